@@ -1,9 +1,9 @@
-// Shared by the tests `readme` of both bridges, through links: the README's code against the test's own.
+// Shared by the tests `readme` of both bridges, through links: the code of this folder's README against the test's own.
 
 /// The lines of the first block of code under `heading` in the README; `None` where there is no README, as in
 /// a package.
 fn of_readme(heading: &str) -> Option<Vec<String>> {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).ok()?;
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).ok()?;
     let (_, section) = readme.split_once(&format!("\n## {heading}\n")).expect("the heading");
     let lines = section.lines().skip_while(|line| !line.starts_with("```rust")).skip(1);
     Some(lines.take_while(|line| *line != "```").map(str::to_owned).collect())

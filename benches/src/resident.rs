@@ -3,7 +3,7 @@
 
 use feedline::report::{Cause, ServiceTimes};
 use feedline::{BackendKind, DType, Error, ErrorKind, Loader, Result, Spec, TransferMode};
-use feedline_datasets::Records;
+use feedline_datasets::{OpenOptions, Records};
 use serde_json::json;
 
 use crate::measure::{Figures, steps};
@@ -30,7 +30,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
 fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, usize, f64)) -> Result<()> {
     let file = Scratch::new(options, "resident", row_bytes)?;
     let spec = Spec::new().field("bytes", DType::U8, [row_bytes])?;
-    let records = Records::open_with_limit(&file.0, spec, u64::MAX)?;
+    let records = Records::open_with(&file.0, spec, &OpenOptions::with_memory_limit(u64::MAX))?;
     let batch = if options.smoke { 16 } else { batch };
     let mut loader = Loader::builder(records)
         .shuffle(1)

@@ -1,5 +1,5 @@
-//! Arrays of equal length in one or more files, read sample by sample: what `.npy`, `.npz`, safetensors, IDX
-//! and CIFAR have in common.
+//! Arrays of equal length in one or more files, read sample by sample: shared by `.npy`, `.npz`, safetensors,
+//! IDX and CIFAR.
 
 use std::path::{Path, PathBuf};
 
@@ -10,26 +10,26 @@ use crate::error::data;
 use crate::reader::inside;
 use crate::{ElementType, Reader, Schema, SchemaField, Value, Values};
 
-/// How elements lie in the file.
+/// The encoding of elements in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// As they are read: little-endian numbers, or bytes.
+    /// The same as in samples: little-endian numbers, or bytes.
     Plain,
     /// Big-endian numbers of this many bytes.
     BigEndian(usize),
-    /// A string of bytes, filled up with zeros at its end.
+    /// A byte string, padded with zeros.
     PaddedBytes,
-    /// A string of code points of four bytes, filled up with zeros at its end.
+    /// A string of four-byte code points, padded with zeros.
     Utf32 { big_endian: bool },
 }
 
-/// Where one array lies, as a parser found it. Its bytes are known to lie in the block.
+/// The place and type of an array, found by a parser that has checked it against the size of the block.
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     pub(crate) name: String,
     pub(crate) element: ElementType,
     pub(crate) coding: Coding,
-    /// Bytes of one element in the file: of a string, all of it.
+    /// Bytes of one element in the file; for a string, of the whole string.
     pub(crate) item: usize,
     pub(crate) dims: Vec<usize>,
     /// Whether the first dimension changes fastest.
@@ -38,11 +38,11 @@ pub(crate) struct Array {
     pub(crate) block: usize,
     /// Its first byte in the block.
     pub(crate) first: u64,
-    /// Bytes from one sample to the next, where other fields lie between them.
+    /// Bytes from one sample to the next, if other fields are in between.
     pub(crate) record: Option<u64>,
 }
 
-/// Bytes of an array of `dims` elements of `item` bytes; none beyond the address space.
+/// Bytes of an array of `dims` elements of `item` bytes; `None` if it exceeds the address space.
 pub(crate) fn array_bytes(dims: &[usize], item: usize) -> Option<u64> {
     if dims.contains(&0) {
         return Some(0);
@@ -51,7 +51,7 @@ pub(crate) fn array_bytes(dims: &[usize], item: usize) -> Option<u64> {
     (bytes <= isize::MAX as u64).then_some(bytes)
 }
 
-/// The part of one array that belongs to one sample.
+/// An array as a column of samples.
 #[derive(Debug)]
 struct Column {
     block: usize,
@@ -62,15 +62,15 @@ struct Column {
     bytes: usize,
     coding: Coding,
     dims: Vec<usize>,
-    /// Bytes between neighbours along each of `dims`, and bytes of an element; none where a sample's
-    /// elements lie one behind another in C order.
+    /// Bytes between neighbours along each of `dims`, and bytes of an element; `None` if a sample is
+    /// contiguous in C order.
     gaps: Option<(Vec<u64>, usize)>,
 }
 
 /// Arrays whose first dimension counts samples.
 ///
-/// When they differ in that dimension, or one has no dimension at all, they are no table of samples: then the
-/// file is one sample, made of whole arrays, as with the weights of a model.
+/// If the arrays differ in that dimension, or one has no dimension, the file is a single sample made of whole
+/// arrays, such as the weights of a model.
 #[derive(Debug)]
 pub struct Arrays {
     format: &'static str,
@@ -83,7 +83,7 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// The samples of `arrays`, whose bytes lie in `blocks`.
+    /// The samples of `arrays`, whose bytes are in `blocks`.
     pub(crate) fn new(
         format: &'static str,
         path: &Path,
@@ -110,11 +110,12 @@ impl Arrays {
             };
         }
         let (schema, path) = (Schema::new(fields), path.to_path_buf());
+        schema.check_names()?;
         Ok(Self { format, path, schema, len, blocks, columns, fingerprint: state.value() })
     }
 }
 
-/// The field that `array` is, and where its samples lie: along its first dimension when that counts `rows`.
+/// The field and the column of `array`; its first dimension counts samples if `rows`.
 fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
     let refuse = |why| Err(data(format!("array \"{}\" {why}", array.name)));
     let is_string = matches!(array.coding, Coding::PaddedBytes | Coding::Utf32 { .. });
@@ -138,11 +139,11 @@ fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
     for at in 0..gaps.len() {
         let at = if array.fortran { at } else { gaps.len() - 1 - at };
         gaps[at] = gap;
-        // The whole array lies in its block, so this fits; an array without elements is never read.
+        // No overflow: the array is within its block, and an array without elements is never read.
         gap = gap.saturating_mul(array.dims[at] as u64);
     }
     let stride = array.record.unwrap_or(if rows { gaps.remove(0) } else { 0 });
-    // Along a dimension of one, and for a single element, the gap does not matter.
+    // Gaps along dimensions of length 1 do not matter.
     let several = dims.iter().filter(|&&dim| dim != 1).count();
     let scattered =
         array.fortran && bytes > 0 && several > 0 && (several > 1 || array.dims.len() > dims.len());
@@ -182,7 +183,7 @@ impl Column {
     }
 }
 
-/// Copies the elements from `start` on, which lie `gaps` bytes apart along `dims`, in C order to `to`.
+/// Copies the elements from `start` on, `gaps` bytes apart along `dims`, to `to` in C order.
 fn gather(
     content: &Content,
     start: u64,
@@ -208,10 +209,10 @@ fn gather(
     Ok(())
 }
 
-/// Replaces code points of four bytes, up to the zeros at the end, by UTF-8; returns its length, or the byte
-/// of a value that is no code point.
+/// Converts four-byte code points to UTF-8 in place and drops the zeros at the end; returns the length, or
+/// the offset of a value that is not a code point.
 fn to_utf8(bytes: &mut Vec<u8>, big_endian: bool) -> Result<usize, usize> {
-    // UTF-8 takes at most four bytes per code point: it never overtakes what is still to be read.
+    // UTF-8 takes max four bytes per code point, so writing never overtakes reading.
     let (mut written, mut end) = (0, 0);
     for at in (0..bytes.len() / 4 * 4).step_by(4) {
         let unit = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];

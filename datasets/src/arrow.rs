@@ -10,7 +10,7 @@ use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
 use feedline_core::{Error, Fingerprint, Result, StridedColumn};
 
-use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::data;
@@ -21,7 +21,6 @@ use crate::{Decoded, MappedFile, Reader, Schema, Values};
 
 mod index;
 mod messages;
-mod units;
 
 use index::{Index, Stored, body, damaged};
 pub(crate) use messages::is_stream;
@@ -29,30 +28,30 @@ use messages::{check, parse};
 
 /// The first bytes of a file, and its last ones.
 pub(crate) const MAGIC: &[u8] = b"ARROW1";
-/// The key of the footer's metadata that has the checksum of a packed file, and how many bytes it covers:
+/// The metadata key of the footer for the checksum of a packed file and the number of bytes that it covers:
 /// `CRC:BYTES`.
 pub(crate) const CHECKSUM: &str = "feedline.crc32c";
-/// Bytes behind the footer: its length and the magic bytes.
+/// Bytes after the footer: its length and the magic bytes.
 const TRAILER: u64 = 10;
-/// The most parts of a growing dictionary: each is added by copying all before it.
-const MOST_PARTS: usize = 1000;
+/// Max parts of a growing dictionary: adding one copies all before it.
+const MAX_PARTS: usize = 1000;
 
-/// Files of up to so many bytes are compared with their checksum when they are opened.
+/// Files of up to this many bytes are compared with their checksum when they are opened.
 const VERIFIED: u64 = 64 << 20;
 
-/// The values of dictionaries, by their numbers.
+/// The values of dictionaries, by id.
 type Dictionaries = HashMap<i64, ArrayRef>;
 
 /// The rows of an Arrow file or stream.
 ///
-/// Numbers, `bool`, dates and times (integers), decimals (the nearest `f64`), byte strings and texts of every
-/// kind, dictionaries of those, lists of a fixed size, and lists (a dimension that varies) are read. A list
-/// of texts or byte strings has them one behind another, and a further field `NAME.lengths`. The fields of a
-/// struct are `STRUCT.FIELD`. Other types, and nulls, are refused with column and row; see [`TableOptions`].
+/// It reads numbers, `bool`, dates and times (as integers in the unit of the file), decimals (as the nearest
+/// `f64`), byte strings and texts, dictionaries of those, lists of a fixed size, and lists, whose dimension
+/// varies. A list of texts or byte strings is joined, and the field `NAME.lengths` has the length of each.
+/// The fields of a struct are `STRUCT.FIELD`. Other types are refused; for nulls see [`TableOptions`].
 ///
-/// A file in memory or mapped whose batches are not compressed is read where it lies; a column of one size in
-/// one batch, without nulls, is [ready](Reader::column) for zero-copy loading. Otherwise a batch is decoded
-/// when a row of it is read, and kept while [`TableOptions::cache_bytes`] allow.
+/// A file that is in memory or mapped and has no compressed batches is read in place. A column of one size in
+/// a single batch, without nulls, is [ready](Reader::column) for zero-copy loading. Otherwise a batch is
+/// decoded when a row of it is read, and kept in a cache of [`TableOptions::cache_bytes`].
 ///
 /// ```
 /// # // One batch of one column, made by pyarrow.
@@ -76,16 +75,16 @@ pub struct ArrowFile {
     layout: Layout,
     decoder: Decoder,
     batches: Vec<Stored>,
-    /// Rows up to the end of each batch.
+    /// Cumulative row counts of the batches.
     ends: Vec<u64>,
-    /// Batches that are read where they lie.
+    /// The batches, if they are read in place.
     ready: Vec<Batch>,
     decoded: Cache<Batch>,
     metadata: HashMap<String, String>,
     fingerprint: u64,
 }
 
-/// What it takes to decode a message.
+/// Decodes record batches.
 #[derive(Debug)]
 struct Decoder {
     schema: SchemaRef,
@@ -94,22 +93,23 @@ struct Decoder {
 }
 
 impl ArrowFile {
-    /// Opens a file or a stream: all columns, no nulls, in memory up to [`MEMORY_LIMIT`].
+    /// Opens a file or a stream with the default options.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, cut short or damaged, big-endian, or has a column of a type that is
-    /// not read; names the file and the byte or the column.
+    /// As [`open_with`](Self::open_with).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with(path, MEMORY_LIMIT, TableOptions::default())
+        Self::open_with(path, TableOptions::default())
     }
 
-    /// Opens a file or a stream, which is held in memory if it has up to `limit` bytes.
+    /// Opens a file or a stream.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and `Config` for a column that is not there.
-    pub fn open_with(path: impl AsRef<Path>, limit: u64, options: TableOptions) -> Result<Self> {
+    /// `Data` if the file is missing, cut short, damaged, big-endian or compressed by an unknown codec, or a
+    /// column is of a type that is not read or has the name of another one; `Config` if a column of the
+    /// options does not exist. Names the file and the byte or the column.
+    pub fn open_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref();
-        let content = DiskFile::open(path).and_then(|file| Content::of_file(file, limit));
+        let content = DiskFile::open(path).and_then(|file| Content::of_file(file, options.memory_limit));
         content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 
@@ -168,7 +168,7 @@ impl ArrowFile {
         let fingerprint = state.value();
         let file =
             Self { path, content, layout, decoder, batches, ends, ready, decoded, metadata, fingerprint };
-        // What comes by the network is not fetched as a whole for it.
+        // A remote file is not fetched as a whole for this.
         if file.content.len() <= VERIFIED && !file.content.is_remote() {
             file.verify()?;
         }
@@ -180,19 +180,19 @@ impl ArrowFile {
         self.covered().map(|(checksum, _)| checksum)
     }
 
-    /// The checksum in the footer, and how many bytes it covers.
+    /// The checksum in the footer, and the number of bytes that it covers.
     fn covered(&self) -> Option<(u32, u64)> {
         let (checksum, bytes) = self.metadata.get(CHECKSUM)?.split_once(':')?;
         Some((u32::from_str_radix(checksum, 16).ok()?, bytes.parse().ok()?))
     }
 
-    /// Compares the file with the checksum that [`pack`](crate::pack()) wrote, and says whether it has one.
-    /// Files of up to 64 MiB have been compared when they were opened.
+    /// Compares the file with the checksum that [`pack`](crate::pack()) wrote; returns whether it has one.
+    /// Opening a file of up to 64 MiB does this too.
     ///
     /// Blocks while the whole file is read.
     ///
     /// # Errors
-    /// `Data` when they differ, or the file cannot be read; names the file.
+    /// `Data` if they differ or the file cannot be read; names the file.
     pub fn verify(&self) -> Result<bool> {
         let Some((expected, bytes)) = self.covered() else { return Ok(false) };
         self.compare(expected, bytes).map_err(|error| error.at_path(&self.path))?;
@@ -299,7 +299,7 @@ impl Reader for ArrowFile {
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let [batch] = &self.ready[..] else { return None };
         let (rows, width) = self.layout.ready(batch, field)?;
-        // All columns name the whole content, so that it is pinned once. What had to be moved lies elsewhere.
+        // All columns refer to the whole content, so that it is pinned once. Rows outside it were copied.
         let all = self.content.bytes()?;
         let first = (rows.as_ptr() as usize).checked_sub(all.as_ptr() as usize)?;
         StridedColumn::new(all, first, width, batch.rows, width).ok()
@@ -329,7 +329,7 @@ impl Reader for ArrowFile {
         Some(&self.path)
     }
 
-    /// Covers the content of a file in memory; of another one its name, size and time of the last write.
+    /// Covers the content of a file in memory; of other files the name, size and time of the last write.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -7,10 +7,16 @@ use std::sync::Arc;
 use feedline_core::{Fingerprint, Result};
 use memmap2::Mmap;
 
-#[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
+#[cfg(any(
+    feature = "csv",
+    feature = "mds",
+    feature = "npz",
+    feature = "object-store",
+    feature = "tar"
+))]
 use crate::cursor::Cursor;
 use crate::disk::DiskFile;
-use crate::error::data;
+use crate::error::{data, of_stream};
 use crate::gzip;
 use crate::memory::{Memory, no_memory};
 #[cfg(feature = "object-store")]
@@ -19,7 +25,7 @@ use crate::remote::RemoteFile;
 /// Files up to this size, 4 GiB, are read into memory. In larger files each sample is read on demand.
 pub const MEMORY_LIMIT: u64 = 4 << 30;
 
-/// Rows that the fingerprint of a file above [`MEMORY_LIMIT`] covers.
+/// Number of rows in the fingerprint of a file above [`MEMORY_LIMIT`].
 const SAMPLED: u64 = 64;
 
 /// The content of one file.
@@ -27,20 +33,20 @@ const SAMPLED: u64 = 64;
 pub(crate) enum Content {
     /// A copy that no other process can change.
     Memory(Memory),
-    /// The same, of a gzip file.
+    /// The same, inflated from a gzip file.
     Inflated(Memory),
     /// Bytes that are read on demand.
     OnDisk(Arc<DiskFile>),
     /// The same, in an object store.
     #[cfg(feature = "object-store")]
     Remote(RemoteFile),
-    /// Mapped bytes; the user has promised that nobody changes them.
+    /// Mapped bytes; the caller has promised that they do not change.
     Mapped(MappedFile),
 }
 
 impl Content {
-    /// Opens `path`. A gzip file is recognised by its first bytes, not by its name; see [`gzip::inflate`] for
-    /// `claim`. A plain file of up to `limit` bytes is read into memory.
+    /// Opens `path`. Recognises gzip by its first bytes, not by the name; `claim` is that of
+    /// [`gzip::inflate`]. Reads a plain file of up to `limit` bytes into memory.
     pub(crate) fn open(path: &Path, limit: u64, claim: impl FnOnce(&[u8]) -> Result<u64>) -> Result<Self> {
         let file = DiskFile::open(path)?;
         let mut magic = [0; 2];
@@ -55,8 +61,8 @@ impl Content {
         Self::of_file(file, limit)
     }
 
-    /// Opens `path`, whose content does not say how long it is: gzip is inflated into memory within
-    /// [`gzip::most_inflated`], a plain file stays on disk.
+    /// Opens `path`, whose content has no length of its own. Inflates gzip into memory, within
+    /// [`gzip::most_inflated`]; leaves a plain file on disk.
     pub(crate) fn open_unclaimed(path: &Path) -> Result<Self> {
         let file = DiskFile::open(path)?;
         let mut magic = [0; 2];
@@ -70,7 +76,7 @@ impl Content {
         Ok(Self::Inflated(content))
     }
 
-    /// The content of a file in an object store: gzip is inflated into memory within
+    /// The content of a file in an object store. Inflates gzip into memory, within
     /// [`gzip::most_inflated`].
     #[cfg(feature = "object-store")]
     pub(crate) fn of_remote(file: RemoteFile) -> Result<Self> {
@@ -87,14 +93,14 @@ impl Content {
         Ok(Self::Inflated(inflated))
     }
 
-    /// The content of a plain file: up to `limit` bytes are read into memory.
+    /// The content of a plain file. Reads up to `limit` bytes into memory.
     pub(crate) fn of_file(file: impl Into<Arc<DiskFile>>, limit: u64) -> Result<Self> {
         let file = file.into();
         if file.len() <= limit { file.read_all().map(Self::Memory) } else { Ok(Self::OnDisk(file)) }
     }
 
-    /// As [`open`](Self::open), but a plain file is read only after `check` has passed its first bytes (up to
-    /// 64 KiB) and its length: a header that lies costs nothing.
+    /// As [`open`](Self::open), but first calls `check` with the first bytes of a plain file (up to 64 KiB)
+    /// and its length, so that a wrong header allocates nothing.
     pub(crate) fn open_checked(
         path: &Path,
         limit: u64,
@@ -121,7 +127,7 @@ impl Content {
         }
     }
 
-    /// Whether the bytes come from a gzip file; then there is at most one byte more than claimed.
+    /// Whether the bytes come from a gzip file: then there is up to one byte more than claimed.
     pub(crate) fn is_inflated(&self) -> bool {
         matches!(self, Self::Inflated(_))
     }
@@ -164,7 +170,7 @@ impl Content {
     }
 
     /// The bytes as a stream, from the first one on.
-    #[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
+    #[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
     pub(crate) fn cursor(&self) -> Cursor<impl Fn(u64, &mut [u8]) -> Result<()> + '_> {
         Cursor::new(self.len(), |offset, to| self.read_at(offset, to))
     }
@@ -202,7 +208,7 @@ impl Content {
         Ok(state)
     }
 
-    /// Adds what tells the file at `path` from another version of it to a fingerprint, without reading it.
+    /// Adds the version of the file at `path` to a fingerprint, without reading it.
     #[cfg(any(feature = "arrow", feature = "mds", feature = "parquet", feature = "tar"))]
     pub(crate) fn fingerprint_of_version(&self, state: Fingerprint, path: &Path) -> Result<Fingerprint> {
         match self {
@@ -219,14 +225,16 @@ impl Content {
             Self::Mapped(file) => Ok(state.bytes(&file.pages)),
             Self::OnDisk(file) => {
                 let state = state.reader(file.reader()?);
-                let state = state.map_err(|error| data("cannot read the file").caused_by(error))?;
+                let unreadable = |error| data("cannot read the file").caused_by(error);
+                let state = state.map_err(|error| of_stream(error, unreadable))?;
                 file.check_unchanged()?;
                 Ok(state)
             }
             #[cfg(feature = "object-store")]
             Self::Remote(_) => {
                 let state = state.reader(self.cursor());
-                let state = state.map_err(|error| data("cannot read the object").caused_by(error))?;
+                let unreadable = |error| data("cannot read the object").caused_by(error);
+                let state = state.map_err(|error| of_stream(error, unreadable))?;
                 self.check_unchanged()?;
                 Ok(state)
             }
@@ -265,7 +273,7 @@ impl MappedFile {
     /// Maps `path`, and holds a shared advisory lock on it if the file system supports locks.
     ///
     /// # Safety
-    /// While this value or a data set made from it lives, no process may write to the file or truncate
+    /// While this value or a data set made of it is alive, no process may write to the file or truncate
     /// it. A write would change bytes that are borrowed as `&[u8]`; a read behind the new end would end
     /// the process with SIGBUS.
     ///

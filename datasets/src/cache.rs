@@ -1,18 +1,18 @@
-//! Decoded parts of a file, as many as fit a number of bytes, shared by all workers.
+//! A cache of decoded parts of a file, within a number of bytes, that all workers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use feedline_core::Result;
 
-/// The parts that were decoded last. A part is decoded by one thread; others that want it wait for that one.
+/// A least-recently-used cache. One thread decodes a part; others that request it wait for that thread.
 #[derive(Debug)]
 pub(crate) struct Cache<T> {
     limit: u64,
     parts: Vec<Part<T>>,
-    /// Counts uses of another part than the last one: no two parts were used last at the same time.
+    /// Counts the uses of a part other than the last one: a use time for each part.
     clock: AtomicU64,
-    /// The parts that are there, and their bytes.
+    /// The cached parts and their bytes.
     held: Mutex<Vec<(usize, u64)>>,
 }
 
@@ -30,10 +30,10 @@ impl<T> Cache<T> {
         Self { limit, parts, clock: AtomicU64::new(0), held: Mutex::new(Vec::new()) }
     }
 
-    /// Part `index`, as it is held, or from `decode`, which also returns its bytes.
+    /// Part `index` from the cache, or from `decode`, which also returns its size in bytes.
     pub(crate) fn get(&self, index: usize, decode: impl FnOnce() -> Result<(T, u64)>) -> Result<Arc<T>> {
         let part = &self.parts[index];
-        // Workers that share a part write nothing here.
+        // Skipped while workers share a part, so that they do not write to a shared cache line.
         if part.used.load(Ordering::Relaxed) != self.clock.load(Ordering::Relaxed) {
             self.touch(part);
         }
@@ -47,7 +47,7 @@ impl<T> Cache<T> {
         let (value, bytes) = decode()?;
         let value = Arc::new(value);
         *place = Some(value.clone());
-        // One lock at a time, so that two threads never wait for each other.
+        // Never holds two locks: two threads cannot wait for each other.
         drop(place);
         self.touch(part);
         for index in self.hold(index, bytes) {
@@ -56,12 +56,12 @@ impl<T> Cache<T> {
         Ok(value)
     }
 
-    /// Makes the part the one that was used last.
+    /// Marks the part as the most recently used.
     fn touch(&self, part: &Part<T>) {
         part.used.store(self.clock.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Counts a new part; returns those that have to go for it.
+    /// Adds a part; returns the parts to drop for it.
     fn hold(&self, index: usize, bytes: u64) -> Vec<usize> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.retain(|(part, _)| *part != index);

@@ -3,20 +3,21 @@
 //! A record is one label byte (CIFAR-100: coarse, then fine label) and 3,072 pixels: 32 x 32 red ones, then
 //! green, then blue (A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images").
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use feedline_core::{DType, Result};
 
-use crate::ElementType;
 use crate::arrays::{Array, Arrays, Coding};
 use crate::bytes::{Content, MEMORY_LIMIT};
-use crate::error::data;
+use crate::error::{data, one_line};
 use crate::memory::Memory;
+use crate::{ElementType, Split};
 
 const PIXELS: [usize; 3] = [3, 32, 32];
 const PIXEL_BYTES: u64 = 3 * 32 * 32;
 
-/// One of the two sets: the names of its label bytes, and the number of classes of each.
+/// One of the two sets: the names of its labels, and the number of classes of each.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     format: &'static str,
@@ -33,7 +34,7 @@ impl Kind {
         self.labels.len() as u64 + PIXEL_BYTES
     }
 
-    /// The kind whose records `content` holds, by its length and every label.
+    /// The kind of the records in `content`, by its length and all labels.
     fn of(content: &Content) -> Result<Option<Self>> {
         'kinds: for kind in KINDS {
             if content.len() == 0 || !content.len().is_multiple_of(kind.record_bytes()) {
@@ -53,16 +54,16 @@ impl Kind {
     }
 }
 
-/// Opens CIFAR's training set, or its test set where there is no training set: one `.bin` file, one
-/// `.bin.gz`, the folder of the `.bin` files, or the `.tar.gz` that they come in (feature `tar`).
+/// Opens CIFAR's training set: the folder of the `.bin` files, or the `.tar.gz` that they come in (feature
+/// `tar`). A single `.bin` or `.bin.gz` file is opened whatever set it holds.
 ///
 /// The fields are `label` (CIFAR-100: `coarse_label` and `fine_label`) and `image` (`u8`, `[3, 32, 32]`).
 ///
 /// # Errors
-/// `Data` when there is no file of CIFAR, or it cannot be read, is cut short or has a label beyond its
-/// classes; names the file.
+/// `Data` when there is no file of the set, one of `data_batch_1.bin`, `data_batch_2.bin`, ... is missing
+/// before the last, or a file cannot be read, is cut short or has a label beyond its classes; names the file.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
-    open_part(path.as_ref(), None)
+    open_split(path.as_ref(), Split::Train)
 }
 
 /// As [`open`], of the test set in a folder or an archive.
@@ -70,29 +71,29 @@ pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
 /// # Errors
 /// As [`open`].
 pub fn open_test(path: impl AsRef<Path>) -> Result<Arrays> {
-    open_part(path.as_ref(), Some(Part::Test))
+    open_split(path.as_ref(), Split::Test)
 }
 
-fn open_part(path: &Path, part: Option<Part>) -> Result<Arrays> {
+pub(crate) fn open_split(path: &Path, split: Split) -> Result<Arrays> {
     let open = || {
         if path.is_dir() {
-            return of_folder(path, part);
+            return of_folder(path, split);
         }
         let content = Content::open_unclaimed(path)?;
         #[cfg(feature = "tar")]
         if crate::tar::is_tar(&content)? {
             let members = crate::tar::members(&content)?;
-            return of_archive(path, &content, &members, part);
+            return of_archive(path, &content, &members, split);
         }
         of_content(path, content)?.ok_or_else(not_cifar)
     };
     open().map_err(|error| error.at_path(path))
 }
 
-/// The set in `content`; none when it is no CIFAR.
+/// The set in `content`; `None` if it is not CIFAR.
 pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>> {
     let Some(kind) = Kind::of(&content)? else { return Ok(None) };
-    // In memory, so that rows lie ready.
+    // In memory, for zero-copy loading.
     let content = match content {
         Content::OnDisk(file) => Content::of_file(file, MEMORY_LIMIT)?,
         content => content,
@@ -114,48 +115,61 @@ pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>
     Arrays::new(kind.format, path, vec![content], arrays).map(Some)
 }
 
-/// Which set a file belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Train,
-    Test,
+/// The name without the folders before it.
+fn file_name(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
 }
 
-/// The part that a file of this name belongs to; none when it is none of CIFAR's names.
-fn part_of(name: &str) -> Option<Part> {
-    let name = name.rsplit('/').next().unwrap_or(name);
+/// The set that a file of this name belongs to, and the number of a batch; none when it is none of CIFAR's
+/// names.
+fn named(name: &str) -> Option<(Split, Option<u8>)> {
+    let name = file_name(name);
     let batch = name.strip_prefix("data_batch_").and_then(|rest| rest.strip_suffix(".bin"));
     match name {
-        "train.bin" => Some(Part::Train),
-        "test.bin" | "test_batch.bin" => Some(Part::Test),
-        _ => batch.and_then(|number| number.parse::<u8>().ok()).map(|_| Part::Train),
+        "train.bin" => Some((Split::Train, None)),
+        "test.bin" | "test_batch.bin" => Some((Split::Test, None)),
+        _ => batch.and_then(|number| number.parse().ok()).map(|number| (Split::Train, Some(number))),
     }
 }
 
-/// Whether one of `names` is that of a file of CIFAR.
+/// Whether one of `names` is the name of a CIFAR file.
 pub(crate) fn has_files<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
-    names.any(|name| part_of(name).is_some())
+    names.any(|name| named(name).is_some())
 }
 
-/// The files that make up `part`, sorted by name; without a part the training set, else the test set.
-fn choose<T>(files: Vec<(String, T)>, part: Option<Part>) -> Result<Vec<(String, T)>> {
-    let mut files: Vec<_> =
-        files.into_iter().filter_map(|file| Some((part_of(&file.0)?, file.0, file.1))).collect();
-    let has_train = files.iter().any(|file| file.0 == Part::Train);
-    let part = part.unwrap_or(if has_train { Part::Train } else { Part::Test });
-    files.retain(|file| file.0 == part);
-    files.sort_by(|one, two| one.1.cmp(&two.1));
-    if files.is_empty() {
-        let names = match part {
-            Part::Train => "data_batch_1.bin or train.bin",
-            Part::Test => "test_batch.bin or test.bin",
-        };
-        return Err(data(format!("there is no {names}: put CIFAR's binary files there")));
+/// The files that make up `split`, sorted by name.
+fn choose<T>(files: Vec<(String, T)>, split: Split) -> Result<Vec<(String, T)>> {
+    let (mut files, others): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .filter(|file| named(&file.0).is_some())
+        .partition(|file| named(&file.0).is_some_and(|(of, _)| of == split));
+    files.sort_by(|one, two| one.0.cmp(&two.0));
+    let mut names = HashSet::new();
+    if let Some((name, _)) = files.iter().find(|(name, _)| !names.insert(file_name(name))) {
+        let name = one_line(file_name(name));
+        return Err(data(format!("there are two files {name}: remove one of them")));
     }
-    Ok(files.into_iter().map(|(_, name, file)| (name, file)).collect())
+    if files.is_empty() {
+        let names = match split {
+            Split::Train => "data_batch_1.bin or train.bin",
+            Split::Test => "test_batch.bin or test.bin",
+        };
+        let why = match (others.is_empty(), split) {
+            (true, _) => "put CIFAR's binary files there",
+            (false, Split::Train) => "only the test set is there, see open_test and OpenOptions::split",
+            (false, Split::Test) => "only the training set is there",
+        };
+        return Err(data(format!("there is no {names}: {why}")));
+    }
+    let mut batches: Vec<_> = files.iter().filter_map(|file| named(&file.0)?.1).collect();
+    batches.sort_unstable();
+    if let Some((missing, _)) = (1..).zip(&batches).find(|(expected, batch)| expected != *batch) {
+        return Err(data(format!("there is no data_batch_{missing}.bin, but a later one: fetch it again")));
+    }
+    Ok(files)
 }
 
-fn of_folder(path: &Path, part: Option<Part>) -> Result<Arrays> {
+fn of_folder(path: &Path, split: Split) -> Result<Arrays> {
     let entries = std::fs::read_dir(path);
     let entries = entries.and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
     let entries = entries.map_err(|error| data("cannot list the folder").caused_by(error))?;
@@ -163,7 +177,7 @@ fn of_folder(path: &Path, part: Option<Part>) -> Result<Arrays> {
         let name = entry.file_name().into_string().ok()?;
         Some((name, entry.path()))
     });
-    let files = choose(files.collect(), part)?;
+    let files = choose(files.collect(), split)?;
     let mut contents = Vec::new();
     for (_, file) in &files {
         contents.push(Content::open_unclaimed(file).map_err(|error| error.at_path(file))?);
@@ -178,10 +192,10 @@ pub(crate) fn of_archive(
     path: &Path,
     content: &Content,
     members: &[crate::tar::Member],
-    part: Option<Part>,
+    split: Split,
 ) -> Result<Arrays> {
     let files = members.iter().map(|member| (member.name.clone(), member)).collect();
-    let files = choose(files, part)?;
+    let files = choose(files, split)?;
     let parts = files.iter().map(|(_, member)| (content, member.offset, member.bytes)).collect::<Vec<_>>();
     of_parts(path, &parts)
 }
@@ -195,7 +209,7 @@ fn of_parts(path: &Path, parts: &[(&Content, u64, u64)]) -> Result<Arrays> {
     let mut memory = Memory::new(bytes)?;
     let mut rest = memory.bytes_mut();
     for &(content, first, bytes) in parts {
-        // No longer than `rest`: it is a part of the sum.
+        // `rest` is long enough: the sum includes `bytes`.
         let (to, after) = rest.split_at_mut(bytes as usize);
         content.read_at(first, to)?;
         content.check_unchanged()?;

@@ -8,34 +8,40 @@ use csv_core::ReadRecordResult;
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
 
 use crate::bytes::Content;
-use crate::error::{data, one_line};
+use crate::error::{data, of_stream, one_line};
+use crate::nulls::missing;
 use crate::reader::inside;
-use crate::{ElementType, Reader, Schema, SchemaField, Values};
+use crate::{ElementType, Nulls, Reader, Schema, SchemaField, Values};
 
-/// What may lie between the cells of a row.
+/// Delimiters that are tried, in this order.
 const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
-/// Rows that are looked at to find the delimiter.
-const TRIED: usize = 100;
-/// Bytes that are looked at.
-const HEAD: u64 = 64 << 10;
-/// The most columns: more are no table.
-const MOST_COLUMNS: usize = 1 << 16;
+/// Rows that are read to find the delimiter.
+const SNIFFED_ROWS: usize = 100;
+/// Bytes that are read to find the delimiter.
+const SNIFFED_BYTES: u64 = 64 << 10;
+/// Max columns of a table.
+const MAX_COLUMNS: usize = 1 << 16;
+/// The byte order mark of UTF-8.
+const BOM: char = '\u{FEFF}';
 
-/// How a table is written; what is not given is found out from its first rows.
+/// How to read a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CsvOptions {
-    /// The byte between cells: a comma, a tab, a semicolon or a bar, where none is given.
+    /// The byte between cells. `None` tries a comma, a tab, a semicolon and a bar.
     pub delimiter: Option<u8>,
-    /// Whether the first row names the columns. Where this is not given, it does when its cells are all
-    /// different, and none is empty or a number. Columns without names are called `c0`, `c1` and so on.
+    /// Whether the first row names the columns. `None` decides by its cells: they are names if they all
+    /// differ and none is empty or a number. Columns without names are called `c0`, `c1` and so on.
     pub header: Option<bool>,
+    /// What an empty cell becomes, except in a column of text.
+    pub nulls: Nulls,
 }
 
 /// The rows of a table, plain or gzip: a field per column.
 ///
-/// A column is the first of these types that all of its cells have: `i64`, `u64`, `f64`, `bool` (`true`,
-/// `True`, `TRUE` and so on), `text`. An empty cell is missing: a column of numbers becomes `f64`, with a NaN
-/// there. Rows have equally many cells; quotes are as in RFC 4180.
+/// A column has the first of these types that all of its cells have: `i64`, `u64`, `f64`, `bool` (`true`,
+/// `True`, `TRUE` and so on), `text`. An empty cell of a text column is an empty text; in other columns a
+/// value is missing, see [`Nulls`]. All rows have the same number of cells; quotes follow RFC 4180. A byte
+/// order mark at the start of the file is skipped.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per row.
 #[derive(Debug)]
@@ -47,10 +53,11 @@ pub struct Csv {
     starts: Vec<u64>,
     schema: Schema,
     types: Vec<Type>,
+    nulls: Nulls,
     fingerprint: u64,
 }
 
-/// What the cells of a column are.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     Int,
@@ -71,12 +78,11 @@ impl Type {
         }
     }
 
-    /// The cell's value, little-endian; none when it is of another type.
+    /// Appends the cell's value, little-endian; `None` if it is of another type.
     fn write(self, cell: &str, to: &mut Vec<u8>) -> Option<()> {
         match self {
             Self::Int => to.extend(cell.parse::<i64>().ok()?.to_le_bytes()),
             Self::Uint => to.extend(cell.parse::<u64>().ok()?.to_le_bytes()),
-            Self::Float if cell.is_empty() => to.extend(f64::NAN.to_le_bytes()),
             Self::Float => to.extend(cell.parse::<f64>().ok()?.to_le_bytes()),
             Self::Bool => to.push(bool_of(cell)?.into()),
             Self::Text => to.extend(cell.bytes()),
@@ -93,7 +99,7 @@ fn bool_of(cell: &str) -> Option<bool> {
     }
 }
 
-/// The types that all cells of a column so far have.
+/// The types that fit all cells of a column read so far.
 #[derive(Clone, Copy)]
 struct Seen {
     int: bool,
@@ -113,27 +119,29 @@ impl Seen {
             return;
         }
         self.any = true;
-        // Most columns are decided by their first cell: the others are not parsed then.
+        // The first cell usually leaves one type, so later cells are parsed once.
         self.int = self.int && cell.parse::<i64>().is_ok();
         self.uint = self.uint && cell.parse::<u64>().is_ok();
         self.float = self.float && cell.parse::<f64>().is_ok();
         self.bool = self.bool && bool_of(cell).is_some();
     }
 
-    fn decide(self) -> Type {
+    fn decide(self, nulls: Nulls) -> Type {
+        // Only floating-point numbers and texts have a value for a cell that is filled.
+        let is_filled = self.missing && nulls == Nulls::Fill;
         match self {
             Self { any: false, .. } => Type::Text,
-            Self { int: true, missing: false, .. } => Type::Int,
-            Self { uint: true, missing: false, .. } => Type::Uint,
+            Self { int: true, .. } if !is_filled => Type::Int,
+            Self { uint: true, .. } if !is_filled => Type::Uint,
             Self { float: true, .. } => Type::Float,
-            Self { bool: true, missing: false, .. } => Type::Bool,
+            Self { bool: true, .. } if !is_filled => Type::Bool,
             _ => Type::Text,
         }
     }
 }
 
 impl Csv {
-    /// Opens a table, and reads it once: to find its rows and the types of its columns.
+    /// Opens a table, and reads it once to find its rows and the types of its columns.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
@@ -141,11 +149,12 @@ impl Csv {
         Self::open_with(path, CsvOptions::default())
     }
 
-    /// As [`open`](Self::open), with what is known of the table.
+    /// As [`open`](Self::open), with options.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, not UTF-8, or whose rows differ in their number of cells;
-    /// names the file, the byte and the row.
+    /// `Data` if the file is missing, empty or not UTF-8, rows differ in their number of cells, two columns
+    /// have the same name, or a row other than the first begins with a byte order mark; names the file, the
+    /// byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: CsvOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path);
@@ -161,12 +170,19 @@ impl Csv {
         let mut rows = rows.delimiter(delimiter).has_headers(false).from_reader(content.cursor());
         let mut row = ByteRecord::new();
         let (mut starts, mut columns, mut header) = (Vec::new(), Vec::new(), None);
-        while rows.read_byte_record(&mut row).map_err(|error| damaged(&error))? {
+        while rows.read_byte_record(&mut row).map_err(damaged)? {
             let start = row.position().map_or(0, csv::Position::byte);
             let cells = cells(&row).map_err(|error| error.at_offset(start))?;
+            if cells.first().is_some_and(|cell| cell.starts_with(BOM)) {
+                // The parser of a single row would skip it.
+                let line = row.position().map_or(0, csv::Position::line);
+                let why = format!("line {line} begins with a byte order mark, as if files were joined");
+                return Err(data(why + ": remove it").at_offset(start));
+            }
             if header.is_none() {
-                if cells.len() > MOST_COLUMNS {
-                    return Err(data(format!("{} columns are no table", cells.len())));
+                if cells.len() > MAX_COLUMNS {
+                    let why = format!("{} columns, more than the max of {MAX_COLUMNS}", cells.len());
+                    return Err(data(format!("the first row has {why}: this is not a table")));
                 }
                 columns = vec![Seen::NOTHING; cells.len()];
                 let named = options.header.unwrap_or_else(|| is_header(&cells));
@@ -185,19 +201,20 @@ impl Csv {
         content.check_unchanged()?;
         starts.push(content.len());
         let Some(names) = header else { return Err(data("the table has no row: fetch the file again")) };
-        let types: Vec<_> = columns.into_iter().map(Seen::decide).collect();
+        let types: Vec<_> = columns.into_iter().map(|seen| seen.decide(options.nulls)).collect();
         let field = |(name, kind): (String, &Type)| match kind {
             Type::Text => SchemaField::variable(name, kind.element()),
             _ => SchemaField::fixed(name, kind.element(), &[]),
         };
         let schema = Schema::new(names.into_iter().zip(&types).map(field));
+        schema.check_names()?;
         let state = Fingerprint::new().number(starts.len() as u64).number(delimiter.into());
         let state = match content.bytes() {
             Some(bytes) => state.bytes(bytes),
             None => state.file(path)?,
         };
-        let (path, fingerprint) = (path.to_path_buf(), state.value());
-        Ok(Self { path, content, delimiter, starts, schema, types, fingerprint })
+        let (path, nulls, fingerprint) = (path.to_path_buf(), options.nulls, state.value());
+        Ok(Self { path, content, delimiter, starts, schema, types, nulls, fingerprint })
     }
 }
 
@@ -216,23 +233,23 @@ fn is_header(cells: &[&str]) -> bool {
     cells.iter().all(is_name) && cells.iter().collect::<HashSet<_>>().len() == cells.len()
 }
 
-/// The delimiter that cuts the first rows of a text into equally many cells, at least two; `None` if there is
-/// none.
+/// The delimiter that splits the first rows of a text into the same number of cells, at least two; `None` if
+/// there is none.
 pub(crate) fn delimiter(content: &Content) -> Result<Option<u8>> {
-    let mut head = vec![0; content.len().min(HEAD) as usize];
+    let mut head = vec![0; content.len().min(SNIFFED_BYTES) as usize];
     content.read_at(0, &mut head)?;
-    if content.len() > HEAD {
-        // The last row may go on.
+    if content.len() > SNIFFED_BYTES {
+        // Drops the last row, which may be cut.
         head.truncate(head.iter().rposition(|&byte| byte == b'\n').unwrap_or_default());
     }
     let cells = |delimiter: u8| {
         let mut rows = ReaderBuilder::new();
         let mut rows = rows.delimiter(delimiter).has_headers(false).from_reader(head.as_slice());
         let (mut row, mut cells) = (ByteRecord::new(), None);
-        for number in 0..TRIED {
+        for number in 0..SNIFFED_ROWS {
             match rows.read_byte_record(&mut row) {
                 Ok(true) => cells = Some(row.len()),
-                // One row is any text with a comma in it.
+                // A single row may be any text with a comma in it.
                 Ok(false) if number < 2 => return None,
                 Ok(false) => break,
                 Err(_) => return None,
@@ -241,26 +258,30 @@ pub(crate) fn delimiter(content: &Content) -> Result<Option<u8>> {
         cells.filter(|&cells| cells > 1)
     };
     let possible = DELIMITERS.into_iter().filter_map(|one| Some((cells(one)?, one)));
-    // Of two that fit, the first.
+    // If several fit, the first that makes the most cells.
     Ok(possible.rev().max_by_key(|(cells, _)| *cells).map(|(_, delimiter)| delimiter))
 }
 
-fn damaged(error: &csv::Error) -> Error {
-    let offset = error.position().map(csv::Position::byte);
-    let error = match error.kind() {
+fn damaged(error: csv::Error) -> Error {
+    let (offset, text) = (error.position().map(csv::Position::byte), one_line(&error));
+    let error = match error.into_kind() {
+        // An error of reading keeps its own place.
+        CsvError::Io(error) => {
+            return of_stream(error, |error| data("the table cannot be read").caused_by(error));
+        }
         CsvError::UnequalLengths { expected_len, len, pos } => {
             let row = pos.as_ref().map_or(0, csv::Position::line);
             data(format!("line {row} has {len} cells, the first row has {expected_len}: repair the file"))
         }
-        _ => data("the table cannot be read").caused_by(one_line(error)),
+        _ => data("the table cannot be read").caused_by(text),
     };
     offset.map_or(error.clone(), |offset| error.at_offset(offset))
 }
 
-/// Memory of one worker: a parser with its delimiter, a row's cells without quotes, and their ends.
+/// Buffers of one worker: a parser with its delimiter, a row's cells without quotes, and their ends.
 #[derive(Default)]
 struct Scratch {
-    /// Building one takes longer than parsing a row.
+    /// Kept, because building a parser takes longer than parsing a row.
     parser: Option<(u8, csv_core::Reader)>,
     cells: Vec<u8>,
     ends: Vec<usize>,
@@ -291,7 +312,7 @@ impl Csv {
                 parser.read_record(&row[read..], &mut scratch.cells[written..], &mut scratch.ends[cells..]);
             (read, written, cells) = (read + taken, written + put, cells + ended);
             match result {
-                // An empty input says that the row is at its end.
+                // Called once more with an empty input, which ends the row.
                 ReadRecordResult::InputEmpty if read == len && taken > 0 => {}
                 ReadRecordResult::InputEmpty if read < len => {}
                 _ => break,
@@ -305,9 +326,16 @@ impl Csv {
             let cell = &scratch.cells[begin..scratch.ends[at]];
             begin = scratch.ends[at];
             value.bytes.clear();
-            let written =
-                std::str::from_utf8(cell).ok().and_then(|cell| self.types[at].write(cell, &mut value.bytes));
-            let field = &self.schema.fields()[at];
+            let (kind, field) = (self.types[at], &self.schema.fields()[at]);
+            let is_missing = cell.is_empty() && kind != Type::Text;
+            let written = match self.nulls {
+                Nulls::Refuse if is_missing => return Err(missing(&field.name, sample).at_offset(start)),
+                Nulls::Fill if is_missing && kind == Type::Float => {
+                    value.bytes.extend(f64::NAN.to_le_bytes());
+                    Some(())
+                }
+                _ => std::str::from_utf8(cell).ok().and_then(|cell| kind.write(cell, &mut value.bytes)),
+            };
             written.ok_or_else(|| {
                 damaged(format!("column \"{}\" is not {}", one_line(&field.name), field.element))
             })?;

@@ -1,10 +1,10 @@
-//! Bytes that are read by their place as a stream, for crates that parse one.
+//! A content as a seekable stream, for parsers of other crates.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 use feedline_core::Result;
 
-/// Reads bytes from the first one on, or from where it was sought to.
+/// A stream over a function that reads bytes at an offset.
 pub(crate) struct Cursor<F> {
     len: u64,
     at: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Cursor<F> {
 }
 
 impl<F: Fn(u64, &mut [u8]) -> Result<()>> Cursor<F> {
-    /// A stream of `len` bytes; `read_at` fills its second argument with those from its first one on.
+    /// A stream of `len` bytes; `read_at(offset, to)` fills `to` with the bytes from `offset` on.
     pub(crate) fn new(len: u64, read_at: F) -> Self {
         Self { len, at: 0, read_at }
     }

@@ -1,4 +1,4 @@
-//! Samples that were decoded together, held while their rows are copied.
+//! Samples that were decoded together: a worker holds them while it copies their rows.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -13,14 +13,14 @@ mod tests;
 
 /// The rows of samples that were decoded together.
 pub trait DecodedRows: Debug + Send + Sync {
-    /// Field `field` of row `row`, where its bytes lie in one piece as [`Reader::read`](Reader::read)
-    /// gives them; `None` where they do not, and for a null.
+    /// Field `field` of row `row`, if its bytes are contiguous and the same as [`Reader::read`] gives. `None`
+    /// otherwise, for a null, and for a row whose read is an error.
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]>;
 }
 
 /// Neighbours that were decoded together, such as a row group of a Parquet file.
 ///
-/// Their memory is held while this lives, also where a cache no longer counts it. A worker that reads a batch
+/// This value keeps their memory alive, even after a cache has dropped them. A worker that reads a batch
 /// holds up to four at a time.
 #[derive(Clone, Debug)]
 pub struct Decoded {
@@ -29,7 +29,7 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// The rows of `samples`, in this order.
+    /// The rows of `samples`, in order.
     pub fn new(samples: Range<u64>, rows: Arc<dyn DecodedRows>) -> Self {
         Self { samples, rows }
     }
@@ -39,24 +39,24 @@ impl Decoded {
         self.samples.contains(&sample)
     }
 
-    /// Field `field` of `sample`, where its bytes lie in one piece.
+    /// Field `field` of `sample`, if its bytes are contiguous.
     pub fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
         let row = sample.checked_sub(self.samples.start).filter(|_| self.has(sample))?;
         self.rows.slice(usize::try_from(row).ok()?, field)
     }
 
-    /// The same rows behind `before` other samples.
+    /// The same rows, with `before` other samples before them.
     pub(crate) fn behind(self, before: u64) -> Self {
         let Range { start, end } = self.samples;
         Self { samples: start.saturating_add(before)..end.saturating_add(before), ..self }
     }
 }
 
-/// The most parts that a worker holds at a time: shuffled windows often lie across two.
-const MOST: usize = 4;
+/// Max parts that a worker holds at a time. Shuffled blocks often span two.
+const MAX_HELD: usize = 4;
 
-/// Calls `read` for each run of `ids` that lie in up to four parts, with the index of its first one and those
-/// parts. Where samples are read one by one, the rest is one run.
+/// Splits `ids` into runs that need up to four parts, and calls `read` with the index of each run, its ids
+/// and its parts. If samples are read one by one, the rest is one run without parts.
 pub(crate) fn runs(
     reader: &dyn Reader,
     ids: &[u64],
@@ -75,13 +75,13 @@ pub(crate) fn runs(
     Ok(())
 }
 
-/// Holds what the first of `ids` need; returns how many they are, and why the next one cannot be had.
+/// Holds the parts that the first of `ids` need; returns the length of the run, and the error of the next id.
 fn hold(reader: &dyn Reader, ids: &[u64], held: &mut Vec<Decoded>) -> (usize, Option<ReadError>) {
     for (index, &id) in ids.iter().enumerate() {
         if held.iter().any(|decoded| decoded.has(id)) {
             continue;
         }
-        if held.len() == MOST {
+        if held.len() == MAX_HELD {
             return (index, None);
         }
         match reader.decoded(id) {
@@ -93,7 +93,7 @@ fn hold(reader: &dyn Reader, ids: &[u64], held: &mut Vec<Decoded>) -> (usize, Op
     (ids.len(), None)
 }
 
-/// Field `field` of `sample` in one of the parts, where its bytes lie in one piece.
+/// Field `field` of `sample` in one of the parts, if its bytes are contiguous.
 pub(crate) fn slice(held: &[Decoded], sample: u64, field: usize) -> Option<&[u8]> {
     held.iter().find(|decoded| decoded.has(sample))?.slice(sample, field)
 }

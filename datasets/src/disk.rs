@@ -1,23 +1,109 @@
-//! A file that is read on demand, and that notices when another process changes it.
+//! A file that is read on demand. Detects changes by other processes.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Seek};
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use feedline_core::{Error, Result};
 
 use crate::error::data;
-use crate::memory::Memory;
+use crate::memory::{Memory, no_memory};
 
 /// An open regular file, with a shared advisory lock if the file system supports locks.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     file: File,
     path: PathBuf,
+    version: Version,
+}
+
+/// What tells one version of a file from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version {
     len: u64,
-    /// The time of the last write; `None` if the file system does not say.
+    /// The time of the last write; `None` if the file system does not say. Any program can set it.
     written: Option<SystemTime>,
+    #[cfg(unix)]
+    inode: Inode,
+}
+
+#[cfg(unix)]
+#[derive(Clone, Copy, Debug)]
+struct Inode {
+    /// Device and number.
+    id: [u64; 2],
+    /// Seconds and nanoseconds of the last change of content, name or permissions, which no program can set.
+    changed: [i64; 2],
+    /// Names of the file.
+    links: u64,
+}
+
+impl Version {
+    pub(crate) fn new(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        let inode = {
+            use std::os::unix::fs::MetadataExt;
+            Inode {
+                id: [metadata.dev(), metadata.ino()],
+                changed: [metadata.ctime(), metadata.ctime_nsec()],
+                links: metadata.nlink(),
+            }
+        };
+        Self {
+            len: metadata.len(),
+            written: metadata.modified().ok(),
+            #[cfg(unix)]
+            inode,
+        }
+    }
+
+    /// Checks that `now` is the same version of the same file.
+    pub(crate) fn check(&self, now: &Self) -> Result<()> {
+        if !self.is_same_file(now) {
+            return Err(data("another file has taken its place since it was opened: start again"));
+        }
+        if now.len < self.len {
+            let why = format!(
+                "the file was cut while it was in use: it had {} bytes and has {}; restore it",
+                self.len, now.len
+            );
+            return Err(data(why).at_offset(now.len));
+        }
+        if now.len > self.len || now.written != self.written {
+            let why = "the file was written to while it was in use: start again when its writer is done";
+            return Err(data(why));
+        }
+        if self.is_changed(now) {
+            return Err(data(
+                "the file was overwritten while it was in use and its write time put back, or its name or \
+                 permissions were changed: leave it alone, and start again",
+            ));
+        }
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    fn is_same_file(&self, now: &Self) -> bool {
+        self.inode.id == now.inode.id
+    }
+
+    /// Whether the change time differs. A new or removed link changes it too: a file that was replaced by
+    /// another one keeps its content for who has it open.
+    #[cfg(unix)]
+    fn is_changed(&self, now: &Self) -> bool {
+        self.inode.links == now.inode.links && self.inode.changed != now.inode.changed
+    }
+
+    #[cfg(not(unix))]
+    fn is_same_file(&self, _: &Self) -> bool {
+        true
+    }
+
+    #[cfg(not(unix))]
+    fn is_changed(&self, _: &Self) -> bool {
+        false
+    }
 }
 
 impl DiskFile {
@@ -37,7 +123,7 @@ impl DiskFile {
         }
         let file = File::open(path).map_err(cannot)?;
         match file.try_lock_shared() {
-            // Missing locks are not an error: network file systems may not support them.
+            // A file system without locks is no error: some network file systems have none.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(data("another process has locked the file to write it: wait until it is done"));
@@ -47,12 +133,18 @@ impl DiskFile {
         if metadata.len() == 0 {
             return Err(data("the file is empty: fetch it again"));
         }
-        Ok(Self { file, path: path.to_path_buf(), len: metadata.len(), written: metadata.modified().ok() })
+        Ok(Self { file, path: path.to_path_buf(), version: Version::new(&metadata) })
     }
 
     /// The length of the file when it was opened, in bytes.
     pub(crate) fn len(&self) -> u64 {
-        self.len
+        self.version.len
+    }
+
+    /// The version of the file when it was opened.
+    #[cfg(feature = "mds")]
+    pub(crate) fn version(&self) -> Version {
+        self.version
     }
 
     /// The file itself.
@@ -66,28 +158,20 @@ impl DiskFile {
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         read_exact_at(&self.file, to, offset).map_err(|error| {
             let error = match error.kind() {
-                io::ErrorKind::UnexpectedEof => self.cut(),
+                io::ErrorKind::UnexpectedEof => self.cut(error),
                 _ => data("cannot read the file").caused_by(error),
             };
             error.at_path(&self.path).at_offset(offset)
         })
     }
 
-    /// Checks that the file still has the length and write time that it was opened with.
+    /// Checks that the file still has the length, write time and change time that it was opened with.
     ///
-    /// A check after a read covers that read, because a write sets the time before it changes a byte.
+    /// A check after a read covers that read, because a write sets the times before it changes a byte. File
+    /// systems keep them in steps of a few milliseconds: a write within the step of the opening is not seen.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
-        let metadata = self.file.metadata();
-        let metadata =
-            metadata.map_err(|error| data("cannot read the file").caused_by(error).at_path(&self.path))?;
-        if metadata.len() < self.len {
-            return Err(self.cut().at_path(&self.path).at_offset(metadata.len()));
-        }
-        if metadata.len() > self.len || metadata.modified().ok() != self.written {
-            let why = "the file was written to while it was in use: start again when its writer is done";
-            return Err(data(why).at_path(&self.path));
-        }
-        Ok(())
+        let now = self.file.metadata().map_err(|error| data("cannot read the file").caused_by(error));
+        now.and_then(|now| self.version.check(&Version::new(&now))).map_err(|error| error.at_path(&self.path))
     }
 
     /// A reader of the whole file.
@@ -99,19 +183,34 @@ impl DiskFile {
 
     /// The whole file, in memory.
     pub(crate) fn read_all(&self) -> Result<Memory> {
-        let mut memory = Memory::new(self.len)?;
+        let mut memory = Memory::new(self.len())?;
         self.read_at(0, memory.bytes_mut())?;
         self.check_unchanged()?;
         Ok(memory)
     }
 
-    fn cut(&self) -> Error {
-        let now = self.file.metadata().map_or(0, |metadata| metadata.len());
-        data(format!(
-            "the file was cut while it was in use: it had {} bytes and has {now}; restore it",
-            self.len
-        ))
+    /// The error of a read that met the end of the file too early.
+    fn cut(&self, error: io::Error) -> Error {
+        match self.check_unchanged() {
+            Err(changed) => changed,
+            Ok(()) => data("cannot read the file").caused_by(error),
+        }
     }
+}
+
+/// Reads the file at `path` whole; returns its version, which nobody has changed meanwhile.
+pub(crate) fn read_whole(path: &Path, to: &mut Vec<u8>) -> Result<Version> {
+    let cannot = |error| data("cannot read the file").caused_by(error);
+    let mut read = || {
+        let mut file = File::open(path).map_err(cannot)?;
+        let version = |file: &File| Ok(Version::new(&file.metadata().map_err(cannot)?));
+        let before = version(&file)?;
+        to.resize(usize::try_from(before.len).map_err(|_| no_memory(before.len))?, 0);
+        let read = file.read_exact(to);
+        before.check(&version(&file)?)?;
+        read.map(|()| before).map_err(cannot)
+    };
+    read().map_err(|error| error.at_path(path))
 }
 
 #[cfg(unix)]

@@ -1,6 +1,7 @@
 //! Errors about the content of a file.
 
-use std::fmt;
+use std::error::Error as StdError;
+use std::{fmt, io};
 
 use feedline_core::{Error, ErrorKind};
 
@@ -13,4 +14,52 @@ pub(crate) fn data(message: impl Into<String>) -> Error {
 pub(crate) fn one_line(text: impl fmt::Display) -> String {
     let text = text.to_string();
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+/// The error of a parser that reads bytes as a stream: only bytes that were read can be `damaged`.
+///
+/// An error of this crate passes through, so that a server that does not answer is not a damaged file. So
+/// does an error of the operating system.
+pub(crate) fn of_stream(error: io::Error, damaged: impl FnOnce(io::Error) -> Error) -> Error {
+    if let Some(own) = own(&error) {
+        return own.clone();
+    }
+    if error.raw_os_error().is_some() {
+        return data("cannot read the file").caused_by(error);
+    }
+    damaged(error)
+}
+
+/// The error of this crate that `error` was made of.
+fn own(error: &io::Error) -> Option<&Error> {
+    let mut cause: &(dyn StdError + 'static) = error.get_ref()?;
+    loop {
+        if let Some(own) = cause.downcast_ref::<Error>() {
+            return Some(own);
+        }
+        // `source` of an I/O error leaves out the error that it holds.
+        cause = match cause.downcast_ref::<io::Error>() {
+            Some(error) => error.get_ref()?,
+            None => cause.source()?,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_this_crate_passes_through_any_parser() {
+        let damaged = |error: io::Error| data("damaged").caused_by(error);
+        let own = || data("cannot reach the server").at_path("http://h/x");
+        let wrapped = io::Error::new(io::ErrorKind::Other, io::Error::other(own()));
+        for error in [io::Error::other(own()), wrapped] {
+            assert_eq!(of_stream(error, damaged).to_string(), own().to_string());
+        }
+        let system = of_stream(io::Error::from_raw_os_error(5), damaged);
+        assert!(system.to_string().starts_with("cannot read the file: "), "{system}");
+        let other = of_stream(io::ErrorKind::InvalidData.into(), damaged);
+        assert_eq!(other.message(), "damaged");
+    }
 }

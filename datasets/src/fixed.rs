@@ -12,7 +12,7 @@ use crate::{Reader, Values};
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].
 ///
-/// Rows that lie ready in memory have a [column](Dataset::column) for zero-copy loading; `read` uses no
+/// If the rows are in memory, there is a [column](Dataset::column) for zero-copy loading. `read` uses no
 /// random numbers.
 ///
 /// ```
@@ -35,7 +35,7 @@ impl Fixed {
     /// The data set of `reader`.
     ///
     /// # Errors
-    /// `Config` when [`Schema::spec`](crate::Schema::spec) refuses a field, or there are no samples.
+    /// `Config` if [`Schema::spec`](crate::Schema::spec) refuses a field; `Data` if there are no samples.
     pub fn new(reader: Box<dyn Reader>) -> Result<Self> {
         let at = |error: Error| match reader.path(0) {
             Some(path) => error.at_path(path),
@@ -99,7 +99,7 @@ impl Dataset for Fixed {
 }
 
 impl Fixed {
-    /// Copies the rows of `ids`, field by field, if all of them lie ready in memory.
+    /// Copies the rows of `ids` field by field if all are in memory; returns whether it did.
     fn copy(&self, ids: &[u64], rows: &mut Rows<'_>) -> bool {
         let is_ready = |field| ids.first().is_some_and(|&id| self.reader.slice(id, field).is_some());
         if !(0..self.spec.fields().len()).all(is_ready) {
@@ -107,7 +107,7 @@ impl Fixed {
         }
         let mut ready = Vec::new();
         self.spec.fields().iter().enumerate().all(|(index, field)| {
-            // A column is found in constant time, so its rows are not collected to be checked.
+            // A column finds a row in constant time, so the rows need not be collected first.
             let fits = |column: &StridedColumn<'_>| {
                 ids.iter().all(|&id| column.row(id).is_some_and(|row| row.len() == field.row_bytes()))
             };
@@ -125,7 +125,7 @@ impl Fixed {
         })
     }
 
-    /// Copies the rows of `ids`, field by field, if each lies in one piece in a part.
+    /// Copies the rows of `ids` field by field if each is contiguous in a part; returns whether it did.
     fn copy_decoded(&self, ids: &[u64], rows: &mut Rows<'_>, held: &[Decoded]) -> bool {
         self.spec.fields().iter().enumerate().all(|(index, field)| {
             let slices = || ids.iter().map_while(|&id| slice(held, id, index));
@@ -156,7 +156,7 @@ impl Fixed {
     }
 }
 
-/// Calls `read` for each of `ids`, and checks the files that were read once, at the end.
+/// Calls `read` for each of `ids`, then checks once that the files are unchanged.
 pub(crate) fn grouped(
     ids: &[u64],
     context: &mut Context,
@@ -166,7 +166,7 @@ pub(crate) fn grouped(
         values.buffers().ahead.group();
         let mut all = ids.iter().enumerate();
         let done = all.try_for_each(|(index, &id)| read(index, id, values).map_err(|error| (index, error)));
-        // Where a file was changed, no row is valid.
+        // If a file was changed, no row is valid.
         values.buffers().ahead.end_group().map_err(|error| (0, error.into())).and(done)
     })
 }

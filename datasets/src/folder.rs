@@ -1,23 +1,44 @@
 //! Folders: every file is a sample, and the folder it lies in is its class.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Fingerprint, Result};
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
 
+use crate::disk::read_whole;
 use crate::error::{data, one_line};
 use crate::reader::outside;
-use crate::{ElementType, Reader, Schema, SchemaField, Values};
+use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Split, Values};
 
-/// The deepest folders that are looked into below a class; a loop of links ends there.
-const MOST_LEVELS: usize = 16;
+/// The max depth of folders below a class; a loop of links ends there.
+const MAX_LEVELS: usize = 16;
 
 /// Files as samples: field `data` is the file's bytes, field `label` (`i64`) the number of its class.
 ///
 /// The folders in the root are the classes, numbered in the order of their names; files below a class belong
 /// to it. A root that holds files and no folders has no classes, and no field `label`. Files are sorted by
 /// path; names that begin with a dot are left out. The list is made once.
+///
+/// Two folders have the same labels only if they have the same classes. So open the second one with the
+/// classes of the first; a class without a folder there has no samples. Without stated classes, a folder
+/// called `val`, `test` or the like must have the same classes as the folder `train` beside it.
+///
+/// ```
+/// use feedline_datasets::{Folder, OpenOptions, Reader};
+///
+/// # let root = std::env::temp_dir().join(format!("feedline-doc-folder-{}", std::process::id()));
+/// # for name in ["train/ant", "train/bee", "train/cat", "val/ant", "val/cat"] {
+/// #     std::fs::create_dir_all(root.join(name))?;
+/// #     std::fs::write(root.join(name).join("1.jpg"), "")?;
+/// # }
+/// let train = Folder::open(root.join("train"))?;
+/// // There is no bee to validate with: cat is class 2 all the same.
+/// let options = OpenOptions { classes: Some(train.classes().to_vec()), ..Default::default() };
+/// let val = Folder::open_with(root.join("val"), &options)?;
+/// assert_eq!((val.len(), val.classes()), (2, train.classes()));
+/// # std::fs::remove_dir_all(&root)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Folder {
     root: PathBuf,
@@ -31,8 +52,19 @@ impl Folder {
     /// Lists the files below `root`.
     ///
     /// # Errors
-    /// `Data` when a folder cannot be listed, holds both files and folders at its root, or there is no file.
+    /// `Data` when a folder cannot be listed, holds both files and folders at its root, there is no file, the
+    /// folders are sets such as `train` and `val`, or the classes are not those of the training set beside
+    /// it.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(root, &OpenOptions::default())
+    }
+
+    /// As [`open`](Self::open), with stated `classes`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `Data` for a folder that is no class, `Config` for a class that is stated
+    /// twice.
+    pub fn open_with(root: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let root = root.as_ref();
         let (folders, plain) = list(root)?;
         if let (Some(folder), Some(file)) = (folders.first(), plain.first()) {
@@ -43,10 +75,16 @@ impl Folder {
             );
             return Err(data(why).at_path(root));
         }
-        let classes = folders.iter().map(|folder| name_of(folder)).collect();
+        let names: Vec<_> = folders.iter().map(|folder| name_of(folder)).collect();
+        let classes = match &options.classes {
+            Some(stated) => check_stated(stated, &names).map(|()| stated.clone()),
+            None => check_sets(&names).and_then(|()| check_pair(root, &names)).map(|()| names.clone()),
+        };
+        let classes = classes.map_err(|error| error.at_path(root))?;
         let mut files: Vec<_> = plain.into_iter().map(|file| (file, 0)).collect();
-        for (class, folder) in folders.iter().enumerate() {
-            walk(folder, class, MOST_LEVELS, &mut files)?;
+        for (folder, name) in folders.iter().zip(&names) {
+            let class = classes.iter().position(|class| class == name).unwrap_or_default();
+            walk(folder, class, MAX_LEVELS, &mut files)?;
         }
         Self::of(root, classes, files)
     }
@@ -71,6 +109,66 @@ impl Folder {
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
+}
+
+/// Checks that each folder is a stated class, and no class is stated twice.
+fn check_stated(stated: &[String], folders: &[String]) -> Result<()> {
+    if let Some(folder) = folders.iter().find(|folder| !stated.contains(folder)) {
+        let why =
+            format!("the folder \"{}\" is none of the {} stated classes", one_line(folder), stated.len());
+        return Err(data(why + ": add it to OpenOptions::classes, or move it"));
+    }
+    match stated.iter().enumerate().find(|(at, class)| stated[..*at].contains(class)) {
+        Some((_, class)) => {
+            let why = format!("the class \"{}\" is stated twice: give each once", one_line(class));
+            Err(Error::new(ErrorKind::Config, why))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses the folder above a training set and others: those are no classes.
+fn check_sets(folders: &[String]) -> Result<()> {
+    let is = |split| folders.iter().any(|folder| set(folder) == Some(split));
+    if is(Split::Train) && is(Split::Test) && folders.iter().all(|folder| set(folder).is_some()) {
+        let why = format!("the folders {} are sets, not classes: open one of them", folders.join(", "));
+        return Err(data(one_line(why)));
+    }
+    Ok(())
+}
+
+/// Checks that the set `root`, if it is called `val` or the like, has the classes of the training set beside
+/// it.
+fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
+    // Also finds the name of `.`, and that of a link's target.
+    let Ok(root) = root.canonicalize() else { return Ok(()) };
+    let Some(parent) = root.parent().filter(|_| set(&name_of(&root)) == Some(Split::Test)) else {
+        return Ok(());
+    };
+    let Ok((beside, _)) = list(parent) else { return Ok(()) };
+    for train in beside.iter().filter(|folder| set(&name_of(folder)) == Some(Split::Train)) {
+        let theirs: Vec<_> = list(train)?.0.iter().map(|folder| name_of(folder)).collect();
+        let lacks = |names: &[String], all: &[String]| all.iter().find(|name| !names.contains(name)).cloned();
+        let (class, place) = match (lacks(classes, &theirs), lacks(&theirs, classes)) {
+            _ if theirs.is_empty() || classes.is_empty() => continue,
+            (Some(class), _) => (class, "there"),
+            (None, Some(class)) => (class, "here"),
+            (None, None) => continue,
+        };
+        let why = format!(
+            "the classes are not those of {}: \"{class}\" is only {place}, so labels would differ; open it \
+             with the classes of the training set (OpenOptions::classes)",
+            train.display()
+        );
+        return Err(data(one_line(why)));
+    }
+    Ok(())
+}
+
+/// The set that a folder of this name holds, if that is the whole name.
+fn set(name: &str) -> Option<Split> {
+    let is_word = name.chars().all(|char| char.is_ascii_alphabetic());
+    Split::named(name).filter(|_| is_word)
 }
 
 /// The folders and the regular files in `folder`, each sorted by name.
@@ -99,7 +197,7 @@ pub(crate) fn list(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
 
 fn walk(folder: &Path, class: usize, levels: usize, to: &mut Vec<(PathBuf, usize)>) -> Result<()> {
     if levels == 0 {
-        let why = format!("folders are nested more than {MOST_LEVELS} deep: is a link a loop?");
+        let why = format!("folders are nested more than {MAX_LEVELS} deep: is a link a loop?");
         return Err(data(why).at_path(folder));
     }
     let (folders, files) = list(folder)?;
@@ -131,10 +229,8 @@ impl Reader for Folder {
         };
         let values = values.begin(self.schema.fields().len());
         let bytes = &mut values[0].bytes;
-        bytes.clear();
-        let read = File::open(path).and_then(|mut file| file.read_to_end(bytes));
-        let cannot = |error| data("cannot read the file").caused_by(error).at_path(path).at_sample(sample);
-        let len = read.map_err(cannot)?;
+        read_whole(path, bytes).map_err(|error| error.at_sample(sample))?;
+        let len = bytes.len();
         values[0].set_shape([len]);
         if let Some(label) = values.get_mut(1) {
             label.resize(8).copy_from_slice(&(*class as i64).to_le_bytes());

@@ -1,4 +1,4 @@
-//! Parsers of other crates that may panic where bytes are damaged.
+//! Turns panics of other crates' parsers into errors.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -8,17 +8,16 @@ use feedline_core::{Result, catch_panic};
 use crate::error::{data, one_line};
 
 thread_local! {
-    /// Whether this thread's panics are about a file, and become errors.
+    /// Whether a panic of this thread becomes an error, and is not printed.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `parse`, which reads `what`; a panic becomes an error, and prints nothing. What `parse` made is
-/// dropped.
+/// Runs `parse`, which reads `what`. A panic becomes an error, and is not printed.
 ///
-/// The Parquet crate checks lengths within pages by panics. All else that a file claims is checked before.
+/// The Parquet crate checks lengths within pages by panics. Other sizes are checked before it runs.
 pub(crate) fn guarded<T>(what: &str, parse: impl FnOnce() -> Result<T>) -> Result<T> {
     static HOOK: Once = Once::new();
-    // The hook cannot be changed while the thread unwinds.
+    // A thread that unwinds cannot set the hook.
     if !std::thread::panicking() {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();

@@ -6,27 +6,26 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use feedline_core::Result;
 use flate2::bufread::MultiGzDecoder;
 
-use crate::error::data;
+use crate::error::{data, of_stream};
 use crate::memory::Memory;
 
 /// The first bytes of a gzip stream (RFC 1952, section 2.3.1).
 pub(crate) const MAGIC: [u8; 2] = [0x1F, 0x8B];
-/// The most bytes that one byte of deflate data can inflate to (zlib, "Maximum Compression Factor").
+/// Max bytes that one byte of deflate data inflates to (zlib, "Maximum Compression Factor").
 const DEFLATE_RATIO: u64 = 1032;
-/// The most bytes that are inflated.
+/// Max bytes of inflated content.
 const INFLATED_MAX: u64 = 4 << 30;
 /// Bytes inflated before `claim` is called.
 const START: u64 = 4096;
 
-/// Content of up to 32 MiB is inflated whatever it came from.
+/// Content of up to 32 MiB is inflated whatever its ratio.
 const UNSUSPECTED: u64 = 32 << 20;
-/// Larger content may have this many times the bytes it came from; data that compresses better is taken for a
-/// bomb.
-const MOST_RATIO: u64 = 200;
+/// Max ratio of larger content; data that compresses better is taken for a bomb.
+const MAX_RATIO: u64 = 200;
 
-/// The most bytes that `compressed` bytes may become, where nothing else says how many to expect.
+/// Max bytes of the content of `compressed` bytes, if its length is not known.
 pub(crate) fn most_inflated(compressed: u64) -> u64 {
-    compressed.saturating_mul(MOST_RATIO).max(UNSUSPECTED)
+    compressed.saturating_mul(MAX_RATIO).max(UNSUSPECTED)
 }
 
 /// Inflates `file` from its beginning; it has `compressed` bytes, and its content does not say how long it
@@ -128,8 +127,10 @@ pub(crate) fn inflate(
 }
 
 fn damaged(after: usize, error: std::io::Error) -> feedline_core::Error {
-    data(format!(
-        "the gzip stream is cut short or damaged after {after} inflated bytes: fetch the file again"
-    ))
-    .caused_by(error)
+    of_stream(error, |error| {
+        data(format!(
+            "the gzip stream is cut short or damaged after {after} inflated bytes: fetch the file again"
+        ))
+        .caused_by(error)
+    })
 }

@@ -1,40 +1,49 @@
-//! JSON Lines: every line is an object, and its keys are typed columns.
+//! JSON Lines: each line is an object, and its keys are typed columns.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt;
 use std::path::Path;
 
 use feedline_core::{DType, Error, Result};
-use serde::Deserializer as _;
-use serde::de::{MapAccess, Visitor};
-use serde_json::value::RawValue;
 
 use crate::error::{data, one_line};
-use crate::{ElementType, Lines, Reader, Schema, SchemaField, Value, Values};
+use crate::json::entries;
+use crate::nulls::missing;
+use crate::reader::inside;
+use crate::{ElementType, Lines, Nulls, Reader, Schema, SchemaField, Value, Values};
 
-/// The most different keys: more are no columns.
-const MOST_COLUMNS: usize = 1 << 16;
+/// Max columns: a file with more different keys is not a table.
+const MAX_COLUMNS: usize = 1 << 16;
 
-/// The objects of a JSON Lines file, plain or gzip: a field per key, in the order in which keys come up.
+/// How to read a JSON Lines file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JsonLinesOptions {
+    /// What `null` becomes, or a key that a line lacks.
+    pub nulls: Nulls,
+}
+
+/// The objects of a JSON Lines file, plain or gzip: a field per key, in the order of first appearance.
 ///
-/// A column of numbers is the first of `i64`, `u64`, `f64` that holds them all; lists of numbers are `i64` or
-/// `f64`, and vary in length unless all have the same. A column of `true` and `false` is `bool`. Anything
-/// else is `text`: strings as they are, other values as their JSON. `null`, or no such key, is a NaN among
-/// numbers (which makes them `f64`), an empty list, or an empty text.
+/// A column of numbers has the first type of `i64`, `u64`, `f64` that holds them all. Lists of numbers are
+/// `i64` or `f64`; their length varies unless all lists have the same. A column of `true` and `false` is
+/// `bool`. Any other column is `text`: strings as they are, other values as their JSON. `null` and a key that
+/// a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per line.
 #[derive(Debug)]
 pub struct JsonLines {
     lines: Lines,
+    /// Lines without the blank ones at the end.
+    len: u64,
     schema: Schema,
     types: Vec<Type>,
+    nulls: Nulls,
     /// The column of each key.
     numbers: HashMap<String, usize>,
 }
 
-/// What the values of a column are.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     Int,
@@ -57,21 +66,17 @@ impl Type {
         }
     }
 
-    /// Writes the value that `json` stands for; none when it is of another type.
+    /// Appends the value of `json`, little-endian; `None` if it is of another type.
     fn write(self, json: &str, to: &mut Vec<u8>) -> Option<()> {
         match self {
             Self::Int => to.extend(parse::<i64>(json)?.to_le_bytes()),
             Self::Uint => to.extend(parse::<u64>(json)?.to_le_bytes()),
-            Self::Float => to.extend(parse::<f64>(json)?.to_le_bytes()),
+            Self::Float => to.extend(float(json)?.to_le_bytes()),
             Self::Bool => to.push(parse::<bool>(json)?.into()),
             Self::Ints => parse::<Vec<i64>>(json)?.iter().for_each(|number| to.extend(number.to_le_bytes())),
-            Self::Floats => {
-                parse::<Vec<f64>>(json)?.iter().for_each(|number| to.extend(number.to_le_bytes()))
-            }
-            Self::Text => match parse::<Cow<'_, str>>(json) {
-                Some(text) => to.extend(text.bytes()),
-                None => to.extend(json.bytes()),
-            },
+            Self::Floats => floats(json, |number| to.extend(number.to_le_bytes()))?,
+            Self::Text if is_string(json) => to.extend(parse::<Cow<'_, str>>(json)?.bytes()),
+            Self::Text => to.extend(json.bytes()),
         }
         Some(())
     }
@@ -81,59 +86,88 @@ fn parse<'a, T: serde::Deserialize<'a>>(json: &'a str) -> Option<T> {
     serde_json::from_str(json).ok()
 }
 
-/// What is known of a column from the lines read so far.
+/// The finite number that `json` is, rounded once: `serde_json` may be off by the last bit.
+fn float(json: &str) -> Option<f64> {
+    let is_number = json.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    is_number.then(|| json.parse().ok())?.filter(|number: &f64| number.is_finite())
+}
+
+/// Calls `to` with each number of the list that `json` is; `None` if it is not a list of numbers.
+fn floats(json: &str, mut to: impl FnMut(f64)) -> Option<()> {
+    let list = json.strip_prefix('[')?.strip_suffix(']')?.trim_ascii();
+    if list.is_empty() {
+        return Some(());
+    }
+    // A comma within a string or another list leaves parts that are not numbers.
+    list.split(',').try_for_each(|number| Some(to(float(number.trim_ascii())?)))
+}
+
+fn is_string(json: &str) -> bool {
+    json.starts_with('"')
+}
+
+/// Facts about a column from the lines read so far.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// Lines that have a value other than `null`.
+    /// Values other than `null`.
     values: u64,
-    /// Which types hold all of them.
+    /// The line that had the key last, from 1 on; 0 before the first.
+    last: u64,
+    /// Whether each type holds all values.
     int: bool,
     uint: bool,
     float: bool,
     bool: bool,
     ints: bool,
     floats: bool,
-    fewest: usize,
-    most: usize,
+    min_len: usize,
+    max_len: usize,
 }
 
 impl Seen {
     const NOTHING: Self = Self {
         values: 0,
+        last: 0,
         int: true,
         uint: true,
         float: true,
         bool: true,
         ints: true,
         floats: true,
-        fewest: usize::MAX,
-        most: 0,
+        min_len: usize::MAX,
+        max_len: 0,
     };
 
-    fn add(&mut self, json: &str) {
+    /// Adds the value of line `line`, counted from 1; an error says why it is refused.
+    fn add(&mut self, line: u64, json: &str) -> Result<(), &'static str> {
+        if std::mem::replace(&mut self.last, line) == line {
+            return Err("is there twice: keep one");
+        }
         if json == "null" {
-            return;
+            return Ok(());
+        }
+        // Only an escape can make a string other than Unicode.
+        if is_string(json) && json.contains("\\u") && parse::<Cow<'_, str>>(json).is_none() {
+            return Err("has half of a surrogate pair, which is not Unicode: repair its text");
         }
         self.values += 1;
         self.int = self.int && parse::<i64>(json).is_some();
         self.uint = self.uint && parse::<u64>(json).is_some();
-        self.float = self.float && parse::<f64>(json).is_some();
+        self.float = self.float && float(json).is_some();
         self.bool = self.bool && parse::<bool>(json).is_some();
-        let floats = if self.floats { parse::<Vec<f64>>(json) } else { None };
-        self.ints = self.ints && floats.is_some() && parse::<Vec<i64>>(json).is_some();
-        match floats {
-            Some(floats) => {
-                self.fewest = self.fewest.min(floats.len());
-                self.most = self.most.max(floats.len());
-            }
-            None => self.floats = false,
-        }
+        let mut len = 0;
+        self.floats = self.floats && floats(json, |_| len += 1).is_some();
+        self.ints = self.ints && self.floats && parse::<Vec<i64>>(json).is_some();
+        self.min_len = self.min_len.min(len);
+        self.max_len = self.max_len.max(len);
+        Ok(())
     }
 
-    /// The type of a column in `lines` lines, and its shape.
-    fn decide(self, lines: u64) -> (Type, Vec<Option<usize>>) {
-        let full = self.values == lines;
-        let list = vec![(full && self.fewest == self.most).then_some(self.most)];
+    /// The type and the shape of the column in a file of `lines` lines.
+    fn decide(self, lines: u64, nulls: Nulls) -> (Type, Vec<Option<usize>>) {
+        // Only floating-point numbers, lists and texts have a value for a gap that is filled.
+        let full = self.values == lines || nulls == Nulls::Refuse;
+        let list = vec![(full && self.min_len == self.max_len).then_some(self.max_len)];
         match self {
             Self { values: 0, .. } => (Type::Text, vec![None]),
             Self { int: true, .. } if full => (Type::Int, vec![]),
@@ -148,20 +182,29 @@ impl Seen {
 }
 
 impl JsonLines {
-    /// Opens a file, and reads it once: to find its lines, and the types of its columns.
+    /// Opens a file, and reads it once to find its lines and the types of its columns.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, not UTF-8, or has a line that is no object; names the file,
-    /// the byte and the line.
+    /// As [`open_with`](Self::open_with).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, JsonLinesOptions::default())
+    }
+
+    /// As [`open`](Self::open), with options.
+    ///
+    /// # Errors
+    /// `Data` if the file is missing, empty or not UTF-8, or a line is not an object, has a key twice or half
+    /// of a surrogate pair; names the file, the byte and the line.
+    pub fn open_with(path: impl AsRef<Path>, options: JsonLinesOptions) -> Result<Self> {
         let path = path.as_ref();
         let lines = Lines::open(path)?;
+        let len = without_blank_end(&lines)?;
         let (mut keys, mut seen) = (Vec::new(), Vec::new());
         let mut numbers = HashMap::<String, usize>::new();
         let mut values = Values::new();
-        for line in 0..lines.len() {
+        for line in 0..len {
             lines.read(line, &mut values)?;
-            let result = each(&values.fields()[0].bytes, |key, json| {
+            let result = entries(&values.fields()[0].bytes, |key, json| {
                 let number = match numbers.get(key) {
                     Some(&number) => number,
                     None => {
@@ -171,17 +214,19 @@ impl JsonLines {
                         keys.len() - 1
                     }
                 };
-                seen[number].add(json);
+                seen[number]
+                    .add(line + 1, json)
+                    .map_err(|why| data(format!("key \"{}\" {why}", one_line(key))))
             });
-            let many =
-                (keys.len() > MOST_COLUMNS).then(|| data(format!("{} keys are no columns", keys.len())));
+            let many = (keys.len() > MAX_COLUMNS)
+                .then(|| data(format!("{} different keys: this is not a table", keys.len())));
             let result = result.and(many.map_or(Ok(()), Err));
-            result.map_err(|error| error.at_path(path).at_sample(line).at_offset(lines.start(line)))?;
+            result.map_err(|error| in_line(error, line).at_path(path).at_offset(lines.start(line)))?;
         }
         if keys.is_empty() {
             return Err(data("no object has a key: the file holds no columns").at_path(path));
         }
-        let columns: Vec<_> = seen.into_iter().map(|seen| seen.decide(lines.len())).collect();
+        let columns: Vec<_> = seen.into_iter().map(|seen| seen.decide(len, options.nulls)).collect();
         let types = columns.iter().map(|(kind, _)| *kind).collect();
         let field = |(name, (kind, shape)): (String, (Type, Vec<_>))| SchemaField {
             name,
@@ -189,66 +234,77 @@ impl JsonLines {
             shape,
         };
         let schema = Schema::new(keys.into_iter().zip(columns).map(field));
-        Ok(Self { lines, schema, types, numbers })
+        Ok(Self { lines, len, schema, types, nulls: options.nulls, numbers })
     }
 
-    fn fill(&self, line: &[u8], to: &mut [Value]) -> Result<()> {
-        for (value, kind) in to.iter_mut().zip(&self.types) {
-            value.bytes.clear();
-            if *kind == Type::Float {
-                // Until the line has a number.
-                value.bytes.extend(f64::NAN.to_le_bytes());
+    fn fill(&self, sample: u64, Scratch { line, is_there }: &mut Scratch, to: &mut [Value]) -> Result<()> {
+        is_there.clear();
+        is_there.resize(to.len(), false);
+        let changed = || data("the line is not of the types that the file was opened with: open it again");
+        entries(&line.fields()[0].bytes, |key, json| {
+            let &number = self.numbers.get(key).ok_or_else(changed)?;
+            if json == "null" {
+                return Ok(());
             }
-        }
-        let mut changed = false;
-        each(line, |key, json| {
-            let Some(&number) = self.numbers.get(key) else { return changed = true };
-            if json != "null" {
-                to[number].bytes.clear();
-                changed |= self.types[number].write(json, &mut to[number].bytes).is_none();
-            }
+            let is_twice = std::mem::replace(&mut is_there[number], true);
+            let bytes = &mut to[number].bytes;
+            bytes.clear();
+            let written = self.types[number].write(json, bytes).filter(|()| !is_twice);
+            written.ok_or_else(changed)
         })?;
-        for (value, field) in to.iter_mut().zip(self.schema.fields()) {
+        for (number, (value, field)) in to.iter_mut().zip(self.schema.fields()).enumerate() {
+            if !is_there[number] {
+                if self.nulls == Nulls::Refuse {
+                    return Err(missing(&field.name, sample));
+                }
+                value.bytes.clear();
+                if self.types[number] == Type::Float {
+                    value.bytes.extend(f64::NAN.to_le_bytes());
+                }
+            }
             let elements = value.bytes.len() / field.element.size();
             let fixed = field.shape.iter().try_fold(1, |product, dim| Some(product * (*dim)?));
-            changed |= fixed.is_some_and(|fixed| fixed != elements);
+            if fixed.is_some_and(|fixed| fixed != elements) {
+                return Err(changed());
+            }
             value.set_shape(field.shape.iter().map(|_| elements));
-        }
-        if changed { Err(data("the line is not of the types that the file was opened with")) } else { Ok(()) }
-    }
-}
-
-/// Calls `to` with each key of the object in `line`, and the JSON of its value.
-fn each(line: &[u8], to: impl FnMut(&str, &str)) -> Result<()> {
-    let mut deserializer = serde_json::Deserializer::from_slice(line);
-    let damaged = |error: serde_json::Error| -> Error {
-        data("the line is no JSON object: repair it").caused_by(one_line(error))
-    };
-    deserializer.deserialize_map(Entries(to)).map_err(damaged)?;
-    deserializer.end().map_err(damaged)
-}
-
-/// Hands on the entries of an object as they come.
-struct Entries<F>(F);
-
-impl<'de, F: FnMut(&str, &str)> Visitor<'de> for Entries<F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> std::result::Result<(), A::Error> {
-        while let Some((key, json)) = map.next_entry::<String, &RawValue>()? {
-            (self.0)(&key, json.get());
         }
         Ok(())
     }
 }
 
+/// The number of lines without the blank ones at the end.
+fn without_blank_end(lines: &Lines) -> Result<u64> {
+    let (mut len, mut values) = (lines.len(), Values::new());
+    while len > 0 {
+        lines.read(len - 1, &mut values)?;
+        if !values.fields()[0].bytes.trim_ascii().is_empty() {
+            break;
+        }
+        len -= 1;
+    }
+    Ok(len)
+}
+
+/// Adds the line to an error, which people count from 1, and the sample, which is counted from 0.
+fn in_line(error: Error, line: u64) -> Error {
+    let why = data(format!("line {}: {}", line + 1, error.message())).at_sample(line);
+    match error.cause() {
+        Some(cause) => why.caused_by(cause.to_string()),
+        None => why,
+    }
+}
+
+/// Buffers of one worker.
+#[derive(Default)]
+struct Scratch {
+    line: Values,
+    /// Whether the line has a value for each column.
+    is_there: Vec<bool>,
+}
+
 thread_local! {
-    /// The line being read, one per worker.
-    static LINE: RefCell<Values> = RefCell::default();
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 impl Reader for JsonLines {
@@ -261,14 +317,17 @@ impl Reader for JsonLines {
     }
 
     fn len(&self) -> u64 {
-        self.lines.len()
+        self.len
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        LINE.with_borrow_mut(|line| {
-            self.lines.read(sample, line)?;
+        if let Some(path) = self.path(sample) {
+            inside(sample, self.len, path)?;
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            self.lines.read(sample, &mut scratch.line)?;
             let fields = values.begin(self.types.len());
-            self.fill(&line.fields()[0].bytes, fields).map_err(|error| {
+            self.fill(sample, scratch, fields).map_err(|error| {
                 let error = error.at_sample(sample).at_offset(self.lines.start(sample));
                 self.path(sample).map_or(error.clone(), |path| error.at_path(path))
             })

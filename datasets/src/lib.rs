@@ -27,7 +27,6 @@
 // One exception, in `bytes`: to map a file is a promise that only the caller can make.
 #![deny(unsafe_code)]
 
-mod ahead;
 pub mod arrays;
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -35,9 +34,10 @@ mod bytes;
 #[cfg(any(feature = "table", feature = "mds"))]
 mod cache;
 pub mod cifar;
+mod concat;
 #[cfg(feature = "csv")]
 mod csv;
-#[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
+#[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
 mod cursor;
 mod decoded;
 pub mod digits;
@@ -51,6 +51,8 @@ mod gzip;
 pub mod idx;
 #[cfg(feature = "images")]
 mod images;
+#[cfg(any(feature = "jsonl", feature = "safetensors"))]
+mod json;
 #[cfg(feature = "jsonl")]
 mod jsonl;
 #[cfg(feature = "mds")]
@@ -59,12 +61,17 @@ mod memory;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
+#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
+mod nulls;
 mod open;
+#[cfg(any(feature = "arrow", feature = "object-store"))]
+mod own_file;
 #[cfg(feature = "arrow")]
 mod pack;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod ragged;
+mod read_ahead;
 mod reader;
 pub mod records;
 #[cfg(feature = "object-store")]
@@ -72,7 +79,6 @@ mod remote;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 mod schema;
-mod shards;
 #[cfg(feature = "table")]
 mod table;
 #[cfg(feature = "tar")]
@@ -86,6 +92,7 @@ pub use arrays::Arrays;
 #[cfg(feature = "arrow")]
 pub use arrow::ArrowFile;
 pub use bytes::{MEMORY_LIMIT, MappedFile};
+pub use concat::Shards;
 #[cfg(feature = "csv")]
 pub use csv::{Csv, CsvOptions};
 pub use decoded::{Decoded, DecodedRows};
@@ -95,10 +102,12 @@ pub use idx::{Idx, IdxFile};
 #[cfg(feature = "images")]
 pub use images::ImageDataset;
 #[cfg(feature = "jsonl")]
-pub use jsonl::JsonLines;
+pub use jsonl::{JsonLines, JsonLinesOptions};
+#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
+pub use nulls::Nulls;
 #[cfg(feature = "object-store")]
 pub use open::open_url;
-pub use open::{open, open_with_limit};
+pub use open::{OpenOptions, Split, open, open_with};
 #[cfg(feature = "arrow")]
 pub use pack::{PackOptions, Packed, pack};
 #[cfg(feature = "parquet")]
@@ -109,9 +118,8 @@ pub use records::Records;
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
 pub use schema::{ElementType, Schema, SchemaField};
-pub use shards::Shards;
 #[cfg(feature = "table")]
-pub use table::{Nulls, TableOptions};
+pub use table::TableOptions;
 #[cfg(feature = "tar")]
 pub use tar::WebDataset;
 pub use text::Lines;

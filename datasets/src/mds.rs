@@ -20,17 +20,17 @@ mod zipped;
 
 use zipped::{Codec, Zip, Zipped};
 
-/// The longest description of columns or shards that is read.
-const MOST_JSON: u64 = 64 << 20;
+/// Max bytes of a description of columns or shards.
+const MAX_JSON: u64 = 64 << 20;
 
-/// Bytes of inflated shards that are kept, for all workers together.
+/// Max bytes of inflated shards in memory, for all workers together.
 const KEPT: u64 = 512 << 20;
 
 /// Opens the folder of an `index.json`: the shards that it lists, in its order.
 ///
-/// Shards compressed by zstd, gzip or snappy are inflated when a sample of them is read, and 512 MiB of them
-/// are kept: shuffle blocks of [`together`](Reader::together) samples. Where the plain shard lies beside the
-/// compressed one, it is read instead.
+/// A shard compressed by zstd, gzip or snappy is inflated when one of its samples is read. Up to 512 MiB of
+/// inflated shards are cached, so shuffle blocks of [`together`](Reader::together) samples. If the plain
+/// shard lies beside the compressed one, it is read instead.
 ///
 /// # Errors
 /// `Data` when the index or a shard cannot be read, or is not what [`Mds::open`] reads; names the file.
@@ -47,8 +47,8 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
             && !path.exists()
         {
             let path = folder.join(name);
-            let shard = Zip { path: path.clone(), content: None, codec };
-            let shard = Zipped::new(shard, bytes, samples, schema, (number, inflated.clone()));
+            let shard = Zip::open(path.clone(), codec)
+                .and_then(|zip| Zipped::new(zip, bytes, samples, schema, (number, inflated.clone())));
             readers.push(Box::new(shard.map_err(|error| error.at_path(path))?));
             continue;
         }
@@ -75,20 +75,19 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
         let file = open(zipped.as_ref().map_or(&name, |zipped| &zipped.name))?;
         let path = file.path().to_path_buf();
         let at = |error: feedline_core::Error| error.at_path(&path);
-        let content = Content::Remote(file);
         readers.push(match zipped {
             Some(ZippedAs { codec, bytes, schema, .. }) => {
-                let zip = Zip { path: path.clone(), content: Some(content), codec };
+                let zip = Zip::of_remote(file, codec);
                 let inflated = (number, inflated.clone());
                 Box::new(Zipped::new(zip, bytes, samples, schema, inflated).map_err(at)?)
             }
-            None => Box::new(Mds::of_content(&path, content).map_err(at)?.with(samples)?),
+            None => Box::new(Mds::of_content(&path, Content::Remote(file)).map_err(at)?.with(samples)?),
         });
     }
     Shards::new(readers).map_err(|error| error.at_path(&path))
 }
 
-/// A shard as the index lists it.
+/// One shard of the index.
 struct Listed {
     name: String,
     samples: u64,
@@ -116,7 +115,7 @@ fn listed(shard: &Json) -> Result<Listed> {
         let Some(name) = shard.pointer(pointer).and_then(Json::as_str) else {
             return Err(data("a shard of the index lacks its \"basename\": fetch it again"));
         };
-        // A shard lies in the folder; a name that leads elsewhere comes from nobody who wrote shards.
+        // Writers put shards into the folder itself.
         if Path::new(name).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
             let name = one_line(name);
             return Err(data(format!("the index names the shard \"{name}\", outside of its folder")));
@@ -141,7 +140,7 @@ fn listed(shard: &Json) -> Result<Listed> {
 
 /// The JSON object in `content`, from byte `start` to `end`.
 fn json(content: &Content, start: u64, end: Option<u64>) -> Result<Json> {
-    let len = end.unwrap_or(content.len()).checked_sub(start).filter(|&len| len <= MOST_JSON);
+    let len = end.unwrap_or(content.len()).checked_sub(start).filter(|&len| len <= MAX_JSON);
     let len = len.ok_or_else(|| data("the description of the columns has no place: fetch the file again"))?;
     let mut text = vec![0; len as usize];
     content.read_at(start, &mut text)?;
@@ -160,10 +159,10 @@ fn json(content: &Content, start: u64, end: Option<u64>) -> Result<Json> {
 pub struct Mds {
     path: PathBuf,
     content: Content,
-    /// Where each sample begins, and the end of the last.
+    /// Offset of each sample, and the end of the last one.
     starts: Vec<u32>,
     schema: Schema,
-    /// Bytes of each column; none where they vary.
+    /// Bytes of each column; `None` if they vary.
     sizes: Vec<Option<usize>>,
     fingerprint: u64,
 }
@@ -203,7 +202,7 @@ impl Mds {
         Self::of_version(path, content, version)
     }
 
-    /// The shard in `content`, where `version` tells it from others.
+    /// The shard in `content`; `version` is a part of its fingerprint.
     fn of_version(path: &Path, content: Content, version: Fingerprint) -> Result<Self> {
         let len = content.len();
         let mut count = [0; 4];
@@ -234,7 +233,7 @@ impl Mds {
 }
 
 impl Mds {
-    /// This shard, if it has as many samples as the index says.
+    /// Checks the number of samples against that of the index.
     fn with(self, samples: u64) -> Result<Self> {
         if self.len() == samples {
             return Ok(self);
@@ -276,7 +275,7 @@ fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
         .collect()
 }
 
-/// The field of a column of this encoding (MosaicML Streaming, `encodings.py`); none when it is not read.
+/// The field of a column of this encoding (MosaicML Streaming, `encodings.py`); `None` if unsupported.
 fn field(name: &str, encoding: &str) -> Option<SchemaField> {
     let (kind, arguments) =
         encoding.split_once(':').map_or((encoding, None), |(kind, rest)| (kind, Some(rest)));

@@ -1,4 +1,4 @@
-//! Private memory for the content of a file.
+//! Memory for the content of a file.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use memmap2::MmapMut;
 
 use crate::error::data;
 
-/// Private memory in whole pages, so that a device can register it without touching other data.
+/// Private memory in whole pages: a device can pin it without pinning other data.
 pub(crate) struct Memory {
     pages: MmapMut,
     len: usize,
 }
 
 impl Memory {
-    /// `len` bytes, at least one; the system provides pages as they are written.
+    /// Allocates `len` bytes, min 1. The system provides a page when it is first written.
     pub(crate) fn new(len: u64) -> Result<Self> {
         let len = usize::try_from(len).map_err(|_| no_memory(len))?;
         let pages = MmapMut::map_anon(len).map_err(|error| no_memory(len as u64).caused_by(error))?;
-        // Huge pages: fewer page faults while the file is read, and fewer TLB misses afterwards. Only a hint.
+        // A hint: huge pages cause fewer page faults and TLB misses.
         #[cfg(target_os = "linux")]
         let _ = pages.advise(memmap2::Advice::HugePage);
         Ok(Self { pages, len })

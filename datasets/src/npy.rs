@@ -18,12 +18,12 @@ use header::Header;
 
 /// Opens a `.npy` file, plain or gzip, as a set of samples with the one field `array`.
 ///
-/// Plain files of up to [`MEMORY_LIMIT`] are held in memory; of larger ones each sample is read when it is
-/// needed. An array without dimensions is one sample.
+/// Plain files of up to [`MEMORY_LIMIT`] are held in memory; larger ones stay on disk. An array without
+/// dimensions is one sample.
 ///
 /// # Errors
-/// `Data` for a file that is missing, no `.npy`, cut short, longer than its header says, of objects or of a
-/// structured type; names the file and the byte.
+/// `Data` if the file is missing, not a `.npy` file, cut short or longer than its header says, or holds
+/// objects or a structured type; names the file and the byte.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
     open_with_limit(path, MEMORY_LIMIT)
 }
@@ -44,7 +44,7 @@ fn of(path: &Path, limit: u64) -> Result<Arrays> {
         |start, len| Header::parse(start)?.check(len),
         |start| Ok(Header::parse(start)?.file_bytes()),
     )?;
-    let mut start = vec![0; content.len().min(header::MOST_BYTES) as usize];
+    let mut start = vec![0; content.len().min(header::MAX_BYTES) as usize];
     content.read_at(0, &mut start)?;
     let header = Header::parse(&start)?;
     header.check(content.len())?;

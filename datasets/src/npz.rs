@@ -1,52 +1,63 @@
 //! NumPy's `.npz` archives: a zip file with one `.npy` file per array.
 
-use std::io::{BufReader, Read, Seek};
+use std::collections::HashSet;
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use feedline_core::{Error, Result};
-use zip::ZipArchive;
+use zip::result::ZipError;
+use zip::{CompressionMethod, ZipArchive};
 
 use crate::arrays::Arrays;
 use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::disk::DiskFile;
-use crate::error::{data, one_line};
+use crate::error::{data, of_stream, one_line};
 use crate::gzip::most_inflated;
 use crate::memory::Memory;
-use crate::npy::header::{Header, MOST_BYTES};
+use crate::npy::header::{Header, MAX_BYTES};
 
 /// Opens a `.npz` archive, compressed or not: the fields are its arrays, in the archive's order.
 ///
-/// All arrays are read into memory and their checksums compared. Arrays of equal first dimension are samples;
-/// an archive whose arrays differ in it is one sample, see [`Arrays`].
+/// All arrays are read into memory, and their checksums are compared. Arrays with the same first dimension
+/// are samples; otherwise the archive is one sample, see [`Arrays`].
 ///
 /// # Errors
-/// `Data` for a file that is missing, no zip, damaged, has members that are no `.npy`, whose arrays
-/// [`npy::open`](crate::npy::open) would refuse, or that expands to more than 32 MiB and 200 times its size;
-/// names the file and the member.
+/// `Data` if the file is missing, damaged or not a zip archive, a member is not a `.npy` file, is compressed
+/// by another method than deflate, has the name of another one, or would be refused by
+/// [`npy::open`](crate::npy::open), or the archive expands to more than 32 MiB and 200 times its size; names
+/// the file and the member.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
     let path = path.as_ref();
     of(path).map_err(|error| error.at_path(path))
 }
 
 fn of(path: &Path) -> Result<Arrays> {
-    let file = DiskFile::open(path)?;
-    let mut archive = ZipArchive::new(BufReader::new(file.reader()?)).map_err(damaged)?;
+    let file = Content::OnDisk(DiskFile::open(path)?.into());
+    let mut archive = ZipArchive::new(BufReader::new(file.cursor())).map_err(damaged)?;
     if archive.is_empty() {
         return Err(data("the archive holds no array: give a file that has one"));
     }
+    check_names(&file, archive.central_directory_start())?;
     let overlap = archive.has_overlapping_entries().map_err(damaged)?;
     if overlap {
         return Err(data("members of the archive lie one over another: fetch the file again"));
     }
     let mut claimed = 0u64;
     for index in 0..archive.len() {
-        claimed = claimed.saturating_add(archive.by_index_raw(index).map_err(damaged)?.size());
+        let member = archive.by_index_raw(index).map_err(damaged)?;
+        let method = member.compression();
+        if !matches!(method, CompressionMethod::Stored | CompressionMethod::Deflated) {
+            let file = one_line(member.name().map_err(damaged)?);
+            let why = format!("member \"{file}\" is compressed by {method}, which is not read");
+            return Err(data(why + ": save the archive by numpy.savez or savez_compressed"));
+        }
+        claimed = claimed.saturating_add(member.size());
     }
-    let most = most_inflated(file.len()).min(MEMORY_LIMIT);
-    if claimed > most {
+    let max = most_inflated(file.len()).min(MEMORY_LIMIT);
+    if claimed > max {
         return Err(data(format!(
-            "the archive claims {claimed} bytes in {}, more than the {most} that are inflated: save the \
-             arrays as .npy files",
+            "the archive claims {claimed} bytes in {}, more than the max of {max}: save the arrays as .npy \
+             files",
             file.len()
         )));
     }
@@ -61,15 +72,44 @@ fn of(path: &Path) -> Result<Arrays> {
     Arrays::new("npz", path, blocks, arrays)
 }
 
+/// Refuses two members of the same name, of which the crate `zip` keeps the last.
+fn check_names(file: &Content, directory: u64) -> Result<()> {
+    /// Bytes of a directory entry before its name, and the places of the lengths of its last three parts.
+    const ENTRY: usize = 46;
+    const LENGTHS: [usize; 3] = [28, 30, 32];
+    let mut names = HashSet::new();
+    let mut entry = [0; ENTRY];
+    let mut directory_reader = BufReader::new(file.cursor());
+    let unreadable = |error| of_stream(error, |error| damaged(error.into()));
+    directory_reader.seek(SeekFrom::Start(directory)).map_err(unreadable)?;
+    // Each entry has been read by the crate: the first bytes of something else end the directory.
+    while directory_reader.read_exact(&mut entry).is_ok() && entry.starts_with(b"PK\x01\x02") {
+        let [name, extra, comment] =
+            LENGTHS.map(|at| usize::from(entry[at]) | usize::from(entry[at + 1]) << 8);
+        let mut rest = vec![0; name + extra + comment];
+        directory_reader.read_exact(&mut rest).map_err(unreadable)?;
+        rest.truncate(name);
+        if let Some(name) = names.replace(rest) {
+            let name = one_line(String::from_utf8_lossy(&name));
+            return Err(data(format!("there are two members \"{name}\": remove one of them")));
+        }
+    }
+    Ok(())
+}
+
 /// Reads member `index`: the array's name, its header, and the member's bytes.
 fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(String, Header, Memory)> {
     let mut member = archive.by_index(index).map_err(damaged)?;
     let file = member.name().map_err(damaged)?.into_owned();
     let named = |error: Error| {
         let why = format!("member \"{}\": {}", one_line(&file), error.message());
-        match error.offset() {
+        let why = match error.offset() {
             Some(offset) => data(format!("{why} (byte {offset} of the member)")),
             None => data(why),
+        };
+        match error.cause() {
+            Some(cause) => why.caused_by(one_line(cause)),
+            None => why,
         }
     };
     let Some(name) = file.strip_suffix(".npy") else {
@@ -77,14 +117,16 @@ fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(S
     };
     let size = member.size();
     let mut memory = Memory::new(size.max(1)).map_err(named)?;
-    let cut = |error| named(data("it cannot be inflated, fetch the file again").caused_by(error));
-    // The header first: nothing is inflated for one that lies.
-    let start = size.min(MOST_BYTES) as usize;
+    let cut = |error| {
+        of_stream(error, |error| named(data("it cannot be inflated, fetch the file again").caused_by(error)))
+    };
+    // The header first: the rest is not inflated if it is wrong.
+    let start = size.min(MAX_BYTES) as usize;
     member.read_exact(&mut memory.bytes_mut()[..start]).map_err(cut)?;
     let header = Header::parse(&memory.bytes()[..start]).map_err(named)?;
     header.check(size).map_err(named)?;
     member.read_exact(&mut memory.bytes_mut()[start..size as usize]).map_err(cut)?;
-    // The checksum is compared at the end of the member.
+    // Reading the end of the member compares the checksum.
     match member.read(&mut [0]) {
         Ok(0) => {}
         Ok(_) => return Err(named(data("it is longer than the archive says, fetch the file again"))),
@@ -93,6 +135,11 @@ fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(S
     Ok((name.to_owned(), header, memory))
 }
 
-fn damaged(error: zip::result::ZipError) -> Error {
-    data("the archive is damaged or cut short: fetch the file again").caused_by(one_line(error))
+fn damaged(error: ZipError) -> Error {
+    let damaged =
+        |why: String| data("the archive is damaged or cut short: fetch the file again").caused_by(why);
+    match error {
+        ZipError::Io(error) => of_stream(error, |error| damaged(one_line(error))),
+        error => damaged(one_line(error)),
+    }
 }

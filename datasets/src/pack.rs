@@ -31,11 +31,11 @@ use partial::Partial;
 /// How to pack.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PackOptions {
-    /// A folder of shards of about so many bytes each, instead of one file.
+    /// Writes a folder of shards of about this many bytes each, instead of one file.
     pub shard_bytes: Option<u64>,
 }
 
-/// What was packed.
+/// Outcome of [`pack`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// Samples, in all files.
@@ -44,19 +44,19 @@ pub struct Packed {
     pub files: u64,
     /// Bytes of these files.
     pub bytes: u64,
-    /// Files that an earlier run had finished.
+    /// Files of an earlier run that were reused.
     pub kept: u64,
-    /// Samples that an earlier run had written.
+    /// Samples of an earlier run that were reused.
     pub kept_samples: u64,
 }
 
-/// Writes every sample of `reader` to the file `to`, or to shards in the folder `to`; `progress` gets the
-/// number of samples that are written.
+/// Writes every sample of `reader` to the file `to`, or to shards in the folder `to`. Calls `progress` with
+/// the number of samples written so far.
 ///
-/// A file appears under its name when it is whole and on the disk; until then it is `NAME.partial`. Where a
-/// run was ended, the next one of the same source goes on: with shards of the same size, behind those that
-/// are done; with one file, behind what `NAME.progress` says, if the bytes on the disk have its checksums.
-/// Each file's footer has the CRC-32C of all bytes before it, and so has the index, `_index.json`.
+/// A file is called `NAME.partial` until it is complete and synced to disk. An interrupted run is resumed by
+/// the next one of the same source: shards of the same size after the last complete one; a single file at the
+/// position in `NAME.progress`, if the checksums of the bytes on disk match. The footer of each file holds
+/// the CRC-32C of all bytes before it, and so does the index, `_index.json`.
 ///
 /// ```
 /// use feedline_datasets::{PackOptions, Reader, open, pack};

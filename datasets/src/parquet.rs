@@ -1,6 +1,6 @@
 //! Parquet files: columns in row groups, encoded and compressed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
@@ -24,46 +25,53 @@ use crate::reader::{Visit, inside};
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{Decoded, DecodedRows, Reader, Schema, Values};
 
-mod claims;
+mod bounds;
 mod input;
 mod pages;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use input::Input;
 
 /// The first bytes of a file, and its last ones.
 pub(crate) const MAGIC: &[u8] = b"PAR1";
 
-/// The rows of a Parquet file, compressed by snappy, gzip, zstd or LZ4, or not.
+/// The rows of a Parquet file, uncompressed or compressed by snappy, gzip, zstd or LZ4.
 ///
-/// The types of columns are those of [`ArrowFile`](crate::ArrowFile), see there; nulls are refused with
-/// column and row unless [`TableOptions`] say otherwise.
+/// Columns have the types of [`ArrowFile`](crate::ArrowFile). [`TableOptions`] select columns and say what a
+/// null becomes. A time of 96 bits (INT96) is `i64` nanoseconds; one outside the years 1677 to 2262 is an
+/// error of its row.
 ///
-/// The file stays on disk. A row group is decoded when a row of it is read, by one worker, and kept while
-/// [`TableOptions::cache_bytes`] allow: where they hold fewer row groups than a shuffled order jumps between,
-/// each sample costs a row group. So shuffle blocks of [`together`](Reader::together) samples instead
+/// The file stays on disk. One worker decodes a row group when a row of it is read, and a cache of
+/// [`TableOptions::cache_bytes`] keeps it. A shuffle over more row groups than the cache holds decodes a row
+/// group for nearly each sample: shuffle blocks of [`together`](Reader::together) samples instead
 /// (`Sampler::block`), or write smaller row groups.
 #[derive(Debug)]
 pub struct ParquetFile {
     path: PathBuf,
-    input: Input,
+    content: Arc<Content>,
     metadata: ArrowReaderMetadata,
     layout: Layout,
     projection: ProjectionMask,
-    /// The columns of the projection, as they are stored.
+    /// The stored columns of the projection.
     columns: Vec<usize>,
-    /// Rows up to the end of each row group.
+    /// Those of them that hold times of 96 bits, and the units in a second.
+    times: Vec<(usize, i128)>,
+    /// Cumulative row counts of the row groups.
     ends: Vec<u64>,
     groups: Cache<Group>,
     fingerprint: u64,
 }
 
-/// A decoded row group: batches of so many rows each.
+/// A decoded row group.
 #[derive(Debug)]
 struct Group {
     batches: Vec<Batch>,
+    /// Rows of each batch but the last.
     rows: usize,
+    /// Rows with a time that 64 bits cannot hold, each with its column.
+    too_large: BTreeMap<usize, String>,
 }
 
 impl Group {
@@ -75,17 +83,20 @@ impl Group {
 
 impl DecodedRows for Group {
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
+        // `visit` reports such a row.
+        if self.too_large.contains_key(&row) {
+            return None;
+        }
         let (batch, row) = self.find(row);
         batch.slice(row, field)
     }
 }
 
 impl ParquetFile {
-    /// Opens a file: all columns, no nulls.
+    /// Opens a file with the default options.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, cut short, encrypted or damaged, or has a column of a type that is
-    /// not read; names the file and the byte or the column.
+    /// As [`open_with`](Self::open_with).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, TableOptions::default())
     }
@@ -93,7 +104,9 @@ impl ParquetFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and `Config` for a column that is not there.
+    /// `Data` if the file is missing, cut short, encrypted or damaged, or a column is of a type that is not
+    /// read, is compressed by another codec, or has the name of another column; `Config` if a column of the
+    /// options does not exist. Names the file and the byte or the column.
     pub fn open_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = DiskFile::open(path).map(|file| Content::OnDisk(file.into()));
@@ -117,12 +130,16 @@ impl ParquetFile {
     }
 
     fn of(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
-        let input = Input(Arc::new(content));
+        let content = Arc::new(content);
+        let input = Input::new(content.clone());
         let metadata = guarded("the metadata at the end of the file", || metadata(&input))?;
         let layout = Layout::new(metadata.schema(), &options)?;
         let descriptor = metadata.parquet_schema();
         let projection = ProjectionMask::roots(descriptor, layout.columns());
-        let columns = (0..descriptor.num_columns()).filter(|&leaf| projection.leaf_included(leaf)).collect();
+        let columns =
+            Vec::from_iter((0..descriptor.num_columns()).filter(|&leaf| projection.leaf_included(leaf)));
+        check_codecs(metadata.metadata(), &columns)?;
+        let times = times::int96(&metadata, &columns);
         let (mut ends, mut end) = (Vec::new(), 0u64);
         for (number, group) in metadata.metadata().row_groups().iter().enumerate() {
             let rows = u64::try_from(group.num_rows()).ok();
@@ -134,11 +151,11 @@ impl ParquetFile {
             end = sum;
             ends.push(end);
         }
-        input.0.check_unchanged()?;
-        let fingerprint = input.0.fingerprint_of_version(Fingerprint::new().number(end), path)?.value();
+        content.check_unchanged()?;
+        let fingerprint = content.fingerprint_of_version(Fingerprint::new().number(end), path)?.value();
         let groups = Cache::new(ends.len(), options.cache_bytes);
         let path = path.to_path_buf();
-        Ok(Self { path, input, metadata, layout, projection, columns, ends, groups, fingerprint })
+        Ok(Self { path, content, metadata, layout, projection, columns, times, ends, groups, fingerprint })
     }
 
     /// Number of row groups.
@@ -167,20 +184,24 @@ impl ParquetFile {
     fn decode(&self, group: usize) -> Result<(Group, u64)> {
         let samples = self.row_group(group);
         let stored = &self.metadata.metadata().row_groups()[group];
+        // A new one, so that it holds no failure of an earlier read.
+        let input = Input::new(self.content.clone());
         let named = |error: &ParquetError| {
-            data(format!("row group {group} is damaged: fetch the file again")).caused_by(one_line(error))
+            input.cause_or(|| {
+                data(format!("row group {group} is damaged: fetch the file again")).caused_by(one_line(error))
+            })
         };
-        let bounds = claims::check(&self.input, stored, &self.columns)?;
-        // The crate makes room for as many rows as are asked for, and the cache counts that room.
+        let bounds = bounds::check(&input, stored, &self.columns)?;
+        let too_large = times::too_large(&input, stored, &self.times).map_err(|error| named(&error))?;
+        // The crate allocates as many rows as are requested, and the cache counts that memory.
         let at_once =
             usize::try_from(samples.end - samples.start).map_or(bounds.rows, |all| all.min(bounds.rows));
-        let reader =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(self.input.clone(), self.metadata.clone())
-                .with_row_groups(vec![group])
-                .with_projection(self.projection.clone())
-                .with_batch_size(at_once)
-                .build()
-                .map_err(|error| named(&error))?;
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), self.metadata.clone())
+            .with_row_groups(vec![group])
+            .with_projection(self.projection.clone())
+            .with_batch_size(at_once)
+            .build()
+            .map_err(|error| named(&error))?;
         let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0u64);
         let mut counted = HashSet::new();
         for batch in reader {
@@ -202,33 +223,54 @@ impl ParquetFile {
                 format!("row group {group} has {rows} rows, {} are claimed", samples.end - samples.start);
             return Err(data(why + ": fetch the file again"));
         }
-        self.input.0.check_unchanged()?;
+        self.content.check_unchanged()?;
         let rows = batches.first().map_or(1, |batch| batch.rows.max(1));
-        Ok((Group { batches, rows }, bytes))
+        Ok((Group { batches, rows, too_large }, bytes))
     }
 }
 
-/// The file's metadata, with a schema whose byte strings are views: so they are not copied out of their
-/// pages.
+/// Refuses columns of a codec that is not read, before any of it is.
+fn check_codecs(metadata: &ParquetMetaData, columns: &[usize]) -> Result<()> {
+    for group in metadata.row_groups() {
+        for &index in columns {
+            let column = group.column(index);
+            let codec = column.compression();
+            if matches!(codec, Compression::BROTLI(_) | Compression::LZO) {
+                let codec = codec.to_string();
+                let codec = codec.split('(').next().unwrap_or_default();
+                let name = one_line(column.column_path().string());
+                return Err(data(format!(
+                    "column \"{name}\" is compressed by {codec}, which is not read: write the file with zstd, \
+                     snappy, gzip, LZ4 or none"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The file's metadata, with views as the types of byte strings, so that the crate does not copy them.
 fn metadata(input: &Input) -> Result<ArrowReaderMetadata> {
     let len = input.len();
     let mut magic = [0; MAGIC.len()];
-    input.0.read_at(0, &mut magic[..len.min(MAGIC.len() as u64) as usize])?;
+    input.content.read_at(0, &mut magic[..len.min(MAGIC.len() as u64) as usize])?;
     if magic != MAGIC {
         return Err(data("this is no Parquet file: it does not begin with PAR1").at_offset(0));
     }
     if len >= 12 {
-        input.0.read_at(len - 4, &mut magic)?;
+        input.content.read_at(len - 4, &mut magic)?;
     }
     if len < 12 || magic != MAGIC {
         return Err(data("the file does not end with PAR1: it is cut short, fetch it again").at_offset(len));
     }
     let damaged = |error: &ParquetError| {
-        data("the metadata at the end of the file is damaged or of a kind that is not read")
-            .caused_by(one_line(error))
-            .at_offset(len)
+        input.cause_or(|| {
+            data("the metadata at the end of the file is damaged or of a kind that is not read")
+                .caused_by(one_line(error))
+                .at_offset(len)
+        })
     };
-    // Statistics are not used, so what is wrong in them does not matter.
+    // Statistics are not used, so damaged ones do not matter.
     let options = ParquetMetaDataOptions::new()
         .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll)
         .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)
@@ -285,7 +327,16 @@ impl Reader for ParquetFile {
 
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
         let (number, group) = self.group_of(sample)?;
-        let (batch, row) = group.find((sample - self.row_group(number).start) as usize);
+        let row = (sample - self.row_group(number).start) as usize;
+        if let Some(column) = group.too_large.get(&row) {
+            let why = format!(
+                "column \"{}\" has a time in row {sample} that 64 bits cannot hold",
+                one_line(column)
+            );
+            let why = why + ": write it as INT64 in microseconds, or leave the column out";
+            return Err(data(why).at_path(&self.path).at_sample(sample));
+        }
+        let (batch, row) = group.find(row);
         let visited = self.layout.visit((batch, row, sample), &mut values.buffers().value, to);
         visited.map_err(|error| error.at_path(&self.path).at_sample(sample))
     }

@@ -16,7 +16,7 @@ use crate::{Reader, Schema, SchemaField, Value, Values};
 ///
 /// | field of the reader | field of the data set |
 /// | --- | --- |
-/// | one size, as `[28, 28]` | the same, as [`Fixed`](crate::Fixed) has it |
+/// | one size, as `[28, 28]` | the same as with [`Fixed`](crate::Fixed) |
 /// | the first dimension varies, as `[?]` or `[?, 3]` | ragged; an item is `[]` or `[3]` |
 /// | others vary, as `[?, ?, 3]` | ragged, of single elements; and `NAME.shape` (`i64`, one per dimension) |
 ///
@@ -35,12 +35,12 @@ use crate::{Reader, Schema, SchemaField, Value, Values};
 /// ```
 pub struct Ragged {
     reader: Box<dyn Reader>,
-    most_per_sample: usize,
+    max_per_sample: usize,
     /// Limits of single fields.
     limits: Vec<(String, usize)>,
     spec: Spec,
     fields: Vec<Kind>,
-    /// Whether a field is of kind `Shaped`.
+    /// Whether any field is of kind `Shaped`.
     is_shaped: bool,
 }
 
@@ -54,31 +54,31 @@ enum Kind {
 }
 
 impl Ragged {
-    /// The data set of `reader`, with at most `most_per_sample` items in a ragged field of a sample.
+    /// The data set of `reader`, with max `max_per_sample` items in a ragged field of a sample.
     ///
     /// # Errors
-    /// `Config` for an element that batches do not have, more fields than a sample can have, or a limit of 0;
-    /// `Data` when there are no samples.
-    pub fn new(reader: Box<dyn Reader>, most_per_sample: usize) -> Result<Self> {
+    /// `Config` for an element type that batches do not have, too many fields, or a limit of 0; `Data` if
+    /// there are no samples.
+    pub fn new(reader: Box<dyn Reader>, max_per_sample: usize) -> Result<Self> {
         if reader.is_empty() {
             let error = Error::new(ErrorKind::Data, "there are no samples: give a file that has some");
             return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
         }
         let (spec, fields) = (Spec::new(), Vec::new());
-        Self { reader, most_per_sample, limits: Vec::new(), spec, fields, is_shaped: false }.laid_out()
+        Self { reader, max_per_sample, limits: Vec::new(), spec, fields, is_shaped: false }.laid_out()
     }
 
     /// Sets another limit for the ragged field `field`.
     ///
     /// # Errors
     /// `Config` for a field that does not exist or is not ragged, and for a limit of 0.
-    pub fn limit(mut self, field: &str, most_per_sample: usize) -> Result<Self> {
+    pub fn limit(mut self, field: &str, max_per_sample: usize) -> Result<Self> {
         let index = self.spec.index_of(field)?;
         if self.spec.fields()[index].as_ragged().is_none() {
             let why = format!("field \"{field}\" is not ragged: every sample has the same length");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        self.limits.push((field.to_owned(), most_per_sample));
+        self.limits.push((field.to_owned(), max_per_sample));
         self.laid_out()
     }
 
@@ -87,11 +87,11 @@ impl Ragged {
         &*self.reader
     }
 
-    /// Makes the spec of the reader's schema and the limits.
+    /// Derives the spec from the reader's schema and the limits.
     fn laid_out(self) -> Result<Self> {
         let limit = |name: &str| {
             let own = self.limits.iter().rev().find(|(field, _)| field == name);
-            own.map_or(self.most_per_sample, |(_, most)| *most)
+            own.map_or(self.max_per_sample, |(_, max)| *max)
         };
         let (mut spec, mut fields) = (Spec::new(), Vec::new());
         for field in self.reader.schema().fields() {
@@ -104,8 +104,8 @@ impl Ragged {
     }
 }
 
-/// Adds what the data set has of `field`.
-fn add(spec: Spec, field: &SchemaField, most: usize) -> Result<(Spec, Kind)> {
+/// Adds the fields of the data set for `field` of the reader.
+fn add(spec: Spec, field: &SchemaField, max: usize) -> Result<(Spec, Kind)> {
     let Some(first) = field.shape.iter().position(Option::is_none) else {
         let fixed = Schema::new([field.clone()]).spec()?;
         return Ok((
@@ -118,11 +118,11 @@ fn add(spec: Spec, field: &SchemaField, most: usize) -> Result<(Spec, Kind)> {
     match rest {
         Some(mut item) if first == 0 => {
             item.extend_from_slice(parts);
-            Ok((spec.ragged(&field.name, dtype, item, most)?, Kind::Ragged))
+            Ok((spec.ragged(&field.name, dtype, item, max)?, Kind::Ragged))
         }
         _ => {
             let dims = field.shape.len();
-            let spec = spec.ragged(&field.name, dtype, parts, most)?;
+            let spec = spec.ragged(&field.name, dtype, parts, max)?;
             Ok((spec.field(&format!("{}.shape", field.name), DType::I64, [dims])?, Kind::Shaped(dims)))
         }
     }
@@ -156,14 +156,14 @@ impl Ragged {
         Ok(index + 2)
     }
 
-    /// Writes the row, if all fields lie in one piece in a part.
+    /// Writes the row if all of its fields are contiguous in a part; returns whether it did.
     fn write_decoded(&self, id: u64, row: &mut Row<'_, '_>, held: &[Decoded]) -> Result<bool> {
         if self.is_shaped || held.is_empty() {
             return Ok(false);
         }
         for (index, field) in self.spec.fields().iter().enumerate() {
             let slice = slice(held, id, index);
-            // The reader says what is wrong with others.
+            // The reader reports what is wrong with other values.
             let Some(bytes) = slice.filter(|bytes| bytes.len().is_multiple_of(field.item_bytes())) else {
                 return Ok(false);
             };
@@ -174,7 +174,7 @@ impl Ragged {
 
     fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
         if !self.is_shaped {
-            // The fields of the two have the same indices.
+            // Reader and data set have the same field indices.
             let mut write = |index, bytes: &[u8]| {
                 if index < self.fields.len() { self.write(index, bytes, row) } else { Ok(()) }
             };
@@ -223,7 +223,7 @@ impl Dataset for Ragged {
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        // The fields of the two have the same indices where every field has one size.
+        // Reader and data set have the same field indices if every field has one size.
         self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.column(field))?
     }
 

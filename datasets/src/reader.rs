@@ -5,16 +5,16 @@ use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Result, StridedColumn};
 
-use crate::ahead::Ahead;
+use crate::read_ahead::ReadAhead;
 use crate::{Decoded, Schema, SchemaField};
 
-/// What [`Reader::visit`] calls with the number of a field and its bytes.
+/// The callback of [`Reader::visit`]: gets the index of a field and its bytes.
 pub type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
 
-/// Samples of a file or a folder, with random access; each format implements it.
+/// Samples of a file or a folder, with random access. Each format implements this trait.
 ///
-/// Unlike a [`Dataset`](feedline_core::Dataset) it may have fields that vary in size. Readers of fixed sizes
-/// become a data set by [`Fixed`](crate::Fixed).
+/// Fields may vary in size. [`Fixed`](crate::Fixed) makes a [`Dataset`](feedline_core::Dataset) of a reader
+/// whose samples have one size, [`Ragged`](crate::Ragged) of any reader.
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The format's name: `npy`, `webdataset`, ...
     fn format(&self) -> &'static str;
@@ -30,21 +30,21 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         self.len() == 0
     }
 
-    /// Reads sample `sample` into `values`: one value per field of the schema, in its order.
+    /// Reads sample `sample` into `values`: one value per field of the schema, in order.
     ///
-    /// Blocks on the file. `values` keeps its memory from sample to sample.
+    /// Blocks on the file. Pass the same `values` for each sample: its memory is used again.
     ///
     /// # Errors
-    /// `Sample` for a sample beyond the last one, `Data` when the file cannot be read or is damaged there;
-    /// names the file and, where known, the byte, the record and the column.
+    /// `Sample` if there is no such sample, `Data` if the file cannot be read or is damaged there; names the
+    /// file and, if known, the byte, the record and the column.
     fn read(&self, sample: u64, values: &mut Values) -> Result<()>;
 
-    /// Calls `to` with each field of sample `sample` and its bytes, where they lie: in memory, or in what was
-    /// just read of the file. [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) read by this, so that a
-    /// sample is copied once more only, into the batch.
+    /// Calls `to` with each field of sample `sample` and a slice of its bytes, without a copy: in memory, or
+    /// in the part of the file that was just read. [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) use
+    /// this method, so that a sample is copied only once, into the batch.
     ///
-    /// The fields come in any order. Where one comes twice, the last one counts. What `values` holds
-    /// afterwards is of no use.
+    /// The fields come in any order. If one comes twice, the last one counts. The content of `values` is
+    /// unspecified afterwards.
     ///
     /// # Errors
     /// As [`read`](Self::read), and those of `to`.
@@ -53,30 +53,31 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         values.values.iter().enumerate().try_for_each(|(field, value)| to(field, &value.bytes))
     }
 
-    /// Field `field` of every sample, where the bytes that [`read`](Self::read) gives lie ready in memory.
+    /// Field `field` of every sample as a strided column of memory, with the bytes that
+    /// [`read`](Self::read) gives; `None` if they are not in memory in this form.
     fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
     }
 
-    /// Field `field` of sample `sample`, where the bytes that [`read`](Self::read) gives lie ready in memory:
-    /// also where those of different samples lie in different places, and there is no column.
+    /// Field `field` of sample `sample`, if memory holds the bytes that [`read`](Self::read) gives. Samples
+    /// may have a slice even if there is no [`column`](Self::column).
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
         self.column(field)?.row(sample)
     }
 
-    /// Samples that are read together: where one of so many neighbours is read, the others are decoded too.
+    /// The max number of neighbours that are decoded together when one of them is read; `None` if samples are
+    /// read one by one.
     ///
-    /// Shuffle blocks of this many samples (`Sampler::block`), so that each is decoded once per epoch. None
-    /// where samples are read one by one.
+    /// Shuffle blocks of this many samples (`Sampler::block`), so that each is decoded once per epoch.
     fn together(&self) -> Option<u64> {
         None
     }
 
-    /// Sample `sample` and its neighbours, where they are [decoded together](Self::together);
-    /// [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) hold up to four of them while they copy a
-    /// batch's samples. None, which is the default, where samples are read one by one.
+    /// Sample `sample` with the neighbours that are [decoded together](Self::together) with it; `None`, the
+    /// default, if samples are read one by one. [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) hold up
+    /// to four such parts while they copy the samples of a batch.
     ///
-    /// Blocks on the file, unless a cache has them.
+    /// Blocks on the file, unless the part is in a cache.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -87,15 +88,15 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The file that holds sample `sample`.
     fn path(&self, sample: u64) -> Option<&Path>;
 
-    /// A number that tells this data from other data: content that is held in memory, or names, sizes and
-    /// times of the last write.
+    /// A number that differs for other data. It covers the content of files in memory, and the name, size and
+    /// time of the last write of other files.
     fn fingerprint(&self) -> u64;
 }
 
 /// One field of one sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Value {
-    /// The elements: little-endian, the last dimension changing fastest.
+    /// The elements: little-endian, in row-major order.
     pub bytes: Vec<u8>,
     /// The actual shape.
     pub shape: Vec<usize>,
@@ -108,13 +109,13 @@ impl Value {
         self.shape.extend(shape);
     }
 
-    /// Makes room for `len` bytes and returns them; they hold an earlier sample's until they are written.
+    /// Resizes to `len` bytes and returns them; they hold those of an earlier sample until they are written.
     pub fn resize(&mut self, len: usize) -> &mut [u8] {
         self.bytes.resize(len, 0);
         &mut self.bytes
     }
 
-    /// Takes a copy of `bytes`, with one dimension: their number.
+    /// Copies `bytes`, with one dimension: their number.
     pub fn set_bytes(&mut self, bytes: &[u8]) {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
@@ -122,22 +123,22 @@ impl Value {
     }
 }
 
-/// One sample, in buffers that are used again for the next one.
+/// One sample, in buffers that the next sample uses again.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     values: Vec<Value>,
     buffers: Buffers,
 }
 
-/// What a sample is read with, beside its values.
+/// Buffers for reading a sample.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers {
     /// What was read of the file.
-    pub(crate) ahead: Ahead,
-    /// A value that lies nowhere in one piece.
+    pub(crate) ahead: ReadAhead,
+    /// A value that is put together from several parts.
     #[cfg(any(feature = "table", feature = "tfrecord"))]
     pub(crate) value: Vec<u8>,
-    /// The fields that were visited.
+    /// Whether each field was visited.
     #[cfg(feature = "tfrecord")]
     pub(crate) visited: Vec<bool>,
 }
@@ -151,7 +152,7 @@ impl PartialEq for Values {
 impl Eq for Values {}
 
 impl Values {
-    /// No values; they are made by the first read.
+    /// No values; the first read makes them.
     pub fn new() -> Self {
         Self::default()
     }
@@ -161,26 +162,26 @@ impl Values {
         &self.values
     }
 
-    /// `fields` values to write; a reader calls this first and writes them all.
+    /// Returns `fields` values to write. A reader calls this first, and writes all of them.
     pub fn begin(&mut self, fields: usize) -> &mut [Value] {
         self.values.resize_with(fields, Value::default);
         &mut self.values
     }
 
-    /// As [`begin`](Self::begin), and what the bytes of the sample are read with.
+    /// As [`begin`](Self::begin), with the buffer for reading the file.
     #[cfg(feature = "csv")]
-    pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut Ahead) {
+    pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut ReadAhead) {
         self.values.resize_with(fields, Value::default);
         (&mut self.values, &mut self.buffers.ahead)
     }
 
-    /// What a sample is read with.
+    /// The buffers for reading a sample.
     pub(crate) fn buffers(&mut self) -> &mut Buffers {
         &mut self.buffers
     }
 
-    /// Takes copies of what `visit` calls its second argument with: [`Reader::read`] of a reader that has a
-    /// [`Reader::visit`] of its own, and no field of which two dimensions vary.
+    /// Copies the fields that `visit` passes to its callback. Implements [`Reader::read`] for readers with
+    /// their own [`Reader::visit`], if no field has two dimensions that vary.
     pub(crate) fn copy_from(
         &mut self,
         schema: &Schema,
@@ -200,12 +201,12 @@ impl Values {
     }
 }
 
-/// An error for a sample beyond the last one.
+/// Returns an error if there is no sample `sample`.
 pub(crate) fn inside(sample: u64, len: u64, path: &Path) -> Result<()> {
     if sample < len { Ok(()) } else { Err(outside(sample, len, path)) }
 }
 
-/// The error for a sample that is not there.
+/// The error for a sample that does not exist.
 pub(crate) fn outside(sample: u64, len: u64, path: &Path) -> Error {
     Error::new(ErrorKind::Sample, format!("no sample {sample}: there are {len}")).at_path(path)
 }

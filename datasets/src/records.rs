@@ -6,9 +6,9 @@ use feedline_core::{
     Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
-use crate::bytes::{Content, MEMORY_LIMIT, MappedFile};
+use crate::bytes::{Content, MappedFile};
 use crate::error::data;
-use crate::gzip;
+use crate::{OpenOptions, gzip};
 
 /// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order,
 /// without gaps.
@@ -18,7 +18,7 @@ use crate::gzip;
 ///
 /// | opened by | where its bytes are | when another process cuts or overwrites the file |
 /// | --- | --- | --- |
-/// | [`open`](Self::open), up to [`MEMORY_LIMIT`] (4 GiB) | copied into memory | nothing: the copy stays |
+/// | [`open`](Self::open), up to `MEMORY_LIMIT` (4 GiB) | copied into memory | nothing: the copy stays |
 /// | [`open`](Self::open), larger | on disk; records are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
@@ -49,22 +49,23 @@ pub struct Records {
 impl Records {
     /// Opens `path` as records of `spec`.
     ///
-    /// Takes as much memory as the file has bytes, up to [`MEMORY_LIMIT`]; a larger file takes none.
+    /// Takes as much memory as the file has bytes, up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); a larger file
+    /// takes none.
     ///
     /// # Errors
     /// `Data` if the file cannot be opened, is empty, gzip, locked or changed by another process
     /// meanwhile, or does not hold a whole number of records; `Config` for a spec without fields.
     pub fn open(path: impl AsRef<Path>, spec: Spec) -> Result<Self> {
-        Self::open_with_limit(path, spec, MEMORY_LIMIT)
+        Self::open_with(path, spec, &OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), but holds files of up to `limit` bytes in memory.
+    /// As [`open`](Self::open), with another `memory_limit`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with_limit(path: impl AsRef<Path>, spec: Spec, limit: u64) -> Result<Self> {
+    pub fn open_with(path: impl AsRef<Path>, spec: Spec, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
-        let content = Content::open(path, limit, |_| Err(is_gzip()));
+        let content = Content::open(path, options.memory_limit, |_| Err(is_gzip()));
         content.and_then(|content| Self::of(path, content, spec)).map_err(|error| error.at_path(path))
     }
 
@@ -86,7 +87,7 @@ impl Records {
         Self::of(&path, content, spec).map_err(|error| error.at_path(&path))
     }
 
-    /// The records of a mapped file.
+    /// Records of a mapped file.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -120,7 +121,7 @@ impl Records {
 
     /// These records, with a fingerprint that covers every byte. Reads the file once.
     ///
-    /// A file up to [`MEMORY_LIMIT`] always has such a fingerprint.
+    /// A file up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) always has such a fingerprint.
     ///
     /// # Errors
     /// `Data` if the file cannot be read.
@@ -220,8 +221,8 @@ impl Dataset for Records {
         Some(&self.path)
     }
 
-    /// Covers the spec, and every byte of a file up to [`MEMORY_LIMIT`]; for a larger file its size and
-    /// 64 records, unless [`hash_content`](Records::hash_content) was called.
+    /// Covers the spec, and every byte of a file up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); for a larger
+    /// file its size and 64 records, unless [`hash_content`](Records::hash_content) was called.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -1,8 +1,8 @@
-//! Files in object stores and on web servers: read by ranges, in blocks that are kept in memory and on disk.
+//! Files in object stores and on web servers, read in blocks that are cached in memory and on disk.
 //!
 //! A block is fetched once, by a task on the thread of [`Remote`]; readers wait for it, and blocks behind it
-//! are fetched ahead while they read on. The version of a file is pinned when it is opened: every answer has
-//! to name the same one.
+//! are fetched ahead while they read on. The version of a file is pinned when it is opened: every request
+//! names it (`If-Match`), and every answer has to name the same one.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,27 +16,36 @@ use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 use crate::error::data;
 
 mod blocks;
-mod cache;
+mod disk_cache;
 mod fetch;
 mod options;
+mod tag;
 mod thread;
 mod url;
 
 use blocks::{Blocks, Delivery, Key};
-use cache::DiskCache;
-pub(crate) use fetch::is_missing;
-use fetch::{Failure, FailureKind, Fetch, Tag};
+use disk_cache::DiskCache;
+use fetch::{Failure, FailureKind, Fetch};
+pub(crate) use fetch::{is_missing, may_be_folder};
 pub use options::{RemoteCache, RemoteOptions};
+use tag::Tag;
 use thread::Thread;
 #[cfg(any(feature = "arrow", feature = "mds"))]
 pub(crate) use url::in_folder;
-pub(crate) use url::is_url;
 use url::{Place, Stores};
 
 /// Opens files by their URLs: `s3://`, `gs://`, `az://`, `http://` and `https://`.
 ///
 /// All files opened by one value share its thread, its memory and its cache on disk, see [`RemoteOptions`].
 /// The thread ends when this value and all that was opened by it are dropped.
+///
+/// The version of a file is its strong ETag. A server without one has the time of the last write, in whole
+/// seconds: a file that was written less than two seconds ago is opened when they have passed.
+///
+/// Redirects are followed, up to ten, also to other hosts: many servers hand out files that way. Credentials
+/// (the header `Authorization`) are not sent to another host, and https never leads to http. The answer of
+/// the last host is held against the pinned version like any other. User and password of a URL are not sent
+/// at all, and not shown.
 ///
 /// ```no_run
 /// use feedline_datasets::{Remote, RemoteCache, RemoteOptions, Shards};
@@ -61,7 +70,7 @@ struct Inner {
     files: AtomicU64,
 }
 
-/// What the tasks share. They do not hold the thread, which ends when nobody reads any more.
+/// State of the tasks. They hold no reference to the thread, so that it can end.
 struct Shared {
     options: RemoteOptions,
     blocks: Arc<Blocks>,
@@ -78,7 +87,7 @@ struct Counts {
     damaged: AtomicU64,
 }
 
-/// What a [`Remote`] has done so far.
+/// Statistics of a [`Remote`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteStats {
     /// Requests sent, retries included.
@@ -89,12 +98,12 @@ pub struct RemoteStats {
     pub bytes: u64,
     /// Blocks that came from the cache on disk.
     pub from_cache: u64,
-    /// Files of the cache that were damaged or foreign; they were removed and their blocks fetched.
+    /// Damaged or foreign files of the cache, which were removed and their blocks fetched.
     pub damaged: u64,
-    /// Bytes of blocks in memory and on the way, now.
+    /// Bytes of blocks in memory and in flight, now.
     pub memory: u64,
-    /// The most bytes that were in memory and on the way at one time.
-    pub most_memory: u64,
+    /// Max bytes that were in memory and in flight at one time.
+    pub max_memory: u64,
 }
 
 impl Remote {
@@ -112,11 +121,11 @@ impl Remote {
         Ok(Self(Arc::new(Inner { stores, shared, thread: Thread::start()?, files: AtomicU64::new(0) })))
     }
 
-    /// What was done so far, by all files.
+    /// Statistics of all files so far.
     pub fn stats(&self) -> RemoteStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.0.shared.counts;
-        let (memory, most_memory) = self.0.shared.blocks.bytes();
+        let (memory, max_memory) = self.0.shared.blocks.bytes();
         RemoteStats {
             requests: count(&counts.requests),
             retries: count(&counts.retries),
@@ -124,11 +133,11 @@ impl Remote {
             from_cache: count(&counts.from_cache),
             damaged: count(&counts.damaged),
             memory,
-            most_memory,
+            max_memory,
         }
     }
 
-    /// Opens a file: fetches its first block, and pins its version.
+    /// Opens a file: fetches the first block and pins the version.
     pub(crate) fn file(&self, url: &str) -> Result<RemoteFile> {
         let inner = &self.0;
         // First: another thread may have held a lock when the process was forked.
@@ -142,8 +151,8 @@ impl Remote {
         inner.thread.spawn(async move {
             let range = 0..shared.options.block_bytes;
             let fetch = Fetch { place: &task_place, range, pinned: None };
-            // Nobody listens when the caller is gone; then nobody needs the answer.
-            let _ = sender.send(fetch.run(&shared.options, &shared.counts).await);
+            // Fails if the caller has gone: then the answer is not needed.
+            let _ = sender.send(fetch.open(&shared.options, &shared.counts).await);
         });
         let first = first.recv().map_err(|_| thread::ended())?;
         let (bytes, tag) = first.map_err(|failure| failure.error.at_path(&shown))?;
@@ -171,7 +180,7 @@ struct Object {
 pub(crate) struct RemoteFile {
     remote: Remote,
     object: Arc<Object>,
-    /// The URL without what could be secret.
+    /// The URL, without query, user and password.
     path: PathBuf,
 }
 
@@ -186,7 +195,7 @@ impl RemoteFile {
         self.object.tag.len
     }
 
-    /// Fills `to` with the bytes from `offset` on; blocks until they have come.
+    /// Fills `to` with the bytes from `offset` on. Blocks until they have arrived.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         if to.is_empty() {
             return Ok(());
@@ -220,7 +229,7 @@ impl RemoteFile {
         &self.remote.0.shared
     }
 
-    /// Block `number` of a read that ends in block `last`; begins to fetch those that will follow.
+    /// Block `number` of a read that ends in block `last`; prefetches the blocks behind it.
     fn block(&self, number: u64, last: u64) -> Result<Bytes> {
         self.check_unchanged()?;
         let thread = &self.remote.0.thread;
@@ -230,14 +239,14 @@ impl RemoteFile {
         let start = |delivery: Delivery| {
             thread.spawn(fetch_block(self.shared().clone(), self.object.clone(), delivery))
         };
-        let block = blocks.claim(key(number), self.bytes_of(number), start);
+        let block = blocks.pin(key(number), self.bytes_of(number), start);
         let end = self.len().div_ceil(self.shared().options.block_bytes);
         let follow = (last - number).max(blocks.read_before(key(number)));
         for next in (number + 1..end).take(usize::try_from(follow).unwrap_or(usize::MAX)) {
-            match blocks.ahead(key(next), self.bytes_of(next)) {
-                blocks::Ahead::Start(delivery) => start(delivery),
-                blocks::Ahead::There => {}
-                blocks::Ahead::NoRoom => break,
+            match blocks.prefetch(key(next), self.bytes_of(next)) {
+                blocks::Prefetch::Start(delivery) => start(delivery),
+                blocks::Prefetch::Cached => {}
+                blocks::Prefetch::NoRoom => break,
             }
         }
         block.wait()
@@ -267,17 +276,17 @@ async fn fetch_block(shared: Arc<Shared>, object: Arc<Object>, delivery: Deliver
     let size = shared.options.block_bytes;
     let start = delivery.key().block * size;
     let range = start..object.tag.len.min(start + size);
-    let name = object.tag.names_content().then(|| object.cache_key(size, delivery.key().block));
+    let name = object.tag.strong().map(|_| object.cache_key(size, delivery.key().block));
     if let (Some(cache), Some(name)) = (&shared.cache, &name) {
         match cache.get(name.clone(), range.end - range.start).await {
-            cache::Found::Block(bytes) => {
+            disk_cache::Found::Block(bytes) => {
                 shared.counts.from_cache.fetch_add(1, Ordering::Relaxed);
                 return delivery.done(Ok(bytes));
             }
-            cache::Found::Damaged => {
+            disk_cache::Found::Damaged => {
                 shared.counts.damaged.fetch_add(1, Ordering::Relaxed);
             }
-            cache::Found::None => {}
+            disk_cache::Found::None => {}
         }
     }
     let fetch = Fetch { place: &object.place, range: range.clone(), pinned: Some(&object.tag) };
@@ -290,12 +299,12 @@ async fn fetch_block(shared: Arc<Shared>, object: Arc<Object>, delivery: Deliver
 }
 
 impl Object {
-    /// What a block is called in the cache on disk.
+    /// Key of a block in the cache on disk.
     fn cache_key(&self, size: u64, block: u64) -> String {
         format!("{}\n{}\nblock {block} of {size} bytes", self.place.shown, self.tag)
     }
 
-    /// The error of a block, with its place; one about another version is kept.
+    /// Adds the place of a block to its error; keeps the first error about another version.
     fn failed(&self, failure: Failure, range: &Range<u64>) -> Error {
         let error = failure.error.at_path(&self.place.shown).at_offset(range.start);
         if failure.kind == FailureKind::Changed { self.changed.get_or_init(|| error).clone() } else { error }

@@ -1,5 +1,6 @@
 //! Safetensors files: named tensors whose first dimension counts samples.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use feedline_core::{DType, Error, Result};
@@ -11,21 +12,21 @@ use crate::arrays::{Array, Arrays, Coding};
 use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
+use crate::json::entries;
 
 /// Bytes before the header: its length.
 const LENGTH: u64 = 8;
-/// The longest header that is read, as in the reference implementation.
-const MOST_HEADER: u64 = 100_000_000;
+/// Max bytes of the header, as in the reference implementation.
+const MAX_HEADER: u64 = 100_000_000;
 
 /// Opens a safetensors file: the fields are its tensors, in the order of their bytes.
 ///
-/// Files of up to [`MEMORY_LIMIT`] are held in memory; of larger ones each sample is read when it is needed.
-/// Tensors of equal first dimension are samples; a file whose tensors differ in it, such as the weights of a
-/// model, is one sample, see [`Arrays`].
+/// Files of up to [`MEMORY_LIMIT`] are held in memory; larger ones stay on disk. Tensors with the same first
+/// dimension are samples; otherwise the file is one sample, such as the weights of a model, see [`Arrays`].
 ///
 /// # Errors
-/// `Data` for a file that is missing, damaged, cut short, or has a tensor of a type that batches cannot hold;
-/// names the file and the byte or the tensor.
+/// `Data` if the file is missing, damaged or cut short, a tensor is of a type that batches cannot hold, or
+/// two tensors have the same name; names the file and the byte or the tensor.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
     open_with_limit(path, MEMORY_LIMIT)
 }
@@ -43,7 +44,7 @@ fn of(path: &Path, limit: u64) -> Result<Arrays> {
     let file = DiskFile::open(path)?;
     let (metadata, first) = header(&file)?;
     let mut tensors: Vec<_> = metadata.tensors().into_iter().collect();
-    // Tensors without elements share an offset: their names order them.
+    // Tensors without elements share an offset: sorts them by name.
     tensors.sort_by(|(one, a), (two, b)| a.data_offsets.cmp(&b.data_offsets).then_with(|| one.cmp(two)));
     let mut arrays = Vec::new();
     for (name, tensor) in tensors {
@@ -67,7 +68,7 @@ fn of(path: &Path, limit: u64) -> Result<Arrays> {
     Arrays::new("safetensors", path, vec![content], arrays)
 }
 
-/// Reads and checks the header; also returns the first byte behind it.
+/// Reads and checks the header; also returns the offset of the byte after it.
 fn header(file: &DiskFile) -> Result<(Metadata, u64)> {
     let mut length = [0; LENGTH as usize];
     if file.len() < LENGTH {
@@ -75,15 +76,23 @@ fn header(file: &DiskFile) -> Result<(Metadata, u64)> {
     }
     file.read_at(0, &mut length)?;
     let length = u64::from_le_bytes(length);
-    let most = (file.len() - LENGTH).min(MOST_HEADER);
-    if length > most {
-        let why =
-            format!("the header claims {length} bytes, at most {most} are possible: fetch the file again");
+    let max = (file.len() - LENGTH).min(MAX_HEADER);
+    if length > max {
+        let why = format!("the header claims {length} bytes, max {max} are possible: fetch the file again");
         return Err(data(why).at_offset(0));
     }
     let mut text = vec![0; length as usize];
     file.read_at(LENGTH, &mut text)?;
     let metadata: Metadata = serde_json::from_slice(&text).map_err(|error| damaged(&error))?;
+    // The crate keeps the last of two tensors of the same name.
+    let mut names = HashSet::new();
+    entries(&text, |name, _| {
+        if names.insert(name.to_owned()) {
+            return Ok(());
+        }
+        let why = format!("there are two tensors \"{}\": write the file again", one_line(name));
+        Err(data(why).at_offset(LENGTH))
+    })?;
     let first = LENGTH + length;
     let (claimed, found) = (metadata.data_len() as u64, file.len() - first);
     if claimed != found {

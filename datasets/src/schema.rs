@@ -1,13 +1,16 @@
-//! What the samples of a file are: fields, element types and shapes, of which a dimension may vary.
+//! The fields of a file's samples: names, element types, and shapes whose dimensions may vary.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use feedline_core::{DType, Error, ErrorKind, Result, Spec};
 
-/// The type of one element of a field, as the file has it.
+use crate::error::{data, one_line};
+
+/// The type of one element of a field in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ElementType {
-    /// A type that batches have too.
+    /// A type that batches can hold.
     Number(DType),
     /// One byte: 0 is false, any other value is true. Batches have it as `u8`.
     Bool,
@@ -17,7 +20,7 @@ pub enum ElementType {
     Complex64,
     /// Two `f64`: real and imaginary part.
     Complex128,
-    /// Bytes as they are, such as an encoded image; an element is one byte.
+    /// Raw bytes, such as an encoded image; an element is one byte.
     Bytes,
     /// UTF-8 text; an element is one byte.
     Text,
@@ -34,7 +37,7 @@ impl ElementType {
         }
     }
 
-    /// The name users read: `u8`, `bool`, `complex64`, `text`, ...
+    /// The name: `u8`, `bool`, `complex64`, `text`, ...
     pub const fn name(self) -> &'static str {
         match self {
             Self::Number(dtype) => dtype.name(),
@@ -50,7 +53,7 @@ impl ElementType {
 
 #[cfg(feature = "table")]
 impl ElementType {
-    /// The type of this [`name`](Self::name).
+    /// The type with this [`name`](Self::name).
     pub(crate) fn named(name: &str) -> Option<Self> {
         let others = [Self::Bool, Self::U64, Self::Complex64, Self::Complex128, Self::Bytes, Self::Text];
         DType::ALL.map(Self::Number).into_iter().chain(others).find(|element| element.name() == name)
@@ -63,29 +66,29 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// One named part of every sample of a file.
+/// One named field of every sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaField {
-    /// The name: of a column, an array, a file's extension.
+    /// The name of the column or array, or the extension of the member.
     pub name: String,
     /// The type of an element.
     pub element: ElementType,
-    /// The shape of one sample's part; `None` for a dimension that differs between samples.
+    /// The shape of the field in one sample; `None` for a dimension that differs between samples.
     pub shape: Vec<Option<usize>>,
 }
 
 impl SchemaField {
-    /// A field whose every sample has this shape; `[]` for a scalar.
+    /// A field that has this shape in every sample; `[]` for a scalar.
     pub fn fixed(name: impl Into<String>, element: ElementType, shape: &[usize]) -> Self {
         Self { name: name.into(), element, shape: shape.iter().copied().map(Some).collect() }
     }
 
-    /// A field of one dimension that varies, such as the bytes of an image.
+    /// A field with one dimension, which varies, such as the bytes of an image.
     pub fn variable(name: impl Into<String>, element: ElementType) -> Self {
         Self { name: name.into(), element, shape: vec![None] }
     }
 
-    /// The type that batches have, and the dimensions that it adds: 2 for the parts of a complex number.
+    /// The type in batches, and the dimensions that it adds: 2 for the parts of a complex number.
     pub(crate) fn batch_type(&self) -> Result<(DType, &'static [usize])> {
         Ok(match self.element {
             ElementType::Number(dtype) => (dtype, &[]),
@@ -115,7 +118,7 @@ impl fmt::Display for SchemaField {
     }
 }
 
-/// The fields of a file's samples, in the file's order.
+/// The fields of a file's samples, in order.
 ///
 /// ```
 /// use feedline_core::DType;
@@ -142,12 +145,24 @@ impl Schema {
         &self.fields
     }
 
-    /// What batches of these samples hold: `bool` and bytes become `u8`, a complex number two floats in a
-    /// last dimension of its own.
+    /// Refuses two fields of the same name: one would hide the other.
+    pub(crate) fn check_names(&self) -> Result<()> {
+        let mut names = HashSet::new();
+        match self.fields.iter().find(|field| !names.insert(&field.name)) {
+            None => Ok(()),
+            Some(field) => {
+                let name = one_line(&field.name);
+                Err(data(format!("there are two columns or arrays \"{name}\": rename one of them")))
+            }
+        }
+    }
+
+    /// The spec of batches of these samples: `bool` and bytes become `u8`, a complex number becomes two
+    /// floats in an added last dimension.
     ///
     /// # Errors
-    /// `Config` when a dimension varies, an element is `u64`, or [`Spec::field`] refuses a field; it names
-    /// the field.
+    /// `Config` if a dimension varies, an element is `u64`, or [`Spec::field`] refuses a field; names the
+    /// field.
     pub fn spec(&self) -> Result<Spec> {
         self.fields.iter().try_fold(Spec::new(), |spec, field| {
             let refuse = |why| Err(Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name)));

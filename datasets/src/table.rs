@@ -1,4 +1,4 @@
-//! What Arrow and Parquet files share: tables in Arrow's memory, read row by row.
+//! Tables in Arrow's memory, read row by row: shared by Arrow and Parquet files.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,9 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
+use crate::bytes::MEMORY_LIMIT;
 use crate::error::{data, one_line};
+use crate::nulls::{Nulls, missing};
 use crate::reader::Visit;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
@@ -16,48 +18,41 @@ mod column;
 
 pub(crate) use column::Column;
 
-/// The key of a column's metadata in which `pack` writes the type and the shape of its field.
+/// The metadata key of a column under which `pack` stores the type and the shape of the field.
 pub(crate) const FIELD: &str = "feedline.field";
 
-/// What to read of an Arrow or Parquet file, and how.
+/// How to read an Arrow or Parquet file.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// The columns to read, in the file's order; all where this is `None`. The name of a struct stands for
-    /// all of its fields, which have the names `STRUCT.FIELD`.
+    /// The columns to read, in the file's order; `None` reads all. The name of a struct selects all of its
+    /// fields, which have the names `STRUCT.FIELD`.
     pub columns: Option<Vec<String>>,
     /// What a null becomes.
     pub nulls: Nulls,
-    /// Bytes of decoded row groups or record batches that are kept for all workers together. The one that was
-    /// used longest ago goes first; one that is larger than all of this is kept until the next. Beyond them,
-    /// a worker holds up to four that it copies rows out of.
+    /// Arrow files of up to this many bytes are held in memory. Parquet files stay on disk.
+    pub memory_limit: u64,
+    /// Bytes of decoded row groups or record batches in a cache that all workers share. It drops the least
+    /// recently used first; an oversized one stays until the next insert. In addition, each worker holds up
+    /// to four while it copies rows out of them.
     pub cache_bytes: u64,
 }
 
 impl Default for TableOptions {
-    /// All columns, no nulls, and 512 MiB.
+    /// All columns, no nulls, files of up to [`MEMORY_LIMIT`] in memory, and a cache of 512 MiB.
     fn default() -> Self {
-        Self { columns: None, nulls: Nulls::Refuse, cache_bytes: 512 << 20 }
+        Self { columns: None, nulls: Nulls::Refuse, memory_limit: MEMORY_LIMIT, cache_bytes: 512 << 20 }
     }
 }
 
-/// What a null becomes: batches have none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nulls {
-    /// An error that names the row and the column, when that row is read.
-    Refuse,
-    /// NaN among floating-point numbers, zero among others, nothing where the size varies.
-    Fill,
-}
-
-/// One field of the schema: where its values lie in a decoded batch.
+/// The place of a field's values in a decoded batch.
 #[derive(Clone, Debug)]
 struct Leaf {
-    /// The column of the file, then the field of each struct on the way.
+    /// The index of the column, then of the field in each nested struct.
     path: Vec<usize>,
     part: Part,
 }
 
-/// What a field takes from its column.
+/// The part of a column that is a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Values,
@@ -83,7 +78,7 @@ pub(crate) struct Batch {
 }
 
 impl Layout {
-    /// The fields of a table of this schema, as far as `options` ask for them.
+    /// The fields that `options` select of a table with this schema.
     pub(crate) fn new(table: &arrow_schema::Schema, options: &TableOptions) -> Result<Self> {
         let (mut fields, mut leaves) = (Vec::new(), Vec::new());
         let mut asked: HashMap<&str, bool> = HashMap::new();
@@ -92,7 +87,7 @@ impl Layout {
             if options.columns.is_none() {
                 return true;
             }
-            // The name itself, or that of a struct around it.
+            // The name itself, or the name of an outer struct.
             let ends = name.match_indices('.').map(|(end, _)| end).chain([name.len()]);
             ends.fold(false, |found, end| match asked.get_mut(&name[..end]) {
                 Some(seen) => {
@@ -115,7 +110,9 @@ impl Layout {
         if fields.is_empty() {
             return Err(data("there are no columns to read: give a file that has some"));
         }
-        Ok(Self { schema: Schema::new(fields), leaves, nulls: options.nulls })
+        let schema = Schema::new(fields);
+        schema.check_names()?;
+        Ok(Self { schema, leaves, nulls: options.nulls })
     }
 
     /// The columns of the file that are read, in order.
@@ -125,8 +122,8 @@ impl Layout {
         columns
     }
 
-    /// The columns of a batch that has only [`columns`](Self::columns).
-    /// Memory that is in `counted` is not counted again.
+    /// The fields of a batch that has only [`columns`](Self::columns). Buffers in `counted` are not counted
+    /// again.
     pub(crate) fn batch(&self, batch: &RecordBatch, counted: &mut HashSet<usize>) -> Batch {
         let places = self.columns();
         let column = |leaf: &Leaf| {
@@ -137,8 +134,8 @@ impl Layout {
         Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
     }
 
-    /// Calls `to` with the fields of row `row` of `batch`, which is sample `sample`. Those that lie nowhere
-    /// in one piece are put together in `value`.
+    /// Calls `to` with the fields of row `row` of `batch`, which is sample `sample`. Fields that are not
+    /// contiguous in memory are assembled in `value`.
     pub(crate) fn visit(
         &self,
         (batch, row, sample): (&Batch, usize, u64),
@@ -158,20 +155,14 @@ impl Layout {
                 Part::Values => column.values(row, fill, value),
                 Part::Lengths => column.lengths(row, fill.is_some(), value),
             };
-            if read.is_none() {
-                let why = format!(
-                    "column \"{}\" has a null in row {sample}: fill it before, or read with Nulls::Fill",
-                    one_line(&field.name)
-                );
-                return Err(data(why).at_sample(sample));
-            }
+            read.ok_or_else(|| missing(&field.name, sample))?;
             check_size(field, value).map_err(|error| error.at_sample(sample))?;
             to(index, value)?;
         }
         Ok(())
     }
 
-    /// The bytes of every row of field `field`, one behind another, where they lie like that in `batch`.
+    /// The bytes of all rows of field `field` and of one row, if they are contiguous in `batch`.
     #[cfg(feature = "arrow")]
     pub(crate) fn ready<'a>(&self, batch: &'a Batch, field: usize) -> Option<(&'a [u8], usize)> {
         let (part, column) = batch.columns.get(field)?;
@@ -197,7 +188,7 @@ fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
     data.child_data().iter().fold(own, |sum, child| sum + memory(child, counted))
 }
 
-/// Checks that a value has whole rows of its field: one, or any number where a dimension varies.
+/// Checks the size of a value: one element of the shape, or any number of them if a dimension varies.
 fn check_size(field: &SchemaField, bytes: &[u8]) -> Result<()> {
     let row = field.shape.iter().flatten().product::<usize>().max(1) * field.element.size();
     let is_whole =
@@ -209,7 +200,7 @@ fn check_size(field: &SchemaField, bytes: &[u8]) -> Result<()> {
     Err(data(why + ": write the file again"))
 }
 
-/// Adds the fields that a column is, if they are asked for.
+/// Adds the fields of a column that are selected.
 fn add(
     field: &Field,
     name: String,
@@ -253,7 +244,7 @@ fn add(
     Ok(())
 }
 
-/// The type and the shape that a packed column had before: Arrow has no such type.
+/// The type and the shape of a packed field that Arrow has no type for.
 fn packed_as(
     field: &Field,
     stored: ElementType,
@@ -265,7 +256,7 @@ fn packed_as(
     let bytes = |element: ElementType, shape: &[Option<usize>]| {
         shape.iter().flatten().try_fold(element.size(), |bytes, &dim| bytes.checked_mul(dim))
     };
-    // The same bytes, and the same dimension that varies.
+    // The stored column has the same number of bytes, and the same dimension varies.
     let varies = |shape: &[Option<usize>]| shape.first() == Some(&None);
     let fits = bytes(element, &packed)? == bytes(stored, shape)?
         && varies(&packed) == varies(shape)
@@ -273,7 +264,7 @@ fn packed_as(
     fits.then_some((element, packed))
 }
 
-/// Why a type is not read.
+/// Says why a type is not read.
 fn refused(kind: &DataType) -> String {
     match kind {
         DataType::Null => "holds nulls only, from row 0 on".into(),
@@ -288,11 +279,11 @@ fn refused(kind: &DataType) -> String {
     }
 }
 
-/// What the values of a column are.
+/// The type and shape of a column's values.
 struct Kind {
     element: ElementType,
     shape: Vec<Option<usize>>,
-    /// Whether it is a list of values that vary in size.
+    /// Whether it is a list of values of varying size, such as texts.
     lengths: bool,
 }
 
@@ -321,7 +312,7 @@ fn kind(column: &DataType) -> Option<Kind> {
         Binary | LargeBinary | BinaryView => variable(ElementType::Bytes),
         Utf8 | LargeUtf8 | Utf8View => variable(ElementType::Text),
         Dictionary(_, values) => match &**values {
-            // A list in a dictionary, or one dictionary in another: nobody writes them.
+            // Writers produce no lists in dictionaries and no nested dictionaries.
             List(_) | LargeList(_) | FixedSizeList(..) | Dictionary(..) => None,
             values => kind(values),
         },

@@ -8,12 +8,12 @@ use feedline_core::{Fingerprint, Result};
 use tar::Archive;
 
 use crate::bytes::Content;
-use crate::error::{data, one_line};
+use crate::error::{data, of_stream, one_line};
 use crate::reader::{Visit, inside};
-use crate::{ElementType, Reader, Schema, SchemaField, Values};
+use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Values};
 
-/// The most different extensions in one archive: more are no fields of samples.
-const MOST_FIELDS: usize = 256;
+/// Max number of extensions in an archive: more are not fields of samples.
+const MAX_FIELDS: usize = 256;
 
 /// A regular file in an archive.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Member {
 /// Bytes of a member's header.
 const HEADER: usize = 512;
 
-/// Whether `start` begins with the header of a member: its checksum says so.
+/// Whether `start` begins with the header of a member, by its checksum.
 pub(crate) fn is_header(start: &[u8]) -> bool {
     let Some(header) = start.get(..HEADER) else { return false };
     let field = String::from_utf8_lossy(&header[148..156]);
@@ -45,10 +45,12 @@ pub(crate) fn is_tar(content: &Content) -> Result<bool> {
     Ok(is_header(start))
 }
 
-/// The regular files of the archive in `content`, in its order; folders and links are left out.
+/// The regular files of the archive in `content`, in order, without folders and links.
 pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
     let damaged = |error: io::Error| {
-        data("the archive is damaged or no tar file: fetch it again").caused_by(one_line(error))
+        of_stream(error, |error| {
+            data("the archive is damaged or no tar file: fetch it again").caused_by(one_line(error))
+        })
     };
     let mut archive = Archive::new(content.cursor());
     let mut members = Vec::new();
@@ -86,20 +88,19 @@ struct Part {
 /// The samples of a WebDataset shard.
 ///
 /// The key of a member is its path up to the first dot of its file name; what follows, in lower case, is the
-/// field's name, as in `images/0017.seg.png`. Neighbours with one key are a sample. Every field holds
-/// bytes as
-/// they are, compressed members too; a sample that lacks a field has no bytes there. Names without a dot, and
-/// those that begin and end with two underscores, are left out.
+/// field's name, as in `images/0017.seg.png`. Neighbours with one key are a sample. Every field holds bytes
+/// as they are, compressed members too. A sample that lacks a member of others is an error, or has no bytes
+/// there, see [`OpenOptions::empty_members`]. Names without a dot, and those that begin and end with two
+/// underscores, are left out.
 ///
-/// A plain archive stays on disk, and each sample is read when it is needed; a gzip one is inflated into
-/// memory.
+/// A plain archive stays on disk, and samples are read on demand. A gzip archive is inflated into memory.
 #[derive(Debug)]
 pub struct WebDataset {
     path: PathBuf,
     content: Content,
     schema: Schema,
     parts: Vec<Part>,
-    /// Index of each sample's first part, and the number of parts.
+    /// Index of the first part of each sample, and the number of parts.
     starts: Vec<usize>,
     fingerprint: u64,
 }
@@ -108,41 +109,59 @@ impl WebDataset {
     /// Opens an archive and lists its members: reads every header once (gzip: all of it).
     ///
     /// # Errors
-    /// `Data` for a file that is missing, no tar, damaged, cut short, without samples, or has two members of
-    /// one name in a sample; for gzip that inflates to more than 32 MiB and 200 times its size. Names the
-    /// file and the byte.
+    /// `Data` for a file that is missing, no tar, damaged, cut short or without samples; for a sample that
+    /// lacks a member of others or has two of one name; for gzip that inflates to more than 32 MiB and 200
+    /// times its size. Names the file and the byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// As [`open`](Self::open), with another value of `empty_members`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
         let at = |error: feedline_core::Error| error.at_path(path);
         let content = Content::open_unclaimed(path).map_err(at)?;
         let members = members(&content).map_err(at)?;
-        Self::of(path, content, members).map_err(at)
+        Self::of(path, content, members, options).map_err(at)
     }
 
-    /// Opens an archive in an object store. To list its members takes a request for every so many megabytes:
-    /// their headers lie between their contents.
+    /// Opens an archive in an object store. Takes a request for each block that holds a header: the headers
+    /// of the members lie between their contents.
     ///
     /// # Errors
     /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
     #[cfg(feature = "object-store")]
-    pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Self> {
-        let file = remote.file(url)?;
+    pub fn open_remote(remote: &crate::Remote, url: &str, options: &OpenOptions) -> Result<Self> {
+        Self::of_remote(remote.file(url)?, options)
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of_remote(file: crate::remote::RemoteFile, options: &OpenOptions) -> Result<Self> {
         let path = file.path().to_path_buf();
         let at = |error: feedline_core::Error| error.at_path(&path);
         let content = Content::of_remote(file).map_err(at)?;
         let members = members(&content).map_err(at)?;
-        Self::of(&path, content, members).map_err(at)
+        Self::of(&path, content, members, options).map_err(at)
     }
 
-    pub(crate) fn of(path: &Path, content: Content, members: Vec<Member>) -> Result<Self> {
+    pub(crate) fn of(
+        path: &Path,
+        content: Content,
+        members: Vec<Member>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let mut numbers = HashMap::new();
         let (mut fields, mut parts, mut starts) = (Vec::new(), Vec::<Part>::new(), Vec::new());
         let mut last_key = None;
-        for Member { name, offset, bytes } in members {
-            let Some((key, extension)) = split(&name) else { continue };
-            if last_key.as_deref() != Some(key) {
+        for Member { name, offset, bytes } in &members {
+            let (offset, bytes) = (*offset, *bytes);
+            let Some((key, extension)) = split(name) else { continue };
+            if last_key != Some(key) {
                 starts.push(parts.len());
-                last_key = Some(key.to_owned());
+                last_key = Some(key);
             }
             let next = fields.len();
             let field = *numbers.entry(extension.to_lowercase()).or_insert_with_key(|extension| {
@@ -151,13 +170,13 @@ impl WebDataset {
             });
             let begun = starts.last().copied().unwrap_or_default();
             let twice = parts[begun..].iter().any(|part| part.field == field);
-            if twice || fields.len() > MOST_FIELDS {
+            if twice || fields.len() > MAX_FIELDS {
                 let why = if twice {
                     "is the second of its key and extension: give each sample a key of its own".into()
                 } else {
                     format!("has the {}th extension: this is no set of samples", fields.len())
                 };
-                return Err(data(format!("member \"{}\" {why}", one_line(&name))).at_offset(offset));
+                return Err(data(format!("member \"{}\" {why}", one_line(name))).at_offset(offset));
             }
             parts.push(Part { field, offset, bytes });
         }
@@ -165,6 +184,9 @@ impl WebDataset {
             return Err(data("the archive has no file named KEY.EXTENSION: it holds no samples"));
         }
         starts.push(parts.len());
+        if !options.empty_members {
+            check_whole(&fields, &parts, &starts, &members)?;
+        }
         let state = Fingerprint::new().number(parts.len() as u64);
         let state = match content.bytes() {
             Some(bytes) => state.bytes(bytes),
@@ -175,10 +197,28 @@ impl WebDataset {
     }
 }
 
-/// The most bytes from a sample's first member to the end of its last one that are read at once.
+/// Checks that every sample has all fields.
+fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], members: &[Member]) -> Result<()> {
+    let mut lacking = starts.windows(2).filter(|sample| sample[1] - sample[0] < fields.len());
+    let Some(&[start, end]) = lacking.next() else { return Ok(()) };
+    let first = &parts[start];
+    let name = members.iter().find(|member| member.offset == first.offset).map_or("", |member| &member.name);
+    let key = split(name).map_or("", |(key, _)| key);
+    let is_missing = |field: &usize| parts[start..end].iter().all(|part| part.field != *field);
+    let missing = (0..fields.len()).find(is_missing).map_or("", |field| &fields[field].name);
+    let why = format!(
+        "{} of {} samples lack a member that others have, the first is \"{key}\" without \".{missing}\": \
+         repair the archive, or allow it by OpenOptions::empty_members",
+        1 + lacking.count(),
+        starts.len() - 1
+    );
+    Err(data(one_line(why)).at_offset(first.offset))
+}
+
+/// The max bytes from a sample's first member to the end of its last one that are read at once.
 const TOGETHER: u64 = 64 << 10;
 
-/// Key and extension of a member's name; none when it belongs to no sample.
+/// Key and extension of a member's name; `None` if it belongs to no sample.
 fn split(name: &str) -> Option<(&str, &str)> {
     let file = name.rfind('/').map_or(0, |slash| slash + 1);
     let (key, extension) = name[file..].split_once('.')?;

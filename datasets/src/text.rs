@@ -9,18 +9,20 @@ use crate::error::data;
 use crate::reader::{Visit, inside};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
-/// Bytes that are looked through at a time.
+/// Bytes that are searched for line breaks at a time.
 const BLOCK: usize = 1 << 16;
+/// The byte order mark of UTF-8.
+const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// The lines of a text file, plain or gzip: field `text`, without the line break.
 ///
-/// A plain file stays on disk, with 8 bytes of memory per line; lines may be empty, and the last one need not
-/// end with a line break.
+/// A plain file stays on disk, with 8 bytes of memory per line. Lines may be empty, and the last one need not
+/// end with a line break. A byte order mark at the start of the file is not part of the first line.
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,
     content: Content,
-    /// Where each line begins; at the end, one byte behind the last line's break.
+    /// The start of each line, and the byte after the break of the last one.
     starts: Vec<u64>,
     schema: Schema,
     fingerprint: u64,
@@ -30,7 +32,7 @@ impl Lines {
     /// Opens a text file, and reads it once to find its lines.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, or not UTF-8; names the file and the byte.
+    /// `Data` if the file is missing, empty or not UTF-8; names the file and the byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path);
@@ -38,13 +40,22 @@ impl Lines {
     }
 
     pub(crate) fn of(path: &Path, content: Content) -> Result<Self> {
-        let (mut starts, mut block, mut at) = (vec![0], vec![0; BLOCK], 0);
+        let mut mark = [0; BOM.len()];
+        let has_mark = content.len() >= BOM.len() as u64 && {
+            content.read_at(0, &mut mark)?;
+            mark == BOM
+        };
+        let mut at = if has_mark { BOM.len() as u64 } else { 0 };
+        if at == content.len() {
+            return Err(data("the text is a byte order mark and nothing else: fetch the file again"));
+        }
+        let (mut starts, mut block) = (vec![at], vec![0; BLOCK]);
         while at < content.len() {
             let part = (content.len() - at).min(BLOCK as u64) as usize;
             content.read_at(at, &mut block[..part])?;
             let text = match std::str::from_utf8(&block[..part]) {
                 Ok(text) => text.as_bytes(),
-                // A code point that goes on in the next block.
+                // The last code point continues in the next block.
                 Err(error)
                     if error.error_len().is_none()
                         && error.valid_up_to() > 0
@@ -63,7 +74,7 @@ impl Lines {
         }
         content.check_unchanged()?;
         if starts.last() != Some(&content.len()) {
-            // The last line lacks its break.
+            // The last line has no break.
             starts.push(content.len() + 1);
         }
         let state = Fingerprint::new().number(starts.len() as u64);
@@ -78,7 +89,7 @@ impl Lines {
 
 #[cfg(feature = "jsonl")]
 impl Lines {
-    /// The first byte of a line that there is.
+    /// The offset of the first byte of line `line`.
     pub(crate) fn start(&self, line: u64) -> u64 {
         self.starts[line as usize]
     }

@@ -1,4 +1,4 @@
-//! TFRecord files: records with checksums, mostly `tf.train.Example`.
+//! TFRecord files: records with checksums, usually `tf.train.Example`.
 //!
 //! A record is its length (`u64`), the checksum of the length, its bytes, and their checksum; numbers are
 //! little-endian, checksums are masked CRC-32C (TensorFlow, `record_writer.h`).
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Error, Fingerprint, Result};
 
-use crate::ahead::Ahead;
 use crate::bytes::Content;
 use crate::error::{data, one_line};
+use crate::read_ahead::ReadAhead;
 use crate::reader::{Buffers, Visit, inside};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
@@ -18,9 +18,9 @@ mod example;
 
 use example::{Kind, features, in_place, values};
 
-/// Bytes before a record's own: length and checksum.
+/// Bytes before the content of a record: its length and the checksum of that.
 const BEFORE: u64 = 12;
-/// Bytes behind: the checksum.
+/// Bytes after the content: its checksum.
 const BEHIND: u64 = 4;
 
 /// Whether `start` begins with the length of a record and its checksum.
@@ -28,18 +28,18 @@ pub(crate) fn is_tfrecord(start: &[u8]) -> bool {
     start.first_chunk::<12>().is_some_and(|header| length(header).is_some())
 }
 
-/// The length in a record's header; none when its checksum does not fit.
+/// The length in a record's header; `None` if its checksum is wrong.
 fn length(header: &[u8; BEFORE as usize]) -> Option<u64> {
     let (length, checksum) = header.split_first_chunk::<8>()?;
     (masked(length).to_le_bytes() == checksum).then(|| u64::from_le_bytes(*length))
 }
 
-/// The checksum that is written of `bytes`.
+/// The checksum of `bytes` in the form that files store.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8)
 }
 
-/// A feature of all examples: its field, and behind that the lengths of its byte strings, if it has several.
+/// A feature of the examples: its field. The lengths of its byte strings are the next field, if it has any.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -49,40 +49,41 @@ struct Known {
 
 /// The records of a TFRecord file, plain or gzip.
 ///
-/// Records that are `tf.train.Example` have a field per feature, by name: `bytes`, `f32` or `i64`. A feature
-/// with one value in every record is a scalar; one with as many in every record has that shape; of others the
-/// dimension varies, and a record that lacks it has none. Byte strings lie one behind another; where a record
-/// has several, a further field `NAME.lengths` (`i64`) holds the length of each. Other records, sequence
-/// examples too, are the one field `record`: their bytes.
+/// Records that are `tf.train.Example` have a field per feature, sorted by name: `bytes`, `f32` or `i64`. A
+/// feature with one value in every record is a scalar; one with the same number of values in every record has
+/// that shape. Otherwise its dimension varies, and a record without the feature has no values. Byte strings
+/// are joined; if a record has several, the field `NAME.lengths` (`i64`) holds the length of each. Other
+/// records, and sequence examples, are read as bytes in the field `record`.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per record.
 #[derive(Debug)]
 pub struct TfRecord {
     path: PathBuf,
     content: Content,
-    /// Where each record begins, and the end of the file.
+    /// The start of each record, and the end of the file.
     starts: Vec<u64>,
     schema: Schema,
-    /// The features, by name; empty where records are bytes.
+    /// The features, sorted by name; empty if records are read as bytes.
     features: Vec<Known>,
     fingerprint: u64,
 }
 
-/// What is known of a feature from the records read so far.
+/// Facts about a feature from the records read so far.
 #[derive(Default)]
 struct Seen {
     kind: Option<Kind>,
     records: u64,
-    fewest: Option<usize>,
-    most: usize,
+    min_values: Option<usize>,
+    max_values: usize,
 }
 
 impl TfRecord {
-    /// Opens a file, and reads it once: to find its records, check their checksums, and learn their features.
+    /// Opens a file, and reads it once to find its records, compare their checksums, and collect their
+    /// features.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, cut short or damaged, whose first record is an example and another
-    /// one is not, or whose feature changes its type; names the file, the byte and the record.
+    /// `Data` if the file is missing, cut short or damaged, the first record is an example and another is
+    /// not, or a feature changes its type; names the file, the byte and the record.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path);
@@ -90,7 +91,7 @@ impl TfRecord {
     }
 
     fn of(path: &Path, content: Content) -> Result<Self> {
-        let (mut starts, mut at, mut ahead) = (Vec::new(), 0, Ahead::default());
+        let (mut starts, mut at, mut ahead) = (Vec::new(), 0, ReadAhead::default());
         let mut seen = Some(BTreeMap::<String, Seen>::new());
         while at < content.len() {
             let number = starts.len() as u64;
@@ -128,10 +129,11 @@ impl TfRecord {
             None => state.file(path)?,
         };
         let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
+        schema.check_names()?;
         Ok(Self { path, content, starts, schema, features: known, fingerprint })
     }
 
-    /// Calls `to` with the fields of the record; `value` and `visited` are for its use.
+    /// Calls `to` with the fields of the record; `value` and `visited` are scratch memory.
     fn visit_record(
         &self,
         record: &[u8],
@@ -172,21 +174,22 @@ impl TfRecord {
                 visit(field + 1, value)?;
             }
         }
-        // What the record lacks has no values.
+        // Features that the record lacks have no values.
         let mut lacking = visited.iter().enumerate().filter(|(_, visited)| !**visited);
         lacking.try_for_each(|(index, _)| visit(index, &[]))
     }
 }
 
 impl Seen {
-    /// The field of the feature's values, and that of their lengths.
+    /// The fields of the feature's values and of their lengths.
     fn fields(&self, name: &str, records: u64) -> (SchemaField, Option<SchemaField>) {
         let element = match self.kind {
             Some(Kind::Int) => ElementType::Number(DType::I64),
             Some(Kind::Float) => ElementType::Number(DType::F32),
             Some(Kind::Bytes) | None => ElementType::Bytes,
         };
-        let same = (self.records == records && self.fewest == Some(self.most)).then_some(self.most);
+        let same =
+            (self.records == records && self.min_values == Some(self.max_values)).then_some(self.max_values);
         if element == ElementType::Bytes {
             let number = ElementType::Number(DType::I64);
             let lengths = match same {
@@ -205,7 +208,7 @@ impl Seen {
     }
 }
 
-/// Adds the features of an example to what is known; says why it is none.
+/// Adds the features of an example to `seen`; the error says why the record is not an example.
 fn learn(record: &[u8], seen: &mut BTreeMap<String, Seen>) -> Result<(), String> {
     let mut any = false;
     for feature in features(record).ok_or("it has other fields")? {
@@ -226,14 +229,14 @@ fn learn(record: &[u8], seen: &mut BTreeMap<String, Seen>) -> Result<(), String>
             seen.kind = Some(kind);
         }
         seen.records += 1;
-        seen.fewest = Some(seen.fewest.map_or(count, |fewest| fewest.min(count)));
-        seen.most = seen.most.max(count);
+        seen.min_values = Some(seen.min_values.map_or(count, |min| min.min(count)));
+        seen.max_values = seen.max_values.max(count);
     }
     if any { Ok(()) } else { Err("it has no features".into()) }
 }
 
 /// Reads the record that begins at `start`, and compares its checksums.
-fn read_record<'a>(content: &'a Content, start: u64, ahead: &'a mut Ahead) -> Result<&'a [u8]> {
+fn read_record<'a>(content: &'a Content, start: u64, ahead: &'a mut ReadAhead) -> Result<&'a [u8]> {
     let rest = content.len() - start;
     let cut = |needed: u64| {
         data(format!("the record needs {needed} bytes, found {rest}: the file is cut short, fetch it again"))
@@ -287,7 +290,7 @@ impl Reader for TfRecord {
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
         let Buffers { ahead, value, visited } = values.buffers();
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
-        // Both were found in the file: the length in the record's header was checked then.
+        // Opening the file has checked the length in the record's header.
         let len = usize::try_from(end - start).unwrap_or(usize::MAX);
         let all = ahead.read(&self.content, start, len).map_err(at)?;
         let record = checked(all.get(BEFORE as usize..).unwrap_or_default(), start).map_err(at)?;

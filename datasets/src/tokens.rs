@@ -14,7 +14,7 @@ use crate::{ElementType, Reader, Schema, SchemaField, Values};
 /// Position of the field `tokens`; `targets` follows.
 const TOKENS: usize = 0;
 
-/// How token streams are cut into windows.
+/// How to split token streams into windows.
 ///
 /// ```
 /// use feedline_core::DType;
@@ -30,17 +30,20 @@ pub struct TokenOptions {
     pub dtype: DType,
     /// Tokens per window.
     pub window: usize,
-    /// Tokens from the beginning of one window to that of the next; the window's length by default.
+    /// Tokens from the start of one window to the start of the next; the length of a window by default.
     pub stride: usize,
-    /// The token that ends a document. With it, a window lies within one document; what is left of a document
-    /// and shorter than a window and its last target is left out.
+    /// The token that ends a document. If it is given, a window never crosses into another document, and the
+    /// rest of a document that is too short for a window with its targets is skipped.
     pub separator: Option<u32>,
+    /// Files of up to this many bytes are held in memory.
+    pub memory_limit: u64,
 }
 
 impl TokenOptions {
-    /// Windows of `window` tokens of `dtype`, one behind another, over the borders of documents.
+    /// Consecutive windows of `window` tokens of `dtype`, across documents; files of up to [`MEMORY_LIMIT`]
+    /// in memory.
     pub fn new(dtype: DType, window: usize) -> Self {
-        Self { dtype, window, stride: window, separator: None }
+        Self { dtype, window, stride: window, separator: None, memory_limit: MEMORY_LIMIT }
     }
 }
 
@@ -49,7 +52,7 @@ impl TokenOptions {
 struct Stream {
     path: PathBuf,
     content: Content,
-    /// The first token of each window, where windows keep to documents.
+    /// The first token of each window, if windows do not cross documents.
     starts: Option<Vec<u64>>,
     /// Windows in the file.
     windows: u64,
@@ -57,9 +60,9 @@ struct Stream {
     samples: u64,
 }
 
-/// Windows of token streams: fields `tokens` and `targets`, both `[window]`; a target is the token after.
+/// Windows of token streams: fields `tokens` and `targets`, both `[window]`. A target is the next token.
 ///
-/// Files are headerless arrays of `u16` or `u32`. Files of up to [`MEMORY_LIMIT`] are held in memory.
+/// Files are headerless arrays of `u16` or `u32`.
 /// A single file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
 ///
 /// ```
@@ -78,7 +81,7 @@ struct Stream {
 pub struct Tokens {
     options: TokenOptions,
     streams: Vec<Stream>,
-    /// Samples up to the end of each stream.
+    /// Cumulative sample counts of the streams.
     ends: Vec<u64>,
     spec: Spec,
     schema: Schema,
@@ -86,28 +89,16 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Opens `files`, each with its weight: how often each of its windows is in an epoch, on average.
+    /// Opens `files`, each with a weight: the mean number of times that each of its windows is in an epoch.
     ///
-    /// A weight of 2 gives every window twice, one of 0.5 every second window. Samples are in the order of
-    /// the files; the loader's sampler shuffles them. With a separator every file is read once.
+    /// A weight of 2 gives each window twice, 0.5 every second window. Samples are in the order of the files;
+    /// the loader's sampler shuffles them. With a separator, opening reads each file once.
     ///
     /// # Errors
-    /// `Config` for no file, a window or stride of zero, a type other than `U16` and `U32`, or a weight that
-    /// is no positive number; `Data` for a file that cannot be read, is no whole number of tokens, or has no
-    /// window.
+    /// `Config` if there is no file, the window or the stride is zero, the type is not `U16` or `U32`, or a
+    /// weight is not a positive number; `Data` if a file cannot be read, its length is not a multiple of the
+    /// token size, or it has no window.
     pub fn open(files: &[(impl AsRef<Path>, f64)], options: TokenOptions) -> Result<Self> {
-        Self::open_with_limit(files, options, MEMORY_LIMIT)
-    }
-
-    /// As [`open`](Self::open), with another number of bytes up to which each file is held in memory.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_with_limit(
-        files: &[(impl AsRef<Path>, f64)],
-        options: TokenOptions,
-        limit: u64,
-    ) -> Result<Self> {
         let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
         let TokenOptions { dtype, window, stride, .. } = options;
         if !matches!(dtype, DType::U16 | DType::U32) {
@@ -128,7 +119,7 @@ impl Tokens {
         state = state.number(options.separator.map_or(u64::MAX, u64::from));
         for (path, weight) in files {
             let path = path.as_ref();
-            let stream = Stream::open(path, *weight, &options, limit).map_err(|error| error.at_path(path))?;
+            let stream = Stream::open(path, *weight, &options).map_err(|error| error.at_path(path))?;
             state = state.number(stream.samples);
             state = match stream.content.bytes() {
                 Some(bytes) => state.bytes(bytes),
@@ -141,14 +132,14 @@ impl Tokens {
         Ok(Self { options, streams, ends, spec, schema, fingerprint: state.value() })
     }
 
-    /// The stream that has `sample`, and the byte at which its window begins.
+    /// The stream of `sample`, and the offset of its window.
     fn find(&self, sample: u64) -> Result<(&Stream, u64)> {
         let at = self.ends.partition_point(|&end| end <= sample);
         let Some(stream) = self.streams.get(at) else {
             return Err(outside(sample, Dataset::len(self), &self.streams[0].path));
         };
         let inside = sample - if at == 0 { 0 } else { self.ends[at - 1] };
-        // Spread evenly: sample i of n stands for window i * windows / n.
+        // Spread evenly: sample i of n is window i * windows / n.
         let window = u128::from(inside) * u128::from(stream.windows) / u128::from(stream.samples);
         let window = window as u64;
         let token = match &stream.starts {
@@ -158,7 +149,7 @@ impl Tokens {
         Ok((stream, token * self.options.dtype.size() as u64))
     }
 
-    /// Tokens and targets of `sample`, into two slices of a window each.
+    /// Reads tokens and targets of `sample` into two slices of a window each.
     fn fill(&self, sample: u64, tokens: &mut [u8], targets: &mut [u8]) -> Result<()> {
         let (stream, start) = self.find(sample)?;
         let at = |error: Error| error.at_path(&stream.path).at_sample(sample);
@@ -169,12 +160,13 @@ impl Tokens {
 }
 
 impl Stream {
-    fn open(path: &Path, weight: f64, options: &TokenOptions, limit: u64) -> Result<Self> {
+    fn open(path: &Path, weight: f64, options: &TokenOptions) -> Result<Self> {
         if !weight.is_finite() || weight <= 0.0 {
             let why = format!("a weight is a number above zero, this file has {weight}");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        let content = Content::open(path, limit, |_| Err(data("the file is gzip: gunzip it")))?;
+        let content =
+            Content::open(path, options.memory_limit, |_| Err(data("the file is gzip: gunzip it")))?;
         let size = options.dtype.size() as u64;
         if !content.len().is_multiple_of(size) {
             let why = format!(
@@ -185,7 +177,7 @@ impl Stream {
             return Err(data(why).at_offset(content.len() / size * size));
         }
         let (tokens, window, stride) = (content.len() / size, options.window as u64, options.stride as u64);
-        // With the target of the last token.
+        // A window needs one more token: the last target.
         let windows_of = |tokens: u64| tokens.checked_sub(window + 1).map_or(0, |rest| rest / stride + 1);
         let starts = match options.separator {
             None => None,
@@ -210,7 +202,7 @@ impl Stream {
     }
 }
 
-/// The ends of the documents: one token behind each separator, and the end of the file.
+/// The ends of the documents: the token after each separator, and the end of the file.
 fn documents(content: &Content, separator: u32, dtype: DType) -> Result<Vec<u64>> {
     let size = dtype.size();
     let mut ends = Vec::new();
@@ -249,7 +241,7 @@ impl Dataset for Tokens {
         for field in [TOKENS, TOKENS + 1] {
             let from = start + (field * size) as u64;
             match stream.content.bytes() {
-                // The window and its last target lie in the file: `Stream::open` counted no others.
+                // In bounds: `Stream::open` counts only windows whose last target is in the file.
                 Some(all) => row.write(field, &all[from as usize..][..bytes]),
                 None => stream.content.read_at(from, row.bytes_mut(field))?,
             }
@@ -271,8 +263,8 @@ impl Dataset for Tokens {
         self.find(id).ok().map(|(stream, _)| stream.path.as_path())
     }
 
-    /// Covers the options, and every byte of files in memory; of others name, size and time of the last
-    /// write.
+    /// Covers the options and every byte of files in memory; of other files the name, size and time of the
+    /// last write.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

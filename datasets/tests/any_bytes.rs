@@ -2,7 +2,7 @@
 
 mod made;
 
-use feedline_datasets::{Values, open_with_limit};
+use feedline_datasets::{OpenOptions, Values, open_with};
 use made::{gz, npy, safetensors, tar, write, zip};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 /// Opens the file and reads all of it.
 fn read_all(path: &std::path::Path, limit: u64) {
     let mut values = Values::new();
-    let result = open_with_limit(path, limit).and_then(|reader| {
+    let result = open_with(path, &OpenOptions::with_memory_limit(limit)).and_then(|reader| {
         (0..reader.len().min(1000)).try_for_each(|sample| {
             reader.read(sample, &mut values)?;
             assert_eq!(values.fields().len(), reader.schema().fields().len());
@@ -46,7 +46,7 @@ fn read_all(path: &std::path::Path, limit: u64) {
 fn the_seeds_are_read() {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in seeds().iter().filter(|(name, _)| *name != "x") {
-        let reader = open_with_limit(write(dir.path(), name, bytes), 0).unwrap();
+        let reader = open_with(write(dir.path(), name, bytes), &OpenOptions::with_memory_limit(0)).unwrap();
         assert!(!reader.is_empty(), "{name}");
     }
 }

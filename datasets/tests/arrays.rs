@@ -3,7 +3,7 @@
 mod made;
 
 use feedline_core::{CheckOptions, Dataset, check_dataset};
-use feedline_datasets::{Fixed, Reader, npy, open, open_with_limit};
+use feedline_datasets::{Fixed, OpenOptions, Reader, npy, open, open_with};
 use made::{npy, npy_header, read, safetensors, write, zip};
 use tempfile::tempdir;
 
@@ -40,7 +40,7 @@ fn every_numeric_type_is_read_in_both_byte_orders() {
             let bytes = npy(&format!("{order}{code}"), false, "(2, 3, 4)", &numbers(size, big_endian));
             let path = write(dir.path(), "array", &bytes);
             for limit in [u64::MAX, 0] {
-                let reader = open_with_limit(&path, limit).unwrap();
+                let reader = open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap();
                 assert_eq!(reader.schema().to_string(), format!("array {name} [3, 4]"));
                 assert_eq!(read(&*reader, 1), [&numbers(size, false)[12 * size..]], "{order}{code}");
             }
@@ -77,7 +77,10 @@ fn fortran_order_is_read_in_c_order() {
     let expected: Vec<u8> =
         (0..3u16).flat_map(|j| (0..4).flat_map(move |k| (100 + 10 * j + k).to_le_bytes())).collect();
     for limit in [u64::MAX, 0] {
-        assert_eq!(read(&*open_with_limit(&path, limit).unwrap(), 1), [expected.as_slice()]);
+        assert_eq!(
+            read(&*open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap(), 1),
+            [expected.as_slice()]
+        );
     }
 }
 
@@ -125,7 +128,7 @@ fn readers_of_one_size_are_data_sets_with_and_without_columns_in_memory() {
     assert_eq!(data.column(0).unwrap().row(5), Some(&numbers(4, false)[80..]));
     assert!(check_dataset(&data, &CheckOptions::default()).unwrap().is_clean());
     let swapped = write(dir.path(), "swapped", &npy(">i4", false, "(6, 4)", &numbers(4, true)));
-    let on_disk = Fixed::new(open_with_limit(&path, 0).unwrap()).unwrap();
+    let on_disk = Fixed::new(open_with(&path, &OpenOptions::with_memory_limit(0)).unwrap()).unwrap();
     let swapped = Fixed::new(open(swapped).unwrap()).unwrap();
     for data in [on_disk, swapped] {
         assert!(data.column(0).is_none());
@@ -153,6 +156,11 @@ fn what_is_no_array_of_numbers_is_refused_with_the_byte() {
         ("huge", npy("<f4", false, "(1000000000000000000,)", &[0; 8]), &["cut short"]),
         ("overflow", npy("<f8", false, "(9999999999, 9999999999)", &[0; 8]), &["address space"]),
         ("endless", npy("|u1", false, "(1000000000000000000, 0)", &[]), &["samples without elements"]),
+        (
+            "twice",
+            npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'shape': (1,)}", &[0; 8]),
+            &["has \"shape\" twice"],
+        ),
         ("no-tuple", npy("<f4", false, "2", &[0; 8]), &["no tuple of sizes"]),
         ("no-shape", npy_header("{'descr': '<f4', 'fortran_order': False}", &[]), &["lacks \"shape\""]),
         (
@@ -183,6 +191,11 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
     let mut flipped = good.clone();
     let last = 30 + "x.npy".len() + x.len() - 1;
     flipped[last] ^= 1;
+    // Method 12, in the member's header and in the directory.
+    let mut bzip2 = good.clone();
+    bzip2[8] = 12;
+    let directory = good.len() - 22 - 51;
+    bzip2[directory + 10] = 12;
     // Two entries of the directory for one member.
     let two = zip(&[("x.npy", &x), ("y.npy", &x)], None);
     let (entries, first) = (two.len() - 22 - 2 * 51, good.len() - 22 - 51);
@@ -199,8 +212,18 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
         ("cut-inside.npz", zip(&[("x.npy", &x[..x.len() - 1])], None), &["\"x.npy\"", "cut short"]),
         ("overlap.npz", overlap, &["lie one over another"]),
         ("claims.npz", zip(&[("x.npy", &x)], Some(x.len() as u32 + 1)), &["refused"]),
+        ("twice.npz", zip(&[("a.npy", &x), ("b.npy", &x), ("a.npy", &x)], None), &["two members \"a.npy\""]),
+        ("method.npz", bzip2, &["\"x.npy\"", "compressed by Bzip2, which is not read"]),
+        (
+            "twice.safetensors",
+            header(concat!(
+                r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"#,
+                r#""a":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}}"#
+            )),
+            &["two tensors \"a\"", "byte 8"],
+        ),
         ("longest.safetensors", longest, &["claims 18446744073709551615 bytes", "byte 0"]),
-        ("longer.safetensors", longer, &["claims 1000 bytes, at most 5", "byte 0"]),
+        ("longer.safetensors", longer, &["claims 1000 bytes, max 5", "byte 0"]),
         ("json.safetensors", header("{\"a\":\n}"), &["header is damaged", "byte 8"]),
         (
             "overlap.safetensors",

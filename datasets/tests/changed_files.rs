@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use common::{gather, images, labels, write};
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Rows, Spec, check_dataset,
 };
-use feedline_datasets::{Idx, IdxFile, Records};
+use feedline_datasets::{Idx, IdxFile, OpenOptions, Records};
 use tempfile::tempdir;
 
 /// Images of 2 x 3 and their labels: more than a page of each, so that truncating removes whole pages.
@@ -69,9 +69,12 @@ fn on_disk(dir: &Path) -> (Idx, Records, [PathBuf; 2]) {
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
     }
-    let idx =
-        Idx::new(IdxFile::open_with_limit(&images, 1000).unwrap(), IdxFile::open(&labels).unwrap()).unwrap();
-    let of_records = Records::open_with_limit(&records, spec(), 69_999).unwrap();
+    let idx = Idx::new(
+        IdxFile::open_with(&images, &OpenOptions::with_memory_limit(1000)).unwrap(),
+        IdxFile::open(&labels).unwrap(),
+    )
+    .unwrap();
+    let of_records = Records::open_with(&records, spec(), &OpenOptions::with_memory_limit(69_999)).unwrap();
     (idx, of_records, [images, records])
 }
 
@@ -151,6 +154,39 @@ fn a_set_on_disk_that_is_written_to_is_an_error() {
 }
 
 #[test]
+fn a_set_on_disk_that_is_overwritten_with_its_time_put_back_is_an_error() {
+    let dir = tempdir().unwrap();
+    let (idx, records, paths) = on_disk(dir.path());
+    for path in &paths {
+        let before = std::fs::metadata(path).unwrap();
+        // Change times have the step of the system's clock: a write within it cannot be told.
+        while std::fs::metadata(path).unwrap().ctime_nsec() == before.ctime_nsec() {
+            overwrite(path, 16, 0xFF);
+            let written = before.modified().unwrap();
+            File::options().write(true).open(path).unwrap().set_modified(written).unwrap();
+        }
+        let now = std::fs::metadata(path).unwrap();
+        assert_eq!((now.len(), now.modified().unwrap()), (before.len(), before.modified().unwrap()));
+    }
+    for (error, path) in [(error_of(&idx, 3), &paths[0]), (error_of(&records, 3), &paths[1])] {
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())));
+        assert!(error.message().contains("its write time put back"), "{error}");
+    }
+}
+
+#[test]
+fn a_set_on_disk_that_is_replaced_keeps_its_samples() {
+    let dir = tempdir().unwrap();
+    let (idx, records, paths) = on_disk(dir.path());
+    let before = (gather(&idx, &[3]).unwrap(), gather(&records, &[3]).unwrap());
+    for path in &paths {
+        let bytes = std::fs::metadata(path).unwrap().len() as usize;
+        std::fs::rename(write(dir.path(), "new", &vec![0xFF; bytes]), path).unwrap();
+    }
+    assert!((gather(&idx, &[3]).unwrap(), gather(&records, &[3]).unwrap()) == before);
+}
+
+#[test]
 fn a_file_that_its_writer_has_locked_is_refused_and_one_that_is_read_is_not() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "records", &[7; 70]);
@@ -161,7 +197,8 @@ fn a_file_that_its_writer_has_locked_is_refused_and_one_that_is_read_is_not() {
     assert!(error.message().contains("another process has locked the file"), "{error}");
     writer.unlock().unwrap();
     // Readers do not exclude each other; they exclude a writer that locks the file while it is in use.
-    let [one, _other] = [0, 0].map(|limit| Records::open_with_limit(&path, spec(), limit).unwrap());
+    let [one, _other] = [0, 0]
+        .map(|limit| Records::open_with(&path, spec(), &OpenOptions::with_memory_limit(limit)).unwrap());
     drop(one);
     assert!(writer.try_lock().is_err());
 }

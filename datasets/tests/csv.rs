@@ -2,7 +2,8 @@
 
 mod made;
 
-use feedline_datasets::{Csv, CsvOptions, Reader, Values, open};
+use feedline_core::random::splitmix64;
+use feedline_datasets::{Csv, CsvOptions, Nulls, Reader, Values, open};
 use made::{gz, read, write};
 use proptest::prelude::*;
 use tempfile::tempdir;
@@ -15,7 +16,9 @@ fn columns_have_the_first_type_that_all_cells_have() {
                  -2,0,-3,,FALSE,3,\n";
     for (name, bytes) in [("a.csv", table.into()), ("b", table.into()), ("c.csv.gz", gz(table.as_bytes()))] {
         let bytes: Vec<u8> = bytes;
-        let reader = open(write(dir.path(), name, &bytes)).unwrap();
+        let path = write(dir.path(), name, &bytes);
+        assert_eq!(open(&path).unwrap().format(), "csv");
+        let reader = Csv::open_with(path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
         assert_eq!((reader.format(), reader.len()), ("csv", 2));
         assert_eq!(
             reader.schema().to_string(),
@@ -49,7 +52,8 @@ fn quotes_line_breaks_blank_lines_and_delimiters_are_read() {
     for delimiter in ["\t", ";", "|"] {
         let text = "a,1;x\nb,2;y\n".replace(';', delimiter);
         let reader = open(write(dir.path(), "b", text.as_bytes())).unwrap();
-        let options = CsvOptions { delimiter: Some(delimiter.as_bytes()[0]), header: Some(false) };
+        let delimiter = Some(delimiter.as_bytes()[0]);
+        let options = CsvOptions { delimiter, header: Some(false), ..Default::default() };
         let told = Csv::open_with(write(dir.path(), "c", text.as_bytes()), options).unwrap();
         assert_eq!(texts(&told), [["a,1", "x"], ["b,2", "y"]]);
         // Both fit; the comma is the first that is tried.
@@ -62,7 +66,7 @@ fn the_first_row_names_the_columns_unless_it_has_numbers() {
     let dir = tempdir().unwrap();
     let open = |text: &str, header| {
         let path = write(dir.path(), "x", text.as_bytes());
-        Csv::open_with(path, CsvOptions { delimiter: None, header }).unwrap()
+        Csv::open_with(path, CsvOptions { header, ..Default::default() }).unwrap()
     };
     for (text, header, names, rows) in [
         ("a,b\n1,2\n", None, ["a", "b"], 1),
@@ -75,6 +79,70 @@ fn the_first_row_names_the_columns_unless_it_has_numbers() {
         let table = open(text, header);
         let found: Vec<_> = table.schema().fields().iter().map(|field| field.name.clone()).collect();
         assert_eq!((found.as_slice(), table.len()), (&names.map(String::from)[..], rows), "{text:?}");
+    }
+}
+
+#[test]
+fn an_empty_cell_is_an_error_of_its_row_or_filled() {
+    let dir = tempdir().unwrap();
+    let path =
+        write(dir.path(), "x.csv", b"int,float,bool,text\n1,1.5,true,x\n,2.5,false,\n3,,false,z\n4,4,,z\n");
+    let reader = open(&path).unwrap();
+    assert_eq!(reader.schema().to_string(), "int i64 [], float f64 [], bool bool [], text text [?]");
+    for (row, column, byte) in [(1, "int", 33), (2, "float", 45), (3, "bool", 56)] {
+        let error = reader.read(row, &mut Values::new()).unwrap_err();
+        let why = format!(
+            "column \"{column}\" has a null in row {row}: write a value there, or open the file with"
+        );
+        assert!(error.to_string().starts_with(&why), "{error}");
+        assert_eq!((error.path(), error.sample(), error.offset()), (Some(&*path), Some(row), Some(byte)));
+    }
+    assert_eq!(read(&*reader, 0)[0], 1i64.to_le_bytes());
+    let filled = Csv::open_with(&path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+    assert_eq!(filled.schema().to_string(), "int f64 [], float f64 [], bool text [?], text text [?]");
+    let nan = f64::NAN.to_le_bytes();
+    assert_eq!(read(&filled, 1), [&nan[..], &2.5f64.to_le_bytes(), b"false", b""]);
+    assert_eq!(read(&filled, 3)[2], b"");
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_at_the_start_and_refused_elsewhere() {
+    let dir = tempdir().unwrap();
+    for text in ["\u{FEFF}1,2\n3,4\n", "\u{FEFF}\"1\",2\n3,4\n", "\u{FEFF}a,b\n1,2\n3,4\n"] {
+        let reader = open(write(dir.path(), "x.csv", text.as_bytes())).unwrap();
+        assert!(reader.schema().to_string().ends_with(" i64 []"), "{text:?}: {}", reader.schema());
+        assert_eq!(read(&*reader, 0), [1i64, 2].map(i64::to_le_bytes), "{text:?}");
+    }
+    // Two files, one behind the other.
+    for (text, line, byte) in [("a,b\n1,2\n\u{FEFF}3,4\n", 3, 8), ("\u{FEFF}\u{FEFF}1,2\n3,4\n", 1, 0)] {
+        let path = write(dir.path(), "x.csv", text.as_bytes());
+        let error = open(&path).unwrap_err();
+        let why = format!("line {line} begins with a byte order mark");
+        assert!(error.to_string().starts_with(&why), "{error}");
+        assert_eq!((error.path(), error.offset()), (Some(&*path), Some(byte)), "{error}");
+    }
+}
+
+#[test]
+fn two_columns_of_one_name_are_refused() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "x.csv", b"a,b,a\n1,2,3\n");
+    let error = Csv::open_with(&path, CsvOptions { header: Some(true), ..Default::default() }).unwrap_err();
+    assert!(error.to_string().contains("two columns or arrays \"a\""), "{error}");
+    assert_eq!(error.path(), Some(&*path));
+}
+
+#[test]
+fn floats_are_the_doubles_that_their_text_is_nearest_to() {
+    let dir = tempdir().unwrap();
+    let doubles =
+        Vec::from_iter((0..20_000).map(|at| f64::from_bits(splitmix64(at))).filter(|x| x.is_finite()));
+    // As short as possible, and with 17 digits, as Python and C write them.
+    let row = |x: &f64| format!("{x:?},{x:.16e}\n");
+    let reader = open(write(dir.path(), "x.csv", doubles.iter().map(row).collect::<String>().as_bytes()));
+    let reader = reader.unwrap();
+    for (row, double) in doubles.iter().enumerate() {
+        assert_eq!(read(&*reader, row as u64), [double.to_le_bytes(); 2], "row {row}: {double:e}");
     }
 }
 
@@ -97,18 +165,27 @@ fn rows_that_do_not_fit_are_refused_with_line_and_byte() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Every row reads as the whole table did when its types were found.
+    /// Every row reads as the whole table did when its types were found, but for its missing values.
     #[test]
     fn any_table_is_read_or_refused(text in "([a1.,;\"\r\n é-]{0,3}[,\n]){0,20}[a1\"]?") {
         let dir = tempdir().unwrap();
         let path = write(dir.path(), "x.csv", text.as_bytes());
-        match open(&path) {
-            Err(error) => prop_assert_eq!(error.path(), Some(path.as_path())),
+        let filled = Csv::open_with(&path, CsvOptions { nulls: Nulls::Fill, ..Default::default() });
+        match Csv::open(&path) {
+            Err(error) => {
+                prop_assert_eq!(error.path(), Some(path.as_path()));
+                prop_assert!(filled.is_err());
+            }
             Ok(reader) => {
+                let filled = filled.unwrap();
                 let mut values = Values::new();
                 for row in 0..reader.len() {
-                    let result = reader.read(row, &mut values);
+                    let result = filled.read(row, &mut values);
                     prop_assert!(result.is_ok(), "{:?} of {:?}", result, text);
+                    if let Err(error) = reader.read(row, &mut values) {
+                        let why = error.to_string();
+                        prop_assert!(why.contains("has a null in row"), "{} of {:?}", why, text);
+                    }
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use common::{crc, gz, images, write};
-use feedline_core::{Dataset, ErrorKind};
+use feedline_core::{Dataset, ErrorKind, deadline};
 use feedline_datasets::digits::{self, IMAGE_BYTES, Split};
 use feedline_datasets::{Idx, IdxFile};
 use tempfile::tempdir;
@@ -171,7 +171,7 @@ fn a_killed_process_leaves_no_half_written_file() {
     for signs in [1, 2, 3] {
         let mut child = start_child(dir.path());
         // Only a failing test waits this long.
-        let deadline = Instant::now() + Duration::from_secs(600);
+        let deadline = deadline(Duration::from_secs(600));
         let before = listing(dir.path()).len();
         while listing(dir.path()).len() < before.max(signs) && child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "the child wrote nothing");

@@ -4,7 +4,7 @@ mod common;
 
 use common::{gather, gz, idx, images, labels, write};
 use feedline_core::{Dataset, ErrorKind};
-use feedline_datasets::{Idx, IdxFile};
+use feedline_datasets::{Idx, IdxFile, OpenOptions, Split, open, open_with};
 use tempfile::tempdir;
 
 /// Asserts that the error is one line of kind `Data` that contains all `parts`.
@@ -191,4 +191,17 @@ fn an_id_outside_the_set_is_an_error_of_its_row() {
         assert!(error.contains(&format!("no sample {bad}: there are 4")), "{error}");
     }
     assert_eq!(data.len(), 4);
+}
+
+#[test]
+fn a_test_set_is_not_taken_for_the_training_set_that_is_missing() {
+    let dir = tempdir().unwrap();
+    write(dir.path(), "t10k-images-idx3-ubyte", &images(2));
+    write(dir.path(), "t10k-labels-idx1-ubyte", &labels(&[3, 4]));
+    let missing = ["missing train-images-idx3-ubyte", "only the test set is there", "OpenOptions::split"];
+    assert_says(&open(dir.path()).unwrap_err(), &missing);
+    assert_says(&Idx::open_train(dir.path()).unwrap_err(), &missing[..2]);
+    let test = OpenOptions { split: Some(Split::Test), ..Default::default() };
+    assert_eq!(open_with(dir.path(), &test).unwrap().len(), 2);
+    assert_eq!(Idx::open_test(dir.path()).unwrap().labels(), [3, 4]);
 }

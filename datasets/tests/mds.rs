@@ -107,6 +107,20 @@ fn compressed_shards_are_inflated_when_they_are_read() {
 }
 
 #[test]
+fn a_compressed_shard_that_is_replaced_is_an_error() {
+    let dir = tempdir().unwrap();
+    let zipped = write(dir.path(), "0.mds.zip", &made::gz(&good()));
+    write(dir.path(), "index.json", zipped_index("gz", good().len(), 2).as_bytes());
+    let reader = open(dir.path()).unwrap();
+    let mut other = good();
+    *other.last_mut().unwrap() = 9;
+    fs::rename(write(dir.path(), "new", &made::gz(&other)), &zipped).unwrap();
+    let error = reader.read(1, &mut Values::new()).unwrap_err();
+    assert!(error.message().contains("another file has taken its place"), "{error}");
+    assert_eq!((error.path(), error.sample()), (Some(zipped.as_path()), Some(1)));
+}
+
+#[test]
 fn damaged_shards_are_refused_with_what_is_wrong() {
     let dir = tempdir().unwrap();
     let one =

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use described::describe;
 use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Rows, Spec};
@@ -86,6 +86,37 @@ fn tables_are_read_by_url_as_pyarrow_reads_them() {
 }
 
 #[test]
+fn a_server_that_fails_is_the_error_of_a_table_and_not_damage() {
+    with_watchdog(LIMIT, || {
+        let dir = golden();
+        for name in ["snappy.parquet", "gzip.parquet", "zstd.arrow", "plain.stream"] {
+            let bytes = std::fs::read(dir.join(name)).unwrap();
+            // Each block fails in turn: those of the metadata at the opening, the others when they are read.
+            for failed in 0..4 {
+                let server = Server::start();
+                let url = server.put(name, Served::new(bytes.clone()));
+                let few = RemoteOptions { attempts: 1, block_bytes: 512, memory_bytes: 512, ..options() };
+                let remote = Remote::new(few).unwrap();
+                let opened = if failed == 0 {
+                    server.fail_always(Some(Fault::Status(503)));
+                    remote.open(&url)
+                } else {
+                    remote.open(&url).inspect(|_| server.fail_always(Some(Fault::Status(503))))
+                };
+                let read = |reader: Box<dyn Reader>| {
+                    let sample = reader.len() / failed.max(1) as u64 - 1;
+                    reader.read(sample, &mut feedline_datasets::Values::new())
+                };
+                let line = opened.and_then(read).unwrap_err().to_string();
+                assert!(line.contains("status 503") && line.contains(&url), "{name}: {line}");
+                assert!(!line.contains("damaged") && !line.contains("cut short"), "{name}: {line}");
+                assert_eq!(line.matches(&url).count(), 1, "{name}: {line}");
+            }
+        }
+    });
+}
+
+#[test]
 fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     if !root.is_dir() {
@@ -144,7 +175,7 @@ fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
         }
         assert!(kinds.len() == 4 && kinds["parquet"] > 15 && kinds["arrow"] > 10, "{kinds:?}");
         let stats = remote.stats();
-        assert!(stats.retries == 0 && stats.most_memory <= 4 << 20, "{stats:?}");
+        assert!(stats.retries == 0 && stats.max_memory <= 4 << 20, "{stats:?}");
     });
 }
 
@@ -166,7 +197,7 @@ fn archives_and_compressed_shards_are_read_by_url_as_from_disk() {
             server.put(&format!("mds/{name}"), Served::new(bytes));
         }
         let local = open(dir.path().join("mds")).unwrap();
-        for url in [server.url("mds/"), server.url("mds/index.json")] {
+        for url in [server.url("mds/"), server.url("mds"), server.url("mds/index.json")] {
             let remote = open_url(&url, options()).unwrap();
             assert_eq!((remote.format(), describe(&*remote)), ("mds", describe(&*local)), "{url}");
             assert_eq!(remote.len(), 2);
@@ -192,7 +223,7 @@ fn a_packed_folder_is_read_by_url_as_from_disk() {
             put(name, &|bytes| bytes);
         }
         let local = open(&packed).unwrap();
-        for url in [server.url("packed/"), server.url("packed/_index.json")] {
+        for url in [server.url("packed/"), server.url("packed"), server.url("packed/_index.json")] {
             let remote = open_url(&url, options()).unwrap();
             assert_eq!((remote.len(), describe(&*remote)), (3000, describe(&*local)), "{url}");
             for sample in [0, 1249, 1250, 2999] {
@@ -214,6 +245,10 @@ fn a_packed_folder_is_read_by_url_as_from_disk() {
         refused("outside of its folder", "packed/_index.json");
         let none = open_url(&server.url("nothing/"), options()).unwrap_err().to_string();
         assert!(none.contains("no such object"), "{none}");
+        // As a web server answers that has a page for a folder.
+        server.put("packed", Served::new("<html>"));
+        server.fail(&[Fault::NoRange]);
+        assert!(open_url(&server.url("packed"), options()).unwrap_err().to_string().contains("_index.json"));
     });
 }
 
@@ -250,6 +285,7 @@ fn an_answer_that_fails_is_asked_for_again_and_the_bytes_are_right() {
             Fault::Cut,
             Fault::Short,
             Fault::OtherRange,
+            Fault::StarRange,
             Fault::Stalls,
             Fault::Slow,
             Fault::Silent,
@@ -309,7 +345,172 @@ fn attempts_and_time_are_bounded_and_the_error_says_where() {
         // Nobody listens any more.
         let gone = Server::start().url("x");
         let error = records(&Remote::new(RemoteOptions { attempts: 2, ..options() }).unwrap(), &gone);
-        assert!(error.unwrap_err().to_string().contains("cannot connect"));
+        let error = error.unwrap_err().to_string();
+        let host = gone.trim_start_matches("http://").trim_end_matches("/x");
+        for part in [&format!("cannot reach {host} after 2 attempts"), "cannot connect: ", "refused", &gone] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        server.fail_always(Some(Fault::StarRange));
+        let error = records(&Remote::new(RemoteOptions { attempts: 2, ..options() }).unwrap(), &url);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("Content-Range") && !error.contains("credentials"), "{error}");
+    });
+}
+
+#[test]
+fn a_server_that_fails_is_the_error_of_every_parser() {
+    with_watchdog(LIMIT, || {
+        // Does not compress.
+        let noise = bytes(9 * BLOCK).chunks(8).fold((7u64, Vec::new()), |(state, mut all), _| {
+            let state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            all.extend((state ^ state >> 29).to_le_bytes());
+            (state, all)
+        });
+        let (long, dir) = (noise.1, tempfile::tempdir().unwrap());
+        let archive = made::tar(&[("a.bin", &long), ("b.bin", &long)]);
+        let few = || RemoteOptions { attempts: 2, memory_bytes: BLOCK, ..options() };
+        let check = |what: &str, error: &feedline_core::Error, url: &str| {
+            let line = error.to_string();
+            assert!(line.contains("status 503") && line.contains(url), "{what}: {line}");
+            for word in ["damaged", "inflated", "gzip"] {
+                assert!(!line.contains(word), "{what}: {line}");
+            }
+            assert_eq!(line.matches(url).count(), 1, "{what}: {line}");
+        };
+        for (name, bytes) in [("plain.tar", archive.clone()), ("packed.tar.gz", made::gz(&archive))] {
+            let server = Server::start();
+            let url = server.put(name, Served::new(bytes));
+            server.fail_after(1, Fault::Status(503));
+            check(name, &open_url(&url, few()).unwrap_err(), &url);
+        }
+        let server = Server::start();
+        for (name, bytes) in mds(dir.path()) {
+            server.put(&format!("mds/{name}"), Served::new(bytes));
+        }
+        // One block of 512 bytes each is kept: the shard is asked for again when it is inflated.
+        let small = RemoteOptions { attempts: 2, block_bytes: 512, memory_bytes: 512, ..options() };
+        let remote = Remote::new(small).unwrap();
+        let reader = remote.open(&server.url("mds/")).unwrap();
+        let other = server.put("other", Served::new(bytes(2 * BLOCK)));
+        read(&records(&remote, &other).unwrap(), 0..9).unwrap();
+        server.fail_always(Some(Fault::Status(503)));
+        let error = reader.read(0, &mut feedline_datasets::Values::new()).unwrap_err();
+        check("mds", &error, &server.url("mds/shard%200.mds.gz"));
+        let server = Server::start();
+        let url = server.put("records", Served::new(long.clone()));
+        let set = records(&Remote::new(few()).unwrap(), &url).unwrap();
+        server.fail_always(Some(Fault::Status(503)));
+        check("fingerprint", &set.hash_content().unwrap_err(), &url);
+    });
+}
+
+#[test]
+fn redirects_are_followed_to_other_hosts_without_the_credentials() {
+    with_watchdog(LIMIT, || {
+        let (server, other) = (Server::start(), Server::start());
+        let served = |bytes: Vec<u8>| {
+            let served = Served::new(bytes);
+            let modified = "Last-Modified: Mon, 06 Jul 2026 10:00:00 GMT\r\n";
+            Served { headers: served.headers + modified, ..served }
+        };
+        let all = bytes(4 * BLOCK);
+        let url = server.redirect("records", &other.put("there", served(all.clone())));
+        server.redirect("bucket/records", &other.url("there"));
+        let remote = Remote::new(options()).unwrap();
+        let set = records(&remote, &url).unwrap();
+        assert!(read(&set, 0..set.len()).unwrap() == all);
+        // A store's credentials.
+        let before = server.requests().len();
+        let endpoint = server.url("");
+        let store = [
+            ("aws_endpoint", endpoint.trim_end_matches('/')),
+            ("aws_allow_http", "true"),
+            ("aws_region", "r"),
+            ("aws_access_key_id", "key"),
+            ("aws_secret_access_key", "hunter2"),
+        ];
+        let store = store.map(|(name, value)| (name.to_string(), value.to_string())).to_vec();
+        let signed = Remote::new(RemoteOptions { store, attempts: 1, ..options() }).unwrap();
+        let set = records(&signed, "s3://bucket/records").unwrap();
+        assert!(read(&set, 0..set.len()).unwrap() == all);
+        assert!(server.requests()[before..].iter().all(|request| request.has_credentials));
+        assert!(
+            !other.requests().is_empty() && !other.requests().iter().any(|request| request.has_credentials)
+        );
+        // The version is held against what the other host answers.
+        let set = records(&Remote::new(RemoteOptions { memory_bytes: BLOCK, ..options() }).unwrap(), &url);
+        other.put("there", served(bytes(4 * BLOCK + 1)));
+        let error = read(&set.unwrap(), [3 * BLOCK / RECORD as u64]).unwrap_err();
+        assert!(error.contains("was written to while it was in use"), "{error}");
+        let circle = server.url("circle");
+        server.redirect("circle", &circle);
+        let error = records(&remote, &circle).unwrap_err().to_string();
+        assert!(error.contains("redirects in a circle"), "{error}");
+        assert_eq!(remote.stats().retries, 0);
+    });
+}
+
+#[test]
+fn requests_name_the_pinned_version() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        let all = bytes(8 * BLOCK);
+        for (etag, sent) in [("\"a\"", Some("\"a\"")), ("W/\"a\"", None)] {
+            let before = server.requests().len();
+            let served = Served { bytes: all.clone(), headers: format!("ETag: {etag}\r\n") };
+            let set = records(&Remote::new(options()).unwrap(), &server.put("records", served)).unwrap();
+            assert!(read(&set, 0..set.len()).unwrap() == all, "{etag}");
+            let requests = server.requests().split_off(before);
+            assert_eq!(requests[0].if_match, None);
+            assert!(requests[1..].iter().all(|request| request.if_match.as_deref() == sent), "{requests:?}");
+        }
+    });
+}
+
+/// A time in seconds since 1970, as a header has it.
+fn http_date(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Civil date of a day (H. Hinnant, "chrono-compatible low-level date algorithms").
+    let z = days + 719_468;
+    let (era, of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let mp = (5 * of_year + 2) / 153;
+    let (day, month) = (of_year - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let name = |names: &str, at: u64| names[3 * at as usize..][..3].to_owned();
+    format!(
+        "{}, {day:02} {} {year} {:02}:{:02}:{:02} GMT",
+        name("ThuFriSatSunMonTueWed", days % 7),
+        name("JanFebMarAprMayJunJulAugSepOctNovDec", month - 1),
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+#[test]
+fn an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let served = |bytes: &[u8]| Served {
+            bytes: bytes.to_vec(),
+            headers: format!("Last-Modified: {}\r\n", http_date(now)),
+        };
+        let old = bytes(16 * BLOCK);
+        let new: Vec<u8> = old.iter().map(|byte| !byte).collect();
+        let url = server.put("records", served(&old));
+        let set = std::thread::scope(|scope| {
+            let opened = scope.spawn(|| records(&Remote::new(options()).unwrap(), &url).unwrap());
+            while server.requests().is_empty() {
+                std::thread::yield_now();
+            }
+            // The first answer may have been sent, or not.
+            server.put("records", served(&new));
+            opened.join().unwrap()
+        });
+        assert!(read(&set, 0..set.len()).unwrap() == new, "not the last version alone");
     });
 }
 
@@ -394,7 +595,7 @@ fn blocks_are_fetched_ahead_within_their_bytes_and_once() {
             let bytes = read(&set, block * per_block..(block + 1) * per_block).unwrap();
             assert!(bytes == all[from..from + BLOCK as usize], "block {block}");
             let stats = remote.stats();
-            assert!(stats.memory <= memory_bytes && stats.most_memory <= memory_bytes, "{stats:?}");
+            assert!(stats.memory <= memory_bytes && stats.max_memory <= memory_bytes, "{stats:?}");
             // What the server has sent, and the reader has not had.
             let sent = server.sent().saturating_sub((block + 1) * BLOCK);
             assert!(sent <= memory_bytes, "{sent} bytes ahead of block {block}");
@@ -410,7 +611,7 @@ fn blocks_are_fetched_ahead_within_their_bytes_and_once() {
             read(&set, [(step * 97 % 256) * per_block]).unwrap();
         }
         let stats = remote.stats();
-        assert!(stats.requests <= 104 && stats.most_memory <= memory_bytes, "{stats:?}");
+        assert!(stats.requests <= 104 && stats.max_memory <= memory_bytes, "{stats:?}");
     });
 }
 
@@ -435,7 +636,7 @@ fn many_threads_share_one_block_of_memory_and_none_waits_for_ever() {
                 });
             }
         });
-        assert_eq!(remote.stats().most_memory, BLOCK);
+        assert_eq!(remote.stats().max_memory, BLOCK);
     });
 }
 
@@ -532,6 +733,60 @@ fn the_cache_on_disk_keeps_its_limit_and_what_was_used_last() {
         assert_eq!((of(63), of(1)), (1, 0));
         // A folder of no use is no error of a read.
         assert!(read_cached(&url, folder, 10, &all).from_cache <= 64);
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn links_planted_in_a_folder_of_the_library_are_not_written_through() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        let all = bytes(4 * BLOCK);
+        let url = server.put("records", Served::new(all.clone()));
+        let dir = tempfile::tempdir().unwrap();
+        let victim = made::write(dir.path(), "victim", b"precious");
+        // The names that the cache gives, from a run without links.
+        let folder = dir.path().join("cache");
+        read_cached(&url, &folder, 1 << 20, &all);
+        let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+        assert_eq!(names.len(), 4);
+        for plant in [
+            |target: &Path, link: &Path| std::os::unix::fs::symlink(target, link).unwrap(),
+            |target: &Path, link: &Path| fs::hard_link(target, link).unwrap(),
+        ] {
+            for name in &names {
+                for path in [name.clone(), name.with_extension("partial")] {
+                    fs::remove_dir_all(&folder).unwrap();
+                    fs::create_dir(&folder).unwrap();
+                    plant(&victim, &path);
+                    read_cached(&url, &folder, 1 << 20, &all);
+                    assert_eq!(fs::read(&victim).unwrap(), b"precious", "{}", path.display());
+                }
+            }
+            // A packed folder, and a packed file.
+            let source =
+                open(made::write(dir.path(), "a.npy", &made::npy("|u1", false, "(2,)", &[1, 2]))).unwrap();
+            for (path, to, shard_bytes) in [
+                ("packed/_lock", "packed", Some(1)),
+                ("packed/000000.arrow.partial", "packed", Some(1)),
+                ("packed/_progress.json.partial", "packed", Some(1)),
+                ("packed/a.arrow.partial", "packed/a.arrow", None),
+                ("packed/a.arrow.progress.partial", "packed/a.arrow", None),
+            ] {
+                fs::remove_dir_all(dir.path().join("packed")).ok();
+                fs::create_dir(dir.path().join("packed")).unwrap();
+                plant(&victim, &dir.path().join(path));
+                let options = feedline_datasets::PackOptions { shard_bytes };
+                // May be refused, or not need the file.
+                let packed = feedline_datasets::pack(&*source, dir.path().join(to), options, |_| ());
+                assert_eq!(fs::read(&victim).unwrap(), b"precious", "{path}");
+                if let Err(error) = packed {
+                    assert!(
+                        error.to_string().contains("a link") || error.to_string().contains("other files")
+                    );
+                }
+            }
+        }
     });
 }
 

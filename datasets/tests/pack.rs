@@ -7,7 +7,8 @@ use std::path::Path;
 
 use feedline_core::{DType, Result};
 use feedline_datasets::{
-    ArrowFile, ElementType, PackOptions, Reader, Schema, SchemaField, Values, open, open_with_limit, pack,
+    ArrowFile, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Values, open, open_with,
+    pack,
 };
 use made::{read, write};
 use tempfile::tempdir;
@@ -103,7 +104,7 @@ fn every_type_and_shape_comes_back_as_it_was() {
         assert_eq!((packed.samples, packed.files, seen), (100, 1, 100));
         assert_eq!(packed.bytes, fs::metadata(&path).unwrap().len());
         for limit in [u64::MAX, 0] {
-            assert_same(&source, &*open_with_limit(&path, limit).unwrap());
+            assert_same(&source, &*open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap());
         }
         assert!(ArrowFile::open(&path).unwrap().verify().unwrap());
     }

@@ -3,7 +3,9 @@
 mod made;
 
 use feedline_core::{DType, Dataset, ErrorKind};
-use feedline_datasets::{Fixed, Folder, TokenOptions, Tokens, Values, cifar, open};
+use feedline_datasets::{
+    Fixed, Folder, OpenOptions, Split, TokenOptions, Tokens, Values, cifar, open, open_with,
+};
 use made::{gz, npy, read, tar, write};
 use tempfile::tempdir;
 
@@ -22,7 +24,14 @@ fn members_with_one_key_are_a_sample() {
     let plain = write(dir.path(), "x.tar", &archive);
     let inflated = write(dir.path(), "x.tgz", &gz(&archive));
     for path in [plain, inflated] {
-        let reader = open(&path).unwrap();
+        // A member that is missing is no empty one, unless asked for.
+        let error = open(&path).unwrap_err();
+        for part in ["3 of 3 samples lack a member", "\"./a/000\" without \".txt\"", "empty_members"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert_eq!((error.kind(), error.path(), error.offset()), (ErrorKind::Data, Some(&*path), Some(512)));
+        let options = OpenOptions { empty_members: true, ..Default::default() };
+        let reader = open_with(&path, &options).unwrap();
         assert_eq!((reader.format(), reader.len()), ("webdataset", 3));
         assert_eq!(reader.schema().to_string(), "jpg bytes [?], seg.png bytes [?], txt bytes [?]");
         assert_eq!(read(&*reader, 0), [&b"one"[..], b"two", b""]);
@@ -85,6 +94,20 @@ fn cifar_is_read_from_a_file_a_folder_and_an_archive() {
         let data = Fixed::new(reader).unwrap();
         assert_eq!(data.column(1).unwrap().row(1), Some(&[2; 3072][..]));
     }
+    for path in [dir.path().join("folder"), dir.path().join("cifar.tar.gz")] {
+        let options = OpenOptions { split: Some(Split::Test), ..Default::default() };
+        assert_eq!(read(&*open_with(path, &options).unwrap(), 0), [vec![9], vec![9; 3072]]);
+    }
+    // The test set is not taken for a training set, and a batch that is missing is seen.
+    write(dir.path(), "test/test_batch.bin", &test);
+    write(dir.path(), "gap/data_batch_1.bin", &one);
+    write(dir.path(), "gap/data_batch_3.bin", &one);
+    for (name, why) in [("test", "only the test set is there"), ("gap", "no data_batch_2.bin")] {
+        let path = dir.path().join(name);
+        for error in [open(&path).unwrap_err(), cifar::open(&path).unwrap_err()] {
+            assert!(error.to_string().contains(why) && error.path() == Some(&path), "{error}");
+        }
+    }
     // A folder that holds nothing but records, whatever their names.
     write(dir.path(), "gzip/first.bin.gz", &gz(&one));
     let folder = open(dir.path().join("gzip")).unwrap();
@@ -132,6 +155,66 @@ fn the_folder_of_a_file_is_its_class() {
     assert!(open(&root).unwrap_err().to_string().contains("files (README) beside class folders (cats)"));
     std::fs::create_dir(dir.path().join("empty")).unwrap();
     assert!(open(dir.path().join("empty")).unwrap_err().to_string().contains("no file in the folder"));
+}
+
+#[test]
+fn folders_of_a_pair_have_the_same_labels_or_are_refused() {
+    let dir = tempdir().unwrap();
+    for name in
+        ["train/ant/1", "train/bee/1", "train/cat/1", "val/ant/1", "val/cat/1", "odd/ant/1", "odd/dog/1"]
+    {
+        write(dir.path(), name, b"x");
+    }
+    let at = |name: &str| dir.path().join(name);
+    let train = Folder::open(at("train")).unwrap();
+    // Without the bee, cat would be class 1.
+    let error = open(at("val")).unwrap_err();
+    assert!(
+        error.to_string().contains("\"bee\" is only there") && error.path() == Some(&at("val")),
+        "{error}"
+    );
+    let classes = |names: &[&str]| OpenOptions {
+        classes: Some(names.iter().map(|name| name.to_string()).collect()),
+        ..Default::default()
+    };
+    let options = OpenOptions { classes: Some(train.classes().to_vec()), ..Default::default() };
+    let val = open_with(at("val"), &options).unwrap();
+    let labels: Vec<_> = (0..val.len()).map(|sample| read(&*val, sample)[1][0]).collect();
+    assert_eq!(labels, [0, 2]);
+    for (name, options, why) in [
+        ("odd", options, "\"dog\" is none of the 3 stated classes"),
+        ("train", classes(&["cat", "bee"]), "\"ant\" is none of the 2"),
+        ("odd", classes(&["dog", "ant", "dog"]), "\"dog\" is stated twice"),
+        // A folder above sets has no classes.
+        ("sets", OpenOptions::default(), "test, train are sets, not classes"),
+    ] {
+        write(dir.path(), "sets/train/ant/1", b"x");
+        write(dir.path(), "sets/test/ant/1", b"x");
+        let error = open_with(at(name), &options).unwrap_err();
+        assert!(error.to_string().contains(why) && error.path() == Some(&at(name)), "{error}");
+    }
+    write(dir.path(), "sets/test/cow/1", b"x");
+    let error = open(at("sets/test")).unwrap_err();
+    assert!(error.to_string().contains("\"cow\" is only here"), "{error}");
+    write(dir.path(), "sets/train/cow/1", b"x");
+    assert_eq!(Folder::open(at("sets/test")).unwrap().classes(), ["ant", "cow"]);
+}
+
+#[test]
+fn shards_of_a_test_set_are_not_read_with_those_to_train_on() {
+    let dir = tempdir().unwrap();
+    let names = ["train-00000.tar", "train-00001.tar", "test-00000.tar"];
+    for (name, bytes) in names.into_iter().zip([b"1", b"2", b"3"]) {
+        write(dir.path(), name, &tar(&[("a.x", bytes)]));
+    }
+    let error = open(dir.path()).unwrap_err();
+    assert!(error.to_string().contains("train-00000.tar and test-00000.tar"), "{error}");
+    for (split, samples) in [(Split::Train, &[b"1", b"2"][..]), (Split::Test, &[b"3"])] {
+        let reader =
+            open_with(dir.path(), &OpenOptions { split: Some(split), ..Default::default() }).unwrap();
+        let read: Vec<_> = (0..reader.len()).map(|sample| read(&*reader, sample).concat()).collect();
+        assert_eq!(read, samples);
+    }
 }
 
 #[test]
@@ -193,7 +276,7 @@ fn tokens_are_cut_into_windows_with_the_next_token_as_target() {
         [vec![6, 7, 8, 9], vec![7, 8, 9, 10]],
     ];
     for limit in [u64::MAX, 0] {
-        let tokens = Tokens::open_with_limit(&[(&path, 1.0)], options, limit).unwrap();
+        let tokens = Tokens::open(&[(&path, 1.0)], TokenOptions { memory_limit: limit, ..options }).unwrap();
         assert_eq!(windows(&tokens), expected);
         assert_eq!(Dataset::column(&tokens, 1).map(|column| column.rows()), (limit > 0).then_some(3));
         let report = feedline_core::check_dataset(&tokens, &Default::default()).unwrap();

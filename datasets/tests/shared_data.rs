@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use described::{describe, hex};
-use feedline_datasets::{Reader, Values, open_with_limit};
+use feedline_datasets::{OpenOptions, Reader, Values, open_with};
 use feedline_testkit::not_run;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -83,7 +83,7 @@ fn every_real_file_is_read_as_independent_readers_do_or_refused() {
             images += 1;
         } else {
             let bytes = fs::read(&path).unwrap();
-            match open_with_limit(&path, 0) {
+            match open_with(&path, &OpenOptions::with_memory_limit(0)) {
                 Ok(reader) => {
                     let all = describe(&*reader);
                     assert_eq!(all["first"], json!(hex(&Sha256::digest(&bytes))), "{file}");
@@ -109,12 +109,12 @@ fn picture(file: &str, path: &Path) {
     let [_, height, width, hash] = line.into_iter().flat_map(|line| line.split('\t')).collect::<Vec<_>>()[..]
     else {
         assert!(line.is_some_and(|line| line.contains("\trefused\t")), "{file} is not in the golden file");
-        if let Err(error) = open_with_limit(path, 0) {
+        if let Err(error) = open_with(path, &OpenOptions::with_memory_limit(0)) {
             assert!(!error.to_string().contains('\n'), "{file}: {error}");
         }
         return;
     };
-    let reader = open_with_limit(path, 0).unwrap();
+    let reader = open_with(path, &OpenOptions::with_memory_limit(0)).unwrap();
     match reader.read(0, &mut Values::new()) {
         // Pillow reads it, and this project does not.
         Err(error) if error.to_string().contains("arithmetically coded") => return,
@@ -129,7 +129,7 @@ fn picture(file: &str, path: &Path) {
 fn compare(file: &str, path: &Path, limit: u64, expected: &Json) {
     let mut expected = expected.clone();
     let null = expected.as_object_mut().and_then(|entry| entry.remove("null"));
-    let opened = open_with_limit(path, limit);
+    let opened = open_with(path, &OpenOptions::with_memory_limit(limit));
     // The first sample with a null is an error that names it.
     let why = match &null {
         Some(null) => Some(format!("column {} has a null in row {}", null[1], null[0])),
@@ -154,18 +154,20 @@ fn read_all(reader: &dyn Reader) -> feedline_core::Result<()> {
 }
 
 /// The same file, with its nulls filled.
-#[cfg(all(feature = "arrow", feature = "parquet"))]
-fn filled(path: &Path, limit: u64) -> Box<dyn Reader> {
-    use feedline_datasets::{ArrowFile, Nulls, ParquetFile, TableOptions};
-    let options = TableOptions { nulls: Nulls::Fill, ..Default::default() };
-    if path.extension().is_some_and(|name| name == "parquet") {
-        Box::new(ParquetFile::open_with(path, options).unwrap())
-    } else {
-        Box::new(ArrowFile::open_with(path, limit, options).unwrap())
+#[cfg(all(feature = "arrow", feature = "csv", feature = "parquet"))]
+fn filled(path: &Path, memory_limit: u64) -> Box<dyn Reader> {
+    use feedline_datasets::{ArrowFile, Csv, CsvOptions, Nulls, ParquetFile, TableOptions};
+    let options = TableOptions { nulls: Nulls::Fill, memory_limit, ..Default::default() };
+    match path.extension().and_then(|name| name.to_str()) {
+        Some("parquet") => Box::new(ParquetFile::open_with(path, options).unwrap()),
+        Some("csv" | "tsv") => {
+            Box::new(Csv::open_with(path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap())
+        }
+        _ => Box::new(ArrowFile::open_with(path, options).unwrap()),
     }
 }
 
-#[cfg(not(all(feature = "arrow", feature = "parquet")))]
+#[cfg(not(all(feature = "arrow", feature = "csv", feature = "parquet")))]
 fn filled(path: &Path, _: u64) -> Box<dyn Reader> {
-    panic!("{} has nulls, which only tables have: test with the features arrow and parquet", path.display())
+    panic!("{} has nulls: test with the features arrow, csv and parquet", path.display())
 }

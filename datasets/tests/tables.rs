@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use described::{describe, hex};
 use feedline_core::Dataset;
 use feedline_datasets::{
-    ArrowFile, Fixed, Nulls, ParquetFile, Reader, TableOptions, Values, open, open_with_limit,
+    ArrowFile, Fixed, Nulls, OpenOptions, ParquetFile, Reader, TableOptions, Values, open, open_with,
 };
 use made::{read, write};
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn tables_of_every_type_are_read_as_pyarrow_reads_them() {
     for (name, mut expected) in golden_entries {
         let all = expected.as_object_mut().unwrap().remove("all").unwrap();
         for limit in [u64::MAX, 0] {
-            let reader = open_with_limit(golden(&name), limit).unwrap();
+            let reader = open_with(golden(&name), &OpenOptions::with_memory_limit(limit)).unwrap();
             assert_eq!(describe(&*reader), expected, "{name}, limit {limit}");
             assert_eq!(checksum(&*reader, 0..reader.len()), all, "{name}, limit {limit}");
         }
@@ -55,7 +55,10 @@ fn a_cache_that_holds_one_part_gives_the_same_samples_in_any_order() {
         [open(golden("snappy.parquet")).unwrap(), open(golden("zstd.arrow")).unwrap()];
     let small: [Box<dyn Reader>; 2] = [
         Box::new(ParquetFile::open_with(golden("snappy.parquet"), options()).unwrap()),
-        Box::new(ArrowFile::open_with(golden("zstd.arrow"), 0, options()).unwrap()),
+        Box::new(
+            ArrowFile::open_with(golden("zstd.arrow"), TableOptions { memory_limit: 0, ..options() })
+                .unwrap(),
+        ),
     ];
     for (whole, small) in whole.iter().zip(&small) {
         // Each sample is of another part than the one before.
@@ -85,11 +88,11 @@ fn row_groups_are_ranges_of_samples() {
 fn chosen_columns_are_read_and_unknown_ones_refused() {
     let options = |names: &[&str]| {
         let columns = Some(names.iter().map(|name| name.to_string()).collect());
-        TableOptions { columns, ..TableOptions::default() }
+        TableOptions { columns, memory_limit: 0, ..TableOptions::default() }
     };
     let open = |names: &[&str]| -> [Result<Box<dyn Reader>, feedline_core::Error>; 2] {
         [
-            ArrowFile::open_with(golden("lz4.stream"), 0, options(names)).map(|file| Box::new(file) as _),
+            ArrowFile::open_with(golden("lz4.stream"), options(names)).map(|file| Box::new(file) as _),
             ParquetFile::open_with(golden("delta.parquet"), options(names)).map(|file| Box::new(file) as _),
         ]
     };
@@ -110,6 +113,41 @@ fn chosen_columns_are_read_and_unknown_ones_refused() {
 }
 
 #[test]
+fn two_columns_of_one_name_are_refused_unless_others_are_chosen() {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StructArray};
+    use arrow_schema::{DataType, Field, Fields, Schema};
+    let dir = tempdir().unwrap();
+    let numbers: ArrayRef = std::sync::Arc::new(Int64Array::from(vec![1, 2]));
+    let inner = Fields::from(vec![Field::new("x", DataType::Int64, false)]);
+    let table = |columns: Vec<(&str, ArrayRef)>| {
+        let fields =
+            columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), false));
+        let schema = std::sync::Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        RecordBatch::try_new(schema, columns.into_iter().map(|(_, column)| column).collect()).unwrap()
+    };
+    let structs: ArrayRef = std::sync::Arc::new(StructArray::new(inner, vec![numbers.clone()], None));
+    for (batch, name) in [
+        (table(vec![("a", numbers.clone()), ("b", numbers.clone()), ("a", numbers.clone())]), "a"),
+        (table(vec![("s", structs), ("s.x", numbers.clone()), ("b", numbers.clone())]), "s.x"),
+    ] {
+        let mut arrow = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        arrow.write(&batch).unwrap();
+        let mut parquet = parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        parquet.write(&batch).unwrap();
+        let arrow = write(dir.path(), "x.arrow", &arrow.into_inner().unwrap());
+        let parquet = write(dir.path(), "x.parquet", &parquet.into_inner().unwrap());
+        for path in [&arrow, &parquet] {
+            let error = open(path).unwrap_err();
+            let why = format!("two columns or arrays \"{name}\": rename one");
+            assert!(error.to_string().contains(&why) && error.path() == Some(path), "{error}");
+        }
+        let only = || TableOptions { columns: Some(vec!["b".into()]), ..Default::default() };
+        assert_eq!(read(&ArrowFile::open_with(&arrow, only()).unwrap(), 1), [2i64.to_le_bytes()]);
+        assert_eq!(read(&ParquetFile::open_with(&parquet, only()).unwrap(), 1), [2i64.to_le_bytes()]);
+    }
+}
+
+#[test]
 fn one_batch_of_fixed_columns_in_memory_is_ready_for_zero_copy() {
     let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
     let data = Fixed::new(open(&tiny).unwrap()).unwrap();
@@ -117,7 +155,7 @@ fn one_batch_of_fixed_columns_in_memory_is_ready_for_zero_copy() {
     assert_eq!((column.rows(), column.row(2)), (3, Some(&9i32.to_le_bytes()[..])));
     // The whole file is named, so that it is pinned once.
     assert_eq!(column.bytes().len() as u64, std::fs::metadata(&tiny).unwrap().len());
-    assert!(open_with_limit(&tiny, 0).unwrap().column(0).is_none());
+    assert!(open_with(&tiny, &OpenOptions::with_memory_limit(0)).unwrap().column(0).is_none());
     // Several batches, and columns that vary.
     assert!((0..16).all(|field| open(golden("plain.arrow")).unwrap().column(field).is_none()));
 }
@@ -144,7 +182,7 @@ fn files_that_are_cut_are_refused_with_the_byte() {
 
 #[test]
 fn nulls_are_an_error_of_their_row_or_filled() {
-    let fill = TableOptions { nulls: Nulls::Fill, ..TableOptions::default() };
+    let fill = TableOptions { nulls: Nulls::Fill, memory_limit: 0, ..TableOptions::default() };
     let bytes = arrow_with_nulls();
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "nulls.stream", &bytes);
@@ -153,7 +191,7 @@ fn nulls_are_an_error_of_their_row_or_filled() {
     let error = reader.read(1, &mut Values::new()).unwrap_err();
     assert!(error.to_string().contains("column \"x\" has a null in row 1"), "{error}");
     assert_eq!((error.sample(), error.path()), (Some(1), Some(path.as_path())));
-    let filled = ArrowFile::open_with(&path, 0, fill).unwrap();
+    let filled = ArrowFile::open_with(&path, fill).unwrap();
     let nan = f32::from_le_bytes(read(&filled, 1)[0][..].try_into().unwrap());
     assert!(nan.is_nan() && read(&filled, 2) == [2.5f32.to_le_bytes()]);
     // A column with nulls is not ready.
@@ -169,6 +207,36 @@ fn arrow_with_nulls() -> Vec<u8> {
     writer.write(&batch).unwrap();
     writer.finish().unwrap();
     writer.into_inner().unwrap()
+}
+
+#[test]
+fn a_codec_that_is_not_read_is_refused_at_the_opening() {
+    let dir = tempdir().unwrap();
+    let mut bytes = std::fs::read(golden("zstd.arrow")).unwrap();
+    let number = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    // Behind the magic bytes: four bytes 0xFF, the length of the metadata, the metadata, and the body.
+    let mut start = 8;
+    let codec = loop {
+        let metadata = start + 8..start + 8 + number(&bytes, start + 4);
+        let message = arrow_ipc::root_as_message(&bytes[metadata.clone()]).unwrap();
+        match message.header_as_record_batch().and_then(|batch| batch.compression()) {
+            Some(compression) => {
+                let table = compression._tab;
+                let offset = table.vtable().get(arrow_ipc::BodyCompression::VT_CODEC);
+                assert_ne!(offset, 0, "the codec is written");
+                break metadata.start + table.loc() + offset as usize;
+            }
+            None => start = metadata.end + message.bodyLength() as usize,
+        }
+    };
+    bytes[codec] = 7;
+    let path = write(dir.path(), "x.arrow", &bytes);
+    for memory_limit in [u64::MAX, 0] {
+        let options = TableOptions { memory_limit, ..Default::default() };
+        let error = ArrowFile::open_with(&path, options).unwrap_err();
+        assert!(error.to_string().contains("compressed by codec 7, which is not read"), "{error}");
+        assert_eq!((error.path(), error.offset()), (Some(&*path), Some(start as u64)));
+    }
 }
 
 proptest! {
@@ -192,7 +260,8 @@ proptest! {
         }
         let dir = tempdir().unwrap();
         let path = write(dir.path(), names[file], &bytes);
-        let read = open_with_limit(&path, if in_memory { u64::MAX } else { 0 }).and_then(|reader| {
+        let options = OpenOptions::with_memory_limit(if in_memory { u64::MAX } else { 0 });
+        let read = open_with(&path, &options).and_then(|reader| {
             let mut values = Values::new();
             (0..reader.len().min(200)).try_for_each(|sample| reader.read(sample, &mut values))
         });

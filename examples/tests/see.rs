@@ -59,6 +59,39 @@ fn a_run_leaves_a_trace_a_page_and_service_times_that_whatif_reads() {
     });
 }
 
+/// The text, the JSON and the page of a run say the same of how long it waited.
+#[test]
+fn a_run_says_once_how_long_it_waited() {
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        let mut command = trainer::command(set.path());
+        let output = train(command.args(["--json", "j.json", "--report", "r.html"]));
+        let read = |name: &str| std::fs::read_to_string(set.path().join(name)).expect("a file");
+        let report: Value = serde_json::from_str(&read("j.json")).expect("JSON");
+        let waited = report["wait_share"].as_f64().expect("a share");
+        let run = &report["stalls"]["run"];
+        let ns = |value: &Value| value.as_u64().expect("nanoseconds") as f64;
+        let causes = run["causes"].as_object().expect("causes");
+        let waits =
+            causes.iter().filter(|(cause, _)| !["consumer", "no_device_slot"].contains(&cause.as_str()));
+        let share =
+            waits.map(|(_, time)| ns(time)).sum::<f64>() / (ns(&run["until_ns"]) - ns(&run["from_ns"]));
+        assert!((waited - share).abs() < 1e-9, "{waited} {share}");
+        let said = format!("waited         {:.1} % of the time for data", 100.0 * waited);
+        assert!(text(&output.stdout).contains(&said), "{said}: {output:?}");
+        let json = read("j.json");
+        let digits =
+            json.split_once("\"wait_share\":").and_then(|(_, rest)| rest.split_once(',')).expect("it");
+        assert!(read("r.html").contains(&format!("\"waited\":{},", digits.0)), "{}", digits.0);
+        let diagnosis = report["diagnosis"].as_str().expect("a text");
+        let named = format!("the consumer waits {:.0} % of the time", 100.0 * waited);
+        assert!(
+            diagnosis.contains(&named) || diagnosis.starts_with("too few batches"),
+            "{named}: {diagnosis}"
+        );
+    });
+}
+
 /// Opens `page` in Chromium with one more argument.
 fn browse(browser: &str, folder: &Path, page: &Path, argument: &str, dark: bool) -> Output {
     let mut command = Command::new(browser);

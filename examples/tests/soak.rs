@@ -85,7 +85,7 @@ fn pass(
     let builder =
         Loader::builder(data).batch_size(batch).workers(Workers::Auto).depth(3).transfer_mode(transfer_mode);
     let mut loader = builder.build(device)?;
-    let end = Instant::now() + time;
+    let end = feedline_core::deadline(time);
     let mut epoch = 0;
     while Instant::now() < end {
         for batch in loader.epoch(epoch)? {

@@ -1,9 +1,9 @@
 //! Any bytes are a `.npy` file, plain or gzip, or an error that names the file.
 
-use feedline_datasets::open_with_limit;
+use feedline_datasets::{OpenOptions, open_with};
 
 /// Opens `data` and reads its samples.
 pub fn check(data: &[u8]) {
     // The name decides where the content does not: so every input gets to this parser.
-    crate::reader::check("x.npy", data, |path| open_with_limit(path, 0));
+    crate::reader::check("x.npy", data, |path| open_with(path, &OpenOptions::with_memory_limit(0)));
 }

@@ -1,4 +1,4 @@
-//! What the decoder of pictures promises, whatever the bytes.
+//! Any bytes are a picture, or an error on one line.
 
 use feedline_core::{ErrorKind, Random};
 use feedline_images::{Decoder, Limits, Scratch, Transforms};
@@ -25,6 +25,6 @@ pub fn check(data: &[u8]) {
     }
     let transforms = Transforms::new().limits(limits).random_resized_crop(8);
     let mut image = [0; 8 * 8 * 3];
-    // Whether it works is decided above; here a part of the picture must do, or be refused, without a panic.
+    // The check above covers errors; decoding a part must not panic.
     let _ = transforms.read(data, &mut Random::from_key(1), &mut Scratch::default(), &mut image);
 }

@@ -1,15 +1,18 @@
-//! A picture while it is transformed, in memory that is used again for the next one.
+//! The picture that transforms change, in memory that is reused from picture to picture.
 
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 use crate::{Filter, Region, Size};
+
+/// Max side of a picture before and after a resize: the weights take up to 50 bytes per pixel of a side.
+const MAX_RESIZED_SIDE: usize = 1 << 20;
 
 /// A picture that transforms change in place: RGB, a byte per channel, row after row.
 ///
-/// It has two buffers: what cannot be done in place is written to the other one, and then they change roles.
+/// It has two buffers: a change that cannot be made in place writes to the second one, then they are swapped.
 ///
 /// ```
 /// use feedline_images::{Canvas, Size};
@@ -25,10 +28,14 @@ pub struct Canvas {
     spare: Vec<u8>,
     line: Vec<u32>,
     resizer: Resizer,
+    /// Max pixels of the next picture; no limit outside of a list.
+    max_pixels: Option<u64>,
+    /// The first change that was refused since the limit was set.
+    refused: Option<String>,
 }
 
 impl Canvas {
-    /// A canvas without pixels.
+    /// An empty canvas.
     pub fn new() -> Self {
         Self::default()
     }
@@ -43,15 +50,15 @@ impl Canvas {
         &self.pixels
     }
 
-    /// The pixels, to be changed in place.
+    /// The pixels, for changes in place.
     pub fn pixels_mut(&mut self) -> &mut [u8] {
         &mut self.pixels
     }
 
-    /// Takes a copy of a picture.
+    /// Copies a picture into the canvas.
     ///
     /// # Panics
-    /// If `pixels` has not `size.bytes()` bytes.
+    /// If `pixels` does not have `size.bytes()` bytes.
     pub fn set(&mut self, size: Size, pixels: &[u8]) {
         assert_eq!(pixels.len(), size.bytes(), "pixels of a picture of {size}");
         self.pixels.clear();
@@ -59,43 +66,86 @@ impl Canvas {
         self.size = size;
     }
 
-    /// Lets `fill` write a picture into the canvas's memory; it returns the size.
+    /// Fills the canvas with the picture that `fill` writes; `fill` returns its size.
     pub(crate) fn fill<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<Size, E>) -> Result<(), E> {
         self.size = Size::default();
         self.size = fill(&mut self.pixels)?;
         Ok(())
     }
 
-    /// Replaces the picture by one of size `to`: `write` gets the old size, the old pixels, and memory for
-    /// the new pixels, which holds bytes of an earlier picture.
+    /// Limits what [`replace`](Self::replace) and [`resize`](Self::resize) make from now on.
+    pub(crate) fn set_max_pixels(&mut self, max: u64) {
+        self.max_pixels = Some(max);
+        self.refused = None;
+    }
+
+    /// The first change that was refused since the limit was set.
+    pub(crate) fn take_refusal(&mut self) -> Option<String> {
+        self.refused.take()
+    }
+
+    /// Whether a picture of size `to` is within the limit; if not, records the refusal.
+    fn allows(&mut self, to: Size) -> bool {
+        let Some(max) = self.max_pixels.filter(|max| to.pixels() > *max) else { return true };
+        self.refuse(format!(
+            "{to}, more than the limit of {max} pixels: raise Limits::pixels if it is meant"
+        ));
+        false
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.refused.get_or_insert(why);
+    }
+
+    /// Replaces the picture by one of size `to`. `write` receives the old size, the old pixels, and memory
+    /// for the new pixels, which holds bytes of an earlier picture.
+    ///
+    /// In a list of transforms, a size beyond [`Limits::pixels`](crate::Limits) fails the sample: `write` is
+    /// not called, and the picture stays as it is.
     pub fn replace(&mut self, to: Size, write: impl FnOnce(Size, &[u8], &mut [u8])) {
+        if !self.allows(to) {
+            return;
+        }
         self.spare.resize(to.bytes(), 0);
         write(self.size, &self.pixels, &mut self.spare);
         std::mem::swap(&mut self.pixels, &mut self.spare);
         self.size = to;
     }
 
-    /// As [`replace`](Self::replace) by a picture of the same size, with memory for sums of a line.
+    /// As [`replace`](Self::replace), at the same size, with memory for the sums of a row.
     pub(crate) fn replace_by_lines(&mut self, write: impl FnOnce(Size, &[u8], &mut [u8], &mut Vec<u32>)) {
         let mut line = std::mem::take(&mut self.line);
         self.replace(self.size, |size, from, to| write(size, from, to, &mut line));
         self.line = line;
     }
 
-    /// Keeps `region` of the picture.
+    /// Crops the picture to `region`.
     ///
     /// # Panics
-    /// If the region does not lie within the picture.
+    /// If the region is not within the picture.
     pub fn crop(&mut self, region: Region) {
         if region != Region::whole(self.size) {
             self.replace(region.size, |size, from, to| crop(size, from, region, to));
         }
     }
 
-    /// Scales the picture to the size `to`: rows first, then columns, with bytes in between. Where a kernel
-    /// overshoots, the order shows in the pixels; this one is Pillow's.
+    /// Scales the picture to the size `to`: rows first, then columns, with bytes in between. The order
+    /// affects the pixels where a kernel overshoots; this one is Pillow's.
+    ///
+    /// In a list of transforms, the sample fails if the result or the picture between the two passes is
+    /// beyond [`Limits::pixels`](crate::Limits), or if a side is longer than 2^20 pixels; the picture stays
+    /// as it is.
     pub fn resize(&mut self, to: Size, filter: Filter) {
-        self.resize_once(Size::new(self.size.height, to.width), filter);
+        let between = Size::new(self.size.height, to.width);
+        if to == self.size || !self.allows(to) || !self.allows(between) {
+            return;
+        }
+        let sides = [self.size.height, self.size.width, to.height, to.width];
+        if self.max_pixels.is_some() && sides.iter().any(|side| *side > MAX_RESIZED_SIDE) {
+            let why = format!("{to} of one of {}, a side of more than {MAX_RESIZED_SIDE} pixels", self.size);
+            return self.refuse(why);
+        }
+        self.resize_once(between, filter);
         self.resize_once(to, filter);
     }
 
@@ -114,10 +164,10 @@ impl Canvas {
         };
         let options = ResizeOptions::new().resize_alg(algorithm).use_alpha(false);
         let (width, height) = (size.width as u32, size.height as u32);
-        // Typed: the crate's dynamic images would compile its code for every type of pixel.
+        // Typed images: dynamic ones would compile the crate's code for every pixel type.
         let from = TypedImageRef::<U8x3>::from_buffer(width, height, pixels);
         let place = TypedImage::<U8x3>::from_buffer(to.width as u32, to.height as u32, spare);
-        // Neither fails: both have as many bytes as their size says. A picture without pixels is left alone.
+        // Neither fails: both buffers have the bytes of their size. An empty picture is left alone.
         if let (Ok(from), Ok(mut place)) = (from, place) {
             let _ = resizer.resize_typed(&from, &mut place, &options);
         }
@@ -125,14 +175,14 @@ impl Canvas {
         *size = to;
     }
 
-    pub(crate) fn turn(&mut self, turn: Turn) {
-        if turn != Turn::None {
-            self.replace(turn.size(self.size), |size, from, to| turn.apply(size, from, to));
+    pub(crate) fn reorient(&mut self, orientation: Orientation) {
+        if orientation != Orientation::Upright {
+            self.replace(orientation.size(self.size), |size, from, to| orientation.apply(size, from, to));
         }
     }
 }
 
-/// Copies `region` of a picture.
+/// Copies `region` of the picture `from`, of `size`, to `to`.
 pub(crate) fn crop(size: Size, from: &[u8], region: Region, to: &mut [u8]) {
     let Region { top, left, size: part } = region;
     if part.width == 0 {

@@ -1,17 +1,17 @@
-//! Pictures as samples: decoding, and transforms whose random numbers belong to the sample.
+//! Pictures as samples: a decoder, and transforms that draw random numbers per sample.
 //!
 //! | part | what |
 //! | --- | --- |
 //! | [`decode`], [`Decoder`] | JPEG, PNG, WebP, BMP and GIF to RGB; limits; EXIF's orientation |
-//! | [`transform`], [`Transforms`] | the list of what happens to a picture on its way to the batch |
-//! | [`device`] | the part of a list that runs on a GPU, after the copy |
-//! | [`Canvas`] | a picture while it is transformed |
+//! | [`transform`], [`Transforms`] | the list of transforms from a decoded picture to a row of the batch |
+//! | [`device`] | the transforms that run on a GPU, after the copy |
+//! | [`Canvas`] | the pixels that transforms change |
 //!
 //! ```
 //! use feedline_core::{Context, Dataset, ReadError, Row, Spec};
 //! use feedline_images::{Scratch, Transforms};
 //!
-//! /// Pictures that are kept encoded in memory.
+//! /// Encoded pictures in memory.
 //! struct Pictures { encoded: Vec<Vec<u8>>, transforms: Transforms, spec: Spec }
 //!
 //! impl Dataset for Pictures {
@@ -33,9 +33,9 @@
 mod canvas;
 pub mod decode;
 pub mod device;
+mod orientation;
 mod size;
 pub mod transform;
-mod turn;
 
 pub use canvas::Canvas;
 pub use decode::{Chroma, Decoder, Format, Limits, Picture, Reduction};

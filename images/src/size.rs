@@ -13,7 +13,7 @@ use std::fmt;
 pub struct Size {
     /// Rows.
     pub height: usize,
-    /// Pixels of a row.
+    /// Columns.
     pub width: usize,
 }
 
@@ -28,24 +28,24 @@ impl Size {
         [self.height, self.width, 3]
     }
 
-    /// Number of pixels.
+    /// Number of pixels; `u64::MAX` if there are more.
     pub const fn pixels(self) -> u64 {
-        self.height as u64 * self.width as u64
+        (self.height as u64).saturating_mul(self.width as u64)
     }
 
-    /// Bytes of all pixels.
+    /// Bytes of all pixels; `usize::MAX` if there are more.
     pub const fn bytes(self) -> usize {
-        self.height * self.width * 3
+        self.height.saturating_mul(self.width).saturating_mul(3)
     }
 
-    /// The size after rows and columns have changed places.
+    /// The size with height and width swapped.
     pub const fn transposed(self) -> Self {
         Self { height: self.width, width: self.height }
     }
 }
 
 impl fmt::Display for Size {
-    /// Width first, as people write it.
+    /// Width first, as is usual.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} x {}", self.width, self.height)
     }
@@ -54,16 +54,16 @@ impl fmt::Display for Size {
 /// A rectangle within a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// Rows above it.
+    /// Number of rows above it.
     pub top: usize,
-    /// Pixels left of it.
+    /// Number of columns left of it.
     pub left: usize,
     /// Its height and width.
     pub size: Size,
 }
 
 impl Region {
-    /// The whole of a picture of `size`.
+    /// The whole picture of `size`.
     pub const fn whole(size: Size) -> Self {
         Self { top: 0, left: 0, size }
     }

@@ -1,11 +1,11 @@
-//! An epoch of transformed pictures is the same whatever the workers, the ranks, and a resume in the middle.
+//! Transformed pictures do not depend on the number of workers or ranks, nor on a resume.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use feedline::{Cursor, Device, Loader, LoaderBuilder, Stream, View, Workers, World};
+use feedline::{BadSamples, Budget, Cursor, Device, Loader, LoaderBuilder, Stream, View, Workers, World};
 use feedline_datasets::{ImageDataset, open};
 use feedline_images::device::{HostBatch, WORDS};
 use feedline_images::{DevicePart, Transforms};
@@ -42,7 +42,17 @@ fn loader_of(folder: &Path, transforms: Transforms) -> LoaderBuilder {
     Loader::builder(set).batch_size(BATCH).shuffle(19)
 }
 
-/// Transforms in whole numbers, all by the workers, or those behind the crop on the device.
+/// A black bitmap.
+fn bitmap(width: u32, height: u32) -> Vec<u8> {
+    let pixels = (3 * width).div_ceil(4) * 4 * height;
+    let header = [54 + pixels, 0, 54, 40, width, height, 24 << 16 | 1, 0, pixels, 0, 0, 0, 0];
+    let mut bytes = b"BM".to_vec();
+    header.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes.resize(54 + pixels as usize, 0);
+    bytes
+}
+
+/// Integer transforms: all on workers, or those after the crop on the device.
 fn placed(is_on_device: bool) -> Transforms {
     let list = Transforms::new().random_resized_crop(24);
     let list = if is_on_device { list.on_device() } else { list };
@@ -60,7 +70,8 @@ fn everything() -> Transforms {
         .grayscale(0.2)
 }
 
-/// What the device makes of a batch: the host has the same bits (`kernels/pictures/tests/augment`).
+/// The pictures that the device makes of a batch, by the host's version, which has the same bits
+/// (`kernels/pictures/tests/augment`).
 fn finished(part: &DevicePart, pixels: &[u8], parameters: &[u32]) -> Vec<u8> {
     let rows = parameters.len() / WORDS;
     let mut finished = vec![0; rows * part.elements()];
@@ -78,12 +89,12 @@ fn bytes(stream: &Stream, view: View<'_, u8>) -> Vec<u8> {
     receive.recv().unwrap()
 }
 
-/// Up to `steps` steps of an epoch, from its beginning or from `cursor`.
+/// Runs up to `steps` steps of an epoch, from its start or from `cursor`.
 fn run(builder: LoaderBuilder, cursor: Option<Cursor>, steps: usize) -> (Epoch, Cursor) {
     run_with(builder, None, cursor, steps)
 }
 
-/// The same, with what `part` makes of the pictures.
+/// As [`run`], with the transforms of `part` applied.
 fn run_with(
     builder: LoaderBuilder,
     part: Option<&DevicePart>,
@@ -121,8 +132,8 @@ fn an_epoch_is_the_same_whatever_the_workers_the_ranks_and_a_resume() {
     let whole = |workers| run(builder(folder.path()).workers(Workers::Count(workers)), None, usize::MAX).0;
     let wanted = whole(1);
     assert!(wanted.0.len() > 50 && wanted.1.len() == wanted.0.len());
-    // What is compared depends on the epoch and the seed.
-    let other = run(builder(folder.path()).seed(20), None, usize::MAX).0;
+    // The hashes depend on the seed.
+    let other = run(builder(folder.path()).shuffle(20), None, usize::MAX).0;
     let same = other.1.iter().zip(&wanted.1).filter(|(other, wanted)| other == wanted).count();
     assert!(same < 5, "{same} samples of another seed are the same");
 
@@ -171,4 +182,25 @@ fn an_epoch_is_the_same_whether_workers_or_the_device_transform_it() {
     order.extend(resumed.0);
     hashes.extend(resumed.1);
     assert_eq!((order, hashes), wanted, "resumed");
+}
+
+#[test]
+fn a_picture_that_grows_beyond_the_limit_is_a_bad_sample() {
+    let _watchdog = Watchdog::new(watchdog::LIMIT, "a picture that grows");
+    let folder = folder();
+    fs::write(folder.path().join("first/wide.bmp"), bitmap(65_500, 1)).unwrap();
+    let on_host = Transforms::new().resize_shorter_side(256).center_crop(24);
+    let on_device = Transforms::new().on_device().resize_shorter_side(256).center_crop(24);
+    for (set, why) in [
+        (ImageDataset::new(open(folder.path()).unwrap(), on_host).unwrap(), "16768000 x 256"),
+        (ImageDataset::encoded(open(folder.path()).unwrap(), on_device, 1 << 20).unwrap(), "16384"),
+    ] {
+        let policy = BadSamples::Substitute { budget: Budget::Count(1) };
+        let device = Device::host();
+        let mut loader = Loader::builder(set).batch_size(BATCH).bad_samples(policy).build(&device).unwrap();
+        assert!(loader.epoch(0).unwrap().all(|batch| batch.is_ok()));
+        let report = loader.bad_sample_report();
+        let [bad] = report.samples() else { panic!("one bad sample: {report:?}") };
+        assert!(bad.cause.contains(why), "{}", bad.cause);
+    }
 }

@@ -1,4 +1,4 @@
-//! A part of a picture is decoded to the same pixels as the whole, in memory that is used again.
+//! A region is decoded to the same pixels as the whole picture, without allocating.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn pictures() -> Vec<PathBuf> {
     paths
 }
 
-/// What `transforms` make of the encoded picture, and of its decoded pixels, by the same random numbers.
+/// The results of `transforms` for the encoded picture and for its pixels, with the same random numbers.
 fn both(encoded: &[u8], transforms: &Transforms, key: u64) -> [Vec<u8>; 2] {
     let bytes = transforms.field("image").unwrap().sample_bytes();
     let mut rows = [vec![0xEE; bytes], vec![0xEE; bytes]];
@@ -68,7 +68,7 @@ fn jpegs_are_decoded_and_cropped_without_allocating() {
                 transforms.read(encoded, &mut random, &mut scratch, &mut row).unwrap();
             }
         };
-        // The first passes make the memory as large as any of these pictures need it.
+        // The first passes grow the buffers.
         (0..4).for_each(|_| pass());
         let before = HEAP.of_threads("decodes");
         (0..10).for_each(|_| pass());

@@ -1,15 +1,16 @@
-//! Every picture has the pixels that Pillow gives it, and of libjpeg-turbo where chroma is not interpolated.
-//! `golden/make.py` wrote the hashes.
+//! Decoded pixels are equal to Pillow's, and to libjpeg-turbo's where chroma is repeated. `golden/make.py`
+//! and `golden/variants.py` make the hashes.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use feedline_images::{Chroma, Decoder, Reduction};
 use sha2::{Digest, Sha256};
 
-/// Files that Pillow reads and feedline does not, or not alike, and why.
-const OTHERWISE: [(&str, &str); 1] = [("libjpeg-turbo__testimgari.jpg", "arithmetically coded")];
+/// Files that Pillow reads and feedline refuses, and part of the error.
+const REFUSED: [(&str, &str); 1] = [("libjpeg-turbo__testimgari.jpg", "arithmetically coded")];
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -22,7 +23,7 @@ fn hash(bytes: &[u8]) -> String {
     })
 }
 
-/// Compares every file that `list` names, below `folder`.
+/// Compares each file of `list`, in `folder`, with its hash.
 fn compare(list: &str, folder: &Path, chroma: Chroma, reduction: Reduction) {
     let list = fs::read_to_string(golden().join(list)).unwrap();
     let mut decoder = Decoder::new().with_chroma(chroma);
@@ -42,9 +43,9 @@ fn compare(list: &str, folder: &Path, chroma: Chroma, reduction: Reduction) {
                 format!("refused\t{error}")
             }
         };
-        let otherwise = OTHERWISE.iter().find(|(other, _)| name.ends_with(other));
-        let is_right = match otherwise {
-            Some((_, found_here)) => found.contains(found_here),
+        let refused = REFUSED.iter().find(|(other, _)| name.ends_with(other));
+        let is_right = match refused {
+            Some((_, error)) => found.contains(error),
             None => found == wanted || found.starts_with("refused") && wanted.starts_with("refused"),
         };
         if !is_right {
@@ -80,4 +81,45 @@ fn reduced_pictures_have_pillows_pixels() {
         let list = format!("reduced-{divisor}.tsv");
         compare(&list, &golden().join("pictures"), Chroma::Interpolated, reduction);
     }
+}
+
+/// Compares the files in the output of `golden/variants.py` with their hashes.
+fn compare_variants(list: &str) {
+    let mut decoder = Decoder::new();
+    let mut wrong = Vec::new();
+    for line in list.lines() {
+        let [name, height, width, wanted, file] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("a line of variants.py: {line}")
+        };
+        let digits = file.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+        let bytes: Vec<u8> = digits.map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect();
+        let wanted = format!("{width} x {height}: {wanted}");
+        let found = match decoder.decode(&bytes) {
+            Ok(picture) => format!("{}: {}", picture.size, hash(picture.pixels)),
+            Err(error) => error.to_string(),
+        };
+        if found != wanted {
+            wrong.push(format!("{name}: {found}, Pillow: {wanted}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), list.lines().count(), wrong.join("\n"));
+}
+
+#[test]
+fn every_variant_of_bmp_png_gif_and_webp_has_pillows_pixels() {
+    compare_variants(&fs::read_to_string(golden().join("variants.tsv")).unwrap());
+}
+
+#[test]
+fn random_variants_have_pillows_pixels() {
+    let has_pillow = Command::new("python3").args(["-c", "import numpy, PIL"]).output();
+    if !has_pillow.is_ok_and(|output| output.status.success()) {
+        return feedline_testkit::not_run("random variants", "python3 has no Pillow and NumPy");
+    }
+    let mut python = Command::new("python3");
+    let output = python.arg(golden().join("variants.py")).args(["2", "600"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let list = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(list.lines().count(), 600);
+    compare_variants(&list);
 }

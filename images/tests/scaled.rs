@@ -1,4 +1,4 @@
-//! A list with `scaled_decode`: reduced where the first transform scales, and nowhere else.
+//! With `scaled_decode`, pictures are decoded reduced only if the first transform resizes.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn read(list: &Transforms, encoded: &[u8], key: u64) -> Vec<u8> {
     image
 }
 
-/// The reduced picture, cropped to the pixels that have any of `region`, and scaled.
+/// The reduced picture, cropped to the pixels that cover `region`, and resized.
 fn wanted(encoded: &[u8], reduction: Reduction, region: Region, to: Size) -> Vec<u8> {
     let mut decoder = Decoder::new();
     let reduced = decoder.decode_reduced(encoded, reduction).unwrap();

@@ -1,4 +1,4 @@
-//! Transforms against Pillow's on the same picture; `golden/make.py` wrote what Pillow makes of it.
+//! Transforms against Pillow's results for the same picture, which `golden/make.py` writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn read(name: &str) -> Canvas {
     canvas
 }
 
-/// A picture whose pixels are all different: their row, their column, 7.
+/// A picture whose pixels are their row, their column, and 7.
 fn numbered(height: usize, width: usize) -> Canvas {
     let pixels: Vec<u8> =
         (0..height).flat_map(|y| (0..width).flat_map(move |x| [y as u8, x as u8, 7])).collect();
@@ -32,19 +32,19 @@ fn numbered(height: usize, width: usize) -> Canvas {
     canvas
 }
 
-/// The row and the column that each pixel of `canvas` had.
+/// The row and column that each pixel of `canvas` had in [`numbered`].
 fn places(canvas: &Canvas) -> Vec<(u8, u8)> {
     canvas.pixels().chunks(3).map(|pixel| (pixel[0], pixel[1])).collect()
 }
 
-/// Asserts that `found` is the golden picture `name`, within `most` levels.
+/// Asserts that `found` is the golden picture `name`, within `max` levels.
 #[track_caller]
-fn assert_near(found: &Canvas, name: &str, most: u8) {
+fn assert_near(found: &Canvas, name: &str, max: u8) {
     let wanted = read(&format!("transformed/{name}.png"));
     assert_eq!(found.size(), wanted.size(), "{name}");
     let pairs = found.pixels().iter().zip(wanted.pixels());
     let far = pairs.map(|(found, wanted)| found.abs_diff(*wanted)).max().unwrap();
-    assert!(far <= most, "{name}: {far} levels");
+    assert!(far <= max, "{name}: {far} levels");
 }
 
 #[test]
@@ -55,19 +55,19 @@ fn resize_is_pillows_within_a_level() {
         (Filter::Bicubic, "bicubic"),
         (Filter::Lanczos, "lanczos"),
     ] {
-        let most = u8::from(filter != Filter::Nearest);
+        let max = u8::from(filter != Filter::Nearest);
         for (width, height) in [(20, 14), (100, 70), (61, 15), (7, 80)] {
-            // Weights have 16 bits here: six large ones of a picture that grows add up to a level more.
+            // Weights have 16 bits: enlarging with six of them adds a level of error.
             let grows = filter == Filter::Lanczos && height > 43;
-            let most = most + u8::from(grows);
+            let max = max + u8::from(grows);
             let mut canvas = read("pictures/RGB.png");
             Resize::exact(Size::new(height, width), filter).apply(&mut canvas, &mut Random::from_key(0));
-            assert_near(&canvas, &format!("resize-{name}-{width}x{height}"), most);
+            assert_near(&canvas, &format!("resize-{name}-{width}x{height}"), max);
         }
         let mut canvas = read("pictures/RGB.png");
         canvas.crop(Region { top: 4, left: 11, size: Size::new(33, 39) });
         canvas.resize(Size::new(24, 24), filter);
-        assert_near(&canvas, &format!("crop-{name}"), most);
+        assert_near(&canvas, &format!("crop-{name}"), max);
     }
 }
 
@@ -106,7 +106,7 @@ fn operations_are_pillows() {
         operation.apply(&mut canvas, magnitude);
         assert_near(&canvas, &format!("{operation:?}{magnitude}"), 0);
     }
-    // Pillow finds the nearest pixel with 16 bits behind the point: a few at a border are others.
+    // Pillow computes positions with 16 fractional bits: a few pixels at borders differ.
     for degrees in [30.0, -101.0] {
         let mut canvas = read("pictures/RGB.png");
         Rotate.apply(&mut canvas, degrees);
@@ -139,7 +139,7 @@ fn crops_and_borders_hold_the_pixels_they_should() {
         canvas
     };
     let middle = apply(&CenterCrop::new(Size::new(2, 3)), numbered(5, 6));
-    // Half of 3 is 2 and half of 1.5 is 2: to even numbers.
+    // Half of 3 is rounded to the even number 2.
     assert_eq!(places(&middle), [(2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (3, 4)]);
     let larger = apply(&CenterCrop::new(Size::new(3, 5)), numbered(2, 4));
     assert_eq!(larger.size(), Size::new(3, 5));
@@ -218,13 +218,13 @@ fn random_resized_crop_draws_area_and_ratio_as_torchvision_defines_them() {
         places[0] += (top as f64 + part.height as f64 / 2.0) / 300.0;
         places[1] += (left as f64 + part.width as f64 / 2.0) / 400.0;
     }
-    // Large shares do not fit with every ratio. The means are those of 60,000 draws of the definition in
+    // Large areas do not fit with every ratio. The means are those of 60,000 draws by the definition, in
     // Python.
     let of = |sum: f64| sum / 4000.0;
     assert!((of(area) - 0.4325).abs() < 0.015, "{}", of(area));
     assert!((of(log_ratio) - 0.0317).abs() < 0.012, "{}", of(log_ratio));
     assert!(places.iter().all(|&sum| (of(sum) - 0.5).abs() < 0.02), "{places:?}");
-    // No rectangle fits: the largest in the middle whose ratio is allowed.
+    // No rectangle fits: it takes the largest one in the centre with an allowed ratio.
     let long = crop.region(Size::new(10, 1000), &mut random);
     assert_eq!(long, Region { top: 0, left: 493, size: Size::new(10, 13) });
     let high = crop.region(Size::new(1000, 9), &mut random);
@@ -266,7 +266,7 @@ fn augmentations_use_every_operation_and_keep_the_size() {
         }
         assert!(results.len() > 100, "{transform:?}: {}", results.len());
     }
-    // With a magnitude of 0 nothing moves; what has no magnitude still changes the picture.
+    // With a magnitude of 0, only operations without a magnitude change the picture.
     let mut changed = 0;
     for key in 0..200 {
         let mut canvas = read("pictures/RGB.png");

@@ -1,6 +1,6 @@
 //! Writes any source as Arrow files, which are read fastest.
 //!
-//! `cargo run --release -p feedline-tools --example pack -- SRC DST [--shard-mib N] [--quiet]`
+//! `cargo run --release -p feedline-tools --example pack -- SRC DST [--shard-mib N] [--test] [--quiet]`
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use feedline_datasets::{PackOptions, Packed, open_with_limit, pack};
+use feedline_datasets::{OpenOptions, PackOptions, Packed, Split, open_with, pack};
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::prelude::{Long, Short, Value, ValueExt as _};
 
@@ -17,6 +17,7 @@ Writes any file or folder of training data as Arrow files.
 
 usage: pack SRC DST [options]
   --shard-mib N   DST is a folder: files of about N MiB each, with an index
+  --test          the test set of a folder or archive whose file names tell the sets apart
   --quiet         no progress bar
   --help
 
@@ -31,6 +32,7 @@ struct Options {
     from: PathBuf,
     to: PathBuf,
     shard_bytes: Option<u64>,
+    split: Option<Split>,
     quiet: bool,
 }
 
@@ -39,10 +41,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std::error::Error>> {
-    let Some(Options { from, to, shard_bytes, quiet }) = parse(arguments)? else {
+    let Some(Options { from, to, shard_bytes, split, quiet }) = parse(arguments)? else {
         return Ok(format!("{HELP}\n"));
     };
-    let reader = open_with_limit(&from, IN_MEMORY)?;
+    let reader = open_with(&from, &OpenOptions { split, ..OpenOptions::with_memory_limit(IN_MEMORY) })?;
     let bar = if quiet || !std::io::stderr().is_terminal() {
         ProgressBar::hidden()
     } else {
@@ -61,7 +63,7 @@ fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std:
 }
 
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, lexopt::Error> {
-    let (mut from, mut to, mut shard_bytes, mut quiet) = (None, None, None, false);
+    let (mut from, mut to, mut shard_bytes, mut split, mut quiet) = (None, None, None, None, false);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -70,6 +72,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
                 let bytes = mib.checked_mul(1 << 20).filter(|bytes| *bytes > 0);
                 shard_bytes = Some(bytes.ok_or("--shard-mib takes a number from 1 on")?);
             }
+            Long("test") => split = Some(Split::Test),
             Long("quiet") => quiet = true,
             Long("help") | Short('h') => return Ok(None),
             Value(value) if from.is_none() => from = Some(PathBuf::from(value)),
@@ -80,5 +83,5 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
     let (Some(from), Some(to)) = (from, to) else {
         return Err("give a source and a target, see --help".into());
     };
-    Ok(Some(Options { from, to, shard_bytes, quiet }))
+    Ok(Some(Options { from, to, shard_bytes, split, quiet }))
 }

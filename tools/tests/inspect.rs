@@ -57,6 +57,47 @@ fn what_is_wrong_is_one_line_with_the_file_and_the_byte() {
 }
 
 #[test]
+fn a_folder_with_bad_files_is_listed_whole_and_ends_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["set/0.npy", "set/1.npy", "set/2.npy", "set/3.npy"];
+    let [good, cut, other, last] = names.map(|name| folder.path().join(name));
+    write(folder.path(), names[0], &array());
+    write(folder.path(), names[1], &array()[..array().len() - 1]);
+    write(folder.path(), names[2], b"");
+    write(folder.path(), names[3], &array());
+    let set = folder.path().join("set");
+    let output = inspect(&[set.to_str().unwrap()]);
+    let (text, line) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert!(line.starts_with("inspect: 2 of 4 files are bad: ") && line.matches('\n').count() == 1, "{line}");
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    for (line, (state, path, what)) in lines.iter().zip([
+        ("good", &good, "npy, 2 samples"),
+        ("bad", &cut, "cut short"),
+        ("bad", &other, "the file is empty"),
+        ("good", &last, "npy, 2 samples"),
+    ]) {
+        let begins = format!("{state:<8} {}  ", path.display());
+        assert!(line.starts_with(&begins) && line.contains(what), "{begins}: {line}");
+    }
+    let output = inspect(&[set.to_str().unwrap(), "--json"]);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let is_bad = |file: &Value| file.get("error").is_some();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        printed["files"].as_array().unwrap().iter().map(is_bad).collect::<Vec<_>>(),
+        [false, true, true, false]
+    );
+    // A good file that does not fit the others is the bad one.
+    write(folder.path(), names[1], &array());
+    write(folder.path(), names[2], &npy("|u1", "False", "(2,)", &[1, 2]));
+    let text = String::from_utf8(inspect(&[set.to_str().unwrap()]).stdout).unwrap();
+    let bad: Vec<_> = text.lines().filter(|line| line.starts_with("bad")).collect();
+    assert!(bad.len() == 1 && bad[0].contains("2.npy") && bad[0].contains("the shards differ"), "{text}");
+}
+
+#[test]
 fn every_format_is_read_by_one_program() {
     let Some(shared) = shared() else { return };
     for (file, format, samples) in [

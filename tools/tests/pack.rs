@@ -73,7 +73,7 @@ fn a_killed_run_goes_on_where_it_was() {
     let from = write(dir.path(), "x.npy", &npy("|u1", "False", "(24576, 1024)", &content));
     let to = dir.path().join("packed");
     let arguments = [from.to_str().unwrap(), to.to_str().unwrap(), "--shard-mib", "1"];
-    let deadline = Instant::now() + Duration::from_secs(100);
+    let deadline = feedline_core::deadline(Duration::from_secs(100));
     // Killed when shard 2 appears, and so on: within whatever it does then.
     for shard in [2, 7, 8, 15, 23] {
         let mut child = example("pack").args(arguments).stdout(Stdio::null()).spawn().unwrap();

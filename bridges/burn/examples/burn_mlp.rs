@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::module::Module;
@@ -71,10 +72,13 @@ fn loader(builder: LoaderBuilder) -> feedline::Result<Arc<BurnLoader<Digits>>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    digits::ensure("datasets/digits".as_ref(), &mut |_, _| {})?;
-    let train = Loader::builder(Idx::open_train("datasets/digits")?).batch_size(128).shuffle(7);
+    // In the source tree, beside the code that draws them; elsewhere in the current folder.
+    let datasets = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets"));
+    let drawn = if datasets.is_dir() { datasets.join("digits") } else { "digits".into() };
+    digits::ensure(&drawn, &mut |_, _| {})?;
+    let train = Loader::builder(Idx::open_train(&drawn)?).batch_size(128).shuffle(7);
     let train = loader(train.last_batch(LastBatch::Drop))?;
-    let test = loader(Loader::builder(Idx::open_test("datasets/digits")?).batch_size(500))?;
+    let test = loader(Loader::builder(Idx::open_test(&drawn)?).batch_size(500))?;
 
     let device = Device::default().autodiff(); // the GPU with the feature `cuda`
     let learner = Learner::new(Mlp::new(&device), AdamConfig::new().init(), ConstantLr::new(1e-3));

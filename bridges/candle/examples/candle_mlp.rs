@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::error::Error;
+use std::path::Path;
 
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::{AdamW, Module, Optimizer, Sequential, VarBuilder, VarMap};
@@ -15,15 +16,18 @@ const BATCH: usize = 128;
 const EPOCHS: u64 = 2;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    digits::ensure("datasets/digits".as_ref(), &mut |_, _| {})?;
+    // In the source tree, beside the code that draws them; elsewhere in the current folder.
+    let datasets = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets"));
+    let drawn = if datasets.is_dir() { datasets.join("digits") } else { "digits".into() };
+    digits::ensure(&drawn, &mut |_, _| {})?;
     let gpu = candle_core::utils::cuda_is_available(); // built with the feature `cuda`
     let candle = if gpu { Device::new_cuda_with_stream(0)? } else { Device::Cpu };
     let bridge = Bridge::new(&candle)?;
     println!("training on {}", bridge.device());
-    let train = Loader::builder(Idx::open_train("datasets/digits")?).batch_size(BATCH).shuffle(7);
+    let train = Loader::builder(Idx::open_train(&drawn)?).batch_size(BATCH).shuffle(7);
     let mut train = train.last_batch(LastBatch::Drop).build(bridge.device())?;
     let mut test =
-        Loader::builder(Idx::open_test("datasets/digits")?).batch_size(500).build(bridge.device())?;
+        Loader::builder(Idx::open_test(&drawn)?).batch_size(500).build(bridge.device())?;
 
     let weights = VarMap::new();
     let model = model(VarBuilder::from_varmap(&weights, DType::F32, &candle))?;

@@ -32,6 +32,8 @@ pub(crate) fn copy<T: Element + WithDType>(
 ) -> Result<Tensor> {
     let (send, copied) = channel();
     let stream = batch.stream();
+    // Counted as a wait for data, unlike the wait for the stream below.
+    batch.wait_until_copied()?;
     stream.run("copy to candle", [view.into()], [], move |memory| {
         // The receiver waits below.
         let _ = send.send(memory.input::<T>(0).to_vec());

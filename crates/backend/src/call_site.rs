@@ -29,7 +29,7 @@ pub struct CallSite {
 }
 
 impl CallSite {
-    /// Notes the line of the caller, unless an outer call has noted its own.
+    /// Stores the line of the caller, unless an outer call has stored its own.
     #[track_caller]
     pub fn enter() -> Self {
         let is_outermost = CURRENT.get().is_none();

@@ -16,11 +16,11 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A one-dimensional grid with one thread per element: blocks of `threads` threads, at most `most`
+    /// A one-dimensional grid with one thread per element: blocks of `threads` threads, at most `max`
     /// blocks. The grid has at least one block and one thread.
-    pub fn linear(elements: usize, threads: u32, most: u32) -> Self {
+    pub fn linear(elements: usize, threads: u32, max: u32) -> Self {
         let threads = threads.max(1);
-        let blocks = elements.div_ceil(threads as usize).min(most as usize).max(1) as u32;
+        let blocks = elements.div_ceil(threads as usize).min(max as usize).max(1) as u32;
         Self { blocks: (blocks, 1, 1), threads: (threads, 1, 1), shared_bytes: 0 }
     }
 }

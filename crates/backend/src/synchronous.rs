@@ -12,7 +12,7 @@ use crate::task::Task;
 use crate::types::{Access, Address, BackendKind, EventId, GraphId, Priority, StreamId};
 
 /// A backend whose calls return only when the work that they submit has ended, so that a fault is returned
-/// by the call that caused it. For debugging: nothing runs beside anything else.
+/// by the call that caused it. For debugging: no two works run at the same time.
 ///
 /// Nothing is waited for while a graph is being recorded; its launch is.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl<B: Backend> Synchronous<B> {
         Self { below, recordings: AtomicUsize::new(0) }
     }
 
-    /// Waits for the work that `submitted` tells of.
+    /// Waits for the end of the work that was submitted.
     fn finish(&self, what: &str, stream: StreamId, submitted: Result<()>) -> Result<()> {
         submitted?;
         if self.recordings.load(Ordering::Acquire) > 0 {

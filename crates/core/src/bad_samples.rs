@@ -116,17 +116,46 @@ pub struct Bad {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Stored"))]
 pub struct BadSampleReport {
     /// Sorted by sample.
     samples: Vec<Bad>,
     failures: u64,
     delivered: u64,
     /// Samples that were replaced.
+    // The names of earlier versions.
     #[cfg_attr(feature = "serde", serde(rename = "due"))]
     replaced: Proof,
     /// Samples delivered in their place.
     #[cfg_attr(feature = "serde", serde(rename = "given"))]
     substitutes: Proof,
+}
+
+/// The serialized form of a report.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+struct Stored {
+    samples: Vec<Bad>,
+    failures: u64,
+    delivered: u64,
+    due: Proof,
+    given: Proof,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Stored> for BadSampleReport {
+    type Error = &'static str;
+
+    fn try_from(stored: Stored) -> Result<Self, &'static str> {
+        let Stored { samples, failures, delivered, due: replaced, given: substitutes } = stored;
+        if !samples.is_sorted_by(|a, b| a.sample < b.sample) {
+            return Err("the bad samples are not sorted by id, each once: the report was edited");
+        }
+        if replaced.count() != substitutes.count() {
+            return Err("the report has not one substitute for each replaced sample: it was edited");
+        }
+        Ok(Self { samples, failures, delivered, replaced, substitutes })
+    }
 }
 
 impl BadSampleReport {
@@ -194,8 +223,8 @@ impl BadSampleReport {
     pub fn check(&self, policy: BadSamples) -> Result<()> {
         let (over, budget) = match policy {
             BadSamples::Fail => (!self.samples.is_empty(), "and none is tolerated".to_owned()),
-            BadSamples::Substitute { budget: Budget::Count(most) } => {
-                (self.samples.len() as u64 > most, format!("the budget is {most}"))
+            BadSamples::Substitute { budget: Budget::Count(max) } => {
+                (self.samples.len() as u64 > max, format!("the budget is {max}"))
             }
             BadSamples::Substitute { budget: Budget::Rate { fraction, after } } => {
                 let rate = self.failures as f64 / self.delivered as f64;
@@ -249,8 +278,8 @@ mod tests {
         bad_sample_report
     }
 
-    fn count(most: u64) -> BadSamples {
-        BadSamples::Substitute { budget: Budget::Count(most) }
+    fn count(max: u64) -> BadSamples {
+        BadSamples::Substitute { budget: Budget::Count(max) }
     }
 
     fn rate(fraction: f64, after: u64) -> BadSamples {
@@ -337,17 +366,32 @@ mod tests {
         let mut bad_sample_report = bad(1);
         bad_sample_report.delivered(3);
         let text = serde_json::to_string(&bad_sample_report).unwrap();
-        let most = u64::MAX;
-        let text = text.replace(r#""delivered":3"#, &format!(r#""delivered":{most}"#));
-        let text = text.replace(r#""failures":1"#, &format!(r#""failures":{most}"#));
-        let text = text.replace(r#""times":1"#, &format!(r#""times":{most}"#));
+        let max = u64::MAX;
+        let text = text.replace(r#""delivered":3"#, &format!(r#""delivered":{max}"#));
+        let text = text.replace(r#""failures":1"#, &format!(r#""failures":{max}"#));
+        let text = text.replace(r#""times":1"#, &format!(r#""times":{max}"#));
         let mut bad_sample_report: BadSampleReport = serde_json::from_str(&text).unwrap();
         bad_sample_report.delivered(1);
         bad_sample_report.failed(0, None, "torn");
         assert_eq!(
             (bad_sample_report.delivered, bad_sample_report.failures(), bad_sample_report.samples()[0].times),
-            (most, most, most)
+            (max, max, max)
         );
+    }
+
+    #[test]
+    fn an_edited_report_is_rejected() {
+        let text = serde_json::to_string(&bad(3)).unwrap();
+        let sample = |id| format!(r#""sample":{id}"#);
+        for (from, to, part) in [
+            (sample(1), sample(0), "not sorted"),
+            (sample(1), sample(7), "not sorted"),
+            (r#""due":{"count":3"#.into(), r#""due":{"count":2"#.into(), "one substitute for each"),
+        ] {
+            assert!(text.contains(&from), "{text}");
+            let error = serde_json::from_str::<BadSampleReport>(&text.replace(&from, &to)).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a data set gets beside the id: epoch, random numbers, scratch memory.
+//! Per-read context: epoch, random numbers, scratch memory.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ impl Context {
         self.varies.get()
     }
 
-    /// Runs `work`, and tells whether it asked for the epoch or for random numbers.
+    /// Runs `work`, and returns whether it asked for the epoch or for random numbers.
     pub fn watch_variation<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> (R, bool) {
         let before = self.varies.replace(false);
         let result = work(self);

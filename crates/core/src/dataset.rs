@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::compose::{self, Cached, Concat, Map, Repeat, Sample, Subset, Window, Zip};
 use crate::random::key;
-use crate::{Context, Row, Rows, Spec, StridedColumn};
+use crate::{Context, Row, Rows, Spec, StableDataset, StridedColumn};
 
 /// The error of a read: any error type.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -132,7 +132,7 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Map::new(Arc::new(self), spec, function)
+        Map::new(StableDataset::new(Arc::new(self)), spec, function)
     }
 
     /// The samples for which `keep` is true. Blocks while it reads every sample once;
@@ -153,7 +153,7 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        compose::filter(Arc::new(self), keep, |_| {})
+        compose::filter(StableDataset::new(Arc::new(self)), keep, |_| {})
     }
 
     /// As [`filter`](Self::filter), and calls `progress` with the number of samples read so far.
@@ -168,7 +168,7 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        compose::filter(Arc::new(self), keep, progress)
+        compose::filter(StableDataset::new(Arc::new(self)), keep, progress)
     }
 
     /// The samples `ids`, in this order; sample `n` of the subset is sample `ids[n]`.
@@ -179,7 +179,7 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Subset::new(Arc::new(self), ids.into())
+        Subset::new(StableDataset::new(Arc::new(self)), ids.into())
     }
 
     /// The first `count` samples, or all if there are fewer.
@@ -187,7 +187,7 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Window::new(Arc::new(self), 0, count)
+        Window::new(StableDataset::new(Arc::new(self)), 0, count)
     }
 
     /// The samples after the first `count`; none if there are fewer.
@@ -195,7 +195,7 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Window::new(Arc::new(self), count, u64::MAX)
+        Window::new(StableDataset::new(Arc::new(self)), count, u64::MAX)
     }
 
     /// Splits the samples at random: part `n` gets `fractions[n]` of them, in the order of their ids. Every
@@ -216,8 +216,7 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        let shared: Arc<dyn Dataset> = Arc::new(self);
-        compose::split(&shared, fractions, seed)
+        compose::split(&StableDataset::new(Arc::new(self)), fractions, seed)
     }
 
     /// The samples of this set and then those of `other`; [`Concat::new`] takes any number of sets.
@@ -250,10 +249,10 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Repeat::new(Arc::new(self), times)
+        Repeat::new(StableDataset::new(Arc::new(self)), times)
     }
 
-    /// Keeps the samples in memory once they are read: the first ones, as many as fit `budget` bytes.
+    /// Keeps samples in memory once they are read: the first ones that fit in `budget` bytes.
     ///
     /// # Errors
     /// `Config` for a set without fields.
@@ -261,11 +260,11 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Cached::in_memory(Arc::new(self), budget)
+        Cached::in_memory(Arc::new(StableDataset::new(Arc::new(self))), budget)
     }
 
-    /// Keeps the samples in the file at `path` once they are read: the first ones, as many as fit `budget`
-    /// bytes. The file lasts: the next run finds the samples there, and several processes may share it.
+    /// Keeps samples in the file at `path` once they are read: the first ones that fit in `budget` bytes. The
+    /// file lasts: the next run finds the samples there, and several processes may share it.
     ///
     /// The file has a header with the fingerprint and the spec of the set, and a checksum for every sample.
     /// A cache of other data or a file that was cut is replaced by a new one, and a damaged sample is read
@@ -278,7 +277,7 @@ pub trait Dataset: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Cached::in_file(Arc::new(self), path.as_ref(), budget)
+        Cached::in_file(Arc::new(StableDataset::new(Arc::new(self))), path.as_ref(), budget)
     }
 }
 

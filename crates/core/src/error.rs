@@ -222,36 +222,32 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, &mut Vec::new())
+    }
+}
+
+impl Error {
+    /// Writes the error without the places in `named`: those of the errors that it caused, which follow it.
+    fn write(&self, f: &mut fmt::Formatter<'_>, named: &mut Vec<String>) -> fmt::Result {
         let inner = &*self.0;
+        let places = [
+            inner.path.as_ref().map(|path| format!("file {}", path.display())),
+            inner.offset.map(|offset| format!("byte {offset}")),
+            inner.stage.map(|stage| format!("stage {stage}")),
+            inner.batch.map(|batch| format!("batch {batch}")),
+            inner.sample.map(|sample| format!("sample {sample}")),
+        ];
+        let own: Vec<_> = places.into_iter().flatten().filter(|place| !named.contains(place)).collect();
+        named.extend_from_slice(&own);
         f.write_str(&inner.message)?;
         if let Some(source) = &inner.source {
-            write!(f, ": {source}")?;
+            f.write_str(": ")?;
+            match source.downcast_ref::<Self>() {
+                Some(source) => source.write(f, named)?,
+                None => write!(f, "{source}")?,
+            }
         }
-        let mut separator = " (";
-        let mut place = |f: &mut fmt::Formatter<'_>, what: &str, value: &dyn fmt::Display| {
-            let result = write!(f, "{separator}{what} {value}");
-            separator = ", ";
-            result
-        };
-        if let Some(path) = &inner.path {
-            place(f, "file", &path.display())?;
-        }
-        if let Some(offset) = inner.offset {
-            place(f, "byte", &offset)?;
-        }
-        if let Some(stage) = inner.stage {
-            place(f, "stage", &stage)?;
-        }
-        if let Some(batch) = inner.batch {
-            place(f, "batch", &batch)?;
-        }
-        if let Some(sample) = inner.sample {
-            place(f, "sample", &sample)?;
-        }
-        if separator == ", " {
-            f.write_str(")")?;
-        }
-        Ok(())
+        if own.is_empty() { Ok(()) } else { write!(f, " ({})", own.join(", ")) }
     }
 }
 
@@ -284,6 +280,18 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "cannot read the labels: short read (file /d/labels, byte 8, stage decode)"
+        );
+    }
+
+    #[test]
+    fn a_place_that_an_error_and_its_cause_share_is_named_once() {
+        let cut = Error::new(ErrorKind::Data, "cut short").at_path("/d/x").at_offset(8).at_sample(3);
+        let part = Error::new(ErrorKind::Sample, "in part 1").caused_by(cut).at_sample(3);
+        let error = Error::new(ErrorKind::Sample, "cannot read").caused_by(part);
+        let error = error.at_path("/d/x").at_stage(Stage::Decode).at_sample(7);
+        assert_eq!(
+            error.to_string(),
+            "cannot read: in part 1: cut short (byte 8) (sample 3) (file /d/x, stage decode, sample 7)"
         );
     }
 

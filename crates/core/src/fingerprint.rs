@@ -16,11 +16,11 @@ const BLOCK: usize = 1 << 20;
 
 /// A 64-bit hash of everything added to it, in order; the same on every machine.
 ///
-/// It detects changes, not forgery. There are two ways to cover a file:
+/// Detects changes, not forgery. There are two ways to cover a file:
 ///
 /// | method | covers | costs |
 /// | --- | --- | --- |
-/// | [`file`](Self::file) | name, size, time of the last write, so a copy differs | a system call |
+/// | [`file`](Self::file) | name, size, time of the last write | a system call |
 /// | [`file_content`](Self::file_content) | only the bytes | reading the file |
 ///
 /// ```
@@ -63,7 +63,9 @@ impl Fingerprint {
         lanes.end(self)
     }
 
-    /// Adds a file's name (without its folder), size and time of the last write. Does not read the file.
+    /// Adds a file's name (without its folder), size and time of the last write. Does not read the file. A
+    /// copy that keeps the time has the same value, and so has a file that was overwritten and its time put
+    /// back: use [`file_content`](Self::file_content) where that may happen.
     ///
     /// # Errors
     /// `Data` when the file does not exist or is not a regular file, or the file system does not report its
@@ -117,7 +119,7 @@ impl Default for Fingerprint {
     }
 }
 
-/// Four independent hash chains, each over every fourth word; a processor computes them in parallel.
+/// Four independent hash chains, each over every fourth word, for instruction-level parallelism.
 struct Lanes {
     lanes: [u64; 4],
     len: u64,

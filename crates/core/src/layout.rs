@@ -73,7 +73,7 @@ impl Layout {
         &self.spec
     }
 
-    /// The most samples that fit.
+    /// Maximum number of samples in a batch.
     #[doc(hidden)] // For the loader.
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -137,8 +137,8 @@ impl Layout {
         &slab[self.values(index)][start..end]
     }
 
-    /// Brings the ragged fields of a batch whose `rows` rows are all written into their forms, and replaces
-    /// `extents` by what each holds. Does nothing else for specs without ragged fields.
+    /// Converts the ragged fields of a batch to their forms, once all `rows` rows are written, and replaces
+    /// `extents` by the extent of each. Without ragged fields it only clears `extents`.
     ///
     /// # Errors
     /// `Budget` for rows that do not fit any more once they are padded, with the row.
@@ -183,7 +183,7 @@ impl Layout {
         parts
     }
 
-    /// What is the same for all regions of a batch of `rows` rows.
+    /// What all regions of a batch of `rows` rows have in common.
     pub(crate) fn room(&self, rows: usize) -> Room {
         Room { values_at: offsets_bytes(self.capacity), rows }
     }
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Also in release builds, where the product would wrap.
+    /// Overflow is an error in release builds too.
     #[test]
     #[should_panic(expected = "rows in a layout of 3")]
     fn used_bytes_panics_on_more_rows_than_fit() {

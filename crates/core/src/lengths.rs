@@ -1,5 +1,6 @@
 //! The lengths of the samples of a set with a ragged field.
 
+use crate::memory::lengthen;
 use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Rows};
 
 /// The number of items that each sample of `dataset` has of the ragged field `field`, in epoch 0, for
@@ -11,16 +12,18 @@ use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Rows}
 /// `Config` for a field that does not exist or is not ragged; `Sample` for a sample that cannot be read, with
 /// its id and its file.
 pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
-    let index = dataset.spec().index_of(field)?;
-    if dataset.spec().fields()[index].as_ragged().is_none() {
+    // Read once: a faulty data set may answer differently at each call.
+    let (len, spec) = (dataset.len(), dataset.spec());
+    let index = spec.index_of(field)?;
+    if spec.fields()[index].as_ragged().is_none() {
         let why = format!("field \"{field}\" is not ragged: every sample has the same length");
         return Err(Error::new(ErrorKind::Config, why));
     }
     let (mut one, mut context) = (OneRow::default(), Context::new(0, 0));
-    let layout = Layout::new(dataset.spec(), 1)?;
-    let item = dataset.spec().fields()[index].item_bytes();
+    let layout = Layout::new(spec, 1)?;
+    let item = spec.fields()[index].item_bytes();
     let mut lengths = Vec::new();
-    for id in 0..dataset.len() {
+    for id in 0..len {
         context.begin(0, id);
         let items = one.read(dataset, &layout, id, &mut context).map(|row| row.values(index).len() / item);
         let items = items.map_err(|error| {
@@ -55,8 +58,8 @@ impl OneRow {
         id: u64,
         context: &mut Context,
     ) -> Result<ReadRow<'a>, ReadError> {
-        self.slab.resize(layout.bytes() / size_of::<u64>(), 0);
-        let slab: &mut [u8] = bytemuck::cast_slice_mut(&mut self.slab);
+        lengthen(&mut self.slab, layout.bytes() / size_of::<u64>())?;
+        let slab: &mut [u8] = &mut bytemuck::cast_slice_mut(&mut self.slab)[..layout.bytes()];
         let mut rows = Rows::new(layout, slab, 1);
         rows.poison();
         dataset.read(id, &mut rows.row(0), context)?;

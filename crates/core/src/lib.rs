@@ -10,6 +10,7 @@
 //! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
 //! | composition | data sets made of other data sets | [`compose`] |
+//! | stable data set | a data set with its length and spec read once | [`StableDataset`] |
 //! | context | the epoch, random numbers and scratch memory of a read | [`Context`] |
 //! | strided column | one field of every sample, in memory at a fixed stride | [`mod@column`] |
 //! | row | the bytes of one sample in a slab, for writing | [`rows`] |
@@ -38,11 +39,13 @@ pub mod compose;
 mod context;
 pub mod cursor;
 pub mod dataset;
+mod deadline;
 pub mod dtype;
 pub mod error;
 pub mod fingerprint;
 pub mod layout;
 mod lengths;
+mod memory;
 pub mod packed;
 mod panics;
 pub mod proof;
@@ -54,6 +57,7 @@ pub mod sampler;
 mod scratch;
 pub mod source;
 pub mod spec;
+mod stable;
 pub mod stop;
 pub mod timeline;
 pub mod world;
@@ -67,6 +71,7 @@ pub use compose::{InMemory, Mix, Sample, from_fn};
 pub use context::Context;
 pub use cursor::Cursor;
 pub use dataset::{Dataset, ReadError};
+pub use deadline::deadline;
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;
@@ -82,6 +87,7 @@ pub use sampler::Sampler;
 pub use scratch::Scratch;
 pub use source::{Next, Shard, Source, SourcePosition};
 pub use spec::{Field, Spec};
+pub use stable::StableDataset;
 pub use stop::Stop;
 pub use timeline::Timeline;
 pub use world::World;

@@ -11,12 +11,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::lengths::OneRow;
 use crate::ragged::MAX_ITEMS;
 use crate::random::key;
 use crate::sampler::Permutation;
-use crate::{Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec};
+use crate::{
+    Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec, StableDataset,
+};
 
 /// How documents are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +80,7 @@ pub struct Piece {
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct Packed {
-    inner: Box<dyn Dataset>,
+    inner: StableDataset,
     /// The documents' field in the inner set.
     field: usize,
     /// The layout of one document.
@@ -121,6 +124,7 @@ impl Packed {
         options: PackedOptions,
     ) -> Result<Self> {
         let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
+        let documents = StableDataset::new(Arc::new(documents));
         let index = documents.spec().index_of(field)?;
         let of = &documents.spec().fields()[index];
         if of.as_ragged().is_none() || !of.shape().is_empty() {
@@ -156,12 +160,12 @@ impl Packed {
             let used: usize = places[at[0]..at[1]].iter().map(|&piece| pieces[piece].len as usize).sum();
             at[1] - at[0] + usize::from(used < window)
         };
-        let most = starts.windows(2).map(segments).max().unwrap_or(1);
+        let max = starts.windows(2).map(segments).max().unwrap_or(1);
         let spec = Spec::new().field(field, of.dtype(), [window])?;
         let spec = spec.field("position", crate::DType::U32, [window])?;
-        let spec = spec.field("used", crate::DType::U32, [])?.cumulative("cu_seqlens", most)?;
+        let spec = spec.field("used", crate::DType::U32, [])?.cumulative("cu_seqlens", max)?;
         let layout = Layout::new(documents.spec(), 1)?;
-        let (inner, lengths) = (Box::new(documents), lengths.to_vec());
+        let (inner, lengths) = (documents, lengths.to_vec());
         Ok(Self { inner, field: index, layout, options, spec, lengths, pieces, places, starts })
     }
 
@@ -217,7 +221,7 @@ impl Packed {
                     .caused_by(error);
                 self.inner.path(document).map_or(error.clone(), |path| error.at_path(path))
             };
-            let read = one.read(&*self.inner, &self.layout, document, context).map_err(located)?;
+            let read = one.read(&self.inner, &self.layout, document, context).map_err(located)?;
             let bytes = read.values(self.field);
             let stated = self.lengths[document as usize] as usize;
             if bytes.len() != stated * size {

@@ -9,17 +9,18 @@
 //! last row is written, [`Layout::finish`](crate::Layout::finish) brings the region into the form that the
 //! spec asks for.
 
-use crate::Element;
+use crate::{DType, Element};
 
-/// The most items of a batch.
+/// Maximum number of items in a batch.
 pub const MAX_ITEMS: usize = i32::MAX as usize;
 
 /// How much a field of variable length holds, and the form in which a batch has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "stored::Ragged"))]
 pub struct Ragged {
     pub(crate) per_sample: usize,
-    /// `None` for as many as every sample of a full batch may have.
+    /// `None` for `per_sample` items in every row of a full batch.
     pub(crate) per_batch: Option<usize>,
     pub(crate) form: Form,
 }
@@ -36,7 +37,7 @@ pub enum Form {
     Cumulative,
 }
 
-/// To what width rows are padded.
+/// How rows are padded to one width.
 ///
 /// ```
 /// use feedline_core::Pad;
@@ -46,6 +47,7 @@ pub enum Form {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "stored::Pad"))]
 pub struct Pad {
     multiple: usize,
     /// The bytes of one element of padding, and how many of them count; none for zeros.
@@ -72,7 +74,7 @@ impl Pad {
 
     /// The width of a batch whose longest row has `longest` items: at least 1.
     pub fn width(self, longest: usize) -> usize {
-        longest.max(1).next_multiple_of(self.multiple)
+        longest.max(1).checked_next_multiple_of(self.multiple).unwrap_or(usize::MAX)
     }
 
     /// The size of the element to pad with; `None` for zeros.
@@ -98,8 +100,36 @@ pub struct Extent {
     pub padding: usize,
 }
 
+impl Form {
+    /// Whether a field of items of type `dtype` and shape `item` can have this form.
+    pub(crate) fn check(self, dtype: DType, item: &[usize]) -> Result<(), &'static str> {
+        match self {
+            Self::Padded(pad) if pad.element_bytes().is_some_and(|bytes| bytes != dtype.size()) => {
+                Err("the padding has another type than the field")
+            }
+            Self::Cumulative if dtype != DType::U32 || !item.is_empty() => Err("sums are single u32"),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Ragged {
-    /// The most items of a sample.
+    /// Whether the limits are possible.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self { per_sample, per_batch, .. } = *self;
+        if per_sample == 0 || per_sample > MAX_ITEMS {
+            return Err(format!("{per_sample} items per sample: the limit must be from 1 to 2^31 - 1"));
+        }
+        match per_batch {
+            Some(items) if items < per_sample => Err(format!(
+                "{items} items per batch are less than the {per_sample} that one sample may have: raise the \
+                 one or lower the other"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Maximum number of items in a sample.
     pub fn most_per_sample(&self) -> usize {
         self.per_sample
     }
@@ -109,22 +139,76 @@ impl Ragged {
         self.form
     }
 
-    /// The most items that a batch of up to `rows` rows holds, padding included; `None` for more than
+    /// Maximum number of items in a batch of `rows` rows, padding included; `None` if it exceeds
     /// [`MAX_ITEMS`].
     pub fn most_per_batch(&self, rows: usize) -> Option<usize> {
         let width = match self.form {
             Form::Padded(pad) => pad.width(self.per_sample),
             Form::Rows | Form::Cumulative => self.per_sample,
         };
-        let most = match self.per_batch {
+        let max = match self.per_batch {
             Some(stated) => stated.min(width.saturating_mul(rows)),
             None => width.checked_mul(rows)?,
         };
-        Some(most).filter(|&most| most < MAX_ITEMS)
+        Some(max).filter(|&max| max < MAX_ITEMS)
     }
 
     /// Items that the region has room for: cumulative values have one more than their rows.
     pub(crate) fn room(&self, rows: usize) -> Option<usize> {
-        self.most_per_batch(rows).map(|most| most + usize::from(self.form == Form::Cumulative))
+        self.most_per_batch(rows).map(|max| max + usize::from(self.form == Form::Cumulative))
+    }
+}
+
+/// The serialized forms, with the checks of the constructors.
+#[cfg(feature = "serde")]
+mod stored {
+    use super::Form;
+
+    #[derive(serde::Deserialize)]
+    pub(super) struct Ragged {
+        per_sample: usize,
+        per_batch: Option<usize>,
+        form: Form,
+    }
+
+    #[derive(serde::Deserialize)]
+    pub(super) struct Pad {
+        multiple: usize,
+        element: ([u8; 8], usize),
+    }
+
+    impl TryFrom<Ragged> for super::Ragged {
+        type Error = String;
+
+        fn try_from(Ragged { per_sample, per_batch, form }: Ragged) -> Result<Self, String> {
+            let ragged = Self { per_sample, per_batch, form };
+            ragged.check().map(|()| ragged)
+        }
+    }
+
+    impl TryFrom<Pad> for super::Pad {
+        type Error = String;
+
+        fn try_from(Pad { multiple, element }: Pad) -> Result<Self, String> {
+            let (bytes, len) = element;
+            if multiple == 0 {
+                return Err("padding to a multiple of 0 items: it must be at least 1".to_owned());
+            }
+            if !matches!(len, 0 | 1 | 2 | 4 | 8) || bytes[len..] != [0; 8][len..] {
+                return Err(format!("padding with the {len} bytes of {bytes:?}, which is no element"));
+            }
+            Ok(Self { multiple, element })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_width_beyond_the_address_space_does_not_wrap() {
+        assert_eq!(Pad::multiple_of(8).width(usize::MAX), usize::MAX);
+        assert_eq!(Pad::multiple_of(usize::MAX).width(3), usize::MAX);
     }
 }

@@ -12,7 +12,7 @@ pub(crate) const OFFSET_BYTES: usize = size_of::<u32>();
 /// The offset of a row that is not written yet.
 const UNWRITTEN: u32 = u32::MAX;
 
-/// What is the same for all regions of a batch.
+/// What all regions of a batch have in common.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
     /// The byte at which the values begin.
@@ -27,8 +27,8 @@ pub(crate) struct Region<'r> {
     /// The offsets of the rows up to the last one that may be written.
     offsets: &'r mut [u8],
     values: &'r mut [u8],
-    /// The most items that the rows may have together.
-    most: usize,
+    /// Maximum number of items over all rows.
+    max: usize,
 }
 
 impl<'r> Region<'r> {
@@ -37,17 +37,17 @@ impl<'r> Region<'r> {
         let (offsets, values) = bytes.split_at_mut(values_at);
         // One place is for the sum of all values.
         let sum = field.as_ragged().is_some_and(|ragged| ragged.form == Form::Cumulative);
-        let most = (values.len() / field.item_bytes()).saturating_sub(usize::from(sum));
-        Self { field, offsets: &mut offsets[..(rows + 1) * OFFSET_BYTES], values, most }
+        let max = (values.len() / field.item_bytes()).saturating_sub(usize::from(sum));
+        Self { field, offsets: &mut offsets[..(rows + 1) * OFFSET_BYTES], values, max }
     }
 
-    /// Forgets what an earlier batch has written.
+    /// Marks every row as unwritten.
     pub(crate) fn clear(&mut self) {
         self.offsets.fill(0xFF);
         self.set(0, 0);
     }
 
-    /// From now on row `row` and the rows after it are not written.
+    /// Marks row `row` and the rows after it as unwritten.
     pub(crate) fn forget(&mut self, row: usize) {
         for later in row + 1..self.offsets.len() / OFFSET_BYTES {
             if self.offset(later).is_none() {
@@ -62,36 +62,36 @@ impl<'r> Region<'r> {
         rows.into_iter().find(|row| self.offset(row + 1).is_none())
     }
 
-    /// The room for the values of row `row`: as many whole items as a sample may have and the batch has left.
+    /// Space for row `row`: whole items, up to the limit per sample and the space left in the batch.
     pub(crate) fn space(self, row: usize) -> Result<&'r mut [u8]> {
         let start = self.start(row)?;
-        let most = self.field.as_ragged().map_or(0, |ragged| ragged.per_sample);
-        let (item, items) = (self.field.item_bytes(), most.min(self.most - start));
+        let max = self.field.as_ragged().map_or(0, |ragged| ragged.per_sample);
+        let (item, items) = (self.field.item_bytes(), max.min(self.max - start));
         Ok(&mut self.values[start * item..][..items * item])
     }
 
-    /// Row `row` has `items` items. Returns their bytes, and forgets the rows after it.
+    /// Sets the length of row `row` to `items` items. Returns their bytes, and marks later rows as unwritten.
     pub(crate) fn set_len(mut self, row: usize, items: usize) -> Result<&'r mut [u8]> {
         let start = self.start(row)?;
-        let most = self.field.as_ragged().map_or(0, |ragged| ragged.per_sample);
+        let max = self.field.as_ragged().map_or(0, |ragged| ragged.per_sample);
         let name = self.field.name();
-        if items > most {
+        if items > max {
             let why = format!(
-                "field \"{name}\" has {items} items in this sample, but at most {most} per sample are \
+                "field \"{name}\" has {items} items in this sample, but at most {max} per sample are \
                  allowed: raise the limit, or shorten the sample"
             );
             return Err(Error::new(ErrorKind::Sample, why));
         }
-        if items > self.most - start {
+        if items > self.max - start {
             let why = format!(
                 "field \"{name}\": the batch has no room for the {items} items of row {row}: it holds \
                  {start}, and at most {} per batch are allowed; raise that limit, or take a smaller batch",
-                self.most
+                self.max
             );
             return Err(Error::new(ErrorKind::Budget, why));
         }
         self.forget(row);
-        // At most `most`, which is below 2^31.
+        // At most `self.max`, which is below 2^31.
         self.set(row + 1, (start + items) as u32);
         let item = self.field.item_bytes();
         Ok(&mut self.values[start * item..][..items * item])
@@ -104,8 +104,8 @@ impl<'r> Region<'r> {
         self.values.get_mut(start * item..end * item)
     }
 
-    /// Brings a region whose rows are all written into its form. Returns what it holds; for rows that do
-    /// not fit once they are padded, the longest row and why.
+    /// Converts a fully written region to its form. Returns its extent; if padded rows do not fit, the
+    /// longest row and the reason.
     pub(crate) fn finish(&mut self) -> Result<Extent, (usize, Error)> {
         let rows = self.offsets.len() / OFFSET_BYTES - 1;
         let total = self.offset(rows).unwrap_or(0);
@@ -124,14 +124,14 @@ impl<'r> Region<'r> {
         };
         let longest = (0..rows).map(|row| place(self, row).1).max().unwrap_or(0);
         let width = pad.width(longest);
-        if width * rows > self.most {
+        let padded = width.saturating_mul(rows);
+        if padded > self.max {
             let row = (0..rows).find(|&row| place(self, row).1 == longest).unwrap_or(0);
             let why = format!(
-                "field \"{}\": {rows} rows padded to {width} items are {}, but at most {} per batch are \
-                 allowed: raise that limit, or take a smaller batch",
+                "field \"{}\": {rows} rows padded to {width} items are {padded}, but at most {} per batch \
+                 are allowed: raise that limit, or take a smaller batch",
                 self.field.name(),
-                width * rows,
-                self.most
+                self.max
             );
             return Err((row, Error::new(ErrorKind::Budget, why)));
         }
@@ -146,7 +146,7 @@ impl<'r> Region<'r> {
             let len = place(self, row).1;
             self.set(row, len as u32);
         }
-        Ok(Extent { items: width * rows, padding: width * rows - total })
+        Ok(Extent { items: padded, padding: padded - total })
     }
 
     /// Replaces the values by their sums, with a zero before them.

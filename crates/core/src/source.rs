@@ -28,7 +28,7 @@ use crate::{BatchSampler, Context, Error, ErrorKind, ReadError, Result, Row, Spe
 /// Bits of a sample's id that hold the offset of its record; the bits above hold the shard.
 const OFFSET_BITS: u32 = 40;
 
-/// The most shards a source can have: 2^24.
+/// Maximum number of shards of a source: 2^24.
 pub const MAX_SHARDS: u64 = 1 << (64 - OFFSET_BITS);
 
 /// The bound of offsets: every offset is below 2^40.
@@ -177,7 +177,7 @@ pub struct SourcePosition {
 pub fn check(batch_sampler: &BatchSampler) -> Result<()> {
     let options = batch_sampler.options();
     if options.len > MAX_SHARDS {
-        let why = format!("the source has {} shards: the most is {MAX_SHARDS}", options.len);
+        let why = format!("the source has {} shards: the maximum is {MAX_SHARDS}", options.len);
         return Err(Error::new(ErrorKind::Config, why));
     }
     if options.sampler.repeats() {

@@ -1,24 +1,46 @@
 //! The fields of a sample, each with a name, a data type and a shape, or a length that varies.
 
-use crate::ragged::{Form, MAX_ITEMS};
+use crate::ragged::Form;
 use crate::{DType, Error, ErrorKind, Pad, Ragged, Result};
 
-/// The most fields a spec can have. The bound lets rows be split over workers without an allocation.
+/// Maximum number of fields of a spec. The bound lets rows be split over workers without an allocation.
 pub const MAX_FIELDS: usize = 16;
 
 /// A named part of every sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "stored::Field"))]
 pub struct Field {
     name: String,
     dtype: DType,
     shape: Vec<usize>,
     row_bytes: usize,
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     ragged: Option<Ragged>,
 }
 
 impl Field {
+    /// A field, of a shape that fits the address space.
+    fn new(name: &str, dtype: DType, shape: Vec<usize>, ragged: Option<Ragged>) -> Result<Self> {
+        if name.is_empty() {
+            return Err(in_field(name, "a field needs a name"));
+        }
+        if shape.contains(&0) {
+            return Err(in_field(name, &format!("shape {shape:?} has a dimension of zero")));
+        }
+        if let Some(ragged) = ragged {
+            ragged.check().map_err(|why| in_field(name, &why))?;
+            ragged.form.check(dtype, &shape).map_err(|why| in_field(name, why))?;
+        }
+        let items = ragged.map_or(1, |ragged| ragged.per_sample);
+        let bytes = shape.iter().chain([&items]).try_fold(dtype.size(), |bytes, &n| bytes.checked_mul(n));
+        let Some(row_bytes) = bytes.filter(|&bytes| bytes <= isize::MAX as usize) else {
+            let why = format!("shape {shape:?} of {dtype} is larger than the address space");
+            return Err(in_field(name, &why));
+        };
+        Ok(Self { name: name.to_owned(), dtype, shape, row_bytes, ragged })
+    }
+
     /// The field's name, by which views are requested.
     pub fn name(&self) -> &str {
         &self.name
@@ -35,12 +57,12 @@ impl Field {
         &self.shape
     }
 
-    /// Elements per sample; for a ragged field, the most.
+    /// Elements per sample; for a ragged field, the maximum.
     pub fn elements(&self) -> usize {
         self.row_bytes / self.dtype.size()
     }
 
-    /// Bytes per sample; for a ragged field, the most.
+    /// Bytes per sample; for a ragged field, the maximum.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
@@ -67,6 +89,7 @@ impl Field {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "stored::Spec"))]
 pub struct Spec {
     fields: Vec<Field>,
 }
@@ -83,10 +106,10 @@ impl Spec {
     /// `Config` for an empty or repeated name, a dimension of zero, a size beyond the address space,
     /// or more than [`MAX_FIELDS`] fields.
     pub fn field(self, name: &str, dtype: DType, shape: impl Into<Vec<usize>>) -> Result<Self> {
-        self.add(name, dtype, shape.into(), None)
+        self.add(Field::new(name, dtype, shape.into(), None)?)
     }
 
-    /// Adds a field of variable length: a sample has 0 to `most_per_sample` items of shape `item_shape`, `[]`
+    /// Adds a field of variable length: a sample has 0 to `max_per_sample` items of shape `item_shape`, `[]`
     /// for items that are single elements.
     ///
     /// A batch holds the items of all rows one behind another, and `rows + 1` offsets of type `u32`: row `i`
@@ -94,7 +117,7 @@ impl Spec {
     /// [`Row::write_ragged`](crate::Row::write_ragged). One worker writes all rows of a batch, in order;
     /// other workers decode other batches meanwhile. Only what is written is copied to the device.
     ///
-    /// A slot has room for `most_per_sample` items in each row, or for
+    /// A slot has room for `max_per_sample` items in each row, or for
     /// [`most_per_batch`](Self::most_per_batch).
     ///
     /// ```
@@ -120,10 +143,10 @@ impl Spec {
         name: &str,
         dtype: DType,
         item_shape: impl Into<Vec<usize>>,
-        most_per_sample: usize,
+        max_per_sample: usize,
     ) -> Result<Self> {
-        let ragged = Ragged { per_sample: most_per_sample, per_batch: None, form: Form::Rows };
-        self.add(name, dtype, item_shape.into(), Some(ragged))
+        let ragged = Ragged { per_sample: max_per_sample, per_batch: None, form: Form::Rows };
+        self.add(Field::new(name, dtype, item_shape.into(), Some(ragged))?)
     }
 
     /// Adds a ragged field of `u32` that a batch has added up: `read` writes lengths, and the values of a
@@ -131,29 +154,23 @@ impl Spec {
     ///
     /// # Errors
     /// As for [`ragged`](Self::ragged).
-    pub fn cumulative(self, name: &str, most_per_sample: usize) -> Result<Self> {
-        let ragged = Ragged { per_sample: most_per_sample, per_batch: None, form: Form::Cumulative };
-        self.add(name, DType::U32, Vec::new(), Some(ragged))
+    pub fn cumulative(self, name: &str, max_per_sample: usize) -> Result<Self> {
+        let ragged = Ragged { per_sample: max_per_sample, per_batch: None, form: Form::Cumulative };
+        self.add(Field::new(name, DType::U32, Vec::new(), Some(ragged))?)
     }
 
-    /// States the most items of the ragged field `name` per batch, where not every sample of a batch is as
-    /// long as allowed; slots are then smaller. A batch that has more ends the run with an error of kind
-    /// [`Budget`](ErrorKind::Budget). The builder of a loader does this; a data set states only the most per
-    /// sample.
+    /// Sets the maximum number of items of the ragged field `name` per batch. Slots are smaller if samples
+    /// are rarely as long as allowed. A batch with more items ends the run with an error of kind
+    /// [`Budget`](ErrorKind::Budget). Set it in the builder of a loader; a data set states only the maximum
+    /// per sample.
     ///
     /// # Errors
-    /// `Config` for a field that does not exist or is not ragged, and for less than one sample may have.
+    /// `Config` for a field that does not exist or is not ragged, and for a maximum below that of one sample.
     pub fn most_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
         let ragged = self.ragged_mut(name)?;
-        if items < ragged.per_sample {
-            let why = format!(
-                "field \"{name}\": {items} items per batch are less than the {} that one sample may have: \
-                 raise the one or lower the other",
-                ragged.per_sample
-            );
-            return Err(Error::new(ErrorKind::Config, why));
-        }
-        ragged.per_batch = Some(items);
+        let stated = Ragged { per_batch: Some(items), ..*ragged };
+        stated.check().map_err(|why| in_field(name, &why))?;
+        *ragged = stated;
         Ok(self)
     }
 
@@ -166,15 +183,13 @@ impl Spec {
     /// type than the field.
     pub fn padded(mut self, name: &str, pad: Pad) -> Result<Self> {
         let dtype = self.fields[self.index_of(name)?].dtype;
-        let refuse = |why: &str| Err(Error::new(ErrorKind::Config, format!("field \"{name}\": {why}")));
-        if pad.element_bytes().is_some_and(|bytes| bytes != dtype.size()) {
-            return refuse("the padding has another type than the field");
-        }
         let ragged = self.ragged_mut(name)?;
         if ragged.form == Form::Cumulative {
-            return refuse("sums cannot be padded");
+            return Err(in_field(name, "sums cannot be padded"));
         }
-        ragged.form = Form::Padded(pad);
+        let form = Form::Padded(pad);
+        form.check(dtype, &[]).map_err(|why| in_field(name, why))?;
+        ragged.form = form;
         Ok(self)
     }
 
@@ -183,7 +198,7 @@ impl Spec {
     /// # Errors
     /// `Config` for a repeated name, or more than [`MAX_FIELDS`] fields.
     pub fn with(self, field: &Field) -> Result<Self> {
-        self.add(&field.name, field.dtype, field.shape.clone(), field.ragged)
+        self.add(field.clone())
     }
 
     /// Whether a field is ragged.
@@ -199,29 +214,15 @@ impl Spec {
         })
     }
 
-    fn add(mut self, name: &str, dtype: DType, shape: Vec<usize>, ragged: Option<Ragged>) -> Result<Self> {
-        let refuse = |why: String| Err(Error::new(ErrorKind::Config, format!("field \"{name}\": {why}")));
-        if name.is_empty() {
-            return refuse("a field needs a name".into());
-        }
-        if self.fields.iter().any(|f| f.name == name) {
-            return refuse("the name is taken: use a different name for each field".into());
+    fn add(mut self, field: Field) -> Result<Self> {
+        if self.fields.iter().any(|other| other.name == field.name) {
+            return Err(in_field(&field.name, "the name is taken: use a different name for each field"));
         }
         if self.fields.len() == MAX_FIELDS {
-            return refuse(format!("a sample has at most {MAX_FIELDS} fields: join some fields"));
+            let why = format!("a sample has at most {MAX_FIELDS} fields: join some fields");
+            return Err(in_field(&field.name, &why));
         }
-        if shape.contains(&0) {
-            return refuse(format!("shape {shape:?} has a dimension of zero"));
-        }
-        let most = ragged.map_or(1, |ragged| ragged.per_sample);
-        if most == 0 || most > MAX_ITEMS {
-            return refuse(format!("{most} items per sample: the limit must be from 1 to 2^31 - 1"));
-        }
-        let bytes = shape.iter().chain([&most]).try_fold(dtype.size(), |bytes, &n| bytes.checked_mul(n));
-        let Some(row_bytes) = bytes.filter(|&bytes| bytes <= isize::MAX as usize) else {
-            return refuse(format!("shape {shape:?} of {dtype} is larger than the address space"));
-        };
-        self.fields.push(Field { name: name.to_owned(), dtype, shape, row_bytes, ragged });
+        self.fields.push(field);
         Ok(self)
     }
 
@@ -230,7 +231,7 @@ impl Spec {
         &self.fields
     }
 
-    /// Bytes of one sample, without alignment gaps; with the most of each ragged field.
+    /// Bytes of one sample, without alignment gaps; for a ragged field, its maximum.
     pub fn sample_bytes(&self) -> usize {
         self.fields.iter().map(Field::row_bytes).fold(0, usize::saturating_add)
     }
@@ -247,14 +248,62 @@ impl Spec {
     }
 }
 
+fn in_field(name: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Config, format!("field \"{name}\": {why}"))
+}
+
+/// The serialized form, which passes the checks of [`Spec::field`] and the other methods again.
+#[cfg(feature = "serde")]
+mod stored {
+    use crate::{DType, Error, Ragged, Result};
+
+    #[derive(serde::Deserialize)]
+    pub(super) struct Field {
+        name: String,
+        dtype: DType,
+        shape: Vec<usize>,
+        row_bytes: usize,
+        #[serde(default)]
+        ragged: Option<Ragged>,
+    }
+
+    #[derive(serde::Deserialize)]
+    pub(super) struct Spec {
+        fields: Vec<super::Field>,
+    }
+
+    impl TryFrom<Field> for super::Field {
+        type Error = Error;
+
+        fn try_from(stored: Field) -> Result<Self> {
+            let Field { name, dtype, shape, row_bytes, ragged } = stored;
+            let field = Self::new(&name, dtype, shape, ragged)?;
+            if field.row_bytes != row_bytes {
+                let why = format!("{row_bytes} bytes per sample, but its shape has {}", field.row_bytes);
+                return Err(super::in_field(&name, &why));
+            }
+            Ok(field)
+        }
+    }
+
+    impl TryFrom<Spec> for super::Spec {
+        type Error = Error;
+
+        fn try_from(stored: Spec) -> Result<Self> {
+            stored.fields.iter().try_fold(Self::new(), Self::with)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ragged::MAX_ITEMS;
 
     #[test]
     fn invalid_fields_are_rejected_by_name() {
         let spec = || Spec::new().field("x", DType::F32, [2]).unwrap();
-        let ragged = |most| Spec::new().ragged("y", DType::U8, [], most).unwrap();
+        let ragged = |max| Spec::new().ragged("y", DType::U8, [], max).unwrap();
         for (result, part) in [
             (spec().field("", DType::U8, []), "needs a name"),
             (spec().field("x", DType::U8, []), "the name is taken"),
@@ -272,6 +321,54 @@ mod tests {
             let error = result.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+
+    /// A spec of a ragged and a fixed field, as JSON.
+    #[cfg(feature = "serde")]
+    fn stored() -> (Spec, serde_json::Value) {
+        let pad = Pad::multiple_of(8).with(7_u16);
+        let spec = Spec::new().field("x", DType::F32, [2]).unwrap().ragged("y", DType::U16, [3], 5).unwrap();
+        let spec = spec.most_per_batch("y", 9).unwrap().padded("y", pad).unwrap();
+        let spec = spec.cumulative("z", 4).unwrap();
+        let value = serde_json::to_value(&spec).unwrap();
+        (spec, value)
+    }
+
+    #[test]
+    #[cfg(feature = "serde")]
+    fn a_stored_spec_passes_the_checks_of_its_constructors_again() {
+        let (spec, value) = stored();
+        assert_eq!(serde_json::from_value::<Spec>(value).unwrap(), spec);
+        let changed = |at: &str, to: serde_json::Value| {
+            let mut value = stored().1;
+            *value.pointer_mut(at).unwrap() = to;
+            serde_json::from_value::<Spec>(value).unwrap_err().to_string()
+        };
+        let field = stored().1["fields"][0].clone();
+        for (at, to, part) in [
+            ("/fields/0/row_bytes", 4.into(), "field \"x\": 4 bytes per sample, but its shape has 8"),
+            ("/fields/0/shape/0", 1000.into(), "8 bytes per sample, but its shape has 4000"),
+            ("/fields/0/shape/0", 0.into(), "dimension of zero"),
+            ("/fields/0/shape/0", (1_u64 << 63).into(), "larger than the address space"),
+            ("/fields/0/name", "".into(), "needs a name"),
+            ("/fields/0/name", "y".into(), "the name is taken"),
+            ("/fields/0/dtype", "i64".into(), "8 bytes per sample, but its shape has 16"),
+            ("/fields", vec![field; 2].into(), "the name is taken"),
+            ("/fields/1/row_bytes", 6.into(), "6 bytes per sample, but its shape has 30"),
+            ("/fields/1/ragged/per_sample", 0.into(), "the limit must be from 1"),
+            ("/fields/1/ragged/per_sample", (1_u64 << 40).into(), "the limit must be from 1"),
+            ("/fields/1/ragged/per_batch", 4.into(), "less than the 5 that one sample may have"),
+            ("/fields/1/ragged/form/Padded/multiple", 0.into(), "a multiple of 0"),
+            ("/fields/1/ragged/form/Padded/element/1", 4.into(), "another type"),
+            ("/fields/1/ragged/form/Padded/element/1", 3.into(), "no element"),
+            ("/fields/1/ragged/form/Padded/element/1", 9.into(), "no element"),
+            ("/fields/1/ragged/form/Padded/element/0/5", 1.into(), "no element"),
+            ("/fields/1/ragged/form", "Cumulative".into(), "sums are single u32"),
+            ("/fields/2/dtype", "f32".into(), "sums are single u32"),
+        ] {
+            let error = changed(at, to);
+            assert!(error.contains(part), "no {part:?} in: {error}");
         }
     }
 

@@ -114,8 +114,6 @@ fn a_good_data_set_is_clean() {
 
 #[test]
 fn every_fault_is_found_with_its_location() {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| ()));
     let reports = [
         (Defect::Partial, Fault::NotWritten, Some("bytes"), Some(2), "byte 2 was not written"),
         (Defect::Random, Fault::Differs, Some("bytes"), Some(1), "byte 1 differs between two reads"),
@@ -150,7 +148,6 @@ fn every_fault_is_found_with_its_location() {
     ]
     .map(|(defect, fault, field, byte, text)| (check(defect), fault, field, byte, text));
     let panics = check(Defect::Panics);
-    std::panic::set_hook(hook);
     for (report, fault, field, byte, text) in reports {
         let finding = report.findings.first().unwrap_or_else(|| panic!("{fault:?} was not found"));
         assert!(finding.sample >= 50, "{finding}");
@@ -164,6 +161,53 @@ fn every_fault_is_found_with_its_location() {
     }
     let finding = &panics.findings[0];
     assert_eq!(finding.fault, Fault::Panicked(format!("injected panic of sample {}", finding.sample)));
+    assert!(finding.line.as_ref().is_some_and(|line| line.contains(".rs:")), "{finding:?}");
+}
+
+/// In a process of its own, whose output can be read.
+#[test]
+#[cfg_attr(miri, ignore = "miri starts no processes")]
+fn the_panics_of_a_check_print_nothing_and_each_fault_is_found_once() {
+    const NAME: &str = "the_panics_of_a_check_print_nothing_and_each_fault_is_found_once";
+    if std::env::var_os("FEEDLINE_CHECK_CHILD").is_some() {
+        for (defect, faults) in [(Defect::Panics, 32), (Defect::Fails, 32)] {
+            let report = check(defect);
+            let mut samples: Vec<u64> = report.findings.iter().map(|finding| finding.sample).collect();
+            samples.dedup();
+            assert_eq!((samples.len(), report.findings.len()), (faults, faults), "{report}");
+        }
+        return;
+    }
+    let own = std::env::current_exe().unwrap();
+    let child = std::process::Command::new(own)
+        .args(["--exact", NAME, "--nocapture"])
+        .env("FEEDLINE_CHECK_CHILD", "1")
+        .output()
+        .unwrap();
+    let (out, error) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+    assert!(child.status.success() && out.contains("1 passed"), "{out}{error}");
+    assert!(!error.contains("panicked"), "{error}");
+}
+
+#[test]
+fn a_length_or_a_spec_that_changes_is_an_error() {
+    struct Changing([Spec; 2], AtomicU64);
+    impl Dataset for Changing {
+        fn len(&self) -> u64 {
+            9
+        }
+        fn spec(&self) -> &Spec {
+            &self.0[usize::from(self.1.fetch_add(1, Ordering::Relaxed) > 0)]
+        }
+        fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+            row.bytes_mut(0).fill(0);
+            Ok(())
+        }
+    }
+    let spec = |width| Spec::new().field("x", DType::U8, [width]).unwrap();
+    let changing = Changing([spec(4), spec(4000)], AtomicU64::new(0));
+    let error = check_dataset(&changing, &CheckOptions::default()).unwrap_err();
+    assert!(error.message().contains("must be the same for every call"), "{error}");
 }
 
 #[test]
@@ -203,7 +247,7 @@ fn the_check_ends_early_when_every_sample_is_wrong() {
     let nothing = Nothing(Spec::new().field("x", DType::U8, [3]).unwrap());
     let options = CheckOptions { samples: Samples::Spread(1000), ..CheckOptions::default() };
     let report = check_dataset(&nothing, &options).unwrap();
-    assert_eq!((report.samples, report.findings.len()), (16, 32));
+    assert_eq!((report.samples, report.findings.len()), (32, 32));
     assert!(report.findings.iter().all(|finding| finding.fault == Fault::NotWritten), "{report}");
 }
 

@@ -242,7 +242,7 @@ fn invalid_arguments_are_rejected_with_the_index() {
             "1 weights for 2 samples",
         ),
         (Sampler::Shuffle.check(0), "the data set is empty"),
-        (Sampler::Shuffle.check(MAX_LEN + 1), "the most is 2^63"),
+        (Sampler::Shuffle.check(MAX_LEN + 1), "the maximum is 2^63"),
         (Sampler::Shuffle.draws(5).map(drop), "draws are for weighted, distinct and balanced"),
         (Sampler::weighted(&[1.0]).unwrap().draws(0).map(drop), "0 draws per epoch"),
         (

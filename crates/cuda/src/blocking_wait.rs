@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::{result, sys};
 
-/// The idle waiters. There are as many as threads have ever blocked at the same time.
+/// The idle waiters: in total, the peak number of threads that blocked at once.
 #[derive(Default)]
 pub(super) struct BlockingWaiters(Mutex<Vec<BlockingWaiter>>);
 

@@ -19,13 +19,13 @@ pub const PTX: &str = include_str!("gather.ptx");
 /// Enough blocks to saturate the PCIe link (`gather.cu`), for any batch size.
 const BLOCKS: u32 = 8;
 
-/// The most ids that are parameters of a launch: `GatherFew` in `gather.cu`.
+/// Maximum number of ids among the parameters of a launch: `GatherFew` in `gather.cu`.
 const FEW: usize = 384;
 
 // `GatherFields` and `GatherCuts` in `gather.cu` have room for 16 fields.
 const _: () = assert!(MAX_FIELDS == 16);
 
-/// The kernels, and what their launches depend on.
+/// The kernels, and the device properties that their launches depend on.
 pub(super) struct Kernels {
     from_host: Function,
     resident: Function,

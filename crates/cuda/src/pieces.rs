@@ -4,10 +4,10 @@ use feedline_backend::Gather;
 use feedline_core::spec::MAX_FIELDS;
 use feedline_core::{Error, ErrorKind, Result};
 
-/// Threads per block, and the most rows of a piece: a thread finds one row.
+/// Threads per block, and the maximum rows per piece: a thread finds one row.
 pub(super) const THREADS: u32 = 512;
 
-/// The fewest and the most bytes of a piece of several rows, or of a part of a row: a block has all 32 KiB in
+/// Minimum and maximum bytes of a piece of several rows, or of a part of a row: a block has all 32 KiB in
 /// flight at the same time.
 const BYTES: (usize, usize) = (4 << 10, 32 << 10);
 
@@ -58,13 +58,13 @@ fn of_field(rows: usize, row_bytes: usize, multiprocessors: usize) -> Option<(Cu
         return Some((cut, 0));
     }
     let share = rows.saturating_mul(row_bytes) / (PER_MULTIPROCESSOR * multiprocessors.max(1));
-    let most = share.clamp(BYTES.0, BYTES.1);
-    if row_bytes > most {
-        let bytes = row_bytes.div_ceil(row_bytes.div_ceil(most)).next_multiple_of(16);
+    let max = share.clamp(BYTES.0, BYTES.1);
+    if row_bytes > max {
+        let bytes = row_bytes.div_ceil(row_bytes.div_ceil(max)).next_multiple_of(16);
         cut.parts = u32::try_from(row_bytes.div_ceil(bytes)).ok()?;
         cut.bytes = u32::try_from(bytes).ok()?;
     } else {
-        cut.rows = (most / row_bytes).min(THREADS as usize) as u32;
+        cut.rows = (max / row_bytes).min(THREADS as usize) as u32;
     }
     let pieces = rows.div_ceil(cut.rows as usize).checked_mul(cut.parts as usize)?;
     Some((cut, u32::try_from(pieces).ok()?))

@@ -31,8 +31,19 @@ pub struct Device {
 }
 
 impl Device {
-    /// The host as a device: streams are threads, events are counters, and the semantics are those of a
-    /// GPU.
+    /// A new host device: streams are threads, events are counters, and the semantics are those of a GPU.
+    ///
+    /// Every call makes a device of its own, with its own statistics and its own loss: like two GPUs, two
+    /// host devices do not share streams, events and memory. Clone a device to use it in several places.
+    ///
+    /// ```
+    /// use feedline_device::Device;
+    /// let device = Device::host();
+    /// assert!(device.is(&device.clone()) && !device.is(&Device::host()));
+    /// let foreign = device.check_stream(&Device::host().stream()?).unwrap_err();
+    /// assert!(foreign.message().contains("every Device::host() is a device of its own"));
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
     pub fn host() -> Self {
         Self::with_backend(feedline_backend::host::Host::new())
     }

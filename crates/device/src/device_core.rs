@@ -32,7 +32,7 @@ impl Core {
         self.is_synchronous
     }
 
-    /// Notes the caller's line for the messages of the device calls to come, as long as the result lives.
+    /// Makes the messages of the device calls to come name the caller's line, as long as the result lives.
     #[track_caller]
     pub(crate) fn call_site(&self) -> Option<CallSite> {
         if self.names_lines { Some(CallSite::enter()) } else { None }
@@ -51,7 +51,12 @@ impl Core {
         if Arc::ptr_eq(self, other) {
             return Ok(());
         }
-        let why = format!("{what} belongs to {other}, not to {self}: build both on one device");
+        let is_host = |core: &Self| core.backend.kind() == BackendKind::Host;
+        let hint = match is_host(self) && is_host(other) {
+            true => "; every Device::host() is a device of its own, so clone the first one",
+            false => "",
+        };
+        let why = format!("{what} belongs to {other}, not to {self}: build both on one device{hint}");
         Err(Error::new(ErrorKind::Config, why))
     }
 }

@@ -11,6 +11,10 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 /// This is an atomic load. Reading the process id instead takes 200 ns per batch. A child created by a
 /// raw system call, bypassing the C library, is not detected.
 pub fn forks() -> u64 {
+    if cfg!(miri) {
+        // Miri has no `pthread_atfork`, and no forks.
+        return 0;
+    }
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
         // SAFETY: the handler is a function of this program that does one atomic addition, which is

@@ -17,8 +17,8 @@ use crate::{Buffer, Event, Stream};
 /// once; the host does not block, and a stream waits once per write, however often it reads. Reads on the
 /// owner's own stream need no event.
 ///
-/// So a step with branches is written like one without: each branch has a stream, owns what it writes, and
-/// reads what others own.
+/// So a step with branches is written like one without: each branch has a stream, owns the buffers that it
+/// writes, and reads the buffers of others.
 ///
 /// ```
 /// use feedline_device::Device;
@@ -58,7 +58,7 @@ pub struct SharedBuffer<T: Element> {
     readers: Mutex<Readers>,
 }
 
-/// Who reads what was written last.
+/// Streams that read the latest write.
 #[derive(Default)]
 struct Readers {
     /// Whether `written` is recorded behind the last write.

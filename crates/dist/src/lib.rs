@@ -1,17 +1,17 @@
-//! From one process to many: ranks, rendezvous and collectives, on the launchers that people already run.
+//! From one process to many: ranks, rendezvous and collectives, on existing launchers.
 //!
-//! feedline brings no launcher and no transport of its own. torchrun, srun, mpirun or Kubernetes start the
+//! feedline has no launcher and no transport of its own. torchrun, srun, mpirun or Kubernetes start the
 //! processes and set environment variables; NCCL moves data between GPUs.
 //!
 //! | part | file |
 //! | --- | --- |
-//! | [`Launch`]: rank, world and meeting point, from the launcher's variables | `launch/` |
-//! | [`Store`]: keys and values at the meeting point, in the protocol of torch's TCPStore | `store/` |
-//! | [`Group`]: the ranks that run together; who has ended, failed or fallen silent | `group/` |
+//! | [`Launch`]: rank, world and rendezvous, from the launcher's variables | `launch/` |
+//! | [`Store`]: keys and values that all ranks share, in the protocol of torch's TCPStore | `store/` |
+//! | [`Group`]: the ranks that run together; finds ranks that ended, failed or fell silent | `group/` |
 //! | [`Collectives`]: all-reduce, broadcast, all-gather and barrier on streams | `collectives/` |
 //!
-//! A world of one process opens no socket and starts no thread, and its collectives do nothing. So the same
-//! program runs alone and under any launcher:
+//! A world of one process opens no socket, starts no thread, and its collectives do nothing. The same program
+//! runs alone and under any launcher:
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,7 +19,7 @@
 //! use feedline_dist::{Collectives, Group, Launch, Reduce};
 //!
 //! let launch = Launch::from_env()?;
-//! let group = Group::join(&launch, Duration::from_secs(60))?; // blocks until all ranks are here
+//! let group = Group::join(&launch, Duration::from_secs(60))?; // blocks until all ranks have joined
 //! let stream = Device::host().stream()?; // on a GPU: Device::cuda(launch.local_rank())
 //! let collectives = Collectives::new(&group, &stream)?;
 //! let mut gradients = stream.buffer::<f32>(1000)?;
@@ -30,9 +30,9 @@
 //!
 //! # Limits
 //!
-//! Every wait of the host has a limit, the one given to [`Group::join`]. A rank whose process ends is noticed
-//! at once; one that is stopped, stuck or unreachable after the limit. All others then get an error that
-//! names it.
+//! Every wait of the host has the limit that was given to [`Group::join`]. The group notices at once that a
+//! rank's process has ended, and after the limit that a rank is stopped, stuck or unreachable. All other
+//! ranks then get an error that names it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -40,10 +40,11 @@ mod collectives;
 mod group;
 mod launch;
 mod store;
+mod timed;
 
 pub use collectives::{Collectives, Overlap, Reduce};
-pub use group::{Group, Ticket};
-pub use launch::{Launch, Place};
+pub use group::{Exchange, Group};
+pub use launch::{Launch, Rendezvous};
 pub use store::{Server, Store};
 
 use feedline_core::{Error, ErrorKind};

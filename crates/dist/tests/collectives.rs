@@ -147,6 +147,29 @@ fn ranks_that_make_different_calls_are_told_so() {
 }
 
 #[test]
+fn two_sets_of_collectives_do_not_take_each_others_values() {
+    watched(|| {
+        let results = soon(|| {
+            run(2, LIMIT, |group| {
+                let (stream, first) = open(&group)?;
+                let second = Collectives::new(&group, &stream)?;
+                let mut values = stream.buffer::<f32>(8)?;
+                let order = if group.world().rank() == 0 { [first, second] } else { [second, first] };
+                for collectives in order {
+                    collectives.all_reduce(values.view_mut(), Reduce::Sum)?;
+                }
+                values.read().map_err(|error| group.error().unwrap_or(error))
+            })
+        });
+        assert_blames(
+            &results,
+            &[],
+            "rank 1 called an all-reduce (sum) of 32 bytes of collectives 1, where rank 0",
+        );
+    });
+}
+
+#[test]
 fn a_rank_that_ends_in_the_middle_ends_the_others() {
     watched(|| {
         for gone in [0, 1, 2] {

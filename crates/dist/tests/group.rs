@@ -1,13 +1,13 @@
-//! Ranks meet, exchange bytes, and learn who is missing, stuck or gone.
+//! Ranks join, exchange bytes, and get errors that name a missing, stuck or lost rank.
 
 mod ranks;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use feedline_core::{Error, ErrorKind};
-use feedline_dist::{Group, Launch, Server, Store};
+use feedline_core::{Error, ErrorKind, World};
+use feedline_dist::{Group, Launch, Rendezvous, Server, Store};
 use feedline_testkit::{watchdog, with_watchdog};
 use ranks::{LIMIT, SOON, assert_blames, launch, run, server, soon};
 
@@ -129,6 +129,76 @@ fn two_processes_with_one_rank_are_refused() {
 }
 
 #[test]
+fn connections_that_say_nothing_do_not_hold_up_the_ranks() {
+    watched(|| {
+        let server = server();
+        let store = Store::connect("127.0.0.1", server.port(), "test", LONG).unwrap();
+        std::thread::scope(|scope| {
+            let join = |rank, limit| {
+                let launch = launch(&server, rank, 3);
+                scope.spawn(move || soon(|| Group::join(&launch, limit)))
+            };
+            let ranks = [0, 1].map(|rank| join(rank, LIMIT));
+            let address = store.get("rank-0", LONG).unwrap();
+            let port = u16::from_le_bytes([address[0], address[1]]);
+            // Half a hello is no better than none.
+            let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+            silent.iter().step_by(2).for_each(|mut stranger| stranger.write_all(b"fl-dist1").unwrap());
+            let results = ranks.map(|rank| rank.join().unwrap());
+            assert_blames(&results, &[], "rank 2 of 3 did not join");
+        });
+    });
+}
+
+#[test]
+fn ranks_join_beside_connections_that_say_nothing() {
+    watched(|| {
+        let server = server();
+        let store = Store::connect("127.0.0.1", server.port(), "test", LONG).unwrap();
+        std::thread::scope(|scope| {
+            let join = |rank| {
+                let launch = launch(&server, rank, 2);
+                scope.spawn(move || Group::join(&launch, LONG)?.finish())
+            };
+            let rank_0 = join(0);
+            let address = store.get("rank-0", LONG).unwrap();
+            let port = u16::from_le_bytes([address[0], address[1]]);
+            let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+            let results = soon(|| [join(1), rank_0].map(|rank| rank.join().unwrap()));
+            assert!(results.iter().all(Result::is_ok), "{results:?}");
+            drop(silent);
+        });
+    });
+}
+
+#[test]
+fn a_silent_store_does_not_hold_up_a_join() {
+    watched(|| {
+        // The system connects clients although nobody accepts them.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (host, port) = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+        let rendezvous = Rendezvous { host, port, served_by_launcher: true, run_id: "test".into() };
+        for rank in [0, 1] {
+            let launch = Launch::new(World::new(rank, 2).unwrap(), rank, rendezvous.clone());
+            let error = soon(|| Group::join(&launch, LIMIT)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_limit_that_no_clock_can_hold_is_no_error() {
+    watched(|| {
+        let results = run(2, Duration::MAX, |group| {
+            group.barrier()?;
+            group.finish()
+        });
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        Group::join(&Launch::single(), Duration::MAX).unwrap().barrier().unwrap();
+    });
+}
+
+#[test]
 fn a_rank_that_leaves_early_ends_the_others_at_once() {
     watched(|| {
         // Rank 0 must have passed the reason on before its own caller can leave.
@@ -182,7 +252,7 @@ fn a_rank_that_does_not_come_to_an_exchange_is_named() {
             let results = soon(|| {
                 run(3, LIMIT, |group| {
                     if group.world().rank() == stuck {
-                        // Alive, with signs of life, but elsewhere until the run has failed.
+                        // Sends heartbeats, but does not come to the exchange until the run has failed.
                         let (tell, told) = std::sync::mpsc::channel();
                         group.on_failure(move |_| tell.send(()).unwrap());
                         told.recv().unwrap();
@@ -213,7 +283,7 @@ fn a_rank_that_stays_behind_is_named() {
     });
 }
 
-/// Joins as rank 1 of 2 on the wire only: the two connections of a process that then says nothing.
+/// The two connections of a process that joins as rank 1 of 2 and then sends nothing.
 fn mute(server: &Server) -> [TcpStream; 2] {
     let store = Store::connect("127.0.0.1", server.port(), "test", LONG).unwrap();
     let address = store.get("rank-0", LONG).unwrap();
@@ -241,7 +311,7 @@ fn a_process_that_is_killed_is_noticed_although_nobody_waits_for_it() {
         std::thread::scope(|scope| {
             let rank_0 = scope.spawn(|| soon(|| alone_with(&server)));
             let mut connections = mute(&server);
-            // The first word of rank 0: all are here.
+            // Rank 0 sends that all ranks have joined.
             connections[0].read_exact(&mut [0; 9]).unwrap();
             drop(connections);
             assert!(rank_0.join().unwrap().contains("rank 1 ended before the run did"));

@@ -50,8 +50,10 @@ impl Share {
         let batch = self.open(consumer)?;
         let field = &batch.spec().fields()[batch.spec().index_of(name)?];
         let shape = std::iter::once(batch.len()).chain(field.shape().iter().copied());
-        let shape = shape.map(|size| size as i64).collect::<Vec<_>>();
-        let (dtype, address) = (field.dtype(), address(&batch, name)?);
+        let shape: Vec<usize> = shape.collect();
+        let (dtype, (address, bytes)) = (field.dtype(), memory(&batch, name)?);
+        check_bytes(name, &shape, dtype, bytes)?;
+        let shape = shape.into_iter().map(|size| size as i64).collect();
         Ok(Exported::new(batch, self.device(), dtype, address, shape))
     }
 
@@ -59,7 +61,9 @@ impl Share {
     fn open(&self, consumer: Consumer) -> Result<Arc<Ready>> {
         match (self.batch.stream().kind(), consumer) {
             (BackendKind::Host | BackendKind::Sim, Consumer::Cpu) => {
-                // The consumer knows no streams of ours: the bytes must be there.
+                // The consumer knows no streams of ours: the bytes must be there. The wait for them is one for
+                // data, unlike the wait for other work of the stream.
+                self.batch.wait_until_copied()?;
                 self.batch.stream().synchronize()?;
                 Ok(self.batch.clone())
             }
@@ -81,10 +85,20 @@ impl Share {
     }
 }
 
-/// The address of a field of any type.
-fn address(batch: &Ready, name: &str) -> Result<u64> {
-    fn of<T: Element>(view: View<'_, T>) -> u64 {
-        view.address().0
+/// Refuses a tensor that covers other bytes than its field: its consumer trusts the shape.
+fn check_bytes(name: &str, shape: &[usize], dtype: DType, bytes: usize) -> Result<()> {
+    let wanted = shape.iter().try_fold(dtype.size(), |bytes, &size| bytes.checked_mul(size));
+    if wanted == Some(bytes) {
+        return Ok(());
+    }
+    let why = format!("field \"{name}\": {shape:?} elements of {dtype} do not cover its {bytes} bytes");
+    Err(Error::new(ErrorKind::Config, why))
+}
+
+/// The address and the bytes of a field of any type.
+fn memory(batch: &Ready, name: &str) -> Result<(u64, usize)> {
+    fn of<T: Element>(view: View<'_, T>) -> (u64, usize) {
+        (view.address().0, view.len() * size_of::<T>())
     }
     Ok(match batch.spec().fields()[batch.spec().index_of(name)?].dtype() {
         DType::U8 => of(batch.field::<u8>(name)?),
@@ -225,5 +239,18 @@ impl std::fmt::Debug for Exported {
 impl std::fmt::Debug for Share {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Share({:?})", self.batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_covers_exactly_the_bytes_of_its_field() {
+        let refused = |shape: &[usize], bytes| check_bytes("x", shape, DType::F32, bytes).is_err();
+        assert!(!refused(&[4, 3], 48) && !refused(&[0, 3], 0));
+        assert!(refused(&[4, 1000], 16) && refused(&[4, 2], 48));
+        assert!(refused(&[1 << 63, 2], 0), "a product that wraps");
     }
 }

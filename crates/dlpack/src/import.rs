@@ -148,13 +148,19 @@ impl Imported {
     /// The elements of a tensor in host memory, in row-major order.
     ///
     /// # Errors
-    /// `Config` for another type, or a tensor that is not in host memory.
+    /// `Config` for another type, or a tensor that is not in host memory; `Budget` if the elements do not fit
+    /// in memory. The elements of a broadcast tensor take more memory than the tensor.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check::<T>()?;
         if self.device().device_type != CPU {
             return refuse(format!("the tensor is on {:?}: use copy_to", self.device()));
         }
-        let mut values = Vec::with_capacity(self.len());
+        let mut values = Vec::new();
+        values.try_reserve_exact(self.len()).map_err(|_| {
+            let why =
+                format!("no memory for the {} elements of a tensor of shape {:?}", self.len(), self.shape);
+            Error::new(ErrorKind::Budget, why)
+        })?;
         let mut index = vec![0; self.shape.len()];
         for _ in 0..self.len() {
             let distances =
@@ -227,9 +233,10 @@ impl Imported {
 
 /// The strides of a row-major tensor without gaps.
 fn compact(shape: &[usize]) -> Vec<i64> {
-    let mut strides = vec![1; shape.len()];
+    let mut strides = vec![1_i64; shape.len()];
     for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis].max(1) as i64;
+        // Wraps only where a dimension is 0: then there is no element to find.
+        strides[axis - 1] = strides[axis].wrapping_mul(shape[axis].max(1) as i64);
     }
     strides
 }

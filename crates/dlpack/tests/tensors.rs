@@ -190,6 +190,29 @@ fn a_foreign_tensor_is_read_by_its_strides_and_deleted_once() {
     assert_eq!(deleted.load(Ordering::SeqCst), 1);
 }
 
+#[test]
+fn a_tensor_with_more_elements_than_memory_is_an_error() {
+    let shaped = |shape: Vec<i64>, strides: Option<Vec<i64>>| {
+        let (raw, _) = foreign(|foreign| {
+            foreign.managed.dl_tensor.ndim = shape.len() as i32;
+            foreign.numbers = [shape, strides.clone().unwrap_or_default()];
+            foreign.managed.dl_tensor.shape = foreign.numbers[0].as_mut_ptr();
+            foreign.managed.dl_tensor.strides = match strides {
+                Some(_) => foreign.numbers[1].as_mut_ptr(),
+                None => std::ptr::null_mut(),
+            };
+        });
+        // SAFETY: valid, and taken once.
+        unsafe { Imported::from_raw(raw) }.unwrap()
+    };
+    // One number, broadcast.
+    let error = shaped(vec![1 << 60], Some(vec![0])).to_vec::<f32>().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Budget);
+    assert!(error.message().contains("no memory for the 1152921504606846976 elements"), "{error}");
+    // No element, but strides that do not fit an `i64`.
+    assert!(shaped(vec![0, 1 << 62, 1 << 62], None).to_vec::<f32>().unwrap().is_empty());
+}
+
 type Change = fn(&mut Foreign);
 
 #[test]

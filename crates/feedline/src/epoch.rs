@@ -98,12 +98,7 @@ impl<'a> Epoch<'a> {
     /// # Errors
     /// As the iterator's items.
     pub fn next_timeout(&mut self, limit: Duration) -> Result<TryNext> {
-        Ok(match self.advance(Some(limit))? {
-            Some(batch) => TryNext::Batch(batch),
-            // Asked only now: a source finds out that its epoch is over while it looks for a batch.
-            None if self.is_over() => TryNext::Over,
-            None => TryNext::NotYet,
-        })
+        self.advance(Some(limit))
     }
 
     pub(crate) fn loader(&self) -> &Loader {
@@ -121,17 +116,17 @@ impl<'a> Epoch<'a> {
         self.failed || self.loader.is_at_end()
     }
 
-    /// The next batch; `None` once `limit` has passed, or if the epoch is over.
-    fn advance(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
+    /// The next batch. Blocks for at most `limit`.
+    fn advance(&mut self, limit: Option<Duration>) -> Result<TryNext> {
         if self.is_over() {
-            self.loader.ledger.end();
-            return Ok(None);
+            self.loader.end_epoch();
+            return Ok(TryNext::Over);
         }
         let received = self.loader.receive(limit);
         match &received {
-            Ok(Some(_)) => self.delivered += 1,
-            Ok(None) if self.is_over() => self.loader.ledger.end(),
-            Ok(None) => {}
+            Ok(TryNext::Batch(_)) => self.delivered += 1,
+            Ok(TryNext::Over) => self.loader.end_epoch(),
+            Ok(TryNext::NotYet) => {}
             Err(_) => self.failed = true,
         }
         received
@@ -142,7 +137,7 @@ impl Iterator for Epoch<'_> {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.advance(None).transpose()
+        self.advance(None).map(TryNext::batch).transpose()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -116,7 +116,6 @@ mod builder;
 mod checkpoint;
 mod compute;
 mod decode;
-mod deliveries;
 mod epoch;
 mod host_loader;
 mod loader;

@@ -18,15 +18,15 @@ use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;
 
-use crate::decode::{Decoder, Note, WorkerPool};
-use crate::transfer::{Request, Wanted};
+use crate::decode::{HostInfo, WorkerPool};
+use crate::transfer::Requests;
 
 /// What ends every wait of the threads.
 pub(crate) struct Closers {
     pub(crate) stop: Arc<Stop>,
-    pub(crate) host_slots: Ring<Pinned, Note>,
+    pub(crate) host_slots: Ring<Pinned, HostInfo>,
     pub(crate) device_slots: SlotRing,
-    pub(crate) wanted: Arc<Wanted>,
+    pub(crate) requests: Arc<Requests>,
 }
 
 /// Ends a loader from another thread, for example when the user interrupts the program; created by
@@ -59,7 +59,6 @@ pub(crate) struct Closers {
 pub struct StopHandle {
     forks: u64,
     closers: Weak<Closers>,
-    decoder: Weak<Decoder>,
 }
 
 impl StopHandle {
@@ -73,7 +72,7 @@ impl StopHandle {
             && let Some(closers) = self.closers.upgrade()
         {
             closers.stop.request();
-            closers.close(&self.decoder);
+            closers.close();
         }
     }
 }
@@ -86,14 +85,10 @@ impl std::fmt::Debug for StopHandle {
 
 impl Closers {
     /// Ends every wait of the threads.
-    fn close(&self, decoder: &Weak<Decoder>) {
+    fn close(&self) {
         self.host_slots.close();
         self.device_slots.close();
-        // Without a decoder no thread is left that waits.
-        if let Some(decoder) = decoder.upgrade() {
-            decoder.stop();
-            self.wanted.stop(decoder.inbox());
-        }
+        self.requests.stop();
     }
 }
 
@@ -107,8 +102,6 @@ pub(crate) struct Running {
     /// The stages that have not ended yet.
     started: Vec<&'static str>,
     ended: (Sender<&'static str>, Receiver<&'static str>),
-    /// Owned by the threads: the last one drops the data, and the batches that were not delivered.
-    decoder: Weak<Decoder>,
     pool: Option<WorkerPool>,
     transfer: Option<JoinHandle<()>>,
 }
@@ -122,7 +115,6 @@ impl Running {
             device,
             started,
             ended,
-            decoder: Weak::new(),
             pool: Some(pool),
             transfer: None,
         }
@@ -149,30 +141,12 @@ impl Running {
         }
     }
 
-    pub(crate) fn watch(&mut self, decoder: &Arc<Decoder>) {
-        self.decoder = Arc::downgrade(decoder);
-    }
-
     pub(crate) fn join(&mut self, transfer: JoinHandle<()>) {
         self.transfer = Some(transfer);
     }
 
-    /// Sends another request to the transfer thread.
-    pub(crate) fn ask(&self, request: Request) -> Result<()> {
-        let decoder = self.decoder.upgrade().ok_or_else(|| self.cause())?;
-        self.closers.wanted.ask(request, decoder.inbox()).map_err(|_| self.cause())
-    }
-
-    /// Makes the transfer thread look for slots that came into use.
-    pub(crate) fn wake(&self) {
-        if let Some(decoder) = self.decoder.upgrade() {
-            self.closers.wanted.wake(decoder.inbox());
-        }
-    }
-
     pub(crate) fn stop_handle(&self) -> StopHandle {
-        let closers = Arc::downgrade(&self.closers);
-        StopHandle { forks: self.forks, closers, decoder: self.decoder.clone() }
+        StopHandle { forks: self.forks, closers: Arc::downgrade(&self.closers) }
     }
 
     /// Fails once someone has asked for a stop. The batches before any other cause are still delivered.
@@ -209,7 +183,7 @@ impl Running {
     pub(crate) fn stop(&mut self, limit: Duration) -> Result<()> {
         self.check_process()?;
         self.closers.stop.request();
-        self.close();
+        self.closers.close();
         let start = Instant::now();
         let left = || limit.saturating_sub(start.elapsed());
         while !self.started.is_empty() {
@@ -265,10 +239,6 @@ impl Running {
         busy.map(|error| error.message().to_owned())
     }
 
-    fn close(&self) {
-        self.closers.close(&self.decoder);
-    }
-
     fn stuck(&self, limit: Duration) -> Error {
         let readings = self.pool.as_ref().map(WorkerPool::readings).unwrap_or_default();
         let stages = || format!("still running: {}", self.started.join(", "));
@@ -284,7 +254,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         // Also if building the loader failed halfway: the threads already started must end.
         if self.check_process().is_ok() {
-            self.close();
+            self.closers.close();
         }
     }
 }

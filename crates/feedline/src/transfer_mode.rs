@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::decode::{Input, Workers};
-use feedline_core::{Dataset, Error, ErrorKind, Layout, Result, Sampler};
+use feedline_core::{Error, ErrorKind, Layout, Result, Sampler, StableDataset};
 use feedline_device::zero_copy::{GatherOrder, Rest, StridedColumns};
 use feedline_device::{BackendKind, Device};
 
@@ -145,8 +145,6 @@ pub(crate) struct Choice<'a> {
     pub(crate) map_batch: bool,
     pub(crate) input: &'a Input,
     pub(crate) layout: &'a Layout,
-    /// The number of samples that the batch sampler was created for.
-    pub(crate) samples: u64,
     pub(crate) host_slots: usize,
     pub(crate) pinned_budget: usize,
     /// The most device memory for a resident set.
@@ -182,22 +180,17 @@ impl Choice<'_> {
     fn keep(&self, device: &Device) -> Result<StridedColumns> {
         let dataset = self.dataset()?;
         let threads = self.workers.count()?;
-        let columns =
-            StridedColumns::resident(device, &**dataset, self.layout, self.resident_budget, threads)?;
-        self.check_samples(&columns)?;
-        Ok(columns)
+        StridedColumns::resident(device, dataset, self.layout.capacity(), self.resident_budget, threads)
     }
 
     fn register(&self, device: &Device) -> Result<StridedColumns> {
         let dataset = self.dataset()?;
         let room = self.pinned_budget.saturating_sub(self.slots_bytes(self.ids_bytes()));
-        let columns = StridedColumns::new(device, dataset, self.layout, room)?;
-        self.check_samples(&columns)?;
-        Ok(columns)
+        StridedColumns::new(device, dataset, self.layout.capacity(), room)
     }
 
     /// The data set, if the device may gather its batches.
-    fn dataset(&self) -> Result<&Arc<dyn Dataset>> {
+    fn dataset(&self) -> Result<&Arc<StableDataset>> {
         let Input::Dataset(dataset) = self.input else {
             return Err(Error::new(ErrorKind::Config, "a source is read in sequence, by a worker"));
         };
@@ -205,19 +198,6 @@ impl Choice<'_> {
             return Err(Error::new(ErrorKind::Config, "map_batch needs the batch in host memory"));
         }
         Ok(dataset)
-    }
-
-    fn check_samples(&self, columns: &StridedColumns) -> Result<()> {
-        // The set was asked for its length when the batch sampler was created, and again for its columns.
-        if columns.samples() < self.samples {
-            let why = format!(
-                "the data set had {} samples, but its columns have {} rows: its length must not change",
-                self.samples,
-                columns.samples()
-            );
-            return Err(Error::new(ErrorKind::Config, why));
-        }
-        Ok(())
     }
 
     fn chosen(&self, mode: Mode, why: Option<String>, columns: Option<StridedColumns>) -> Result<Chosen> {
@@ -256,7 +236,7 @@ impl Choice<'_> {
 
 #[cfg(test)]
 mod tests {
-    use feedline_core::{DType, Spec};
+    use feedline_core::{DType, Dataset, Spec};
     use feedline_device::Backend;
     use feedline_device::host::Host;
     use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
@@ -266,9 +246,8 @@ mod tests {
     use super::*;
 
     /// What `Auto` chooses on a GPU, with a budget of four slots of eight ids and `room` bytes.
-    fn auto(set: Arc<dyn Dataset>, device: &Device, room: usize) -> Result<String> {
+    fn auto(set: Arc<StableDataset>, device: &Device, room: usize) -> Result<String> {
         let layout = Layout::new(set.spec(), 8)?;
-        let samples = set.len();
         let pinned_budget = 4 * 8 * size_of::<u64>() + room;
         let choice = Choice {
             transfer_mode: TransferMode::Auto,
@@ -276,7 +255,6 @@ mod tests {
             map_batch: false,
             input: &Input::Dataset(set),
             layout: &layout,
-            samples,
             host_slots: 4,
             pinned_budget,
             resident_budget: usize::MAX,
@@ -285,8 +263,12 @@ mod tests {
         choice.choose(device).map(|chosen| chosen.mode.to_string())
     }
 
-    fn laid() -> Arc<dyn Dataset> {
-        Arc::new(Laid::records(&Fine::new(500, 4).expect("a set"), 0, 0).expect("a laid set"))
+    fn stable(set: impl Dataset) -> Arc<StableDataset> {
+        Arc::new(StableDataset::new(Arc::new(set)))
+    }
+
+    fn laid() -> Arc<StableDataset> {
+        stable(Laid::records(&Fine::new(500, 4).expect("a set"), 0, 0).expect("a laid set"))
     }
 
     struct Refuse(ErrorKind);
@@ -303,7 +285,7 @@ mod tests {
         assert_eq!(auto(laid(), &host, 6000).expect("a mode"), "zero-copy");
         let why = auto(laid(), &host, 5999).expect("a mode");
         assert_eq!(why, "staged: the set has 6000 bytes, the budget of pinned memory has 5999 left");
-        let fine = Arc::new(Fine::new(50, 4).expect("a set"));
+        let fine = stable(Fine::new(50, 4).expect("a set"));
         assert_eq!(auto(fine, &host, 6000).expect("a mode"), "staged: field \"id\" has no column");
         let absent = Device::with_backend(NullDevice::new());
         assert_eq!(
@@ -345,7 +327,6 @@ mod tests {
                 map_batch: false,
                 input: &input,
                 layout: &layout,
-                samples: 500,
                 host_slots: 4,
                 pinned_budget,
                 resident_budget: usize::MAX,

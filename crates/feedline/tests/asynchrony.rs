@@ -263,7 +263,7 @@ fn waits(loader: &mut Loader, epoch: u64, compute: &Stream) -> (f32, f64) {
     drop(current);
     compute.synchronize().unwrap();
     waited.sort_unstable_by(f32::total_cmp);
-    (waited[waited.len() / 2], meter.share().unwrap())
+    (waited[waited.len() / 2], meter.idle_share().unwrap())
 }
 
 /// The counterpart: shows that the meter does report waiting.
@@ -285,7 +285,7 @@ fn the_meter_reports_compute_that_waits_for_decode() {
                 meter.end().unwrap();
             }
             compute.synchronize().unwrap();
-            let share = meter.share().unwrap();
+            let share = meter.idle_share().unwrap();
             // Only reading takes time here: the one worker needs 2 ms per sample.
             assert!(start.elapsed() >= Duration::from_millis(80));
             assert!(meter.measured() >= 8 && share > 0.5, "{share} of {} steps", meter.measured());
@@ -340,7 +340,7 @@ fn overlap(device: &Device, loader: &mut Loader, fine: &Fine, width: usize, spin
         next = batches.next();
     }
     let steps = batches.steps().expect("a known number") as usize;
-    Overlap { report: report.read().unwrap(), overlapped, steps, wait_share: meter.share().unwrap() }
+    Overlap { report: report.read().unwrap(), overlapped, steps, wait_share: meter.idle_share().unwrap() }
 }
 
 #[test]

@@ -385,9 +385,14 @@ fn a_budget_that_is_too_small_is_refused_before_anything_is_allocated() {
     }
     assert_eq!(device.stats().pinned_bytes.peak(), 0);
     // Huge sizes do not overflow into small ones.
-    for builder in
-        [builder().depth(usize::MAX), builder().batch_size(1 << 50), builder().batch_size(usize::MAX)]
-    {
+    let unlimited = || builder().pinned_budget(usize::MAX);
+    for builder in [
+        builder().depth(usize::MAX),
+        builder().batch_size(1 << 50),
+        builder().batch_size(usize::MAX),
+        unlimited().depth(usize::MAX),
+        unlimited().batch_size(1 << 45),
+    ] {
         let error = builder.build(&device).unwrap_err();
         assert!(
             [feedline::ErrorKind::Budget, feedline::ErrorKind::Config].contains(&error.kind()),

@@ -69,8 +69,10 @@ fn an_epoch_over_several_devices_reads_every_sample_once_in_a_fixed_order() {
                 let builder = builder(&reads).epochs(1).workers(Workers::Count(workers));
                 let mut loaders = builder.build_each(&devices).unwrap();
                 let batches = epoch(&mut loaders);
-                let found = Census::of_threads("fl-decode").unwrap().threads.len();
-                assert_eq!(found, workers, "decode threads for {count} devices");
+                // A thread that has just started may still have its parent's name.
+                wait_until(&format!("{workers} decode threads for {count} devices"), || {
+                    Census::of_threads("fl-decode").unwrap().threads.len() == workers
+                });
                 let mut reads = std::mem::take(&mut *reads.lock().unwrap());
                 reads.sort_unstable();
                 assert_eq!(reads, (0..LEN).collect::<Vec<_>>(), "{count} devices");

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch};
+use common::small::{BATCH, LEN, STEPS, builder, fine, on_a_device, take_epoch};
 use common::{LONG, alone, assert_intact, hush_planned_panics, wait_until, wait_until_gone};
 use feedline::{
-    Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Row, Spec, Stage, Stream, TryNext, Workers,
+    Context, Dataset, Device, Error, ErrorKind, LastBatch, Loader, ReadError, Row, Sampler, Spec, Stage,
+    Stream, TransferMode, TryNext, WorkerPool, Workers, World,
 };
 use feedline_device::Backend;
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
+use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{self, Fine};
 
 /// Takes epoch 0, whose sample `id` is bad. Checks the batches before it, its error, and that nothing
@@ -337,4 +339,58 @@ fn a_loader_that_cannot_be_built_leaves_nothing_behind() {
         refused(&|device| builder(fine()).batch_size(41).drop_last(true).build(device), ErrorKind::Config);
         refused(&|device| builder(fine()).pinned_budget(1000).build(device), ErrorKind::Budget);
     });
+}
+
+/// No call of a builder is ignored because of another one: the error names both.
+#[test]
+fn calls_that_contradict_each_other_are_refused() {
+    let set = || Loader::builder(fine()).batch_size(4);
+    let source = |shards: usize| Loader::from_source(Generator::new(vec![10; shards]).unwrap()).batch_size(4);
+    let world = |size| World::new(0, size).unwrap();
+    let buckets = |batch| Sampler::bucketed(&[1; LEN as usize], batch, 2).unwrap();
+    let listed = |batch| Sampler::subset((0..LEN).collect(), buckets(batch)).unwrap();
+    let pool = WorkerPool::new(Workers::Count(3)).unwrap();
+    let device = Device::host();
+    for (builder, words) in [
+        (set().shuffle(5).seed(9), ["shuffle(5)", "seed(9)"]),
+        (set().seed(9).shuffle(5), ["shuffle(5)", "seed(9)"]),
+        (set().shuffle(1).sampler(Sampler::Sequential), ["shuffle(1)", "sampler"]),
+        (set().sampler(Sampler::block(2, 4).unwrap()).shuffle(1), ["shuffle(1)", "sampler"]),
+        (set().shuffle_shards(3), ["shuffle_shards(3)", "shuffle(3)"]),
+        (source(2).shuffle(3), ["shuffle(3)", "shuffle_shards(3)"]),
+        (source(2).shuffle_shards(3).seed(4), ["shuffle_shards(3)", "seed(4)"]),
+        (source(2).shuffle_shards(3).sampler(Sampler::Sequential), ["shuffle_shards(3)", "sampler"]),
+        (source(2).world(world(3)), ["2 shards", "3 ranks"]),
+        (source(1).world(world(2)), ["1 shard ", "2 ranks"]),
+        (set().sampler(buckets(6)), ["batches of 6", "batch_size is 4"]),
+        (set().sampler(listed(2)), ["batches of 2", "batch_size is 4"]),
+        (set().drop_last(true).last_batch(LastBatch::Pad), ["drop_last(true)", "LastBatch::Pad"]),
+        (set().last_batch(LastBatch::Keep).drop_last(true), ["drop_last(true)", "LastBatch::Keep"]),
+        (set().last_batch(LastBatch::Drop).drop_last(false), ["drop_last(false)", "LastBatch::Drop"]),
+        (set().workers(Workers::Count(3)).core_budget(2), ["workers is 3", "core_budget allows 2"]),
+        (set().epochs(3).skip(3, 0..1), ["epoch 3", "epochs is 3"]),
+    ] {
+        let error = builder.build(&device).map(drop).expect_err(words[0]);
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(words.iter().all(|word| error.message().contains(word)), "{error}: {words:?}");
+        assert!(!error.message().contains('\n'), "{error}");
+    }
+    // What says the same twice, the last call of a method, and what another option makes true.
+    for builder in [
+        set().shuffle(5).seed(5).sampler(Sampler::Shuffle),
+        set().seed(9).seed(5).shuffle(7).shuffle(5),
+        set().sampler(buckets(4)),
+        set().sampler(buckets(8)).world(world(2)),
+        set().drop_last(true).last_batch(LastBatch::Drop),
+        set().drop_last(false).last_batch(LastBatch::Pad),
+        set().workers(Workers::Count(2)).core_budget(2),
+        set().workers(Workers::Count(9)).core_budget(2).pool(&pool),
+        set().epochs(3).skip(2, 0..1),
+        source(2).shuffle_shards(3).world(world(2)),
+        source(2).sampler(Sampler::Shuffle).seed(3),
+    ] {
+        builder.build(&device).expect("a loader");
+    }
+    let loader = set().core_budget(1).build(&device).expect("a loader");
+    assert_eq!(loader.report().setup.workers, 1, "a worker per core, within the budget");
 }

@@ -6,7 +6,7 @@ use std::fs::File;
 
 use common::{LONG, alone, assert_empty};
 use feedline::{DType, Device, ErrorKind, Loader, Spec, TransferMode};
-use feedline_datasets::Records;
+use feedline_datasets::{OpenOptions, Records};
 
 #[test]
 fn a_file_truncated_during_a_run_is_an_error_with_file_and_byte() {
@@ -17,7 +17,8 @@ fn a_file_truncated_during_a_run_is_an_error_with_file_and_byte() {
         let spec = Spec::new().field("bytes", DType::U8, [4096]).expect("a spec");
         let device = Device::host();
         {
-            let records = Records::open_with_limit(&path, spec.clone(), 0).expect("records");
+            let records =
+                Records::open_with(&path, spec.clone(), &OpenOptions::with_memory_limit(0)).expect("records");
             let builder =
                 Loader::builder(records).batch_size(10).shuffle(1).transfer_mode(TransferMode::Staged);
             let mut loader = builder.build(&device).expect("a loader");
@@ -36,7 +37,8 @@ fn a_file_truncated_during_a_run_is_an_error_with_file_and_byte() {
             // The run has ended; stopping it must not hang.
             let _ = loader.stop(LONG);
 
-            let records = Records::open_with_limit(&path, spec, 0).expect("records");
+            let records =
+                Records::open_with(&path, spec, &OpenOptions::with_memory_limit(0)).expect("records");
             let builder = Loader::builder(records).batch_size(10).transfer_mode(TransferMode::ZeroCopy);
             let error = builder.build(&device).expect_err("no column").to_string();
             assert!(error.contains("has no column"), "{error}");

@@ -4,7 +4,7 @@
 mod common;
 
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::small::{STEPS, builder, fine, on_a_device};
 use common::{alone, assert_intact};
@@ -127,6 +127,22 @@ fn a_thread_that_holds_every_slot_gets_an_error_after_the_builders_limit() {
             let error = kept(compute, &mut loader).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::SlotsHeld);
             assert!(error.to_string().contains("held for 0.4 s"), "{error}");
+        });
+    });
+}
+
+/// A loop that keeps all batches, such as `collect`, is told within seconds, not after a minute of silence.
+#[test]
+fn a_thread_that_holds_every_slot_is_told_soon_without_a_limit_of_the_builder() {
+    alone(|| {
+        on_a_device(|device, _| {
+            let mut loader = builder(fine()).build(device).unwrap();
+            let start = Instant::now();
+            let error = loader.epoch(0).unwrap().collect::<feedline::Result<Vec<_>>>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::SlotsHeld);
+            assert!(error.to_string().contains("held for 1.0 s"), "{error}");
+            // Far from the wait itself: the machine may be busy.
+            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         });
     });
 }

@@ -44,7 +44,7 @@ fn grown(dir: &Path) -> Archive {
 }
 
 fn options(builder: LoaderBuilder) -> LoaderBuilder {
-    builder.batch_size(BATCH).shuffle(SEED)
+    builder.batch_size(BATCH).shuffle_shards(SEED)
 }
 
 fn generator() -> LoaderBuilder {
@@ -148,7 +148,9 @@ fn every_order_of_shards_last_batch_and_rank_resumes() {
         ];
         for sampler in samplers {
             for last_batch in [LastBatch::Keep, LastBatch::Drop] {
-                everywhere(|| generator().sampler(sampler.clone()).last_batch(last_batch));
+                let source =
+                    || Loader::from_source(Generator::new(LENS).unwrap()).batch_size(BATCH).seed(SEED);
+                everywhere(|| source().sampler(sampler.clone()).last_batch(last_batch));
             }
         }
         for rank in 0..2 {
@@ -200,7 +202,7 @@ fn every_kind_of_source_delivers_the_same_rows_even_if_it_stalls() {
 #[test]
 fn ranks_share_the_shards_and_read_every_record_once() {
     alone(|| {
-        for world in [1, 2, 4, 8] {
+        for world in [1, 2, 4, 6] {
             let mut all = Vec::new();
             for rank in 0..world {
                 let steps = epoch(generator().world(World::new(rank, world).unwrap()), 2);

@@ -67,7 +67,7 @@ fn options_that_a_source_does_not_support_are_refused_by_build() {
         assert!(refused(builder(generator()).batch_size(0)).contains("batch size is 0"));
         assert!(refused(builder(Generator::new([]).unwrap())).contains("no shards"));
         let many = Generator::new(vec![0; source::MAX_SHARDS as usize + 1]).unwrap();
-        assert!(refused(builder(many)).contains("the most is 16777216"));
+        assert!(refused(builder(many)).contains("the maximum is 16777216"));
     });
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{LONG, alone, alone_in_parts, wait_until};
 use feedline::report::{Account, Cause};
-use feedline::{Device, Loader, LoaderBuilder, Workers};
+use feedline::{Device, Loader, LoaderBuilder, Reporter, Workers};
 use feedline_device::host::Host;
 use feedline_sim::SimOptions;
 use feedline_sim::interceptors::SlowCopies;
@@ -243,6 +243,89 @@ fn the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time() {
         );
     }
     assert!(wrong.is_empty(), "{}", wrong.into_iter().map(|(line, _)| line + "\n").collect::<String>());
+}
+
+/// How a consumer gets the bytes of its batches on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opens {
+    /// Its kernels do.
+    Never,
+    /// The host loader opens them.
+    Itself,
+    InPlace,
+    ToVec,
+    /// As bridges to tensors in host memory do.
+    Bridge,
+}
+
+/// A loop over batches of 4 ms of decoding or copying, and 2 ms of work of the consumer. Returns the account of
+/// the run, and what a stopwatch says: milliseconds of the loader's calls, and of the consumer's own work.
+fn stopwatch<B, E: std::fmt::Debug>(
+    batches: impl Iterator<Item = Result<B, E>>,
+    open: impl Fn(B) -> Result<(), E>,
+    reporter: &Reporter,
+) -> (Account, f64, f64) {
+    let (mut called, mut worked) = (Duration::ZERO, Duration::ZERO);
+    let mut batches = batches;
+    loop {
+        let start = Instant::now();
+        let Some(batch) = batches.next() else { break };
+        open(batch.expect("a batch")).expect("an open batch");
+        called += start.elapsed();
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_millis(2));
+        worked += start.elapsed();
+    }
+    (reporter.report().run, called.as_secs_f64() * 1e3, worked.as_secs_f64() * 1e3)
+}
+
+/// Whichever loader, and whatever it waits for: the report's waits are the time that a stopwatch measures
+/// around its calls, up to the moment at which the consumer has the batch.
+#[test]
+fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
+    let run = |opens: Opens, slow: Slow| {
+        let case = Case { slow, time: 4, step: 2, decode: 0, workers: 1, sim: false, steps: STEPS };
+        let (device, _) = case.device();
+        let builder = case.builder(&Sleep::default()).batch_size(BATCH as usize).depth(3).epochs(1);
+        let builder = builder.workers(Workers::Count(1));
+        if opens == Opens::Itself {
+            let mut loader = builder.build_host_on(&device).unwrap();
+            let reporter = loader.loader().reporter();
+            return stopwatch(loader.epoch(0).unwrap(), |_| Ok(()), &reporter);
+        }
+        let mut loader = builder.build(&device).unwrap();
+        let (compute, reporter) = (device.stream().unwrap(), loader.reporter());
+        let open = |batch: feedline::Batch| {
+            let ready = batch.wait_on(&compute)?;
+            match opens {
+                Opens::Itself | Opens::Never => Ok(()),
+                Opens::InPlace => ready.with_host(|_| ()),
+                Opens::ToVec => ready.to_vec::<u8>("bytes").map(drop),
+                Opens::Bridge => ready.wait_until_copied(),
+            }
+        };
+        stopwatch(loader.epoch(0).unwrap(), open, &reporter)
+    };
+    alone_in_parts(|| {
+        let all = [Opens::Never, Opens::Itself, Opens::InPlace, Opens::ToVec, Opens::Bridge];
+        for (opens, slow) in all.into_iter().flat_map(|opens| {
+            [Slow::Source, Slow::Decode, Slow::Submit, Slow::Copy].map(|slow| (opens, slow))
+        }) {
+            let mut wrong = String::new();
+            let is_right = (0..RUNS).any(|_| {
+                let (account, called, worked) = run(opens, slow);
+                let all = called + worked;
+                let waited = account.wait_share() * account.wall().as_secs_f64() * 1e3;
+                let own = account.causes.of(Cause::Consumer).as_secs_f64() * 1e3;
+                wrong += &format!(
+                    "{slow:?}, {opens:?}: waited {waited:.1} of {called:.1} ms, own {own:.1} of \
+                     {worked:.1}\n{account}"
+                );
+                (waited - called).abs() < 0.03 * all && (own - worked).abs() < 0.03 * all
+            });
+            assert!(is_right, "{wrong}");
+        }
+    });
 }
 
 /// The time between epochs belongs to the run, polls are waits, and a break loses nothing.

@@ -7,8 +7,6 @@
 #[allow(dead_code, reason = "a model uses a part")]
 #[path = "../src/decode/queue.rs"]
 mod queue;
-#[path = "../src/decode/sync.rs"]
-mod sync;
 
 use loom::sync::Arc;
 use loom::thread;

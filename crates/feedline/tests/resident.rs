@@ -5,12 +5,13 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{LONG, alone, assert_empty};
 use feedline::{
-    BadSamples, Budget, Dataset, Device, ErrorKind, HostEpoch, HostLoader, LastBatch, Loader, LoaderBuilder,
-    Sampler, TransferMode, Workers, World,
+    BadSamples, Budget, Context, DType, Dataset, Device, ErrorKind, HostEpoch, HostLoader, LastBatch, Loader,
+    LoaderBuilder, ReadError, Row, Sampler, Spec, StridedColumn, TransferMode, Workers, World,
 };
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Count, Op};
@@ -101,6 +102,78 @@ fn a_run_resumes_in_another_mode() {
                 let rest = contents(loader.resume(cursor).expect("the rest"), usize::MAX);
                 assert!(rest == want[stop..13], "{first:?}, then {then:?}, after {stop}");
                 assert!(contents(loader.epoch(1).expect("the next"), usize::MAX) == want[13..26]);
+            }
+        }
+    });
+}
+
+/// A set whose length and spec change at call number `change`, counted over both.
+struct Changing {
+    answers: [(u64, Spec); 2],
+    change: usize,
+    calls: AtomicUsize,
+    /// The rows of the first answer: each byte of a row is the row's id.
+    column: Vec<u8>,
+}
+
+impl Changing {
+    fn new(answers: [(u64, usize); 2], change: usize) -> Self {
+        let [(len, width), _] = answers;
+        let spec = |width: usize| Spec::new().field("bytes", DType::U8, [width]).expect("a spec");
+        let column = (0..len).flat_map(|id| vec![id as u8; width]).collect();
+        let answers = answers.map(|(len, width)| (len, spec(width)));
+        Self { answers, change, calls: AtomicUsize::new(0), column }
+    }
+
+    fn answer(&self) -> &(u64, Spec) {
+        &self.answers[usize::from(self.calls.fetch_add(1, Ordering::Relaxed) >= self.change)]
+    }
+}
+
+impl Dataset for Changing {
+    fn len(&self) -> u64 {
+        self.answer().0
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.answer().1
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        row.bytes_mut(0).fill(id as u8);
+        Ok(())
+    }
+
+    fn column(&self, _: usize) -> Option<StridedColumn<'_>> {
+        let (len, spec) = &self.answers[0];
+        let width = spec.sample_bytes();
+        StridedColumn::new(&self.column, 0, width, *len as usize, width).ok()
+    }
+}
+
+#[test]
+fn a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers() {
+    let modes = [
+        (TransferMode::Staged, usize::MAX),
+        (TransferMode::ZeroCopy, usize::MAX),
+        (TransferMode::Resident, usize::MAX),
+        (TransferMode::Resident, 40 * 256),
+    ];
+    // Wider and narrower rows, more and fewer samples. From the second call on `len` is known, from the
+    // third on `spec` too.
+    let changes = [(40, 4096), (400, 256), (40, 16), (4, 256), (4000, 4096), (4, 16)];
+    alone(|| {
+        for (mode, budget) in modes {
+            for (then, change) in changes.into_iter().flat_map(|then| (2..14).map(move |call| (then, call))) {
+                let set = Changing::new([(40, 256), then], change);
+                let builder = Loader::builder(set).batch_size(8).shuffle(3).resident_budget(budget);
+                let mut loader = builder.transfer_mode(mode).build_host().expect("a loader");
+                let batches = contents(loader.epoch(0).expect("an epoch"), usize::MAX);
+                assert_eq!(batches.iter().map(|(_, valid, _)| valid).sum::<usize>(), 40, "{then:?} {change}");
+                for (ids, _, bytes) in batches {
+                    let want: Vec<u8> = ids.iter().flat_map(|&id| vec![id as u8; 256]).collect();
+                    assert!(bytes == want, "{mode:?}, {then:?} from call {change} on");
+                }
             }
         }
     });

@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::{LONG, alone, wait_until};
+use feedline::report::Cause;
 use feedline::trace::Trace;
 use feedline::{Device, Event, Loader, Workers};
+use feedline_device::host::Host;
 use feedline_kernels::ops::Kernels;
+use feedline_sim::interceptors::SlowCopies;
 use feedline_testkit::fixtures::{self, Fine};
 use serde_json::Value;
 
@@ -82,7 +85,7 @@ fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
         assert_eq!([count("consumer", "step"), count("fl-transfer", "queue the copy")], [20, 20]);
         assert_eq!([count("compute", "kernel"), count(&test, "mine \"quoted\"")], [20, 20]);
         // The other worker goes on: the batches after the slow one wait for their order.
-        let is_the_wait = |span: &Span| span.0 == "wait: order" && span.3 == Some(13);
+        let is_the_wait = |span: &Span| span.0 == "wait: order wait" && span.3 == Some(13);
         assert!(spans["consumer"].iter().any(is_the_wait), "{:?}", spans["consumer"]);
         // A few of many at once may be left out, but not the last one.
         assert!(count("copy stream", "copy") > 10, "{:?}", spans["copy stream"]);
@@ -116,6 +119,47 @@ fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
             events(&trace, phase).iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect()
         };
         assert_eq!((ids("s").len(), ids("s")), (20, ids("f")));
+    });
+}
+
+/// What the table says of the consumer's waits is what the report says.
+#[test]
+fn the_waits_in_the_table_are_those_of_the_report() {
+    alone(|| {
+        for host in [false, true] {
+            let trace = Trace::new();
+            let copy = Duration::from_millis(2);
+            let device = Device::with_backend(SlowCopies::slow_copies(Host::new(), Duration::ZERO, copy));
+            let builder = Loader::builder(Fine::new(80, 100).unwrap()).batch_size(BATCH).epochs(1);
+            let builder = builder.trace(&trace);
+            let report = if host {
+                let mut loader = builder.build_host_on(&device).unwrap();
+                loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap()));
+                loader.loader().report()
+            } else {
+                let mut loader = builder.build(&device).unwrap();
+                let mut batches = loader.epoch(0).unwrap();
+                // Polls are waits too.
+                while !batches.is_over() {
+                    drop(batches.next_timeout(Duration::from_micros(300)).unwrap());
+                }
+                loader.report()
+            };
+            let table = trace.table();
+            let mut shares = 0.0;
+            for cause in Cause::ALL.into_iter().filter(|&cause| cause != Cause::Consumer) {
+                let rows = table.rows.iter().filter(|row| row.name == format!("wait: {}", cause.name()));
+                let (total, share) =
+                    rows.fold((Duration::ZERO, 0.0), |sum, row| (sum.0 + row.total, sum.1 + row.share));
+                assert_eq!(total, report.run.causes.of(cause), "{cause}, host {host}\n{table}{report}");
+                shares += if cause.is_wait_for_data() { share } else { 0.0 };
+            }
+            assert!((shares - report.wait_share()).abs() < 0.05, "{shares}, host {host}\n{table}{report}");
+            assert!(shares > 0.5, "{table}");
+            assert!(table.rows.iter().all(|row| row.share <= 1.0), "{table}");
+            let said = format!("waited for data      {:>5.1} %", 100.0 * report.wait_share());
+            assert!(report.to_string().contains(&said), "{report}");
+        }
     });
 }
 

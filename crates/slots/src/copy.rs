@@ -218,14 +218,15 @@ mod tests {
 
     #[test]
     fn copies_every_length_and_alignment_and_writes_nothing_outside() {
-        let (lens, offsets) = if cfg!(miri) { (0..40, 0..3) } else { (0..300, 0..64) };
+        let (lens, offsets) = if cfg!(miri) { (0..20, 0..2) } else { (0..300, 0..64) };
+        let long: &[usize] = if cfg!(miri) { &[4095] } else { &[4095, 4096, 16_385, 150_528, 1 << 20] };
         for stores in supported() {
             for len in lens.clone() {
                 for offset in offsets.clone() {
                     check(stores, len, offset, (offset * 7 + len) % 64);
                 }
             }
-            for len in [4095, 4096, 16_385, 150_528, if cfg!(miri) { 0 } else { 1 << 20 }] {
+            for &len in long {
                 for offset in [0, 1, 16, 33, 63] {
                     check(stores, len, offset, 64 - offset.max(1));
                 }
@@ -245,7 +246,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 256 }))]
 
         #[test]
         fn rows_of_any_lengths_are_copied_in_order(

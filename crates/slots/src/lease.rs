@@ -1,6 +1,8 @@
 //! The leases: the rights to write a slot, to read it, and to submit it to the device.
 //!
-//! Each transition takes the lease by value, so a slot cannot be written after `ready` or submitted twice.
+//! Each transition takes the lease by value, so a slot cannot be written after `ready` or submitted twice. The
+//! state of a slot and its generation, in one atomic word, are a second check: a transition from an unexpected
+//! state fails, so a bug shows as an error and never as two owners.
 
 use std::marker::PhantomData;
 
@@ -8,8 +10,67 @@ use feedline_core::Result;
 
 use crate::memory::HostMemory;
 use crate::ring::Shared;
-use crate::state::State;
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicU32, Ordering};
+
+/// The state of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// In the free list, with no copy in flight.
+    Free = 0,
+    /// Held by a [`FillLease`](crate::FillLease).
+    Filling = 1,
+    /// Held by a [`ReadyLease`](crate::ReadyLease).
+    Ready = 2,
+    /// In the free list, while the copy that reads it may still run.
+    InFlight = 3,
+    /// Out of use: it is unknown whether a copy still reads it.
+    Lost = 4,
+}
+
+const STATE_BITS: u32 = 3;
+
+impl State {
+    fn of(word: u32) -> Self {
+        match word & ((1 << STATE_BITS) - 1) {
+            0 => Self::Free,
+            1 => Self::Filling,
+            2 => Self::Ready,
+            3 => Self::InFlight,
+            _ => Self::Lost,
+        }
+    }
+}
+
+/// A state, and the number of times the slot was acquired.
+#[derive(Debug)]
+pub(crate) struct Word(AtomicU32);
+
+impl Word {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(State::Free as u32))
+    }
+
+    /// The present state; only a hint while another thread may change it.
+    pub(crate) fn state(&self) -> State {
+        State::of(self.0.load(Ordering::Acquire))
+    }
+
+    /// Changes the state from `from` to `to`; a transition to `Filling` starts a new generation.
+    ///
+    /// Returns false, and changes nothing, when the state is not `from`. Acquire and release ordering: the
+    /// next holder of the slot sees every write of the previous one.
+    pub(crate) fn advance(&self, from: State, to: State) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        if State::of(word) != from {
+            return false;
+        }
+        let generation = word >> STATE_BITS;
+        let generation = if to == State::Filling { generation.wrapping_add(1) } else { generation };
+        let next = generation << STATE_BITS | to as u32;
+        self.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
 
 /// The right to write a slot. Dropping it releases the slot.
 pub struct FillLease<M: HostMemory, T = ()> {
@@ -38,7 +99,7 @@ impl<M: HostMemory, T> FillLease<M, T> {
 
     /// The note that travels with the bytes.
     pub fn note(&self) -> &T {
-        // SAFETY: only the slot's one lease accesses the note (`state.rs`), and `self` is that lease.
+        // SAFETY: only the slot's one lease accesses the note (`Word`), and `self` is that lease.
         unsafe { &*self.hold.shared.slots[self.hold.index].note.get() }
     }
 
@@ -51,7 +112,7 @@ impl<M: HostMemory, T> FillLease<M, T> {
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut T) {
         let slot = &self.hold.shared.slots[self.hold.index];
         let memory = &*slot.memory;
-        // SAFETY: the slot is Filling and this is its one lease (`state.rs`), mutably borrowed; the memory is
+        // SAFETY: the slot is Filling and this is its one lease (`Word`), mutably borrowed; the memory is
         // valid for `len` bytes (`HostMemory`), and no copy reads it: `Ring::claim` waited for the last copy.
         let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.len()) };
         // SAFETY: as above: only the slot's one lease accesses the note.
@@ -89,13 +150,13 @@ impl<M: HostMemory, T> ReadyLease<M, T> {
 
     /// The note that travels with the bytes.
     pub fn note(&self) -> &T {
-        // SAFETY: only the slot's one lease accesses the note (`state.rs`), and `self` is that lease.
+        // SAFETY: only the slot's one lease accesses the note (`Word`), and `self` is that lease.
         unsafe { &*self.hold.shared.slots[self.hold.index].note.get() }
     }
 
     /// The note that travels with the bytes, for writing.
     pub fn note_mut(&mut self) -> &mut T {
-        // SAFETY: only the slot's one lease accesses the note (`state.rs`); `self` is that lease, mutably
+        // SAFETY: only the slot's one lease accesses the note (`Word`); `self` is that lease, mutably
         // borrowed.
         unsafe { &mut *self.hold.shared.slots[self.hold.index].note.get() }
     }
@@ -123,7 +184,7 @@ impl<M: HostMemory, T> ReadyLease<M, T> {
         let moved = hold.advance(State::InFlight);
         debug_assert!(moved, "slot {} was not Ready", hold.index);
         let slot = &hold.shared.slots[hold.index];
-        // SAFETY: this is still the slot's one lease (`state.rs`), and the reference does not outlive this
+        // SAFETY: this is still the slot's one lease (`Word`), and the reference does not outlive this
         // call.
         let note = unsafe { &*slot.note.get() };
         let result = copy(&slot.memory, note);
@@ -149,7 +210,7 @@ impl<M: HostMemory, T> Hold<M, T> {
         Self { shared, index, state, armed: true }
     }
 
-    /// Version the slot to `to`. Returns false, and disarms the hold, when the slot is not in the hold's
+    /// Moves the slot to state `to`. Returns false, and disarms the hold, when the slot is not in the hold's
     /// state.
     pub(crate) fn advance(&mut self, to: State) -> bool {
         self.armed &= self.shared.slots[self.index].word.advance(self.state, to);
@@ -189,5 +250,35 @@ impl<M: HostMemory, T> std::fmt::Debug for FillLease<M, T> {
 impl<M: HostMemory, T> std::fmt::Debug for ReadyLease<M, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ReadyLease(slot {})", self.hold.index)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const ALL: [State; 5] = [State::Free, State::Filling, State::Ready, State::InFlight, State::Lost];
+
+    #[test]
+    fn a_transition_from_an_unexpected_state_changes_nothing() {
+        for from in ALL {
+            for expected in ALL.into_iter().filter(|&expected| expected != from) {
+                let word = Word(AtomicU32::new(from as u32));
+                assert!(!word.advance(expected, State::Free), "{from:?} is not {expected:?}");
+                assert_eq!(word.state(), from);
+            }
+        }
+    }
+
+    #[test]
+    fn each_filling_starts_a_generation_and_the_counter_wraps() {
+        let word = Word(AtomicU32::new(u32::MAX << STATE_BITS));
+        assert!(word.advance(State::Free, State::Filling));
+        assert_eq!((word.state(), word.0.load(Ordering::Acquire) >> STATE_BITS), (State::Filling, 0));
+        for to in [State::Ready, State::InFlight, State::Filling] {
+            assert!(word.advance(word.state(), to));
+            assert_eq!(word.state(), to);
+        }
+        assert_eq!(word.0.load(Ordering::Acquire) >> STATE_BITS, 1);
     }
 }

@@ -11,31 +11,27 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the states, one atomic word per slot | `state.rs` |
 //! | the memory of a slot | `memory.rs` |
-//! | the ring: release, close, count | `ring.rs` |
-//! | acquiring a slot | `acquire.rs` |
-//! | the leases: fill, ready, submit | `lease.rs` |
+//! | the ring: acquire, release, close, count | `ring.rs` |
+//! | the states of a slot; the leases: fill, ready, submit | `lease.rs` |
 //! | a slot that several workers fill together | `shared.rs` |
 //! | copies of rows into a slot | `copy.rs` |
-//! | short spinning before a sleep | `backoff.rs` |
+//! | a locked value that threads wait for: spin, then sleep | `monitor.rs` |
 //!
 //! The crate's README proves that no slot is lost, leased twice, or freed during a copy.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod acquire;
-mod backoff;
 mod copy;
 mod lease;
 mod memory;
+mod monitor;
 mod ring;
 mod shared;
-mod state;
 mod sync;
 
-pub use backoff::{Backoff, Version, Wait};
 pub use copy::{copy_rows, stream_rows};
 pub use lease::{FillLease, ReadyLease};
 pub use memory::{HeapMemory, HostMemory};
+pub use monitor::{Backoff, Monitor, WAKE_UP, Wait};
 pub use ring::{Counts, Ring};
 pub use shared::{Claim, SharedFill};

@@ -1,4 +1,5 @@
-//! The ring: a fixed set of slots, reused first in, first out.
+//! The ring: a fixed set of slots, reused first in, first out. A thread that acquires one waits for a free slot,
+//! and for the copy that still reads it.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -6,10 +7,10 @@ use std::mem::ManuallyDrop;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::backoff::{Backoff, Version};
+use crate::lease::{FillLease, Hold, State, Word};
 use crate::memory::HostMemory;
-use crate::state::{State, Word};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock};
+use crate::monitor::{Backoff, Monitor};
+use crate::sync::Arc;
 
 pub(crate) struct Slot<M, T> {
     pub(crate) word: Word,
@@ -18,29 +19,22 @@ pub(crate) struct Slot<M, T> {
     pub(crate) note: UnsafeCell<T>,
 }
 
-// SAFETY: `note` is accessed only through a lease, and a slot has one lease at a time (the word, `state.rs`).
+// SAFETY: `note` is accessed only through a lease, and a slot has one lease at a time (its `Word`).
 unsafe impl<M: HostMemory, T: Send> Sync for Slot<M, T> {}
 
-pub(crate) struct FreeList {
+struct FreeList {
     /// Slots to acquire, Free or InFlight, in the order of their release.
-    pub(crate) queue: VecDeque<usize>,
+    queue: VecDeque<usize>,
     /// Number of slots that are Lost.
     lost: usize,
     closed: bool,
-    /// Threads asleep on `released`: a notification costs a system call even when there are none.
-    pub(crate) sleepers: usize,
 }
 
 pub(crate) struct Shared<M: HostMemory, T> {
     pub(crate) slots: Box<[Slot<M, T>]>,
-    pub(crate) free_list: Mutex<FreeList>,
-    pub(crate) released: Condvar,
-    /// Counts the changes that `released` announces.
-    pub(crate) version: Version,
-    /// For waits for a slot.
-    pub(crate) slot_waits: Backoff,
+    free_list: Monitor<FreeList>,
     /// For waits for a slot's copy.
-    pub(crate) copy_waits: Backoff,
+    copy_waits: Backoff,
 }
 
 /// How many slots are in each state; the sum is the number of slots.
@@ -91,24 +85,64 @@ impl<M: HostMemory, T: Default> Ring<M, T> {
                 note: UnsafeCell::new(T::default()),
             })
             .collect();
-        let free_list =
-            Mutex::new(FreeList { queue: (0..slots.len()).collect(), lost: 0, closed: false, sleepers: 0 });
-        let (slot_waits, copy_waits) = (Backoff::new(), Backoff::new());
-        let (released, version) = (Condvar::new(), Version::default());
-        Self { shared: Arc::new(Shared { slots, free_list, released, version, slot_waits, copy_waits }) }
+        let free_list = FreeList { queue: (0..slots.len()).collect(), lost: 0, closed: false };
+        let (free_list, copy_waits) = (Monitor::new(free_list), Backoff::new());
+        Self { shared: Arc::new(Shared { slots, free_list, copy_waits }) }
     }
 }
 
 impl<M: HostMemory, T> Ring<M, T> {
+    /// Takes the slot that was released first. Blocks until there is one and its last copy has ended.
+    ///
+    /// The wait for a slot ends when a lease is dropped or submitted, when the last slot is lost, or on
+    /// [`close`](Self::close). The wait for the copy ends only with the copy.
+    ///
+    /// # Errors
+    /// - `Stopped`: the ring is closed.
+    /// - `Device`: every slot is lost, or the wait for the copy failed; the slot waited for is then lost.
+    pub fn acquire(&self) -> Result<FillLease<M, T>> {
+        let taken = self.shared.free_list.wait(None, |free_list| {
+            self.shared.check_open(free_list).map(|()| free_list.queue.pop_front()).transpose()
+        });
+        // A wait without a limit ends with a slot or an error.
+        let index = taken.ok_or_else(closed)??;
+        self.claim(index, |memory| self.shared.wait_landed(memory))
+    }
+
+    /// Takes the slot that was released first; `None` when there is none or its copy still runs. Never
+    /// blocks.
+    ///
+    /// # Errors
+    /// `Stopped` once the ring is closed; `Device` once every slot is lost, or on a device failure.
+    pub fn try_acquire(&self) -> Result<Option<FillLease<M, T>>> {
+        let landed = self.shared.free_list.with(|free_list| self.shared.pop_landed(free_list))?;
+        landed.map(|index| self.claim(index, |_| Ok(()))).transpose()
+    }
+
+    /// Leases the slot at `index`, just taken off the free list; `wait` waits for a copy in flight.
+    fn claim(&self, index: usize, wait: impl FnOnce(&M) -> Result<()>) -> Result<FillLease<M, T>> {
+        let slot = &self.shared.slots[index];
+        let state = slot.word.state();
+        if !matches!(state, State::Free | State::InFlight) {
+            return Err(broken(index));
+        }
+        // From here on, an error or a panic drops `hold`, which releases the slot or marks it Lost.
+        let mut hold = Hold::new(self.shared.clone(), index, state);
+        // The host's wait: a slot is not written while a copy still reads it.
+        if cfg!(not(planted = "host_gate")) && state == State::InFlight {
+            wait(&slot.memory)?;
+        }
+        if !hold.advance(State::Filling) {
+            return Err(broken(index));
+        }
+        slot.memory.on_acquire()?;
+        Ok(FillLease::new(hold))
+    }
+
     /// Closes the ring: every current and later wait for a slot ends with `Stopped`. Existing leases stay
     /// valid. Closing twice has no effect.
     pub fn close(&self) {
-        let mut free_list = lock(&self.shared.free_list);
-        free_list.closed = true;
-        self.shared.version.bump();
-        drop(free_list);
-        #[cfg(not(planted = "close_no_notify"))]
-        self.shared.released.notify_all();
+        self.shared.free_list.change(|free_list| free_list.closed = true);
     }
 
     /// How many slots are in each state. A snapshot; exact only while no lease changes state.
@@ -138,39 +172,25 @@ impl<M: HostMemory, T> Ring<M, T> {
 }
 
 impl<M: HostMemory, T> Shared<M, T> {
-    /// Appends a slot to the free list in its present state, and wakes every waiting thread.
-    ///
-    /// Waking one is not enough: it could be a thread with a time limit that times out on the slot's running
-    /// copy, and the other threads would sleep on.
+    /// Appends a slot to the free list in its present state, and wakes a thread that waits for one.
     pub(crate) fn release(&self, index: usize) {
-        let mut free_list = lock(&self.free_list);
-        free_list.queue.push_back(index);
-        #[cfg(planted = "double_release")]
-        free_list.queue.push_back(index);
-        self.wake(free_list);
+        self.free_list.add(1, |FreeList { queue, .. }| {
+            queue.push_back(index);
+            #[cfg(planted = "double_release")]
+            queue.push_back(index);
+            ((), queue.len())
+        });
     }
 
     /// Counts a lost slot, and wakes every waiting thread: it may have been the last slot.
     pub(crate) fn lose(&self) {
-        let mut free_list = lock(&self.free_list);
-        free_list.lost += 1;
-        self.wake(free_list);
-    }
-
-    /// Unlocks the free list and wakes every sleeping thread.
-    fn wake(&self, free_list: MutexGuard<'_, FreeList>) {
-        self.version.bump();
-        let asleep = free_list.sleepers > 0;
-        drop(free_list);
-        if asleep {
-            self.released.notify_all();
-        }
+        self.free_list.change(|free_list| free_list.lost += 1);
     }
 
     /// Fails when no slot can become available any more.
-    pub(crate) fn check_open(&self, free_list: &FreeList) -> Result<()> {
+    fn check_open(&self, free_list: &FreeList) -> Result<()> {
         if free_list.closed {
-            return Err(Error::new(ErrorKind::Stopped, "the ring of host slots is closed"));
+            return Err(closed());
         }
         let total = self.slots.len();
         if free_list.lost == total {
@@ -178,6 +198,32 @@ impl<M: HostMemory, T> Shared<M, T> {
             return Err(Error::new(ErrorKind::Device, message));
         }
         Ok(())
+    }
+
+    /// Blocks until the copy out of `memory` has ended.
+    fn wait_landed(&self, memory: &M) -> Result<()> {
+        let mut wait = self.copy_waits.wait();
+        while memory.is_quick_to_ask() && wait.should_spin() {
+            if memory.landed()? {
+                return Ok(());
+            }
+            // Polls are spaced out: the thread that starts the copies needs the driver's lock too.
+            (0..16).for_each(|_| std::hint::spin_loop());
+        }
+        memory.wait_landed()
+    }
+
+    /// Takes the first slot off the free list, if no copy reads it.
+    fn pop_landed(&self, free_list: &mut FreeList) -> Result<Option<usize>> {
+        self.check_open(free_list)?;
+        let Some(&index) = free_list.queue.front() else { return Ok(None) };
+        let slot = &self.slots[index];
+        let in_flight = cfg!(not(planted = "host_gate")) && slot.word.state() == State::InFlight;
+        if in_flight && !slot.memory.landed()? {
+            return Ok(None);
+        }
+        free_list.queue.pop_front();
+        Ok(Some(index))
     }
 }
 
@@ -210,4 +256,17 @@ impl<M: HostMemory, T> std::fmt::Debug for Ring<M, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring").field("counts", &self.counts()).finish()
     }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Stopped, "the ring of host slots is closed")
+}
+
+fn broken(index: usize) -> Error {
+    Error::new(
+        ErrorKind::Stopped,
+        format!(
+            "slot {index} is in the free list and leased at once: this is a bug in feedline, please report it"
+        ),
+    )
 }

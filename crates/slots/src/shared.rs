@@ -37,7 +37,7 @@ pub struct SharedFill<M: HostMemory, T = ()> {
     lease: FillLease<M, T>,
     layout: Arc<Layout>,
     rows: usize,
-    /// The first unclaimed row; `rows` or more when all rows are claimed.
+    /// The first unclaimed row; `rows` when all rows are claimed.
     next: AtomicUsize,
     /// Number of rows finished or given up.
     finished: AtomicUsize,
@@ -53,9 +53,13 @@ impl<M: HostMemory, T> SharedFill<M, T> {
     /// Shares `lease`, so that several workers can fill the first `rows` rows of `layout`.
     ///
     /// # Errors
-    /// `Config` when the slot is smaller than the layout, or `rows` exceeds the layout's capacity. The slot
-    /// is released.
+    /// `Config` when a field is ragged, because one worker writes all rows of such a batch; when the slot is
+    /// smaller than the layout; or when `rows` exceeds the layout's capacity. The slot is released.
     pub fn new(lease: FillLease<M, T>, layout: Arc<Layout>, rows: usize) -> Result<Self> {
+        if layout.is_ragged() {
+            let why = "a batch with a ragged field cannot be shared: one worker writes its rows, in order";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         if lease.memory().len() < layout.bytes() || layout.capacity() < rows {
             let (slot, needed, capacity) = (lease.memory().len(), layout.bytes(), layout.capacity());
             let why = format!(
@@ -69,14 +73,12 @@ impl<M: HostMemory, T> SharedFill<M, T> {
 
     /// Claims the next rows, at most `count`; `None` when all rows are claimed.
     pub fn claim(&self, count: usize) -> Option<Claim<'_, M, T>> {
-        // Checked first, so that repeated calls cannot overflow the counter.
-        if self.is_claimed() {
-            return None;
-        }
+        // The counter never passes `rows`: a sum that wraps would hand out rows twice.
+        let end = |start: usize| start.saturating_add(count).min(self.rows);
+        let claim = |start| (start < end(start)).then(|| end(start));
         // Relaxed: the counter only assigns rows to claims; `finished` publishes the bytes.
-        let start = self.next.fetch_add(count, Ordering::Relaxed);
-        let end = start.saturating_add(count).min(self.rows);
-        (start < end).then_some(Claim { fill: self, range: start..end })
+        let start = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).ok()?;
+        Some(Claim { fill: self, range: start..end(start) })
     }
 
     /// Whether every row is claimed.
@@ -86,7 +88,7 @@ impl<M: HostMemory, T> SharedFill<M, T> {
 
     /// Gives up all unclaimed rows. Returns whether that finished the slot, as [`Claim::finish`] does.
     pub fn give_up(&self) -> bool {
-        let start = self.next.swap(self.rows, Ordering::Relaxed).min(self.rows);
+        let start = self.next.swap(self.rows, Ordering::Relaxed);
         self.finish(self.rows - start)
     }
 
@@ -126,7 +128,7 @@ impl<M: HostMemory, T> Claim<'_, M, T> {
         let columns = layout.spec().fields().iter().enumerate().map(|(index, field)| {
             let first = layout.offset(index) + field.row_bytes() * self.range.start;
             let at = base.wrapping_add(first);
-            // SAFETY: the slot is Filling and `fill` holds its one lease (`state.rs`). Only claims write it,
+            // SAFETY: the slot is Filling and `fill` holds its one lease (its `Word`). Only claims write it,
             // and no two claims overlap (`claim`). The bytes are inside the slot: `new` compared its size
             // with the layout's. They are mutably borrowed from this claim.
             unsafe { std::slice::from_raw_parts_mut(at, field.row_bytes() * self.range.len()) }

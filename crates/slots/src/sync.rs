@@ -15,3 +15,18 @@ pub(crate) use std::sync::{
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
+
+/// Sleeps until `condition` is notified, for at most `limit`. In loom's models, which have no time, without a
+/// limit: they show that no thread needs one that is woken.
+pub(crate) fn sleep<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    limit: Option<std::time::Duration>,
+) -> MutexGuard<'a, T> {
+    match limit.filter(|_| cfg!(not(loom))) {
+        None => condition.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner()),
+        Some(limit) => {
+            condition.wait_timeout(guard, limit).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+        }
+    }
+}

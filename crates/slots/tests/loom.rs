@@ -8,7 +8,7 @@
 use std::mem::ManuallyDrop;
 
 use feedline_core::{DType, ErrorKind, Layout, Result, Spec};
-use feedline_slots::{Counts, FillLease, HeapMemory, HostMemory, ReadyLease, Ring, SharedFill};
+use feedline_slots::{Counts, FillLease, HeapMemory, HostMemory, Monitor, ReadyLease, Ring, SharedFill};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread::{self, JoinHandle};
@@ -281,31 +281,6 @@ fn two_acquirers_share_a_slot_in_flight_and_a_released_slot() {
     });
 }
 
-/// A thread in `acquire_after` holds no slot while it waits: another thread may acquire the slots.
-#[test]
-fn acquire_after_leaves_the_slots_to_other_threads_while_it_waits() {
-    loom::model(|| {
-        let (ring, _) = ring::<2>();
-        let copies = [(); 2].map(|()| {
-            let mut lease = ring.acquire().expect("a free slot");
-            write(&mut lease);
-            submit(lease.ready())
-        });
-        let patient = thread::spawn({
-            let ring = ring.clone();
-            move || ring.acquire_after(2).map(|mut lease| (write(&mut lease), lease)).expect("open")
-        });
-        let mut lease = ring.acquire().expect("open");
-        assert_eq!(write(&mut lease), 2);
-        let (count, other) = patient.join().unwrap();
-        assert_eq!(count, 2);
-        assert_ne!(other.index(), lease.index());
-        copies
-            .into_iter()
-            .for_each(|copy| assert_eq!(copy.join().unwrap(), 1, "the copy read the first write"));
-    });
-}
-
 #[test]
 fn losing_the_last_slot_wakes_an_acquirer() {
     loom::model(|| {
@@ -335,6 +310,63 @@ fn the_last_owner_waits_for_the_copy() {
         assert_eq!(copy.join().unwrap(), 1, "the copy read the write");
         assert_eq!(device.bytes.read(), 2, "written once, freed once");
     });
+}
+
+/// Threads that sleep, and in the second model threads that spin before, each take one item that is added.
+#[test]
+fn each_item_of_a_monitor_ends_one_wait() {
+    for monitor in [Monitor::new, Monitor::spinning] {
+        loom::model(move || {
+            let items = Arc::new(monitor(Vec::new()));
+            let waiters = [(); 2].map(|()| {
+                let items = items.clone();
+                thread::spawn(move || items.wait(None, Vec::pop))
+            });
+            for item in [1, 2] {
+                items.add(1, |all| {
+                    all.push(item);
+                    ((), all.len())
+                });
+            }
+            let mut taken = waiters.map(|waiter| waiter.join().unwrap().expect("no limit"));
+            taken.sort_unstable();
+            assert_eq!(taken, [1, 2]);
+        });
+    }
+}
+
+/// Two items at once, for a thread that spins and one that sleeps.
+#[test]
+fn items_that_are_added_at_once_end_as_many_waits() {
+    loom::model(|| {
+        let items = Arc::new(Monitor::spinning(0));
+        let take = |left: &mut u32| left.checked_sub(1).map(|rest| *left = rest);
+        let waiters = [(); 2].map(|()| {
+            let items = items.clone();
+            thread::spawn(move || items.wait(None, take))
+        });
+        items.add(2, |left| {
+            *left += 2;
+            ((), *left as usize)
+        });
+        waiters.map(|waiter| waiter.join().unwrap().expect("no limit"));
+        assert_eq!(items.with(|left| *left), 0);
+    });
+}
+
+#[test]
+fn a_change_of_a_monitor_ends_every_wait() {
+    for monitor in [Monitor::new, Monitor::spinning] {
+        loom::model(move || {
+            let is_closed = Arc::new(monitor(false));
+            let waiters = [(); 2].map(|()| {
+                let is_closed = is_closed.clone();
+                thread::spawn(move || is_closed.wait(None, |is_closed| is_closed.then_some(())))
+            });
+            is_closed.change(|is_closed| *is_closed = true);
+            waiters.map(|waiter| waiter.join().unwrap().expect("no limit"));
+        });
+    }
 }
 
 /// Rows of a slot that workers fill together; the note has a cell for each.
@@ -395,6 +427,19 @@ fn workers_share_the_rows_of_a_slot_and_one_finishes_it() {
                 assert_eq!(sum_rows(fill), ROWS as u32, "every row is written");
             },
         );
+        assert_eq!(finished, 1);
+    });
+}
+
+/// Claims of any size add up without wrapping: the third would get the rows of the first again.
+#[test]
+fn huge_claims_do_not_wrap_the_counter() {
+    const HALF: usize = 1 << (usize::BITS - 1);
+    loom::model(|| {
+        let huge = |fill: &Rows| fill_rows(fill, HALF);
+        let finished = three_workers([huge, huge, |fill| fill_rows(fill, 1)], |fill| {
+            assert_eq!(sum_rows(fill), ROWS as u32, "every row is written");
+        });
         assert_eq!(finished, 1);
     });
 }

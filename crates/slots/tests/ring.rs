@@ -41,11 +41,9 @@ fn acquire_fails_at_once_on_an_empty_ring() {
     let ring = heap_ring(0);
     assert!(ring.is_empty());
     let kinds = within(WATCHDOG, move || {
-        let limit = Duration::MAX;
-        [ring.acquire().err(), ring.try_acquire().err(), ring.acquire_timeout(limit).err()]
-            .map(|error| error.expect("refused").kind())
+        [ring.acquire().err(), ring.try_acquire().err()].map(|error| error.expect("refused").kind())
     });
-    assert_eq!(kinds, [ErrorKind::Device; 3]);
+    assert_eq!(kinds, [ErrorKind::Device; 2]);
 }
 
 #[test]
@@ -181,63 +179,6 @@ fn acquire_blocks_until_a_lease_is_released() {
     });
 }
 
-/// The order in which the copies end does not matter.
-#[test]
-fn acquire_after_waits_for_both_copies_and_takes_the_first_slot() {
-    within(WATCHDOG, || {
-        for order in [[0, 1], [1, 0]] {
-            let (ring, gates) = common::ring::<()>(4);
-            assert_eq!([(); 4].map(|()| put_in_flight(&ring)), [0, 1, 2, 3]);
-            let waiter = thread::spawn({
-                let ring = ring.clone();
-                move || ring.acquire_after(2).map(|lease| lease.index())
-            });
-            thread::sleep(PAUSE);
-            gates[order[0]].land();
-            thread::sleep(PAUSE);
-            assert!(!waiter.is_finished(), "a copy still runs");
-            gates[order[1]].land();
-            assert_eq!(waiter.join().expect("no panic").expect("open"), 0);
-            // The copy of slot 1 has ended, so the next call does not wait; slots 2 and 3 are still in
-            // flight.
-            assert_eq!(ring.acquire_after(2).expect("open").index(), 1);
-            gates[2..].iter().for_each(|gate| gate.land());
-        }
-    });
-}
-
-/// It waits neither for a slot that has landed nor for one that is not in the free list.
-#[test]
-fn acquire_after_waits_no_longer_than_needed() {
-    within(WATCHDOG, || {
-        // The first copy has ended: its slot is returned although the second copy still runs.
-        let (ring, gates) = common::ring::<()>(2);
-        assert_eq!([(); 2].map(|()| put_in_flight(&ring)), [0, 1]);
-        gates[0].land();
-        let first = ring.acquire_after(2).expect("open");
-        assert_eq!(first.index(), 0);
-        // The free list has one slot: only its copy is waited for.
-        let waiter = thread::spawn({
-            let ring = ring.clone();
-            move || ring.acquire_after(2).map(|lease| lease.index())
-        });
-        thread::sleep(PAUSE);
-        assert!(!waiter.is_finished(), "its copy still runs");
-        gates[1].land();
-        assert_eq!(waiter.join().expect("no panic").expect("open"), 1);
-        drop(first);
-        // A failure of the second copy is returned and loses no slot. After close, nothing is waited for.
-        assert_eq!([(); 2].map(|()| put_in_flight(&ring)), [1, 0]);
-        gates[0].fail();
-        assert_eq!(ring.acquire_after(2).expect_err("injected").kind(), ErrorKind::Device);
-        assert_eq!(ring.counts().in_flight, 2);
-        ring.close();
-        assert_eq!(ring.acquire_after(2).expect_err("closed").kind(), ErrorKind::Stopped);
-        gates.iter().for_each(|gate| gate.land());
-        common::keep(ring);
-    });
-}
-
 /// Blocks a thread in `wait`, closes the ring, and measures until the thread ends. The median of ten.
 fn close_to_end(wait: fn(Ring<HeapMemory, usize>) -> ErrorKind) -> Duration {
     median(|| {
@@ -287,16 +228,11 @@ fn median(mut time: impl FnMut() -> Duration) -> Duration {
 
 #[test]
 fn close_wakes_a_blocked_acquirer_within_100_ms() {
-    let waits: [fn(Ring<HeapMemory, usize>) -> ErrorKind; 2] = [
-        |ring| ring.acquire().expect_err("closed").kind(),
-        |ring| ring.acquire_timeout(Duration::MAX).expect_err("closed").kind(),
-    ];
-    for wait in waits {
-        let (time, plain) = (close_to_end(wait), unpark_to_end());
-        // The limit grows on a machine where every wake-up is slow.
-        let limit = Duration::from_millis(100).max(20 * plain);
-        assert!(time < limit, "woken after {time:?}; a parked thread after {plain:?}");
-    }
+    let time = close_to_end(|ring| ring.acquire().expect_err("closed").kind());
+    let plain = unpark_to_end();
+    // The limit grows on a machine where every wake-up is slow.
+    let limit = Duration::from_millis(100).max(20 * plain);
+    assert!(time < limit, "woken after {time:?}; a parked thread after {plain:?}");
 }
 
 #[test]
@@ -324,13 +260,8 @@ fn close_can_be_repeated_and_leaves_leases_valid() {
     let mut lease = ring.acquire().expect("a free slot");
     for _ in 0..3 {
         ring.close();
-        let errors = [
-            ring.acquire().err(),
-            ring.try_acquire().err(),
-            ring.acquire_timeout(Duration::ZERO).err(),
-            ring.clone().acquire().err(),
-        ];
-        assert_eq!(errors.map(|error| error.expect("closed").kind()), [ErrorKind::Stopped; 4]);
+        let errors = [ring.acquire().err(), ring.try_acquire().err(), ring.clone().acquire().err()];
+        assert_eq!(errors.map(|error| error.expect("closed").kind()), [ErrorKind::Stopped; 3]);
     }
     lease.bytes_mut().fill(9);
     let ready = lease.ready();
@@ -340,86 +271,14 @@ fn close_can_be_repeated_and_leaves_leases_valid() {
 }
 
 #[test]
-fn acquire_timeout_returns_after_its_limit() {
-    const LIMIT: Duration = Duration::from_millis(50);
-    // Far below the watchdog, and far above the scheduling delay of a loaded machine.
-    const LATE: Duration = Duration::from_secs(60);
-    within(WATCHDOG, || {
-        let timed = |ring: &Ring<_, _>| {
-            let start = Instant::now();
-            assert!(ring.acquire_timeout(LIMIT).expect("open").is_none());
-            start.elapsed()
-        };
-        let (ring, gates) = common::ring::<()>(1);
-        let held = ring.acquire().expect("a free slot");
-        let took = timed(&ring);
-        assert!((LIMIT..LATE).contains(&took), "no free slot: {took:?}");
-        drop(held);
-        put_in_flight(&ring);
-        let took = timed(&ring);
-        assert!((LIMIT..LATE).contains(&took), "a copy runs: {took:?}");
-        assert!(ring.acquire_timeout(Duration::ZERO).expect("open").is_none());
-        gates[0].land();
-        assert!(ring.acquire_timeout(Duration::ZERO).expect("open").is_some(), "the copy has landed");
-    });
-}
-
-#[test]
-fn acquire_timeout_accepts_any_limit() {
-    within(WATCHDOG, || {
-        let (ring, gates) = common::ring::<()>(1);
-        put_in_flight(&ring);
-        let waiter = thread::spawn({
-            let ring = ring.clone();
-            move || ring.acquire_timeout(Duration::MAX).map(|lease| lease.is_some())
-        });
-        thread::sleep(PAUSE);
-        assert!(!waiter.is_finished(), "the copy still runs");
-        gates[0].land();
-        assert!(waiter.join().expect("no panic").expect("open"));
-    });
-}
-
-/// A slot in flight is released to two waiters, one of them with a limit. The first times out; the second
-/// must not sleep on. Fails if a release wakes only one waiter.
-#[test]
-fn a_waiter_that_times_out_does_not_consume_the_wake_up() {
-    within(WATCHDOG, || {
-        let (ring, gates) = common::ring::<()>(1);
-        let ready = ring.acquire().expect("a free slot").ready();
-        let timed = thread::spawn({
-            let ring = ring.clone();
-            move || ring.acquire_timeout(5 * PAUSE).map(|lease| lease.is_some())
-        });
-        thread::sleep(PAUSE); // the waiter with the limit is first in the queue
-        let patient = thread::spawn({
-            let ring = ring.clone();
-            move || ring.acquire().map(|lease| lease.index())
-        });
-        thread::sleep(PAUSE);
-        let submitted = ready.submit(|memory, ()| {
-            memory.0.start();
-            Ok(())
-        });
-        submitted.expect("a copy that starts");
-        assert!(!timed.join().expect("no panic").expect("open"), "the copy still runs");
-        gates[0].land();
-        assert_eq!(patient.join().expect("no panic").expect("open"), 0);
-    });
-}
-
-#[test]
 fn losing_the_last_slot_ends_every_wait() {
     within(WATCHDOG, || {
         let ring = Arc::new(heap_ring(2));
         let [first, last] = [ring.acquire(), ring.acquire()].map(|lease| lease.expect("a free slot").ready());
         let waiters: Vec<_> = (0..4)
-            .map(|number| {
+            .map(|_| {
                 let ring = ring.clone();
-                thread::spawn(move || match number % 2 {
-                    0 => ring.acquire().expect_err("no slot is left"),
-                    _ => ring.acquire_timeout(Duration::MAX).expect_err("no slot is left"),
-                })
+                thread::spawn(move || ring.acquire().expect_err("no slot is left"))
             })
             .collect();
         thread::sleep(PAUSE);

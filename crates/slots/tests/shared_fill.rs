@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use feedline_core::{DType, ErrorKind, Layout, Spec};
 use feedline_slots::{HeapMemory, Ring, SharedFill};
 
-const ROWS: usize = 1000;
+const ROWS: usize = if cfg!(miri) { 40 } else { 1000 };
 
 fn layout() -> Arc<Layout> {
     let spec = Spec::new().field("a", DType::U16, []).unwrap().field("b", DType::U8, [3]).unwrap();
@@ -66,6 +66,35 @@ fn rows_that_are_given_up_count_as_finished_once() {
 
     let fill = SharedFill::new(fill.into_lease(), layout(), 10).unwrap();
     assert!(fill.give_up(), "all of them at once");
+}
+
+#[test]
+fn claims_of_any_size_end_with_the_last_row() {
+    for count in [usize::MAX, 1 << 63, 0] {
+        let ring = ring();
+        let fill = SharedFill::new(ring.acquire().unwrap(), layout(), ROWS).unwrap();
+        let barrier = std::sync::Barrier::new(4);
+        let claim = || {
+            barrier.wait();
+            (0..3).filter_map(|_| fill.claim(count)).map(|claim| claim.range().len()).sum::<usize>()
+        };
+        let claimed: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(claim)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(claimed, if count == 0 { 0 } else { ROWS }, "{count} rows at a time");
+    }
+}
+
+/// A ragged field has no column of rows: its values lie where the lengths of the rows before put them.
+#[test]
+fn rows_of_a_ragged_field_cannot_be_shared() {
+    let spec = Spec::new().ragged("text", DType::U8, [], 1000).unwrap();
+    let layout = Arc::new(Layout::new(&spec.most_per_batch("text", 1000).unwrap(), ROWS).unwrap());
+    let ring = Ring::<HeapMemory>::new(vec![HeapMemory::new(layout.bytes()).unwrap()]);
+    let error = SharedFill::new(ring.acquire().unwrap(), layout, ROWS).unwrap_err();
+    assert_eq!((error.kind(), ring.counts().free), (ErrorKind::Config, 1));
+    assert!(error.message().contains("ragged"), "{error}");
 }
 
 #[test]

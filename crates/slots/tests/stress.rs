@@ -146,9 +146,8 @@ fn close_ends_every_kind_of_wait() {
                     let ring = ring.clone();
                     scope.spawn(move || {
                         loop {
-                            let taken = match thread % 3 {
+                            let taken = match thread % 2 {
                                 0 => ring.acquire().map(Some),
-                                1 => ring.acquire_timeout(WATCHDOG),
                                 _ => ring.try_acquire(),
                             };
                             let Ok(lease) = taken else { return };

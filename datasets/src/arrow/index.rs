@@ -1,4 +1,4 @@
-//! The messages of a file or a stream: where they lie, and the dictionaries among them.
+//! The messages of a file or a stream: their offsets, and the dictionaries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::read_dictionary;
-use arrow_ipc::{Block, Endianness, MessageHeader, root_as_footer};
+use arrow_ipc::{Block, CompressionType, Endianness, MessageHeader, root_as_footer};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use feedline_core::{Error, Result};
 
 use super::messages::{Place, check, parse};
-use super::{Dictionaries, MAGIC, MOST_PARTS, TRAILER};
+use super::{Dictionaries, MAGIC, MAX_PARTS, TRAILER};
 use crate::bytes::Content;
 use crate::error::{data, one_line};
 
-/// What a look at every message finds.
+/// The schema, the record batches and their dictionaries.
 pub(super) struct Index {
     pub(super) schema: SchemaRef,
     pub(super) batches: Vec<Stored>,
@@ -48,7 +48,7 @@ impl Index {
         })
     }
 
-    /// The messages that a footer lists.
+    /// Reads the messages that the footer of a file lists.
     fn of_file(content: &Arc<Content>) -> Result<Self> {
         let cut = || data("the file does not end as an Arrow file: it is cut short, fetch it again");
         let len = content.len();
@@ -78,7 +78,7 @@ impl Index {
             }
         }
         let (parts, batches) = (starts(footer.dictionaries()), starts(footer.recordBatches()));
-        // A message that is listed twice could stand for any number of rows.
+        // A file with a message listed many times would claim any number of rows.
         let mut sorted = [&parts[..], &batches[..]].concat();
         sorted.sort_unstable();
         if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -100,7 +100,7 @@ impl Index {
         Ok(index)
     }
 
-    /// The messages up to the end of a stream.
+    /// Reads the messages of a stream up to its end.
     fn of_stream(content: &Arc<Content>) -> Result<Self> {
         let no_schema = || data("the stream does not begin with a schema: fetch the file again").at_offset(0);
         let (place, metadata) = Place::find(content, 0)?.ok_or_else(no_schema)?;
@@ -112,7 +112,7 @@ impl Index {
             at = place.body.end;
             match parse(&metadata)?.header_type() {
                 MessageHeader::DictionaryBatch => {
-                    // Batches before this one keep the values that they had.
+                    // Earlier batches keep their values.
                     let all = Arc::make_mut(&mut dictionaries);
                     index.dictionary(content, &place, &metadata, all, &mut grown)?;
                 }
@@ -136,14 +136,14 @@ impl Index {
             return Err(at(data("a message is no dictionary where one should be: fetch the file again")));
         };
         *grown += usize::from(dictionary.isDelta());
-        if *grown > MOST_PARTS {
+        if *grown > MAX_PARTS {
             return Err(at(data(format!(
-                "dictionaries grow more than {MOST_PARTS} times: write the file anew"
+                "dictionaries grow more than {MAX_PARTS} times: write the file again"
             ))));
         }
         let Some(batch) = dictionary.data() else { return Err(at(data("a dictionary has no values"))) };
         let body = body(content, place)?;
-        #[allow(deprecated)] // nothing takes its place, and `read_dictionary` asks it too
+        #[allow(deprecated)] // no replacement exists, and `read_dictionary` uses it too
         let fields = self.schema.fields_with_dict_id(dictionary.id());
         let values = fields.first().and_then(|field| match field.data_type() {
             DataType::Dictionary(_, values) => Some(&**values),
@@ -162,19 +162,26 @@ impl Index {
             let why = "a message is no record batch where one should be: fetch the file again";
             return Err(data(why).at_offset(place.start));
         };
-        self.is_compressed |= batch.compression().is_some();
+        if let Some(compression) = batch.compression() {
+            let codec = compression.codec();
+            if !matches!(codec, CompressionType::LZ4_FRAME | CompressionType::ZSTD) {
+                let why = format!("a record batch is compressed by codec {}, which is not read", codec.0);
+                return Err(data(why + ": write the file with LZ4 or zstd").at_offset(place.start));
+            }
+            self.is_compressed = true;
+        }
         self.batches.push(Stored { place, rows, dictionaries: dictionaries.clone() });
         Ok(())
     }
 }
 
-/// Where the blocks of a footer begin.
+/// The offsets of the blocks in a footer.
 fn starts<'a>(blocks: Option<impl IntoIterator<Item = &'a Block>>) -> Vec<u64> {
     let starts = blocks.into_iter().flatten().map(|block| u64::try_from(block.offset()).unwrap_or(u64::MAX));
     starts.collect()
 }
 
-/// The body of a message: where it lies, if the content is in memory.
+/// The body of a message; not copied if the content is in memory.
 pub(super) fn body(content: &Arc<Content>, place: &Place) -> Result<Buffer> {
     let (start, end) = (place.body.start, place.body.end);
     if content.bytes().is_some() {
@@ -186,7 +193,7 @@ pub(super) fn body(content: &Arc<Content>, place: &Place) -> Result<Buffer> {
     Ok(buffer.into())
 }
 
-/// A content that has its bytes.
+/// A content in memory.
 struct InMemory(Arc<Content>);
 
 impl AsRef<[u8]> for InMemory {

@@ -1,4 +1,4 @@
-//! The messages of Arrow's interprocess format: where each lies, and whether its sizes can be true.
+//! The messages of Arrow's interprocess format: offsets, and checks of the sizes that they state.
 //!
 //! A message is the length of its metadata (`i32`, behind four bytes 0xFF since Arrow 0.15), the metadata as
 //! a flatbuffer, and a body of buffers (Arrow, "Columnar Format").
@@ -6,19 +6,18 @@
 use std::ops::Range;
 
 use arrow_ipc::{Message, MessageHeader, MetadataVersion, RecordBatch, root_as_message};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, UnionMode};
 use feedline_core::Result;
 
-use super::units::units;
 use crate::bytes::Content;
 use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
 
 const MARKER: [u8; 4] = [0xFF; 4];
-/// Bytes of a compressed buffer before its content: the length of that.
+/// Bytes before the content of a compressed buffer: the length when it is inflated.
 const LENGTH: u64 = 8;
 
-/// One message of a file or stream.
+/// The place of a message.
 #[derive(Debug)]
 pub(super) struct Place {
     /// The first byte of the message.
@@ -28,7 +27,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The message that begins at `start`, and its metadata; none at the end of a stream.
+    /// The message at `start` and its metadata; `None` at the end of a stream.
     pub(super) fn find(content: &Content, start: u64) -> Result<Option<(Self, Vec<u8>)>> {
         let number = |at: u64| -> Result<[u8; 4]> {
             let mut number = [0; 4];
@@ -46,8 +45,9 @@ impl Place {
         let mut at = after(start).ok_or_else(|| cut("a message", start.saturating_add(4)))?;
         let mut length = number(start)?;
         if length == MARKER {
-            length = number(at).map_err(|_| cut("a message", at + 4))?;
-            at += 4;
+            let behind = after(at).ok_or_else(|| cut("a message", at.saturating_add(4)))?;
+            length = number(at)?;
+            at = behind;
         }
         let length = i32::from_le_bytes(length);
         if length == 0 {
@@ -82,20 +82,20 @@ pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>> {
     })
 }
 
-/// Whether `start` begins a stream of messages: with a schema.
+/// Whether `start` is the start of a stream: a message with a schema.
 pub(crate) fn is_stream(start: &[u8]) -> bool {
     let Some((length, metadata)) = start.strip_prefix(&MARKER).and_then(<[u8]>::split_first_chunk) else {
         return false;
     };
     match metadata.get(..u32::from_le_bytes(*length) as usize) {
         Some(metadata) => parse(metadata).is_ok_and(|message| message.header_type() == MessageHeader::Schema),
-        // A flatbuffer begins with the place of its root, which is not far.
+        // A flatbuffer begins with the offset of its root, which is small.
         None => metadata.first_chunk().is_some_and(|root| (4..256).contains(&u32::from_le_bytes(*root))),
     }
 }
 
-/// Checks the numbers of a batch against its body: with them nothing is read beyond it, and what is allocated
-/// is at most what [`most_inflated`] allows.
+/// Checks the numbers of a batch against its body, so that no read is out of bounds and the memory allocated
+/// is within [`most_inflated`].
 pub(super) fn check<'a>(
     batch: RecordBatch<'_>,
     columns: impl IntoIterator<Item = &'a DataType>,
@@ -103,14 +103,14 @@ pub(super) fn check<'a>(
     body: &[u8],
 ) -> Result<()> {
     let length = body.len() as u64;
-    let most = most_inflated(length);
-    // No row is smaller than a bit.
-    let most_rows = most.saturating_mul(8);
-    let rows = u64::try_from(batch.length()).ok().filter(|rows| *rows <= most_rows);
+    let max = most_inflated(length);
+    // A row takes at least one bit.
+    let max_rows = max.saturating_mul(8);
+    let rows = u64::try_from(batch.length()).ok().filter(|rows| *rows <= max_rows);
     rows.ok_or_else(|| too_many("rows", batch.length(), length))?;
     for node in batch.nodes().iter().flatten() {
         let (rows, nulls) = (node.length(), node.null_count());
-        if u64::try_from(rows).ok().is_none_or(|rows| rows > most_rows) || !(0..=rows).contains(&nulls) {
+        if u64::try_from(rows).ok().is_none_or(|rows| rows > max_rows) || !(0..=rows).contains(&nulls) {
             return Err(too_many("values", rows, length));
         }
     }
@@ -135,7 +135,7 @@ pub(super) fn check<'a>(
         let mut holds = bytes.len() as u64;
         if batch.compression().is_some() && holds >= LENGTH {
             let claimed = bytes.first_chunk().map_or(0, |number| i64::from_le_bytes(*number));
-            // Minus one: the buffer is as it was.
+            // -1: the buffer is not compressed.
             holds = if claimed == -1 { holds - LENGTH } else { u64::try_from(claimed).unwrap_or(u64::MAX) };
             inflated = inflated.saturating_add(holds);
         }
@@ -145,7 +145,7 @@ pub(super) fn check<'a>(
             return Err(data(why + ": fetch the file again"));
         }
     }
-    if stored > length || inflated > most {
+    if stored > length || inflated > max {
         let why = format!("buffers claim {inflated} bytes in {stored} of {length}, more than are inflated");
         return Err(data(why + ": write the file without compression"));
     }
@@ -154,4 +154,62 @@ pub(super) fn check<'a>(
 
 fn too_many(what: &str, count: i64, body: u64) -> feedline_core::Error {
     data(format!("a record batch claims {count} {what} in a body of {body} bytes: fetch the file again"))
+}
+
+/// Appends the unit in bytes of each buffer of a column of type `kind`; `views` has the number of data
+/// buffers of each column of views.
+///
+/// The Arrow crates panic on a buffer of offsets whose length is not a multiple of an offset.
+fn units(kind: &DataType, old: bool, views: &mut impl Iterator<Item = i64>, to: &mut Vec<u64>) {
+    use DataType::*;
+    // The first buffer holds the nulls.
+    match kind {
+        Null => {}
+        Utf8 | Binary => to.extend([1, 4, 1]),
+        LargeUtf8 | LargeBinary => to.extend([1, 8, 1]),
+        Utf8View | BinaryView => {
+            to.extend([1, 16]);
+            // The Arrow crates compare this number with the buffers.
+            let further = views.next().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+            to.extend(std::iter::repeat_n(1, further.min(1 << 16)));
+        }
+        Boolean | FixedSizeBinary(_) => to.extend([1, 1]),
+        List(item) | Map(item, _) => {
+            to.extend([1, 4]);
+            units(item.data_type(), old, views, to);
+        }
+        LargeList(item) => {
+            to.extend([1, 8]);
+            units(item.data_type(), old, views, to);
+        }
+        ListView(item) => {
+            to.extend([1, 4, 4]);
+            units(item.data_type(), old, views, to);
+        }
+        LargeListView(item) => {
+            to.extend([1, 8, 8]);
+            units(item.data_type(), old, views, to);
+        }
+        FixedSizeList(item, _) => {
+            to.push(1);
+            units(item.data_type(), old, views, to);
+        }
+        Struct(fields) => {
+            to.push(1);
+            fields.iter().for_each(|field| units(field.data_type(), old, views, to));
+        }
+        RunEndEncoded(ends, values) => {
+            units(ends.data_type(), old, views, to);
+            units(values.data_type(), old, views, to);
+        }
+        Union(fields, mode) => {
+            // Unions had nulls before version 5 of the metadata.
+            to.extend(old.then_some(1));
+            to.push(1);
+            to.extend((*mode == UnionMode::Dense).then_some(4));
+            fields.iter().for_each(|(_, field)| units(field.data_type(), old, views, to));
+        }
+        Dictionary(key, _) => to.extend([1, key.primitive_width().unwrap_or(1) as u64]),
+        number => to.extend([1, number.primitive_width().unwrap_or(1) as u64]),
+    }
 }

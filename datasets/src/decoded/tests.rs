@@ -1,4 +1,4 @@
-//! What workers hold while they read batches from a cache that has room for one part.
+//! The parts that workers hold while they read batches through a cache that holds one part.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ struct Parts {
     schema: Schema,
     cache: Cache<Part>,
     bad: Option<u64>,
-    /// Parts in memory, and the most that there were.
+    /// Parts in memory, and the max so far.
     live: Arc<AtomicUsize>,
     most: AtomicUsize,
 }
@@ -139,13 +139,13 @@ fn check(data: &dyn Dataset, parts: &Parts) {
     std::thread::scope(|scope| {
         (0..THREADS as u64).for_each(|thread| drop(scope.spawn(move || work(thread))))
     });
-    // One in the cache, and for each worker those that it reads and one that is on its way out.
+    // One in the cache, and for each worker the parts that it reads and one that the cache drops.
     let most = parts.most.load(Ordering::SeqCst);
-    assert!(most <= 1 + (MOST + 1) * THREADS, "{most} parts in memory at a time");
+    assert!(most <= 1 + (MAX_HELD + 1) * THREADS, "{most} parts in memory at a time");
     assert_eq!(parts.live.load(Ordering::SeqCst), 1, "parts in memory after the batches");
 }
 
-/// The reader behind a box, to be looked at.
+/// The same reader behind a box, for a test that inspects it.
 #[derive(Clone, Debug)]
 struct Shared(Arc<Parts>);
 

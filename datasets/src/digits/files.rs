@@ -105,7 +105,7 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
             "this is not the file of the digits set: give another folder, or delete it to have it drawn",
         );
         // Only a few images are compared, so not all are read.
-        match IdxFile::open_with_limit(&path, 0).and_then(|file| is_ours(part, &file)) {
+        match IdxFile::open_limited(&path, 0).and_then(|file| is_ours(part, &file)) {
             Ok(true) => {}
             Ok(false) => return Err(foreign.at_path(path)),
             Err(error) => return Err(foreign.caused_by(error)),

@@ -7,24 +7,16 @@ use feedline_core::random::key;
 use feedline_core::{Error, ErrorKind, Random, Result};
 
 use super::{IMAGE_BYTES, SEED, draw};
+pub use crate::Split;
 
 /// Images that a thread draws per claim.
 const CHUNK: usize = 250;
 
-/// One of the two parts of the set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Split {
-    /// 60,000 images to train on.
-    Train = 0,
-    /// 10,000 images to test on.
-    Test = 1,
-}
-
 impl Split {
-    /// Both parts.
+    /// Both sets.
     pub(super) const ALL: [Self; 2] = [Self::Train, Self::Test];
 
-    /// Number of images.
+    /// Number of images of the built-in digits: 60,000 to train on, 10,000 to test on.
     pub const fn images(self) -> usize {
         match self {
             Self::Train => 60_000,

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
 use super::header::Header;
-use crate::ElementType;
 use crate::arrays::{Array, Coding};
-use crate::bytes::{Content, MEMORY_LIMIT, MappedFile};
+use crate::bytes::{Content, MappedFile};
+use crate::{ElementType, OpenOptions};
 
 /// One IDX file: an array of any rank, plain or gzip.
 ///
 /// | opened by | where its bytes are | when another process cuts or overwrites the file |
 /// | --- | --- | --- |
-/// | [`open`](Self::open), up to [`MEMORY_LIMIT`] (4 GiB), or gzip | copied | nothing: a copy stays |
+/// | [`open`](Self::open), up to `MEMORY_LIMIT` (4 GiB), or gzip | copied | nothing: a copy stays |
 /// | [`open`](Self::open), larger | on disk; samples are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
@@ -38,7 +38,7 @@ impl IdxFile {
     /// Opens a file and checks that it holds exactly what its header claims.
     ///
     /// Recognises gzip by its first bytes. Takes as much memory as the file has bytes (gzip: inflated), up to
-    /// [`MEMORY_LIMIT`]; a larger plain file takes none.
+    /// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); a larger plain file takes none.
     ///
     /// # Errors
     /// `Data` for a file that is missing, empty, not a regular file, not IDX, cut short, longer than
@@ -46,15 +46,18 @@ impl IdxFile {
     /// inflates to over 4 GiB. The error names the file and the byte; in a gzip file, the byte of the
     /// inflated content.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with_limit(path, MEMORY_LIMIT)
+        Self::open_with(path, &OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), but holds plain files of up to `limit` bytes in memory.
+    /// As [`open`](Self::open), with another `memory_limit`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
-        let path = path.as_ref();
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        Self::open_limited(path.as_ref(), options.memory_limit)
+    }
+
+    pub(crate) fn open_limited(path: &Path, limit: u64) -> Result<Self> {
         let claim = |start: &[u8]| Ok(Header::parse(start)?.file_bytes());
         let check = |start: &[u8], len| Header::parse(start)?.check(len, false);
         let content = Content::open_checked(path, limit, check, claim);
@@ -71,8 +74,8 @@ impl IdxFile {
     }
 
     fn of(path: &Path, content: Content) -> Result<Self> {
-        let mut start = [0; Header::MOST_BYTES];
-        let start = &mut start[..content.len().min(Header::MOST_BYTES as u64) as usize];
+        let mut start = [0; Header::MAX_BYTES];
+        let start = &mut start[..content.len().min(Header::MAX_BYTES as u64) as usize];
         content.read_at(0, start)?;
         let header = Header::parse(start)?;
         header.check(content.len(), content.is_inflated())?;

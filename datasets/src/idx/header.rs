@@ -19,7 +19,7 @@ pub(super) struct Header {
 
 impl Header {
     /// Bytes of the longest header, with 255 dimensions.
-    pub(super) const MOST_BYTES: usize = 4 + 4 * 255;
+    pub(super) const MAX_BYTES: usize = 4 + 4 * 255;
 
     /// Reads the header at the start of `bytes`.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {

@@ -9,7 +9,7 @@ pub(crate) const TRAIN: [&str; 2] = ["train-images-idx3-ubyte", "train-labels-id
 /// Images and labels to test on.
 pub(crate) const TEST: [&str; 2] = ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
 
-/// The spellings of `name`, the best first: a plain file is mapped, so it is preferred to a gzip one.
+/// The spellings of `name`, a plain file first: it need not be inflated.
 fn spellings(name: &str) -> [String; 4] {
     let dotted = name.replace("-idx", ".idx");
     [name.to_owned(), dotted.clone(), format!("{name}.gz"), format!("{dotted}.gz")]
@@ -50,8 +50,14 @@ pub(crate) fn require(dir: &Path, name: &str) -> Result<PathBuf> {
     }
     find(dir, name)?.ok_or_else(|| {
         let names = spellings(name).join(", ");
+        // Not taken in its place: to train on the test set would look like a good result.
+        let other = if TRAIN.contains(&name) { ("test", TEST[0]) } else { ("training", TRAIN[0]) };
+        let beside = match find(dir, other.1) {
+            Ok(Some(_)) => format!("; only the {} set is there, see OpenOptions::split", other.0),
+            _ => String::new(),
+        };
         missing(format!(
-            "missing {name} (looked for {names}): put the file there, or give the folder that has it"
+            "missing {name} (looked for {names}): put the file there, or give the folder that has it{beside}"
         ))
     })
 }

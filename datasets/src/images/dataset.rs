@@ -7,7 +7,7 @@ use feedline_images::{Scratch, Transforms};
 
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
-/// Names of fields that hold encoded pictures; the first that a reader has is decoded.
+/// Names of fields with encoded pictures; the first one in the schema is decoded.
 const NAMES: [&str; 12] = [
     "image",
     "data",
@@ -25,10 +25,9 @@ const NAMES: [&str; 12] = [
 
 /// The data set of a reader with a field of encoded pictures: a folder, a tar archive, a table.
 ///
-/// A sample has the field `image`, as the [`Transforms`] make it, `image.parameters` if a part of them runs
-/// on the device, and every other field of the reader that
-/// has one size, such as `label`. WebDataset's `cls`, a number as text, becomes the field `label` (`i64`).
-/// Fields that vary in size are left out.
+/// A sample has the field `image`, as the [`Transforms`] make it, `image.parameters` if some of them run on
+/// the device, and every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a
+/// number as text, becomes the field `label` (`i64`). Fields that vary in size are left out.
 ///
 /// The random numbers of a sample come from [`Context::random`]: a sample of an epoch is the same picture
 /// whatever the workers, the ranks, or the resume.
@@ -45,7 +44,7 @@ const NAMES: [&str; 12] = [
 pub struct ImageDataset {
     reader: Box<dyn Reader>,
     transforms: Transforms,
-    /// The most bytes of a picture that crosses encoded; `None` where the workers decode.
+    /// Max bytes of an encoded picture; `None` if the workers decode.
     encoded: Option<usize>,
     /// The reader's field that holds the picture.
     image: usize,
@@ -81,14 +80,14 @@ impl ImageDataset {
     }
 
     /// Pictures that are decoded behind the loader, by `DecodeStage` of the crate `feedline-pictures`: the
-    /// field `image` is ragged and holds the encoded bytes, at most `most` per picture. The list must have no
-    /// transforms on the host.
+    /// field `image` is ragged and holds the encoded bytes, up to `max_bytes` per picture. The list must have
+    /// no transforms on the host.
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].
-    pub fn encoded(reader: Box<dyn Reader>, transforms: Transforms, most: usize) -> Result<Self> {
+    pub fn encoded(reader: Box<dyn Reader>, transforms: Transforms, max_bytes: usize) -> Result<Self> {
         let name = picture_field(&*reader)?;
-        Self::build(reader, name, transforms, Some(most))
+        Self::build(reader, name, transforms, Some(max_bytes))
     }
 
     fn build(
@@ -104,7 +103,7 @@ impl ImageDataset {
         };
         let mut spec = match encoded {
             None => transforms.field("image")?,
-            Some(most) => transforms.add_encoded_fields(Spec::new(), "image", most)?,
+            Some(max_bytes) => transforms.add_encoded_fields(Spec::new(), "image", max_bytes)?,
         };
         let mut others = Vec::new();
         for (index, field) in fields.iter().enumerate() {
@@ -166,7 +165,8 @@ impl ImageDataset {
         if is_text {
             let text = String::from_utf8_lossy(bytes);
             let label: i64 = text.trim().parse().map_err(|error| {
-                let why = format!("the class {:?} is no whole number", text.trim());
+                let why =
+                    format!("the class {:?} is not a whole number: repair the member \"cls\"", text.trim());
                 Error::new(ErrorKind::Sample, why).caused_by(error)
             })?;
             row.write(field, &label.to_le_bytes());

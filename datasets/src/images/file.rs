@@ -1,11 +1,11 @@
 //! A file that is one picture.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Fingerprint, Result};
 use feedline_images::{Decoder, Format, Size};
 
+use crate::disk::{Version, read_whole};
 use crate::error::data;
 use crate::reader::inside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
@@ -17,24 +17,23 @@ pub(crate) struct ImageFile {
     format: Format,
     size: Size,
     schema: Schema,
+    version: Version,
     fingerprint: u64,
 }
 
 impl ImageFile {
     /// Opens a picture of a known format; reads the file, and decodes its header.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let bytes = read(path)?;
+        let mut bytes = Vec::new();
+        let version = read_whole(path, &mut bytes)?;
         let size = Decoder::new().size(&bytes).map_err(|error| error.at_path(path))?;
         // A picture without a size is refused above, and so is one of an unknown format.
         let format = Format::of(&bytes).ok_or_else(|| data("the file is no picture").at_path(path))?;
         let image = SchemaField::fixed("image", ElementType::Number(DType::U8), &size.shape());
         let fingerprint = Fingerprint::new().bytes(&bytes).value();
-        Ok(Self { path: path.to_path_buf(), format, size, schema: Schema::new([image]), fingerprint })
+        let (path, schema) = (path.to_path_buf(), Schema::new([image]));
+        Ok(Self { path, format, size, schema, version, fingerprint })
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| data("cannot read the file").caused_by(error).at_path(path))
 }
 
 impl Reader for ImageFile {
@@ -53,8 +52,10 @@ impl Reader for ImageFile {
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
         let value = &mut values.begin(1)[0];
-        let encoded = read(&self.path)?;
-        let decoded = Decoder::new().decode_into(&encoded, self.size, value.resize(self.size.bytes()));
+        let mut encoded = Vec::new();
+        let decoded = read_whole(&self.path, &mut encoded)
+            .and_then(|now| self.version.check(&now))
+            .and_then(|()| Decoder::new().decode_into(&encoded, self.size, value.resize(self.size.bytes())));
         decoded.map_err(|error| error.at_path(&self.path))?;
         value.set_shape(self.size.shape());
         Ok(())

@@ -1,4 +1,4 @@
-//! Shards that are compressed as a whole: inflated when a sample of them is read.
+//! Compressed shards, inflated when one of their samples is read.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use flate2::read::MultiGzDecoder;
 use super::Mds;
 use crate::bytes::Content;
 use crate::cache::Cache;
-use crate::disk::DiskFile;
-use crate::error::{data, one_line};
+use crate::disk::{DiskFile, Version};
+use crate::error::{data, of_stream, one_line};
 use crate::gzip::most_inflated;
 use crate::memory::Memory;
 use crate::reader::{Visit, inside};
@@ -39,7 +39,7 @@ impl Codec {
         }
     }
 
-    /// Fills `to` with what `file` inflates to; it has to be just that.
+    /// Inflates `file` into `to`, which it must fill exactly.
     fn inflate(self, file: &Content, to: &mut [u8]) -> Result<()> {
         let failed = |why: String| {
             data("the shard cannot be inflated to the size that the index says: fetch both again")
@@ -47,11 +47,11 @@ impl Codec {
         };
         if let Self::Gzip = self {
             let mut stream = MultiGzDecoder::new(file.cursor());
-            stream.read_exact(to).map_err(|error| failed(one_line(error)))?;
-            return match stream.read(&mut [0]) {
-                Ok(0) => Ok(()),
-                Ok(_) => Err(failed("it is longer".into())),
-                Err(error) => Err(failed(one_line(error))),
+            let unreadable = |error| of_stream(error, |error| failed(one_line(error)));
+            stream.read_exact(to).map_err(unreadable)?;
+            return match stream.read(&mut [0]).map_err(unreadable)? {
+                0 => Ok(()),
+                _ => Err(failed("it is longer".into())),
             };
         }
         let mut zipped = Memory::new(file.len())?;
@@ -77,18 +77,41 @@ impl Codec {
 /// The file of a compressed shard.
 #[derive(Debug)]
 pub(super) struct Zip {
-    pub(super) path: PathBuf,
-    /// The content of a file that stays open, as in an object store. Others are opened when they are read.
-    pub(super) content: Option<Content>,
-    pub(super) codec: Codec,
+    path: PathBuf,
+    source: Source,
+    codec: Codec,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// A file that is opened for each read, and must stay of this version.
+    OnDisk(Version),
+    /// A file that stays open.
+    #[cfg(feature = "object-store")]
+    Open(Content),
 }
 
 impl Zip {
-    /// Does something with the content of the file.
-    fn with<T>(&self, act: impl FnOnce(&Content) -> Result<T>) -> Result<T> {
-        match &self.content {
-            Some(content) => act(content),
-            None => act(&Content::OnDisk(DiskFile::open(&self.path)?.into())),
+    pub(super) fn open(path: PathBuf, codec: Codec) -> Result<Self> {
+        let source = Source::OnDisk(DiskFile::open(&path)?.version());
+        Ok(Self { path, source, codec })
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(super) fn of_remote(file: crate::remote::RemoteFile, codec: Codec) -> Self {
+        Self { path: file.path().to_path_buf(), source: Source::Open(Content::Remote(file)), codec }
+    }
+
+    /// Runs `f` on the content.
+    fn with<T>(&self, f: impl FnOnce(&Content) -> Result<T>) -> Result<T> {
+        match &self.source {
+            Source::OnDisk(version) => {
+                let file = DiskFile::open(&self.path)?;
+                version.check(&file.version())?;
+                f(&Content::OnDisk(file.into()))
+            }
+            #[cfg(feature = "object-store")]
+            Source::Open(content) => f(content),
         }
     }
 }
@@ -97,13 +120,13 @@ impl Zip {
 #[derive(Debug)]
 pub(super) struct Zipped {
     zip: Zip,
-    /// Bytes when it is inflated.
+    /// Bytes of the inflated shard.
     bytes: u64,
     samples: u64,
     schema: Schema,
     /// Its number among the shards of the folder.
     number: usize,
-    /// The shards that are inflated.
+    /// The inflated shards of the folder.
     inflated: Arc<Cache<Mds>>,
     fingerprint: u64,
 }
@@ -142,7 +165,7 @@ impl Zipped {
 }
 
 impl Zipped {
-    /// The inflated shard, to read `sample` of it.
+    /// The inflated shard, for reading `sample`.
     fn shard(&self, sample: u64) -> Result<Arc<Mds>> {
         inside(sample, self.samples, &self.zip.path)?;
         let shard = self.inflated.get(self.number, || self.inflate());

@@ -1,4 +1,4 @@
-//! What the first bytes of a `.npy` file say: element type, order and shape.
+//! The header of a `.npy` file: element type, order and shape.
 
 use feedline_core::{DType, Error, Result};
 
@@ -7,12 +7,12 @@ use crate::ElementType;
 use crate::arrays::{Array, Coding, array_bytes};
 use crate::error::data;
 
-/// What a `.npy` file begins with.
+/// The first bytes of a `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
-/// Bytes that are read in search of the header; headers of plain arrays have about 100.
-pub(crate) const MOST_BYTES: u64 = 64 << 10;
+/// Max bytes of a header; that of a plain array has about 100.
+pub(crate) const MAX_BYTES: u64 = 64 << 10;
 
-/// A header whose claims are possible; whether the file holds them is for [`check`](Self::check).
+/// A valid header; [`check`](Self::check) compares it with the size of the file.
 #[derive(Debug)]
 pub(crate) struct Header {
     element: ElementType,
@@ -57,9 +57,14 @@ impl Header {
             return Err(data("the header is no dictionary: fetch the file again"));
         };
         let get = |name: &str| {
-            let item = items.iter().find(|(key, _)| matches!(key, Literal::Text(key) if key == name));
-            item.map(|(_, value)| value)
-                .ok_or_else(|| data(format!("the header lacks \"{name}\": fetch the file again")))
+            let mut found = items.iter().filter(|(key, _)| matches!(key, Literal::Text(key) if key == name));
+            match (found.next(), found.next()) {
+                (Some((_, value)), None) => Ok(value),
+                (Some(_), Some(_)) => {
+                    Err(data(format!("the header has \"{name}\" twice: fetch the file again")))
+                }
+                (None, _) => Err(data(format!("the header lacks \"{name}\": fetch the file again"))),
+            }
         };
         let &Literal::Bool(fortran) = get("fortran_order")? else {
             return Err(data("\"fortran_order\" is no bool: fetch the file again"));
@@ -87,12 +92,12 @@ impl Header {
         Ok(Self { element, coding, item, dims, fortran, first, data_bytes })
     }
 
-    /// Bytes of the whole file, by what the header says.
+    /// Bytes of the whole file according to the header.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.first.saturating_add(self.data_bytes)
     }
 
-    /// Compares the claim with the bytes there are.
+    /// Compares the header with the size of the file.
     pub(crate) fn check(&self, file_bytes: u64) -> Result<()> {
         let (expected, dims, element) = (self.data_bytes, &self.dims, self.element);
         let found = file_bytes.saturating_sub(self.first);
@@ -107,7 +112,7 @@ impl Header {
         Err(data(why).at_offset(file_bytes.min(self.file_bytes())))
     }
 
-    /// The array, in `block`; none where its first byte cannot be addressed.
+    /// The array, in `block`; `None` if it exceeds the address space.
     pub(crate) fn array(self, name: String, block: usize) -> Option<Array> {
         let Self { element, coding, item, dims, fortran, first, data_bytes } = self;
         usize::try_from(first.checked_add(data_bytes)?).ok()?;
@@ -115,7 +120,7 @@ impl Header {
     }
 }
 
-/// The type that NumPy writes as `descr`: the element, its coding, and its bytes in the file.
+/// The type that NumPy calls `descr`: the element, its encoding, and its bytes in the file.
 fn element(descr: &str) -> Result<(ElementType, Coding, usize)> {
     let unknown = |why: &str| -> Error { data(format!("the array is of type \"{descr}\": {why}")) };
     let (big_endian, rest) = match descr.as_bytes().first() {

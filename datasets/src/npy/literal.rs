@@ -1,4 +1,4 @@
-//! The part of Python's literals that a `.npy` header is made of.
+//! The subset of Python's literals that `.npy` headers use.
 
 /// A literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,13 +12,13 @@ pub(super) enum Literal {
     Dict(Vec<(Literal, Literal)>),
 }
 
-/// The deepest nesting that is read; headers of plain arrays have two levels.
-const MOST_LEVELS: usize = 8;
+/// Max nesting; headers of plain arrays have two levels.
+const MAX_LEVELS: usize = 8;
 
-/// Reads one literal; on failure returns what was expected and at which byte.
+/// Parses one literal; an error is the expected item and the byte.
 pub(super) fn parse(text: &str) -> Result<Literal, (&'static str, usize)> {
     let mut parser = Parser { text, at: 0 };
-    let literal = parser.literal(MOST_LEVELS)?;
+    let literal = parser.literal(MAX_LEVELS)?;
     parser.skip_space();
     if parser.at < text.len() { parser.expected("the end of the header") } else { Ok(literal) }
 }
@@ -43,7 +43,7 @@ impl Parser<'_> {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
-    /// Whether `word` comes next; then it is read.
+    /// Consumes `word` if it comes next; returns whether it did.
     fn take(&mut self, word: &str) -> bool {
         self.skip_space();
         let is_next = self.rest().starts_with(word);
@@ -113,7 +113,7 @@ impl Parser<'_> {
         Ok(Literal::Dict(items))
     }
 
-    /// A string without escapes: NumPy needs none for the types that are read here.
+    /// A string without escapes: the headers that are read here have none.
     fn text(&mut self, quote: &str) -> Parsed<Literal> {
         let Some(len) = self.rest().find(quote) else {
             return self.expected("a closing quote");

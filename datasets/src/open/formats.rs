@@ -4,7 +4,7 @@ use std::path::Path;
 
 use feedline_core::Result;
 
-use crate::{Folder, Lines, Reader};
+use crate::{Folder, Lines, OpenOptions, Reader};
 
 #[cfg(feature = "npz")]
 pub(super) fn npz(path: &Path) -> Result<Box<dyn Reader>> {
@@ -36,17 +36,18 @@ pub(super) fn image(path: &Path, _start: &[u8]) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(feature = "tar")]
-pub(super) fn tar(path: &Path) -> Result<Box<dyn Reader>> {
+pub(super) fn tar(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let content = crate::bytes::Content::open_unclaimed(path)?;
     let members = crate::tar::members(&content)?;
     if crate::cifar::has_files(members.iter().map(|member| member.name.as_str())) {
-        return Ok(Box::new(crate::cifar::of_archive(path, &content, &members, None)?));
+        let split = options.split.unwrap_or(super::Split::Train);
+        return Ok(Box::new(crate::cifar::of_archive(path, &content, &members, split)?));
     }
-    Ok(Box::new(crate::WebDataset::of(path, content, members)?))
+    Ok(Box::new(crate::WebDataset::of(path, content, members, options)?))
 }
 
 #[cfg(not(feature = "tar"))]
-pub(super) fn tar(_: &Path) -> Result<Box<dyn Reader>> {
+pub(super) fn tar(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("tar"))
 }
 
@@ -61,8 +62,9 @@ pub(super) fn tfrecord(_: &Path) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(feature = "arrow")]
-pub(super) fn arrow(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ArrowFile::open_with(path, limit, Default::default())?))
+pub(super) fn arrow(path: &Path, memory_limit: u64) -> Result<Box<dyn Reader>> {
+    let options = crate::TableOptions { memory_limit, ..Default::default() };
+    Ok(Box::new(crate::ArrowFile::open_with(path, options)?))
 }
 
 #[cfg(not(feature = "arrow"))]

@@ -1,4 +1,4 @@
-//! What kind of data a file holds, as its first bytes or its name say.
+//! The kind of a file, by its first bytes or its name.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,13 +7,13 @@ use feedline_core::Result;
 
 use super::PACK_INDEX;
 use crate::disk::DiskFile;
-use crate::error::data;
+use crate::error::{data, of_stream};
 use crate::{gzip, npy};
 
-/// Bytes at the beginning of a file that tell its kind.
+/// Bytes at the beginning of a file that are inspected.
 pub(super) const START: usize = 512;
 
-/// What the first bytes of a file say.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Npy,
@@ -31,7 +31,7 @@ pub(super) enum Kind {
     Csv,
     JsonLines,
     Text,
-    /// Known, and not read, for this reason.
+    /// Known but unsupported, for this reason.
     Refused(&'static str),
     Unknown,
 }
@@ -75,7 +75,7 @@ pub(super) fn kind(start: &[u8], len: u64) -> Kind {
         Kind::Safetensors
     } else if is_tfrecord(start) {
         Kind::TfRecord
-    } else if cfg!(feature = "jsonl") && start.starts_with(b"{\"") && is_text(start) {
+    } else if cfg!(feature = "jsonl") && is_json(start) && is_text(start) {
         Kind::JsonLines
     } else if is_text(start) {
         Kind::Text
@@ -84,8 +84,8 @@ pub(super) fn kind(start: &[u8], len: u64) -> Kind {
     }
 }
 
-/// The kind that a file's name stands for: asked when the content does not tell, so that the answer says what
-/// is wrong with it.
+/// The kind by a file's name. Used if the content is ambiguous, so that the error of the format says what is
+/// wrong.
 pub(super) fn kind_by_name(path: &Path) -> Kind {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     match name.rsplit('.').next() {
@@ -109,7 +109,12 @@ pub(super) fn kind_by_name(path: &Path) -> Kind {
     }
 }
 
-/// Whether `start` begins a text: UTF-8 without control characters, maybe cut within its last character.
+/// Whether `start` begins an object, possibly after a byte order mark.
+fn is_json(start: &[u8]) -> bool {
+    start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start).starts_with(b"{\"")
+}
+
+/// Whether `start` begins a text: UTF-8 without control characters, possibly cut within a character.
 fn is_text(start: &[u8]) -> bool {
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
@@ -139,7 +144,8 @@ impl Start {
             bytes.clear();
             let mut stream = flate2::read::MultiGzDecoder::new(file.reader()?).take(START as u64);
             let read = stream.read_to_end(&mut bytes);
-            read.map_err(|error| data("the gzip stream is damaged: fetch the file again").caused_by(error))?;
+            let damaged = |error| data("the gzip stream is damaged: fetch the file again").caused_by(error);
+            read.map_err(|error| of_stream(error, damaged))?;
             len = u64::MAX;
         }
         let kind = match kind(&bytes, len) {

@@ -1,20 +1,24 @@
-//! Opens data of any kind: the kind is seen from the content.
+//! Opens data of any format, recognised by the content.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, Result};
 
-use crate::bytes::{Content, MEMORY_LIMIT};
-use crate::error::data;
+use crate::bytes::Content;
+use crate::error::{data, one_line};
 use crate::{Folder, Reader, Shards, cifar, idx, npy};
 
 mod formats;
 mod kind;
+mod options;
 mod remote;
 
 use kind::{Kind, Start};
+pub use options::{OpenOptions, Split};
 #[cfg(feature = "object-store")]
 pub use remote::open_url;
+#[cfg(feature = "object-store")]
+pub(crate) use remote::{SCHEMES, is_url};
 
 /// The index of a folder that `pack` wrote.
 const PACK_INDEX: &str = "_index.json";
@@ -42,23 +46,24 @@ const PACK_INDEX: &str = "_index.json";
 /// `Data` when there is nothing at `path`, its kind is unknown, or it is damaged; names the file and, where
 /// known, the byte.
 pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
-    open_with_limit(path, MEMORY_LIMIT)
+    open_with(path, &OpenOptions::default())
 }
 
-/// As [`open`], with another number of bytes up to which a plain file is held in memory.
+/// As [`open`], with other options. Each format takes those that concern it.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Box<dyn Reader>> {
+pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let path = path.as_ref();
-    if let Some(opened) = path.to_str().and_then(remote::url) {
+    if let Some(opened) = path.to_str().and_then(|url| remote::url(url, options)) {
         return opened;
     }
-    let opened = if path.is_dir() { folder(path, limit) } else { file(path, limit) };
+    let opened = if path.is_dir() { folder(path, options) } else { file(path, options) };
     opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
 }
 
-fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    let limit = options.memory_limit;
     let Start { bytes, kind, is_gzip } = Start::read(path)?;
     match kind {
         Kind::Npy => Ok(Box::new(npy::open_with_limit(path, limit)?)),
@@ -71,7 +76,7 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
         Kind::Parquet => formats::parquet(path),
         Kind::Safetensors => formats::safetensors(path, limit),
         Kind::Image => formats::image(path, &bytes),
-        Kind::Tar => formats::tar(path),
+        Kind::Tar => formats::tar(path, options),
         Kind::TfRecord => formats::tfrecord(path),
         Kind::Mds => formats::mds(path, false),
         Kind::MdsIndex => formats::mds(path, true),
@@ -102,9 +107,10 @@ fn needs(feature: &str) -> Error {
     ))
 }
 
-fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    let limit = options.memory_limit;
     if idx::names::has_set(path)? {
-        return Ok(Box::new(idx::arrays::of_folder(path, limit)?));
+        return Ok(Box::new(idx::arrays::of_folder(path, options.split.unwrap_or(Split::Train), limit)?));
     }
     let index = path.join("index.json");
     if index.is_file() {
@@ -117,21 +123,40 @@ fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     let (folders, files) = crate::folder::list(path)?;
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());
     if cifar::has_files(names) {
-        return Ok(Box::new(cifar::open(path)?));
+        return Ok(Box::new(cifar::open_split(path, options.split.unwrap_or(Split::Train))?));
     }
     if folders.is_empty() && files.first().is_some_and(|first| is_shard(first)) {
-        let shards = files.iter().map(|file| open_with_limit(file, limit));
+        let shards = of_split(files, options.split)?;
+        let shards = shards.iter().map(|file| open_with(file, options));
         return Ok(Box::new(Shards::new(shards.collect::<Result<_>>()?)?));
     }
-    Ok(Box::new(Folder::open(path)?))
+    Ok(Box::new(Folder::open_with(path, options)?))
 }
 
-/// Whether the first file of a folder is one of many that hold samples, and not a sample itself.
+/// The shards of one set: a folder may hold `train-00000.parquet` beside `test-00000.parquet`.
+fn of_split(files: Vec<PathBuf>, split: Option<Split>) -> Result<Vec<PathBuf>> {
+    let named = |file: &PathBuf| Split::named(&file.file_stem().unwrap_or_default().to_string_lossy());
+    let has = |split| files.iter().find(|file| named(file) == Some(split));
+    match (has(Split::Train), has(Split::Test), split) {
+        (Some(train), Some(test), None) => {
+            let name = |file: &PathBuf| one_line(file.file_name().unwrap_or_default().to_string_lossy());
+            Err(data(format!(
+                "the folder holds shards of two sets, {} and {}: choose one by OpenOptions::split",
+                name(train),
+                name(test)
+            )))
+        }
+        (Some(_), Some(_), split) => Ok(files.into_iter().filter(|file| named(file) == split).collect()),
+        _ => Ok(files),
+    }
+}
+
+/// Whether the first file of a folder is a shard, and not itself a sample.
 fn is_shard(first: &Path) -> bool {
     match Start::read(first).map(|start| start.kind) {
         Ok(Kind::Image) | Err(_) => false,
         // CIFAR, or bytes as they are.
-        Ok(Kind::Unknown) => open_with_limit(first, 0).is_ok(),
+        Ok(Kind::Unknown) => open_with(first, &OpenOptions::with_memory_limit(0)).is_ok(),
         Ok(_) => true,
     }
 }

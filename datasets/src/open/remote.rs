@@ -2,22 +2,25 @@
 
 use feedline_core::Result;
 
+use crate::{OpenOptions, Reader};
+
 #[cfg(feature = "object-store")]
 use super::kind::{Kind, START, kind, kind_by_name};
 #[cfg(feature = "object-store")]
 use super::unknown;
-use crate::Reader;
 #[cfg(feature = "object-store")]
 use crate::error::data;
 #[cfg(feature = "object-store")]
 use crate::remote::{Remote, RemoteFile};
 
+pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
+
 /// Opens a file by its URL: `s3://`, `gs://`, `az://`, `http://` or `https://`.
 ///
-/// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content; a
-/// URL that ends with a slash is a folder of MDS shards, or one that `pack` wrote, by its `index.json` or
-/// `_index.json`. `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files,
-/// and see there for what is fetched when.
+/// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content. The
+/// URL of a folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by
+/// its `index.json` or `_index.json`. `Records::open_remote` reads records. Use one
+/// [`Remote`](crate::Remote) for several files, and see there for what is fetched when.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};
@@ -43,16 +46,33 @@ impl Remote {
     /// # Errors
     /// As [`open_url`].
     pub fn open(&self, url: &str) -> Result<Box<dyn Reader>> {
+        self.open_with(url, &OpenOptions::default())
+    }
+
+    /// As [`open`](Self::open), with another value of `empty_members`.
+    ///
+    /// # Errors
+    /// As [`open_url`].
+    pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         if url.split(['?', '#']).next().is_some_and(|url| url.ends_with('/')) {
             return remote_folder(self, url);
         }
-        let file = self.file(url)?;
+        let file = match self.file(url) {
+            // Stores have no object for a folder; web servers answer with a page that lists it.
+            Err(error) if crate::remote::may_be_folder(&error) => {
+                return match remote_folder(self, url) {
+                    Err(index) if crate::remote::is_missing(&index) => Err(error),
+                    opened => opened,
+                };
+            }
+            file => file?,
+        };
         let path = file.path().to_path_buf();
-        self.of_file(url, file)
+        self.of_file(url, file, options)
             .map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
     }
 
-    fn of_file(&self, url: &str, file: RemoteFile) -> Result<Box<dyn Reader>> {
+    fn of_file(&self, url: &str, file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let mut bytes = vec![0; file.len().min(START as u64) as usize];
         file.read_at(0, &mut bytes)?;
         let path = file.path().to_path_buf();
@@ -65,7 +85,7 @@ impl Remote {
             kind => kind,
         };
         match kind {
-            Kind::Tar => remote_tar(file),
+            Kind::Tar => remote_tar(file, options),
             Kind::Arrow => remote_arrow(file),
             Kind::Parquet => remote_parquet(file),
             Kind::Mds => remote_mds(file),
@@ -103,15 +123,12 @@ fn remote_packed(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(all(feature = "object-store", feature = "tar"))]
-fn remote_tar(file: RemoteFile) -> Result<Box<dyn Reader>> {
-    let path = file.path().to_path_buf();
-    let content = crate::bytes::Content::of_remote(file)?;
-    let members = crate::tar::members(&content)?;
-    Ok(Box::new(crate::WebDataset::of(&path, content, members)?))
+fn remote_tar(file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::WebDataset::of_remote(file, options)?))
 }
 
 #[cfg(all(feature = "object-store", not(feature = "tar")))]
-fn remote_tar(_: RemoteFile) -> Result<Box<dyn Reader>> {
+fn remote_tar(_: RemoteFile, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("tar"))
 }
 
@@ -157,14 +174,36 @@ fn remote_mds_folder(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
 
 /// Opens what `open` was given in place of a path.
 #[cfg(feature = "object-store")]
-pub(super) fn url(url: &str) -> Option<Result<Box<dyn Reader>>> {
-    crate::remote::is_url(url).then(|| open_url(url, Default::default()))
+pub(super) fn url(url: &str, options: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
+    let open = || Remote::new(Default::default())?.open_with(url, options);
+    is_url(url).then(open)
 }
 
 #[cfg(not(feature = "object-store"))]
-pub(super) fn url(url: &str) -> Option<Result<Box<dyn Reader>>> {
-    // The scheme alone: what follows may hold a password.
-    let (scheme, _) = url.split_once("://")?;
-    let is_store = ["http", "https", "s3", "gs", "az"].contains(&scheme);
-    is_store.then(|| Err(super::needs("object-store").at_path(format!("{scheme}://"))))
+pub(super) fn url(url: &str, _: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
+    is_url(url).then(|| Err(super::needs("object-store").at_path(shown(url))))
+}
+
+/// Whether `text` is a URL of a store, and no path.
+pub(crate) fn is_url(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
+}
+
+/// `url` without user, password and query: these may be secret.
+#[cfg(not(feature = "object-store"))]
+fn shown(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    format!("{scheme}://{}{path}", host.rsplit('@').next().unwrap_or_default())
+}
+
+#[cfg(all(test, not(feature = "object-store")))]
+mod tests {
+    #[test]
+    fn a_url_that_this_build_does_not_read_is_named_without_secrets() {
+        let error = crate::open("s3a://user:hunter2@bucket/a/b.tar?sig=hunter2#x").unwrap_err().to_string();
+        assert!(error.contains("feature \"object-store\"") && !error.contains("hunter2"), "{error}");
+        assert!(error.ends_with("(file s3a://bucket/a/b.tar)"), "{error}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The index of a folder of shards, and the progress of a run that is not done.
+//! The index of a folder of shards, and the progress of an incomplete run.
 
 use std::fs;
 use std::io::Write;
@@ -14,14 +14,14 @@ use crate::disk::DiskFile;
 use crate::error::one_line;
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
-use crate::{ArrowFile, Reader, Shards};
+use crate::{ArrowFile, Reader, Shards, TableOptions};
 
-/// The name of the index. Programs that read a folder as one table leave out names that begin like this.
+/// Name of the index. Programs that read a folder as one table skip names with a leading underscore.
 pub(super) const INDEX: &str = "_index.json";
-/// The same, of a run that is not done.
+/// Name of the index of an incomplete run.
 const PROGRESS: &str = "_progress.json";
-/// The longest index that is read.
-const MOST_BYTES: u64 = 64 << 20;
+/// Max bytes of an index.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The shards of a folder, in order.
 #[derive(Debug, Deserialize, Serialize)]
@@ -64,7 +64,7 @@ impl Shard {
 const FORMAT: &str = "feedline-pack";
 
 impl Index {
-    /// The index to go on with: of what an earlier run has left, or an empty one.
+    /// The index of an earlier run to resume, or an empty one.
     pub(super) fn begin(folder: &Path, reader: &dyn Reader, shard_bytes: u64) -> Result<Self> {
         let new = Self {
             format: FORMAT.into(),
@@ -85,7 +85,7 @@ impl Index {
                 let why = "the folder holds shards of another source or size: choose an empty folder";
                 return Err(refuse(why).at_path(path));
             }
-            // A file that is gone or cut is written again, and all after it.
+            // A missing or cut file and all files after it are written again.
             let whole = |shard: &Shard| {
                 fs::metadata(folder.join(&shard.name)).is_ok_and(|file| file.len() == shard.bytes)
             };
@@ -96,7 +96,7 @@ impl Index {
         for file in files {
             let name = file.map_err(|error| cannot("read the folder", error))?.file_name();
             let name = name.to_string_lossy();
-            // An earlier run that had no shard done.
+            // Files of an earlier run that has completed no shard.
             if !name.ends_with(".partial") && name != "_lock" && name != "000000.arrow" {
                 return Err(refuse("the folder holds other files: choose an empty one"));
             }
@@ -115,7 +115,7 @@ impl Index {
     }
 
     fn of(content: &Content) -> Result<Self> {
-        if content.len() > MOST_BYTES {
+        if content.len() > MAX_BYTES {
             return Err(data(format!("the index has {} bytes, more than any has", content.len())));
         }
         let mut text = vec![0; content.len() as usize];
@@ -126,7 +126,7 @@ impl Index {
         if (index.format.as_str(), index.version) != (FORMAT, 1) {
             return Err(data("the index is of another program or version: pack the set again"));
         }
-        // A shard lies in the folder; a name that leads elsewhere was not written by `pack`.
+        // `pack` puts shards into the folder itself.
         let is_plain = |name: &str| {
             let mut parts = Path::new(name).components();
             matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
@@ -152,7 +152,8 @@ impl Index {
             let path = folder.join(&shard.name);
             let bytes = fs::metadata(&path).map(|file| file.len()).unwrap_or(shard.bytes);
             shard.check_bytes(bytes).map_err(|error| error.at_path(&path))?;
-            let file = ArrowFile::open_with(&path, limit, Default::default())?;
+            let options = TableOptions { memory_limit: limit, ..Default::default() };
+            let file = ArrowFile::open_with(&path, options)?;
             shard.check(&file).map_err(|error| error.at_path(&path))?;
             readers.push(Box::new(file));
         }

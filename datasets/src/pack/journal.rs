@@ -1,4 +1,4 @@
-//! What of a file is written and on the disk, so that the next run goes on there.
+//! The journal of a file: the bytes that are written and synced, so that the next run resumes there.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,13 +13,12 @@ use super::{cannot, footer};
 use crate::Reader;
 use crate::error::one_line;
 
-/// Bytes that are written between two entries of a journal, about; and of a batch that is collected in
-/// memory.
+/// Approximate bytes between two entries of a journal, and of a batch in memory.
 pub(super) const EVERY: u64 = if cfg!(test) { 300 } else { 64 << 20 };
-/// The longest journal that is read.
-const MOST_BYTES: u64 = 64 << 20;
+/// Max bytes of a journal.
+const MAX_BYTES: u64 = 64 << 20;
 
-/// How far a file is written.
+/// The written part of a file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Written {
     pub(super) samples: u64,
@@ -32,7 +31,7 @@ pub(super) struct Written {
 /// What a file was written with.
 pub(super) struct Whole {
     pub(super) samples: u64,
-    /// Those of them that an earlier run had written.
+    /// Samples of an earlier run among them.
     pub(super) kept: u64,
     /// The checksum of all bytes before the footer.
     pub(super) crc32c: u32,
@@ -69,7 +68,7 @@ impl Journal {
         Self { path: to.with_file_name(name), source }
     }
 
-    /// Says that `written` is in `file`, once it is on the disk.
+    /// Records `written`, after `file` is synced to disk.
     pub(super) fn save(&self, file: &File, written: &Written) -> Result<()> {
         let io = |error| cannot("write the file", error).at_path(&self.path);
         file.sync_data().map_err(io)?;
@@ -83,7 +82,7 @@ impl Journal {
         partial.finish().map(drop)
     }
 
-    /// What `file` holds of the source, whole and with the right checksums; nothing if there is any doubt.
+    /// The part of `file` that has the checksums of the journal; empty if any of them differs.
     pub(super) fn find(&self, file: &mut File) -> Written {
         self.read().filter(|written| written.parts.iter().all(|part| part.is_in(file))).unwrap_or_default()
     }
@@ -91,7 +90,7 @@ impl Journal {
     fn read(&self) -> Option<Written> {
         let file = File::open(&self.path).ok()?;
         let mut text = String::new();
-        file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+        file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
         let (checksum, text) = text.split_once('\n')?;
         let text = text.trim_end();
         if checksum != format!("{:08x}", crc32c::crc32c(text.as_bytes())) {
@@ -101,7 +100,7 @@ impl Journal {
         (source == self.source).then_some(written)
     }
 
-    /// The file is whole: nothing is left to go on with.
+    /// Removes the journal of a complete file.
     pub(super) fn end(&self) -> Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

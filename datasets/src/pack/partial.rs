@@ -1,13 +1,14 @@
-//! Files that appear when they are whole and on the disk.
+//! Files that get their name when they are complete and synced to disk.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, Result};
 
 use super::{cannot, data};
+use crate::own_file;
 
-/// The name of the file that a run holds a lock on while it packs into a folder.
+/// File that a run locks while it packs into a folder.
 const LOCK: &str = "_lock";
 
 /// A file under another name, `NAME.partial`, until it is finished.
@@ -22,13 +23,13 @@ impl Partial {
     /// An empty file.
     pub(super) fn create(to: PathBuf) -> Result<Self> {
         let partial = Self::open(to)?;
-        // What an earlier run has left.
+        // An earlier run may have left bytes.
         let emptied = partial.file.set_len(0);
         emptied.map_err(|error| cannot("write the file", error).at_path(&partial.temporary))?;
         Ok(partial)
     }
 
-    /// The file as an earlier run has left it.
+    /// The file, with the bytes that an earlier run has left.
     pub(super) fn open(to: PathBuf) -> Result<Self> {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".partial");
@@ -41,7 +42,7 @@ impl Partial {
         &mut self.file
     }
 
-    /// An error in writing, with the file that it was in.
+    /// Adds the file to an error of writing it.
     pub(super) fn name_in(&self, error: Error) -> Error {
         if error.path().is_some() { error } else { error.at_path(&self.temporary) }
     }
@@ -52,7 +53,7 @@ impl Partial {
         self.file.sync_all().map_err(io)?;
         let bytes = self.file.metadata().map_err(io)?.len();
         fs::rename(&self.temporary, &self.to).map_err(io)?;
-        // The name is in the folder, which has to get to the disk too.
+        // The name is in the folder, which must be synced too.
         #[cfg(unix)]
         if let Some(folder) = self.to.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -77,13 +78,13 @@ pub(super) fn lock(folder: &Path) -> Result<Lock> {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // It may stay: the lock itself ends with the file's handle.
+        // A failure is harmless: the lock ends with the file's handle.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 fn locked(path: &Path) -> Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let file = own_file::open_or_create(path);
     let file = file.map_err(|error| cannot("write the file", error).at_path(path))?;
     match file.try_lock() {
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),

@@ -1,33 +1,51 @@
 //! A file as the Parquet crate reads it.
 
 use std::io::{self, BufReader, Read};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use feedline_core::Error;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::bytes::Content;
 
-/// The content of a file, shared with what is decoded of it.
+/// The content of a file, and why a read of it failed: the crate keeps only the text of such an error.
 #[derive(Clone, Debug)]
-pub(super) struct Input(pub(super) Arc<Content>);
+pub(super) struct Input {
+    pub(super) content: Arc<Content>,
+    failed: Arc<OnceLock<Error>>,
+}
 
 impl Input {
+    pub(super) fn new(content: Arc<Content>) -> Self {
+        Self { content, failed: Arc::default() }
+    }
+
     pub(super) fn len(&self) -> u64 {
-        self.0.len()
+        self.content.len()
     }
 
     /// The bytes from `start` to `end`, as a stream.
     pub(super) fn part(&self, start: u64, end: u64) -> Part {
-        Part { content: self.0.clone(), at: start, end: end.min(self.len()) }
+        Part { input: self.clone(), at: start, end: end.min(self.len()) }
+    }
+
+    /// The error of the first read that failed, or of a file that was changed; otherwise `damaged`.
+    pub(super) fn cause_or(&self, damaged: impl FnOnce() -> Error) -> Error {
+        let failed = self.failed.get().cloned();
+        failed.or_else(|| self.content.check_unchanged().err()).unwrap_or_else(damaged)
+    }
+
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> feedline_core::Result<()> {
+        self.content.read_at(offset, to).inspect_err(|error| _ = self.failed.set(error.clone()))
     }
 }
 
 /// Some bytes of a content, as a stream.
 #[derive(Debug)]
 pub(super) struct Part {
-    content: Arc<Content>,
+    input: Input,
     at: u64,
     end: u64,
 }
@@ -36,7 +54,7 @@ impl Read for Part {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let rest = self.end.saturating_sub(self.at);
         let len = to.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
-        self.content.read_at(self.at, &mut to[..len]).map_err(io::Error::other)?;
+        self.input.read_at(self.at, &mut to[..len]).map_err(io::Error::other)?;
         self.at += len as u64;
         Ok(len)
     }
@@ -44,7 +62,7 @@ impl Read for Part {
 
 impl Length for Input {
     fn len(&self) -> u64 {
-        self.0.len()
+        self.content.len()
     }
 }
 
@@ -52,14 +70,14 @@ impl ChunkReader for Input {
     type T = BufReader<Part>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(BufReader::with_capacity(1 << 12, self.part(start, self.0.len())))
+        Ok(BufReader::with_capacity(1 << 12, self.part(start, self.content.len())))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        let end = start.checked_add(length as u64).filter(|end| *end <= self.0.len());
+        let end = start.checked_add(length as u64).filter(|end| *end <= self.content.len());
         end.ok_or_else(|| ParquetError::EOF(format!("no {length} bytes at byte {start}")))?;
         let mut bytes = vec![0; length];
-        self.0.read_at(start, &mut bytes).map_err(|error| ParquetError::External(Box::new(error)))?;
+        self.read_at(start, &mut bytes).map_err(|error| ParquetError::External(Box::new(error)))?;
         Ok(bytes.into())
     }
 }

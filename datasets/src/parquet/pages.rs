@@ -1,4 +1,4 @@
-//! The headers of a column's pages: whether what they claim can be true, before anything is decoded.
+//! The headers of a column's pages, which are read before a page is decoded.
 //!
 //! A header is a struct of Thrift's compact protocol (Parquet, `parquet.thrift`: `PageHeader`).
 
@@ -8,18 +8,19 @@ use std::io::{Error, ErrorKind, Read, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) is_dictionary: bool,
-    /// Bytes when it is decoded.
+    /// Decoded bytes.
     pub(super) bytes: u64,
     /// Bytes in the file.
     pub(super) stored: u64,
     pub(super) values: u64,
-    /// Whether each value is what it adds to the one before it: so a page may become far larger than it is.
+    /// Whether each value is stored as the difference to the previous one: a page may grow far beyond its
+    /// size.
     pub(super) is_incremental: bool,
 }
 
 /// The encoding DELTA_BYTE_ARRAY.
 const INCREMENTAL: i64 = 7;
-/// A page that holds keys and values of a dictionary.
+/// The type of a dictionary page.
 const DICTIONARY: i64 = 2;
 
 /// The types of Thrift's compact protocol.
@@ -37,11 +38,11 @@ mod kind {
     pub(super) const STRUCT: u8 = 12;
 }
 
-/// Structs within structs: a header has three.
-const DEEPEST: u32 = 8;
+/// Max nesting of structs; a header has three levels.
+const MAX_DEPTH: u32 = 8;
 
 impl Page {
-    /// Reads a header, as many bytes as it has.
+    /// Reads a header, and no byte beyond it.
     pub(super) fn read(mut from: impl Read) -> Result<Self> {
         let mut page = Self::default();
         fields(&mut from, 0, &mut Vec::new(), &mut |path, number| {
@@ -61,10 +62,10 @@ impl Page {
     }
 }
 
-/// Takes each whole number of a header, after the fields that lead to it.
+/// Called with the field path of each integer in a header, and the integer.
 type Numbers<'a> = &'a mut dyn FnMut(&[i64], i64) -> Result<()>;
 
-/// Reads a struct: calls `to` with each whole number in it, and the fields that lead there.
+/// Reads a struct, and calls `to` with each integer in it.
 fn fields(from: &mut dyn Read, depth: u32, path: &mut Vec<i64>, to: Numbers<'_>) -> Result<()> {
     let mut field = 0i64;
     loop {
@@ -83,7 +84,7 @@ fn fields(from: &mut dyn Read, depth: u32, path: &mut Vec<i64>, to: Numbers<'_>)
 }
 
 fn value(from: &mut dyn Read, kind: u8, depth: u32, path: &mut Vec<i64>, to: Numbers<'_>) -> Result<()> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(damaged("structs that lie too deep in each other"));
     }
     match kind {
@@ -104,9 +105,9 @@ fn value(from: &mut dyn Read, kind: u8, depth: u32, path: &mut Vec<i64>, to: Num
             let count = if head >> 4 == 15 { unsigned(from)? } else { u64::from(head >> 4) };
             for _ in 0..count {
                 match head & 0x0F {
-                    // In a list a truth value takes a byte.
+                    // A bool in a list takes a byte.
                     kind::TRUE | kind::FALSE => skip(from, 1)?,
-                    // Numbers in lists are nobody's sizes.
+                    // Integers in lists are not sizes.
                     kind => value(from, kind, depth + 1, path, &mut |_, _| Ok(()))?,
                 }
             }
@@ -127,7 +128,7 @@ fn skip(from: &mut dyn Read, bytes: u64) -> Result<()> {
     if skipped == bytes { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
 }
 
-/// A number of seven bits per byte, lowest first.
+/// A variable-length number: seven bits per byte, lowest first.
 fn unsigned(from: &mut dyn Read) -> Result<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -140,7 +141,7 @@ fn unsigned(from: &mut dyn Read) -> Result<u64> {
     Err(damaged("a number without an end"))
 }
 
-/// A number whose lowest bit is its sign.
+/// A zigzag number: its lowest bit is the sign.
 fn signed(from: &mut dyn Read) -> Result<i64> {
     let number = unsigned(from)?;
     Ok((number >> 1) as i64 ^ -((number & 1) as i64))

@@ -7,7 +7,12 @@ use arrow_array::{ArrayRef, BooleanArray, FixedSizeBinaryArray, Int64Array, Reco
 use feedline_core::random::splitmix64;
 use feedline_core::{Context, Dataset, Layout, Rows};
 use parquet::arrow::ArrowWriter;
+use parquet::basic::BrotliLevel;
+use parquet::data_type::{Int32Type, Int96, Int96Type};
+use parquet::file::metadata::{FileMetaData, ParquetMetaDataWriter};
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 
 use super::*;
 use crate::{Fixed, Nulls, Shards};
@@ -96,4 +101,120 @@ fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
         let (index, error) = read.unwrap_err();
         assert_eq!((index, error.to_string().contains("has a null in row 2")), (2, true), "{error}");
     }
+}
+
+/// A time of 96 bits: the Julian day and nanoseconds.
+fn time(day: i32, nanos: u64) -> Int96 {
+    let mut time = Int96::new();
+    time.set_data(nanos as u32, (nanos >> 32) as u32, day as u32);
+    time
+}
+
+#[test]
+fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("times.parquet");
+    let schema = "message m {
+        required int32 n; optional int96 t; optional group l (LIST) { repeated group list { required int96 element; } }
+    }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
+    // 1970-01-01, the first and the last nanosecond of 64 bits, and their neighbours.
+    let first = || time(2_440_588 - 106_752, 763_145_224_192);
+    let last = || time(2_440_588 + 106_751, 85_636_854_775_807);
+    let (below, above) =
+        (time(2_440_588 - 106_752, 763_145_224_191), time(2_440_588 + 106_751, 85_636_854_775_808));
+    let good = time(2_440_588, 5);
+    for group in 0..2 {
+        let mut rows = writer.next_row_group().unwrap();
+        let mut column = rows.next_column().unwrap().unwrap();
+        column.typed::<Int32Type>().write_batch(&[0, 1, 2, 3, 4, 5], None, None).unwrap();
+        column.close().unwrap();
+        let mut column = rows.next_column().unwrap().unwrap();
+        let times = if group == 0 { [first(), last(), above, good, good] } else { [good; 5] };
+        column.typed::<Int96Type>().write_batch(&times, Some(&[1, 0, 1, 1, 1, 1]), None).unwrap();
+        column.close().unwrap();
+        // Rows of 1, 0, 2, 1, 1 and 1 items.
+        let mut column = rows.next_column().unwrap().unwrap();
+        let times = if group == 0 { [good, good, good, good, below, last()] } else { [good; 6] };
+        let (defined, repeated) = ([2, 1, 2, 2, 2, 2, 2], [0, 0, 0, 1, 0, 0, 0]);
+        column.typed::<Int96Type>().write_batch(&times, Some(&defined), Some(&repeated)).unwrap();
+        column.close().unwrap();
+        rows.close().unwrap();
+    }
+    writer.close().unwrap();
+
+    let options = || TableOptions { nulls: Nulls::Fill, ..TableOptions::default() };
+    let file = ParquetFile::open_with(&path, options()).unwrap();
+    assert_eq!(file.schema().to_string(), "n i32 [], t i64 [], l i64 [?]");
+    let (mut values, mut failed) = (Values::new(), Vec::new());
+    for sample in 0..12 {
+        match file.read(sample, &mut values) {
+            Ok(()) if sample == 0 => assert_eq!(values.fields()[1].bytes, i64::MIN.to_le_bytes()),
+            Ok(()) if sample == 2 => assert_eq!(values.fields()[1].bytes, i64::MAX.to_le_bytes()),
+            Ok(()) => {}
+            Err(error) => failed.push((sample, error.to_string())),
+        }
+    }
+    let [(3, t), (4, l)] = &failed[..] else { panic!("{failed:?}") };
+    assert!(t.starts_with("column \"t\" has a time in row 3 that 64 bits cannot hold"), "{t}");
+    assert!(l.starts_with("column \"l.list.element\" has a time in row 4"), "{l}");
+    // The other columns can be read, and batches see the same errors.
+    let only = TableOptions { columns: Some(vec!["n".into(), "t".into()]), ..options() };
+    let data = Fixed::new(Box::new(ParquetFile::open_with(&path, only).unwrap())).unwrap();
+    let layout = Layout::new(data.spec(), 6).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 6);
+    let read = data.read_many(&[0, 1, 2, 3, 4, 5], &mut rows, &mut Context::new(0, 0));
+    let (index, error) = read.unwrap_err();
+    assert!(index == 3 && error.to_string().contains("that 64 bits cannot hold"), "{index}: {error}");
+}
+
+#[test]
+fn a_codec_that_is_not_read_is_refused_at_the_opening_with_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.parquet");
+    write(&path, [("x", bytes(0..10)), ("y", bytes(0..10))]);
+    // The writer lacks this codec: the metadata alone say so.
+    let bytes = std::fs::read(&path).unwrap();
+    let file = ParquetFile::open(&path).unwrap();
+    let metadata = file.metadata.metadata();
+    let mut groups = metadata.row_groups().to_vec();
+    let mut columns = groups[0].columns().to_vec();
+    for codec in [Compression::BROTLI(BrotliLevel::default()), Compression::LZO] {
+        columns[1] = columns[1].clone().into_builder().set_compression(codec).build().unwrap();
+        groups[0] = groups[0].clone().into_builder().set_column_metadata(columns.clone()).build().unwrap();
+        let about: FileMetaData = metadata.file_metadata().clone();
+        let changed = ParquetMetaData::new(about, groups.clone());
+        let length = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
+        let mut file = bytes[..bytes.len() - 8 - length].to_vec();
+        ParquetMetaDataWriter::new(&mut file, &changed).finish().unwrap();
+        std::fs::write(&path, file).unwrap();
+        let error = ParquetFile::open(&path).unwrap_err();
+        let name = if codec == Compression::LZO { "LZO" } else { "BROTLI" };
+        let why = format!("column \"y\" is compressed by {name}, which is not read: write the file with");
+        assert!(error.to_string().starts_with(&why), "{error}");
+        assert_eq!(error.path(), Some(&*path));
+        let only = TableOptions { columns: Some(vec!["x".into()]), ..TableOptions::default() };
+        assert!(ParquetFile::open_with(&path, only).unwrap().read(9, &mut Values::new()).is_ok());
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_open_is_not_a_damaged_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.parquet");
+    write(&path, [("x", bytes(0..100))]);
+    let file = ParquetFile::open(&path).unwrap();
+    file.read(0, &mut Values::new()).unwrap();
+    let writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    writer.set_len(9000).unwrap();
+    let error = file.read(99, &mut Values::new()).unwrap_err().to_string();
+    assert!(error.starts_with("the file was cut while it was in use"), "{error}");
+    assert_eq!(error.matches("x.parquet").count(), 1, "{error}");
+    // Zeros in place of pages: what was written to is not damaged either.
+    writer.set_len(200_000).unwrap();
+    let error = file.read(99, &mut Values::new()).unwrap_err().to_string();
+    assert!(error.starts_with("the file was written to while it was in use"), "{error}");
 }

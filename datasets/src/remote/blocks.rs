@@ -1,4 +1,4 @@
-//! Blocks in memory and on the way, within a number of bytes.
+//! Blocks in memory and in flight, within a number of bytes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,8 @@ use feedline_core::{Error, Result};
 
 use super::thread::ended;
 
-/// The most blocks that are on the way before another one is fetched ahead.
-const MOST_COMING: usize = 16;
+/// Max blocks in flight before another one is prefetched.
+const MAX_IN_FLIGHT: usize = 16;
 
 /// A block of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub(super) struct Key {
 /// The blocks of all files.
 pub(super) struct Blocks {
     state: Mutex<State>,
-    /// A block has come, or has been given up by a thread that waited for it.
+    /// Notified when a block has arrived or is unpinned.
     changed: Condvar,
     limit: u64,
 }
@@ -29,10 +29,10 @@ pub(super) struct Blocks {
 #[derive(Default)]
 struct State {
     blocks: HashMap<Key, Block>,
-    /// Bytes of blocks that are here or coming.
+    /// Bytes of blocks that are cached or in flight.
     bytes: u64,
-    most_bytes: u64,
-    coming: usize,
+    max_bytes: u64,
+    in_flight: usize,
     /// Counts uses of blocks: the age of a use.
     clock: u64,
 }
@@ -41,24 +41,25 @@ struct Block {
     content: Content,
     bytes: u64,
     used: u64,
-    /// Threads that wait for it; it stays until they have it.
-    waiting: usize,
-    /// Whether a thread has had it; not so what was fetched ahead.
+    /// Threads that have pinned it: it is not evicted before they have read it.
+    pins: usize,
+    /// Whether a thread has read it; false for a prefetched block.
     read: bool,
 }
 
 enum Content {
-    Coming,
-    Here(Bytes),
+    InFlight,
+    Cached(Bytes),
     Failed(Error),
 }
 
-/// What becomes of a block that may be read soon.
-pub(super) enum Ahead {
-    /// It has to be fetched.
+/// Outcome of a prefetch.
+pub(super) enum Prefetch {
+    /// The caller starts the fetch.
     Start(Delivery),
-    There,
-    /// Nothing may go for it.
+    /// The block is cached or in flight.
+    Cached,
+    /// Only blocks that are pinned or unread could be evicted.
     NoRoom,
 }
 
@@ -71,79 +72,79 @@ impl Blocks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are here or coming, and the most there were.
+    /// Bytes that are cached or in flight, now and at most.
     pub(super) fn bytes(&self) -> (u64, u64) {
         let state = self.lock();
-        (state.bytes, state.most_bytes)
+        (state.bytes, state.max_bytes)
     }
 
-    /// A right to a block of `bytes` bytes. It is fetched by `start` where it is neither here nor coming;
-    /// before that, waits until there is room for it.
-    pub(super) fn claim(self: &Arc<Self>, key: Key, bytes: u64, start: impl FnOnce(Delivery)) -> Claim<'_> {
+    /// Pins a block of `bytes` bytes. If it is neither cached nor in flight, blocks until there is room, and
+    /// fetches it by `start`.
+    pub(super) fn pin(self: &Arc<Self>, key: Key, bytes: u64, start: impl FnOnce(Delivery)) -> Pin<'_> {
         let mut state = self.lock();
         loop {
             if let Some(block) = state.blocks.get_mut(&key) {
-                block.waiting += 1;
-                return Claim { blocks: self, key };
+                block.pins += 1;
+                return Pin { blocks: self, key };
             }
             if state.make_room(bytes, self.limit, |_| true) {
                 break;
             }
-            // Blocks that are coming come or fail within their time, and those that are claimed are given up.
+            // Blocks in flight arrive or fail within their time limit, and pinned blocks are unpinned.
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.insert(key, Content::Coming, bytes, 1);
+        state.insert(key, Content::InFlight, bytes, 1);
         drop(state);
         start(Delivery { blocks: self.clone(), key, is_done: false });
-        Claim { blocks: self, key }
+        Pin { blocks: self, key }
     }
 
-    /// Makes place for a block that may be read soon, where nothing has to go for it that was not read yet.
-    pub(super) fn ahead(self: &Arc<Self>, key: Key, bytes: u64) -> Ahead {
+    /// Reserves a prefetch block; never evicts an unread one.
+    pub(super) fn prefetch(self: &Arc<Self>, key: Key, bytes: u64) -> Prefetch {
         let mut state = self.lock();
         if state.blocks.contains_key(&key) {
-            return Ahead::There;
+            return Prefetch::Cached;
         }
-        if state.coming >= MOST_COMING || !state.make_room(bytes, self.limit, |block| block.read) {
-            return Ahead::NoRoom;
+        if state.in_flight >= MAX_IN_FLIGHT || !state.make_room(bytes, self.limit, |block| block.read) {
+            return Prefetch::NoRoom;
         }
-        state.insert(key, Content::Coming, bytes, 0);
-        Ahead::Start(Delivery { blocks: self.clone(), key, is_done: false })
+        state.insert(key, Content::InFlight, bytes, 0);
+        Prefetch::Start(Delivery { blocks: self.clone(), key, is_done: false })
     }
 
-    /// Keeps a block that has come without being asked for, if there is room.
+    /// Caches a block that was fetched when its file was opened, if there is room.
     pub(super) fn offer(&self, key: Key, content: Bytes) {
         let mut state = self.lock();
         let bytes = content.len() as u64;
         if !state.blocks.contains_key(&key) && state.make_room(bytes, self.limit, |block| block.read) {
-            state.insert(key, Content::Here(content), bytes, 0);
+            state.insert(key, Content::Cached(content), bytes, 0);
         }
     }
 
-    /// How many blocks right before this one have been read and are still here: so many are fetched ahead.
+    /// Number of cached blocks right before this one that were read: as many are prefetched.
     pub(super) fn read_before(&self, key: Key) -> u64 {
         let state = self.lock();
         let is_read =
             |block: &u64| state.blocks.get(&Key { block: *block, ..key }).is_some_and(|block| block.read);
-        (0..key.block).rev().take(MOST_COMING).take_while(is_read).count() as u64
+        (0..key.block).rev().take(MAX_IN_FLIGHT).take_while(is_read).count() as u64
     }
 }
 
 impl State {
-    fn insert(&mut self, key: Key, content: Content, bytes: u64, waiting: usize) {
-        self.coming += usize::from(matches!(content, Content::Coming));
+    fn insert(&mut self, key: Key, content: Content, bytes: u64, pins: usize) {
+        self.in_flight += usize::from(matches!(content, Content::InFlight));
         self.bytes += bytes;
-        self.most_bytes = self.most_bytes.max(self.bytes);
+        self.max_bytes = self.max_bytes.max(self.bytes);
         self.clock += 1;
-        self.blocks.insert(key, Block { content, bytes, used: self.clock, waiting, read: false });
+        self.blocks.insert(key, Block { content, bytes, used: self.clock, pins, read: false });
     }
 
-    /// Removes blocks used longest ago until `bytes` more fit; says whether they do. Of those that are here
-    /// and not claimed, only what `may_go` allows.
-    fn make_room(&mut self, bytes: u64, limit: u64, may_go: impl Fn(&Block) -> bool) -> bool {
+    /// Evicts the least recently used blocks until `bytes` more fit; returns whether they do. Evicts only
+    /// cached, unpinned blocks that `may_evict` allows.
+    fn make_room(&mut self, bytes: u64, limit: u64, may_evict: impl Fn(&Block) -> bool) -> bool {
         while self.bytes.saturating_add(bytes) > limit {
-            let here = |block: &Block| matches!(block.content, Content::Here(_)) && block.waiting == 0;
-            let others = self.blocks.iter().filter(|(_, block)| here(block) && may_go(block));
+            let is_idle = |block: &Block| matches!(block.content, Content::Cached(_)) && block.pins == 0;
+            let others = self.blocks.iter().filter(|(_, block)| is_idle(block) && may_evict(block));
             let Some(oldest) = others.min_by_key(|(_, block)| block.used).map(|(key, _)| *key) else {
                 return false;
             };
@@ -157,24 +158,24 @@ impl State {
     }
 }
 
-/// A right to a block that is here or coming.
-pub(super) struct Claim<'a> {
+/// A pinned block, cached or in flight.
+pub(super) struct Pin<'a> {
     blocks: &'a Blocks,
     key: Key,
 }
 
-impl Claim<'_> {
-    /// The block, when it has come.
+impl Pin<'_> {
+    /// Blocks until the block has arrived.
     pub(super) fn wait(self) -> Result<Bytes> {
         let mut state = self.blocks.lock();
         loop {
             state.clock += 1;
             let now = state.clock;
-            // A claimed block is never removed.
+            // A pinned block is never evicted.
             let Some(block) = state.blocks.get_mut(&self.key) else { return Err(ended()) };
             match &block.content {
-                Content::Coming => {}
-                Content::Here(content) => {
+                Content::InFlight => {}
+                Content::Cached(content) => {
                     (block.used, block.read) = (now, true);
                     return Ok(content.clone());
                 }
@@ -185,13 +186,13 @@ impl Claim<'_> {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for Pin<'_> {
     fn drop(&mut self) {
         let mut state = self.blocks.lock();
         if let Some(block) = state.blocks.get_mut(&self.key) {
-            block.waiting -= 1;
-            // The next one that wants it asks again.
-            if block.waiting == 0 && matches!(block.content, Content::Failed(_)) {
+            block.pins -= 1;
+            // The next reader fetches it again.
+            if block.pins == 0 && matches!(block.content, Content::Failed(_)) {
                 state.remove(self.key);
             }
         }
@@ -200,7 +201,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// The duty to deliver a block. Where its task ends early, whatever the reason, the block has failed.
+/// Completes the fetch of a block. If it is dropped before `done`, the block has failed.
 pub(super) struct Delivery {
     blocks: Arc<Blocks>,
     key: Key,
@@ -221,12 +222,12 @@ impl Delivery {
             return;
         }
         let mut state = self.blocks.lock();
-        state.coming -= 1;
+        state.in_flight -= 1;
         if let Some(block) = state.blocks.get_mut(&self.key) {
             match content {
-                Ok(content) => block.content = Content::Here(content),
-                // Nobody waits for a failed read-ahead: the block is requested again when it is read.
-                Err(_) if block.waiting == 0 => state.remove(self.key),
+                Ok(content) => block.content = Content::Cached(content),
+                // No thread waits for a failed prefetch: the block is fetched again when it is read.
+                Err(_) if block.pins == 0 => state.remove(self.key),
                 Err(error) => {
                     let bytes = std::mem::take(&mut block.bytes);
                     block.content = Content::Failed(error);
@@ -255,30 +256,30 @@ mod tests {
     fn a_task_that_ends_early_fails_its_block_and_the_next_one_may_succeed() {
         let _watchdog = feedline_testkit::Watchdog::new(std::time::Duration::from_secs(60), "blocks");
         let blocks = Blocks::new(10);
-        let claim = blocks.claim(KEY, 10, drop);
-        assert!(claim.wait().unwrap_err().message().contains("has ended"));
+        let pinned = blocks.pin(KEY, 10, drop);
+        assert!(pinned.wait().unwrap_err().message().contains("has ended"));
         assert_eq!(blocks.bytes(), (0, 10));
-        let claim = blocks.claim(KEY, 10, |delivery| delivery.done(Ok(Bytes::from_static(b"0123456789"))));
-        assert_eq!(claim.wait().unwrap(), "0123456789");
+        let pinned = blocks.pin(KEY, 10, |delivery| delivery.done(Ok(Bytes::from_static(b"0123456789"))));
+        assert_eq!(pinned.wait().unwrap(), "0123456789");
         assert_eq!(blocks.bytes(), (10, 10));
     }
 
     #[test]
-    fn what_was_not_read_yet_does_not_go_for_what_may_be_read() {
+    fn an_unread_block_is_not_evicted_for_a_prefetch() {
         let blocks = Blocks::new(10);
-        let ahead = |block| match blocks.ahead(Key { block, ..KEY }, 5) {
-            Ahead::Start(delivery) => delivery.done(Ok(Bytes::from_static(b"01234"))),
-            Ahead::There | Ahead::NoRoom => panic!("block {block}"),
+        let ahead = |block| match blocks.prefetch(Key { block, ..KEY }, 5) {
+            Prefetch::Start(delivery) => delivery.done(Ok(Bytes::from_static(b"01234"))),
+            Prefetch::Cached | Prefetch::NoRoom => panic!("block {block}"),
         };
         ahead(0);
         ahead(1);
-        assert!(matches!(blocks.ahead(Key { block: 1, ..KEY }, 5), Ahead::There));
-        assert!(matches!(blocks.ahead(Key { block: 2, ..KEY }, 5), Ahead::NoRoom));
-        let claim = blocks.claim(Key { block: 0, ..KEY }, 5, |_| panic!("it is here"));
-        // A claimed block stays.
-        assert!(matches!(blocks.ahead(Key { block: 2, ..KEY }, 5), Ahead::NoRoom));
-        claim.wait().unwrap();
+        assert!(matches!(blocks.prefetch(Key { block: 1, ..KEY }, 5), Prefetch::Cached));
+        assert!(matches!(blocks.prefetch(Key { block: 2, ..KEY }, 5), Prefetch::NoRoom));
+        let pinned = blocks.pin(Key { block: 0, ..KEY }, 5, |_| panic!("it is cached"));
+        // A pinned block stays.
+        assert!(matches!(blocks.prefetch(Key { block: 2, ..KEY }, 5), Prefetch::NoRoom));
+        pinned.wait().unwrap();
         ahead(2);
-        assert_eq!(blocks.read_before(Key { block: 1, ..KEY }), 0, "block 0 went");
+        assert_eq!(blocks.read_before(Key { block: 1, ..KEY }), 0, "block 0 was evicted");
     }
 }

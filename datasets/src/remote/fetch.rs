@@ -1,78 +1,35 @@
-//! One block from a store: asked for again when that may help, within a number of attempts and a time.
+//! Fetches one block from a store, with retries within a number of attempts and a time limit.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use feedline_core::{Error, Fingerprint, Result};
 use futures_util::StreamExt;
 use object_store::client::{HttpError, HttpErrorKind};
-use object_store::{Error as StoreError, GetOptions, GetRange, ObjectMeta};
+use object_store::{Error as StoreError, GetOptions, GetRange, GetResult};
 
+use super::tag::Tag;
 use super::url::Place;
 use super::{Counts, RemoteOptions};
 use crate::error::{data, one_line};
 
-/// The longest wait between two attempts.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
-/// The version of an object, as an answer names it.
-#[derive(Clone, Debug)]
-pub(super) struct Tag {
-    etag: Option<String>,
-    /// The time of the last write, where the server says it.
-    modified: Option<String>,
-    /// Bytes of the whole object.
-    pub(super) len: u64,
-}
-
-impl Tag {
-    fn of(meta: &ObjectMeta) -> Self {
-        // The crate gives the first second of 1970 where the server says nothing.
-        let modified = Some(meta.last_modified).filter(|time| time.timestamp() != 0);
-        let modified = modified.map(|time| time.to_string());
-        Self { etag: meta.e_tag.clone(), modified, len: meta.size }
-    }
-
-    /// Whether two objects of this tag have the same content.
-    pub(super) fn names_content(&self) -> bool {
-        self.etag.is_some()
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        // The same version may have other times on other machines of a store.
-        let is_same = if self.etag.is_some() || other.etag.is_some() {
-            self.etag == other.etag
-        } else {
-            self.modified == other.modified
-        };
-        is_same && self.len == other.len
-    }
-}
-
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.etag, &self.modified) {
-            (Some(etag), _) => write!(f, "ETag {}, ", one_line(etag))?,
-            (None, Some(modified)) => write!(f, "written {modified}, ")?,
-            (None, None) => {}
-        }
-        write!(f, "{} bytes", self.len)
-    }
-}
+/// The max wait between two attempts.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+/// How often an object is asked for that was just written, before it is refused.
+const OPENINGS: u32 = 3;
 
 /// A range of an object to fetch.
 pub(super) struct Fetch<'a> {
     pub(super) place: &'a Place,
     pub(super) range: Range<u64>,
-    /// The version that the object has to have; at first there is none.
+    /// The version that the answer must have; `None` when the object is opened.
     pub(super) pinned: Option<&'a Tag>,
 }
 
-/// Why an attempt failed, or all of them.
+/// The error of one attempt, or of all of them.
 pub(super) struct Failure {
     pub(super) error: Error,
     pub(super) kind: FailureKind,
@@ -82,6 +39,8 @@ pub(super) struct Failure {
 pub(super) enum FailureKind {
     /// Another attempt may succeed.
     Passing,
+    /// The same; there was no connection.
+    Unreachable,
     Lasting,
     /// The object has another version than it had.
     Changed,
@@ -98,6 +57,22 @@ impl Failure {
 }
 
 impl Fetch<'_> {
+    /// The bytes, and the version to pin. Waits while a later write could leave that version as it is.
+    pub(super) async fn open(
+        &self,
+        options: &RemoteOptions,
+        counts: &Counts,
+    ) -> Result<(Bytes, Tag), Failure> {
+        for _ in 0..OPENINGS {
+            let (bytes, tag) = self.run(options, counts).await?;
+            match tag.settles_in(SystemTime::now()) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Ok((bytes, tag)),
+            }
+        }
+        Err(Failure::lasting("the object is written to all the time: open it when its writer is done"))
+    }
+
     /// The bytes, and the version that they are of.
     pub(super) async fn run(
         &self,
@@ -117,17 +92,23 @@ impl Fetch<'_> {
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::passing(format!("no whole answer within {limit:.1?}")),
             };
-            if failure.kind != FailureKind::Passing {
+            if !matches!(failure.kind, FailureKind::Passing | FailureKind::Unreachable) {
                 return Err(failure);
             }
             let wait = self.wait(options.backoff, attempt);
             if attempt >= options.attempts || begun.elapsed() + wait >= options.total_time {
-                let why = format!(
-                    "cannot fetch {} bytes after {attempt} attempts in {:.1?}: check the server and the \
-                     network, or allow more attempts",
-                    self.range.end - self.range.start,
-                    begun.elapsed()
-                );
+                let tries = format!("after {attempt} attempts in {:.1?}", begun.elapsed());
+                let why = match failure.kind {
+                    FailureKind::Unreachable => format!(
+                        "cannot reach {} {tries}: check the URL, the server and the network",
+                        self.place.host()
+                    ),
+                    _ => format!(
+                        "cannot fetch {} bytes {tries}: check the server and the network, or allow more \
+                         attempts",
+                        self.range.end - self.range.start
+                    ),
+                };
                 let error = data(why).caused_by(failure.error.message().to_owned());
                 return Err(Failure { error, ..failure });
             }
@@ -137,17 +118,21 @@ impl Fetch<'_> {
         }
     }
 
-    /// The wait after attempt `attempt`: twice the last one, less a part that differs between blocks.
+    /// Exponential back-off after attempt `attempt`, with jitter by block.
     fn wait(&self, first: Duration, attempt: u32) -> Duration {
-        let full = first.saturating_mul(1 << (attempt - 1).min(20)).min(LONGEST_WAIT);
+        let full = first.saturating_mul(1 << (attempt - 1).min(20)).min(MAX_WAIT);
         let state = Fingerprint::new().number(self.range.start).number(attempt.into());
         let state = state.number(std::process::id().into()).bytes(self.place.shown.as_bytes());
         full.mul_f64(1.0 - (state.value() % 1024) as f64 / 2048.0)
     }
 
     async fn once(&self) -> Result<(Bytes, Tag), Failure> {
-        let options = GetOptions { range: Some(GetRange::Bounded(self.range.clone())), ..Default::default() };
-        let answer = match self.place.store.get_opts(&self.place.path, options).await {
+        let answer = match self.get(&self.range, self.pinned.and_then(Tag::strong)).await {
+            // Asked for again without the condition: the answer names the version that is there.
+            Err(StoreError::Precondition { .. }) => self.get(&self.range, None).await,
+            answer => answer,
+        };
+        let answer = match answer {
             Ok(answer) => answer,
             Err(error) if is_beyond(&error) => return Err(self.beyond().await),
             Err(error) => return Err(failure(&error)),
@@ -178,6 +163,13 @@ impl Fetch<'_> {
         Ok((bytes.into(), tag))
     }
 
+    /// Asks for a range, of the version with this ETag.
+    async fn get(&self, range: &Range<u64>, if_match: Option<&str>) -> Result<GetResult, StoreError> {
+        let range = Some(GetRange::Bounded(range.clone()));
+        let options = GetOptions { range, if_match: if_match.map(str::to_owned), ..Default::default() };
+        self.place.store.get_opts(&self.place.path, options).await
+    }
+
     /// Compares the version of an answer with the one that the object had.
     fn check(&self, now: &Tag) -> Result<(), Failure> {
         match self.pinned {
@@ -192,13 +184,12 @@ impl Fetch<'_> {
         }
     }
 
-    /// Why a range lies beyond the object: it has become shorter, or has no bytes at all.
+    /// The error of a range beyond the object, which was cut or is empty.
     async fn beyond(&self) -> Failure {
         if self.pinned.is_none() {
             return Failure::lasting("the object is empty: write it again");
         }
-        let first = GetOptions { range: Some(GetRange::Bounded(0..1)), ..Default::default() };
-        match self.place.store.get_opts(&self.place.path, first).await {
+        match self.get(&(0..1), None).await {
             Ok(answer) => match self.check(&Tag::of(&answer.meta)) {
                 Err(changed) => changed,
                 Ok(()) => Failure::passing("the server answered with status 416 to a range of the object"),
@@ -224,7 +215,12 @@ pub(crate) fn is_missing(error: &Error) -> bool {
     error.message() == NO_OBJECT
 }
 
-/// What went wrong, in words that hold nothing of a URL, a header or a body: those may be secret.
+/// Whether `error` is that of a URL that may name a folder.
+pub(crate) fn may_be_folder(error: &Error) -> bool {
+    is_missing(error) || error.message() == NO_RANGES
+}
+
+/// Describes an error without any text of a URL, a header or a body: those may be secret.
 fn failure(error: &StoreError) -> Failure {
     match error {
         StoreError::NotFound { .. } => return Failure::lasting(NO_OBJECT),
@@ -237,28 +233,74 @@ fn failure(error: &StoreError) -> Failure {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<HttpError>() {
-            return Failure::passing(match error.kind() {
-                HttpErrorKind::Connect => "cannot connect to the server",
-                HttpErrorKind::Timeout => "the server did not answer in time",
-                _ => "the connection ended before the answer was whole",
-            });
+            return match error.kind() {
+                HttpErrorKind::Connect => unreachable(error),
+                HttpErrorKind::Timeout => Failure::passing("the server did not answer in time"),
+                _ if is_redirect(error) => Failure::lasting(
+                    "the server redirects in a circle, or to where it must not: check the URL",
+                ),
+                _ => Failure::passing("the connection ended before the answer was whole"),
+            };
         }
         cause = error.source();
     }
     let text = error.to_string();
     if let Some(status) = status(&text) {
         let why = format!("the server answered with status {status}");
-        // Too many requests, and a request that took too long, may pass; others are the client's mistakes.
+        // 408, 425 and 429 are transient; other 4xx are mistakes of the client.
         let may_pass = status >= 500 || matches!(status, 408 | 425 | 429);
         return if may_pass { Failure::passing(why) } else { Failure::lasting(why) };
     }
     if text.contains("non-partial response") {
         return Failure::lasting(NO_RANGES);
     }
-    if text.contains("Content-Range") || text.contains("Requested ") {
+    if text.contains("Requested ") {
         return Failure::passing("the server answered with another range than it was asked for");
     }
-    Failure::passing("the request failed before it was answered: check the options and the credentials")
+    if text.contains("Content-Range") || text.contains("CONTENT_RANGE") {
+        return Failure::passing(
+            "the server does not say which bytes it sent: its Content-Range is not a range",
+        );
+    }
+    if text.contains("redirect without LOCATION") {
+        return Failure::lasting(
+            "the server redirects to nowhere: check the URL, and the region of the store",
+        );
+    }
+    if text.to_lowercase().contains("header") {
+        return Failure::passing("the server's answer has a header that cannot be read");
+    }
+    Failure::passing("the request could not be made: check the options and the credentials")
+}
+
+/// There is no connection, for a reason that the operating system gives.
+fn unreachable(error: &HttpError) -> Failure {
+    let mut why = "cannot connect".to_owned();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            let text = error.to_string();
+            // Other texts may quote what was asked for.
+            if error.raw_os_error().is_some() || text.starts_with("failed to lookup address information") {
+                why = format!("cannot connect: {}", one_line(text));
+            }
+        }
+        cause = error.source();
+    }
+    Failure { error: data(why), kind: FailureKind::Unreachable }
+}
+
+/// Whether a redirect was not followed: there were too many, or it led from https to http.
+fn is_redirect(error: &HttpError) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if text.contains("redirect") || text.contains("scheme is not allowed") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 const NO_RANGES: &str = "the server does not answer requests for a range of bytes: download the file";

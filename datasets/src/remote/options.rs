@@ -1,4 +1,4 @@
-//! What a user can choose about files in object stores.
+//! Options of files in object stores.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,22 +11,20 @@ use super::config;
 /// How files in object stores are read.
 #[derive(Clone)]
 pub struct RemoteOptions {
-    /// Bytes that one request asks for, 1 MiB. Choose less where samples are small and read in random order,
-    /// more where they are read in order.
+    /// Bytes per request, 1 MiB. Choose fewer for small samples in random order, more for sequential reads.
     pub block_bytes: u64,
-    /// Bytes of blocks in memory and on the way, for all files together, 64 MiB. It bounds what is fetched
-    /// ahead. A thread that reads holds at most one block besides.
+    /// Max bytes of blocks in memory and in flight, for all files together, 64 MiB. Bounds the prefetch. Each
+    /// reading thread holds up to one more block.
     pub memory_bytes: u64,
-    /// How often a block is asked for before its failure is an error, 6 times.
+    /// Max attempts per block, 6.
     pub attempts: u32,
-    /// The wait before a block is asked for again, 100 ms. It doubles each time, up to 10 s, and is shortened
-    /// by up to half, so that workers do not come all at once.
+    /// Wait before the first retry, 100 ms. Doubles with each retry, up to 10 s, less a jitter of up to half.
     pub backoff: Duration,
-    /// The time within which an answer has to be whole, 30 s.
+    /// Time limit of one request, 30 s.
     pub request_time: Duration,
-    /// The time that all attempts for one block may take together, 2 minutes.
+    /// Time limit of all attempts for one block, 2 minutes.
     pub total_time: Duration,
-    /// Where blocks are kept on disk; `None` keeps none.
+    /// Cache of blocks on disk; `None` for no cache.
     pub cache: Option<RemoteCache>,
     /// Options of the store, by the names that the crate `object_store` has for them: `aws_region`,
     /// `aws_endpoint`, `skip_signature`, `google_service_account`, `azure_storage_account_name`, ... They add
@@ -34,12 +32,12 @@ pub struct RemoteOptions {
     pub store: Vec<(String, String)>,
 }
 
-/// A folder of blocks, shared by all processes that name it.
+/// A folder of blocks, shared by all processes that use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteCache {
     /// The folder; it is created if it is not there.
     pub folder: PathBuf,
-    /// Bytes of its files. Where a block would exceed them, blocks used longest ago are removed first.
+    /// Max bytes of its files. The least recently used blocks are evicted first.
     pub bytes: u64,
 }
 
@@ -60,7 +58,7 @@ impl Default for RemoteOptions {
 
 impl RemoteOptions {
     pub(super) fn check(&self) -> Result<()> {
-        // The kind of a file is told by its first 512 bytes.
+        // The first 512 bytes tell the kind of a file.
         if !(512..=1 << 30).contains(&self.block_bytes) {
             return Err(config(format!("block_bytes are {}: choose 512 to 1 GiB", self.block_bytes)));
         }

@@ -1,4 +1,4 @@
-//! The thread that sends requests and waits for their answers.
+//! The thread that runs the requests.
 
 use std::fmt;
 use std::future::Future;
@@ -7,10 +7,10 @@ use feedline_core::{Error, ErrorKind, Result};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Threads that read and write the cache on disk, or look up names of hosts.
+/// Max threads for the cache on disk and for DNS.
 const BLOCKING: usize = 4;
 
-/// A running thread; it ends, and its tasks with it, when this is dropped.
+/// The thread. Dropping it ends the thread and its tasks.
 pub(super) struct Thread {
     handle: Handle,
     _stop: oneshot::Sender<()>,
@@ -30,14 +30,14 @@ impl Thread {
         let run = move || {
             // Ends when the sender is dropped.
             let _ = runtime.block_on(stopped);
-            // Does not wait for look-ups of hosts, which may take long.
+            // Does not wait for DNS, which may take long.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("feedline-remote".into()).spawn(run).map_err(cannot)?;
         Ok(Self { handle, _stop, process: std::process::id() })
     }
 
-    /// Refuses a forked process, which has no such thread and would wait for it.
+    /// Refuses a forked process: it has no such thread and would wait forever.
     pub(super) fn check(&self) -> Result<()> {
         if std::process::id() == self.process {
             return Ok(());
@@ -56,7 +56,7 @@ impl fmt::Debug for Thread {
     }
 }
 
-/// The error of a task that ended before its work was done.
+/// The error of a task that ended early.
 pub(super) fn ended() -> Error {
     Error::new(ErrorKind::Stopped, "the thread that fetches files has ended")
 }

@@ -1,4 +1,4 @@
-//! URLs, and the stores that they lead to.
+//! URLs and their stores.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,26 +14,20 @@ use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use url::Url;
 
 use super::{RemoteOptions, config};
+use crate::open::{SCHEMES, is_url};
 
-const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
-
-/// Whether `text` is a URL of a store, and no path.
-pub(crate) fn is_url(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
-}
-
-/// The URL of the object `name` in a folder; `url` names the folder, or its `index`.
+/// The URL of the object `name` in a folder; `url` is that of the folder or of its `index`.
 #[cfg(any(feature = "arrow", feature = "mds"))]
 pub(crate) fn in_folder(url: &str, index: &str, name: &str) -> String {
-    // A signature in the query of a URL is for one object, but the token of a store is for all.
+    // Keeps the query: a signature is valid for one object, but a token for all objects of the store.
     let (url, query) = url.find('?').map_or((url, ""), |at| url.split_at(at));
     let folder = url.strip_suffix(index).unwrap_or(url).trim_end_matches('/');
-    // Names are bytes of a path here, and not yet parts of a URL.
+    // Names are not escaped yet.
     let name: String = name.bytes().map(escaped).collect();
     format!("{folder}/{name}{query}")
 }
 
-/// A byte of a path, as it is written in a URL.
+/// A byte of a path, percent-encoded if necessary.
 #[cfg(any(feature = "arrow", feature = "mds"))]
 fn escaped(byte: u8) -> String {
     match byte {
@@ -42,7 +36,7 @@ fn escaped(byte: u8) -> String {
     }
 }
 
-/// Where an object is.
+/// Store and path of an object.
 pub(super) struct Place {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) path: Path,
@@ -50,9 +44,16 @@ pub(super) struct Place {
     pub(super) shown: String,
 }
 
-/// The stores that were used so far: each keeps its connections.
+impl Place {
+    /// The host, or the bucket.
+    pub(super) fn host(&self) -> &str {
+        self.shown.split('/').nth(2).unwrap_or(&self.shown)
+    }
+}
+
+/// The open stores; each keeps its connections.
 pub(super) struct Stores {
-    /// By scheme, host and what else the requests have in common.
+    /// By scheme, host and query.
     stores: HashMap<String, Arc<dyn ObjectStore>>,
     options: Vec<(String, String)>,
     request_time: Duration,
@@ -66,7 +67,7 @@ impl Stores {
 
     /// The place of the object at `text`.
     pub(super) fn place(&mut self, text: &str) -> Result<Place> {
-        // The text of the URL is in no error: it may hold a password.
+        // No error shows the URL as given: it may hold a password.
         let url = Url::parse(text).map_err(|error| config("this is no URL").caused_by(error))?;
         let mut shown = url.clone();
         shown.set_query(None);
@@ -101,13 +102,13 @@ impl Stores {
     }
 
     fn store(&self, base: &Url) -> Result<Arc<dyn ObjectStore>> {
-        // Attempts are counted in one place: `fetch`.
+        // `fetch` retries.
         let once = RetryConfig { max_retries: 0, retry_timeout: self.request_time, ..Default::default() };
         let limits = [
             (ClientConfigKey::Timeout, format!("{}ms", self.request_time.as_millis().max(1))),
             (ClientConfigKey::ConnectTimeout, format!("{}ms", self.request_time.as_millis().max(1))),
         ];
-        // The cause is left out: it may quote the value of an option.
+        // Without the cause, which may quote the value of an option.
         let failed =
             |_| config("the store cannot be opened: check the options of the store and the environment's");
         macro_rules! cloud {

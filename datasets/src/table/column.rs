@@ -1,4 +1,4 @@
-//! A decoded column: the bytes of each row.
+//! A decoded column, read row by row.
 
 use std::ops::Range;
 
@@ -18,24 +18,24 @@ pub(crate) struct Column {
     cells: Cells,
 }
 
-/// Where the bytes of a row lie.
+/// The layout of the rows' bytes.
 #[derive(Debug)]
 enum Cells {
-    /// Rows of one size, one behind another.
+    /// Contiguous rows of one size.
     Fixed { bytes: Buffer, width: usize },
     /// One bit per row.
     Bits(BooleanBuffer),
-    /// Integers of a width, in units of a power of ten.
+    /// Integers of `width` bytes, scaled by a power of ten.
     Decimals { bytes: Buffer, width: usize, scale: i8 },
-    /// Rows of a size that varies: row `n` has the items from `ends[n]` to `ends[n + 1]`.
+    /// Rows of varying size: row `n` has the items `ends[n]..ends[n + 1]`.
     Varying { ends: Ends, items: Box<Column> },
-    /// Rows of a size that varies, each in one of several buffers, or in its view where it is short.
+    /// Rows of varying size: each in one of several buffers, or in its view if it is short.
     Views { views: Buffer, buffers: Vec<Buffer> },
-    /// So many items per row, which may be null.
+    /// `count` items per row; items may be null.
     Items { count: usize, items: Box<Column> },
-    /// Numbers of values.
+    /// Indices into `values`.
     Keys { keys: Buffer, width: usize, values: Box<Column> },
-    /// A type that no field has.
+    /// A type without fields.
     Nothing,
 }
 
@@ -58,14 +58,14 @@ impl Column {
     /// The column at `path` in the structs of `data`. A null struct makes its fields null.
     pub(crate) fn at(data: &ArrayData, path: &[usize]) -> Self {
         let Some((&index, rest)) = path.split_first() else { return Self::of(data) };
-        // The fields of a struct do not know which of its rows are there.
+        // The nulls of a struct are not in its fields.
         let child = data.child_data()[index].slice(data.offset(), data.len());
         let mut column = Self::at(&child, rest);
         column.nulls = NullBuffer::union(data.nulls(), column.nulls.as_ref());
         column
     }
 
-    /// `data` has passed the checks of the Arrow crates: its buffers are as long as its type needs them.
+    /// The Arrow crates have checked `data`: its buffers are as long as its type requires.
     fn of(data: &ArrayData) -> Self {
         let (first, len) = (data.offset(), data.len());
         let fixed = |width: usize| data.buffers()[0].slice_with_length(first * width, len * width);
@@ -116,12 +116,12 @@ impl Column {
                 None => Cells::Nothing,
             },
         };
-        // Whole columns without a null need no look at each row.
+        // Drops a null buffer without nulls, so that rows are not checked one by one.
         let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
         Self { nulls, cells }
     }
 
-    /// The bytes of row `row`, where they lie as they are read; none for a null.
+    /// The bytes of row `row`, if they are contiguous in the form that samples have; `None` for a null.
     pub(crate) fn slice(&self, row: usize) -> Option<&[u8]> {
         if self.is_null(row) {
             return None;
@@ -145,7 +145,7 @@ impl Column {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Appends the bytes of row `row`; none for a null that is not to be filled.
+    /// Appends the bytes of row `row`; `None` for a null, unless `fill` is given.
     pub(crate) fn values(&self, row: usize, fill: Option<ElementType>, to: &mut Vec<u8>) -> Option<()> {
         if self.is_null(row) {
             blank(fill?, self.width(), to);
@@ -176,7 +176,7 @@ impl Column {
         rows.into_iter().try_for_each(|row| self.values(row, fill, to))
     }
 
-    /// Appends the length of each value of the list in row `row`, as `i64`; none for a null.
+    /// Appends the length of each value of the list in row `row`, as `i64`; `None` for a null, unless `fill`.
     pub(crate) fn lengths(&self, row: usize, fill: bool, to: &mut Vec<u8>) -> Option<()> {
         let Cells::Varying { ends, items } = &self.cells else { return Some(()) };
         if self.is_null(row) {
@@ -205,7 +205,7 @@ impl Column {
         }
     }
 
-    /// Bytes of a row; zero where they vary.
+    /// Bytes of a row; 0 if they vary.
     fn width(&self) -> usize {
         match &self.cells {
             Cells::Fixed { width, .. } => *width,
@@ -217,7 +217,7 @@ impl Column {
         }
     }
 
-    /// The bytes of all rows, and of one, where they lie as they are read.
+    /// The bytes of all rows and the size of one, if they are contiguous in the form that samples have.
     #[cfg(feature = "arrow")]
     pub(crate) fn ready(&self) -> Option<(&[u8], usize)> {
         match &self.cells {
@@ -227,7 +227,7 @@ impl Column {
     }
 }
 
-/// Appends `width` bytes that stand for a null.
+/// Appends `width` bytes for a null that is filled.
 fn blank(element: ElementType, width: usize, to: &mut Vec<u8>) {
     use feedline_core::DType;
     let nan: &[u8] = match element {
@@ -244,19 +244,19 @@ fn decimal(bytes: &[u8], scale: i8) -> f64 {
     let sign = if bytes.last().is_some_and(|last| last & 0x80 != 0) { 0xFF } else { 0 };
     let mut all = [sign; 16];
     all[..bytes.len()].copy_from_slice(bytes);
-    // The decimal text is read with one rounding; a division would be a second one.
+    // Parsing the decimal text rounds once; a division would round twice.
     format!("{}e{}", i128::from_le_bytes(all), -i32::from(scale)).parse().unwrap_or(f64::NAN)
 }
 
 fn key(keys: &[u8], width: usize, row: usize) -> usize {
     let mut all = [0; 8];
-    // Keys are not negative: the Arrow crates have compared them with the number of values.
+    // The Arrow crates have checked that keys are in 0..values.
     all[..width].copy_from_slice(&keys[row * width..][..width]);
     u64::from_le_bytes(all) as usize
 }
 
-/// The bytes that a view stands for: its length, then the bytes themselves, or their first four, the number
-/// of the buffer and the place in it.
+/// The bytes of a view. A view is the length, then the bytes if they are short; otherwise their first four,
+/// the index of the buffer and the offset in it.
 fn view<'a>(view: &'a [u8], buffers: &'a [Buffer]) -> &'a [u8] {
     let number = |at: usize| {
         let mut number = [0; 4];

@@ -11,14 +11,14 @@ pub(super) enum Kind {
     Int,
 }
 
-/// A feature of one example: its name, and its list as it lies in the record; none for an empty feature.
+/// A feature of one example: its name and the bytes of its list, `None` for an empty feature.
 pub(super) type Feature<'a> = (&'a str, Option<(Kind, &'a [u8])>);
 
-/// The features of `record`, in its order; none when it is no example.
+/// The features of `record` in order; `None` if it is not an example.
 pub(super) fn features(record: &[u8]) -> Option<impl Iterator<Item = Option<Feature<'_>>>> {
     // The map is field 1 of `Features`, which is field 1 of `Example`. A record may hold several parts of it.
     let mut parts = Message(record);
-    // Anything else, such as the lists of a `SequenceExample`, would be lost.
+    // A record with other fields, such as the lists of a `SequenceExample`, is not an example.
     if !parts.clone().all(|field| matches!(field, Some((1, Wire::Bytes(_))))) {
         return None;
     }
@@ -37,7 +37,7 @@ pub(super) fn features(record: &[u8]) -> Option<impl Iterator<Item = Option<Feat
     }))
 }
 
-/// A feature as it is mostly written: a name and one list; none for others.
+/// A feature in its usual form, a name and one list; `None` for other forms.
 #[inline]
 fn usual_feature(entry: &[u8]) -> Option<Feature<'_>> {
     let mut entry = Message(entry);
@@ -76,7 +76,7 @@ fn feature(entry: &[u8]) -> Option<Feature<'_>> {
     Some((name, list))
 }
 
-/// The values of a list, where they lie in one piece as they are read.
+/// The values of a list, if they are contiguous in the form that samples have.
 pub(super) fn in_place(kind: Kind, list: &[u8]) -> Option<&[u8]> {
     let mut fields = Message(list);
     let (1, Wire::Bytes(only)) = fields.next()?? else { return None };
@@ -88,7 +88,7 @@ pub(super) fn in_place(kind: Kind, list: &[u8]) -> Option<&[u8]> {
     (is_as_read && fields.0.is_empty()).then_some(only)
 }
 
-/// Calls `to` with each value of a list, as little-endian bytes; none when the list is damaged.
+/// Calls `to` with each value of a list, as little-endian bytes; `None` if the list is damaged.
 pub(super) fn values<'a>(kind: Kind, list: &'a [u8], mut to: impl FnMut(&[u8])) -> Option<()> {
     for field in Message::<'a>(list) {
         match (kind, field?) {
@@ -110,7 +110,7 @@ pub(super) fn values<'a>(kind: Kind, list: &'a [u8], mut to: impl FnMut(&[u8])) 
     Some(())
 }
 
-/// One field's value, of the wire types that are in use.
+/// The value of a field, by wire type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wire<'a> {
     Varint(u64),
@@ -119,7 +119,7 @@ enum Wire<'a> {
     Fixed32([u8; 4]),
 }
 
-/// The fields of a message, by their numbers; ends after the first that is damaged, which is none.
+/// Iterates over the numbers and values of a message's fields; ends after a damaged one, which is `None`.
 #[derive(Clone, Debug)]
 struct Message<'a>(&'a [u8]);
 
@@ -140,7 +140,7 @@ impl<'a> Iterator for Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The bytes of the next field, if it is field `number` (below 16) and has bytes.
+    /// The bytes of the next field, if its number is `number` (below 16) and its type is bytes.
     #[inline]
     fn bytes(&mut self, number: u8) -> Option<&'a [u8]> {
         let (&tag, mut rest) = self.0.split_first()?;
@@ -173,9 +173,9 @@ impl<'a> Message<'a> {
     }
 }
 
-/// A number of seven bits per byte, lowest first.
+/// A variable-length number: seven bits per byte, lowest first.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    // Tags and most lengths.
+    // The short form of tags and usual lengths.
     if let Some((&byte, rest)) = bytes.split_first()
         && byte < 0x80
     {

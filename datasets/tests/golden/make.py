@@ -192,7 +192,11 @@ def mds(path):
 
 
 def csv(path):
-    """Tables by pandas; an empty cell is missing, and nothing else is."""
+    """Tables by pandas; an empty cell is missing, and nothing else is.
+
+    `null` is the first one that is not in a column of text; the other values are those of a table that is
+    filled.
+    """
     has_names = path.name != "uci_wine.data"
     table = pd.read_csv(
         path,
@@ -212,7 +216,13 @@ def csv(path):
             fields.append(field(name, "text", [None]))
             columns.append(["" if pd.isna(value) else str(value) for value in column])
             columns[-1] = [value.encode() for value in columns[-1]]
-    return entry("csv", len(table), fields, lambda i: b"".join(column[i] for column in columns))
+    result = entry("csv", len(table), fields, lambda i: b"".join(column[i] for column in columns))
+    typed = [at for at, column in enumerate(table.columns) if table[column].dtype.kind in "iufb"]
+    for row in range(len(table)):
+        for at in typed:
+            if pd.isna(table.iloc[row, at]):
+                return result | {"null": [row, fields[at]["name"]]}
+    return result
 
 
 # Arrow's types by name: their code in NumPy.

@@ -15,6 +15,10 @@ pub(crate) struct Request {
     pub(crate) start: u64,
     /// The byte behind the last one.
     pub(crate) end: u64,
+    /// The version that the client asks for.
+    pub(crate) if_match: Option<String>,
+    /// Whether it comes with credentials.
+    pub(crate) has_credentials: bool,
 }
 
 /// What an answer does wrong.
@@ -29,6 +33,8 @@ pub(crate) enum Fault {
     Short,
     /// `Content-Range` names other bytes.
     OtherRange,
+    /// `Content-Range` names no bytes.
+    StarRange,
     /// The whole file, with status 200.
     NoRange,
     /// Half of the body, and then nothing.
@@ -68,6 +74,10 @@ struct State {
     /// What goes wrong with the next answers, the first one last.
     faults: Mutex<Vec<Fault>>,
     always: Mutex<Option<Fault>>,
+    /// Every answer after so many requests is wrong.
+    later: Mutex<Option<(usize, Fault)>>,
+    /// Where requests for a path are sent.
+    redirects: Mutex<HashMap<String, String>>,
     requests: Mutex<Vec<Request>>,
     /// Bytes of bodies that were sent.
     sent: AtomicU64,
@@ -113,6 +123,17 @@ impl Server {
         *self.state.always.lock().unwrap() = fault;
     }
 
+    /// Every answer is wrong after `right` more.
+    pub(crate) fn fail_after(&self, right: usize, fault: Fault) {
+        *self.state.later.lock().unwrap() = Some((self.requests().len() + right, fault));
+    }
+
+    /// Sends requests for `path` to `url`; returns its URL.
+    pub(crate) fn redirect(&self, path: &str, url: &str) -> String {
+        self.state.redirects.lock().unwrap().insert(format!("/{path}"), url.into());
+        self.url(path)
+    }
+
     /// The requests so far, but for those that were reset.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.state.requests.lock().unwrap().clone()
@@ -142,11 +163,14 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
             return Ok(());
         }
         let next = state.faults.lock().unwrap().pop();
-        let fault = next.or(*state.always.lock().unwrap());
+        let requests = state.requests.lock().unwrap().len();
+        let later =
+            state.later.lock().unwrap().filter(|(right, _)| requests >= *right).map(|(_, fault)| fault);
+        let fault = next.or(*state.always.lock().unwrap()).or(later);
         if fault == Some(Fault::Reset) {
             return Ok(());
         }
-        let (mut target, mut range) = (String::new(), None);
+        let (mut target, mut range, mut if_match, mut has_credentials) = (String::new(), None, None, false);
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line)? == 0 {
@@ -156,6 +180,12 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
                 target = line.split(' ').nth(1).unwrap().to_owned();
             } else if line.trim().is_empty() {
                 break;
+            } else if let Some((name, value)) = line.split_once(": ")
+                && name.eq_ignore_ascii_case("if-match")
+            {
+                if_match = Some(value.trim().to_owned());
+            } else if line.to_lowercase().starts_with("authorization:") {
+                has_credentials = true;
             } else if let Some((start, end)) = line
                 .to_lowercase()
                 .strip_prefix("range: bytes=")
@@ -165,9 +195,21 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
             }
         }
         let (start, end) = range.expect("a request without a range");
-        state.requests.lock().unwrap().push(Request { target: target.clone(), start, end });
-        let file =
-            state.files.lock().unwrap().get(&target.split('?').next().unwrap().replace("%2F", "/")).cloned();
+        let request =
+            Request { target: target.clone(), start, end, if_match: if_match.clone(), has_credentials };
+        state.requests.lock().unwrap().push(request);
+        let path = target.split('?').next().unwrap().replace("%2F", "/");
+        if let Some(url) = state.redirects.lock().unwrap().get(&path) {
+            let mut stream = stream;
+            write!(stream, "HTTP/1.1 302 Found\r\nLocation: {url}\r\nContent-Length: 0\r\n\r\n")?;
+            continue;
+        }
+        let file = state.files.lock().unwrap().get(&path).cloned();
+        let is_other = |etag: &String| {
+            file.as_ref().is_some_and(|file| !file.headers.contains(&format!("ETag: {etag}\r\n")))
+        };
+        // RFC 9110, section 13.1.1.
+        let fault = if if_match.as_ref().is_some_and(is_other) { Some(Fault::Status(412)) } else { fault };
         if !answer(state, stream, file, start, end, fault)? {
             return Ok(());
         }
@@ -211,6 +253,7 @@ fn answer(
         format!("206 Partial Content\r\nContent-Range: bytes {}-{}/{len}", start + shift, end - 1 + shift);
     match fault {
         Some(Fault::NoRange) => (first, body) = ("200 OK".into(), &bytes),
+        Some(Fault::StarRange) => first = format!("206 Partial Content\r\nContent-Range: bytes */{len}"),
         Some(Fault::Short) => body = &body[..body.len() / 2],
         _ => {}
     }

@@ -11,7 +11,7 @@ use crate::progress;
 pub fn drawn_digits(quiet: bool) -> Result<PathBuf> {
     // In the source tree the files are kept next to the code that draws them; elsewhere in the current
     // folder.
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datasets");
     let dir = if source.is_dir() { source } else { PathBuf::from("datasets") }.join("digits");
     draw(&dir, quiet)?;
     Ok(dir)

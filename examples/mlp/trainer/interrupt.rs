@@ -1,36 +1,32 @@
-//! Ctrl-C: the first one ends the run between two steps, the second one immediately.
+//! Signals: the first Ctrl-C ends the run between two steps, the second one immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use feedline::{Error, ErrorKind, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 
 /// Whether Ctrl-C was pressed or the process was asked to end.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Starts a thread that waits for Ctrl-C.
+    /// Handles the signals from now on.
     ///
     /// # Errors
-    /// `Unavailable` if the thread cannot be started.
+    /// `Unavailable` if the system refuses a handler.
     pub fn watch() -> Result<Self> {
         let pressed = Arc::new(AtomicBool::new(false));
-        let again = pressed.clone();
-        let handler = move || {
-            if again.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
+        let watch = || {
+            for signal in [SIGINT, SIGTERM, SIGHUP] {
+                // In this order: the first signal finds the flag not set, and sets it.
+                flag::register_conditional_shutdown(signal, 130, pressed.clone())?;
+                flag::register(signal, pressed.clone())?;
             }
+            Ok(())
         };
-        ctrlc::set_handler(handler).map_err(|error| {
-            let why =
-                "cannot start the thread that waits for Ctrl-C: raise the limit of processes (ulimit -u)";
-            let cause: Box<dyn std::error::Error + Send + Sync> = match error {
-                ctrlc::Error::System(error) => error.into(),
-                other => other.into(),
-            };
-            Error::new(ErrorKind::Unavailable, why).caused_by(cause)
-        })?;
+        watch().map_err(refused)?;
         Ok(Self(pressed))
     }
 
@@ -38,4 +34,18 @@ impl Interrupt {
     pub fn pressed(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// From now on, a write beyond the limit on the size of files (`ulimit -f`) is an error. Without a handler its
+/// signal would end the process.
+///
+/// # Errors
+/// `Unavailable` if the system refuses a handler.
+pub fn survive_file_size_limit() -> Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map_err(refused)?;
+    Ok(())
+}
+
+fn refused(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, "the system refuses to handle signals").caused_by(error)
 }

@@ -43,6 +43,7 @@ fn run() -> Result<()> {
         Command::Print(text) => return print(&text),
         Command::Train(options) => options,
     };
+    interrupt::survive_file_size_limit()?;
     // Other ranks than the first have nothing to say.
     let Some((report, output)) = run::run(&options)? else { return Ok(()) };
     let written = output.map_or(Ok(()), |output| report.write(&output));

@@ -10,7 +10,7 @@ const MORE: f64 = 0.1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
     pub rank: u32,
-    /// The share of time that its compute stream waited for data.
+    /// The share of time that its training loop waited for data.
     pub wait_share: f64,
     /// What limits the rank, and what would help.
     pub diagnosis: String,

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_last_seconds() {
         let (start, mut rate) = (Instant::now(), Rate::default());
-        let at = |ms: u64| start + Duration::from_millis(ms);
+        let at = |ms: u64| start.checked_add(Duration::from_millis(ms)).unwrap();
         assert_eq!(rate.add(at(0), 0), 0.0);
         for second in 1..=20 {
             rate.add(at(1000 * second), 100 * second);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use feedline::{Dataset, Device, Error, ErrorKind, Result, Stream, World};
 use feedline_core::random::key;
-use feedline_dist::{Collectives, Group, Launch, Ticket};
+use feedline_dist::{Collectives, Exchange, Group, Launch};
 use feedline_mlp::{Average, Mlp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,7 +26,7 @@ pub struct Ranks {
     group: Group,
     launch: Launch,
     /// The agreement that was begun last.
-    signal: Option<Ticket>,
+    signal: Option<Exchange>,
 }
 
 impl Ranks {

@@ -39,7 +39,7 @@ pub struct Report {
     pub exactly_once: bool,
     /// Samples that could not be read, with file and cause.
     pub bad_samples: Vec<Bad>,
-    /// The share of time that the compute stream waited for data.
+    /// The share of time that the training loop waited for data.
     pub wait_share: f64,
     /// What limits the run, and what would help.
     pub diagnosis: String,

@@ -85,7 +85,7 @@ fn run_rank(
     let [hits, samples] =
         ranks.sums(test(options, world, data.test, &device, &compute, &mut model, &training)?)?;
     loader.stop(STOP)?;
-    let (wait_share, diagnosis) = (training.wait_share()?, stalls.diagnosis().text);
+    let (wait_share, diagnosis) = (stalls.wait_share(), stalls.diagnosis().text);
     let slow_rank = ranks.slow_rank(wait_share, diagnosis.clone())?;
     if !ranks.is_first() {
         return Ok(None);

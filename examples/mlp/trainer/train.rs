@@ -229,8 +229,9 @@ impl Training {
                 self.first_step_seconds = started.elapsed().as_secs_f64();
             }
             if self.steps.is_multiple_of(SHOW) {
-                self.history.add(&reporter.report().run);
-                self.show(bar)?;
+                let run = reporter.report().run;
+                self.history.add(&run);
+                self.show(bar, run.wait_share());
             }
             let stops = ranks.should_stop(self.steps, self.interrupt.pressed())?;
             let saves = stops || self.every.is_some_and(|every| self.steps.is_multiple_of(every));
@@ -358,13 +359,12 @@ impl Training {
         ));
     }
 
-    fn show(&mut self, bar: &ProgressBar) -> Result<()> {
+    fn show(&mut self, bar: &ProgressBar, wait_share: f64) {
         bar.set_position(self.steps);
         if !bar.is_hidden() {
             let (rate, loss) = (self.rate.add(Instant::now(), self.samples_here()), self.smoothed_loss());
-            bar.set_message(progress::figures(rate, loss, self.meter.share()?));
+            bar.set_message(progress::figures(rate, loss, wait_share));
         }
-        Ok(())
     }
 
     /// The accounts of the run over time.
@@ -395,10 +395,5 @@ impl Training {
     /// How long a step takes on the compute stream, once one was measured.
     pub fn step_time(&mut self) -> Result<Option<Duration>> {
         self.meter.step_time()
-    }
-
-    /// The share of time that the compute stream waited for data.
-    pub fn wait_share(&mut self) -> Result<f64> {
-        self.meter.share()
     }
 }

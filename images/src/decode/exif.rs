@@ -1,19 +1,19 @@
-//! The orientation in a block of EXIF.
+//! The orientation in EXIF data.
 
 /// The tag of the orientation.
 const ORIENTATION: u16 = 0x0112;
-/// The type of a number of two bytes.
+/// The type of a 16-bit number.
 const SHORT: u16 = 3;
 
-/// The orientation that `exif` states, 1 to 8; 1 where it states none or is damaged.
+/// The orientation in `exif`, 1 to 8; 1 if there is none, or the data is damaged.
 ///
-/// `exif` is a TIFF header and what follows it, maybe after `Exif\0\0`.
+/// `exif` begins with a TIFF header, with or without `Exif\0\0` before it.
 pub(super) fn orientation(exif: &[u8]) -> u16 {
     let tiff = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
     stated(tiff).filter(|orientation| (1..=8).contains(orientation)).unwrap_or(1)
 }
 
-/// What the first directory of `tiff` says.
+/// The orientation in the first directory of `tiff`.
 fn stated(tiff: &[u8]) -> Option<u16> {
     let little = match tiff.get(..4)? {
         b"II*\0" => true,
@@ -61,7 +61,7 @@ mod tests {
             let bytes = exif(little, &[(0x010F, 3, 9), (0x0112, 3, 6)]);
             assert_eq!(orientation(&bytes), 6);
             assert_eq!(orientation(&[&b"Exif\0\0"[..], &bytes].concat()), 6);
-            // Cut anywhere, it is no more than not stated.
+            // Cut data has no orientation.
             for len in 0..bytes.len() - 4 {
                 assert_eq!(orientation(&bytes[..len]), 1, "{len}");
             }

@@ -6,14 +6,14 @@ use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 
 use super::{Header, Why};
 use crate::Size;
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 
 pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     let Some(&[w0, w1, h0, h1]) = bytes.get(6..).and_then(|bytes| bytes.first_chunk()) else {
         return Err("the file is cut short in its header".into());
     };
     let size = Size::new(u16::from_le_bytes([h0, h1]).into(), u16::from_le_bytes([w0, w1]).into());
-    Ok(Header { size, turn: Turn::None })
+    Ok(Header { size, orientation: Orientation::Upright })
 }
 
 pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {
@@ -31,7 +31,7 @@ pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>)
     raw.resize(height * width, 0);
     decoder.read_into_buffer(raw)?;
     let (palette, _) = decoder.palette()?.as_chunks::<3>();
-    // Browsers leave out what the palette lacks; black is what is left.
+    // Browsers skip pixels without a colour; Pillow makes them black.
     let color = |index: u8| palette.get(usize::from(index)).copied().unwrap_or_default();
     let (places, _) = to.as_chunks_mut::<3>();
     if (height, width) != (size.height, size.width) {

@@ -1,13 +1,14 @@
-//! Encoded pictures to pixels: one function for every format.
+//! Decoding: one decoder for all formats.
 //!
 //! | file | what |
 //! | --- | --- |
 //! | `jpeg/` | JPEG, by own code |
-//! | `turbo.rs` | JPEG by libjpeg-turbo, where the feature `turbojpeg` is on |
-//! | `png.rs`, `webp.rs`, `bmp.rs`, `gif.rs` | the other formats, each by a crate of its own |
-//! | `exif.rs` | which way up a picture is |
-//! | `settings.rs` | limits, and how finely chroma is decoded |
-//! | `reduction.rs` | by how much a JPEG is made smaller while it is decoded |
+//! | `turbo.rs` | JPEG by libjpeg-turbo, with the feature `turbojpeg` |
+//! | `bmp/` | BMP, by own code |
+//! | `png.rs`, `webp.rs`, `gif.rs` | the other formats, each by a crate |
+//! | `exif.rs` | the orientation in EXIF |
+//! | `settings.rs` | limits, and chroma upsampling |
+//! | `reduction.rs` | decoding a JPEG at 1/2, 1/4 or 1/8 of its size |
 
 mod bmp;
 mod exif;
@@ -26,7 +27,7 @@ use feedline_core::{Error, ErrorKind, Result, catch_panic};
 
 use self::jpeg::Jpeg;
 use crate::canvas::crop;
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 use crate::{Region, Size};
 
 pub use self::reduction::Reduction;
@@ -36,20 +37,20 @@ pub use self::settings::{Chroma, Limits};
 /// The formats that [`Decoder`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// JPEG: baseline, extended and progressive, 8 bits; gray, YCbCr, RGB, CMYK, YCCK.
+    /// JPEG: baseline, extended and progressive, 8 bits; gray, YCbCr, RGB, CMYK and YCCK.
     Jpeg,
-    /// PNG of every depth and colour type, interlaced or not; of an animation, the still picture.
+    /// PNG of every depth and colour type, interlaced or not; the default image of an animation.
     Png,
-    /// WebP, lossy and lossless; of an animation, the first frame.
+    /// WebP, lossy and lossless; the first frame of an animation.
     WebP,
-    /// Windows and OS/2 bitmaps.
+    /// BMP of Windows and OS/2: 1, 4, 8, 16, 24 and 32 bits, masks of colours, RLE4 and RLE8.
     Bmp,
     /// GIF: the first frame.
     Gif,
 }
 
 impl Format {
-    /// The format of an encoded picture, seen from its first bytes.
+    /// Detects the format of an encoded picture from its first bytes.
     ///
     /// ```
     /// use feedline_images::Format;
@@ -96,12 +97,12 @@ impl fmt::Display for Format {
     }
 }
 
-/// What the header of an encoded picture says.
+/// The header of an encoded picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     /// The size as stored.
     size: Size,
-    turn: Turn,
+    orientation: Orientation,
 }
 
 /// A decoded picture: RGB, a byte per channel, row after row.
@@ -113,19 +114,21 @@ pub struct Picture<'a> {
     pub pixels: &'a [u8],
 }
 
-/// Decodes pictures of any format, one after the other, in memory that it uses again.
+/// Decodes pictures of any format, and reuses its memory from picture to picture.
 ///
-/// The result is RGB of one byte per channel: gray is repeated, alpha is dropped, of 16 bits the high byte is
-/// kept, CMYK is converted without a profile, and EXIF's orientation is applied. Colour profiles are ignored.
+/// The result is RGB of one byte per channel: gray is repeated, alpha is dropped, CMYK is converted without a
+/// profile, and EXIF's orientation is applied. Colour profiles are ignored.
 ///
-/// The formats' crates allocate for themselves: png a window of rows, image-webp its planes, gif its code
-/// table. What has the size of the picture otherwise, the pixels and a copy to turn or to widen, is kept from
-/// picture to picture, as is all that JPEG needs.
+/// A 16-bit level keeps its high byte, in gray as in RGB, with alpha and without. Pillow does the same,
+/// except for gray without alpha: it keeps 16 bits, and its `convert("RGB")` makes every level above 255
+/// white.
 ///
-/// With the feature `turbojpeg`, libjpeg-turbo decodes JPEG where it is the quicker decoder: whole pictures
-/// and large parts of them, reduced or not. The pixels are the same. It allocates for each picture, of a
-/// progressive one all coefficients. Gray, YCbCr and RGB files go that way; CMYK, and what it refuses or
-/// warns of, goes to the own decoder.
+/// JPEG is decoded without allocating once the buffers have grown. The crates for other formats allocate per
+/// picture: png a window of rows, image-webp its planes, gif its code table.
+///
+/// With the feature `turbojpeg`, libjpeg-turbo decodes JPEG where it is faster: whole pictures and large
+/// regions, reduced or not. The pixels are the same. It allocates per picture, all coefficients of a
+/// progressive one. The built-in decoder takes CMYK, and files that libjpeg-turbo refuses or warns about.
 ///
 /// ```
 /// use feedline_images::Decoder;
@@ -146,15 +149,13 @@ pub struct Decoder {
     work: Work,
 }
 
-/// Memory of a decoder beside the pixels that it gives out.
+/// Buffers of a decoder, besides the pixels that it returns.
 #[derive(Debug, Default)]
 struct Work {
-    /// The picture as stored, before it is turned.
+    /// The picture as stored, before EXIF's orientation is applied.
     stored: Vec<u8>,
-    /// What the format's crate gives: palette indices, rows with alpha.
+    /// Palette indices, or pixels with alpha.
     raw: Vec<u8>,
-    /// A file with bytes added that its crate needs.
-    copy: Vec<u8>,
     jpeg: Jpeg,
     #[cfg(feature = "turbojpeg")]
     turbo: turbo::Turbo,
@@ -166,7 +167,7 @@ impl Decoder {
         Self::default()
     }
 
-    /// A decoder with other limits.
+    /// A decoder with these limits.
     pub fn with_limits(limits: Limits) -> Self {
         Self::with(Settings { limits, ..Settings::default() })
     }
@@ -175,47 +176,47 @@ impl Decoder {
         Self { settings, ..Self::default() }
     }
 
-    /// The same decoder with another [`Chroma`].
+    /// Sets how chroma is upsampled.
     pub fn with_chroma(mut self, chroma: Chroma) -> Self {
         self.settings.chroma = chroma;
         self
     }
 
-    /// Another decoder with the same settings.
+    /// A new decoder with the same settings.
     pub fn fresh(&self) -> Self {
         Self::with(self.settings)
     }
 
-    /// How chroma is decoded.
+    /// How chroma is upsampled.
     pub fn chroma(&self) -> Chroma {
         self.settings.chroma
     }
 
-    /// The size that [`decode`](Self::decode) gives for `bytes`. Reads the header alone.
+    /// The size of the picture that [`decode`](Self::decode) returns for `bytes`. Reads only the header.
     ///
     /// # Errors
-    /// `Data` when the format is unknown, the header is damaged, or the picture is beyond the limits.
+    /// `Data` if the format is unknown, the header is damaged, or the picture is beyond the limits.
     pub fn size(&self, bytes: &[u8]) -> Result<Size> {
         let (_, header) = self.header(bytes)?;
-        Ok(header.turn.size(header.size))
+        Ok(header.orientation.size(header.size))
     }
 
-    /// Whether the picture is stored as it is seen, so that it need not be turned; `false` for a damaged
-    /// header.
+    /// Whether the picture is stored upright, so that it is decoded without rotation; `false` if the header
+    /// is damaged.
     pub fn is_upright(&self, bytes: &[u8]) -> bool {
-        self.header(bytes).is_ok_and(|(_, header)| header.turn == Turn::None)
+        self.header(bytes).is_ok_and(|(_, header)| header.orientation == Orientation::Upright)
     }
 
-    /// Decodes `bytes` into the decoder's own memory.
+    /// Decodes `bytes` into the decoder's memory.
     ///
     /// # Errors
-    /// `Data`, on one line, with the format and what is wrong; the caller adds the file.
+    /// `Data`, as one line with the format and the fault; the caller adds the path.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Picture<'_>> {
         self.decode_reduced(bytes, Reduction::None)
     }
 
-    /// As [`decode`](Self::decode), a JPEG in the size [`Reduction::size`]. Pictures of other formats keep
-    /// their size.
+    /// As [`decode`](Self::decode), with a JPEG reduced to [`Reduction::size`]. Other formats keep their
+    /// size.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -226,13 +227,13 @@ impl Decoder {
         Ok(Picture { size: size?, pixels: &self.pixels })
     }
 
-    /// Other settings from now on.
+    /// Replaces the settings.
     pub(crate) fn set(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
-    /// Decodes a part of the picture into `pixels`, whose length becomes that of the part. `wanted` gets the
-    /// size of the picture, and returns which part, and by how much that may be reduced.
+    /// Decodes a region of the picture into `pixels`, which is resized to fit. `wanted` receives the size of
+    /// the picture, and returns the region and its reduction.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -243,7 +244,7 @@ impl Decoder {
         wanted: impl FnOnce(Size) -> (Region, Reduction),
     ) -> Result<Size> {
         let (format, header) = self.header(bytes)?;
-        let (region, reduction) = wanted(header.turn.size(header.size));
+        let (region, reduction) = wanted(header.orientation.size(header.size));
         let reduction = if format == Format::Jpeg { reduction } else { Reduction::None };
         let region = reduction.region(region);
         pixels.resize(region.size.bytes(), 0);
@@ -251,13 +252,14 @@ impl Decoder {
         Ok(region.size)
     }
 
-    /// Decodes `bytes` straight into `pixels`, such as a row of a batch, whose size is known.
+    /// Decodes `bytes` straight into `pixels`, such as a row of a batch.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode), and `Data` when the picture has another size.
+    /// As [`decode`](Self::decode); `Data` if the picture does not have the size `size`, or `pixels` its
+    /// length.
     pub fn decode_into(&mut self, bytes: &[u8], size: Size, pixels: &mut [u8]) -> Result<()> {
         let (format, header) = self.header(bytes)?;
-        let found = header.turn.size(header.size);
+        let found = header.orientation.size(header.size);
         if found != size || pixels.len() != size.bytes() {
             return Err(refused(format, format!("the picture is {found}, not {size}: resize it")));
         }
@@ -288,32 +290,32 @@ impl Decoder {
         Ok((format, header))
     }
 
-    /// Decodes `region` of the reduced and turned picture into `pixels`.
+    /// Decodes `region` of the reduced, upright picture into `pixels`.
     fn fill(
         &mut self,
         bytes: &[u8],
         format: Format,
-        Header { size, turn }: Header,
+        Header { size, orientation }: Header,
         (region, reduction): (Region, Reduction),
         pixels: &mut [u8],
     ) -> Result<()> {
         let chroma = self.settings.chroma;
         let size = reduction.size(size);
-        let part = turn.stored(size, region);
+        let part = orientation.stored_region(size, region);
         let decoded = if format == Format::Jpeg { part } else { Region::whole(size) };
-        if turn == Turn::None && decoded == part {
+        if orientation == Orientation::Upright && decoded == part {
             return self.work.decode(bytes, format, size, (decoded, reduction), chroma, pixels);
         }
         let mut stored = std::mem::take(&mut self.work.stored);
         stored.resize(decoded.size.bytes(), 0);
         let result = self.work.decode(bytes, format, size, (decoded, reduction), chroma, &mut stored);
         if result.is_ok() && decoded == part {
-            turn.apply(part.size, &stored, pixels);
+            orientation.apply(part.size, &stored, pixels);
         } else if result.is_ok() {
             let raw = &mut self.work.raw;
             raw.resize(part.size.bytes(), 0);
             crop(size, &stored, part, raw);
-            turn.apply(part.size, raw, pixels);
+            orientation.apply(part.size, raw, pixels);
         }
         self.work.stored = stored;
         result
@@ -321,8 +323,7 @@ impl Decoder {
 }
 
 impl Work {
-    /// Decodes `region` of the picture as stored, of `size`, to `to`. Only JPEG is decoded in part, and
-    /// reduced.
+    /// Decodes `region` of the stored picture, of `size`, to `to`. Only JPEG is cropped and reduced.
     fn decode(
         &mut self,
         bytes: &[u8],
@@ -336,13 +337,13 @@ impl Work {
         if format == Format::Jpeg && self.turbo.decode(bytes, size, region, chroma, to) {
             return Ok(());
         }
-        let Self { raw, copy, jpeg, .. } = self;
-        // The crates check what they read; this catches what they do not check.
+        let Self { raw, jpeg, .. } = self;
+        // A fault that a crate does not check for is an error of the picture too.
         let decoded = catch_panic("the decoder panicked", || match format {
             Format::Jpeg => jpeg.decode(bytes, region, chroma, to),
             Format::Png => png::decode(bytes, size, to, raw),
             Format::WebP => webp::decode(bytes, size, to, raw),
-            Format::Bmp => bmp::decode(bytes, size, to, raw, copy),
+            Format::Bmp => bmp::decode(bytes, to, raw),
             Format::Gif => gif::decode(bytes, size, to, raw),
         });
         let decoded = decoded.unwrap_or_else(|panic| Err(Why::from(panic)));
@@ -350,7 +351,7 @@ impl Work {
     }
 }
 
-/// RGB from pixels of `samples` bytes: gray (1), gray and alpha (2), RGB and alpha (4).
+/// Converts pixels of `samples` bytes to RGB: gray (1), gray and alpha (2), RGB and alpha (4).
 fn without_alpha(pixels: &[u8], samples: usize, to: &mut [u8]) {
     let (places, _) = to.as_chunks_mut::<3>();
     match samples {
@@ -365,7 +366,7 @@ fn without_alpha(pixels: &[u8], samples: usize, to: &mut [u8]) {
     }
 }
 
-/// Why a picture is refused: what is wrong, without the format.
+/// Why a picture is refused, without the format.
 #[derive(Debug)]
 struct Why(String);
 
@@ -387,6 +388,6 @@ fn unknown(bytes: &[u8]) -> Error {
     let why = if bytes.is_empty() { "has no bytes".into() } else { format!("begins with{start}") };
     Error::new(
         ErrorKind::Data,
-        format!("this is no picture of a known format, it {why}: give JPEG, PNG, WebP, BMP or GIF"),
+        format!("not a picture of a known format, it {why}: give JPEG, PNG, WebP, BMP or GIF"),
     )
 }

@@ -6,16 +6,16 @@ use png::{ColorType, Limits, Transformations};
 
 use super::{Header, Why, exif, without_alpha};
 use crate::Size;
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 
-/// What chunks other than pixels may take: profiles and texts are ignored, tables are small.
+/// Max memory for chunks other than pixels: profiles and texts are ignored, tables are small.
 const OTHER: usize = 1 << 20;
 
-/// Bytes that one byte of a deflate stream can stand for: 1032, and some room.
-const MOST_DEFLATED: u64 = 1100;
+/// Max bytes per byte of a deflate stream: 1032, rounded up.
+const MAX_INFLATED: u64 = 1100;
 
 pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
-    // The signature, then the chunk IHDR: its length, its name, width, height.
+    // After the signature comes the chunk IHDR: length, name, width, height.
     let number = |at: usize| {
         let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
         bytes.map(|bytes| u32::from_be_bytes(*bytes) as usize).ok_or("the file is cut short in its header")
@@ -31,14 +31,15 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
         _ => 1,
     };
     let bits = u64::from(bytes.get(24).copied().unwrap_or(1)) * samples;
-    if size.pixels().saturating_mul(bits) / 8 / MOST_DEFLATED > bytes.len() as u64 {
+    if size.pixels().saturating_mul(bits) / 8 / MAX_INFLATED > bytes.len() as u64 {
         return Err(Why(format!("{} bytes are too few for a picture of {size}", bytes.len())));
     }
-    let turn = exif_chunk(bytes).map_or(Turn::None, |exif| Turn::of_exif(exif::orientation(exif)));
-    Ok(Header { size, turn })
+    let orientation = exif_chunk(bytes)
+        .map_or(Orientation::Upright, |exif| Orientation::from_exif(exif::orientation(exif)));
+    Ok(Header { size, orientation })
 }
 
-/// The chunk of EXIF, which may stand before or after the pixels.
+/// The content of the EXIF chunk, which may be before or after the pixels.
 fn exif_chunk(bytes: &[u8]) -> Option<&[u8]> {
     let mut at = 8;
     loop {

@@ -1,11 +1,11 @@
-//! By how much a picture is made smaller while it is decoded.
+//! Reduced decoding.
 
 use crate::{Region, Size};
 
-/// By how much a JPEG is made smaller while it is decoded, for the price of the smaller picture.
+/// The reduction of a JPEG while it is decoded, at the cost of the smaller picture.
 ///
-/// The pixels are those of libjpeg-turbo's scaled decoding and of Pillow's `draft`: nearly the mean of the
-/// pixels that one stands for.
+/// The pixels are those of libjpeg-turbo's scaled decoding and of Pillow's `draft`: about the mean of the
+/// pixels that each one replaces.
 ///
 /// ```
 /// use feedline_images::{Reduction, Size};
@@ -13,7 +13,7 @@ use crate::{Region, Size};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reduction {
-    /// All pixels.
+    /// Full size.
     #[default]
     None,
     /// Half the height and width.
@@ -25,7 +25,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// Pixels of the whole picture across, and down, for one of the reduced picture: 1, 2, 4 or 8.
+    /// The divisor of height and width: 1, 2, 4 or 8.
     pub const fn divisor(self) -> usize {
         match self {
             Self::None => 1,
@@ -40,7 +40,7 @@ impl Reduction {
         Size::new(size.height.div_ceil(self.divisor()), size.width.div_ceil(self.divisor()))
     }
 
-    /// The strongest reduction of a part of size `part` that still has the pixels of `to`.
+    /// The strongest reduction of a region of size `part` that leaves at least the size `to`.
     pub(crate) fn strongest(part: Size, to: Size) -> Self {
         let has_enough = |reduction: &Self| {
             let divisor = reduction.divisor();
@@ -49,7 +49,7 @@ impl Reduction {
         [Self::Eighth, Self::Quarter, Self::Half].into_iter().find(has_enough).unwrap_or_default()
     }
 
-    /// Where `region` lies in the reduced picture: the pixels that have any part of it.
+    /// The region of the reduced picture that covers `region`.
     pub(crate) fn region(self, Region { top, left, size }: Region) -> Region {
         let divisor = self.divisor();
         let (bottom, right) = ((top + size.height).div_ceil(divisor), (left + size.width).div_ceil(divisor));

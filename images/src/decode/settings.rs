@@ -1,9 +1,13 @@
-//! What is asked of a decoder: limits, and how finely chroma is decoded.
+//! Settings of a decoder: limits and chroma upsampling.
 
-/// What a picture may cost; checked on its header, before memory is allocated for its pixels.
+/// Limits on the size of a picture.
+///
+/// They are checked on the header, before memory is allocated for the pixels, and again in each transform of
+/// a list: a border, or a resize in proportion, can make a small picture large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most pixels of a picture.
+    /// Max pixels of a picture. A transform with a fixed size, such as a crop, may make a picture of that
+    /// size.
     pub pixels: u64,
 }
 
@@ -14,8 +18,7 @@ impl Default for Limits {
     }
 }
 
-/// How the colours of a JPEG become as fine as its brightness. Most files store them at half the height and
-/// width.
+/// How chroma is upsampled in a JPEG. Most files store it at half the height and width.
 ///
 /// ```
 /// use feedline_images::{Chroma, Decoder, Transforms};
@@ -26,16 +29,16 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Chroma {
-    /// Interpolated between the stored samples: the pixels of Pillow, and of libjpeg-turbo's default.
+    /// Interpolates between stored samples: the pixels of Pillow and of libjpeg-turbo's default.
     #[default]
     Interpolated,
-    /// The nearest stored sample, repeated: the pixels of libjpeg-turbo's fast upsampling. They differ where
-    /// colours have edges. A GPU decodes three times as many pictures per second this way; a CPU gains 7 % of
-    /// photographs of 500 pixels that are cropped, 30 % of large ones that are not.
+    /// Repeats the nearest stored sample: the pixels of libjpeg-turbo's fast upsampling. They differ at edges
+    /// of colour. A GPU decodes three times as many pictures per second; a CPU 7 % more photographs of 500
+    /// pixels with a crop, 30 % more large ones without.
     Nearest,
 }
 
-/// Both.
+/// Limits and chroma upsampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) limits: Limits,

@@ -1,38 +1,38 @@
-//! JPEG by libjpeg-turbo, through the safe part of the crate `turbojpeg`: the feature `turbojpeg`.
+//! JPEG by libjpeg-turbo, through the safe API of the crate `turbojpeg` (feature `turbojpeg`).
 //!
-//! The pixels are those of `jpeg/`, which takes every file that libjpeg-turbo refuses or warns of. So the
-//! errors, and the pixels of damaged files, are the same too, but for a few files: what `jpeg/` refuses and
-//! libjpeg-turbo reads without a warning, such as a picture without the quantisation table that it names, and
+//! The pixels are those of `jpeg/`, which decodes every file that libjpeg-turbo refuses or warns about. So
+//! errors, and the pixels of damaged files, are the same with a few exceptions: files that `jpeg/` refuses
+//! and libjpeg-turbo reads without a warning, such as a picture with a missing quantisation table, and
 //! reduced pictures with blocks far outside of the range.
 
 use std::sync::{Mutex, PoisonError};
 
 use turbojpeg::{Colorspace, Decompressor, Image, PixelFormat, ScalingFactor};
 
-use super::jpeg::MOST_SCANS;
+use super::jpeg::MAX_SCANS;
 use super::{Chroma, Reduction};
 use crate::canvas::crop;
 use crate::{Region, Size};
 
-/// A decompressor and its memory, used again from picture to picture.
+/// A decompressor and its memory, reused from picture to picture.
 #[derive(Debug, Default)]
 pub(super) struct Turbo {
-    /// Made for the first picture. Nothing locks it: a `Mutex` is `Sync`, so that a `Decoder` is, as without
+    /// Created for the first picture. The `Mutex` is never contended; it makes a `Decoder` `Sync`, as without
     /// the feature.
     decompressor: Mutex<Option<Decompressor>>,
-    /// A picture of which a part is wanted.
+    /// The whole picture, if only a region is wanted.
     whole: Vec<u8>,
 }
 
-/// Whether to decode all of a picture of `size` for this part of it. The own decoder turns blocks outside of
-/// the part into no pixels, and stops below it, so it is the quicker one for small parts.
+/// Whether decoding the whole picture of `size` is faster than decoding `region` with the built-in decoder,
+/// which does not transform blocks outside of the region, and stops below it.
 fn is_quicker(size: Size, region: Region) -> bool {
     5 * region.size.pixels() >= 2 * size.pixels()
 }
 
 impl Turbo {
-    /// Decodes `region` of the picture, which is of `size` when reduced, to `to`. Returns false if it did
-    /// not: then `to` may hold anything, and the own decoder takes the file.
+    /// Decodes `region` of the picture, which has size `size` when reduced, to `to`. Returns false to fall
+    /// back to the built-in decoder; `to` then holds any bytes.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
@@ -46,13 +46,13 @@ impl Turbo {
         }
         let decoded = self.try_decode(bytes, size, (region, reduction), chroma, to);
         decoded.unwrap_or_else(|_| {
-            // A decompressor that met a damaged header refuses every later file.
+            // After a damaged header, a decompressor refuses every later file.
             self.decompressor = Mutex::default();
             false
         })
     }
 
-    /// As [`decode`](Self::decode). A warning is an error too: the own decoder reads what it can.
+    /// As [`decode`](Self::decode). A warning is an error too: the built-in decoder reads such files.
     fn try_decode(
         &mut self,
         bytes: &[u8],
@@ -75,7 +75,7 @@ impl Turbo {
         if !is_taken {
             return Ok(false);
         }
-        decompressor.set_scan_limit(MOST_SCANS as u32)?;
+        decompressor.set_scan_limit(MAX_SCANS as u32)?;
         decompressor.set_fast_upsample(chroma == Chroma::Nearest)?;
         decompressor.set_scaling_factor(ScalingFactor::new(1, reduction.divisor()))?;
         let mut decompress = |pixels: &mut [u8]| {
@@ -131,11 +131,11 @@ mod tests {
     }
 
     impl Both {
-        /// Decodes with both. Returns whether libjpeg-turbo took the file; then the pixels must be the same.
+        /// Decodes with both, and compares the pixels if libjpeg-turbo read the file. Returns whether it did.
         fn compare(&mut self, name: &str, bytes: &[u8], reduction: Reduction, chroma: Chroma) -> bool {
             let Ok(header) = jpeg::header(bytes) else { return false };
             let size = reduction.size(header.size);
-            // The whole, and a part that begins and ends within units of the picture.
+            // The whole picture, and a region that begins and ends within blocks.
             let inner = Size::new(size.height.div_ceil(3) * 2, size.width.div_ceil(4) * 3);
             let part = Region {
                 top: size.height.saturating_sub(inner.height) / 2,
@@ -144,7 +144,7 @@ mod tests {
             };
             let mut taken = [false; 2];
             for (region, taken) in [Region::whole(size), part].into_iter().zip(&mut taken) {
-                // Neither may rely on what the memory holds.
+                // Neither decoder may rely on the content of the memory.
                 let mut found = vec![0xEE; region.size.bytes()];
                 let mut wanted = vec![0x11; region.size.bytes()];
                 *taken = self.turbo.decode(bytes, size, (region, reduction), chroma, &mut found);
@@ -214,7 +214,7 @@ mod tests {
                 let is_taken = both.compare(&name, &damaged, Reduction::None, Chroma::Interpolated);
                 counts[usize::from(is_taken)] += 1;
             }
-            // Whatever came before, a sound file is taken.
+            // A sound file is read, whatever the file before it was.
             assert!(both.compare(sound_name, sound, Reduction::None, Chroma::Interpolated), "{name}");
         }
         assert!(counts.iter().all(|&count| count > 100), "{counts:?}");

@@ -6,9 +6,9 @@ use image_webp::WebPDecoder;
 
 use super::{Header, Why, exif, without_alpha};
 use crate::Size;
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 
-/// What chunks other than pixels may take.
+/// Max memory for chunks other than pixels.
 const OTHER: usize = 1 << 20;
 
 pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
@@ -16,8 +16,9 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     decoder.set_memory_limit(OTHER);
     let (width, height) = decoder.dimensions();
     let exif = decoder.exif_metadata().ok().flatten();
-    let turn = exif.map_or(Turn::None, |exif| Turn::of_exif(exif::orientation(&exif)));
-    Ok(Header { size: Size::new(height as usize, width as usize), turn })
+    let orientation =
+        exif.map_or(Orientation::Upright, |exif| Orientation::from_exif(exif::orientation(&exif)));
+    Ok(Header { size: Size::new(height as usize, width as usize), orientation })
 }
 
 pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {

@@ -1,27 +1,27 @@
-//! The element types that pixels may have, before and after.
+//! The element types of pixels, before and after the transforms.
 
 use feedline_core::Element;
 use half::{bf16, f16};
 
 /// An element type of pixels in a batch: `u8`, `u16`, `f16` or `bf16`.
 pub trait Value: Element {
-    /// The value of white where the others are levels: 255, 65535, or 1.
+    /// The value of white: 255, 65535, or 1.
     const WHITE: f32;
 
-    /// The value, exactly.
+    /// The value as `f32`, which is exact.
     fn value(self) -> f32;
 
-    /// The level of an element of type `u8`; the others have none.
+    /// The level of a `u8`; 0 for other types, which have no levels.
     #[doc(hidden)]
     fn level(self) -> u8 {
         0
     }
 
-    /// The element with the value of a level of a border or an erased part: as large a share of white.
+    /// The element for a level of a border or an erased rectangle: the same fraction of white.
     fn of_level(level: u8) -> Self;
 }
 
-/// An element type of finished pixels: `f32`, `f16`, `bf16`, or `u8` for pixels that stay as they are.
+/// An element type of finished pixels: `f32`, `f16`, `bf16`, or `u8` if they are not normalised.
 pub trait Written: Element {
     /// The nearest element.
     fn nearest(value: f32) -> Self;

@@ -1,23 +1,23 @@
-//! Samples of a batch mixed with each other: mixup and cutmix.
+//! Mixup and cutmix.
 
 use feedline_core::Random;
 
-use super::record::{Mix, Record};
+use super::sample_record::{Mix, Record};
 use crate::{Region, Size};
 
-/// Which kinds of mixing samples get; with both, each sample one of them, equally likely.
+/// The kinds of mixing. With both, each sample gets one of them, with equal probability.
 ///
-/// The share of a sample is drawn from a beta distribution of `alpha` and `alpha`.
+/// The weight of a sample is drawn from a beta distribution with both parameters `alpha`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Mixing {
-    /// Mixup: the alpha.
+    /// The alpha of mixup.
     pub(crate) blend: Option<f64>,
-    /// Cutmix: the alpha.
+    /// The alpha of cutmix.
     pub(crate) paste: Option<f64>,
 }
 
 impl Mixing {
-    /// Draws how a sample is mixed.
+    /// Draws the mixing of a sample.
     pub(super) fn record(&self, record: &mut Record, random: &mut Random) {
         let is_blend = match (self.blend, self.paste) {
             (Some(_), Some(_)) => random.uniform() < 0.5,
@@ -34,7 +34,7 @@ impl Mixing {
     }
 }
 
-/// A rectangle of the share `1 - lambda` around a random place, cut where the picture ends.
+/// A rectangle with the fraction `1 - lambda` of the area, around a random pixel, clipped to the picture.
 fn part(size: Size, lambda: f64, random: &mut Random) -> Region {
     let share = (1.0 - lambda).sqrt();
     let mut side = |length: usize| {
@@ -47,10 +47,11 @@ fn part(size: Size, lambda: f64, random: &mut Random) -> Region {
     Region { top, left, size: Size::new(height, width) }
 }
 
-/// A number of the beta distribution of `alpha` and `alpha` (Joehnk 1964): quick up to an alpha of about 2.
+/// Draws from the beta distribution with both parameters `alpha` (Joehnk 1964). Fast up to an alpha of about
+/// 2.
 fn beta(alpha: f64, random: &mut Random) -> f64 {
     for _ in 0..10_000 {
-        // Above 0: powers of 0 would divide 0 by 0.
+        // Above 0: two zeros would give 0 / 0.
         let mut draw = || libm::pow(1.0 - random.uniform(), 1.0 / alpha);
         let (a, b) = (draw(), draw());
         if a + b <= 1.0 && a + b > 0.0 {

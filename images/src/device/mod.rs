@@ -1,30 +1,29 @@
-//! The part of a list that runs on a device, after the copy.
+//! Transforms on the device, after the copy.
 //!
-//! A worker draws what happens to a sample from the sample's own random stream, and writes it into a
-//! [`Record`] that crosses with the batch. On the device one launch then does everything: it reads and writes
-//! the batch once. The same arithmetic is here for the host: [`DevicePart::run_on_host`] gives the same bits
-//! as the kernel.
+//! A worker draws the parameters of a sample's transforms from the sample's own random stream, and writes
+//! them to a [`Record`], which is copied with the batch. On the device, one launch applies them all: it reads
+//! and writes the batch once. [`DevicePart::run_on_host`] does the same on the host, with the same bits.
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `record.rs` | what happens to one sample |
-//! | `words.rs` | a record as the numbers that cross |
-//! | `part.rs` | what happens to every sample, and the sizes and types before and after |
-//! | `pixels.rs` | the pixels of one sample on the host, one by one |
+//! | `sample_record.rs` | the transforms of one sample, with their parameters |
+//! | `record_words.rs` | a record as `u32` numbers, for the copy |
+//! | `device_part.rs` | the transforms of all samples, sizes and types, and the host's version |
+//! | `pixels.rs` | the pixels of one sample, for the host's version |
 //! | `mixing.rs` | mixup and cutmix |
-//! | `element.rs` | the element types that pixels may have |
+//! | `element.rs` | the element types of pixels |
 
+mod device_part;
 mod element;
 mod mixing;
-mod part;
 mod pixels;
-mod record;
-mod words;
+mod record_words;
+mod sample_record;
 
+pub(crate) use device_part::draw;
+pub use device_part::{DevicePart, HostBatch, Labels};
 pub use element::{Value, Written};
 pub(crate) use mixing::Mixing;
-pub(crate) use part::draw;
-pub use part::{DevicePart, HostBatch, Labels};
-pub(crate) use record::Color;
-pub use record::{Mix, Record};
-pub use words::WORDS;
+pub use record_words::WORDS;
+pub(crate) use sample_record::Color;
+pub use sample_record::{Mix, Record};

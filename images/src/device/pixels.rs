@@ -1,12 +1,12 @@
-//! The pixels of one sample, as `kernels/cu/augment.cu` makes them: the same operations in the same order.
+//! The pixels of one sample: the same operations in the same order as in `kernels/cu/augment.cu`.
 
 use super::element::Value;
-use super::record::{Color, Window};
-use super::words::Sample;
+use super::record_words::Sample;
+use super::sample_record::{Color, Window};
 use crate::ChannelOrder;
 use crate::transform::color;
 
-/// The source of one sample.
+/// One sample: its record and its source.
 pub(super) struct Pixels<'a, I> {
     pub(super) sample: Sample,
     pub(super) source: &'a [I],
@@ -14,13 +14,12 @@ pub(super) struct Pixels<'a, I> {
     pub(super) channels: usize,
     /// Height and width of the finished picture.
     pub(super) output: (i32, i32),
-    /// The mean gray level that a change of contrast keeps.
+    /// The mean gray level, around which contrast changes.
     pub(super) mean: u8,
 }
 
 impl<I: Value> Pixels<'_, I> {
-    /// One value of the finished picture without colours: where the place lies in the source, and what is
-    /// there.
+    /// The value at a position of the finished picture, before colour changes.
     pub(super) fn at(&self, y: i32, x: i32, channel: usize) -> I {
         let sample = &self.sample;
         let y = if sample.flip.1 { self.output.0 - 1 - y } else { y };
@@ -40,7 +39,7 @@ impl<I: Value> Pixels<'_, I> {
         I::of_level(self.sample.fill[channel.min(2)])
     }
 
-    /// A value of the source, or of its border.
+    /// The value at a position of the source, or of its border.
     fn read(&self, y: i32, x: i32, channel: usize) -> I {
         if !self.sample.valid.has(y, x) {
             return self.fill(channel);
@@ -52,7 +51,8 @@ impl<I: Value> Pixels<'_, I> {
         }]
     }
 
-    /// The mean of the values under a triangle, in whole numbers: exact, and rounded once.
+    /// The value at a position of the resized window: the mean under a triangle, in exact integers, rounded
+    /// once.
     fn scaled(&self, y: i32, x: i32, channel: usize) -> I {
         let Sample { window, scaled, .. } = self.sample;
         let size = window.size();
@@ -75,7 +75,7 @@ impl<I: Value> Pixels<'_, I> {
         I::of_level(((2 * sum + all) / (2 * all)) as u8)
     }
 
-    /// A pixel of the finished picture, with its colours.
+    /// The pixel at a position of the finished picture, after colour changes.
     pub(super) fn pixel(&self, y: i32, x: i32) -> [u8; 3] {
         let pixel = [0, 1, 2].map(|channel| self.at(y, x, channel).level());
         self.color(pixel, self.sample.colors())
@@ -94,7 +94,7 @@ impl<I: Value> Pixels<'_, I> {
         })
     }
 
-    /// Finds the mean gray level before the change of contrast, where there is one.
+    /// Computes the mean gray level before a contrast change, if there is one.
     pub(super) fn find_mean(&mut self) {
         if !self.sample.colors().any(|(color, _)| color == Color::Contrast) {
             return;
@@ -112,11 +112,11 @@ impl<I: Value> Pixels<'_, I> {
     }
 }
 
-/// The pixels under the triangle of one scaled pixel, along one side: from `from` pixels to `to`.
+/// The filter of one resized pixel along one side, which is resized from `from` to `to` pixels.
 struct Taps {
     from: i32,
     to: i32,
-    /// Twice the centre of the scaled pixel, in parts of `to`.
+    /// Twice the centre of the resized pixel, in units of `1 / to` pixels.
     centre: i32,
 }
 
@@ -125,7 +125,7 @@ impl Taps {
         Self { from, to, centre: (2 * at + 1) * from }
     }
 
-    /// Half the base of the triangle, in the same parts.
+    /// Half the base of the triangle, in the same unit.
     fn half(&self) -> i32 {
         2 * self.from.max(self.to)
     }

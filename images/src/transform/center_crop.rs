@@ -1,4 +1,4 @@
-//! The middle of the picture.
+//! Centre crop.
 
 use feedline_core::Random;
 
@@ -6,19 +6,19 @@ use super::{Needs, Pad, Transform};
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
-/// Takes a rectangle of one size from the middle. What the picture is too small for is black.
+/// Crops the centre of the picture. A smaller picture gets a black border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CenterCrop {
     size: Size,
 }
 
 impl CenterCrop {
-    /// Of this size.
+    /// A crop of `size`.
     pub fn new(size: Size) -> Self {
         Self { size }
     }
 
-    /// The border that a picture of size `size` lacks: top, right, bottom, left.
+    /// The border that a picture of `size` needs to reach the size of the crop: top, right, bottom, left.
     pub(super) fn missing(&self, size: Size) -> [usize; 4] {
         let down = self.size.height.saturating_sub(size.height);
         let across = self.size.width.saturating_sub(size.width);
@@ -34,7 +34,7 @@ impl Transform for CenterCrop {
 
     fn region(&self, size: Size, _: &mut Random) -> Region {
         let part = Size::new(self.size.height.min(size.height), self.size.width.min(size.width));
-        // Half of an odd difference is rounded to the even number, as torchvision does.
+        // Half of an odd difference is rounded to even, as in torchvision.
         let half = |difference: usize| (difference as f64 / 2.0).round_ties_even() as usize;
         Region { top: half(size.height - part.height), left: half(size.width - part.width), size: part }
     }

@@ -1,14 +1,14 @@
-//! Changes of colours that several transforms share. The arithmetic is Pillow's.
+//! Colour operations that several transforms share, with Pillow's arithmetic.
 
-/// Gray levels as they are seen: BT.601.
+/// Luma of BT.601.
 pub(crate) fn gray([r, g, b]: [u8; 3]) -> u8 {
     ((u32::from(r) * 19_595 + u32::from(g) * 38_470 + u32::from(b) * 7_471 + 0x8000) >> 16) as u8
 }
 
-/// From `from` (factor 0) to `to` (factor 1), and beyond.
+/// Interpolates from `from` (factor 0) to `to` (factor 1), or extrapolates.
 pub(crate) fn blend(from: u8, to: u8, factor: f32) -> u8 {
     let (from, to) = (f32::from(from), f32::from(to));
-    // The cast clamps.
+    // The cast saturates.
     (from + factor * (to - from)) as u8
 }
 
@@ -18,7 +18,7 @@ pub(super) fn brightness(pixels: &mut [u8], factor: f32) {
     look_up(pixels, &table);
 }
 
-/// More contrast above 1, less below: away from the mean gray level or towards it.
+/// Moves levels away from the mean gray level (factors above 1) or towards it.
 pub(super) fn contrast(pixels: &mut [u8], factor: f32) {
     let places = pixels.as_chunks::<3>().0;
     let sum: u64 = places.iter().map(|pixel| u64::from(gray(*pixel))).sum();
@@ -27,7 +27,7 @@ pub(super) fn contrast(pixels: &mut [u8], factor: f32) {
     look_up(pixels, &table);
 }
 
-/// More colour above 1, less below; gray at 0.
+/// Moves colours away from gray (factors above 1) or towards it; 0 gives gray.
 pub(super) fn saturation(pixels: &mut [u8], factor: f32) {
     for pixel in pixels.as_chunks_mut::<3>().0 {
         let gray = gray(*pixel);
@@ -35,7 +35,7 @@ pub(super) fn saturation(pixels: &mut [u8], factor: f32) {
     }
 }
 
-/// Turns the circle of colours by `turn`, a share of the whole circle.
+/// Rotates hues by `turn`, in turns of the colour wheel.
 pub(super) fn hue(pixels: &mut [u8], turn: f32) {
     let by = steps(turn);
     for pixel in pixels.as_chunks_mut::<3>().0 {
@@ -43,12 +43,12 @@ pub(super) fn hue(pixels: &mut [u8], turn: f32) {
     }
 }
 
-/// A share of the circle as steps of a hue.
+/// Converts turns to 8-bit hue steps.
 pub(crate) fn steps(turn: f32) -> u8 {
     ((turn * 255.0) as i32) as u8
 }
 
-/// A pixel whose hue is `by` steps further.
+/// The pixel with its hue rotated by `by` steps.
 pub(crate) fn turned(pixel: [u8; 3], by: u8) -> [u8; 3] {
     let [h, s, v] = hsv(pixel);
     rgb([h.wrapping_add(by), s, v])
@@ -58,13 +58,13 @@ pub(super) fn look_up(pixels: &mut [u8], table: &[u8; 256]) {
     pixels.iter_mut().for_each(|level| *level = table[usize::from(*level)]);
 }
 
-/// Hue, saturation and value, 0 to 255 each.
+/// Hue, saturation and value, each from 0 to 255.
 fn hsv([r, g, b]: [u8; 3]) -> [u8; 3] {
     let (high, low) = (r.max(g).max(b), r.min(g).min(b));
     if high == low {
         return [0, 0, high];
     }
-    // In single and double precision where Pillow has them: hues at a border come out alike.
+    // Single and double precision as in Pillow, so that hues at a rounding border are equal.
     let range = f32::from(high - low);
     let part = |level: u8| f64::from(f32::from(high - level) / range);
     let hue = if r == high {

@@ -8,8 +8,8 @@ use crate::device::{Color, Record};
 
 /// Changes brightness, contrast, saturation and hue by random amounts, in random order.
 ///
-/// The first three get a factor in `[1 - x, 1 + x]`, at least 0; hue is turned by up to `x` of its circle in
-/// either direction. A part that is 0 is left out, and draws no number.
+/// The first three are multiplied by a factor in `[1 - x, 1 + x]`, min 0; hue is rotated by up to `x` turns
+/// in either direction. A value of 0 skips the change, which then draws no number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ColorJitter {
     /// 0 or more.
@@ -23,13 +23,13 @@ pub struct ColorJitter {
 }
 
 impl ColorJitter {
-    /// Draws the changes, and calls `change` with each in its order.
+    /// Draws the changes, and calls `change` with each, in random order.
     fn draw(&self, random: &mut Random, mut change: impl FnMut(Color, f32)) {
         let mut order = [0, 1, 2, 3];
         for last in (1..4).rev() {
             order.swap(last, random.below(last as u64 + 1) as usize);
         }
-        let mut factor = |most: f64| random.range((1.0 - most).max(0.0), 1.0 + most) as f32;
+        let mut factor = |max: f64| random.range((1.0 - max).max(0.0), 1.0 + max) as f32;
         for part in order {
             match part {
                 0 if self.brightness > 0.0 => change(Color::Brightness, factor(self.brightness)),

@@ -1,4 +1,4 @@
-//! A random part of one colour.
+//! Random erasing.
 
 use feedline_core::Random;
 
@@ -6,11 +6,10 @@ use super::{Needs, Transform};
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
-/// Fills a random rectangle with one colour, with some probability.
+/// Fills a random rectangle with one colour, with a probability.
 ///
-/// The parameters are those of torchvision's `RandomErasing`: the share of the area is uniform in `scale`,
-/// the ratio of height to width uniform in `ratio` on a logarithmic scale, and after ten rectangles that do
-/// not fit, nothing is erased.
+/// As torchvision's `RandomErasing`: the fraction of the area is uniform in `scale`, the ratio of height to
+/// width is log-uniform in `ratio`, and after ten rectangles that do not fit, nothing is erased.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Erase {
     probability: f64,
@@ -20,27 +19,27 @@ pub struct Erase {
 }
 
 impl Erase {
-    /// 2 to 33 % of the area, with a ratio of 0.3 to 3.3, in the mean colour of ImageNet: 0 once normalised.
+    /// 2 to 33 % of the area, ratio 0.3 to 3.3, in the mean colour of ImageNet, which is 0 when normalised.
     pub fn new(probability: f64) -> Self {
         Self { probability, scale: (0.02, 0.33), ratio: (0.3, 3.3), color: [124, 116, 104] }
     }
 
-    /// Another share of the area: from `low` to `high`, within 0 and 1.
+    /// The fraction of the area: from `low` to `high`, within 0 and 1.
     pub fn scale(self, low: f64, high: f64) -> Self {
         Self { scale: (low, high), ..self }
     }
 
-    /// Another ratio of height to width: from `low` to `high`, both above 0.
+    /// The ratio of height to width: from `low` to `high`, both above 0.
     pub fn ratio(self, low: f64, high: f64) -> Self {
         Self { ratio: (low, high), ..self }
     }
 
-    /// Another colour.
+    /// The colour.
     pub fn color(self, color: [u8; 3]) -> Self {
         Self { color, ..self }
     }
 
-    /// What is erased of a picture of this size.
+    /// Draws the rectangle to erase in a picture of this size, if any.
     fn part(&self, size: Size, random: &mut Random) -> Option<Region> {
         if random.uniform() >= self.probability {
             return None;
@@ -51,7 +50,7 @@ impl Erase {
             let ratio = libm::exp(random.range(low, high));
             let (height, width) =
                 ((area * ratio).sqrt().round_ties_even(), (area / ratio).sqrt().round_ties_even());
-            // Floats compare in a way that refuses NaN too.
+            // False for NaN too.
             if !(height >= 1.0 && width >= 1.0 && height < size.height as f64 && width < size.width as f64) {
                 return None;
             }

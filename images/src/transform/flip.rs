@@ -1,23 +1,23 @@
-//! Mirrored pictures.
+//! Flips.
 
 use feedline_core::Random;
 
 use super::{Needs, Transform};
 use crate::Canvas;
 use crate::device::Record;
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 
-/// Mirrors left and right.
+/// Flips left and right.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlipLeftRight {
-    /// How likely it is, 0 to 1.
+    /// Probability, 0 to 1.
     pub probability: f64,
 }
 
 impl Transform for FlipLeftRight {
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         if random.uniform() < self.probability {
-            canvas.turn(Turn::FlipLeftRight);
+            canvas.reorient(Orientation::FlipLeftRight);
         }
     }
 
@@ -32,17 +32,17 @@ impl Transform for FlipLeftRight {
     }
 }
 
-/// Mirrors top and bottom.
+/// Flips top and bottom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlipTopBottom {
-    /// How likely it is, 0 to 1.
+    /// Probability, 0 to 1.
     pub probability: f64,
 }
 
 impl Transform for FlipTopBottom {
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         if random.uniform() < self.probability {
-            canvas.turn(Turn::FlipTopBottom);
+            canvas.reorient(Orientation::FlipTopBottom);
         }
     }
 

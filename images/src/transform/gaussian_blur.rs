@@ -1,35 +1,35 @@
-//! Blurred pictures.
+//! Gaussian blur.
 
 use feedline_core::Random;
 
 use super::Transform;
 use crate::{Canvas, Size};
 
-/// The largest kernel: 33 pixels.
-const MOST_RADIUS: usize = 16;
+/// Max radius: a kernel of 33 pixels.
+const MAX_RADIUS: usize = 16;
 
-/// Bits behind the point of a weight: a sum over both directions fits 32 bits.
+/// Fractional bits of a weight: a sum over both directions fits 32 bits.
 const POINT: u32 = 15;
 
-/// Blurs by a Gauss kernel of random width; at the border the picture is mirrored.
+/// Blurs with a Gaussian kernel of random width; borders are mirrored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GaussianBlur {
-    /// Pixels on either side of the middle, at most 16: the kernel has `2 * radius + 1`.
+    /// Radius of the kernel, up to 16: it has `2 * radius + 1` pixels.
     pub radius: usize,
-    /// The range of the standard deviation in pixels, above 0.
+    /// Range of the standard deviation, in pixels, above 0.
     pub sigma: (f64, f64),
 }
 
 impl GaussianBlur {
-    /// Weights from the middle outwards; all of the kernel's add up to one.
-    fn weights(&self, sigma: f64) -> [u32; MOST_RADIUS + 1] {
-        let radius = self.radius.min(MOST_RADIUS);
+    /// The weights from the centre outwards; those of the whole kernel sum to one.
+    fn weights(&self, sigma: f64) -> [u32; MAX_RADIUS + 1] {
+        let radius = self.radius.min(MAX_RADIUS);
         let weight = |distance: usize| match distance {
             0 => 1.0,
             _ => libm::exp(-0.5 * (distance as f64 / sigma) * (distance as f64 / sigma)),
         };
         let sum = 1.0 + 2.0 * (1..=radius).map(weight).sum::<f64>();
-        let mut weights = [0; MOST_RADIUS + 1];
+        let mut weights = [0; MAX_RADIUS + 1];
         for (distance, place) in weights.iter_mut().enumerate().take(radius + 1).skip(1) {
             *place = (weight(distance) / sum * f64::from(1 << POINT)).round() as u32;
         }
@@ -38,7 +38,7 @@ impl GaussianBlur {
     }
 }
 
-/// The pixel that stands for pixel `index` of `len`, which may lie outside: the border is a mirror.
+/// Mirrors `index`, which may be out of range, into `0..len`.
 fn mirrored(index: isize, len: usize) -> usize {
     let period = (2 * len as isize - 2).max(1);
     let index = index.rem_euclid(period) as usize;
@@ -48,13 +48,13 @@ fn mirrored(index: isize, len: usize) -> usize {
 impl Transform for GaussianBlur {
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         let weights = self.weights(random.range(self.sigma.0, self.sigma.1));
-        let radius = self.radius.min(MOST_RADIUS) as isize;
+        let radius = self.radius.min(MAX_RADIUS) as isize;
         let kernel = -radius..=radius;
         canvas.replace_by_lines(|size, from, to, line| {
             let Size { height, width } = size;
             line.resize(3 * width, 0);
             for (y, places) in (0..).zip(to.chunks_exact_mut((3 * width).max(1))) {
-                // Down first: sums of 23 bits, of which 16 are kept.
+                // Columns first: sums of 23 bits, of which 16 are kept.
                 line.fill(0);
                 for offset in kernel.clone() {
                     let row = &from[mirrored(y + offset, height) * 3 * width..][..3 * width];

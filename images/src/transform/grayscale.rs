@@ -1,4 +1,4 @@
-//! Gray pictures.
+//! Conversion to gray.
 
 use feedline_core::Random;
 
@@ -6,10 +6,10 @@ use super::{Needs, Transform, color};
 use crate::Canvas;
 use crate::device::{Color, Record};
 
-/// Takes the colours away; all three channels get the gray level.
+/// Converts to gray: all three channels get the gray level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grayscale {
-    /// How likely it is, 0 to 1.
+    /// Probability, 0 to 1.
     pub probability: f64,
 }
 

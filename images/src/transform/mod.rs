@@ -1,18 +1,19 @@
-//! Transforms: what happens to a picture between its file and the batch.
+//! Transforms of decoded pictures.
 //!
-//! Each draws its random numbers from the sample's own stream, [`Context::random`], in the order of the list:
-//! a sample of an epoch is the same picture whatever the workers, the ranks, or the resume.
+//! Each draws its random numbers from the sample's own stream, [`Context::random`], in the order of the list.
+//! So a sample of an epoch does not depend on the number of workers or ranks, nor on a resume.
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `resize.rs` | to a size, or the shorter side to a length |
-//! | `random_resized_crop.rs`, `random_crop.rs`, `center_crop.rs`, `pad.rs` | which part is seen |
-//! | `flip.rs`, `quarter_turn.rs` | mirrored, turned |
-//! | `erase.rs` | a part of one colour |
-//! | `color_jitter.rs`, `grayscale.rs`, `gaussian_blur.rs` | colours, sharpness |
-//! | `augment/` | RandAugment and TrivialAugment, and the operations they choose from |
-//! | `output.rs` | normalised or not, channels last or first |
-//! | `list.rs`, `placement.rs` | the list that users write; which part of it runs on a device |
+//! | `resize.rs` | resizing to a size, or of the shorter side to a length |
+//! | `random_resized_crop.rs`, `random_crop.rs`, `center_crop.rs`, `pad.rs` | crops and borders |
+//! | `flip.rs`, `quarter_turn.rs` | flips and rotations by 90 degrees |
+//! | `erase.rs` | random erasing |
+//! | `color_jitter.rs`, `grayscale.rs`, `gaussian_blur.rs` | colours and blur |
+//! | `color.rs` | colour operations that several transforms share |
+//! | `augment/` | RandAugment, TrivialAugment and their operations |
+//! | `output.rs` | the field: element type and channel order |
+//! | `transforms.rs`, `placement.rs` | the list of transforms; which of them run on the device |
 //!
 //! [`Context::random`]: feedline_core::Context::random
 
@@ -24,7 +25,6 @@ mod erase;
 mod flip;
 mod gaussian_blur;
 mod grayscale;
-mod list;
 mod output;
 mod pad;
 mod placement;
@@ -32,6 +32,7 @@ mod quarter_turn;
 mod random_crop;
 mod random_resized_crop;
 mod resize;
+mod transforms;
 
 use std::fmt;
 
@@ -44,21 +45,22 @@ pub use erase::Erase;
 pub use flip::{FlipLeftRight, FlipTopBottom};
 pub use gaussian_blur::GaussianBlur;
 pub use grayscale::Grayscale;
-pub use list::{Scratch, Transforms};
 pub use output::{ChannelOrder, IMAGENET_MEAN, IMAGENET_STD};
 pub use pad::Pad;
 pub use quarter_turn::QuarterTurn;
 pub use random_crop::RandomCrop;
 pub use random_resized_crop::RandomResizedCrop;
 pub use resize::{Filter, Resize};
+pub use transforms::{Scratch, Transforms};
 
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
-/// A change of a picture.
+/// A transform of a picture.
 ///
-/// It happens in two steps: [`region`](Self::region) says which part of the picture it needs, then
-/// [`apply`](Self::apply) changes that part. So the first transform of a list decides what is decoded at all.
+/// [`region`](Self::region) returns the region of the picture that the transform needs, and
+/// [`apply`](Self::apply) changes that region. So the first transform of a list decides which region is
+/// decoded.
 ///
 /// ```
 /// use feedline_core::Random;
@@ -77,44 +79,43 @@ use crate::{Canvas, Region, Size};
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub trait Transform: fmt::Debug + Send + Sync + 'static {
-    /// The size of what it makes of a picture of size `size`, `None` where that is not known beforehand. The
-    /// default keeps the size.
+    /// The size of the result for a picture of `size`; `None` if it is not known in advance. Default: `size`.
     fn size(&self, size: Option<Size>) -> Option<Size> {
         size
     }
 
-    /// The part of a picture of size `size` that is needed; draws its place. It must lie within the picture
-    /// and have at least one pixel. The default is all of it.
+    /// Draws the region that the transform needs of a picture of `size`. It must be within the picture and
+    /// have at least one pixel. Default: the whole picture.
     fn region(&self, size: Size, _random: &mut Random) -> Region {
         Region::whole(size)
     }
 
-    /// The size that [`apply`](Self::apply) scales the part to, whatever size the part has; `None` if it does
-    /// not, which is the default. With [`Transforms::scaled_decode`] the part may be reduced before.
+    /// The fixed size that [`apply`](Self::apply) resizes the region to, if it does. With
+    /// [`Transforms::scaled_decode`] the region may then be decoded reduced. Default: `None`.
     fn scaled_to(&self) -> Option<Size> {
         None
     }
 
-    /// Changes the picture, which is the part that [`region`](Self::region) asked for.
+    /// Changes the picture, which is the region that [`region`](Self::region) returned.
     fn apply(&self, canvas: &mut Canvas, random: &mut Random);
 
-    /// What it needs of the device, `None` if it runs on the host only, which is the default.
+    /// The work that it needs on the device; `None` if it runs on the host only. Default: `None`.
     fn on_device(&self) -> Option<Needs> {
         None
     }
 
-    /// For the device: draws the numbers that [`region`](Self::region) and [`apply`](Self::apply) would draw,
-    /// and says in `record` what they would do.
+    /// Draws the numbers that [`region`](Self::region) and [`apply`](Self::apply) would draw, and adds their
+    /// changes to the record for the device.
     fn record(&self, _record: &mut Record, _random: &mut Random) {}
 }
 
-/// What a transform needs of the device.
+/// The work that a transform needs on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Needs {
-    /// Pixels at other places: crops, borders, flips, erasing.
+    /// Moves pixels: crops, borders, flips, erasing.
     Copy,
-    /// New pixels: scaling, colours, mixing of samples.
+    /// Computes pixels: resizing, colours, mixing of samples.
     Work,
-    /// The mean of the whole picture before any pixel is finished: contrast.
+    /// Computes pixels from the mean of the whole picture: contrast.
     Mean,
 }

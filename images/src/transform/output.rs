@@ -1,31 +1,31 @@
-//! From a picture to the field of a batch: the element type and the order of the channels.
+//! The field of a batch: its element type and channel order.
 
 use feedline_core::{DType, Result, Spec};
 
 use crate::{Canvas, Size};
 
-/// The mean of each channel of ImageNet, of levels from 0 to 1.
+/// The mean of each channel of ImageNet, for levels from 0 to 1.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 /// The standard deviation of each channel of ImageNet.
 pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
-/// Where the channels stand in the shape.
+/// The position of the channels in the shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ChannelOrder {
-    /// `[height, width, 3]`, as pictures are decoded.
+    /// `[height, width, 3]`, the order of decoded pictures.
     #[default]
     Last,
-    /// `[3, height, width]`, as PyTorch has it.
+    /// `[3, height, width]`, the order of PyTorch.
     First,
 }
 
-/// What is written to the batch.
+/// How a picture is written to the batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Output {
     pub(super) order: ChannelOrder,
-    /// By channel and level; pictures stay `u8` without it.
+    /// The normalised value of each level, per channel; `None` if pictures stay `u8`.
     levels: Option<Box<[[f32; 256]; 3]>>,
-    /// Mean and deviation of each channel, where it is normalised.
+    /// Mean and standard deviation of each channel, if pictures are normalised.
     pub(super) normal: Option<([f32; 3], [f32; 3])>,
 }
 
@@ -38,7 +38,7 @@ impl Output {
         self.levels = Some(Box::new(std::array::from_fn(channel)));
     }
 
-    /// The field of a picture of this size.
+    /// Adds the field of pictures of this size to `spec`.
     pub(super) fn field(&self, spec: Spec, name: &str, size: Size) -> Result<Spec> {
         let dtype = if self.levels.is_some() { DType::F32 } else { DType::U8 };
         let shape = match self.order {
@@ -50,10 +50,10 @@ impl Output {
 
     /// Bytes of the field of a picture of this size.
     pub(super) fn bytes(&self, size: Size) -> usize {
-        size.bytes() * if self.levels.is_some() { 4 } else { 1 }
+        size.bytes().saturating_mul(if self.levels.is_some() { 4 } else { 1 })
     }
 
-    /// Writes the picture; `to` is as long as the field.
+    /// Writes the picture to `to`, which has the length of the field.
     pub(super) fn write(&self, canvas: &Canvas, to: &mut [u8]) {
         let pixels = canvas.pixels();
         let plane = pixels.len() / 3;
@@ -101,7 +101,7 @@ mod tests {
             let mut bytes = vec![0; 12];
             output.write(&canvas, &mut bytes);
             assert_eq!(&bytes, wanted);
-            // A mean and a deviation of its own for each channel tells which one a value is of.
+            // Means and deviations differ by channel, so a value in the wrong channel shows.
             let (mean, std) = ([0.1, 0.2, 0.3], [0.5, 0.25, 0.125]);
             output.normalise(mean, std);
             let mut bytes = vec![0; 48];

@@ -1,4 +1,4 @@
-//! A border around the picture.
+//! Padding.
 
 use feedline_core::Random;
 
@@ -15,14 +15,15 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// So many pixels at the top, on the right, at the bottom and on the left.
+    /// A border of `sides` pixels: top, right, bottom, left.
     pub fn new(sides: [usize; 4], color: [u8; 3]) -> Self {
         Self { sides, color }
     }
 
     fn wanted(&self, size: Size) -> Size {
         let [top, right, bottom, left] = self.sides;
-        Size::new(top + size.height + bottom, left + size.width + right)
+        let sum = |before: usize, side: usize, after| before.saturating_add(side).saturating_add(after);
+        Size::new(sum(top, size.height, bottom), sum(left, size.width, right))
     }
 }
 
@@ -44,6 +45,7 @@ impl Transform for Pad {
             }
         });
     }
+
     fn on_device(&self) -> Option<Needs> {
         Some(Needs::Copy)
     }

@@ -1,4 +1,4 @@
-//! Which part of a list runs on the workers, and which on the device.
+//! Splits a list between the workers and the device.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::device::{self, DevicePart, WORDS};
 use crate::{Decoder, Size};
 
 impl Transforms {
-    /// The transforms that are added after this call run on the device: normalising, mixing and the order of
-    /// channels too, wherever they stand.
+    /// Runs the transforms that are added after this call on the device. Normalising, mixing and the channel
+    /// order then run there too, wherever they are called.
     ///
-    /// Pictures then cross as bytes, and a second field, `NAME.parameters`, says what the device does with
-    /// each: the numbers were drawn by the worker, so it is the same picture. `Augment` of the crate
-    /// `feedline-pictures` does it.
+    /// Pictures are copied to the device as bytes, with a second field, `NAME.parameters`: the parameters of
+    /// each picture's transforms. The worker draws them, so the pictures are the same as on the host.
+    /// `Augment` of the crate `feedline-pictures` applies them.
     ///
     /// ```
     /// use feedline_core::DType;
@@ -39,39 +39,38 @@ impl Transforms {
         Self { host: Some(self.host.unwrap_or(self.steps.len())), ..self }
     }
 
-    /// On the device: mixes each picture with another one of its batch (mixup). The share of the picture is
-    /// drawn from a beta distribution of `alpha` and `alpha`, above 0 and up to about 2.
+    /// Mixes each picture with another one of its batch (mixup), on the device. The weight of the picture is
+    /// drawn from a beta distribution with both parameters `alpha`, from 0.01 to 4.
     ///
-    /// Which picture it is depends on the batch, so it is another one in a world of another size. With
+    /// The other picture depends on the batch, so it changes with the size of the world. With
     /// [`cutmix`](Self::cutmix) too, each sample gets one of the two.
     pub fn mixup(mut self, alpha: f64) -> Self {
         self.mixing.get_or_insert_default().blend = Some(alpha);
         self
     }
 
-    /// On the device: pastes a part of another picture of the batch into each (cutmix); see
+    /// Pastes a rectangle of another picture of the batch into each picture (cutmix), on the device; see
     /// [`mixup`](Self::mixup).
     pub fn cutmix(mut self, alpha: f64) -> Self {
         self.mixing.get_or_insert_default().paste = Some(alpha);
         self
     }
 
-    /// On the device: the element type of the finished pixels, `f32`, `f16`, `bf16` or `u8`. Default: `f32`
-    /// where pictures are normalised, else `u8`.
+    /// The element type of the pixels that the device writes: `f32`, `f16`, `bf16` or `u8`. Default: `f32` if
+    /// pictures are normalised, else `u8`.
     pub fn element(self, dtype: DType) -> Self {
         Self { element: Some(dtype), ..self }
     }
 
-    /// The part that runs on the device.
+    /// The transforms that run on the device.
     ///
     /// # Errors
-    /// `Config` when there is none, a transform in it runs on the host only, or their order is none that the
-    /// device keeps: crops, borders and flips with at most one resize, then colours, then erasing, then
-    /// mixing.
+    /// `Config` if there are none, if one of them runs on the host only, or if their order is not that of the
+    /// device: crops, borders, flips and up to one resize, then colours, then erasing, then mixing.
     pub fn device_part(&self) -> Result<DevicePart> {
         let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
         let Some(host) = self.host else {
-            return refuse("no part of the list runs on the device: add on_device()".into());
+            return refuse("no transform runs on the device: add on_device()".into());
         };
         let steps = self.steps[host..].to_vec();
         let mut needs = if self.mixing.is_some() { Needs::Work } else { Needs::Copy };
@@ -92,11 +91,11 @@ impl Transforms {
         let usual = if self.output.normal.is_some() { DType::F32 } else { DType::U8 };
         let dtype = self.element.unwrap_or(usual);
         if !matches!(dtype, DType::U8 | DType::F16 | DType::BF16 | DType::F32) {
-            return refuse(format!("finished pixels cannot be {dtype}: give f32, f16, bf16 or u8"));
+            return refuse(format!("element cannot be {dtype}: give f32, f16, bf16 or u8"));
         }
         let is_blended = self.mixing.is_some_and(|mixing| mixing.blend.is_some());
         if dtype == DType::U8 && (self.output.normal.is_some() || is_blended) {
-            return refuse("pixels that are normalised or mixed cannot be u8: give element f32".into());
+            return refuse("normalised or mixed pixels cannot be u8: give element f32, f16 or bf16".into());
         }
         let scale = std::array::from_fn(|channel| match self.output.normal {
             None => (1.0, 0.0),
@@ -123,18 +122,18 @@ impl Transforms {
         Ok(part)
     }
 
-    /// The steps that run on the host.
+    /// The transforms that run on the host.
     pub(super) fn host_steps(&self) -> &[Arc<dyn Transform>] {
         &self.steps[..self.host.unwrap_or(self.steps.len())]
     }
 
-    /// The size in which pictures leave the host, if it is one.
+    /// The size of all pictures after the host's transforms; `None` if they differ.
     pub(super) fn host_size(&self) -> Option<Size> {
         self.host_steps().iter().fold(None, |size, step| step.size(size))
     }
 
-    /// Decodes a picture and writes the fields of [`add_field`](Self::add_field), which begin with field
-    /// `first` of the row; returns the number of the next field.
+    /// Decodes a picture and writes the fields of [`add_field`](Self::add_field) to the row, from field
+    /// `first` on. Returns the number of the next field.
     ///
     /// # Errors
     /// As [`read`](Self::read), and as [`DevicePart::draw`].
@@ -154,29 +153,29 @@ impl Transforms {
         Ok(first + 2)
     }
 
-    /// For pictures that are decoded on the device: adds the ragged field `name`, the encoded bytes, at most
-    /// `most` of them, and the field `NAME.parameters`.
+    /// Adds the fields for pictures that are decoded on the device: the ragged field `name` of up to
+    /// `max_bytes` encoded bytes, and `NAME.parameters`.
     ///
     /// # Errors
-    /// `Config` for a list that does something on the host before [`on_device`](Self::on_device); as
+    /// `Config` if the list has transforms before [`on_device`](Self::on_device); as
     /// [`device_part`](Self::device_part) and [`Spec::ragged`].
-    pub fn add_encoded_fields(&self, spec: Spec, name: &str, most: usize) -> Result<Spec> {
+    pub fn add_encoded_fields(&self, spec: Spec, name: &str, max_bytes: usize) -> Result<Spec> {
         self.device_part()?;
         if !self.host_steps().is_empty() {
-            let why = "the list has transforms on the host, and the pictures are decoded behind it: put \
+            let why = "the list has transforms on the host, but pictures are decoded on the device: put \
                        on_device() first";
             return Err(Error::new(ErrorKind::Config, why));
         }
-        let spec = spec.ragged(name, DType::U8, [], most)?;
+        let spec = spec.ragged(name, DType::U8, [], max_bytes)?;
         spec.field(&format!("{name}.parameters"), DType::U32, [WORDS])
     }
 
-    /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields), which begin with field `first`
-    /// of the row; reads the header of the picture alone. Returns the number of the next field.
+    /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields) to the row, from field `first`
+    /// on. Reads only the header of the picture. Returns the number of the next field.
     ///
     /// # Errors
-    /// `Data` for a header that is refused; `Sample` for a picture with more bytes than the field may have;
-    /// as [`DevicePart::draw`].
+    /// `Data` if the header cannot be read; `Sample` if the picture has more bytes than the field; as
+    /// [`DevicePart::draw`].
     pub fn write_encoded(
         &self,
         encoded: &[u8],
@@ -190,7 +189,7 @@ impl Transforms {
         Ok(first + 2)
     }
 
-    /// Draws what the device does to a picture that leaves the host with this size.
+    /// Draws the record of a picture that has this size after the host's transforms.
     fn draw(&self, size: Size, random: &mut Random, parameters: &mut [u8]) -> Result<()> {
         let steps = &self.steps[self.host_steps().len()..];
         let wanted = steps.iter().try_fold(size, |size, step| step.size(Some(size))).unwrap_or(size);

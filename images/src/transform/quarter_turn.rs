@@ -1,22 +1,24 @@
-//! Pictures turned by 0, 90, 180 or 270 degrees.
+//! Rotation by multiples of 90 degrees.
 
 use feedline_core::Random;
 
 use super::Transform;
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 use crate::{Canvas, Size};
 
-/// Turns by a random number of quarters, all four as likely.
+/// Rotates by 0, 90, 180 or 270 degrees, each with the same probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuarterTurn;
 
 impl Transform for QuarterTurn {
-    /// Of squares the size is known.
+    /// Only squares keep their size.
     fn size(&self, size: Option<Size>) -> Option<Size> {
         size.filter(|size| size.height == size.width)
     }
 
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
-        canvas.turn([Turn::None, Turn::Right, Turn::Half, Turn::Left][random.below(4) as usize]);
+        let quarters =
+            [Orientation::Upright, Orientation::Rotate90, Orientation::Rotate180, Orientation::Rotate270];
+        canvas.reorient(quarters[random.below(4) as usize]);
     }
 }

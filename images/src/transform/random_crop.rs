@@ -1,4 +1,4 @@
-//! A part of one size from a random place.
+//! Random crop.
 
 use feedline_core::Random;
 
@@ -6,15 +6,14 @@ use super::{CenterCrop, Needs, Transform};
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
-/// Takes a rectangle of one size from a random place. What the picture is too small for is black, on both
-/// sides alike.
+/// Crops the picture at a random position. A smaller picture gets a black border, equal on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomCrop {
     size: Size,
 }
 
 impl RandomCrop {
-    /// Of this size. Put a [`Pad`](super::Pad) before it to let it reach beyond the picture.
+    /// A crop of `size`. For crops that reach beyond the picture, put a [`Pad`](super::Pad) before it.
     pub fn new(size: Size) -> Self {
         Self { size }
     }

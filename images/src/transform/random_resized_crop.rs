@@ -1,4 +1,4 @@
-//! A random part of the picture, scaled to one size.
+//! Random resized crop.
 
 use feedline_core::Random;
 
@@ -6,11 +6,11 @@ use super::{Filter, Needs, Transform};
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
-/// Draws a rectangle of random area, ratio and place, and scales it to one size.
+/// Crops a rectangle of random area, ratio and position, and resizes it to one size.
 ///
-/// The parameters are those of torchvision's transform of this name: the share of the area is uniform in
-/// `scale`, the ratio of width to height uniform in `ratio` on a logarithmic scale, and after ten rectangles
-/// that do not fit, it takes the largest one in the centre whose ratio is allowed.
+/// As in torchvision, the fraction of the area is uniform in `scale`, and the ratio of width to height is
+/// log-uniform in `ratio`. After ten rectangles that do not fit, it takes the largest one in the centre with
+/// an allowed ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomResizedCrop {
     size: Size,
@@ -20,22 +20,22 @@ pub struct RandomResizedCrop {
 }
 
 impl RandomResizedCrop {
-    /// Of 8 to 100 % of the area, with a ratio of 3/4 to 4/3, bilinear.
+    /// 8 to 100 % of the area, ratio 3/4 to 4/3, bilinear.
     pub fn new(size: Size) -> Self {
         Self { size, scale: (0.08, 1.0), ratio: (3.0 / 4.0, 4.0 / 3.0), filter: Filter::Bilinear }
     }
 
-    /// Another share of the area: from `low` to `high`, within 0 and 1.
+    /// The fraction of the area: from `low` to `high`, within 0 and 1.
     pub fn scale(self, low: f64, high: f64) -> Self {
         Self { scale: (low, high), ..self }
     }
 
-    /// Another ratio of width to height: from `low` to `high`, both above 0.
+    /// The ratio of width to height: from `low` to `high`, both above 0.
     pub fn ratio(self, low: f64, high: f64) -> Self {
         Self { ratio: (low, high), ..self }
     }
 
-    /// Another filter.
+    /// The filter of the resize.
     pub fn filter(self, filter: Filter) -> Self {
         Self { filter, ..self }
     }
@@ -55,7 +55,7 @@ impl Transform for RandomResizedCrop {
             let ratio = libm::exp(random.range(low, high));
             let (w, h) =
                 ((target * ratio).sqrt().round_ties_even(), (target / ratio).sqrt().round_ties_even());
-            // Floats compare in a way that refuses NaN too.
+            // False for NaN too.
             if w >= 1.0 && h >= 1.0 && w <= width as f64 && h <= height as f64 {
                 let part = Size::new(h as usize, w as usize);
                 let top = random.below((height - part.height + 1) as u64) as usize;

@@ -1,4 +1,4 @@
-//! To another size.
+//! Resizing.
 
 use feedline_core::Random;
 
@@ -6,10 +6,11 @@ use super::{Needs, Transform};
 use crate::device::Record;
 use crate::{Canvas, Size};
 
-/// How pixels between pixels, or of many pixels one, are found.
+/// The filter of a resize.
 ///
-/// All but two widen their kernel when they make a picture smaller (antialiasing), as Pillow does. Pixels are
-/// within one level of Pillow's, those of a picture enlarged by [`Lanczos`](Self::Lanczos) within two.
+/// All but [`Nearest`](Self::Nearest) and [`BilinearWithoutAntialias`](Self::BilinearWithoutAntialias) widen
+/// their kernel when they shrink a picture (antialiasing), as Pillow does. Pixels are within one level of
+/// Pillow's; within two where [`Lanczos`](Self::Lanczos) enlarges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Filter {
     /// The nearest pixel.
@@ -21,11 +22,11 @@ pub enum Filter {
     Bicubic,
     /// A windowed sinc over six pixels.
     Lanczos,
-    /// Between the two nearest pixels, however much smaller the picture becomes: what OpenCV calls linear.
+    /// A triangle over two pixels at any scale: the linear interpolation of OpenCV.
     BilinearWithoutAntialias,
 }
 
-/// Scales the picture.
+/// Resizes the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resize {
     to: To,
@@ -39,12 +40,12 @@ enum To {
 }
 
 impl Resize {
-    /// To exactly `size`; the sides' ratio changes with it.
+    /// Resizes to `size`, whatever the ratio of the sides.
     pub fn exact(size: Size, filter: Filter) -> Self {
         Self { to: To::Size(size), filter }
     }
 
-    /// Its shorter side to `length` pixels, the other one in proportion, rounded down.
+    /// Resizes the shorter side to `length` pixels and the other one in proportion, rounded down.
     pub fn shorter_side(length: usize, filter: Filter) -> Self {
         Self { to: To::ShorterSide(length), filter }
     }
@@ -53,7 +54,7 @@ impl Resize {
         match self.to {
             To::Size(size) => size,
             To::ShorterSide(length) => {
-                let longer = |this: usize, shorter: usize| this * length / shorter.max(1);
+                let longer = |this: usize, shorter: usize| this.saturating_mul(length) / shorter.max(1);
                 match size {
                     Size { height, width } if height < width => Size::new(length, longer(width, height)),
                     Size { height, width } => Size::new(longer(height, width), length),
@@ -71,7 +72,7 @@ impl Transform for Resize {
         }
     }
 
-    // To a length of the shorter side: the longer one of a reduced picture may be a pixel off.
+    // Not for a shorter side: the longer side of a reduced picture may differ by a pixel.
     fn scaled_to(&self) -> Option<Size> {
         match self.to {
             To::Size(size) => Some(size),

@@ -1,9 +1,9 @@
-"""Makes the encoded pictures in `pictures/` and, with Pillow, `pictures.tsv`: name, height, width and the
-SHA-256 of the RGB pixels; `nearest.tsv`, the same of JPEG files whose chroma is not interpolated, by
-libjpeg-turbo; `reduced-N.tsv`, by Pillow's `draft` to an N-th of the size; and `transformed/`, what Pillow
-makes of `pictures/RGB.png`. `make.py DATA` writes `shared.tsv` instead, of the pictures in the folder DATA
-(jpeg-awkward, png, imagenet-sample); what Pillow refuses has its error in place of the hash. Needs Pillow,
-NumPy and simplejpeg."""
+"""Writes the encoded pictures in `pictures/` and, by Pillow, `pictures.tsv`: name, height, width and the
+SHA-256 of the RGB pixels. Also writes `nearest.tsv`, the same for JPEG files with repeated chroma, by
+libjpeg-turbo; `reduced-N.tsv`, by Pillow's `draft` to 1/N of the size; and `transformed/`, Pillow's
+transforms of `pictures/RGB.png`. `make.py DATA` writes only `shared.tsv`, for the pictures in the folder DATA
+(jpeg-awkward, png, imagenet-sample); files that Pillow refuses have its error in place of the hash. Needs
+Pillow, NumPy and simplejpeg."""
 
 import hashlib
 import io
@@ -22,7 +22,7 @@ warnings.simplefilter("ignore")
 
 
 def pixels(path):
-    """RGB pixels as feedline defines them: alpha dropped, gray repeated, 16 bits cut to the high byte."""
+    """RGB pixels by feedline's rules: alpha dropped, gray repeated, 16-bit levels cut to the high byte."""
     picture = Image.open(path)
     picture.load()
     picture = ImageOps.exif_transpose(picture)
@@ -35,7 +35,7 @@ def pixels(path):
 
 
 def nearest(path):
-    """RGB pixels with chroma repeated; not for CMYK."""
+    """RGB pixels with repeated chroma; not for CMYK."""
     if Image.open(path).mode == "CMYK":
         raise ValueError("simplejpeg converts it in another way")
     rgb = simplejpeg.decode_jpeg(path.read_bytes(), "RGB", fastupsample=True)
@@ -44,7 +44,7 @@ def nearest(path):
 
 
 def reduced(divisor):
-    """What makes RGB pixels of an N-th of the size, rounded up."""
+    """Returns a function for RGB pixels at 1/`divisor` of the size, rounded up."""
 
     def pixels(path):
         picture = Image.open(path)
@@ -233,7 +233,7 @@ def main():
     forms = [("nearest", nearest)] + [(f"reduced-{divisor}", reduced(divisor)) for divisor in (2, 4, 8)]
     for form, pixels_of in [("pictures", pixels)] + forms:
         lines = [line(name, folder / name, pixels_of) for name in names if form == "pictures" or name.endswith(".jpg")]
-        # What the reference cannot make is left out.
+        # Files that the reference cannot decode are left out.
         lines = [line for line in lines if form == "pictures" or "refused" not in line]
         (HERE / f"{form}.tsv").write_text("".join(line + "\n" for line in lines))
     (HERE / "transformed").mkdir(exist_ok=True)

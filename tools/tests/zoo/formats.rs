@@ -18,7 +18,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
     let golden = root.join("datasets/tests/golden/tables");
     let arrow = |name: &str| {
         let path = golden.join(name);
-        some(move || Box::new(ArrowFile::open_with(&path, u64::MAX, columns()).unwrap()))
+        some(move || Box::new(ArrowFile::open_with(&path, columns()).unwrap()))
     };
     let parquet = golden.join("zstd.parquet");
     let csv = write(dir, "a.csv", &lines(|id| format!("{id},{}.5,\"{}\"", id * 3, text(id))));

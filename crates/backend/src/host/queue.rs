@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_slots::{Backoff, Version};
+use feedline_slots::Monitor;
 
 use super::event::Event;
 use crate::gather::Gather;
@@ -41,12 +41,8 @@ pub(super) enum Command {
 }
 
 pub(super) struct Queue {
-    state: Mutex<State>,
-    added: Condvar,
-    removed: Condvar,
-    /// Counts additions: the stream's thread polls it for a moment before it sleeps.
-    additions: Version,
-    waits: Backoff,
+    /// The stream's thread waits for a command, pushing threads wait for room.
+    state: Monitor<State>,
 }
 
 struct State {
@@ -54,27 +50,13 @@ struct State {
     closed: bool,
     /// Whether a popped command is still running.
     running: bool,
-    /// Whether the stream's thread is asleep, and how many pushing threads wait for room.
-    asleep: bool,
-    blocked: usize,
 }
 
 impl Queue {
     pub(super) fn new() -> Self {
         // Allocated up front, so that a running stream does not allocate.
         let commands = VecDeque::with_capacity(BOUND);
-        let state = State { commands, closed: false, running: false, asleep: false, blocked: 0 };
-        Self {
-            state: Mutex::new(state),
-            added: Condvar::new(),
-            removed: Condvar::new(),
-            additions: Version::default(),
-            waits: Backoff::new(),
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { state: Monitor::new(State { commands, closed: false, running: false }) }
     }
 
     /// Pushes the command that `command` returns. `command` runs under the queue's lock, so its side
@@ -82,67 +64,52 @@ impl Queue {
     ///
     /// Blocks while the queue is full, unless the calling thread runs a stream.
     pub(super) fn push(&self, command: impl FnOnce() -> Command) -> Result<()> {
-        let mut state = self.state();
-        while state.commands.len() >= BOUND && !state.closed && !on_stream_thread() {
-            state.blocked += 1;
-            state = self.removed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.blocked -= 1;
+        let is_full = |state: &State| state.commands.len() >= BOUND && !state.closed && !on_stream_thread();
+        let mut command = Some(command);
+        loop {
+            let pushed = self.state.add(1, |state| {
+                let pushed = match command.take_if(|_| !is_full(state)) {
+                    None => None,
+                    Some(_) if state.closed => {
+                        Some(Err(Error::new(ErrorKind::Device, "the stream's thread has ended")))
+                    }
+                    Some(command) => {
+                        state.commands.push_back(command());
+                        Some(Ok(()))
+                    }
+                };
+                (pushed, state.commands.len())
+            });
+            match pushed {
+                Some(pushed) => return pushed,
+                None => self.state.wait(None, |state| (!is_full(state)).then_some(())),
+            };
         }
-        if state.closed {
-            return Err(Error::new(ErrorKind::Device, "the stream's thread has ended"));
-        }
-        state.commands.push_back(command());
-        self.additions.bump();
-        let wake = state.asleep;
-        drop(state);
-        if wake {
-            self.added.notify_one();
-        }
-        Ok(())
     }
 
     /// Pops the first command, blocking until there is one; `None` when the queue is closed and empty.
     /// Only the stream's thread calls it, after it has run the previous command.
     pub(super) fn pop(&self) -> Option<Command> {
-        let mut wait = self.waits.wait();
-        let mut state = self.state();
-        state.running = false;
-        loop {
-            if let Some(command) = state.commands.pop_front() {
-                state.running = true;
-                let wake = state.blocked > 0;
-                drop(state);
-                if wake {
-                    self.removed.notify_one();
-                }
-                return Some(command);
-            }
-            if state.closed {
-                return None;
-            }
-            let before = self.additions.get();
-            if wait.should_spin() {
-                drop(state);
-                wait.spin_until_changed(&self.additions, before);
-                state = self.state();
-                continue;
-            }
-            state.asleep = true;
-            state = self.added.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.asleep = false;
+        let popped = self.state.wait(None, |state| {
+            let command = state.commands.pop_front();
+            state.running = command.is_some();
+            let has_room_again = state.running && state.commands.len() == BOUND - 1;
+            (state.running || state.closed).then_some((command, has_room_again))
+        });
+        let (command, has_room_again) = popped?;
+        if has_room_again {
+            self.state.change(|_| {});
         }
+        command
     }
 
     /// Rejects further commands; queued ones still run.
     pub(super) fn close(&self) {
-        self.state().closed = true;
-        self.added.notify_one();
-        self.removed.notify_all();
+        self.state.change(|state| state.closed = true);
     }
 
     /// Whether every command has run.
     pub(super) fn is_done(&self) -> bool {
-        let state = self.state();
-        state.commands.is_empty() && !state.running
+        self.state.with(|state| state.commands.is_empty() && !state.running)
     }
 }

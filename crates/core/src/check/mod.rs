@@ -1,18 +1,18 @@
 //! A check of a data set against the contract of [`Dataset`], on some of its samples.
 
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result};
+use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, panic_text};
 
+mod silent;
 mod slab;
 
+use silent::silently;
 use slab::Slab;
 
 /// The check ends after this many faults.
-const MOST: usize = 32;
+const MAX_FINDINGS: usize = 32;
 
 /// Samples per call of `read_many`.
 const AT_ONCE: usize = 8;
@@ -85,6 +85,8 @@ pub struct Finding {
     pub byte: Option<usize>,
     /// What is wrong.
     pub fault: Fault,
+    /// The source line of a panic, as in `src/data.rs:12:5`.
+    pub line: Option<String>,
 }
 
 impl fmt::Display for Finding {
@@ -101,7 +103,10 @@ impl fmt::Display for Finding {
             Fault::ReadManyDiffers => write!(f, "byte {byte} differs between read and read_many"),
             Fault::Outside => f.write_str("bytes outside the row were written"),
             Fault::Unreadable(why) => write!(f, "the read failed: {why}"),
-            Fault::Panicked(why) => write!(f, "the read panicked: {why}"),
+            Fault::Panicked(why) => match &self.line {
+                Some(line) => write!(f, "the read panicked at {line}: {why}"),
+                None => write!(f, "the read panicked: {why}"),
+            },
             Fault::ColumnDiffers => write!(f, "byte {byte} differs between column and read"),
             Fault::ColumnShape => {
                 f.write_str("the column does not have one row of the field's size per sample")
@@ -139,7 +144,10 @@ impl fmt::Display for Report {
 ///
 /// It finds partly written rows, reads that differ when repeated, on another thread or in `read_many`,
 /// errors, panics, and columns that differ from what `read` writes. Call it from a test, or once before a
-/// long run: it reads every sample four times per epoch.
+/// long run: it reads every sample four times per epoch. A sample with a fault is not read in later epochs.
+///
+/// Panics of the reads are in the report and print nothing: the first call installs a panic hook, which calls
+/// the previous one for every other panic.
 ///
 /// ```
 /// use feedline_core::{CheckOptions, Context, DType, Dataset, ReadError, Row, Spec, check_dataset};
@@ -166,18 +174,18 @@ impl fmt::Display for Report {
 /// ```
 ///
 /// # Errors
-/// `Config` for a spec without fields, a sample larger than the address space, an empty data set, or a listed
-/// id that does not exist; `Unavailable` when no thread can be started. Faults of samples are in the report,
-/// not an error.
+/// `Config` for a spec without fields, a sample larger than the address space, an empty data set, a listed id
+/// that does not exist, or a length or spec that changes between calls; `Budget` when there is no memory for
+/// a sample; `Unavailable` when no thread can be started. Faults of samples are in the report, not an error.
 pub fn check_dataset(dataset: &dyn Dataset, options: &CheckOptions) -> Result<Report> {
-    let len = dataset.len();
+    let (len, spec) = (dataset.len(), dataset.spec());
     let count = options.samples.count(len)?;
     let mut check = Check {
         dataset,
         seed: options.seed,
         // An unused row before and one after detect writes outside.
-        single: Layout::new(dataset.spec(), 1 + 2)?,
-        many: Layout::new(dataset.spec(), AT_ONCE + 2)?,
+        single: Layout::new(spec, 1 + 2)?,
+        many: Layout::new(spec, AT_ONCE + 2)?,
         findings: Vec::new(),
     };
     let mut samples = 0;
@@ -186,10 +194,14 @@ pub fn check_dataset(dataset: &dyn Dataset, options: &CheckOptions) -> Result<Re
         let ids: Vec<u64> = group.map(|index| options.samples.id(index, len)).collect();
         (0..options.epochs).try_for_each(|epoch| check.group(&ids, epoch))?;
         samples += ids.len() as u64;
-        if check.findings.len() >= MOST {
-            check.findings.truncate(MOST);
+        if check.findings.len() >= MAX_FINDINGS {
+            check.findings.truncate(MAX_FINDINGS);
             break;
         }
+    }
+    if dataset.len() != len || dataset.spec() != spec {
+        let why = "the length or the spec of the data set changes: both must be the same for every call";
+        return Err(Error::new(ErrorKind::Config, why));
     }
     Ok(Report { samples, findings: check.findings })
 }
@@ -221,6 +233,9 @@ impl Samples {
     }
 }
 
+/// The fault of a read that failed, and the source line of its panic.
+type Failed = (Fault, Option<String>);
+
 /// The state of a check.
 struct Check<'a> {
     dataset: &'a dyn Dataset,
@@ -235,6 +250,10 @@ impl Check<'_> {
     fn group(&mut self, ids: &[u64], epoch: u64) -> Result<()> {
         let mut alone = Vec::new();
         for &id in ids {
+            // A fault is found in one epoch, not again in each.
+            if self.findings.iter().any(|finding| finding.sample == id) {
+                continue;
+            }
             if let Some(slab) = self.sample(id, epoch)? {
                 alone.push((id, slab));
             }
@@ -243,7 +262,7 @@ impl Check<'_> {
         alone.reverse();
         let ids: Vec<u64> = alone.iter().map(|(id, _)| *id).collect();
         if let Some(first) = ids.first() {
-            let mut slab = Slab::new(&self.many, ids.len(), BACKGROUNDS[1]);
+            let mut slab = Slab::new(&self.many, ids.len(), BACKGROUNDS[1])?;
             match self.read(&mut slab, &ids, epoch, true) {
                 Ok(()) => {
                     for (row, (id, alone)) in alone.iter().enumerate() {
@@ -252,7 +271,7 @@ impl Check<'_> {
                         });
                     }
                 }
-                Err((row, fault)) => self.add(ids.get(row).copied().unwrap_or(*first), epoch, None, fault),
+                Err((row, failed)) => self.fail(ids.get(row).copied().unwrap_or(*first), epoch, failed),
             }
         }
         Ok(())
@@ -260,10 +279,11 @@ impl Check<'_> {
 
     /// Checks one sample. Returns its row if no fault was found.
     fn sample(&mut self, id: u64, epoch: u64) -> Result<Option<Slab>> {
-        let [mut first, mut second] = BACKGROUNDS.map(|background| Slab::new(&self.single, 1, background));
+        let [one, two] = BACKGROUNDS.map(|background| Slab::new(&self.single, 1, background));
+        let (mut first, mut second) = (one?, two?);
         for slab in [&mut first, &mut second] {
-            if let Err((_, fault)) = self.read(slab, &[id], epoch, false) {
-                self.add(id, epoch, None, fault);
+            if let Err((_, failed)) = self.read(slab, &[id], epoch, false) {
+                self.fail(id, epoch, failed);
                 return Ok(None);
             }
         }
@@ -275,7 +295,7 @@ impl Check<'_> {
                 Ok(other) => self.compare(id, epoch, Fault::DiffersOnAnotherThread, |field| {
                     (first.field(0, field), other.field(0, field))
                 }),
-                Err(fault) => self.add(id, epoch, None, fault),
+                Err(failed) => self.fail(id, epoch, failed),
             }
             self.check_columns(id, epoch, &first);
         }
@@ -285,9 +305,9 @@ impl Check<'_> {
 
     /// Reads `ids` into the rows of `slab`, by `read` or `read_many`. Returns the row that failed, and its
     /// fault.
-    fn read(&self, slab: &mut Slab, ids: &[u64], epoch: u64, many: bool) -> Result<(), (usize, Fault)> {
+    fn read(&self, slab: &mut Slab, ids: &[u64], epoch: u64, many: bool) -> Result<(), (usize, Failed)> {
         let mut context = Context::new(self.seed, epoch);
-        let read = catch_unwind(AssertUnwindSafe(|| {
+        let (read, line) = silently(|| {
             let mut rows = slab.rows();
             if many {
                 self.dataset.read_many(ids, &mut rows, &mut context)?;
@@ -297,27 +317,30 @@ impl Check<'_> {
                     self.dataset.read(id, &mut rows.row(index), &mut context).map_err(|error| (index, error))
                 })?;
             }
-            rows.check_written().map_err(|(row, error)| (row, error.into()))
-        }));
+            rows.check_written().map_err(|(row, error)| (row, ReadError::from(error)))
+        });
         match read {
-            Ok(Ok(())) if slab.is_touched_outside() => Err((0, Fault::Outside)),
+            Ok(Ok(())) if slab.is_touched_outside() => Err((0, (Fault::Outside, None))),
             Ok(Ok(())) => Ok(()),
-            Ok(Err((row, error))) => Err((row, unreadable(&error))),
-            Err(panic) => Err((context.current().map_or(0, |(row, _)| row), panicked(&*panic))),
+            Ok(Err((row, error))) => Err((row, (Fault::Unreadable(error.to_string()), None))),
+            Err(panic) => {
+                let row = context.current().map_or(0, |(row, _)| row);
+                Err((row, (Fault::Panicked(panic_text(panic)), line)))
+            }
         }
     }
 
-    fn on_another_thread(&self, id: u64, epoch: u64) -> Result<Result<Slab, Fault>> {
-        let mut slab = Slab::new(&self.single, 1, BACKGROUNDS[0]);
+    fn on_another_thread(&self, id: u64, epoch: u64) -> Result<Result<Slab, Failed>> {
+        let mut slab = Slab::new(&self.single, 1, BACKGROUNDS[0])?;
         let read = thread::scope(|scope| {
             let thread = thread::Builder::new().name("fl-check".to_owned());
             let thread = thread.spawn_scoped(scope, || self.read(&mut slab, &[id], epoch, false))?;
-            Ok(thread.join().unwrap_or_else(|panic| Err((0, panicked(&*panic)))))
+            Ok(thread.join().unwrap_or_else(|panic| Err((0, (Fault::Panicked(panic_text(panic)), None)))))
         });
         let cannot = |error: std::io::Error| {
             Error::new(ErrorKind::Unavailable, "cannot start a thread for the check").caused_by(error)
         };
-        Ok(read.map_err(cannot)?.map(|()| slab).map_err(|(_, fault)| fault))
+        Ok(read.map_err(cannot)?.map(|()| slab).map_err(|(_, failed)| failed))
     }
 
     /// Reports bytes that were not written, and bytes that differ between the two reads.
@@ -370,7 +393,11 @@ impl Check<'_> {
     fn add(&mut self, sample: u64, epoch: u64, place: Option<(usize, Option<usize>)>, fault: Fault) {
         let field = place.map(|(field, _)| self.single.spec().fields()[field].name().to_owned());
         let byte = place.and_then(|(_, byte)| byte);
-        self.findings.push(Finding { sample, epoch, field, byte, fault });
+        self.findings.push(Finding { sample, epoch, field, byte, fault, line: None });
+    }
+
+    fn fail(&mut self, sample: u64, epoch: u64, (fault, line): Failed) {
+        self.findings.push(Finding { sample, epoch, field: None, byte: None, fault, line });
     }
 }
 
@@ -378,16 +405,6 @@ impl Check<'_> {
 fn first_difference(one: &[u8], two: &[u8]) -> Option<usize> {
     let differs = one.iter().zip(two).position(|(one, two)| one != two);
     differs.or_else(|| (one.len() != two.len()).then(|| one.len().min(two.len())))
-}
-
-fn unreadable(error: &ReadError) -> Fault {
-    Fault::Unreadable(error.to_string())
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> Fault {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    Fault::Panicked(text.unwrap_or("no message").to_owned())
 }
 
 #[cfg(test)]

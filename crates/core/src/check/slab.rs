@@ -1,7 +1,8 @@
-//! Memory that shows what a read has written.
+//! Memory that shows which bytes a read wrote.
 
 use crate::layout::ALIGN;
-use crate::{Layout, Rows};
+use crate::memory::lengthen;
+use crate::{Layout, Result, Rows};
 
 /// Rows to read into, with unused bytes before and after them, all filled with one background byte.
 pub(super) struct Slab {
@@ -16,13 +17,18 @@ pub(super) struct Slab {
 
 impl Slab {
     /// A slab of `rows` rows; `layout` must have capacity for two more.
-    pub(super) fn new(layout: &Layout, rows: usize, background: u8) -> Self {
-        let block = vec![background; layout.bytes() + 3 * ALIGN];
+    ///
+    /// # Errors
+    /// `Budget` if there is no memory for it.
+    pub(super) fn new(layout: &Layout, rows: usize, background: u8) -> Result<Self> {
+        let mut block = Vec::new();
+        lengthen(&mut block, layout.bytes() + 3 * ALIGN)?;
+        block.fill(background);
         // Aligned, and with a margin of at least ALIGN on both sides.
         let address = block.as_ptr() as usize;
         let start = (address + ALIGN).next_multiple_of(ALIGN) - address;
         let before = if layout.is_ragged() { 0 } else { 1 };
-        Self { layout: layout.clone(), rows, before, background, block, start }
+        Ok(Self { layout: layout.clone(), rows, before, background, block, start })
     }
 
     pub(super) fn rows(&mut self) -> Rows<'_> {
@@ -80,7 +86,7 @@ mod tests {
     fn every_write_outside_the_rows_is_found() {
         let spec = Spec::new().field("a", DType::I64, []).unwrap().field("b", DType::U8, [5]).unwrap();
         let layout = Layout::new(&spec, 2 + 2).unwrap();
-        let mut slab = Slab::new(&layout, 2, 0x55);
+        let mut slab = Slab::new(&layout, 2, 0x55).unwrap();
         assert!((slab.block[slab.start..].as_ptr() as usize).is_multiple_of(ALIGN));
         let mut inside = 0;
         for at in 0..slab.block.len() {

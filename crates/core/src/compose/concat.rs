@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::compose::{Parts, check_id, check_len, check_specs};
-use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
+use crate::{
+    Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset, StridedColumn,
+};
 
 /// The samples of several sets of one spec, one set after the other; [`Dataset::concat`] makes one of two.
 ///
@@ -21,7 +23,7 @@ use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, S
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct Concat {
-    parts: Vec<Arc<dyn Dataset>>,
+    parts: Vec<StableDataset>,
     /// The first sample of each part, and the number of all samples.
     starts: Vec<u64>,
 }
@@ -32,7 +34,7 @@ impl Concat {
     /// # Errors
     /// `Config` for no parts, parts of different specs, or more than 2^63 samples.
     pub fn new(parts: impl IntoIterator<Item = Arc<dyn Dataset>>) -> Result<Self> {
-        let parts: Vec<_> = parts.into_iter().collect();
+        let parts: Vec<_> = parts.into_iter().map(StableDataset::new).collect();
         check_specs("concatenation", &parts)?;
         let mut starts = vec![0];
         let mut len = 0_u64;
@@ -97,7 +99,7 @@ impl Dataset for Concat {
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"concat").number(self.parts.len() as u64);
         let add =
-            |state: Fingerprint, part: &Arc<dyn Dataset>| state.number(part.len()).number(part.fingerprint());
+            |state: Fingerprint, part: &StableDataset| state.number(part.len()).number(part.fingerprint());
         self.parts.iter().fold(state, add).value()
     }
 }

@@ -1,10 +1,8 @@
 //! The samples that a function keeps.
 
-use std::sync::Arc;
-
 use crate::compose::sample::{Sample, Slab};
 use crate::compose::{Subset, config};
-use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows};
+use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows, StableDataset};
 
 /// Samples that are read at once.
 const AT_ONCE: usize = 64;
@@ -12,12 +10,12 @@ const AT_ONCE: usize = 64;
 /// Reads every sample of `inner` once, in order, and lists those that `keep` keeps. `progress` is called
 /// after every few samples with how many were read.
 pub(crate) fn filter(
-    inner: Arc<dyn Dataset>,
+    inner: StableDataset,
     mut keep: impl FnMut(&Sample<'_>) -> bool,
     mut progress: impl FnMut(u64),
 ) -> Result<Subset> {
     let (layout, mut slab) = (Layout::new(inner.spec(), AT_ONCE)?, Slab::default());
-    let bytes = slab.bytes_mut(layout.bytes());
+    let bytes = slab.bytes_mut(layout.bytes())?;
     let mut context = Context::new(0, 0);
     let (mut ids, mut kept) = (Vec::with_capacity(AT_ONCE), Vec::new());
     let mut done = 0;

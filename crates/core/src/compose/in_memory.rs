@@ -91,7 +91,7 @@ impl InMemory {
         Ok(self)
     }
 
-    /// Adds a field of variable length: one of `rows` per sample, each of 0 to `most_per_sample` items of
+    /// Adds a field of variable length: one of `rows` per sample, each of 0 to `max_per_sample` items of
     /// shape `item_shape`, `[]` for items that are single elements. They are copied.
     ///
     /// ```
@@ -110,20 +110,20 @@ impl InMemory {
         mut self,
         name: &str,
         item_shape: impl Into<Vec<usize>>,
-        most_per_sample: usize,
+        max_per_sample: usize,
         rows: impl IntoIterator<Item = impl AsRef<[T]>>,
     ) -> Result<Self> {
-        self.spec = self.spec.ragged(name, T::DTYPE, item_shape, most_per_sample)?;
-        let (item, most) =
+        self.spec = self.spec.ragged(name, T::DTYPE, item_shape, max_per_sample)?;
+        let (item, max) =
             self.spec.fields().last().map_or((1, 0), |field| (field.item_bytes(), field.row_bytes()));
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for row in rows {
             let row: &[u8] = bytemuck::cast_slice(row.as_ref());
-            if row.len() > most || !row.len().is_multiple_of(item) {
+            if row.len() > max || !row.len().is_multiple_of(item) {
                 let (sample, have, each) = (ends.len(), row.len() / size_of::<T>(), item / size_of::<T>());
                 return Err(config(format!(
                     "field \"{name}\" has {have} values in sample {sample}, which are not up to \
-                     {most_per_sample} items of {each}"
+                     {max_per_sample} items of {each}"
                 )));
             }
             bytes.extend_from_slice(row);

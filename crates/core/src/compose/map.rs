@@ -2,21 +2,20 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
-use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec};
+use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec, StableDataset};
 
-/// Bytes of samples that are read before they are mapped, and the most samples: few enough to stay in a
-/// processor's cache.
+/// Maximum bytes and samples that are read before they are mapped: few enough to stay in a processor's
+/// cache.
 const AT_ONCE: (usize, usize) = (64 << 10, 64);
 
 type Function = dyn Fn(&Sample<'_>, &mut Row<'_, '_>, &mut Context) -> Result<(), ReadError> + Send + Sync;
 
 /// A function of each sample of another set; made by [`Dataset::map`].
 pub struct Map {
-    inner: Arc<dyn Dataset>,
+    inner: StableDataset,
     spec: Spec,
     /// The samples of the inner set that are read at once.
     layout: Layout,
@@ -26,7 +25,7 @@ pub struct Map {
 
 impl Map {
     pub(crate) fn new(
-        inner: Arc<dyn Dataset>,
+        inner: StableDataset,
         spec: Spec,
         function: impl Fn(&Sample<'_>, &mut Row<'_, '_>, &mut Context) -> Result<(), ReadError>
         + Send
@@ -76,7 +75,7 @@ impl Dataset for Map {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         context.scoped_scratch(|slab: &mut Slab, context| {
-            let bytes = slab.bytes_mut(self.layout.bytes());
+            let bytes = slab.bytes_mut(self.layout.bytes())?;
             let read = |rows: &mut Rows<'_>, context: &mut Context| {
                 self.inner.read(id, &mut rows.row(0), context).map_err(|error| (0, error))
             };
@@ -94,7 +93,7 @@ impl Dataset for Map {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         context.scoped_scratch(|slab: &mut Slab, context| {
-            let bytes = slab.bytes_mut(self.layout.bytes());
+            let bytes = slab.bytes_mut(self.layout.bytes()).map_err(|error| (0, error.into()))?;
             let mut first = 0;
             for group in ids.chunks(self.layout.capacity()) {
                 let (good, error) = self.read_inner(group, bytes, context, |rows, context| {

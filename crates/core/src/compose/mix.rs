@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::compose::{Parts, check_id, check_len, check_specs, config};
 use crate::random::key;
 use crate::sampler::Permutation;
-use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec};
+use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset};
 
 /// Positions after which the sets follow each other in the same order again: shares are exact to one in as
 /// many.
@@ -22,9 +22,9 @@ const PERIOD: usize = 1 << 16;
 /// - A set is drawn from in epochs of its own. Its first draw, counted from the beginning of epoch 0 of the
 ///   run, begins its epoch 0; as many draws as it has samples are one epoch of the set, in which each of
 ///   its samples comes exactly once, in an order shuffled by the seed, the set and the set's epoch.
-/// - The set's epochs go on across epochs of the run: a set that a run's epoch ends within continues there in
-///   the next one. A large set with a small weight is seen whole, over several epochs; a small set with a
-///   large weight comes several times within one.
+/// - The set's epochs continue across epochs of the run: if the epoch ends midway through a set, the next
+///   epoch resumes there. A large set with a small weight is seen whole, over several epochs; a small set
+///   with a large weight comes several times within one.
 ///
 /// So sample `id` of the mix depends on the epoch, and a loader that shuffles the mix delivers the same
 /// samples in each epoch as one that does not. Random numbers are keyed by the loader's epoch and id, so a
@@ -42,7 +42,7 @@ const PERIOD: usize = 1 << 16;
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct Mix {
-    parts: Vec<Arc<dyn Dataset>>,
+    parts: Vec<StableDataset>,
     /// Of each position within a period: its set, and how many positions before it are the set's.
     pattern: Vec<(u32, u32)>,
     /// Positions of a period that are each set's; they add up to the period.
@@ -56,7 +56,7 @@ pub struct Mix {
 /// The sets of a [`Mix`], and its length.
 #[derive(Default)]
 pub struct MixBuilder {
-    parts: Vec<Arc<dyn Dataset>>,
+    parts: Vec<StableDataset>,
     weights: Vec<f64>,
     len: Option<u64>,
     seed: u64,
@@ -65,7 +65,7 @@ pub struct MixBuilder {
 impl MixBuilder {
     /// Adds a set; its share is its weight divided by the sum of all weights.
     pub fn set(mut self, set: impl Dataset, weight: f64) -> Self {
-        self.parts.push(Arc::new(set));
+        self.parts.push(StableDataset::new(Arc::new(set)));
         self.weights.push(weight);
         self
     }
@@ -166,21 +166,21 @@ fn shares(weights: &[f64]) -> Result<Vec<u64>> {
     Ok(shares)
 }
 
-/// Spreads the shares evenly: at each position the set that is most behind its share comes next.
+/// Spreads the shares evenly: the set furthest behind its share comes next.
 fn pattern(shares: &[u64]) -> Vec<(u32, u32)> {
     let mut behind = vec![0_i64; shares.len()];
     let mut drawn = vec![0_u32; shares.len()];
     let next = |_| {
-        let mut most = 0;
+        let mut furthest = 0;
         for part in 0..shares.len() {
             behind[part] += shares[part] as i64;
-            if behind[part] > behind[most] {
-                most = part;
+            if behind[part] > behind[furthest] {
+                furthest = part;
             }
         }
-        behind[most] -= PERIOD as i64;
-        drawn[most] += 1;
-        (most as u32, drawn[most] - 1)
+        behind[furthest] -= PERIOD as i64;
+        drawn[furthest] += 1;
+        (furthest as u32, drawn[furthest] - 1)
     };
     (0..PERIOD).map(next).collect()
 }
@@ -211,7 +211,7 @@ impl Dataset for Mix {
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"mix").number(self.seed).number(self.len);
         let parts = self.parts.iter().zip(&self.shares);
-        let add = |state: Fingerprint, (part, &share): (&Arc<dyn Dataset>, &u64)| {
+        let add = |state: Fingerprint, (part, &share): (&StableDataset, &u64)| {
             state.number(share).number(part.len()).number(part.fingerprint())
         };
         parts.fold(state, add).value()

@@ -42,8 +42,6 @@ mod subset;
 mod window;
 mod zip;
 
-use std::sync::Arc;
-
 pub use cache::Cached;
 pub use concat::Concat;
 pub use from_fn::{FromFn, from_fn};
@@ -60,13 +58,13 @@ pub(crate) use filter::filter;
 pub(crate) use split::split;
 
 use crate::sampler::MAX_LEN;
-use crate::{Context, Dataset, Error, ErrorKind, ReadError, Result, Row, Rows};
+use crate::{Context, Dataset, Error, ErrorKind, ReadError, Result, Row, Rows, StableDataset};
 
 /// The sets that a composed set reads from.
 struct Parts<'a> {
     /// How errors call the composed set.
     name: &'static str,
-    sets: &'a [Arc<dyn Dataset>],
+    sets: &'a [StableDataset],
     /// Whether errors name the file, because [`Dataset::path`] of the composed set cannot.
     names_file: bool,
 }
@@ -79,7 +77,7 @@ type Place = (usize, u64);
 struct Ids(Vec<u64>);
 
 impl<'a> Parts<'a> {
-    fn new(name: &'static str, sets: &'a [Arc<dyn Dataset>]) -> Self {
+    fn new(name: &'static str, sets: &'a [StableDataset]) -> Self {
         Self { name, sets, names_file: false }
     }
 
@@ -123,7 +121,7 @@ impl<'a> Parts<'a> {
                     inner.push(sample);
                     end += 1;
                 }
-                let set = &*self.sets[part];
+                let set = &self.sets[part];
                 let read = context.delegate(first, &ids[first..end], |context| {
                     set.read_many(inner, &mut rows.part(first..end), context)
                 });
@@ -163,7 +161,7 @@ fn check_id(id: u64, len: u64) -> Result<(), ReadError> {
 }
 
 /// Checks that all `parts` have the same fields, for sets that the `name` puts together.
-fn check_specs(name: &str, parts: &[Arc<dyn Dataset>]) -> Result<()> {
+fn check_specs(name: &str, parts: &[StableDataset]) -> Result<()> {
     let Some((first, others)) = parts.split_first() else {
         return Err(config(format!("a {name} of no data sets: give at least one")));
     };

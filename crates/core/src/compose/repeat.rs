@@ -2,21 +2,20 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::compose::{Parts, check_id, check_len};
-use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec};
+use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset};
 
 /// Another set several times within an epoch; made by [`Dataset::repeat`].
 pub struct Repeat {
-    inner: Arc<dyn Dataset>,
+    inner: StableDataset,
     /// Number of samples of the inner set.
     once: u64,
     times: u64,
 }
 
 impl Repeat {
-    pub(crate) fn new(inner: Arc<dyn Dataset>, times: u64) -> Result<Self> {
+    pub(crate) fn new(inner: StableDataset, times: u64) -> Result<Self> {
         let once = inner.len();
         check_len("repetition", once.checked_mul(times))?;
         Ok(Self { inner, once, times })

@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 
+use crate::memory::lengthen;
 use crate::spec::MAX_FIELDS;
 use crate::{Element, Error, ErrorKind, Layout, Result, Spec};
 
@@ -29,7 +30,7 @@ impl<'a> Sample<'a> {
         self.spec
     }
 
-    /// The bytes of field `index`; of a ragged field, as many as the sample has.
+    /// The bytes of field `index`; of a ragged field, those of the sample's items.
     ///
     /// # Panics
     /// If the spec has no such field.
@@ -61,12 +62,12 @@ impl<'a> Sample<'a> {
 pub(super) struct Slab(Vec<u64>);
 
 impl Slab {
-    /// `bytes` bytes, aligned for every element type. They hold what was left in them.
-    pub(super) fn bytes_mut(&mut self, bytes: usize) -> &mut [u8] {
-        let words = bytes.div_ceil(size_of::<u64>());
-        if self.0.len() < words {
-            self.0.resize(words, 0);
-        }
-        &mut bytemuck::cast_slice_mut(&mut self.0)[..bytes]
+    /// `bytes` bytes, aligned for every element type. Their content is that of earlier uses.
+    ///
+    /// # Errors
+    /// `Budget` if there is no memory for them.
+    pub(super) fn bytes_mut(&mut self, bytes: usize) -> Result<&mut [u8]> {
+        lengthen(&mut self.0, bytes.div_ceil(size_of::<u64>()))?;
+        Ok(&mut bytemuck::cast_slice_mut(&mut self.0)[..bytes])
     }
 }

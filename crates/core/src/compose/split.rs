@@ -1,18 +1,17 @@
 //! Disjoint random parts of a set.
 
-use std::sync::Arc;
-
 use crate::compose::{Subset, config};
+use crate::memory::lengthen;
 use crate::random::key;
 use crate::sampler::Permutation;
-use crate::{Dataset, Result};
+use crate::{Dataset, Result, StableDataset};
 
 /// How far the sum of the fractions may be from 1.
 const TOLERANCE: f64 = 1e-9;
 
 /// Splits `inner`: part `n` gets `fractions[n]` of the samples, in order of their ids.
 pub(crate) fn split<const N: usize>(
-    inner: &Arc<dyn Dataset>,
+    inner: &StableDataset,
     fractions: [f64; N],
     seed: u64,
 ) -> Result<[Subset; N]> {
@@ -29,7 +28,8 @@ pub(crate) fn split<const N: usize>(
         share += fraction;
         // The last part ends where the set does, whatever the rounding.
         let end = if number == N { len } else { ((len as f64 * share).round() as u64).clamp(first, len) };
-        let mut ids = vec![0; (end - first) as usize];
+        let mut ids = Vec::new();
+        lengthen(&mut ids, usize::try_from(end - first).unwrap_or(usize::MAX))?;
         if let Some(permutation) = permutation.as_ref().filter(|_| !ids.is_empty()) {
             permutation.fill(first, &mut ids);
         }

@@ -2,20 +2,19 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::compose::{Parts, check_id, check_len, config};
-use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec};
+use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset};
 
 /// Listed samples of another set; made by [`Dataset::subset`], [`Dataset::filter`] and [`Dataset::split`].
 /// Takes 8 bytes per listed sample.
 pub struct Subset {
-    inner: Arc<dyn Dataset>,
+    inner: StableDataset,
     ids: Vec<u64>,
 }
 
 impl Subset {
-    pub(crate) fn new(inner: Arc<dyn Dataset>, ids: Vec<u64>) -> Result<Self> {
+    pub(crate) fn new(inner: StableDataset, ids: Vec<u64>) -> Result<Self> {
         let len = inner.len();
         check_len("subset", Some(ids.len() as u64))?;
         if let Some(id) = ids.iter().find(|&&id| id >= len) {

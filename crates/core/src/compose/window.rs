@@ -2,21 +2,20 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::compose::{Parts, check_id};
-use crate::{Context, Dataset, Fingerprint, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::{Context, Dataset, Fingerprint, ReadError, Row, Rows, Spec, StableDataset, StridedColumn};
 
 /// Consecutive samples of another set; made by [`Dataset::take`] and [`Dataset::skip`].
 pub struct Window {
-    inner: Arc<dyn Dataset>,
+    inner: StableDataset,
     first: u64,
     len: u64,
 }
 
 impl Window {
-    /// Samples `first..first + len`, as far as they exist.
-    pub(crate) fn new(inner: Arc<dyn Dataset>, first: u64, len: u64) -> Self {
+    /// Samples `first..first + len`, cut at the end of the set.
+    pub(crate) fn new(inner: StableDataset, first: u64, len: u64) -> Self {
         let all = inner.len();
         let first = first.min(all);
         Self { first, len: len.min(all - first), inner }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use crate::compose::config;
 use crate::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
+    Context, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset,
+    StridedColumn,
 };
 
 /// Sample `id` has the fields of sample `id` of each part, such as images and their labels from different
 /// files; [`Dataset::zip`] makes one of two.
 pub struct Zip {
-    parts: Vec<Arc<dyn Dataset>>,
+    parts: Vec<StableDataset>,
     spec: Spec,
 }
 
@@ -24,7 +25,7 @@ impl Zip {
     /// `Config` for no parts, parts of different lengths, a field name that two parts have, or too many
     /// fields.
     pub fn new(parts: impl IntoIterator<Item = Arc<dyn Dataset>>) -> Result<Self> {
-        let parts: Vec<_> = parts.into_iter().collect();
+        let parts: Vec<_> = parts.into_iter().map(StableDataset::new).collect();
         let Some(first) = parts.first() else {
             return Err(config("a zip of no data sets: give at least one".to_owned()));
         };
@@ -47,7 +48,7 @@ impl Zip {
     }
 
     /// Each part, with its number and its fields in the spec.
-    fn parts(&self) -> impl Iterator<Item = (u64, &Arc<dyn Dataset>, Range<usize>)> {
+    fn parts(&self) -> impl Iterator<Item = (u64, &StableDataset, Range<usize>)> {
         let mut end = 0;
         (0..).zip(&self.parts).map(move |(number, part)| {
             let first = end;

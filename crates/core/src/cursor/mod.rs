@@ -146,7 +146,7 @@ impl Cursor {
         self.order_hash
     }
 
-    /// Adds what other ranks delivered to the proof, when one rank goes on for them: see [`fit`](Self::fit).
+    /// Adds the proof of ranks that this rank continues; see [`fit`](Self::fit).
     pub fn merge_proof(&mut self, delivered: &Proof) {
         self.proof.merge(delivered);
     }

@@ -22,7 +22,7 @@ pub type CopyRows = fn(to: &mut [u8], rows: &[&[u8]]);
 /// Fills rows before a read, in debug builds.
 const POISON: u8 = 0xFF;
 
-/// The most rows that one call of a [`CopyRows`] copies.
+/// Maximum number of rows per call of a [`CopyRows`].
 const AT_ONCE: usize = 32;
 
 /// Consecutive rows of a slab, for writing.
@@ -71,7 +71,7 @@ impl<'a> Rows<'a> {
         rows
     }
 
-    /// Like [`new`](Self::new), of a slab whose `len` rows are written, and not yet brought into their form.
+    /// Like [`new`](Self::new), for a slab whose rows are written but not yet in their form.
     ///
     /// # Panics
     /// As for [`new`](Self::new).

@@ -25,7 +25,7 @@ impl<'a> Row<'_, 'a> {
         }
     }
 
-    /// This row as the only one of its rows, to take a part of its fields.
+    /// A one-row view of this row, for splitting fields.
     pub fn as_rows(&mut self) -> Rows<'_> {
         self.rows.part(self.index..self.index + 1)
     }
@@ -109,9 +109,9 @@ impl<'a> Row<'_, 'a> {
         Ok(())
     }
 
-    /// Room for the row of ragged field `index`, to decode into without knowing its length: as many whole
-    /// items as a sample may have, or as the batch has left. Then [`set_ragged_len`](Self::set_ragged_len)
-    /// says how many were written, from the beginning.
+    /// Space for the row of ragged field `index`, to decode into before its length is known: whole items, up
+    /// to the limit per sample and the space left in the batch. Then call
+    /// [`set_ragged_len`](Self::set_ragged_len) with the number of items written.
     ///
     /// The room may be shorter for the last rows of a batch. What is written must not depend on that: a
     /// sample that does not fit passes the length that it needs, and gets the error.
@@ -139,7 +139,8 @@ impl<'a> Row<'_, 'a> {
         Ok(bytemuck::cast_slice_mut(space))
     }
 
-    /// The row of ragged field `index` has the first `items` items of [`ragged_mut`](Self::ragged_mut).
+    /// Sets the length of the row of ragged field `index` to the first `items` items of
+    /// [`ragged_mut`](Self::ragged_mut).
     ///
     /// # Errors
     /// As for [`write_ragged`](Self::write_ragged).
@@ -183,7 +184,7 @@ impl<'a> Row<'_, 'a> {
         for index in 0..self.rows.spec.fields().len() {
             let row = self.rows.first + self.index;
             match self.rows.region(index) {
-                // Fails where the row before is not written, which is found later.
+                // Fails if the previous row is unwritten; `check_written` reports it.
                 Some(region) => drop(region.set_len(row, 0)),
                 None => self.bytes_mut(index).fill(0),
             }

@@ -1,4 +1,4 @@
-//! What is written through rows, and what is refused.
+//! Writes through rows, and refused writes.
 
 use super::*;
 use crate::ragged::Extent;

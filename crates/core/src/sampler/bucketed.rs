@@ -53,6 +53,10 @@ impl Bucketed {
         self.sorted.len() as u64
     }
 
+    pub(super) fn batch(&self) -> u64 {
+        self.batch
+    }
+
     pub(super) fn digest(&self) -> u64 {
         self.digest
     }

@@ -117,7 +117,8 @@ impl Sampler {
     /// `batches_per_bucket` batches, and the batches of an epoch are in random order.
     ///
     /// `batch` is the batch size of the loader. With several ranks that wait for each other at every step, it
-    /// is the batch size times the number of ranks, so that the ranks of a step have similar lengths. More
+    /// is the batch size times the number of ranks, so that the ranks of a step have similar lengths. A loader
+    /// whose batches are no parts of these, with a batch size that does not divide `batch`, is refused. More
     /// batches per bucket mix more samples and pad more; with 1, batches have the same samples in nearly
     /// every epoch. [`BatchSampler::padding_share`](crate::BatchSampler::padding_share) counts the padding.
     ///
@@ -184,7 +185,7 @@ impl Sampler {
             return Err(config("the data set is empty: add samples"));
         }
         if len > MAX_LEN {
-            return Err(config(format!("the data set has {len} samples: the most is 2^63")));
+            return Err(config(format!("the data set has {len} samples: the maximum is 2^63")));
         }
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => Ok(()),
@@ -243,6 +244,16 @@ impl Sampler {
             Self::Balanced(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Bucketed(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Subset(sampler) => sampler.fill(seed, epoch, start, out),
+        }
+    }
+
+    /// Samples of the batches that [`bucketed`](Self::bucketed) makes; `None` for other samplers.
+    #[doc(hidden)] // For the check of a loader's batch size.
+    pub fn bucketed_batch(&self) -> Option<u64> {
+        match self {
+            Self::Bucketed(sampler) => Some(sampler.batch()),
+            Self::Subset(sampler) => sampler.inner().bucketed_batch(),
+            _ => None,
         }
     }
 

@@ -34,6 +34,10 @@ impl Subset {
         self.inner.check(self.ids.len() as u64)
     }
 
+    pub(super) fn inner(&self) -> &Sampler {
+        &self.inner
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.inner.len(self.ids.len() as u64)
     }

@@ -3,16 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use feedline_backend::Address;
 use feedline_backend::host::Host;
+use feedline_core::timeline::now;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
 use crate::capture::SlotId;
-use crate::slot::free_list::Closed;
-use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotRing};
+use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef};
 use crate::stream::StreamCore;
 use crate::view::View;
 use crate::zero_copy::StridedColumns;
@@ -41,42 +40,6 @@ pub struct Reader {
     stream: Stream,
     /// The event of the copy, for further readers.
     copied: Arc<Event>,
-}
-
-impl SlotRing {
-    /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)
-    /// end the wait.
-    ///
-    /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn acquire(&self) -> Result<WriteLease> {
-        loop {
-            if let Some(lease) = self.take(None)? {
-                return Ok(lease);
-            }
-        }
-    }
-
-    /// Takes a slot to write if one is free; never blocks.
-    ///
-    /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
-        self.acquire_timeout(Duration::ZERO)
-    }
-
-    /// Like [`acquire`](Self::acquire), but blocks for at most `limit`; `None` on timeout.
-    ///
-    /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
-        self.take(Some(limit))
-    }
-
-    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
-        let index = self.shared.free.pop(limit).map_err(|Closed| self.shared.closed())?;
-        Ok(index.map(|index| WriteLease::new(self.shared.clone(), index)))
-    }
 }
 
 impl WriteLease {
@@ -242,6 +205,7 @@ impl Loaded {
     /// Counts the slot as delivered to the consumer.
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.hold.delivered, true) {
+            self.hold.shared.touch();
             self.hold.shared.delivered.fetch_add(1, Ordering::AcqRel);
             self.hold.shared.in_hand.add_one();
         }
@@ -271,6 +235,7 @@ impl Loaded {
         // A reader counts as delivered until `Reader::drop`, or until the drop of `hold` if there is no
         // reader.
         self.deliver();
+        self.hold.shared.touch();
         let Self { hold, copied, .. } = self;
         let reader = join(&hold.shared, hold.index, copied, stream)?;
         hold.abandon();
@@ -315,6 +280,22 @@ impl Reader {
         Ok(view.of_step(self.info().step))
     }
 
+    /// Blocks until the slot's copy has ended, but not for other work of this reader's stream. The time counts
+    /// as a wait for data ([`SlotRing::take_host_waits`](super::SlotRing::take_host_waits)).
+    ///
+    /// # Errors
+    /// `Config` while the stream is being recorded; a device failure.
+    pub fn wait_until_copied(&self) -> Result<()> {
+        self.stream.core().refuse("a wait for the copy of a batch")?;
+        if self.copied.query()? {
+            return Ok(());
+        }
+        let start = now();
+        let waited = self.copied.synchronize();
+        self.shared.host_waits.fetch_add(now() - start, Ordering::Relaxed);
+        waited
+    }
+
     /// The bytes of the slot, in place. For the host device, whose memory is host memory. Blocks until the
     /// slot's copy has ended.
     ///
@@ -330,7 +311,7 @@ impl Reader {
             );
             return Err(Error::new(ErrorKind::Config, why));
         }
-        self.copied.synchronize()?;
+        self.wait_until_copied()?;
         let address = self.slot().address.0 as *const u8;
         // SAFETY: on the host an address is a pointer, here to `bytes` initialised bytes. The copy into them
         // has ended, the next one waits for this reader, and the views of a batch can only be read.
@@ -383,6 +364,7 @@ fn join(shared: &Arc<Shared>, index: usize, copied: Arc<Event>, stream: &Stream)
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.shared.touch();
         let slot = self.slot();
         if let Err(error) = self.stream.core().record(&slot.consumed[self.number]) {
             // It is unknown when this reader's work ends, so the slot must never be written again.
@@ -422,6 +404,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
             if self.delivered {
+                self.shared.touch();
                 self.shared.in_hand.subtract_one();
                 self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             }

@@ -18,7 +18,6 @@
 //! `mem::forget` of a lease loses its slot for the life of the ring and leaks the memory; nothing is ever
 //! aliased.
 
-mod free_list;
 mod lease;
 mod ring;
 

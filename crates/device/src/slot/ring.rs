@@ -1,17 +1,19 @@
 //! The ring of device slots. Addresses and events are created once and reused.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use feedline_backend::Address;
 use feedline_core::{BatchInfo, Error, ErrorKind, Result};
+use feedline_slots::Monitor;
 
 use crate::capture::SlotId;
 use crate::device_core::Core;
 use crate::event_pool::EventPool;
-use crate::slot::free_list::FreeList;
+use crate::slot::lease::WriteLease;
 use crate::stream::StreamCore;
 use crate::zero_copy::StridedColumns;
 use crate::{Device, Event};
@@ -72,12 +74,18 @@ pub(crate) struct Shared {
     pub(crate) bytes: usize,
     /// The events of the copies into the slots.
     pub(crate) copy_events: EventPool,
-    pub(super) free: FreeList,
+    free: Monitor<FreeList>,
     /// Slots delivered to the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
+    /// The thread that takes the batches ([`this_thread`]); 0 before the first.
+    taken_on: AtomicUsize,
+    /// Whether a batch was ever taken, opened or dropped on another thread.
+    has_moved: AtomicBool,
     /// Batches that the consumer has not released. A lost slot counts only until its last reader is
     /// dropped.
     pub(crate) in_hand: InHand,
+    /// Nanoseconds that host threads have been blocked until a copy had ended, since they were last taken.
+    pub(crate) host_waits: AtomicU64,
     /// Slots that are out of use for good.
     lost: AtomicUsize,
     /// Why the first of them was lost.
@@ -86,6 +94,12 @@ pub(crate) struct Shared {
     pub(crate) copier: OnceLock<Arc<StreamCore>>,
     /// The columns that the copy stream gathers from, if any. Kept until that stream has been drained.
     pub(crate) columns: OnceLock<Arc<StridedColumns>>,
+}
+
+/// The slots to write, first in, first out.
+struct FreeList {
+    slots: VecDeque<usize>,
+    is_closed: bool,
 }
 
 /// The number of batches of a ring that the consumer has not released. Clones are handles of the same
@@ -146,9 +160,12 @@ impl SlotRing {
             slots: slots.into(),
             bytes,
             copy_events,
-            free: FreeList::new(count),
+            free: Monitor::new(FreeList { slots: VecDeque::with_capacity(count), is_closed: false }),
             delivered: AtomicUsize::new(0),
+            taken_on: AtomicUsize::new(0),
+            has_moved: AtomicBool::new(false),
             in_hand: InHand::default(),
+            host_waits: AtomicU64::new(0),
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
             copier: OnceLock::new(),
@@ -159,9 +176,43 @@ impl SlotRing {
         Ok(Self { shared })
     }
 
+    /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)
+    /// end the wait.
+    ///
+    /// # Errors
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
+    pub fn acquire(&self) -> Result<WriteLease> {
+        // A wait without a limit ends with a slot or an error.
+        self.take(None)?.ok_or_else(|| self.shared.closed())
+    }
+
+    /// Takes a slot to write if one is free; never blocks.
+    ///
+    /// # Errors
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
+    pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
+        self.acquire_timeout(Duration::ZERO)
+    }
+
+    /// Like [`acquire`](Self::acquire), but blocks for at most `limit`; `None` on timeout.
+    ///
+    /// # Errors
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
+    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
+        self.take(Some(limit))
+    }
+
+    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
+        let taken = self.shared.free.wait(limit, |free| match free.is_closed {
+            true => Some(Err(self.shared.closed())),
+            false => free.slots.pop_front().map(Ok),
+        });
+        Ok(taken.transpose()?.map(|index| WriteLease::new(self.shared.clone(), index)))
+    }
+
     /// Ends all current and future waits for a slot. Existing leases stay valid. Idempotent.
     pub fn close(&self) {
-        self.shared.free.close();
+        self.shared.close();
     }
 
     /// The number of slots.
@@ -176,7 +227,7 @@ impl SlotRing {
 
     /// The number of free slots.
     pub fn free(&self) -> usize {
-        self.shared.free.len()
+        self.shared.free.with(|free| free.slots.len())
     }
 
     /// The number of slots delivered to the consumer and not dropped, or lost because a reader could not
@@ -185,10 +236,26 @@ impl SlotRing {
         self.shared.delivered.load(Ordering::Acquire)
     }
 
+    /// Whether the calling thread holds every slot, so that its wait for a slot would not end. False once a
+    /// batch was taken, opened or dropped on another thread: that thread may hold some of them.
+    pub fn are_all_held_here(&self) -> bool {
+        let Shared { taken_on, has_moved, .. } = &*self.shared;
+        self.delivered() == self.len()
+            && !has_moved.load(Ordering::Relaxed)
+            && taken_on.load(Ordering::Relaxed) == this_thread()
+    }
+
     /// The number of batches that the consumer has not released. Unlike [`delivered`](Self::delivered),
     /// it does not count a lost slot once its readers are dropped.
     pub fn in_hand(&self) -> &InHand {
         &self.shared.in_hand
+    }
+
+    /// Nanoseconds that host threads have been blocked by [`Reader::wait_until_copied`] since the last call.
+    pub fn take_host_waits(&self) -> u64 {
+        // A plain load first: no other core's cache line is taken where nobody waits.
+        let waits = &self.shared.host_waits;
+        if waits.load(Ordering::Relaxed) == 0 { 0 } else { waits.swap(0, Ordering::Relaxed) }
     }
 
     /// Blocks until the device has run all copies into the slots and all work of dropped readers, for at
@@ -258,9 +325,30 @@ impl Shared {
         SlotId { ring: Arc::as_ptr(self).addr(), index }
     }
 
+    /// The calling thread takes, opens or drops a batch.
+    pub(crate) fn touch(&self) {
+        // Relaxed: nothing is ordered by it; a thread sees its own batches in order.
+        if self.has_moved.load(Ordering::Relaxed) {
+            return;
+        }
+        let this = this_thread();
+        let first = self.taken_on.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_err_and(|taken_on| taken_on != this) {
+            self.has_moved.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Returns a slot to the free list.
     pub(crate) fn release(&self, index: usize) {
-        self.free.push(index);
+        self.free.add(1, |FreeList { slots, .. }| {
+            slots.push_back(index);
+            ((), slots.len())
+        });
+    }
+
+    /// Ends all current and future waits for a slot.
+    fn close(&self) {
+        self.free.change(|free| free.is_closed = true);
     }
 
     /// Takes a slot out of use for good, because of `why`. The loss of the last slot ends every wait for
@@ -269,7 +357,7 @@ impl Shared {
         self.first_loss.get_or_init(|| why.clone());
         let was_lost = self.slots[index].lost.swap(true, Ordering::AcqRel);
         if !was_lost && self.lost.fetch_add(1, Ordering::AcqRel) + 1 == self.slots.len() {
-            self.free.close();
+            self.close();
         }
     }
 
@@ -308,6 +396,12 @@ impl Drop for Shared {
             self.device.stats.device_bytes.subtract(self.bytes as u64);
         }
     }
+}
+
+/// A number of the calling thread, never 0. It may be given to another thread once this one has ended.
+fn this_thread() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
 impl std::fmt::Debug for SlotRing {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use feedline_backend::{Address, Gather, GatherField};
-use feedline_core::{Dataset, Error, ErrorKind, Layout, Result, StridedColumn};
+use feedline_core::{Dataset, Error, ErrorKind, Layout, Result, StableDataset, StridedColumn};
 
 use crate::Device;
 use crate::stream::StreamCore;
@@ -21,11 +21,10 @@ pub struct StridedColumns {
     blocks: Vec<Block>,
     fields: Vec<Field>,
     gather_order: GatherOrder,
-    /// Which samples are on the device, if not all are that should be.
+    /// Samples kept on the device; `None` if all.
     rest: Option<Rest>,
-    capacity: usize,
-    /// The bytes of a slot that holds a batch.
-    slot_bytes: usize,
+    /// The layout of a slot that holds a batch.
+    layout: Layout,
 }
 
 /// Memory that the device reads rows from.
@@ -44,13 +43,11 @@ struct Field {
     stride: usize,
     rows: usize,
     row_bytes: usize,
-    /// The byte offset in a slot.
-    offset: usize,
 }
 
 impl StridedColumns {
-    /// Makes the columns of `dataset` readable by the device, for batches of `layout`. Registers at most
-    /// `room` bytes of host memory, which count as pinned in the device's
+    /// Makes the columns of `dataset` readable by the device, for batches of up to `capacity` samples.
+    /// Registers at most `room` bytes of host memory, which count as pinned in the device's
     /// [`DeviceStats`](crate::DeviceStats).
     ///
     /// On a GPU this blocks for about 20 ms per GiB, plus the time to read a mapped file that is not in
@@ -59,13 +56,11 @@ impl StridedColumns {
     /// # Errors
     /// `Config` for a field without a column, `Budget` for more than `room` bytes, `Unavailable` if this
     /// device cannot read the memory; a device failure. The message is one line.
-    pub fn new(device: &Device, dataset: &Arc<dyn Dataset>, layout: &Layout, room: usize) -> Result<Self> {
+    pub fn new(device: &Device, dataset: &Arc<StableDataset>, capacity: usize, room: usize) -> Result<Self> {
         let mut blocks: Vec<*const [u8]> = Vec::new();
         let mut fields = Vec::new();
-        // Read once: a faulty data set may return a different length at each call.
-        let len = dataset.len();
-        for index in 0..layout.spec().fields().len() {
-            let column = column(&**dataset, len, layout, index)?;
+        for index in 0..dataset.spec().fields().len() {
+            let column = column(dataset, index)?;
             let bytes: *const [u8] = column.bytes();
             let block = blocks.iter().position(|&block| std::ptr::eq(block, bytes)).unwrap_or_else(|| {
                 blocks.push(bytes);
@@ -77,9 +72,9 @@ impl StridedColumns {
                 stride: column.stride(),
                 rows: column.rows(),
                 row_bytes: column.row_bytes(),
-                offset: layout.offset(index),
             });
         }
+        let layout = Layout::new(dataset.spec(), capacity)?;
         let asked = blocks.iter().fold(0, |sum: usize, block| sum.saturating_add(block.len()));
         if asked > room {
             let why = format!("the set has {asked} bytes, the budget of pinned memory has {room} left");
@@ -96,15 +91,14 @@ impl StridedColumns {
             registered.ok_or_else(cannot)
         };
         let blocks = blocks.into_iter().map(register).collect::<Result<_>>()?;
-        let gather_order = GatherOrder::new(len, asked);
-        let (rest, capacity, slot_bytes) = (None, layout.capacity(), layout.bytes());
-        Ok(Self { blocks, fields, gather_order, rest, capacity, slot_bytes })
+        let gather_order = GatherOrder::new(dataset.len(), asked);
+        Ok(Self { blocks, fields, gather_order, rest: None, layout })
     }
 
-    /// Copies the samples of `dataset` to the device, for batches of `layout`: all, or the first ones, as
-    /// many as fit `budget` bytes beside the rows of a batch ([`rest`](Self::rest)). Reads each once, on
-    /// `threads` threads. The memory counts as device memory in the device's
-    /// [`DeviceStats`](crate::DeviceStats).
+    /// Copies the samples of `dataset` to the device, for batches of up to `capacity` samples. If they exceed
+    /// `budget` bytes, copies only the first ones, as many as fit beside the rows of a batch
+    /// ([`rest`](Self::rest)). Reads each sample once, on `threads` threads. The memory counts as device
+    /// memory in the device's [`DeviceStats`](crate::DeviceStats).
     ///
     /// Blocks until the samples are on the device.
     ///
@@ -114,15 +108,14 @@ impl StridedColumns {
     /// the device is out of memory.
     pub fn resident(
         device: &Device,
-        dataset: &dyn Dataset,
-        layout: &Layout,
+        dataset: &StableDataset,
+        capacity: usize,
         budget: usize,
         threads: usize,
     ) -> Result<Self> {
-        // Read once: a faulty data set may return a different length at each call.
         let len = dataset.len();
-        let capacity = layout.capacity();
         let kept = fitting(dataset.spec(), len, capacity as u64, budget)?;
+        let layout = Layout::new(dataset.spec(), capacity)?;
         let rest = (kept < len).then_some(Rest { kept, samples: len });
         let more = if rest.is_some() { capacity as u64 } else { 0 };
         let resident = Resident::new(device, dataset, (kept, more), threads.max(1))?;
@@ -132,15 +125,13 @@ impl StridedColumns {
             stride: field.row_bytes(),
             rows: (kept + more) as usize,
             row_bytes: field.row_bytes(),
-            offset: layout.offset(index),
         });
         Ok(Self {
             fields: fields.collect(),
             blocks: vec![Block::Resident(resident)],
             gather_order: GatherOrder::default(),
             rest,
-            capacity,
-            slot_bytes: layout.bytes(),
+            layout,
         })
     }
 
@@ -159,13 +150,9 @@ impl StridedColumns {
         self.rest
     }
 
-    /// The number of samples of which batches can be made. Rows of later samples would be zeros, so a batch
-    /// sampler over more samples must be rejected.
-    pub fn samples(&self) -> u64 {
-        if let Some(rest) = self.rest {
-            return rest.samples;
-        }
-        self.fields.iter().map(|field| field.rows as u64).min().unwrap_or(0)
+    /// The layout of a batch in a device slot.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// The order in which the ids of a batch are stored in a host slot.
@@ -183,20 +170,26 @@ impl StridedColumns {
         slot_bytes: usize,
     ) -> Result<()> {
         let ids = self.ids_at() + self.gather_order.bytes(rows);
-        if rows > self.capacity || slot_bytes < self.slot_bytes || host_bytes < ids {
+        let (capacity, needed) = (self.layout.capacity(), self.layout.bytes());
+        if rows > capacity || slot_bytes < needed || host_bytes < ids {
             let why = format!(
-                "{rows} rows do not fit: a batch has at most {} rows, needs {} bytes in the device slot \
-                 and {ids} for its ids; the device slot has {slot_bytes} bytes, the host slot {host_bytes}",
-                self.capacity, self.slot_bytes
+                "{rows} rows do not fit: a batch has at most {capacity} rows, needs {needed} bytes in the \
+                 device slot and {ids} for its ids; the device slot has {slot_bytes} bytes, the host slot \
+                 {host_bytes}"
             );
             return Err(Error::new(ErrorKind::Config, why));
         }
         self.blocks.iter().try_for_each(|block| block.accepts(stream))
     }
 
+    /// Each field, with its offset in a slot.
+    fn fields(&self) -> impl Iterator<Item = (&Field, usize)> {
+        self.fields.iter().enumerate().map(|(index, field)| (field, self.layout.offset(index)))
+    }
+
     /// Where the ids are in a host slot: behind the rows that workers have read.
     fn ids_at(&self) -> usize {
-        if self.rest.is_some() { self.slot_bytes } else { 0 }
+        if self.rest.is_some() { self.layout.bytes() } else { 0 }
     }
 
     /// Submits to `stream` the copies of the rows that workers have read, from the host slot at `from`, to
@@ -209,10 +202,10 @@ impl StridedColumns {
         if rows == 0 {
             return Ok(());
         }
-        for field in &self.fields {
+        for (field, offset) in self.fields() {
             // In device memory a field has no gaps between rows.
             let to = self.blocks[field.block].device(field.first + rest.kept as usize * field.row_bytes);
-            let from = from.wrapping_add(field.offset);
+            let from = from.wrapping_add(offset);
             // SAFETY: a host slot has a column of `capacity` rows at the field's offset, and the column on
             // the device has `capacity` rows behind the samples (`resident`); `accepts` has checked that
             // there are not more. One stream writes and reads them, in order. The rest is the caller's
@@ -237,11 +230,11 @@ impl StridedColumns {
         to: Address,
     ) -> Result<()> {
         if let Some(first) = self.contiguous(ids) {
-            for field in &self.fields {
+            for (field, offset) in self.fields() {
                 let Some(from) = self.blocks[field.block].host(field.first + first * field.stride) else {
                     return Err(Error::new(ErrorKind::Config, "contiguous rows are copied from host memory"));
                 };
-                let (to, bytes) = (Address(to.0 + field.offset as u64), ids.len() * field.row_bytes);
+                let (to, bytes) = (Address(to.0 + offset as u64), ids.len() * field.row_bytes);
                 // SAFETY: the rows are rows of the column (`contiguous`), which `StridedColumn::new` has
                 // checked to lie in its bytes, and `Registered` keeps those until the stream is drained;
                 // the rest is the caller's contract.
@@ -249,11 +242,11 @@ impl StridedColumns {
             }
             return Ok(());
         }
-        let field = |field: &Field| GatherField {
+        let field = |(field, offset): (&Field, usize)| GatherField {
             src: self.blocks[field.block].device(field.first),
             stride: field.stride,
             rows: field.rows,
-            to: Address(to.0 + field.offset as u64),
+            to: Address(to.0 + offset as u64),
             row_bytes: field.row_bytes,
         };
         if let Some(rest) = self.rest {
@@ -262,7 +255,7 @@ impl StridedColumns {
         }
         let at = |offset| Address(from as u64 + (self.ids_at() + offset) as u64);
         let places = self.gather_order.places(ids.len()).map(at);
-        let gather = Gather::new(at(0), places, ids.len(), self.fields.iter().map(field))?;
+        let gather = Gather::new(at(0), places, ids.len(), self.fields().map(field))?;
         let is_resident = self.blocks.iter().all(|block| matches!(block, Block::Resident(_)));
         let gather = if is_resident { gather.from_device() } else { gather };
         // SAFETY: every row of a column lies in its bytes (`StridedColumn::new`, `Resident::new`), which the
@@ -323,14 +316,9 @@ impl Block {
     }
 }
 
-/// The column of field `index`, checked against the layout.
-fn column<'a>(
-    dataset: &'a dyn Dataset,
-    len: u64,
-    layout: &Layout,
-    index: usize,
-) -> Result<StridedColumn<'a>> {
-    let field = &layout.spec().fields()[index];
+/// The column of field `index`, checked against the length and the spec.
+fn column(dataset: &StableDataset, index: usize) -> Result<StridedColumn<'_>> {
+    let (len, field) = (dataset.len(), &dataset.spec().fields()[index]);
     let refuse = |why: String| Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name()));
     if field.as_ragged().is_some() {
         return Err(refuse("varies in length: only rows of one size can be read in place".to_owned()));

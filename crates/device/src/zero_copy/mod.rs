@@ -34,9 +34,9 @@
 //! once, by [`read_many`](feedline_core::Dataset::read_many), so the set needs no columns. After that a batch
 //! is gathered as above, from device memory, and only ids cross the bus.
 //!
-//! Of a set that is larger than its budget the first samples are kept, as many as fit. Behind them is room
-//! for the rows of one batch: the rows that workers have read are copied there first, by the same stream, and
-//! then all are gathered ([`Rest`]).
+//! If the set exceeds its budget, only the first samples that fit are kept. Behind them is space for the rows
+//! of one batch: the same stream first copies there the rows that workers have read, and then gathers all
+//! rows ([`Rest`]).
 //!
 //! # Soundness
 //!

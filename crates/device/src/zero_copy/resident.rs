@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use feedline_backend::{Address, Priority};
 use feedline_core::layout::ALIGN;
-use feedline_core::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows, Spec, catch_panic};
+use feedline_core::{
+    Context, Dataset, Error, ErrorKind, Layout, Result, Rows, Spec, StableDataset, catch_panic,
+};
 use feedline_slots::Ring;
 
 use crate::device_core::Core;
@@ -13,7 +15,7 @@ use crate::event_pool::EventPool;
 use crate::stream::StreamCore;
 use crate::{Device, Stream};
 
-/// Bytes of samples that are decoded before they are copied, and the most samples.
+/// Maximum bytes and samples that are decoded before they are copied.
 const AT_ONCE: (usize, usize) = (4 << 20, 1 << 16);
 
 /// Device memory that holds every sample of a data set: one column per field, without gaps between rows.
@@ -34,7 +36,7 @@ impl Resident {
     /// room for `more` rows behind them. Blocks until they are there.
     pub(crate) fn new(
         device: &Device,
-        dataset: &dyn Dataset,
+        dataset: &StableDataset,
         (len, more): (u64, u64),
         threads: usize,
     ) -> Result<Self> {
@@ -75,8 +77,8 @@ impl Resident {
     }
 }
 
-/// How many of the `len` samples of `spec` fit `budget` bytes of device memory: all, or as many as leave room
-/// for the rows of a batch of `batch`.
+/// The number of samples to keep in `budget` bytes of device memory: all `len` if they fit, otherwise those
+/// that fit beside the rows of a batch of `batch`.
 pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Result<u64> {
     let (_, bytes) = place(spec, len)?;
     if bytes <= budget {
@@ -140,7 +142,7 @@ impl Drop for Resident {
 /// The state of copying a set, shared by the threads that read it.
 struct Load<'a> {
     resident: &'a Resident,
-    dataset: &'a dyn Dataset,
+    dataset: &'a StableDataset,
     len: u64,
     /// The samples that are read at once.
     layout: Layout,
@@ -157,7 +159,7 @@ impl<'a> Load<'a> {
     fn new(
         resident: &'a Resident,
         device: &Device,
-        dataset: &'a dyn Dataset,
+        dataset: &'a StableDataset,
         len: u64,
         threads: usize,
     ) -> Result<Self> {

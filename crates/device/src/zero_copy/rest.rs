@@ -6,9 +6,9 @@ use super::GatherOrder;
 
 /// The samples of a set that is partly on the device: the first ones are there, and workers read the rest.
 ///
-/// A slot holds the rows of a batch that workers have read, in the order of the batch, as the first rows of a
-/// batch of the layout. Behind the layout are the ids to gather: of a sample on the device its own, of
-/// another one that of the row behind them into which it is copied.
+/// A slot holds the rows of a batch that workers have read, in the order of the batch, as the first rows of
+/// the layout. The ids to gather follow: the own id of a sample on the device; for another sample, the id of
+/// the row behind them that it is copied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// Samples below this id are on the device.
@@ -18,7 +18,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// How many samples are on the device: those with smaller ids.
+    /// Number of samples on the device: those with smaller ids.
     pub fn kept(&self) -> u64 {
         self.kept
     }
@@ -38,21 +38,23 @@ impl Rest {
         ids.iter().filter(|&&id| id >= self.kept).count()
     }
 
-    /// Prepares `slot`, in which the rows of `ids` that are not on the device are written, in their places:
-    /// moves them to the front, and writes the ids.
+    /// Prepares `slot` for the copy: moves the rows that workers have read to the front, and writes the ids
+    /// to gather.
     ///
     /// ```
-    /// # use feedline_core::{DType, Dataset, InMemory, Layout};
+    /// # use std::sync::Arc;
+    /// # use feedline_core::{Dataset, InMemory, StableDataset};
     /// # use feedline_device::{Device, zero_copy::{Rest, StridedColumns}};
     /// // Two of eight samples fit, beside the rows of a batch.
     /// let set = InMemory::new().field("x", [256], vec![7_u8; 8 * 256])?;
-    /// let layout = Layout::new(set.spec(), 3)?;
-    /// let columns = StridedColumns::resident(&Device::host(), &set, &layout, 5 * 256, 1)?;
+    /// let set = StableDataset::new(Arc::new(set));
+    /// let columns = StridedColumns::resident(&Device::host(), &set, 3, 5 * 256, 1)?;
+    /// let layout = columns.layout();
     /// let rest = columns.rest().expect("a part is left");
     /// assert_eq!((rest.kept(), rest.samples()), (2, 8));
-    /// let mut slot = vec![0; Rest::slot_bytes(&layout)];
+    /// let mut slot = vec![0; Rest::slot_bytes(layout)];
     /// slot[2 * 256] = 9; // row 2, sample 3
-    /// rest.pack(&layout, &[1, 0, 3], &mut slot);
+    /// rest.pack(layout, &[1, 0, 3], &mut slot);
     /// assert_eq!(slot[0], 9);
     /// assert_eq!(slot[layout.bytes()..][..24], [1_u64, 0, 2].map(u64::to_ne_bytes).concat());
     /// # Ok::<(), feedline_core::Error>(())

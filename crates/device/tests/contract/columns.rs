@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, StridedColumn,
-    random::key,
+    Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, StableDataset,
+    StridedColumn, random::key,
 };
 use feedline_device::slot::{Loaded, Reader, SlotRing};
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
@@ -20,10 +20,14 @@ use crate::rig::{Ending, Rig, everywhere};
 pub(crate) const BATCH: usize = 37;
 const ROOM: usize = 1 << 30;
 
+pub(crate) fn stable(set: impl Dataset) -> Arc<StableDataset> {
+    Arc::new(StableDataset::new(Arc::new(set)))
+}
+
 /// A data set with its registered columns, and the rings and streams that bring its rows to the device.
 pub(crate) struct ZeroCopy<'a> {
     pub(crate) rig: &'a Rig,
-    pub(crate) set: Arc<dyn Dataset>,
+    pub(crate) set: Arc<StableDataset>,
     pub(crate) layout: Layout,
     pub(crate) columns: Arc<StridedColumns>,
     host: Ring<Pinned>,
@@ -38,10 +42,9 @@ impl<'a> ZeroCopy<'a> {
     }
 
     fn of(rig: &'a Rig, set: impl Dataset, batch: usize, host_slots: usize, slots: usize) -> Result<Self> {
-        let set: Arc<dyn Dataset> = Arc::new(set);
-        let layout = Layout::new(set.spec(), batch)?;
-        let columns = StridedColumns::new(&rig.device, &set, &layout, ROOM)?;
-        Self::with(rig, (set, layout, columns), batch, host_slots, slots)
+        let set = stable(set);
+        let columns = StridedColumns::new(&rig.device, &set, batch, ROOM)?;
+        Self::with(rig, (set, columns), batch, host_slots, slots)
     }
 
     /// With a copy of the set on the device.
@@ -55,19 +58,19 @@ impl<'a> ZeroCopy<'a> {
         batch: usize,
         (host_slots, slots): (usize, usize),
     ) -> Result<Self> {
-        let set: Arc<dyn Dataset> = Arc::new(set);
-        let layout = Layout::new(set.spec(), batch)?;
-        let columns = StridedColumns::resident(&rig.device, &*set, &layout, ROOM, 3)?;
-        Self::with(rig, (set, layout, columns), batch, host_slots, slots)
+        let set = stable(set);
+        let columns = StridedColumns::resident(&rig.device, &set, batch, ROOM, 3)?;
+        Self::with(rig, (set, columns), batch, host_slots, slots)
     }
 
     fn with(
         rig: &'a Rig,
-        (set, layout, columns): (Arc<dyn Dataset>, Layout, StridedColumns),
+        (set, columns): (Arc<StableDataset>, StridedColumns),
         batch: usize,
         host_slots: usize,
         slots: usize,
     ) -> Result<Self> {
+        let layout = columns.layout().clone();
         let block = |_| rig.device.pinned(GatherOrder::slot_bytes(batch));
         let blocks = (0..host_slots).map(block).collect::<Result<_>>()?;
         Ok(Self {
@@ -197,12 +200,10 @@ fn memory_that_is_registered_twice_is_read_until_its_last_user_ends() {
             return Ok(());
         }
         let compute = rig.device.stream()?;
-        let set: Arc<dyn Dataset> =
-            Arc::new(Laid::records(&Fine::new(5000, 784)?, 5, 3).expect("a set with columns"));
+        let set = stable(Laid::records(&Fine::new(5000, 784)?, 5, 3).expect("a set with columns"));
         let of = || -> Result<ZeroCopy<'_>> {
-            let layout = Layout::new(set.spec(), BATCH)?;
-            let columns = StridedColumns::new(&rig.device, &set, &layout, ROOM)?;
-            ZeroCopy::with(rig, (set.clone(), layout, columns), BATCH, 2, 2)
+            let columns = StridedColumns::new(&rig.device, &set, BATCH, ROOM)?;
+            ZeroCopy::with(rig, (set.clone(), columns), BATCH, 2, 2)
         };
         let (first, second) = (of()?, of()?);
         for round in 0..5 {
@@ -411,12 +412,9 @@ fn streams_columns_and_sizes_that_do_not_fit_are_rejected() {
             kind(load(&zero_copy.copies, &zero_copy.columns, &[0; BATCH + 1])),
             Some(ErrorKind::Config)
         );
-        let other: Arc<dyn Dataset> = Arc::new(laid()?);
-        let columns = Arc::new(StridedColumns::new(&rig.device, &other, &zero_copy.layout, ROOM)?);
+        let columns = Arc::new(StridedColumns::new(&rig.device, &stable(laid()?), BATCH, ROOM)?);
         assert_eq!(kind(load(&zero_copy.copies, &columns, &ids)), Some(ErrorKind::Config));
-        let larger = Layout::new(other.spec(), 2 * BATCH)?;
-        let another: Arc<dyn Dataset> = Arc::new(laid()?);
-        let columns = Arc::new(StridedColumns::new(&rig.device, &another, &larger, ROOM)?);
+        let columns = Arc::new(StridedColumns::new(&rig.device, &stable(laid()?), 2 * BATCH, ROOM)?);
         assert_eq!(kind(load(&zero_copy.copies, &columns, &ids)), Some(ErrorKind::Config));
         // All slots were released.
         assert_eq!(zero_copy.slots.free(), 2);
@@ -431,31 +429,27 @@ fn a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing() {
         "a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing",
         Ending::Clean,
         |rig| {
-            let why = |set: Arc<dyn Dataset>, layout: &Layout, room| {
-                let error = StridedColumns::new(&rig.device, &set, layout, room)
+            let why = |set: Arc<StableDataset>, room| {
+                let error = StridedColumns::new(&rig.device, &set, BATCH, room)
                     .expect_err("the set cannot be registered");
                 assert_eq!(rig.device.stats().pinned_bytes.now(), 0);
                 (error.kind(), error.message().to_owned())
             };
             let fine = Fine::new(60, 100)?;
-            let layout = Layout::new(fine.spec(), BATCH)?;
-            let (kind, text) = why(Arc::new(fine.clone()), &layout, ROOM);
+            let (kind, text) = why(stable(fine.clone()), ROOM);
             assert_eq!((kind, &*text), (ErrorKind::Config, "field \"id\" has no column"));
             let laid = Laid::records(&fine, 0, 0).expect("a set with columns");
-            let (kind, text) = why(Arc::new(laid.clone()), &layout, laid.block_bytes() - 1);
+            let (kind, text) = why(stable(laid.clone()), laid.block_bytes() - 1);
             assert_eq!(kind, ErrorKind::Budget);
             assert!(text.contains(&format!("{} bytes", laid.block_bytes())), "{text}");
-            let other = Layout::new(&Spec::new().field("id", DType::I64, [2])?, BATCH)?;
-            let (kind, text) = why(Arc::new(laid), &other, ROOM);
-            assert_eq!(kind, ErrorKind::Config);
-            assert!(text.contains("60 rows of 8 bytes"), "{text}");
-            struct Short(Laid);
-            impl Dataset for Short {
+            /// Has columns of other sizes than it says.
+            struct Other(Laid, u64, Spec);
+            impl Dataset for Other {
                 fn len(&self) -> u64 {
-                    61
+                    self.1
                 }
                 fn spec(&self) -> &Spec {
-                    self.0.spec()
+                    &self.2
                 }
                 fn read(
                     &self,
@@ -469,9 +463,12 @@ fn a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing() {
                     self.0.column(field)
                 }
             }
-            let (kind, _) =
-                why(Arc::new(Short(Laid::records(&fine, 0, 0).expect("a set with columns"))), &layout, ROOM);
-            assert_eq!(kind, ErrorKind::Config);
+            let wide = Spec::new().field("id", DType::I64, [2])?;
+            for other in [Other(laid.clone(), 60, wide), Other(laid, 61, fine.spec().clone())] {
+                let (kind, text) = why(stable(other), ROOM);
+                assert_eq!(kind, ErrorKind::Config);
+                assert!(text.contains("60 rows of 8 bytes"), "{text}");
+            }
             Ok(())
         },
     );
@@ -522,10 +519,8 @@ impl Interceptor for KeepsRegistered {
 fn memory_that_stays_registered_is_never_freed() {
     let backend = Intercepted::with(feedline_device::host::Host::new(), KeepsRegistered);
     let device = Device::with_backend(backend);
-    let set: Arc<dyn Dataset> =
-        Arc::new(Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set"));
-    let layout = Layout::new(set.spec(), BATCH).expect("a layout");
-    let columns = StridedColumns::new(&device, &set, &layout, ROOM).expect("columns");
+    let set = stable(Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set"));
+    let columns = StridedColumns::new(&device, &set, BATCH, ROOM).expect("columns");
     let held = Arc::downgrade(&set);
     drop(set);
     drop(columns);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use feedline_core::{ErrorKind, Result};
+use feedline_core::{ErrorKind, Result, deadline};
 use feedline_device::Readback;
 
 use crate::rig::{Ending, LIMIT, everywhere, with_host_memory};
@@ -38,7 +38,7 @@ fn results_arrive_in_order_and_a_full_readback_is_an_error() {
             assert!(results.is_full());
             assert_eq!(results.begin().err().map(|error| error.kind()), Some(ErrorKind::Config));
             assert_eq!(results.wait()?, Some(&[10 * round + 1; 16][..]));
-            let late = Instant::now() + LIMIT / 2;
+            let late = deadline(LIMIT / 2);
             while results.pending() == 2 {
                 if let Some(values) = results.try_next()? {
                     assert_eq!(values, [10 * round + 2; 16]);

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use feedline_core::{Context, Dataset, ErrorKind, Layout, ReadError, Result, Row, Spec};
+use feedline_core::{Context, Dataset, ErrorKind, ReadError, Result, Row, Spec};
 use feedline_device::BackendKind;
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 use feedline_testkit::fixtures::{self, Fine, Laid, Random, Wide};
 
-use crate::columns::{BATCH, Two, ZeroCopy, shuffled};
+use crate::columns::{BATCH, Two, ZeroCopy, shuffled, stable};
 use crate::rig::{Ending, everywhere, with_host_memory};
 
 #[test]
@@ -141,8 +141,7 @@ fn a_set_that_cannot_be_kept_is_refused_and_leaves_nothing_behind() {
         Ending::Clean,
         |rig| {
             let refused = |set: Arc<dyn Dataset>, budget| {
-                let layout = Layout::new(set.spec(), BATCH).expect("a layout");
-                let made = StridedColumns::resident(&rig.device, &*set, &layout, budget, 3);
+                let made = StridedColumns::resident(&rig.device, &stable(set), BATCH, budget, 3);
                 made.map(drop).expect_err("it cannot be kept")
             };
             let fine = Fine::new(60, 100)?;

@@ -1,9 +1,10 @@
 //! Collectives between host devices: every rank sends to rank 0, which answers all.
 //!
-//! Meant for tests and for machines without GPUs: rank 0 carries the traffic of all ranks.
+//! For tests and machines without GPUs: rank 0 carries the traffic of all ranks.
 
 use std::io::{self, ErrorKind as Io, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, PoisonError};
 
 use feedline_backend::Memory;
 use feedline_core::{Error, ErrorKind, Result};
@@ -11,31 +12,33 @@ use feedline_core::{Error, ErrorKind, Result};
 use super::{Call, Reduce};
 use crate::group::Shared;
 
-/// Elements that are received at a time.
+/// Elements received at a time.
 const CHUNK: usize = 64 << 10;
 
-/// Runs a collective on the memory of a task with `outputs` outputs; alone without `shared`.
-pub(super) fn run(
-    call: Call,
-    shared: Option<&Shared>,
-    memory: &mut Memory<'_>,
-    outputs: usize,
-) -> Result<()> {
+/// The ranks of one set of collectives.
+#[derive(Clone)]
+pub(super) struct Hosts {
+    pub(super) shared: Arc<Shared>,
+    /// The number of the set, the same on every rank.
+    pub(super) number: u64,
+}
+
+/// Runs a collective on the memory of a task with `outputs` outputs; in a world of one without `hosts`.
+pub(super) fn run(call: Call, hosts: Option<&Hosts>, memory: &mut Memory<'_>, outputs: usize) -> Result<()> {
+    let _together = hosts.map(|hosts| hosts.shared.collective.lock().unwrap_or_else(PoisonError::into_inner));
     match call {
         Call::Reduce(reduce) => {
             for index in 0..outputs {
                 let values = memory.output::<f32>(index);
-                shared.map_or(Ok(()), |shared| all_reduce(shared, reduce, values))?;
+                hosts.map_or(Ok(()), |hosts| all_reduce(hosts, reduce, values))?;
             }
             Ok(())
         }
-        Call::Broadcast(root) => {
-            shared.map_or(Ok(()), |shared| broadcast(shared, root, memory.output::<u8>(0)))
-        }
+        Call::Broadcast(root) => hosts.map_or(Ok(()), |hosts| broadcast(hosts, root, memory.output::<u8>(0))),
         Call::Gather => {
             let (part, all) = (memory.input::<u8>(0), memory.output::<u8>(0));
-            match shared {
-                Some(shared) => all_gather(shared, part, all),
+            match hosts {
+                Some(hosts) => all_gather(hosts, part, all),
                 None => {
                     all.copy_from_slice(part);
                     Ok(())
@@ -45,17 +48,21 @@ pub(super) fn run(
     }
 }
 
-fn all_reduce(shared: &Shared, reduce: Reduce, values: &mut [f32]) -> Result<()> {
-    let call = Head { kind: if reduce == Reduce::Sum { 0 } else { 1 }, bytes: size_of_val(values) as u64 };
-    if shared.world.rank() != 0 {
-        let hub = Peer::hub(shared);
+fn all_reduce(hosts: &Hosts, reduce: Reduce, values: &mut [f32]) -> Result<()> {
+    let call = Head {
+        set: hosts.number,
+        kind: if reduce == Reduce::Sum { 0 } else { 1 },
+        bytes: size_of_val(values) as u64,
+    };
+    if hosts.shared.world.rank() != 0 {
+        let hub = Peer::hub(&hosts.shared);
         hub.send_head(call)?;
         hub.send(bytemuck::cast_slice(values))?;
         return hub.receive(bytemuck::cast_slice_mut(values));
     }
     let mut chunk = vec![0f32; CHUNK.min(values.len())];
-    // In the order of ranks, whoever sends first: the sum has the same bits in every run.
-    for peer in Peer::all(shared) {
+    // In the order of ranks, not of arrival: the sum has the same bits in every run.
+    for peer in Peer::all(&hosts.shared) {
         peer.expect_head(call)?;
         for sums in values.chunks_mut(CHUNK) {
             let chunk = &mut chunk[..sums.len()];
@@ -64,49 +71,50 @@ fn all_reduce(shared: &Shared, reduce: Reduce, values: &mut [f32]) -> Result<()>
         }
     }
     if reduce == Reduce::Average {
-        let share = 1.0 / shared.world.size() as f32;
+        let share = 1.0 / hosts.shared.world.size() as f32;
         values.iter_mut().for_each(|value| *value *= share);
     }
-    Peer::all(shared).try_for_each(|peer| peer.send(bytemuck::cast_slice(values)))
+    Peer::all(&hosts.shared).try_for_each(|peer| peer.send(bytemuck::cast_slice(values)))
 }
 
-fn broadcast(shared: &Shared, root: u32, values: &mut [u8]) -> Result<()> {
-    let call = Head { kind: 2 + u64::from(root), bytes: values.len() as u64 };
-    let rank = shared.world.rank();
+fn broadcast(hosts: &Hosts, root: u32, values: &mut [u8]) -> Result<()> {
+    let call = Head { set: hosts.number, kind: 2 + u64::from(root), bytes: values.len() as u64 };
+    let rank = hosts.shared.world.rank();
     if rank != 0 {
-        let hub = Peer::hub(shared);
+        let hub = Peer::hub(&hosts.shared);
         hub.send_head(call)?;
         return if rank == root { hub.send(values) } else { hub.receive(values) };
     }
-    for peer in Peer::all(shared) {
+    for peer in Peer::all(&hosts.shared) {
         peer.expect_head(call)?;
         if peer.rank == root {
             peer.receive(values)?;
         }
     }
-    Peer::all(shared).filter(|peer| peer.rank != root).try_for_each(|peer| peer.send(values))
+    Peer::all(&hosts.shared).filter(|peer| peer.rank != root).try_for_each(|peer| peer.send(values))
 }
 
-fn all_gather(shared: &Shared, part: &[u8], all: &mut [u8]) -> Result<()> {
-    let call = Head { kind: u64::MAX, bytes: part.len() as u64 };
-    if shared.world.rank() != 0 {
-        let hub = Peer::hub(shared);
+fn all_gather(hosts: &Hosts, part: &[u8], all: &mut [u8]) -> Result<()> {
+    let call = Head { set: hosts.number, kind: u64::MAX, bytes: part.len() as u64 };
+    if hosts.shared.world.rank() != 0 {
+        let hub = Peer::hub(&hosts.shared);
         hub.send_head(call)?;
         hub.send(part)?;
         return hub.receive(all);
     }
     all[..part.len()].copy_from_slice(part);
-    for peer in Peer::all(shared) {
+    for peer in Peer::all(&hosts.shared) {
         peer.expect_head(call)?;
         let first = peer.rank as usize * part.len();
         peer.receive(&mut all[first..first + part.len()])?;
     }
-    Peer::all(shared).try_for_each(|peer| peer.send(all))
+    Peer::all(&hosts.shared).try_for_each(|peer| peer.send(all))
 }
 
-/// What a rank calls: kind and length, compared with what rank 0 calls.
+/// The call of a rank, which must be that of rank 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Head {
+    set: u64,
     kind: u64,
     bytes: u64,
 }
@@ -143,26 +151,28 @@ impl<'a> Peer<'a> {
     }
 
     fn send_head(&self, head: Head) -> Result<()> {
-        let mut bytes = head.kind.to_le_bytes().to_vec();
-        bytes.extend(head.bytes.to_le_bytes());
-        self.send(&bytes)
+        self.send(&[head.set, head.kind, head.bytes].map(u64::to_le_bytes).concat())
     }
 
-    /// Fails the run if the rank calls something else.
+    /// Receives the rank's call. Fails the run if it is not `own`.
     fn expect_head(&self, own: Head) -> Result<()> {
-        let mut bytes = [0; 16];
-        self.receive(&mut bytes)?;
-        let (kind, len) = bytes.split_at(8);
-        let word = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
-        let called = Head { kind: word(kind), bytes: word(len) };
+        let mut words = [[0; 8]; 3];
+        self.receive(words.as_flattened_mut())?;
+        let [set, kind, bytes] = words.map(u64::from_le_bytes);
+        let called = Head { set, kind, bytes };
         if called == own {
             return Ok(());
         }
+        let name = |head: Head| {
+            // With one set, its number only distracts.
+            let set = if set == own.set { String::new() } else { format!(" of collectives {}", head.set) };
+            head.name() + &set
+        };
         let why = format!(
-            "rank {} called {}, where rank 0 called {}: all ranks must make the same calls",
+            "rank {} called {}, where rank 0 called {}: all ranks must make the same calls in the same order",
             self.rank,
-            called.name(),
-            own.name()
+            name(called),
+            name(own)
         );
         let error = Error::new(ErrorKind::Rank, why);
         self.shared.fail(error.clone(), error.message(), None);
@@ -179,15 +189,17 @@ impl<'a> Peer<'a> {
         connection.read_exact(bytes).map_err(|error| self.broken(&error))
     }
 
-    /// Fails the run: the rank did not take part within the limit, or has ended.
+    /// Fails the run: the rank did not take part within the limit, or has ended. Closes the connection, since
+    /// bytes of this call may still arrive.
     fn broken(&self, error: &io::Error) -> Error {
+        let _ = self.connection.shutdown(Shutdown::Both);
         let (rank, limit) = (self.rank, self.shared.limit);
         let error = match error.kind() {
             Io::WouldBlock | Io::TimedOut => {
                 let why = format!("rank {rank} did not take part in a collective within {limit:?}");
                 Error::new(ErrorKind::Rank, why)
             }
-            _ => self.shared.verdict_on(rank),
+            _ => self.shared.cause_of_loss(rank),
         };
         self.shared.fail(error.clone(), error.message(), None);
         self.shared.error().unwrap_or(error)

@@ -1,6 +1,6 @@
 //! Collectives on streams: NCCL between GPUs, TCP between hosts as devices.
 //!
-//! They run on a stream of their own, so that they overlap with work of the compute stream: see
+//! They run on a stream of their own and overlap with work of the compute stream: see
 //! [`Collectives::overlap`].
 //!
 //! | part | file |
@@ -19,10 +19,10 @@ use feedline_backend::{Span, StreamId, Task, TypedSpan};
 use feedline_core::{DType, Element, Result, World};
 use feedline_device::{BackendKind, Buffer, Event, Input, Output, Priority, Stream, View, ViewMut};
 
-use crate::group::Shared;
 use crate::{Group, config};
+use host::Hosts;
 
-/// How values of several ranks become one.
+/// How a reduction combines the values of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
     /// Their sum.
@@ -33,13 +33,16 @@ pub enum Reduce {
 
 /// Collectives of all ranks, in order with one compute stream.
 ///
-/// All ranks make the same calls in the same order, with the same lengths. Calls queue work and return; a
-/// rank that does not take part makes the others wait on the device. When the run fails, they stop waiting,
-/// their results are undefined, and [`Group::error`] says why: on the host device the device is then lost, on
-/// a GPU the communicator is aborted.
+/// All ranks make the same calls in the same order, with the same lengths. Calls queue work and return; if a
+/// rank does not take part, the others wait on the device. When the run fails, they stop waiting, their
+/// results are undefined, and [`Group::error`] has the cause. A host device is then lost; on a GPU the
+/// communicator is aborted.
 ///
-/// On the host device a reduction adds the ranks' values in the order of ranks, so that it gives the same
-/// bits in every run. NCCL chooses its own order.
+/// On the host device a reduction adds the ranks' values in the order of ranks and gives the same bits in
+/// every run. NCCL chooses its own order.
+///
+/// On the host device all `Collectives` of a group share one connection per rank: those on different streams
+/// must not run at the same time. A call that meets one of another set fails the run.
 #[derive(Clone)]
 pub struct Collectives {
     inner: Arc<Inner>,
@@ -52,29 +55,29 @@ struct Inner {
     stream: Stream,
     forked: Event,
     joined: Event,
-    between: Between,
+    transport: Transport,
     /// One element, for barriers.
     token: Mutex<Buffer<f32>>,
 }
 
-/// What connects the ranks.
-enum Between {
-    /// There is one rank only.
+/// The transport between the ranks.
+enum Transport {
+    /// A world of one.
     Alone,
-    /// Devices whose memory is host memory.
-    Hosts(Arc<Shared>),
-    /// GPUs.
+    /// TCP, for devices whose memory is host memory.
+    Hosts(Hosts),
+    /// NCCL, for GPUs.
     #[cfg(feature = "nccl")]
     Gpus(nccl::Communicator),
 }
 
-/// What a collective does with its memory.
+/// The operation of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Reduce(Reduce),
-    /// From this rank to all.
+    /// From the rank with this number to all.
     Broadcast(u32),
-    /// The first memory of each rank to the second memory of all.
+    /// The input of each rank to the output of all.
     Gather,
 }
 
@@ -87,25 +90,28 @@ impl Collectives {
     pub fn new(group: &Group, compute: &Stream) -> Result<Self> {
         let (device, world) = (compute.device(), group.world());
         let stream = device.named_stream("collectives", Priority::High)?;
-        let between = if world.size() == 1 {
-            Between::Alone
+        let transport = if world.size() == 1 {
+            Transport::Alone
         } else {
             group.agree("the kind of device", &format!("{:?}", compute.kind()))?;
             match compute.kind() {
                 #[cfg(feature = "nccl")]
-                BackendKind::Cuda => Between::Gpus(nccl::Communicator::new(group, &device)?),
+                BackendKind::Cuda => Transport::Gpus(nccl::Communicator::new(group, &device)?),
                 #[cfg(not(feature = "nccl"))]
                 BackendKind::Cuda => {
                     let why =
                         "this build has no collectives for GPUs: build feedline-dist with the feature nccl";
                     return Err(feedline_core::Error::new(feedline_core::ErrorKind::Unavailable, why));
                 }
-                _ => Between::Hosts(group.shared().clone()),
+                _ => Transport::Hosts(Hosts {
+                    shared: group.shared().clone(),
+                    number: group.next_collectives(),
+                }),
             }
         };
         let token = Mutex::new(compute.buffer(1)?);
         let (forked, joined) = (device.event(false)?, device.event(false)?);
-        let inner = Inner { world, compute: compute.clone(), stream, forked, joined, between, token };
+        let inner = Inner { world, compute: compute.clone(), stream, forked, joined, transport, token };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -114,22 +120,22 @@ impl Collectives {
         self.inner.world
     }
 
-    /// What connects the ranks, for logs.
+    /// The transport between the ranks, for logs.
     pub fn describe(&self) -> String {
-        match &self.inner.between {
-            Between::Alone => "one rank".to_owned(),
-            Between::Hosts(_) => format!("{} ranks over TCP", self.world().size()),
+        match &self.inner.transport {
+            Transport::Alone => "one rank".to_owned(),
+            Transport::Hosts(_) => format!("{} ranks over TCP", self.world().size()),
             #[cfg(feature = "nccl")]
-            Between::Gpus(communicator) => {
+            Transport::Gpus(communicator) => {
                 format!("{} ranks, {}", self.world().size(), communicator.describe())
             }
         }
     }
 
-    /// Runs `work`, whose collectives run beside what it submits to the compute stream meanwhile. At the end
+    /// Runs `work`. Its collectives overlap with the work that it submits to the compute stream. At the end
     /// the compute stream waits for them; the host does not.
     ///
-    /// Memory given to a collective stays borrowed until the end, so that nothing reads it before.
+    /// The memory of a collective stays borrowed until the end, so nothing reads it before.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -154,7 +160,7 @@ impl Collectives {
     pub fn overlap<'v, T>(&self, work: impl FnOnce(&mut Overlap<'_, 'v>) -> Result<T>) -> Result<T> {
         let mut overlap = Overlap { inner: &self.inner, forked: false, views: std::marker::PhantomData };
         let done = work(&mut overlap);
-        // Also after an error: memory that a collective uses is free only after it. A panic joins in `drop`.
+        // Also after an error, since a collective may still use the memory. After a panic, `drop` joins.
         let joined = overlap.join();
         done.and_then(|done| joined.map(|()| done))
     }
@@ -183,7 +189,7 @@ impl Collectives {
         self.overlap(|overlap| overlap.all_gather(part, all))
     }
 
-    /// Makes the compute stream wait, on the device, until those of all ranks have come here.
+    /// Makes the compute stream wait, on the device, until the streams of all ranks have reached this call.
     ///
     /// # Errors
     /// A device failure.
@@ -193,7 +199,7 @@ impl Collectives {
     }
 }
 
-/// Collectives that run beside work of the compute stream; see [`Collectives::overlap`].
+/// Collectives that overlap with work of the compute stream; see [`Collectives::overlap`].
 pub struct Overlap<'a, 'v> {
     inner: &'a Arc<Inner>,
     /// Whether the collectives' stream has work that the compute stream must wait for.
@@ -203,7 +209,7 @@ pub struct Overlap<'a, 'v> {
 
 impl<'v> Overlap<'_, 'v> {
     /// Starts to replace each of `values` by its sum or mean over all ranks, after the work submitted to the
-    /// compute stream so far. Several views travel together, which takes less time than one by one.
+    /// compute stream so far. One call with several views is faster than several calls.
     ///
     /// # Errors
     /// As for [`Collectives::all_reduce`].
@@ -249,24 +255,24 @@ impl<'v> Overlap<'_, 'v> {
         outputs: &[Output<'v>],
     ) -> Result<()> {
         let inner = self.inner;
-        let is_alone = matches!(inner.between, Between::Alone);
+        let is_alone = matches!(inner.transport, Transport::Alone);
         if is_alone && call != Call::Gather {
-            // Checks the views all the same.
+            // Checks the views, as with several ranks.
             return inner.compute.submit(name, inputs, outputs, |_| Ok(()));
         }
-        // Set before the work is queued: an error below may leave part of it.
+        // Set first: an error below may leave part of the work queued.
         self.forked = true;
         inner.compute.submit(name, inputs, outputs, |submission| {
             inner.order(&inner.forked, submission.stream, StreamId::from(&inner.stream))?;
-            match &inner.between {
+            match &inner.transport {
                 #[cfg(feature = "nccl")]
-                Between::Gpus(communicator) => {
-                    // The graph of a recorded step uses the communicator.
+                Transport::Gpus(communicator) => {
+                    // A recorded step uses the communicator as long as its graph lives.
                     inner.compute.keep_with_graph(|| inner.clone());
                     communicator.call(&inner.stream, call, inputs, outputs)
                 }
-                Between::Alone => inner.on_hosts(name, call, None, inputs, outputs),
-                Between::Hosts(shared) => inner.on_hosts(name, call, Some(shared.clone()), inputs, outputs),
+                Transport::Alone => inner.on_hosts(name, call, None, inputs, outputs),
+                Transport::Hosts(hosts) => inner.on_hosts(name, call, Some(hosts.clone()), inputs, outputs),
             }
         })
     }
@@ -280,7 +286,7 @@ impl<'v> Overlap<'_, 'v> {
             inner.order(&inner.joined, StreamId::from(&inner.stream), submission.stream)
         });
         if joined.is_err() {
-            // The memory of the collectives is borrowed until here, and no longer.
+            // The borrow of the collectives' memory ends here, so their work must have ended too.
             let _ = inner.stream.synchronize();
         }
         joined
@@ -299,7 +305,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // The communicator ends after its work. A run that has failed has aborted it.
         #[cfg(feature = "nccl")]
-        if let Between::Gpus(communicator) = &self.between
+        if let Transport::Gpus(communicator) = &self.transport
             && !communicator.has_failed()
             && let Err(error) = self.stream.synchronize()
         {
@@ -309,7 +315,7 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// Makes `to` wait for what was submitted to `from` so far. In a recorded step this adds `to` to the
+    /// Makes `to` wait for the work submitted to `from` so far. In a recorded step this adds `to` to the
     /// recording.
     fn order(&self, event: &Event, from: StreamId, to: StreamId) -> Result<()> {
         let device = self.compute.device();
@@ -324,11 +330,11 @@ impl Inner {
         &self,
         name: &'static str,
         call: Call,
-        shared: Option<Arc<Shared>>,
+        hosts: Option<Hosts>,
         inputs: &[Input<'_>],
         outputs: &[Output<'_>],
     ) -> Result<()> {
-        // Reductions compute, the others only move bytes.
+        // Only reductions compute; the others move bytes.
         let typed = |span: Span, dtype: DType| -> TypedSpan {
             span.of(if matches!(call, Call::Reduce(_)) { dtype } else { DType::U8 })
         };
@@ -338,8 +344,8 @@ impl Inner {
             inputs.iter().map(|input| typed(input.span(), input.dtype())),
             outputs.iter().map(|output| typed(output.span(), output.dtype())),
             move |memory| {
-                if let Err(error) = host::run(call, shared.as_deref(), memory, count) {
-                    // Loses the device, as a failed collective of a GPU would: its memory is undefined now.
+                if let Err(error) = host::run(call, hosts.as_ref(), memory, count) {
+                    // Loses the device, like a failed collective on a GPU: its memory is undefined now.
                     std::panic::resume_unwind(Box::new(error));
                 }
             },

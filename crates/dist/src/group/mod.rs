@@ -1,18 +1,18 @@
-//! The ranks that run together: exchanges of bytes between them, and who has ended, failed or fallen silent.
+//! The ranks that run together: they exchange bytes, and find ranks that have ended, failed or fallen silent.
 //!
-//! Rank 0 is the hub: all others are connected with it, and it tells them what becomes of each other.
+//! Rank 0 is the hub: all others are connected with it, and it sends them the failures of each other.
 //!
 //! | part | file |
 //! | --- | --- |
-//! | how the ranks find each other | `meet.rs` |
-//! | what they tell each other | `frame.rs` |
-//! | what is known of them, exchanges, failures | `state.rs` |
-//! | threads that listen, tell that this rank lives, and look for silent or stuck ranks | `watch.rs` |
+//! | how the ranks meet | `rendezvous.rs` |
+//! | their messages | `message.rs` |
+//! | exchanges and failures | `state.rs` |
+//! | threads that listen, send heartbeats, and find silent or stuck ranks | `heartbeat.rs` |
 
-mod frame;
-mod meet;
+mod heartbeat;
+mod message;
+mod rendezvous;
 mod state;
-mod watch;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use feedline_core::{Error, ErrorKind, Result, World};
 
 use crate::{Launch, Server, Store};
-use meet::ranks;
+use rendezvous::{Connections, list_ranks};
 use state::Control;
 pub(crate) use state::Shared;
 
@@ -31,63 +31,64 @@ pub(crate) use state::Shared;
 /// All ranks make the same exchanges in the same order. Every call that blocks has the limit given to
 /// [`join`](Self::join), and ends early with an error that names the rank if one ends or fails.
 ///
-/// End with [`finish`](Self::finish). A group that is dropped before tells the others that this rank failed.
+/// End with [`finish`](Self::finish). Dropping a group before that fails the run on all ranks.
 #[derive(Debug)]
 pub struct Group {
     shared: Arc<Shared>,
     store: Option<Store>,
-    /// Kept until the end: the others may still ask it.
+    /// Kept until the end, since the others may still use it.
     _server: Option<Server>,
-    /// Collectives made so far.
+    /// How many [`Collectives`](crate::Collectives) this rank has made.
     collectives: AtomicU64,
 }
 
-/// An exchange that was begun by [`Group::post`].
+/// An exchange that [`Group::post`] has begun.
 #[derive(Debug)]
 #[must_use = "pass it to Group::collect"]
-pub struct Ticket(u64);
+pub struct Exchange(u64);
 
 impl Group {
-    /// Joins the other ranks of the run. Blocks until all are here, for at most `limit`; alone, it returns at
-    /// once.
+    /// Joins the other ranks of the run. Blocks until all have joined, for at most `limit`; a world of one
+    /// returns at once. A rank other than 0 may block for `limit` more, up to 30 seconds, until rank 0
+    /// reports which rank is missing.
     ///
-    /// From then on `limit` is how long a rank may be silent, or lag behind where others wait for it. It must
+    /// From then on `limit` is how long a rank may be silent, or lag behind while others wait for it. It must
     /// exceed the longest step, checkpoint and test.
     ///
     /// # Errors
-    /// `Rank` naming the ranks that did not come, `Unavailable` if rank 0 cannot be reached, `Config` for two
+    /// `Rank` naming the ranks that did not join, `Unavailable` if rank 0 cannot be reached, `Config` for two
     /// processes with one rank.
     pub fn join(launch: &Launch, limit: Duration) -> Result<Self> {
         let world = launch.world();
-        let Some(place) = launch.place().filter(|_| world.size() > 1) else {
+        let Some(rendezvous) = launch.rendezvous().filter(|_| world.size() > 1) else {
             let shared = Arc::new(Shared::new(world, limit, Vec::new(), Vec::new()));
             return Ok(Self { shared, store: None, _server: None, collectives: AtomicU64::new(0) });
         };
-        let met = meet::meet(world, place, limit)?;
+        let Connections { store, server, links } = rendezvous::meet(world, rendezvous, limit)?;
         let refuse = |error: std::io::Error| {
             Error::new(ErrorKind::Unavailable, "cannot set up the connections with the other ranks")
                 .caused_by(error)
         };
         let (mut controls, mut data, mut readers) = (Vec::new(), Vec::new(), Vec::new());
-        for link in met.links {
+        for link in links {
             link.control.set_read_timeout(None).map_err(refuse)?;
-            // Shorter than the limit: a rank that takes nothing must not keep this one from its signs of
-            // life.
+            // Shorter than the limit: a rank that reads nothing must not hold up this one's heartbeats.
+            let limit = limit.max(Duration::from_millis(2));
             link.control.set_write_timeout(Some(limit / 2)).map_err(refuse)?;
             link.data.set_write_timeout(Some(limit)).map_err(refuse)?;
-            // Rank 0 finds first who does not take part in a collective.
-            let patience = if world.rank() == 0 { limit } else { 2 * limit + limit / 2 };
-            link.data.set_read_timeout(Some(patience)).map_err(refuse)?;
+            // Longer on the others, so that rank 0 is the first to find a rank that does not take part.
+            let read_limit = if world.rank() == 0 { limit } else { limit.saturating_mul(5) / 2 };
+            link.data.set_read_timeout(Some(read_limit)).map_err(refuse)?;
             readers.push((link.rank, link.control.try_clone().map_err(refuse)?));
             controls.push(Control::new(link.rank, link.control).map_err(refuse)?);
             data.push((link.rank, link.data));
         }
         let shared = Arc::new(Shared::new(world, limit, controls, data));
         for (rank, connection) in readers {
-            watch::listen(&shared, rank, connection)?;
+            heartbeat::listen(&shared, rank, connection)?;
         }
-        watch::beat(&shared)?;
-        Ok(Self { shared, store: Some(met.store), _server: met.server, collectives: AtomicU64::new(0) })
+        heartbeat::start(&shared)?;
+        Ok(Self { shared, store: Some(store), _server: server, collectives: AtomicU64::new(0) })
     }
 
     /// Rank and number of ranks.
@@ -95,7 +96,7 @@ impl Group {
         self.shared.world
     }
 
-    /// The limit of every wait.
+    /// The time limit that was given to [`join`](Self::join).
     pub fn limit(&self) -> Duration {
         self.shared.limit
     }
@@ -118,19 +119,20 @@ impl Group {
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather), for a rank that has ended or failed.
-    pub fn post(&self, part: &[u8]) -> Result<Ticket> {
-        self.shared.post(part).map(Ticket)
+    pub fn post(&self, part: &[u8]) -> Result<Exchange> {
+        self.shared.post(part).map(Exchange)
     }
 
-    /// The parts of all ranks, once all have posted theirs; blocks until then.
+    /// The parts of all ranks. Blocks until all have posted theirs.
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
-    pub fn collect(&self, ticket: Ticket) -> Result<Vec<Vec<u8>>> {
-        self.shared.collect(ticket.0)
+    pub fn collect(&self, exchange: Exchange) -> Result<Vec<Vec<u8>>> {
+        self.shared.collect(exchange.0)
     }
 
-    /// Gives every rank the `bytes` of rank 0; those of the others are ignored.
+    /// Gives every rank the `bytes` of rank 0, and ignores those of the others. Blocks until all ranks have
+    /// called it.
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
@@ -147,7 +149,8 @@ impl Group {
         self.all_gather(&[]).map(drop)
     }
 
-    /// Checks that all ranks have the same `value` of `what`, for example an option.
+    /// Checks that all ranks have the same `value` of `what`, for example an option. Blocks until all ranks
+    /// have called it.
     ///
     /// # Errors
     /// `Config` on every rank, naming the first rank that differs from rank 0, and both values.
@@ -163,11 +166,12 @@ impl Group {
         Err(Error::new(ErrorKind::Config, why))
     }
 
-    /// Checks that all ranks have the same `hash` of `what`, for example of the parameters.
+    /// Checks that all ranks have the same `hash` of `what`, for example of the parameters. Blocks until all
+    /// ranks have called it.
     ///
     /// # Errors
-    /// `Rank` on every rank, naming the ranks whose hash is not that of most ranks; in a tie, that of rank 0
-    /// counts.
+    /// `Rank` on every rank, naming the ranks whose hash differs from the most frequent one. In a tie, the
+    /// one of the lowest rank counts.
     pub fn agree_on_hash(&self, what: &str, hash: u64) -> Result<()> {
         let hashes = self.all_gather(&hash.to_le_bytes())?;
         let votes = |hash: &Vec<u8>| hashes.iter().filter(|other| *other == hash).count();
@@ -181,36 +185,36 @@ impl Group {
         let why = format!(
             "{what} of {} differ from those of the other ranks: its device or its program computes something \
              else; continue from the last checkpoint",
-            ranks(&other)
+            list_ranks(&other)
         );
         Err(Error::new(ErrorKind::Rank, why))
     }
 
-    /// Says how far this rank has come, for example its step. A rank that stays behind another one for the
-    /// limit fails the run. Costs nothing: it is sent along with the signs of life.
+    /// Sets the progress of this rank, for example its step. A rank that makes no progress for the limit
+    /// while another one is ahead fails the run. Does not block: the next heartbeat sends it.
     pub fn progress(&self, steps: u64) {
         self.shared.progress.store(steps, Ordering::Relaxed);
     }
 
     /// The error that ended the run, if it has failed. Other errors, such as those of a device that waits for
-    /// a rank, are often its consequence.
+    /// a rank, are often its consequence. Never blocks.
     pub fn error(&self) -> Option<Error> {
         self.shared.error()
     }
 
-    /// Tells the other ranks that this one has failed; they end with an error that names it. The first
-    /// failure of a run counts.
+    /// Fails the run because of an error of this rank: the others end with an error that names it. Only the
+    /// first failure of a run counts.
     pub fn fail(&self, error: &Error) {
         let rank = self.world().rank();
         self.shared.fail(error.clone(), &format!("rank {rank} failed: {error}"), None);
     }
 
-    /// Calls `callback` when the run fails, on a thread of its own. Called at once if it has failed already.
+    /// Calls `callback` when the run fails, on a thread of its own; at once if it has failed already.
     pub fn on_failure(&self, callback: impl FnOnce(&Error) + Send + 'static) {
         self.shared.on_failure(Box::new(callback));
     }
 
-    /// Ends the run on this rank, once all ranks have called it.
+    /// Ends the run on this rank. Blocks until all ranks have called it.
     ///
     /// # Errors
     /// As for [`barrier`](Self::barrier).
@@ -225,7 +229,6 @@ impl Group {
     }
 
     /// The number of the next set of collectives; the same on every rank.
-    #[cfg_attr(not(feature = "nccl"), expect(dead_code, reason = "only NCCL needs a key in the store"))]
     pub(crate) fn next_collectives(&self) -> u64 {
         self.collectives.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! What a rank knows of the others: exchanges in progress, signs of life, and the first failure.
+//! The state of a group on one rank: exchanges in progress, the last heartbeat of each peer, the first
+//! failure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -7,25 +8,27 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedline_core::{Error, ErrorKind, Result, World};
+use feedline_core::{Error, ErrorKind, Result, World, deadline};
 
-use super::frame::Frame;
+use super::message::Message;
 
-/// How long a rank waits for the hub's verdict after a connection broke, before it judges itself.
-const VERDICT: Duration = Duration::from_secs(2);
+/// How long a rank waits for the cause from rank 0 after a connection broke, before it reports its own.
+const CAUSE_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) limit: Duration,
-    /// How far this rank has come.
+    /// The step of this rank.
     pub(crate) progress: AtomicU64,
-    /// On the hub those of all other ranks, elsewhere that of the hub.
+    /// On rank 0 the connections with all other ranks, elsewhere the one with rank 0.
     pub(super) controls: Vec<Control>,
-    /// For collectives of the host: rank and connection, by rank.
+    /// For collectives of host devices: rank and connection, by rank.
     data: Vec<(u32, TcpStream)>,
+    /// Held during a collective of host devices: its bytes stay together.
+    pub(crate) collective: Mutex<()>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Held while a failure is passed on: one after the other, and before the connections are closed.
+    /// Held while a failure is sent to the others, before the connections are closed.
     failing: Mutex<()>,
 }
 
@@ -33,7 +36,7 @@ pub(crate) struct Shared {
 pub(super) struct Control {
     pub(super) rank: u32,
     writer: Mutex<TcpStream>,
-    /// To shut it down while another thread writes.
+    /// For shutting it down while another thread writes.
     raw: TcpStream,
 }
 
@@ -48,26 +51,29 @@ type Callback = Box<dyn FnOnce(&Error) + Send>;
 pub(super) struct State {
     failed: Option<Error>,
     callbacks: Vec<Callback>,
-    /// Whether this rank has said goodbye.
+    /// Whether this rank has finished the run.
     left: bool,
     /// By rank.
     pub(super) peers: Vec<Peer>,
     next: u64,
-    /// On the hub: exchanges to which some ranks have not come.
-    pub(super) open: BTreeMap<u64, Open>,
-    /// Exchanges that are complete, until they are collected.
-    whole: HashMap<u64, Vec<Vec<u8>>>,
+    /// On rank 0: exchanges that lack the parts of some ranks.
+    pub(super) open: BTreeMap<u64, OpenExchange>,
+    /// Complete exchanges, until they are collected.
+    gathered: HashMap<u64, Vec<Vec<u8>>>,
 }
 
-/// What is known of a rank.
+/// What this rank knows of another one, or of itself.
 pub(super) struct Peer {
-    pub(super) heard: Instant,
+    /// When its last message arrived.
+    pub(super) last_message: Instant,
     pub(super) progress: u64,
-    pub(super) moved: Instant,
+    /// When its progress last changed.
+    pub(super) last_progress: Instant,
     pub(super) left: bool,
 }
 
-pub(super) struct Open {
+/// An exchange that lacks the parts of some ranks.
+pub(super) struct OpenExchange {
     pub(super) since: Instant,
     pub(super) parts: Vec<Option<Vec<u8>>>,
 }
@@ -80,8 +86,8 @@ impl Shared {
         data: Vec<(u32, TcpStream)>,
     ) -> Self {
         let now = Instant::now();
-        let peers =
-            (0..world.size()).map(|_| Peer { heard: now, progress: 0, moved: now, left: false }).collect();
+        let peer = |_| Peer { last_message: now, progress: 0, last_progress: now, left: false };
+        let peers = (0..world.size()).map(peer).collect();
         let state = State {
             failed: None,
             callbacks: Vec::new(),
@@ -89,22 +95,24 @@ impl Shared {
             peers,
             next: 0,
             open: BTreeMap::new(),
-            whole: HashMap::new(),
+            gathered: HashMap::new(),
         };
         let progress = AtomicU64::new(0);
-        let (state, changed, failing) = (Mutex::new(state), Condvar::new(), Mutex::new(()));
-        Self { world, limit, progress, controls, data, state, changed, failing }
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let (collective, failing) = (Mutex::new(()), Mutex::new(()));
+        Self { world, limit, progress, controls, data, collective, state, changed, failing }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this is rank 0, which is connected with all others.
     pub(super) fn is_hub(&self) -> bool {
         self.world.rank() == 0
     }
 
-    /// Connections for collectives of the host, by rank.
+    /// Connections for collectives of host devices, by rank.
     pub(crate) fn data(&self) -> &[(u32, TcpStream)] {
         &self.data
     }
@@ -122,35 +130,36 @@ impl Shared {
         let number = state.next;
         state.next += 1;
         if self.controls.is_empty() {
-            state.whole.insert(number, vec![part.to_vec()]);
+            state.gathered.insert(number, vec![part.to_vec()]);
             return Ok(number);
         }
         drop(state);
         if self.is_hub() {
             self.add(0, number, part.to_vec());
         } else {
-            self.tell(&self.controls[0], &Frame::Part(number, part.to_vec()).to_bytes());
+            self.send(&self.controls[0], &Message::Part(number, part.to_vec()).to_bytes());
         }
         Ok(number)
     }
 
     /// Waits for the other parts of an exchange.
     pub(super) fn collect(&self, number: u64) -> Result<Vec<Vec<u8>>> {
-        // The hub finds who is missing; this is for a hub that finds nothing.
-        let deadline = Instant::now() + 2 * self.limit + VERDICT;
+        // Rank 0 finds and reports a missing rank after one limit. This limit is for a rank 0 that is stuck
+        // itself.
+        let limit = self.limit.saturating_mul(2);
+        let until = deadline(limit.saturating_add(CAUSE_LIMIT));
         let mut state = self.lock();
         loop {
-            if let Some(whole) = state.whole.remove(&number) {
-                return Ok(whole);
+            if let Some(parts) = state.gathered.remove(&number) {
+                return Ok(parts);
             }
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 drop(state);
-                let why =
-                    format!("rank 0 has not ended an exchange between the ranks for {:?}", 2 * self.limit);
+                let why = format!("rank 0 has not ended an exchange between the ranks within {limit:?}");
                 let error = Error::new(ErrorKind::Rank, why);
                 self.fail(error.clone(), error.message(), None);
                 return Err(self.error().unwrap_or(error));
@@ -159,77 +168,77 @@ impl Shared {
         }
     }
 
-    /// On the hub: `rank` has come to exchange `number`. The last one completes it for all.
+    /// On rank 0: adds the part of `rank` to exchange `number`. The last part completes it for all ranks.
     fn add(&self, rank: u32, number: u64, part: Vec<u8>) {
         let mut state = self.lock();
         let size = self.world.size() as usize;
         let open = state
             .open
             .entry(number)
-            .or_insert_with(|| Open { since: Instant::now(), parts: (0..size).map(|_| None).collect() });
+            .or_insert_with(|| OpenExchange { since: Instant::now(), parts: vec![None; size] });
         open.parts[rank as usize] = Some(part);
         if open.parts.iter().any(Option::is_none) {
             return;
         }
-        let whole: Vec<Vec<u8>> =
+        let parts: Vec<Vec<u8>> =
             state.open.remove(&number).into_iter().flat_map(|open| open.parts).flatten().collect();
-        let bytes = Frame::Whole(number, whole.clone()).to_bytes();
-        state.whole.insert(number, whole);
+        let bytes = Message::Gathered(number, parts.clone()).to_bytes();
+        state.gathered.insert(number, parts);
         drop(state);
         self.changed.notify_all();
-        self.tell_all(&bytes, None);
+        self.send_all(&bytes, None);
     }
 
-    /// A message of `rank` has arrived.
-    pub(super) fn heard(&self, rank: u32, frame: Frame) {
+    /// Handles a message of `rank`.
+    pub(super) fn receive(&self, rank: u32, message: Message) {
         let now = Instant::now();
         let mut state = self.lock();
         let Some(peer) = state.peers.get_mut(rank as usize) else { return };
-        peer.heard = now;
-        match frame {
-            Frame::Beat(progress) => {
+        peer.last_message = now;
+        match message {
+            Message::Heartbeat(progress) => {
                 if progress != peer.progress {
-                    (peer.progress, peer.moved) = (progress, now);
+                    (peer.progress, peer.last_progress) = (progress, now);
                 }
             }
-            Frame::Bye => {
+            Message::Leave => {
                 peer.left = true;
                 drop(state);
                 self.changed.notify_all();
             }
-            Frame::Failed(why) => {
+            Message::Failed(why) => {
                 drop(state);
                 self.fail(Error::new(ErrorKind::Rank, why.clone()), &why, Some(rank));
             }
-            Frame::Part(number, part) => {
+            Message::Part(number, part) => {
                 drop(state);
                 if self.is_hub() {
                     self.add(rank, number, part);
                 }
             }
-            Frame::Whole(number, whole) => {
-                state.whole.insert(number, whole);
+            Message::Gathered(number, parts) => {
+                state.gathered.insert(number, parts);
                 drop(state);
                 self.changed.notify_all();
             }
-            Frame::Welcome => {}
+            Message::Welcome => {}
         }
     }
 
-    /// The connection with `rank` has broken.
-    pub(super) fn lost(&self, rank: u32) {
+    /// Handles the end of the connection with `rank`.
+    pub(super) fn lose(&self, rank: u32) {
         let mut state = self.lock();
-        let was_due = state.left || state.peers[rank as usize].left;
+        let was_expected = state.left || state.peers[rank as usize].left;
         state.peers[rank as usize].left = true;
         drop(state);
         self.changed.notify_all();
-        if !was_due {
+        if !was_expected {
             let error = ended(rank);
             self.fail(error.clone(), error.message(), Some(rank));
         }
     }
 
-    /// The run fails: `error` is what this rank gets, `why` what the others get, except `from`, who said it.
+    /// Fails the run: this rank gets `error`, the others get `why`, except `from`, which sent it.
     pub(crate) fn fail(&self, error: Error, why: &str, from: Option<u32>) {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         {
@@ -238,9 +247,9 @@ impl Shared {
                 return;
             }
         }
-        // Before any caller of this rank gets the error: it may end the process at once, and the others would
-        // see a broken connection without a reason.
-        self.tell_all(&Frame::Failed(why.to_owned()).to_bytes(), from);
+        // First of all: a caller of this rank that gets the error may end the process at once, and the others
+        // would see a broken connection without a cause.
+        self.send_all(&Message::Failed(why.to_owned()).to_bytes(), from);
         let callbacks = {
             let mut state = self.lock();
             state.failed = Some(error.clone());
@@ -248,7 +257,7 @@ impl Shared {
         };
         drop(failing);
         self.changed.notify_all();
-        // Ends collectives of the host that wait for another rank.
+        // Ends collectives of host devices that wait for another rank.
         for (_, connection) in &self.data {
             let _ = connection.shutdown(Shutdown::Both);
         }
@@ -257,15 +266,16 @@ impl Shared {
         }
     }
 
-    /// The failure of the run after the connection with `rank` has broken: the hub may know more.
-    pub(crate) fn verdict_on(&self, rank: u32) -> Error {
-        let deadline = Instant::now() + VERDICT;
+    /// The failure of the run after the connection with `rank` has broken. Blocks until rank 0 has sent the
+    /// cause, for at most two seconds.
+    pub(crate) fn cause_of_loss(&self, rank: u32) -> Error {
+        let until = deadline(CAUSE_LIMIT);
         let mut state = self.lock();
         loop {
             if let Some(error) = &state.failed {
                 return error.clone();
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return ended(rank);
             }
@@ -284,21 +294,21 @@ impl Shared {
         }
     }
 
-    /// Says goodbye: the hub waits for all others first, they wait for the hub.
+    /// Leaves the run: rank 0 waits until all others have left, they wait until rank 0 has.
     pub(super) fn leave(&self) {
         if self.controls.is_empty() {
             self.lock().left = true;
             return;
         }
-        let bye = Frame::Bye.to_bytes();
+        let leave = Message::Leave.to_bytes();
         self.lock().left = true;
         if !self.is_hub() {
-            self.tell_all(&bye, None);
+            self.send_all(&leave, None);
         }
-        let deadline = Instant::now() + self.limit.min(VERDICT);
+        let until = deadline(self.limit.min(CAUSE_LIMIT));
         let mut state = self.lock();
         while self.controls.iter().any(|control| !state.peers[control.rank as usize].left) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
@@ -306,7 +316,7 @@ impl Shared {
         }
         drop(state);
         if self.is_hub() {
-            self.tell_all(&bye, None);
+            self.send_all(&leave, None);
         }
     }
 
@@ -330,7 +340,7 @@ impl Shared {
         drop(failing);
         self.changed.notify_all();
         for control in &self.controls {
-            // What was said last is still sent.
+            // The system still sends what was written.
             let _ = control.raw.shutdown(Shutdown::Both);
         }
         for (_, connection) in &self.data {
@@ -338,28 +348,28 @@ impl Shared {
         }
     }
 
-    pub(super) fn tell_all(&self, bytes: &[u8], except: Option<u32>) {
+    pub(super) fn send_all(&self, bytes: &[u8], except: Option<u32>) {
         for control in self.controls.iter().filter(|control| Some(control.rank) != except) {
-            self.tell(control, bytes);
+            self.send(control, bytes);
         }
     }
 
-    /// A write that fails needs no answer here: whoever listens to the connection finds its end too.
-    fn tell(&self, control: &Control, bytes: &[u8]) {
+    /// Sends bytes to a rank. A failure is handled by the thread that listens to the connection.
+    fn send(&self, control: &Control, bytes: &[u8]) {
         use std::io::Write;
         let mut writer = control.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if writer.write_all(bytes).is_err() {
-            // Part of a message may have been sent: nothing can follow it.
+            // Part of a message may have been sent, so nothing can follow it.
             let _ = control.raw.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Calls on a thread of its own: the caller may be needed to end what the callback waits for.
+/// Runs a callback on a thread of its own, since it may wait for the caller.
 fn call(callback: Callback, error: Error) {
     let started =
         std::thread::Builder::new().name("fl-dist-failed".to_owned()).spawn(move || callback(&error));
-    // Without a thread the callback is lost; the error is still returned by every call.
+    // Without a thread the callback is lost. Every call still returns the error.
     drop(started);
 }
 

@@ -14,7 +14,7 @@ pub fn first_host(list: &str) -> Option<String> {
     if first.is_empty() || !first.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // What follows the bracket belongs to the name: `rack[1-2]n[0-3]`.
+    // The text after the bracket belongs to the name: `rack[1-2]n[0-3]`.
     let suffix = if suffix.starts_with(',') { "" } else { suffix };
     let tail = if suffix.is_empty() { Some(String::new()) } else { first_host(suffix) }?;
     Some(format!("{prefix}{first}{tail}"))

@@ -1,4 +1,4 @@
-//! What the launcher says: rank, world, local rank, and where the ranks meet.
+//! The launcher's variables: rank, world, local rank, and where the ranks meet.
 
 mod hostlist;
 
@@ -8,10 +8,10 @@ use feedline_core::{Result, World};
 use crate::config;
 use hostlist::first_host;
 
-/// The port of the meeting point if nothing says another; that of PyTorch.
+/// The default port of the rendezvous, that of PyTorch.
 const DEFAULT_PORT: u16 = 29500;
 
-/// Derived ports lie below those that Linux gives to outgoing connections.
+/// Derived ports lie below the range that Linux uses for outgoing connections.
 const DERIVED_PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 /// One process of a run, as its launcher describes it.
@@ -34,60 +34,64 @@ pub struct Launch {
     world: World,
     local_rank: u32,
     launcher: &'static str,
-    place: Option<Place>,
+    rendezvous: Option<Rendezvous>,
 }
 
 /// Where the ranks meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Rendezvous {
     /// The host of rank 0.
     pub host: String,
     /// The port of the store.
     pub port: u16,
     /// Whether the launcher serves the store. Otherwise rank 0 does.
-    pub served: bool,
+    pub served_by_launcher: bool,
     /// Distinguishes this run, and this attempt at it, from others that use the same store.
-    pub run: String,
+    pub run_id: String,
 }
 
-/// A launcher and its variables.
-struct Variables {
+/// The names of one launcher's variables.
+struct VariableNames {
     launcher: &'static str,
     rank: &'static str,
     size: &'static str,
     local_rank: &'static str,
 }
 
-const PLAIN: Variables =
-    Variables { launcher: "the environment", rank: "RANK", size: "WORLD_SIZE", local_rank: "LOCAL_RANK" };
-const OPEN_MPI: Variables = Variables {
+const PLAIN: VariableNames =
+    VariableNames { launcher: "the environment", rank: "RANK", size: "WORLD_SIZE", local_rank: "LOCAL_RANK" };
+const OPEN_MPI: VariableNames = VariableNames {
     launcher: "Open MPI",
     rank: "OMPI_COMM_WORLD_RANK",
     size: "OMPI_COMM_WORLD_SIZE",
     local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
 };
-const SLURM: Variables =
-    Variables { launcher: "Slurm", rank: "SLURM_PROCID", size: "SLURM_NTASKS", local_rank: "SLURM_LOCALID" };
+const SLURM: VariableNames = VariableNames {
+    launcher: "Slurm",
+    rank: "SLURM_PROCID",
+    size: "SLURM_NTASKS",
+    local_rank: "SLURM_LOCALID",
+};
 
-/// What one launcher says.
-struct Said {
-    by: &'static Variables,
+/// The variables of one launcher.
+struct LauncherEnv {
+    names: &'static VariableNames,
     world: World,
     local_rank: Option<u32>,
 }
 
 impl Launch {
-    /// A process that runs alone.
+    /// A process in a world of one.
     pub fn single() -> Self {
-        Self { world: World::single(), local_rank: 0, launcher: "no launcher", place: None }
+        Self { world: World::single(), local_rank: 0, launcher: "no launcher", rendezvous: None }
     }
 
-    /// Rank `world.rank()` of a run that meets at `place`, for programs that start their own processes.
-    pub fn new(world: World, local_rank: u32, place: Place) -> Self {
-        Self { world, local_rank, launcher: "the program", place: Some(place) }
+    /// Rank `world.rank()` of a run that meets at `rendezvous`, for programs that start their own processes.
+    pub fn new(world: World, local_rank: u32, rendezvous: Rendezvous) -> Self {
+        Self { world, local_rank, launcher: "the program", rendezvous: Some(rendezvous) }
     }
 
-    /// What the launcher of this process says; [`single`](Self::single) without a launcher.
+    /// The process that the launcher's variables describe; [`single`](Self::single) without a launcher.
     ///
     /// | launcher | variables |
     /// | --- | --- |
@@ -96,13 +100,14 @@ impl Launch {
     /// | Slurm | `SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID` |
     ///
     /// The innermost launcher counts: torchrun inside a job of Slurm or mpirun, mpirun inside a job of Slurm.
-    /// `RANK` and `WORLD_SIZE` that were set by hand must agree with the launcher that started the process.
+    /// `RANK` and `WORLD_SIZE` that are set by hand must agree with the launcher that started the process.
     ///
-    /// `MASTER_ADDR` is derived where it can be: on one host, and for Slurm from its list of nodes.
+    /// Without `MASTER_ADDR`, the host of rank 0 is this one if the run has one host, and the first of
+    /// Slurm's list of nodes otherwise.
     ///
     /// # Errors
     /// `Config` naming the variables and their values: for one that is missing or is not a number, for ranks
-    /// that contradict each other, and for a meeting point that cannot be derived.
+    /// that contradict each other, and if the host of rank 0 is unknown.
     pub fn from_env() -> Result<Self> {
         Self::from_lookup(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -114,16 +119,16 @@ impl Launch {
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let variables = Lookup(&|name| lookup(name).map(|value| value.trim().to_owned()));
         let torchrun = variables.has("TORCHELASTIC_RUN_ID");
-        let plain = variables.said(&PLAIN)?;
-        let open_mpi = variables.said(&OPEN_MPI)?;
+        let plain = variables.launcher(&PLAIN)?;
+        let open_mpi = variables.launcher(&OPEN_MPI)?;
         // Without SLURM_PROCID, srun did not start this process: it runs in the shell of an allocation.
-        let slurm = if variables.has(SLURM.rank) { variables.said(&SLURM)? } else { None };
-        // A batch script runs once, with the variables of the whole job: there it may call itself alone.
+        let slurm = if variables.has(SLURM.rank) { variables.launcher(&SLURM)? } else { None };
+        // A batch script runs once, with the variables of the whole job: it may set a world of one.
         let alone_in_batch = plain.as_ref().is_some_and(|plain| plain.world == World::single())
             && open_mpi.is_none()
             && !variables.has("SLURM_STEP_ID");
         let started_by = open_mpi.or(slurm);
-        let Some(said) = (match (plain, started_by) {
+        let Some(env) = (match (plain, started_by) {
             (Some(plain), Some(other)) if !torchrun && !alone_in_batch => {
                 Some(variables.agreed(plain, &other)?)
             }
@@ -131,12 +136,13 @@ impl Launch {
         }) else {
             return Ok(Self::single());
         };
-        let place = if said.world.size() > 1 { Some(variables.place(&said, torchrun)?) } else { None };
+        let rendezvous =
+            if env.world.size() > 1 { Some(variables.rendezvous(&env, torchrun)?) } else { None };
         Ok(Self {
-            world: said.world,
-            local_rank: said.local_rank.unwrap_or(0),
-            launcher: if torchrun { "torchrun" } else { said.by.launcher },
-            place,
+            world: env.world,
+            local_rank: env.local_rank.unwrap_or(0),
+            launcher: if torchrun { "torchrun" } else { env.names.launcher },
+            rendezvous,
         })
     }
 
@@ -146,7 +152,7 @@ impl Launch {
     }
 
     /// The rank among the processes of this host: the number of the GPU to use. 0 if the launcher does not
-    /// say.
+    /// set it.
     pub fn local_rank(&self) -> usize {
         self.local_rank as usize
     }
@@ -157,8 +163,8 @@ impl Launch {
     }
 
     /// Where the ranks meet; `None` in a world of one.
-    pub fn place(&self) -> Option<&Place> {
-        self.place.as_ref()
+    pub fn rendezvous(&self) -> Option<&Rendezvous> {
+        self.rendezvous.as_ref()
     }
 }
 
@@ -184,33 +190,34 @@ impl Lookup<'_> {
         self.number(name, "a whole number below 2^32")
     }
 
-    /// What the launcher of `by` says; `None` if it did not start this process.
-    fn said(&self, by: &'static Variables) -> Result<Option<Said>> {
+    /// The variables of one launcher; `None` if it did not start this process.
+    fn launcher(&self, names: &'static VariableNames) -> Result<Option<LauncherEnv>> {
         let half = |set, unset| {
-            let launcher = by.launcher;
+            let launcher = names.launcher;
             Err(config(format!(
                 "{set} is set but {unset} is not: {launcher} needs both, so set both or neither"
             )))
         };
-        let (rank, size) = match (self.rank(by.rank)?, self.rank(by.size)?) {
+        let (rank, size) = match (self.rank(names.rank)?, self.rank(names.size)?) {
             (Some(rank), Some(size)) => (rank, size),
-            (Some(_), None) => return half(by.rank, by.size),
-            (None, Some(_)) => return half(by.size, by.rank),
+            (Some(_), None) => return half(names.rank, names.size),
+            (None, Some(_)) => return half(names.size, names.rank),
             (None, None) => return Ok(None),
         };
-        let world = World::new(rank, size)
-            .map_err(|error| config(format!("{} (from {} and {})", error.message(), by.rank, by.size)))?;
-        Ok(Some(Said { by, world, local_rank: self.rank(by.local_rank)? }))
+        let world = World::new(rank, size).map_err(|error| {
+            config(format!("{} (from {} and {})", error.message(), names.rank, names.size))
+        })?;
+        Ok(Some(LauncherEnv { names, world, local_rank: self.rank(names.local_rank)? }))
     }
 
-    /// The plain variables, which must say the same as those of the launcher `other`.
-    fn agreed(&self, plain: Said, other: &Said) -> Result<Said> {
+    /// The plain variables, which must agree with those of the launcher `other`.
+    fn agreed(&self, plain: LauncherEnv, other: &LauncherEnv) -> Result<LauncherEnv> {
         let pairs = [
-            (plain.by.size, other.by.size, plain.world.size() == other.world.size()),
-            (plain.by.rank, other.by.rank, plain.world.rank() == other.world.rank()),
+            (plain.names.size, other.names.size, plain.world.size() == other.world.size()),
+            (plain.names.rank, other.names.rank, plain.world.rank() == other.world.rank()),
             (
-                plain.by.local_rank,
-                other.by.local_rank,
+                plain.names.local_rank,
+                other.names.local_rank,
                 plain.local_rank.zip(other.local_rank).is_none_or(|(one, two)| one == two),
             ),
         ];
@@ -221,18 +228,18 @@ impl Lookup<'_> {
                     "{name}={} contradicts {other_name}={} of {}: unset {name}, or start it without {}",
                     value.unwrap_or_default(),
                     other_value.unwrap_or_default(),
-                    other.by.launcher,
-                    other.by.launcher
+                    other.names.launcher,
+                    other.names.launcher
                 )));
             }
         }
-        Ok(Said { local_rank: plain.local_rank.or(other.local_rank), by: other.by, ..plain })
+        Ok(LauncherEnv { local_rank: plain.local_rank.or(other.local_rank), names: other.names, ..plain })
     }
 
     /// Where the ranks meet.
-    fn place(&self, said: &Said, torchrun: bool) -> Result<Place> {
-        let run = self.run();
-        let served = torchrun
+    fn rendezvous(&self, env: &LauncherEnv, torchrun: bool) -> Result<Rendezvous> {
+        let run_id = self.run_id();
+        let served_by_launcher = torchrun
             && self
                 .get("TORCHELASTIC_USE_AGENT_STORE")
                 .is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -241,18 +248,18 @@ impl Lookup<'_> {
             return Err(config("MASTER_PORT=0: give the port on which rank 0 listens, 1 to 65535"));
         }
         let given = self.get("MASTER_ADDR");
-        let port = port.unwrap_or_else(|| if given.is_some() { DEFAULT_PORT } else { derived_port(&run) });
+        let port = port.unwrap_or_else(|| if given.is_some() { DEFAULT_PORT } else { derived_port(&run_id) });
         let host = match given {
             Some(host) => host,
-            None => self.derived_host(said)?,
+            None => self.derived_host(env)?,
         };
-        Ok(Place { host, port, served, run })
+        Ok(Rendezvous { host, port, served_by_launcher, run_id })
     }
 
-    /// The host of rank 0, where the launcher's variables say it.
-    fn derived_host(&self, said: &Said) -> Result<String> {
+    /// The host of rank 0 by the launcher's variables.
+    fn derived_host(&self, env: &LauncherEnv) -> Result<String> {
         let here = || Ok("127.0.0.1".to_owned());
-        match said.by.launcher {
+        match env.names.launcher {
             "Open MPI" if self.get("OMPI_COMM_WORLD_LOCAL_SIZE") == self.get("OMPI_COMM_WORLD_SIZE") => {
                 here()
             }
@@ -268,7 +275,7 @@ impl Lookup<'_> {
                 let list = self.get("SLURM_STEP_NODELIST").or_else(|| self.get("SLURM_JOB_NODELIST"));
                 list.as_deref().and_then(first_host).ok_or_else(|| {
                     config(
-                        "Slurm does not say which node rank 0 runs on (SLURM_STEP_NODELIST): export \
+                        "SLURM_STEP_NODELIST does not name the node of rank 0: export \
                          MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)",
                     )
                 })
@@ -280,8 +287,8 @@ impl Lookup<'_> {
         }
     }
 
-    /// What distinguishes this run, and this attempt at it.
-    fn run(&self) -> String {
+    /// Distinguishes this run, and this attempt at it, from others.
+    fn run_id(&self) -> String {
         let names = [
             "TORCHELASTIC_RUN_ID",
             "TORCHELASTIC_RESTART_COUNT",
@@ -295,9 +302,9 @@ impl Lookup<'_> {
     }
 }
 
-/// A port that all ranks of `run` derive alike, and other runs most likely do not.
-fn derived_port(run: &str) -> u16 {
-    let mixed = run.bytes().fold(0, |state, byte| splitmix64(state ^ u64::from(byte)));
+/// A port that is the same for all ranks of a run, and most likely differs between runs.
+fn derived_port(run_id: &str) -> u16 {
+    let mixed = run_id.bytes().fold(0, |state, byte| splitmix64(state ^ u64::from(byte)));
     DERIVED_PORTS.start + (mixed % u64::from(DERIVED_PORTS.end - DERIVED_PORTS.start)) as u16
 }
 

@@ -1,4 +1,4 @@
-//! What every launcher's variables mean.
+//! The variables of every launcher.
 
 use super::*;
 use feedline_core::ErrorKind;
@@ -8,8 +8,8 @@ fn launch(set: &[(&str, &str)]) -> Result<Launch> {
 }
 
 fn summary(launch: &Launch) -> (u32, u32, usize, Option<(&str, u16, bool)>) {
-    let place = launch.place().map(|place| (place.host.as_str(), place.port, place.served));
-    (launch.world().rank(), launch.world().size(), launch.local_rank(), place)
+    let rendezvous = launch.rendezvous().map(|at| (at.host.as_str(), at.port, at.served_by_launcher));
+    (launch.world().rank(), launch.world().size(), launch.local_rank(), rendezvous)
 }
 
 const TORCHRUN: [(&str, &str); 8] = [
@@ -40,7 +40,7 @@ const SRUN: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn every_launcher_gives_rank_world_local_rank_and_meeting_point() {
+fn every_launcher_gives_rank_world_local_rank_and_rendezvous() {
     assert_eq!(summary(&launch(&TORCHRUN).unwrap()), (5, 8, 1, Some(("gpu01", 40001, true))));
     let mpi = launch(&MPI).unwrap();
     assert!(matches!(summary(&mpi), (1, 4, 1, Some(("127.0.0.1", 20_000..30_000, false)))), "{mpi:?}");
@@ -66,13 +66,13 @@ fn the_innermost_launcher_counts() {
 
 #[test]
 fn two_attempts_and_two_jobs_do_not_meet() {
-    let run = |launch: Launch| launch.place().map(|place| place.run.clone()).unwrap();
+    let run = |launch: Launch| launch.rendezvous().map(|at| at.run_id.clone()).unwrap();
     let mut again = TORCHRUN;
     again[6].1 = "3";
     assert_ne!(run(launch(&TORCHRUN).unwrap()), run(launch(&again).unwrap()));
     let mut other = SRUN;
     other[5].1 = "4712";
-    let port = |launch: Launch| launch.place().map(|place| place.port).unwrap();
+    let port = |launch: Launch| launch.rendezvous().map(|at| at.port).unwrap();
     assert_ne!(port(launch(&SRUN).unwrap()), port(launch(&other).unwrap()));
 }
 

@@ -5,17 +5,25 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, deadline};
 
-use super::{MAGIC, put_bytes, read_bytes, request};
+use super::{MAGIC, MAX_LEN, put_bytes, read_bytes, request};
+use crate::config;
+use crate::timed::Timed;
 
-/// The longest pause between two attempts to connect, or two looks at a key.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The maximum pause between two attempts to connect, or two checks of a key.
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest wait for one answer; a server answers at once.
-const ANSWER: Duration = Duration::from_secs(10);
+/// The maximum wait for one answer, or for one attempt to connect. A server answers at once.
+const MAX_ANSWER: Duration = Duration::from_secs(10);
+
+/// The minimum wait for one answer: a round trip on a slow network.
+const MIN_ANSWER: Duration = Duration::from_millis(500);
 
 /// A connection to a store: keys and values that all ranks share.
+///
+/// A question that gets no answer closes the connection, since the answer may still arrive and would be read
+/// as that to the next question. Every later call returns the first error.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,128 +37,164 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Debug)]
 pub struct Store {
-    connection: Mutex<TcpStream>,
+    /// The connection, or the error that closed it.
+    connection: Mutex<Result<TcpStream>>,
     /// `host:port`, for errors.
-    at: String,
+    address: String,
     prefix: String,
+    /// How long one answer may take.
+    answer_limit: Duration,
 }
 
 impl Store {
     /// Connects to the store at `host:port`, which may start later, and puts all keys under `prefix`. Blocks
-    /// for at most `limit`.
+    /// for at most `limit`, without the time that the system takes to look up `host`.
+    ///
+    /// The store may take `limit` for each later answer, from half a second to ten seconds.
     ///
     /// # Errors
-    /// `Unavailable` if there is no store within the limit; the message says what to check.
+    /// `Unavailable` if nothing answers there within the limit.
     pub fn connect(host: &str, port: u16, prefix: &str, limit: Duration) -> Result<Self> {
-        let (at, deadline) = (format!("{host}:{port}"), Instant::now() + limit);
-        let mut connection = connect(host, port, deadline).map_err(|error| {
+        let (address, deadline) = (format!("{host}:{port}"), deadline(limit));
+        let connection = connect(host, port, deadline).map_err(|error| {
             let why = format!(
-                "no rank 0 at {at} within {limit:?}: check that it has started, and that MASTER_ADDR and \
-                 MASTER_PORT are its host and a port that this host reaches"
+                "no rank 0 at {address} within {limit:?}: check that it has started, and that MASTER_ADDR \
+                 and MASTER_PORT are its host and a port that this host reaches"
             );
             Error::new(ErrorKind::Unavailable, why).caused_by(error)
         })?;
+        let answer_limit = limit.clamp(MIN_ANSWER, MAX_ANSWER);
         let mut hello = vec![request::VALIDATE];
         hello.extend(MAGIC.to_le_bytes());
-        connection.write_all(&hello).map_err(|error| broken(&at, error))?;
-        Ok(Self { connection: Mutex::new(connection), at, prefix: prefix.to_owned() })
+        let connection = Mutex::new(Ok(connection));
+        let store = Self { connection, address, prefix: prefix.to_owned(), answer_limit };
+        store.send(&hello, deadline, |_| Ok(()))?;
+        Ok(store)
     }
 
-    /// Sets `key`. Once it returns, every client sees the value.
+    /// Sets `key`. Once it returns, every client sees the value. Blocks until the store has answered.
     ///
     /// # Errors
-    /// `Unavailable` if the store has ended.
+    /// `Config` if the key or the value exceeds 1 MiB; `Unavailable` if the store does not answer, or has no
+    /// room left.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
-        let mut asked = self.ask(request::SET, key);
-        put_bytes(&mut asked, value);
-        // The protocol has no answer to this request, so the answer to the next one shows that it was served.
-        asked.extend(self.check(key));
-        self.send(&asked, read_check).map(drop)
+        self.set_by(key, value, deadline(self.answer_limit))
     }
 
-    /// The value of `key`. Blocks until it is set, for at most `limit`.
+    /// Like [`set`](Self::set), until `deadline`.
+    pub(crate) fn set_by(&self, key: &str, value: &[u8], deadline: Instant) -> Result<()> {
+        check_len("the value of ", key, value.len())?;
+        let mut question = self.question(request::SET, key)?;
+        put_bytes(&mut question, value);
+        // The protocol has no answer to this request. The answer to the next one shows that it was served.
+        question.extend(self.check(key)?);
+        self.send(&question, deadline, read_check).map(drop)
+    }
+
+    /// The value of `key`. Blocks until it is set, for at most `limit`; a store that does not answer at all
+    /// is given up after the limit or half a second, whichever is longer.
     ///
     /// # Errors
-    /// `Timeout` if it is not set within the limit; `Unavailable` if the store has ended.
+    /// `Timeout` if the key is not set within the limit; `Unavailable` if the store does not answer.
     pub fn get(&self, key: &str, limit: Duration) -> Result<Vec<u8>> {
-        let deadline = Instant::now() + limit;
-        let mut pause = Duration::from_millis(1);
-        while !self.has(key)? {
-            let left = deadline.saturating_duration_since(Instant::now());
+        let until = deadline(limit);
+        let answer_by = || until.min(deadline(self.answer_limit));
+        let (check, mut pause) = (self.check(key)?, Duration::from_millis(1));
+        while !self.send(&check, answer_by(), read_check)? {
+            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let why = format!("the store at {} has no \"{key}\" after {limit:?}", self.at);
+                let why = format!("the store at {} has no \"{key}\" after {limit:?}", self.address);
                 return Err(Error::new(ErrorKind::Timeout, why));
             }
-            // The protocol's own wait cannot be given up without losing the connection.
+            // The protocol's own request to wait cannot be cancelled without losing the connection.
             std::thread::sleep(pause.min(left));
-            pause = (2 * pause).min(PAUSE);
+            pause = (2 * pause).min(MAX_PAUSE);
         }
-        self.send(&self.ask(request::GET, key), read_bytes)
+        self.send(&self.question(request::GET, key)?, answer_by(), |answer| read_bytes(answer))
     }
 
-    /// Whether `key` is set.
+    /// Whether `key` is set. Blocks until the store has answered.
     ///
     /// # Errors
-    /// `Unavailable` if the store has ended.
+    /// `Config` if the key exceeds 1 MiB; `Unavailable` if the store does not answer.
     pub fn has(&self, key: &str) -> Result<bool> {
-        self.send(&self.check(key), read_check)
+        self.send(&self.check(key)?, deadline(self.answer_limit), read_check)
     }
 
-    /// Adds `number` to `key`, which counts as 0 if it is not set, and returns the sum.
+    /// Adds `number` to `key`, which counts as 0 if it is not set, and returns the sum. Blocks until the
+    /// store has answered.
     ///
     /// # Errors
-    /// `Unavailable` if the store has ended.
+    /// `Config` if the key exceeds 1 MiB; `Unavailable` if the store does not answer, or has no room left.
     pub fn add(&self, key: &str, number: i64) -> Result<i64> {
-        let mut asked = self.ask(request::ADD, key);
-        asked.extend(number.to_le_bytes());
-        self.send(&asked, |connection| {
+        let mut question = self.question(request::ADD, key)?;
+        question.extend(number.to_le_bytes());
+        self.send(&question, deadline(self.answer_limit), |answer| {
             let mut sum = [0; 8];
-            connection.read_exact(&mut sum)?;
+            answer.read_exact(&mut sum)?;
             Ok(i64::from_le_bytes(sum))
         })
     }
 
-    /// The begin of a request about `key`.
-    fn ask(&self, kind: u8, key: &str) -> Vec<u8> {
-        let mut asked = vec![kind];
-        put_bytes(&mut asked, self.full(key).as_bytes());
-        asked
+    /// A request with `key` as its first field.
+    fn question(&self, kind: u8, key: &str) -> Result<Vec<u8>> {
+        let mut question = vec![kind];
+        put_bytes(&mut question, self.full(key)?.as_bytes());
+        Ok(question)
     }
 
     /// The question whether `key` is set.
-    fn check(&self, key: &str) -> Vec<u8> {
-        let mut asked = vec![request::CHECK];
-        asked.extend(1u64.to_le_bytes());
-        put_bytes(&mut asked, self.full(key).as_bytes());
-        asked
+    fn check(&self, key: &str) -> Result<Vec<u8>> {
+        let mut question = vec![request::CHECK];
+        question.extend(1u64.to_le_bytes());
+        put_bytes(&mut question, self.full(key)?.as_bytes());
+        Ok(question)
     }
 
-    /// torch's own keys begin with a slash too, so that tools for its stores show ours.
-    fn full(&self, key: &str) -> String {
-        format!("/feedline/{}/{key}", self.prefix)
+    /// The key in the store. torch's own keys begin with a slash too, so tools for its stores show ours.
+    fn full(&self, key: &str) -> Result<String> {
+        let full = format!("/feedline/{}/{key}", self.prefix);
+        check_len("", key, full.len()).map(|()| full)
     }
 
-    fn send<T>(&self, asked: &[u8], answer: impl FnOnce(&mut TcpStream) -> io::Result<T>) -> Result<T> {
+    /// Sends a question and reads its answer. Any failure closes the connection.
+    fn send<T>(
+        &self,
+        question: &[u8],
+        answer_by: Instant,
+        answer: impl FnOnce(&mut Timed<'_>) -> io::Result<T>,
+    ) -> Result<T> {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        connection
-            .write_all(asked)
-            .and_then(|()| answer(&mut connection))
-            .map_err(|error| broken(&self.at, error))
+        let open = connection.as_ref().map_err(Error::clone)?;
+        let mut timed = Timed { connection: open, deadline: answer_by.max(deadline(MIN_ANSWER)) };
+        timed.write_all(question).and_then(|()| answer(&mut timed)).map_err(|error| {
+            let why = format!(
+                "the store at {} does not answer: rank 0 or the launcher has ended, or the store is full",
+                self.address
+            );
+            let error = Error::new(ErrorKind::Unavailable, why).caused_by(error);
+            *connection = Err(error.clone());
+            error
+        })
     }
 }
 
-fn read_check(connection: &mut TcpStream) -> io::Result<bool> {
-    let mut answer = [0];
-    connection.read_exact(&mut answer)?;
-    Ok(answer[0] == 0)
+fn read_check(answer: &mut Timed<'_>) -> io::Result<bool> {
+    let mut byte = [0];
+    answer.read_exact(&mut byte)?;
+    Ok(byte[0] == 0)
 }
 
-fn broken(at: &str, error: io::Error) -> Error {
-    let why = format!("the store at {at} does not answer: rank 0 or the launcher has ended");
-    Error::new(ErrorKind::Unavailable, why).caused_by(error)
+/// Refuses a key, or the value of `key`, that is too long.
+fn check_len(what: &str, key: &str, len: usize) -> Result<()> {
+    if len <= MAX_LEN {
+        return Ok(());
+    }
+    let key: String = key.chars().take(40).collect();
+    Err(config(format!("{what}\"{key}\" has {len} bytes: a store takes at most {MAX_LEN}")))
 }
 
-/// Connects to `host:port`, again and again until `deadline`.
+/// Connects to `host:port`; retries until `deadline`.
 pub(crate) fn connect(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     let mut pause = Duration::from_millis(1);
     loop {
@@ -163,7 +207,7 @@ pub(crate) fn connect(host: &str, port: u16, deadline: Instant) -> io::Result<Tc
             return Err(error);
         }
         std::thread::sleep(pause.min(left));
-        pause = (2 * pause).min(PAUSE);
+        pause = (2 * pause).min(MAX_PAUSE);
     }
 }
 
@@ -181,13 +225,11 @@ fn attempt(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
 
 fn connect_once(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     let left = deadline.saturating_duration_since(Instant::now());
-    let connection = TcpStream::connect_timeout(&address, left.clamp(Duration::from_millis(1), ANSWER))?;
-    // A port without a listener can be given to this very connection, which then talks to itself.
+    let connection = TcpStream::connect_timeout(&address, left.clamp(Duration::from_millis(1), MAX_ANSWER))?;
+    // The system may give a port without a listener to this very connection, which then talks to itself.
     if connection.local_addr()? == connection.peer_addr()? {
         return Err(io::Error::other("nothing listens there"));
     }
     connection.set_nodelay(true)?;
-    connection.set_read_timeout(Some(ANSWER))?;
-    connection.set_write_timeout(Some(ANSWER))?;
     Ok(connection)
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use feedline_core::{Result, World};
-use feedline_dist::{Group, Launch, Place, Server};
+use feedline_dist::{Group, Launch, Rendezvous, Server};
 
 /// The limit of groups in tests of failures.
 pub const LIMIT: Duration = Duration::from_millis(1500);
@@ -19,11 +19,16 @@ pub fn server() -> Server {
 
 /// Rank `rank` of `size`, to meet at `server`.
 pub fn launch(server: &Server, rank: u32, size: u32) -> Launch {
-    let place = Place { host: "127.0.0.1".into(), port: server.port(), served: true, run: "test".into() };
-    Launch::new(World::new(rank, size).expect("a rank"), rank, place)
+    let rendezvous = Rendezvous {
+        host: "127.0.0.1".into(),
+        port: server.port(),
+        served_by_launcher: true,
+        run_id: "test".into(),
+    };
+    Launch::new(World::new(rank, size).expect("a rank"), rank, rendezvous)
 }
 
-/// Runs `work` as each of `size` ranks, in a group with `limit`; returns what each returned.
+/// Runs `work` as each of `size` ranks, in a group with `limit`. Returns the results by rank.
 pub fn run<T: Send>(size: u32, limit: Duration, work: impl Fn(Group) -> Result<T> + Sync) -> Vec<Result<T>> {
     let server = server();
     std::thread::scope(|scope| {

@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::{
-    BadSamples, Context, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
+    BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
 };
 use feedline_device::Device;
+use feedline_device::slot::MAX_SLOTS;
 
 use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::tune::Depth;
 use crate::{Loader, TransferMode};
 
+use self::calls::Calls;
+
+mod calls;
 mod devices;
 mod plan;
 
@@ -22,12 +26,20 @@ mod plan;
 const PINNED_BUDGET: usize = 2 << 30;
 
 /// Default time that `next` waits while its thread holds every device slot.
-const HELD_LIMIT: Duration = Duration::from_secs(60);
+const HELD_LIMIT: Duration = Duration::from_secs(1);
 
 /// Default time that dropping a loader waits.
 const DROP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Configures a loader; created by [`Loader::builder`] and [`Loader::from_source`].
+///
+/// Options can be set in any order, and the last call of a method counts. Methods that contradict each other are
+/// an error of [`build`](Self::build), which names both: [`shuffle`](Self::shuffle) with another
+/// [`sampler`](Self::sampler) or [`seed`](Self::seed), [`drop_last`](Self::drop_last) with another
+/// [`last_batch`](Self::last_batch), more [`workers`](Self::workers) than the
+/// [`core_budget`](Self::core_budget), a
+/// [`skip`](Self::skip) beyond [`epochs`](Self::epochs). Workers and their budget are those of a
+/// [`pool`](Self::pool), if one is given.
 ///
 /// ```
 /// use feedline::{Device, Loader};
@@ -51,6 +63,8 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 pub struct LoaderBuilder {
     pub(crate) input: Input,
     batch_size: usize,
+    /// What the next three come from; see [`LoaderBuilder::resolved`].
+    calls: Calls,
     sampler: Sampler,
     seed: u64,
     pub(crate) last_batch: LastBatch,
@@ -86,6 +100,7 @@ impl LoaderBuilder {
         Self {
             input,
             batch_size: 1,
+            calls: Calls::default(),
             sampler: Sampler::Sequential,
             seed: 0,
             last_batch: LastBatch::Keep,
@@ -111,31 +126,6 @@ impl LoaderBuilder {
     /// Samples per batch. Default: 1.
     pub fn batch_size(self, batch_size: usize) -> Self {
         Self { batch_size, ..self }
-    }
-
-    /// Shuffles the whole set anew every epoch; the order depends on `seed` and the epoch only.
-    pub fn shuffle(self, seed: u64) -> Self {
-        Self { sampler: Sampler::Shuffle, seed, ..self }
-    }
-
-    /// The order of the samples, or of a source's shards. Default: sequential.
-    pub fn sampler(self, sampler: Sampler) -> Self {
-        Self { sampler, ..self }
-    }
-
-    /// The seed of the order and of the random numbers passed to `Dataset::read`. Default: 0.
-    pub fn seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
-    }
-
-    /// Whether a last batch that is not full is dropped. Default: it is delivered short.
-    pub fn drop_last(self, drop: bool) -> Self {
-        Self { last_batch: if drop { LastBatch::Drop } else { LastBatch::Keep }, ..self }
-    }
-
-    /// What happens to a last batch that is not full. A source can keep or drop it, not pad it.
-    pub fn last_batch(self, last_batch: LastBatch) -> Self {
-        Self { last_batch, ..self }
     }
 
     /// Which part of every global batch this process loads. Default: all of it.
@@ -171,7 +161,8 @@ impl LoaderBuilder {
         Self { workers, ..self }
     }
 
-    /// Decodes on the workers of `pool`, which other loaders may share, instead of starting own threads.
+    /// Decodes on the workers of `pool`, which other loaders may share, instead of starting own threads:
+    /// [`workers`](Self::workers) and [`core_budget`](Self::core_budget) then have no effect.
     ///
     /// ```
     /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
@@ -198,7 +189,9 @@ impl LoaderBuilder {
         Self { pool: Some(pool.clone()), ..self }
     }
 
-    /// The most threads that [`Workers::Auto`] starts. Default: as many as [`Workers::PerCore`].
+    /// The max number of threads that the loader starts. [`Workers::Auto`] starts as many, and
+    /// [`Workers::PerCore`] no more; a greater [`Workers::Count`] is an error. Default: no limit, and as many as
+    /// [`Workers::PerCore`] for [`Workers::Auto`].
     pub fn core_budget(self, workers: usize) -> Self {
         Self { core_budget: Some(workers), ..self }
     }
@@ -285,7 +278,7 @@ impl LoaderBuilder {
     }
 
     /// How long `next` waits while its thread holds every device slot, before it fails with
-    /// [`SlotsHeld`](crate::ErrorKind::SlotsHeld). Default: 60 seconds. `Duration::MAX` waits without a
+    /// [`SlotsHeld`](crate::ErrorKind::SlotsHeld). Default: 1 second. `Duration::MAX` waits without a
     /// limit.
     ///
     /// A batch counts as held by the thread that took it. Once a batch has been opened or dropped on another
@@ -416,37 +409,43 @@ impl LoaderBuilder {
     /// resident mode it blocks until the whole set is read and on the device.
     ///
     /// # Errors
-    /// `Config` for options that cannot work; `Budget` for slots beyond the budget; the reason why zero
+    /// `Config` for options that cannot work or contradict each other; `Budget` for slots beyond the budget; the reason why zero
     /// copy or residence is not possible, if it was asked for, and then a sample that cannot be read; a
     /// device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
-        if self.depth == Depth::Slots(0) {
+        let builder = self.resolved()?;
+        if builder.depth == Depth::Slots(0) {
             return Err(Error::new(
                 ErrorKind::Config,
                 "depth is 0: at least one batch must fit on the device",
             ));
         }
-        self.threads().count()?;
-        let layout = Layout::new(&self.spec()?, self.batch_size)?;
-        self.bad_samples.check()?;
-        let batch_sampler = match &self.input {
-            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => self.batch_sampler(dataset.len())?,
-            Input::Source(source) => self.shard_plan(source.shards())?,
+        if let Depth::Slots(slots) = builder.depth
+            && slots >= MAX_SLOTS
+        {
+            let why = format!("depth is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        builder.threads().count()?;
+        let layout = Layout::new(&builder.spec()?, builder.batch_size)?;
+        builder.bad_samples.check()?;
+        let batch_sampler = match &builder.input {
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => builder.batch_sampler(dataset.len())?,
+            Input::Source(source) => builder.shard_plan(source.shards())?,
         };
         let choice = Choice {
-            transfer_mode: self.transfer_mode,
-            against: against_zero_copy((device.kind(), device.name()), &self.sampler, self.threads()),
-            map_batch: self.map_batch.is_some(),
-            input: &self.input,
+            transfer_mode: builder.transfer_mode,
+            against: against_zero_copy((device.kind(), device.name()), &builder.sampler, builder.threads()),
+            map_batch: builder.map_batch.is_some(),
+            input: &builder.input,
             layout: &layout,
-            samples: batch_sampler.options().len,
-            host_slots: self.host_slots(&layout),
-            pinned_budget: self.pinned_budget,
-            resident_budget: self.resident_budget,
-            workers: self.threads(),
+            host_slots: builder.host_slots(&layout),
+            pinned_budget: builder.pinned_budget,
+            resident_budget: builder.resident_budget,
+            workers: builder.threads(),
         };
         let chosen = choice.choose(device)?;
-        Loader::start(self, chosen, batch_sampler, layout, device)
+        Loader::start(builder, chosen, batch_sampler, layout, device)
     }
 }
 

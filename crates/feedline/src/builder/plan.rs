@@ -33,7 +33,9 @@ impl LoaderBuilder {
     /// The threads to start.
     pub(super) fn threads(&self) -> Workers {
         match (self.workers, self.core_budget) {
-            (Workers::Auto, Some(most)) => Workers::Count(most),
+            (Workers::Auto, Some(max)) => Workers::Count(max),
+            // Counted here, because a machine may have more cores than the budget.
+            (Workers::PerCore, Some(max)) => Workers::Count(self.workers.count().unwrap_or(max).min(max)),
             (workers, _) => workers,
         }
     }
@@ -89,6 +91,14 @@ impl LoaderBuilder {
         }
         let batch_sampler = BatchSampler::new(self.plan_options(shards, 1, LastBatch::Keep))?;
         source::check(&batch_sampler)?;
+        let (shards, ranks) = (batch_sampler.positions(), self.world.size());
+        if shards < u64::from(ranks) {
+            let what = if shards == 1 { "1 shard" } else { &format!("{shards} shards") };
+            return refuse(&format!(
+                "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: write it \
+                 in at least {ranks} shards, or use fewer ranks"
+            ));
+        }
         Ok(batch_sampler)
     }
 

@@ -36,7 +36,9 @@ impl Ready {
     /// # Errors
     /// As [`field`](Self::field); `Config` while the stream is being recorded; a device failure.
     pub fn to_vec<T: Element>(&self, name: &str) -> Result<Vec<T>> {
-        self.field::<T>(name)?.to_vec()
+        let field = self.field::<T>(name)?;
+        self.wait_until_copied()?;
+        field.to_vec()
     }
 
     /// Calls `work` on this thread with the fields of the batch as slices, which are read in place. For the

@@ -1,4 +1,4 @@
-//! Measures how long a compute stream waits for data, from event times on a sample of the steps.
+//! Measures how long a compute stream is idle for want of data, from event times on a sample of the steps.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,11 @@ use crate::{Batch, Ready};
 /// Samples that can be open at a time. A step that finds none free is not measured.
 const OPEN: usize = 8;
 
-/// Measures the share of a training loop's time that its stream spends waiting for data.
+/// Measures the share of a training loop's time in which its stream is idle for want of data.
 ///
-/// A step waits for data while the host is blocked in `next` and the stream is idle, and while the
-/// stream itself waits for the copy. Host work between steps, kernels and launch gaps do not count. One
+/// That is while the host is blocked in `next` and the stream has no work left, and while the stream itself
+/// waits for a copy. It is less than what the host's thread waits
+/// ([`Report::wait_share`](crate::Report::wait_share)) by the time in which the stream still has work. Host work between steps, kernels and launch gaps do not count. One
 /// step in `period` is measured, with four timing events; the other steps cost nothing.
 ///
 /// Call [`begin`](Self::begin) before asking for the next batch, [`wait_on`](Self::wait_on) instead of
@@ -112,11 +113,12 @@ impl WaitMeter {
         Ok(())
     }
 
-    /// The share of time spent waiting for data, from 0 to 1, over the measured steps that have finished.
+    /// The share of time in which the stream was idle for want of data, from 0 to 1, over the measured steps
+    /// that have finished.
     ///
     /// # Errors
     /// A device failure.
-    pub fn share(&mut self) -> Result<f64> {
+    pub fn idle_share(&mut self) -> Result<f64> {
         self.collect()?;
         Ok(if self.total_ms > 0.0 { (self.waited_ms / self.total_ms).clamp(0.0, 1.0) } else { 0.0 })
     }

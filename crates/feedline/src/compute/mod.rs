@@ -2,25 +2,19 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | a delivered batch: only `wait_on` leads to its data | `batch.rs` |
-//! | a batch open to one stream: typed views of its fields | `ready.rs` |
+//! | a delivered batch: only `wait_on` leads to its data; typed views of its fields | `batch.rs` |
 //! | the data of a batch on the host | `host.rs` |
 //! | a step recorded once per slot, and replayed | `replay.rs` |
-//! | whether batches move to other threads | `holder.rs` |
-//! | how long the stream waited for data | `meter.rs` |
+//! ! | how long the stream waited for data | `meter.rs` |
 
 mod batch;
-mod holder;
 mod host;
 mod meter;
-mod ready;
 mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use batch::Batch;
-pub(crate) use holder::{CrossThread, Holder};
+pub use batch::{Batch, Padded, Ragged, Ready};
 pub use host::{HostBatch, HostFields};
 pub use meter::WaitMeter;
-pub use ready::{Padded, Ragged, Ready};
 pub use replay::Replay;

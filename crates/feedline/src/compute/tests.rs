@@ -57,11 +57,7 @@ impl Rig {
         info.reset(1, 4, step);
         (info.valid, info.ids) = (ids.len(), ids);
         let loaded = slot.upload(&self.copy, host.acquire().unwrap().ready(), bytes).unwrap();
-        Batch::new(
-            loaded,
-            self.layout.clone(),
-            Holder::new(std::thread::current().id(), CrossThread::default()),
-        )
+        Batch::new(loaded, self.layout.clone())
     }
 }
 
@@ -167,7 +163,7 @@ fn a_batch_open_to_another_stream_is_refused_by_a_replay() {
 /// Runs `steps` steps with a meter of `period`; returns the meter and the driver calls that the steps made.
 fn metered(rig: &Rig, period: u64, steps: u64) -> (WaitMeter, Snapshot) {
     let mut meter = WaitMeter::new(&rig.compute, period).unwrap();
-    assert_eq!((meter.share().unwrap(), meter.measured()), (0.0, 0), "before the first step");
+    assert_eq!((meter.idle_share().unwrap(), meter.measured()), (0.0, 0), "before the first step");
     let before = rig.count.snapshot();
     for step in 0..steps {
         meter.begin();
@@ -187,13 +183,13 @@ fn the_meter_measures_one_step_per_period_and_the_others_cost_nothing() {
         let rig = Rig::new();
         let steps = 40;
         let (mut every, _) = metered(&rig, 1, steps);
-        let share = every.share().unwrap();
+        let share = every.idle_share().unwrap();
         // The first step has no start event, because no step precedes it.
         assert_eq!(every.measured(), steps - 1);
         assert!((0.0..=1.0).contains(&share), "{share}");
 
         let (mut some, made) = metered(&rig, 8, steps);
-        some.share().unwrap();
+        some.idle_share().unwrap();
         assert_eq!(some.measured(), steps / 8 - 1);
         let (_, without) = metered(&rig, u64::MAX, steps);
         assert_eq!(without.of(Op::Elapsed), 0);
@@ -227,7 +223,7 @@ fn a_meter_without_a_free_sample_skips_steps() {
         }
         go.send(()).unwrap();
         rig.compute.synchronize().unwrap();
-        meter.share().unwrap();
+        meter.idle_share().unwrap();
         assert!((1..=8).contains(&meter.measured()), "{} of 20", meter.measured());
     });
 }

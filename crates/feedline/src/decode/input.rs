@@ -5,23 +5,27 @@ use std::sync::Arc;
 
 use feedline_core::bad_samples::substitute;
 use feedline_core::source::place;
-use feedline_core::{BatchInfo, BatchSampler, Context, Dataset, ReadError, Row, Rows, Source, Spec};
-use feedline_device::zero_copy::GatherOrder;
+use feedline_core::{
+    BatchInfo, BatchSampler, Context, Dataset, LastBatch, ReadError, Row, Rows, Source, Spec, StableDataset,
+};
+use feedline_device::zero_copy::{GatherOrder, StridedColumns};
+
+use super::source::SourceReader;
 
 /// The data of a loader.
 #[derive(Clone)]
 pub(crate) enum Input {
     /// Samples with random access; the batch sampler is over samples.
-    Dataset(Arc<dyn Dataset>),
+    Dataset(Arc<StableDataset>),
     /// Samples that the device gathers itself, from host or device memory: a host slot holds only their ids.
-    ZeroCopy(Arc<dyn Dataset>, GatherOrder),
+    ZeroCopy(Arc<StableDataset>, GatherOrder),
     /// Records in sequence; the batch sampler is over shards, one per step.
     Source(Arc<dyn Source>),
 }
 
-/// The description of a batch, stored with its host slot.
+/// What is known of the batch in a host slot.
 #[derive(Debug, Default)]
-pub(crate) struct Note {
+pub(crate) struct HostInfo {
     pub(crate) info: BatchInfo,
     /// The position in the epoch at which the steps begin.
     pub(crate) start: u64,
@@ -45,11 +49,47 @@ pub(super) enum Samples<'a> {
 }
 
 impl Input {
+    pub(crate) fn dataset(dataset: impl Dataset) -> Self {
+        Self::Dataset(Arc::new(StableDataset::new(Arc::new(dataset))))
+    }
+
     /// The fields of a sample.
     pub(crate) fn spec(&self) -> &Spec {
         match self {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.spec(),
             Self::Source(source) => source.spec(),
+        }
+    }
+
+    /// The reader of a source's records, which are read in sequence for batches of `batch` rows.
+    pub(crate) fn reader(
+        &self,
+        shards: &Arc<BatchSampler>,
+        batch: usize,
+        last_batch: LastBatch,
+    ) -> Option<Box<SourceReader>> {
+        match self {
+            Self::Dataset(_) | Self::ZeroCopy(..) => None,
+            Self::Source(_) => Some(Box::new(SourceReader::new(shards.clone(), batch, last_batch))),
+        }
+    }
+
+    /// The data set; `None` for a source.
+    pub(crate) fn stable_dataset(&self) -> Option<&Arc<StableDataset>> {
+        match self {
+            Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => Some(dataset),
+            Self::Source(_) => None,
+        }
+    }
+
+    /// What the workers read where `columns` lie ready for the device: only ids, or the rest of the set.
+    pub(crate) fn beside(self, columns: Option<&StridedColumns>) -> Self {
+        match (self, columns) {
+            (Self::Dataset(dataset), Some(columns)) => match columns.rest() {
+                Some(rest) => Self::dataset(RestOfSet { dataset, kept: rest.kept() }),
+                None => Self::ZeroCopy(dataset, columns.gather_order()),
+            },
+            (other, _) => other,
         }
     }
 
@@ -61,9 +101,13 @@ impl Input {
         }
     }
 
-    /// The samples of the batch that `note` describes.
-    pub(super) fn samples<'a>(&'a self, batch_sampler: &'a BatchSampler, note: &'a Note) -> Samples<'a> {
-        let Note { info, start, records } = note;
+    /// The samples of the batch that `host_info` describes.
+    pub(super) fn samples<'a>(
+        &'a self,
+        batch_sampler: &'a BatchSampler,
+        host_info: &'a HostInfo,
+    ) -> Samples<'a> {
+        let HostInfo { info, start, records } = host_info;
         match self {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => {
                 Samples::Dataset { dataset: &**dataset, batch_sampler, start: *start, info }
@@ -156,5 +200,54 @@ impl Records {
         }
         self.bytes[index].clear();
         &mut self.bytes[index]
+    }
+}
+
+/// A set of which the samples below `kept` are on the device: they are not read.
+struct RestOfSet {
+    dataset: Arc<dyn Dataset>,
+    kept: u64,
+}
+
+impl Dataset for RestOfSet {
+    fn len(&self) -> u64 {
+        self.dataset.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.dataset.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        if id < self.kept { Ok(()) } else { self.dataset.read(id, row, context) }
+    }
+
+    /// Consecutive samples of the rest are read together.
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        let mut first = 0;
+        for run in ids.chunk_by(|&a, &b| (a < self.kept) == (b < self.kept)) {
+            let range = first..first + run.len();
+            if run.first().is_some_and(|&id| id >= self.kept) {
+                let read = context.delegate(first, run, |context| {
+                    self.dataset.read_many(run, &mut rows.part(range.clone()), context)
+                });
+                read.map_err(|(index, error)| (first + index, error))?;
+            }
+            first = range.end;
+        }
+        Ok(())
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.dataset.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.dataset.fingerprint()
     }
 }

@@ -9,7 +9,7 @@ use feedline_core::{
     Spec, Stage, catch_panic,
 };
 
-use super::input::Note;
+use super::input::HostInfo;
 use super::worker::Worker;
 
 /// Keeps the random numbers of batches apart from those of samples.
@@ -136,7 +136,7 @@ fn refuse(field: &Field, why: &str) -> Error {
 }
 
 impl MapBatch {
-    /// Calls the hook on the batch in `bytes` that `note` describes.
+    /// Calls the hook on the batch in `bytes` that `host_info` describes.
     ///
     /// # Errors
     /// `Sample` for an error of the hook, `Panic` for a panic; both name the batch.
@@ -144,10 +144,10 @@ impl MapBatch {
         &self,
         batch_sampler: &BatchSampler,
         layout: &Layout,
-        (bytes, note): (&mut [u8], &Note),
+        (bytes, host_info): (&mut [u8], &HostInfo),
         worker: &Worker<'_>,
     ) -> Result<()> {
-        let info = &note.info;
+        let info = &host_info.info;
         let Some(&first) = info.ids.first() else { return Ok(()) };
         let mut batch = FilledBatch { rows: Rows::filled(layout, bytes, info.ids.len()), info };
         let context = Context::new(batch_sampler.options().seed, info.epoch);
@@ -155,7 +155,7 @@ impl MapBatch {
         // Steps count from where a run resumed, so they cannot key a random stream.
         let at = match info.source_position {
             Some(after) => key(&[after.position, after.offset]),
-            None => batch_sampler.position(info.epoch, note.start, info.step, 0).unwrap_or(0),
+            None => batch_sampler.position(info.epoch, host_info.start, info.step, 0).unwrap_or(0),
         };
         // So that a hook that never returns is named.
         worker.begin(info.step, first);

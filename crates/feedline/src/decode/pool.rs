@@ -1,16 +1,15 @@
 //! The worker threads, owned by one loader or shared by several.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use feedline_core::{Error, ErrorKind, Result, panic_text};
+use feedline_core::{Error, ErrorKind, Result};
 
-use super::activity::{Activity, Reading};
-use super::decoder::{Decoder, Job, Share};
+use super::batch::{Split, Undecoded};
+use super::decoder::Decoder;
 use super::queue::{Queue, Work};
-use super::worker::Worker;
+use super::worker::{Activity, Reading, Worker};
 
 /// The largest number of workers in a pool.
 pub const MAX_WORKERS: usize = 1024;
@@ -83,7 +82,8 @@ struct Threads {
 }
 
 struct Shared {
-    queue: Queue<Job, Share>,
+    /// Batches, each with the loader that it belongs to.
+    queue: Queue<(Arc<Decoder>, Undecoded), (Arc<Decoder>, Arc<Split>)>,
     activity: Activity,
     /// The workers that may take work.
     active: Arc<AtomicUsize>,
@@ -150,17 +150,17 @@ impl WorkerPool {
         self.threads.shared.activity.readings()
     }
 
-    /// Queues a batch for the workers.
-    pub(crate) fn begin(&self, job: Job, wake: bool) {
+    /// Queues a batch of `decoder`.
+    pub(crate) fn begin(&self, decoder: &Arc<Decoder>, batch: Undecoded, wake: bool) {
         // The queue stays open while a handle exists, and this is one.
-        let _ = self.threads.shared.queue.begin(job, wake);
+        let _ = self.threads.shared.queue.begin((decoder.clone(), batch), wake);
     }
 
     /// Drops the batches of `decoder` that no worker has begun, and stops further workers from joining
     /// the others.
     pub(crate) fn remove(&self, decoder: &Arc<Decoder>) {
-        let is_job = |job: &Job| Arc::ptr_eq(&job.decoder, decoder);
-        self.threads.shared.queue.remove(is_job, |share| share.is_of(decoder));
+        let is_of = |other: &Arc<Decoder>| Arc::ptr_eq(other, decoder);
+        self.threads.shared.queue.remove(|(other, _)| is_of(other), |(other, _)| is_of(other));
     }
 
     /// The threads to join, if this is the last handle. They end as soon as they have no work.
@@ -188,18 +188,12 @@ impl Shared {
     fn work(&self, index: usize) {
         let worker = Worker::new(&self.activity, index);
         while let Some(work) = self.queue.next(index) {
-            // Dropping the last job of a loader drops its data set, which runs user code.
-            let worked = catch_unwind(AssertUnwindSafe(|| match work {
-                Work::Begin(job) => {
-                    if let Some((share, others)) = job.run(&worker) {
-                        self.queue.share(share.clone(), others);
-                        share.join(&worker);
-                    }
+            match work {
+                Work::Begin((decoder, batch)) => {
+                    let share = |split, others| self.queue.share((decoder.clone(), split), others);
+                    batch.decode(&decoder, &worker, share);
                 }
-                Work::Join(share) => share.join(&worker),
-            }));
-            if let Err(panic) = worked {
-                panic_text(panic);
+                Work::Join((decoder, split)) => split.join(&decoder, &worker),
             }
         }
     }

@@ -1,11 +1,10 @@
-//! The queue that the workers take their work from.
+//! The queue that the workers take their work from. Its waits are those of a [`Monitor`], which `ci/loom.sh`
+//! checks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use feedline_slots::{Backoff, Version};
-
-use super::sync::{Condvar, Mutex, MutexGuard};
+use feedline_slots::Monitor;
 
 /// Work for a worker.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,167 +18,124 @@ pub(crate) enum Work<J, S> {
 /// How long a worker sleeps at most before it looks for work that nobody was woken for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Batches to begin, and batches to join, behind one mutex and one condition variable.
+/// Batches to begin, and batches to join.
 ///
 /// Batches to join come first, the oldest before the others, so that the batch that is needed first is
 /// finished first.
-///
-/// No wake-up is lost: a worker looks at the lists and goes to sleep under the same lock under which work is
-/// added, and work that is added wakes a worker for each item that no worker is awake for. `ci/loom.sh`
-/// checks that.
-///
-/// Where work comes every few microseconds, a worker spins for a moment before it sleeps: to wake it would
-/// take longer than the work. It looks at the lists under the lock all the same before it sleeps.
 pub(crate) struct Queue<J, S> {
-    state: Mutex<State<J, S>>,
-    wake: Condvar,
-    /// For workers that may not take work.
-    rest: Condvar,
-    /// Counts what was added, for workers that spin without the lock.
-    added: Version,
-    waits: Backoff,
+    work: Monitor<State<J, S>>,
+    /// Where workers sleep that may not take work.
+    resting: Monitor<()>,
 }
 
 struct State<J, S> {
     jobs: VecDeque<J>,
     /// Batches to join, each with the number of workers that may still do so.
     shares: VecDeque<(S, usize)>,
-    /// Workers that spin.
-    spinning: usize,
-    /// Workers that sleep.
-    asleep: usize,
     /// Workers with this number or a higher one take no work.
     limit: usize,
     closed: bool,
 }
 
+impl<J, S: Clone> State<J, S> {
+    /// The next work, if there is some.
+    fn take(&mut self) -> Option<Work<J, S>> {
+        if let Some((batch, workers)) = self.shares.front_mut() {
+            *workers -= 1;
+            let (batch, is_last) = (batch.clone(), *workers == 0);
+            if is_last {
+                self.shares.pop_front();
+            }
+            return Some(Work::Join(batch));
+        }
+        self.jobs.pop_front().map(Work::Begin)
+    }
+
+    /// How many workers the work would keep busy.
+    fn items(&self) -> usize {
+        self.jobs.len() + self.shares.iter().map(|(_, workers)| workers).sum::<usize>()
+    }
+}
+
 impl<J, S: Clone> Queue<J, S> {
     /// An empty queue; `capacity` items need no further memory.
     pub(crate) fn new(capacity: usize) -> Self {
-        let state = State {
-            jobs: VecDeque::with_capacity(capacity),
-            shares: VecDeque::with_capacity(capacity),
-            spinning: 0,
-            asleep: 0,
-            limit: usize::MAX,
-            closed: false,
-        };
-        Self {
-            state: Mutex::new(state),
-            wake: Condvar::new(),
-            rest: Condvar::new(),
-            added: Version::default(),
-            waits: Backoff::new(),
-        }
+        let (jobs, shares) = (VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity));
+        let work = Monitor::new(State { jobs, shares, limit: usize::MAX, closed: false });
+        Self { work, resting: Monitor::new(()) }
     }
 
     /// Adds a batch to begin; gives it back when the queue is closed.
     ///
-    /// Without `wake` no sleeping worker is woken for it: for short batches, which the worker that was
-    /// woken for the one
-    /// before takes too. Should that worker be held up, another looks within [`LOOK`].
+    /// Without `wake` no sleeping worker is woken for it: for short batches, which the worker that was woken
+    /// for the one before takes too. Should that worker be held up, another looks within [`LOOK`].
     pub(crate) fn begin(&self, job: J, wake: bool) -> Result<(), J> {
-        let mut state = self.lock();
-        if state.closed {
-            return Err(job);
-        }
-        state.jobs.push_back(job);
-        self.wake(state, usize::from(wake));
-        Ok(())
+        self.work.add(usize::from(wake), |state| {
+            if state.closed {
+                return (Err(job), 0);
+            }
+            state.jobs.push_back(job);
+            (Ok(()), state.items())
+        })
     }
 
     /// Lets up to `workers` workers join a batch.
     pub(crate) fn share(&self, batch: S, workers: usize) {
-        let mut state = self.lock();
-        if workers > 0 && !state.closed {
-            state.shares.push_back((batch, workers));
-            self.wake(state, workers);
-        }
+        self.work.add(workers, |state| {
+            if workers > 0 && !state.closed {
+                state.shares.push_back((batch, workers));
+            }
+            ((), state.items())
+        });
     }
 
     /// From now on only workers with a number below `limit` take work.
     pub(crate) fn set_limit(&self, limit: usize) {
-        self.lock().limit = limit;
-        self.rest.notify_all();
+        self.work.with(|state| state.limit = limit);
+        self.resting.change(|()| {});
     }
 
     /// Takes the next work for worker number `worker`, and sleeps until there is some; `None` once the queue
     /// is closed.
     pub(crate) fn next(&self, worker: usize) -> Option<Work<J, S>> {
-        let mut wait = self.waits.wait();
-        let mut state = self.lock();
         loop {
-            if state.closed {
-                return None;
-            }
-            if worker >= state.limit {
-                // It may have been woken for work that another has to take.
-                if !(state.jobs.is_empty() && state.shares.is_empty()) {
-                    self.wake.notify_one();
+            let taken = self.work.wait(Some(LOOK), |state| match state.closed || worker >= state.limit {
+                true => Some(None),
+                false => state.take().map(Some),
+            });
+            match taken {
+                Some(Some(work)) => return Some(work),
+                Some(None) => {
+                    // It may have been woken for work that another worker has to take.
+                    if self.work.add(1, |state| (state.closed, state.items())) {
+                        return None;
+                    }
+                    let may_work = || self.work.with(|state| state.closed || worker < state.limit);
+                    self.resting.wait(None, |()| may_work().then_some(()));
                 }
-                state = super::sync::wait(&self.rest, state, LOOK);
-                continue;
+                None => {}
             }
-            if let Some((batch, workers)) = state.shares.front_mut() {
-                *workers -= 1;
-                let (batch, is_last) = (batch.clone(), *workers == 0);
-                if is_last {
-                    state.shares.pop_front();
-                }
-                return Some(Work::Join(batch));
-            }
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(Work::Begin(job));
-            }
-            if wait.should_spin() {
-                let before = self.added.get();
-                state.spinning += 1;
-                drop(state);
-                wait.spin_until_changed(&self.added, before);
-                state = self.lock();
-                state.spinning -= 1;
-                continue;
-            }
-            state.asleep += 1;
-            state = super::sync::wait(&self.wake, state, LOOK);
-            state.asleep -= 1;
         }
     }
 
     /// Drops the work that nobody has taken and one of the closures names.
     pub(crate) fn remove(&self, is_job: impl Fn(&J) -> bool, is_share: impl Fn(&S) -> bool) {
-        let mut state = self.lock();
-        let State { jobs, shares, .. } = &mut *state;
-        let left = (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)));
-        drop(state);
+        let left = self.work.with(|State { jobs, shares, .. }| {
+            (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)))
+        });
         // Not under the lock: a job holds what users wrote.
         drop(left);
     }
 
     /// Ends every `next`, now and later, and drops the work that nobody has taken.
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
-        state.closed = true;
-        let left = (std::mem::take(&mut state.jobs), std::mem::take(&mut state.shares));
-        self.added.bump();
-        drop(state);
-        self.wake.notify_all();
-        self.rest.notify_all();
+        let left = self.work.change(|state| {
+            state.closed = true;
+            (std::mem::take(&mut state.jobs), std::mem::take(&mut state.shares))
+        });
+        self.resting.change(|()| {});
         // Not under the lock: a job holds what users wrote.
         drop(left);
-    }
-
-    /// Wakes a worker for each of `items` new items, as far as the workers that spin are not enough.
-    fn wake(&self, state: MutexGuard<'_, State<J, S>>, items: usize) {
-        self.added.bump();
-        let waiting = state.jobs.len() + state.shares.iter().map(|(_, workers)| workers).sum::<usize>();
-        let workers = waiting.saturating_sub(state.spinning).min(items).min(state.asleep);
-        drop(state);
-        (0..workers).for_each(|_| self.wake.notify_one());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<J, S>> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -304,7 +260,7 @@ mod tests {
             let queue = Queue::<_, ()>::new(1);
             std::thread::scope(|scope| {
                 let worker = scope.spawn(|| queue.next(0));
-                while queue.lock().asleep == 0 {
+                while queue.work.asleep() == 0 {
                     std::thread::yield_now();
                 }
                 queue.begin(7, false).unwrap();
@@ -354,7 +310,7 @@ mod tests {
                     queue.set_limit(1 + round as usize % 4);
                     queue.begin(round, true).unwrap();
                 }
-                while !queue.lock().jobs.is_empty() {
+                while queue.work.with(|state| !state.jobs.is_empty()) {
                     std::thread::yield_now();
                 }
                 queue.close();
@@ -375,7 +331,7 @@ mod tests {
                     queue.next(0);
                     Instant::now()
                 });
-                while queue.lock().asleep == 0 {
+                while queue.work.asleep() == 0 {
                     std::thread::yield_now();
                 }
                 let start = Instant::now();

@@ -10,7 +10,7 @@ use feedline_core::{
     catch_panic, panic_text,
 };
 
-use super::input::Note;
+use super::input::{HostInfo, Records};
 
 /// Reads this rank's shards of a source in order, batch by batch.
 ///
@@ -30,24 +30,6 @@ pub(crate) struct SourceReader {
     ids: Vec<u64>,
 }
 
-/// The result of [`SourceReader::read`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// The records of a batch are read.
-    Batch,
-    /// The source has no record at the moment.
-    Later,
-    /// The epoch has no further batch.
-    EpochEnd,
-}
-
-/// The result of reading one record.
-enum Found {
-    Record(u64),
-    Later,
-    End,
-}
-
 impl SourceReader {
     /// A reader that opens shards in the order of `shards`, for batches of `batch` samples.
     pub(crate) fn new(shards: Arc<BatchSampler>, batch: usize, last_batch: LastBatch) -> Self {
@@ -65,53 +47,54 @@ impl SourceReader {
         self.shards.steps(self.epoch, self.source_position.position) == 0
     }
 
-    /// Reads the records of the next batch of `source` into `note`, which may already hold some of
+    /// Reads the records of the next batch of `source` into `host_info`, which may already hold some of
     /// them. Stores the id of the sample being read in `watch`, and stops early once `is_stale` says
     /// that the batch is not wanted.
+    ///
+    /// `Record`: the records of a batch are read. `Later`: the source has no record at the moment. `End`: the
+    /// epoch has no further batch.
     pub(super) fn read(
         &mut self,
         source: &dyn Source,
-        note: &mut Note,
+        host_info: &mut HostInfo,
         watch: &AtomicU64,
         is_stale: impl Fn() -> bool,
-    ) -> Result<Read> {
+    ) -> Result<Next> {
+        let HostInfo { info, records, .. } = host_info;
         let mut at_end = false;
-        while note.records.ids.len() < self.batch && !at_end {
+        while records.ids.len() < self.batch && !at_end {
             if is_stale() {
-                return Ok(Read::Later);
+                return Ok(Next::Later);
             }
-            let next = self.next(source, note.records.next(), watch);
-            match next.map_err(|error| error.at_batch(note.info.step))? {
-                Found::Record(id) => note.records.ids.push(id),
-                Found::Later => return Ok(Read::Later),
-                Found::End => at_end = true,
+            match self.next(source, records, watch).map_err(|error| error.at_batch(info.step))? {
+                Next::Record => {}
+                Next::Later => return Ok(Next::Later),
+                Next::End => at_end = true,
             }
         }
-        let records = &note.records.ids;
-        if at_end && (self.last_batch == LastBatch::Drop || records.is_empty()) {
-            note.records.clear();
-            note.info.source_position = Some(self.source_position);
-            return Ok(Read::EpochEnd);
+        info.source_position = Some(self.source_position);
+        if at_end && (self.last_batch == LastBatch::Drop || records.ids.is_empty()) {
+            records.clear();
+            return Ok(Next::End);
         }
-        note.info.ids.clone_from(records);
-        note.info.valid = records.len();
-        note.info.source_position = Some(self.source_position);
-        Ok(Read::Batch)
+        info.ids.clone_from(&records.ids);
+        info.valid = records.ids.len();
+        Ok(Next::Record)
     }
 
-    /// Appends the next record to `record`.
-    fn next(&mut self, source: &dyn Source, record: &mut Vec<u8>, watch: &AtomicU64) -> Result<Found> {
+    /// Adds the next record to `records`.
+    fn next(&mut self, source: &dyn Source, records: &mut Records, watch: &AtomicU64) -> Result<Next> {
         loop {
             if self.open.is_none() {
                 self.open = self.open_next(source)?;
             }
-            let Some((shard, reader)) = &mut self.open else { return Ok(Found::End) };
+            let Some((shard, reader)) = &mut self.open else { return Ok(Next::End) };
             let (shard, offset) = (*shard, reader.offset());
             let refuse = |why: String| unreadable(source, shard, offset, why.into());
             let id = source::id(shard, offset)
                 .ok_or_else(|| refuse(format!("an offset must be below {MAX_OFFSET}")))?;
             watch.store(id, Ordering::Relaxed);
-            let next = guard(source, shard, offset, || reader.read(record))?;
+            let next = guard(source, shard, offset, || reader.read(records.next()))?;
             let after = reader.offset();
             match next {
                 Next::Record if after <= offset => {
@@ -119,9 +102,10 @@ impl SourceReader {
                 }
                 Next::Record => {
                     self.source_position.offset = after;
-                    return Ok(Found::Record(id));
+                    records.ids.push(id);
+                    return Ok(Next::Record);
                 }
-                Next::Later => return Ok(Found::Later),
+                Next::Later => return Ok(Next::Later),
                 Next::End => {
                     self.open = None;
                     self.go_to_next_shard();

@@ -3,23 +3,24 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::Receiver;
 use feedline_core::source::{Next, Shard, Source};
 use feedline_core::{
     BadSamples, BatchSampler, BatchSamplerOptions, Context, Dataset, ErrorKind, LastBatch, Layout, ReadError,
-    Result, Row, Sampler, Spec, World,
+    Result, Row, Sampler, Spec, StableDataset, World,
 };
 use feedline_device::zero_copy::GatherOrder;
 use feedline_device::{Device, Pinned};
-use feedline_slots::{HostMemory, ReadyLease, Ring};
+use feedline_slots::{HostMemory, Ring};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 use super::*;
+use crate::transfer::{Request, Requests};
 
 /// Rows per batch.
 const BATCH: usize = 4;
@@ -30,9 +31,10 @@ const EPOCH: u64 = 3;
 struct Rig {
     pool: WorkerPool,
     decoder: Arc<Decoder>,
+    requests: Arc<Requests>,
     layout: Arc<Layout>,
     batch_sampler: Arc<BatchSampler>,
-    slots: Ring<Pinned, Note>,
+    slots: Ring<Pinned, HostInfo>,
     inbox: Receiver<Message>,
     /// The outcome of dropping the data.
     dropped: mpsc::Receiver<Result<()>>,
@@ -41,7 +43,7 @@ struct Rig {
 impl Rig {
     /// Workers and two slots for `dataset`, in sequential order.
     fn new(dataset: impl Dataset, workers: usize) -> Self {
-        Self::of(Input::Dataset(Arc::new(dataset)), BATCH, workers, Sampler::Sequential, None)
+        Self::of(Input::dataset(dataset), BATCH, workers, Sampler::Sequential, None)
     }
 
     fn of(input: Input, batch: usize, workers: usize, sampler: Sampler, slot_bytes: Option<usize>) -> Self {
@@ -63,22 +65,33 @@ impl Rig {
         let batch_sampler = Arc::new(BatchSampler::new(options).unwrap());
         let slot_bytes = slot_bytes.unwrap_or(layout.bytes());
         let slots = Ring::new((0..SLOTS).map(|_| device.pinned(slot_bytes).unwrap()).collect());
-        let ((to_test, inbox), (tell, dropped)) = (bounded(SLOTS + 1), mpsc::channel());
-        let options = DecoderOptions {
-            input,
+        let ((requests, inbox), (tell, dropped)) = (Requests::new(SLOTS), mpsc::channel());
+        let decoder = Decoder {
+            input: Some(input),
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             map_batch: None,
             rest: None,
             workers: Arc::new(workers.into()),
-            host_slots: SLOTS,
-            inbox: to_test,
+            requests: requests.clone(),
+            trace: None,
+            row_ns: Default::default(),
+            splits: Default::default(),
+            on_end: Mutex::new(Some(Box::new(move |outcome| drop(tell.send(outcome))))),
         };
-        let decoder = Arc::new(Decoder::new(options, move |outcome| drop(tell.send(outcome))));
-        decoder.set_request(REQUEST);
+        let decoder = Arc::new(decoder);
         let pool = WorkerPool::new(Workers::Count(workers)).unwrap();
-        Self { pool, decoder, layout, batch_sampler, slots, inbox, dropped }
+        let rig = Self { pool, decoder, requests, layout, batch_sampler, slots, inbox, dropped };
+        rig.request(REQUEST);
+        rig
+    }
+
+    /// Makes request `number`.
+    fn request(&self, number: u64) {
+        self.requests.begin(Request { number, ..Request::default() }).unwrap();
+        assert!(matches!(self.message(), Message::Wake));
+        self.requests.woken();
     }
 
     /// Gives batch `number`, which is `step` of the epoch, to the workers.
@@ -90,8 +103,7 @@ impl Rig {
         let mut lease = self.slots.acquire().unwrap();
         lease.note_mut().info.reset(REQUEST, EPOCH, step);
         lease.note_mut().records.clear();
-        let batch = Undecoded { number, lease, reader };
-        self.pool.begin(Job { decoder: self.decoder.clone(), batch }, true);
+        self.pool.begin(&self.decoder, Undecoded { number, lease, reader }, true);
     }
 
     fn message(&self) -> Message {
@@ -100,23 +112,23 @@ impl Rig {
 
     /// The number and the outcome of the next batch.
     #[track_caller]
-    fn decoded(&self) -> (u64, Result<Outcome>) {
+    fn decoded(&self) -> (u64, Result<Option<Delivery<Filled>>>) {
         let Message::Decoded { number, outcome } = self.message() else { panic!("not the end of a batch") };
         (number, outcome)
     }
 
     /// The next batch, which must be decoded.
     #[track_caller]
-    fn ready(&self) -> (u64, ReadyLease<Pinned, Note>) {
+    fn ready(&self) -> (u64, Filled) {
         match self.decoded() {
-            (number, Ok(Outcome::Ready(filled))) => (number, filled),
+            (number, Ok(Some(Delivery::Batch(filled)))) => (number, filled),
             (number, other) => panic!("batch {number} is not ready: {:?}", other.err()),
         }
     }
 
     /// Checks the rows of a batch to the last byte.
     #[track_caller]
-    fn check(&self, filled: &ReadyLease<Pinned, Note>) {
+    fn check(&self, filled: &Filled) {
         let info = &filled.note().info;
         let rows = fine().check(EPOCH, &self.layout, info.ids.len(), filled.bytes());
         assert_eq!(rows.expect("whole rows"), info.ids);
@@ -161,9 +173,10 @@ fn rows_are_decoded_in_place_with_any_number_of_workers() {
 fn in_zero_copy_mode_a_slot_holds_the_gather_order_of_its_batch() {
     const ROWS: usize = 512;
     with_watchdog(LIMIT, || {
-        let data = Arc::new(Fine::new(5 * ROWS as u64 + 100, 8).unwrap());
+        let data = Fine::new(5 * ROWS as u64 + 100, 8).unwrap();
+        let stable = Arc::new(StableDataset::new(Arc::new(data.clone())));
         for (bytes, is_ordered) in [(1 << 30, true), (1 << 20, false)] {
-            let input = Input::ZeroCopy(data.clone(), GatherOrder::new(data.len(), bytes));
+            let input = Input::ZeroCopy(stable.clone(), GatherOrder::new(data.len(), bytes));
             let rig = Rig::of(input, ROWS, 1, Sampler::Shuffle, Some(GatherOrder::slot_bytes(ROWS)));
             for step in 0..6 {
                 rig.begin(step, step);
@@ -230,9 +243,9 @@ fn a_stale_batch_is_not_read() {
     with_watchdog(LIMIT, || {
         let (data, reads) = fixtures::counting(fine());
         let rig = Rig::new(data, 2);
-        rig.decoder.set_request(REQUEST + 1);
+        rig.request(REQUEST + 1);
         rig.begin(0, 0);
-        assert!(matches!(rig.decoded(), (0, Ok(Outcome::Stale))));
+        assert!(matches!(rig.decoded(), (0, Ok(None))));
         assert_eq!(reads.total(), 0);
     });
 }
@@ -240,9 +253,10 @@ fn a_stale_batch_is_not_read() {
 #[test]
 fn a_stop_is_final() {
     let rig = Rig::new(fine(), 1);
-    rig.decoder.stop();
-    rig.decoder.set_request(REQUEST + 1);
-    assert!(rig.decoder.is_stale(REQUEST + 1));
+    rig.requests.stop();
+    let request = Request { number: REQUEST + 1, ..Request::default() };
+    assert_eq!(rig.requests.begin(request).unwrap_err().kind(), ErrorKind::Stopped);
+    assert!(rig.requests.is_stale(REQUEST + 1));
 }
 
 #[test]
@@ -255,7 +269,7 @@ fn a_batch_after_a_failed_one_is_not_read() {
         let error = outcome.err().expect("sample 5 fails");
         assert_eq!((number, error.batch(), error.sample()), (1, Some(1), Some(5)));
         rig.begin(2, 2);
-        assert!(matches!(rig.decoded(), (2, Ok(Outcome::Stale))));
+        assert!(matches!(rig.decoded(), (2, Ok(None))));
         assert_eq!(reads.of(8), 0);
         rig.begin(0, 0);
         rig.check(&rig.ready().1);
@@ -420,11 +434,11 @@ fn a_stale_batch_returns_the_reader_of_its_source() {
     with_watchdog(LIMIT, || {
         let source: Arc<dyn Source> = Arc::new(Generator::new([40]).unwrap());
         let rig = Rig::of(Input::Source(source), BATCH, 1, Sampler::Sequential, None);
-        rig.decoder.set_request(REQUEST + 1);
+        rig.request(REQUEST + 1);
         let reader = SourceReader::new(rig.batch_sampler.clone(), BATCH, LastBatch::Keep);
         rig.begin_with(0, 0, Some(Box::new(reader)));
         assert!(matches!(rig.message(), Message::Reader { request: REQUEST, .. }));
-        assert!(matches!(rig.decoded(), (0, Ok(Outcome::Stale))));
+        assert!(matches!(rig.decoded(), (0, Ok(None))));
     });
 }
 

@@ -1,32 +1,28 @@
 //! The loader: runs the three stages and hands out their batches.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crossbeam_channel::{Receiver, never};
 use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Cursor, Dataset, Error, ErrorKind, LastBatch, Layout, Result,
     Source,
 };
 use feedline_device::Device;
-use feedline_device::slot::SlotRing;
+use feedline_device::slot::{Loaded, SlotRing};
 
-use crate::Batch;
 use crate::builder::LoaderBuilder;
-use crate::decode::Input;
-use crate::deliveries::Deliveries;
+use crate::decode::{Delivery, Input};
 use crate::epoch::Epoch;
 use crate::progress::Progress;
 use crate::report::{Ledger, Report, Reporter};
 use crate::shutdown::{Running, StopHandle};
-use crate::spans::enter;
-use crate::transfer::{Delivery, Request};
+use crate::transfer::{Request, Requests};
 use crate::transfer_mode::ChosenMode;
 use crate::tune::{Tuner, Tuning};
 
+mod receive;
 mod start;
-
-/// How often a consumer that waits looks whether it needs slots that the tuner keeps back.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Loads batches of a data set or a source: decodes and copies them while the caller computes.
 ///
@@ -52,7 +48,11 @@ pub struct Loader {
     layout: Arc<Layout>,
     device: Device,
     slots: SlotRing,
-    deliveries: Deliveries,
+    requests: Arc<Requests>,
+    /// The batches whose copies are queued.
+    loaded: Receiver<Delivery<Loaded>>,
+    /// How long a thread that holds every slot waits for a free one.
+    held_limit: Duration,
     /// The current request, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Position>,
     epochs: Option<u64>,
@@ -98,14 +98,16 @@ impl Position {
 impl Loader {
     /// Configures a loader of `dataset`.
     pub fn builder(dataset: impl Dataset) -> LoaderBuilder {
-        LoaderBuilder::new(Input::Dataset(Arc::new(dataset)))
+        LoaderBuilder::new(Input::dataset(dataset))
     }
 
     /// Configures a loader of `source`: data without a length or random access.
     ///
     /// Differences from a data set:
     ///
-    /// - The sampler orders the shards, and each rank reads its own shards; see [`source`](crate::source).
+    /// - [`shuffle_shards`](LoaderBuilder::shuffle_shards) and the sampler order the shards only, never the
+    ///   records. Each rank reads its own shards, so there must be at least as many as ranks; see
+    ///   [`source`](crate::source).
     /// - The end of an epoch is not known in advance: [`Epoch::steps`] is `None`, and ranks may have
     ///   different numbers of steps.
     /// - One worker at a time reads records in sequence; all workers decode.
@@ -142,7 +144,7 @@ impl Loader {
     ///     }
     /// }
     /// let numbers = Numbers { spec: Spec::new().field("number", DType::I64, [])? };
-    /// let mut loader = Loader::from_source(numbers).batch_size(8).shuffle(7).build(&Device::host())?;
+    /// let mut loader = Loader::from_source(numbers).batch_size(8).shuffle_shards(7).build(&Device::host())?;
     /// let rows = loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<feedline::Result<usize>>()?;
     /// assert_eq!(rows, 30);
     /// # Ok::<(), feedline::Error>(())
@@ -207,7 +209,7 @@ impl Loader {
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let cursor = self.cursor();
         let (epoch, start, offset) = (cursor.epoch(), cursor.position(), cursor.offset());
-        let paused = self.ledger.begin(epoch);
+        let paused = self.ledger.begin(epoch, self.slots.take_host_waits());
         if let Some(tuner) = &mut self.tuner {
             tuner.paused(paused);
         }
@@ -232,7 +234,7 @@ impl Loader {
         let number = self.current.map_or(1, |at| at.request.number + 1);
         let end = self.epochs.unwrap_or(u64::MAX);
         let request = Request { number, epoch, start, offset, end };
-        self.running.ask(request)?;
+        self.requests.begin(request).map_err(|_| self.running.cause())?;
         self.current = Some(Position { request, step: 0 });
         Ok(())
     }
@@ -278,83 +280,14 @@ impl Loader {
         (!self.is_source).then_some(steps)
     }
 
+    /// The epoch is over, for the report.
+    pub(crate) fn end_epoch(&mut self) {
+        self.ledger.end(self.slots.take_host_waits());
+    }
+
     /// Whether the epoch has nothing more to deliver.
     pub(crate) fn is_at_end(&self) -> bool {
         self.progress.is_at_end(&self.batch_sampler)
-    }
-
-    /// The next batch of the current request. Blocks for at most `limit`; `None` once it has passed,
-    /// and at the end of a source's epoch.
-    pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
-        self.running.check_process()?;
-        self.running.check_stopped()?;
-        let holder = self.deliveries.holder();
-        let _span = enter!("next");
-        self.ledger.ask();
-        let start = limit.map(|_| Instant::now());
-        loop {
-            let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
-            // A tuner that keeps slots back has to look now and then whether the consumer holds the rest.
-            let look = self.make_room().then_some(LOOK);
-            let wait = left.into_iter().chain(look).min();
-            let received = self.deliveries.receive(wait, || self.running.cause())?;
-            let Some(delivery) = received else {
-                if look.is_some_and(|look| left.is_none_or(|left| left > look)) {
-                    continue;
-                }
-                self.ledger.nothing();
-                return Ok(None);
-            };
-            let Some(at) = &mut self.current else { continue };
-            match delivery {
-                // Dropping the batches of an abandoned request releases their slots.
-                Delivery::Batch(loaded) if loaded.info().request != at.request.number => {}
-                Delivery::EpochEnd(end) if end.request != at.request.number => {}
-                Delivery::EpochEnd(end) => {
-                    at.begin_next_epoch();
-                    self.progress.end_epoch(end.source_position);
-                    self.ledger.nothing();
-                    return Ok(None);
-                }
-                Delivery::Batch(loaded) => {
-                    let batch = Batch::new(loaded, self.layout.clone(), holder);
-                    let (now, waited) =
-                        self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
-                    if self.tuner.as_mut().is_some_and(|tuner| tuner.delivered(now, waited)) {
-                        self.running.wake();
-                    }
-                    let Position { request, step } = *at;
-                    debug_assert_eq!(
-                        (batch.epoch(), batch.step()),
-                        (request.epoch, step),
-                        "batch out of order"
-                    );
-                    at.step += 1;
-                    let is_last = match batch.info().source_position {
-                        Some(source_position) => {
-                            self.batch_sampler.steps(request.epoch, source_position.position) == 0
-                        }
-                        None => at.step == self.batch_sampler.steps(request.epoch, request.start),
-                    };
-                    if is_last {
-                        at.begin_next_epoch();
-                    }
-                    self.progress.count(&batch, &self.batch_sampler, self.bad_samples)?;
-                    return Ok(Some(batch));
-                }
-            }
-        }
-    }
-
-    /// Lets the tuner make room for a consumer that holds every slot in use. Returns whether it keeps slots
-    /// back.
-    fn make_room(&mut self) -> bool {
-        let Some(tuner) = &mut self.tuner else { return false };
-        let (keeps_back, has_room) = tuner.make_room(&self.slots);
-        if has_room {
-            self.running.wake();
-        }
-        keeps_back
     }
 
     /// Which samples make up which batch; for a source, which shard this rank reads at which step.
@@ -441,7 +374,7 @@ impl Loader {
     /// Ends the tuning at the best setting so far, and returns it.
     pub fn freeze_tuning(&mut self) -> Option<Tuning> {
         if self.tuner.as_mut().is_some_and(Tuner::freeze) {
-            self.running.wake();
+            self.requests.wake();
         }
         self.tuning()
     }
@@ -470,7 +403,8 @@ impl Loader {
     /// other call has returned.
     pub fn stop(&mut self, limit: Duration) -> Result<()> {
         self.running.check_process()?;
-        self.deliveries.close();
+        // The transfer thread's sends fail instead of blocking.
+        self.loaded = never();
         self.current = None;
         // It holds slots.
         self.tuner = None;
@@ -481,7 +415,7 @@ impl Loader {
     /// that a drop would take.
     fn abandon(&mut self) {
         std::mem::forget(self.tuner.take());
-        self.deliveries.abandon();
+        std::mem::forget(std::mem::replace(&mut self.loaded, never()));
         self.running.abandon();
     }
 }

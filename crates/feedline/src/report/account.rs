@@ -22,6 +22,9 @@ pub struct Account {
     pub bytes: u64,
     /// Where the time went; sums to [`wall`](Self::wall).
     pub causes: Causes,
+    /// The part of [`wall`](Self::wall) between two epochs, such as for a validation, in nanoseconds.
+    #[serde(rename = "between_epochs_ns", default)]
+    pub(crate) between: u64,
     /// The first moment, in nanoseconds.
     #[serde(rename = "from_ns")]
     pub(crate) from: u64,
@@ -74,12 +77,18 @@ impl Account {
         Duration::from_nanos(self.until.saturating_sub(self.from))
     }
 
+    /// [`wall`](Self::wall) without the time between two epochs.
+    pub fn in_epochs(&self) -> Duration {
+        self.wall().saturating_sub(Duration::from_nanos(self.between))
+    }
+
     /// The share of the time that `cause` took, from 0 to 1.
     pub fn share(&self, cause: Cause) -> f64 {
         ratio(self.causes.of(cause).as_secs_f64(), self.wall().as_secs_f64())
     }
 
-    /// The share of the time that the consumer waited for data, from 0 to 1.
+    /// The share of the time that the consumer's thread waited for data, from 0 to 1: in the loader's calls, or
+    /// blocked until a batch had arrived, but not for its own work on the device.
     pub fn wait_share(&self) -> f64 {
         Cause::ALL.into_iter().filter(|cause| cause.is_wait_for_data()).map(|cause| self.share(cause)).sum()
     }
@@ -96,6 +105,12 @@ impl Account {
 }
 
 impl Report {
+    /// The share of the run that the consumer's thread waited for data, from 0 to 1: the number that every
+    /// display of the run shows. See [`Account::wait_share`].
+    pub fn wait_share(&self) -> f64 {
+        self.run.wait_share()
+    }
+
     /// The report as one JSON object. Times are in nanoseconds, and `waiting` in seconds and nanoseconds.
     pub fn json(&self) -> String {
         // Plain numbers and strings: nothing here can fail.
@@ -103,17 +118,11 @@ impl Report {
     }
 }
 
-impl fmt::Display for Account {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.wall().as_secs_f64();
-        writeln!(
-            f,
-            "epoch {}: {} batches in {seconds:.3} s, {:.0} rows/s, {:.1} MB/s",
-            self.epoch,
-            self.batches,
-            self.rows_per_s(),
-            self.bytes_per_s() / 1e6
-        )?;
+impl Account {
+    fn write(&self, what: fmt::Arguments<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, batches) = (self.wall().as_secs_f64(), self.batches);
+        let (rows, megabytes) = (self.rows_per_s(), self.bytes_per_s() / 1e6);
+        writeln!(f, "{what}: {batches} batches in {seconds:.3} s, {rows:.0} rows/s, {megabytes:.1} MB/s")?;
         for cause in Cause::ALL {
             let (time, share) = (self.causes.of(cause).as_secs_f64(), 100.0 * self.share(cause));
             writeln!(f, "  {cause:<20} {share:>5.1} %  {time:>9.3} s")?;
@@ -122,9 +131,16 @@ impl fmt::Display for Account {
     }
 }
 
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(format_args!("epoch {}", self.epoch), f)
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.epoch)?;
+        self.run.write(format_args!("run from epoch {} to {}", self.run.epoch, self.epoch.epoch), f)?;
+        writeln!(f, "  waited for data      {:>5.1} %", 100.0 * self.wait_share())?;
         if let Some(waiting) = self.waiting {
             writeln!(f, "  the consumer has been waiting for {:.1} s", waiting.as_secs_f64())?;
         }
@@ -137,6 +153,6 @@ impl fmt::Display for Report {
 }
 
 /// `part / whole`, or 0 for nothing.
-pub(super) fn ratio(part: f64, whole: f64) -> f64 {
+pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

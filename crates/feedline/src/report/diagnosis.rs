@@ -54,8 +54,7 @@ pub struct Diagnosis {
 impl Report {
     /// What limits the run, and what would help, from the service times.
     pub fn diagnosis(&self) -> Diagnosis {
-        let account = if self.epoch.batches > 0 { &self.epoch } else { &self.run };
-        Diagnosis::of(&self.setup, &self.service, account)
+        Diagnosis::of(&self.setup, &self.service, &self.run)
     }
 }
 
@@ -67,6 +66,7 @@ impl Diagnosis {
 
     /// The diagnosis on a machine of `cores` cores.
     fn on(cores: usize, setup: &Setup, service: &ServiceTimes, account: &Account) -> Self {
+        let (setup, service) = (&setup.bounded(), &service.bounded());
         let wait_share = account.wait_share();
         let mut diagnosis =
             Self { bound: Bound::Unknown, wait_share, workers: None, depth: None, text: String::new() };
@@ -75,7 +75,7 @@ impl Diagnosis {
             return diagnosis;
         }
         let stages = Stages::new(setup, service);
-        let per_batch = account.wall().as_nanos() as f64 / account.batches as f64;
+        let per_batch = account.in_epochs().as_nanos() as f64 / account.batches as f64;
         let (bound, longest) = stages.longest();
         let waits = format!("the consumer waits {:.0} % of the time", 100.0 * wait_share);
         if wait_share < LITTLE || bound == Bound::Compute && longest > 0.9 * per_batch {

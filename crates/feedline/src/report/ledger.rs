@@ -32,6 +32,8 @@ pub(crate) struct Ledger {
     polled: usize,
     /// Time of the consumer since the last delivery.
     busy: u64,
+    /// How long it was blocked since then until the copy of a batch had ended, which is not its own time.
+    copied: u64,
     charger: Charger,
     /// The trace, and the batch that the consumer works with.
     trace: Option<LoaderTrace>,
@@ -78,6 +80,7 @@ impl Ledger {
             polls: [(0, 0); POLLS],
             polled: 0,
             busy: 0,
+            copied: 0,
             charger: Charger::default(),
             trace,
             current: None,
@@ -90,15 +93,36 @@ impl Ledger {
         Reporter { shared: self.shared.clone() }
     }
 
+    /// Time passes up to `at`, in the hands of the consumer. Of it `copied` nanoseconds were a wait for the
+    /// copy of a batch.
+    fn pass(&mut self, at: u64, copied: u64) {
+        let passed = at.saturating_sub(self.until);
+        // Other threads of the consumer may have waited too: no more than all of it.
+        let copied = copied.min(passed);
+        if let Some((trace, batch)) = self.trace.as_ref().zip(self.current) {
+            trace.wait(batch, Cause::Copy, (self.until, self.until + copied));
+            trace.step(batch, self.until + copied, at);
+        }
+        self.busy += passed - copied;
+        self.copied += copied;
+        self.until = at;
+    }
+
     /// An epoch begins. The time since the last batch, such as for a validation, belongs to the run only.
     /// Returns it, in nanoseconds.
-    pub(crate) fn begin(&mut self, epoch: u64) -> u64 {
+    pub(crate) fn begin(&mut self, epoch: u64, copied: u64) -> u64 {
         let at = now();
+        if self.until > 0 {
+            self.current = None;
+            self.pass(at, copied);
+        }
+        let copied = std::mem::take(&mut self.copied);
         let between = std::mem::take(&mut self.busy)
-            + if self.until == 0 { 0 } else { at.saturating_sub(self.until) }
             + self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from).sum::<u64>();
         let mut state = self.shared.state();
         state.run.charge(Cause::Consumer, between);
+        state.run.charge(Cause::Copy, copied);
+        state.run.between += between + copied;
         if state.epoch.batches > 0 {
             state.previous = Some(state.epoch);
         }
@@ -108,15 +132,15 @@ impl Ledger {
         state.epoch = Account::new(epoch, at);
         drop(state);
         (self.until, self.is_open, self.current) = (at, true, None);
-        between
+        between + copied
     }
 
-    /// The consumer asks for a batch.
-    pub(crate) fn ask(&mut self) {
+    /// The consumer asks for a batch. Since the last delivery it was blocked for `copied` nanoseconds until
+    /// the copy of a batch had ended.
+    pub(crate) fn ask(&mut self, copied: u64) {
         let at = now();
-        self.busy += at.saturating_sub(self.until);
-        self.trace_step(at);
-        (self.asked, self.until) = (at, at);
+        self.pass(at, copied);
+        self.asked = at;
         self.shared.waiting.store(at, Ordering::Relaxed);
     }
 
@@ -137,24 +161,24 @@ impl Ledger {
     }
 
     /// The epoch is over. The last wait was for the source, which had nothing more.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, copied: u64) {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
         let at = now();
-        self.trace_step(at);
+        self.pass(at, copied);
         self.current = None;
-        let busy = std::mem::take(&mut self.busy) + at.saturating_sub(self.until);
+        let (busy, copied) = (std::mem::take(&mut self.busy), std::mem::take(&mut self.copied));
         let polls = self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from);
         let waited = polls.sum();
         let mut state = self.shared.state();
         for account in state.accounts() {
             account.charge(Cause::Consumer, busy);
+            account.charge(Cause::Copy, copied);
             account.charge(Cause::SourceRead, waited);
             account.until = at;
         }
         drop(state);
-        self.until = at;
         #[cfg(feature = "metrics")]
         self.tell(at);
     }
@@ -165,29 +189,28 @@ impl Ledger {
         self.metrics.tell(at, &run, &self.shared.setup());
     }
 
-    /// The consumer has worked until `at`.
-    fn trace_step(&self, at: u64) {
-        if let Some((trace, batch)) = self.trace.as_ref().zip(self.current) {
-            trace.step(batch, self.until, at);
-        }
-    }
-
     /// The call returns a batch of `bytes` bytes. Returns the time, and for how long the consumer has waited.
     pub(crate) fn deliver(&mut self, info: &BatchInfo, bytes: usize) -> (u64, u64) {
         let timeline = &info.timeline;
         let mut causes = Causes::default();
-        let polls = std::mem::take(&mut self.polled);
-        let charger = &mut self.charger;
-        charger.next(timeline);
-        self.polls[..polls].iter().for_each(|&(from, to)| charger.charge(from..to, timeline, &mut causes));
+        self.charger.next(timeline);
         // A batch that was sent before it was asked for is not waited for.
         let at = if timeline.sent > self.asked { now() } else { self.asked };
-        charger.charge(self.asked..at, timeline, &mut causes);
+        let polls = &self.polls[..std::mem::take(&mut self.polled)];
+        for &(from, to) in polls.iter().chain([&(self.asked, at)]) {
+            let mut wait = Causes::default();
+            self.charger.charge(from..to, timeline, &mut wait);
+            causes.merge(&wait);
+            if let Some(trace) = &self.trace {
+                trace.waits(BatchId::of(info), from, &wait);
+            }
+        }
+        causes.add(Cause::Copy, std::mem::take(&mut self.copied));
         let waited = causes.sum().as_nanos() as u64;
         let busy = std::mem::take(&mut self.busy);
         causes.add(Cause::Consumer, busy);
         if let Some(trace) = &self.trace {
-            trace.delivered(info, self.asked, at, &causes);
+            trace.delivered(info);
             self.current = Some(BatchId::of(info));
         }
         self.until = at;

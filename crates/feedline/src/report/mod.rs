@@ -26,6 +26,7 @@ mod profile;
 mod tests;
 
 pub use crate::tune::{Move, Setting, Tuning};
+pub(crate) use account::ratio;
 pub use account::{Account, Report};
 pub use cause::{Cause, Causes};
 pub use diagnosis::{Bound, Diagnosis};

@@ -17,6 +17,9 @@ use super::charge::Charger;
 use super::profile::{Profile, ServiceTimes, Setup};
 use crate::decode::piece_rows;
 
+/// Batches of a prediction at most; each takes 250 bytes.
+const MAX_BATCHES: usize = 1 << 20;
+
 /// Settings to try on a [`Profile`]; what is `None` stays as it was measured.
 ///
 /// ```
@@ -61,7 +64,11 @@ impl Prediction {
 
 impl WhatIf {
     /// Replays `batches` batches of the profile with these settings. The samples repeat.
+    ///
+    /// Every number is taken as at most what a loader can have: [`MAX_WORKERS`](crate::MAX_WORKERS) workers,
+    /// 65,536 batches on the device, 1000 s of each stage; and 2^20 batches are replayed at most.
     pub fn predict(&self, profile: &Profile, batches: usize) -> Prediction {
+        let batches = batches.min(MAX_BATCHES);
         let setup = self.setup(&profile.setup);
         let mut model = Model::new(setup, batches);
         let mean = profile.mean();
@@ -69,20 +76,22 @@ impl WhatIf {
             let sample = profile.samples.get(index % profile.samples.len().max(1)).copied().unwrap_or(mean);
             // A copy that was not timed took as long as the others.
             let copy_ns = if sample.copy_ns > 0 { sample.copy_ns } else { mean.copy_ns };
-            model.batch(self.times(ServiceTimes { copy_ns, ..sample }));
+            model.batch(self.times(ServiceTimes { copy_ns, ..sample }).bounded());
         }
         Prediction { account: model.account() }
     }
 
     fn setup(&self, measured: &Setup) -> Setup {
-        let workers = self.workers.unwrap_or(measured.workers).max(1);
+        let workers = self.workers.unwrap_or(measured.workers);
         let device_slots = self.depth.unwrap_or(measured.device_slots).max(1);
-        let extra = measured.host_slots.saturating_sub(measured.device_slots);
-        Setup { workers, device_slots, host_slots: device_slots + extra.max(1), ..*measured }
+        let extra = measured.host_slots.saturating_sub(measured.device_slots).max(1);
+        Setup { workers, device_slots, host_slots: device_slots.saturating_add(extra), ..*measured }.bounded()
     }
 
     fn times(&self, times: ServiceTimes) -> ServiceTimes {
-        let or = |given: Option<Duration>, measured| given.map_or(measured, |time| time.as_nanos() as u64);
+        let or = |given: Option<Duration>, measured| {
+            given.map_or(measured, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        };
         ServiceTimes {
             decode_ns: or(self.decode, times.decode_ns),
             copy_ns: or(self.copy, times.copy_ns),
@@ -288,6 +297,48 @@ mod tests {
         profile.setup.batch_size = 1; // not split
         let account = WhatIf::default().predict(&profile, 400).account;
         assert!(account.share(Cause::OrderWait) > 0.7, "{account}");
+    }
+
+    /// Numbers of a file or a caller are no sizes of memory, and no sum overflows.
+    #[test]
+    fn numbers_from_outside_are_bounded() {
+        let times = ServiceTimes {
+            read_ns: u64::MAX,
+            decode_ns: u64::MAX,
+            submit_ns: u64::MAX,
+            copy_ns: u64::MAX,
+            step_ns: u64::MAX,
+            device_ns: u64::MAX,
+        };
+        let huge = Setup {
+            workers: usize::MAX,
+            host_slots: usize::MAX,
+            device_slots: usize::MAX,
+            batch_size: usize::MAX,
+            batch_bytes: usize::MAX,
+            is_source: true,
+            is_zero_copy: false,
+        };
+        for setup in [huge, Setup::default()] {
+            let profile = Profile { setup, samples: vec![times] };
+            let most = WhatIf {
+                workers: Some(usize::MAX),
+                depth: Some(usize::MAX),
+                step: Some(Duration::MAX),
+                decode: Some(Duration::MAX),
+                copy: Some(Duration::MAX),
+            };
+            let none = WhatIf { workers: Some(0), depth: Some(0), ..WhatIf::default() };
+            for what in [WhatIf::default(), most, none] {
+                let account = what.predict(&profile, 3000).account;
+                assert_eq!((account.batches, account.causes.sum()), (3000, account.wall()), "{account}");
+            }
+        }
+        let quick = Profile { setup: Setup::default(), samples: vec![] };
+        assert_eq!(WhatIf::default().predict(&quick, usize::MAX).account.batches, MAX_BATCHES as u64);
+        let report = crate::Report { setup: huge, service: times, ..Default::default() };
+        let run = WhatIf::default().predict(&Profile { setup: huge, samples: vec![times] }, 3000).account;
+        assert!(!crate::Report { run, ..report }.diagnosis().text.is_empty());
     }
 
     #[test]

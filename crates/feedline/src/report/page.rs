@@ -47,12 +47,14 @@ impl History {
         let history = serde_json::to_string(&self.points).unwrap_or_default();
         let diagnosis = serde_json::Value::from(report.diagnosis().text).to_string();
         let trace = trace.map_or("[]".to_owned(), Trace::events);
+        let (waited, report) = (report.wait_share(), report.json());
         let data = format!(
-            "{{\"report\":{},\"diagnosis\":{diagnosis},\"history\":{history},\"trace\":{trace}}}",
-            report.json()
+            "{{\"report\":{report},\"waited\":{waited},\"diagnosis\":{diagnosis},\"history\":{history},\
+             \"trace\":{trace}}}"
         );
-        // A name that ends the script would end the page's program.
-        PAGE.replace("/*DATA*/", &data.replace("</", "<\\/"))
+        // Texts of users are part of it: in a script, `</script>` and `<!--<script>` would end or change the
+        // page's program. A `<` is always within a string.
+        PAGE.replace("/*DATA*/", &data.replace('<', "\\u003c"))
     }
 }
 
@@ -72,14 +74,26 @@ mod tests {
     }
 
     #[test]
-    fn a_page_holds_its_data_and_no_name_ends_its_program() {
+    fn a_page_holds_its_data_and_no_name_changes_its_program() {
+        let plain = History::new().page(&Report::default(), Some(&Trace::new()));
         let trace = Trace::new();
-        drop(trace.annotate("</script>"));
+        let texts = ["</script>", "<!--<script>", "]]>", "<style>", "a \"b\" \\ \u{2028}\u{0}"];
+        texts.into_iter().for_each(|text| drop(trace.annotate(text)));
         let mut history = History::new();
         history.add(&Account::default());
         let page = history.page(&Report::default(), Some(&trace));
-        assert_eq!(page.matches("</script>").count(), 1);
-        assert!(page.contains("<\\/script>") && page.contains("\"workers\":0"));
+        // No more than the page has without them, so nothing of them is markup.
+        for markup in ["<", "</script>", "<script", "<!--"] {
+            assert_eq!(page.matches(markup).count(), plain.matches(markup).count(), "{markup}");
+        }
+        assert!(page.contains("\\u003c/script>") && page.contains("\"workers\":0"));
+        // The data is JSON, and holds the names as they are.
+        let data =
+            page.split_once("const data = ").and_then(|(_, rest)| rest.split_once(";\n")).expect("data");
+        let data: serde_json::Value = serde_json::from_str(data.0).expect("JSON");
+        let names: Vec<_> =
+            data["trace"].as_array().expect("events").iter().map(|e| e["name"].clone()).collect();
+        assert!(texts.iter().all(|text| names.iter().any(|name| name == text)), "{names:?}");
         assert!(!page.contains("http://") && !page.contains("https://"), "nothing is loaded");
     }
 }

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::slot::MAX_SLOTS;
 use serde::{Deserialize, Serialize};
+
+use crate::MAX_WORKERS;
 
 /// Batches whose times are kept.
 const KEPT: usize = 256;
@@ -53,6 +56,33 @@ pub struct Profile {
     pub setup: Setup,
     /// The batches, in order.
     pub samples: Vec<ServiceTimes>,
+}
+
+/// The max of each time of a model, so that the sum over all batches fits 64 bits: 1000 s.
+const MAX_NS: u64 = 1_000_000_000_000;
+
+impl Setup {
+    /// The setup within what a loader can have, because it may come from a file or a caller.
+    pub(super) fn bounded(self) -> Self {
+        Self {
+            workers: self.workers.clamp(1, MAX_WORKERS),
+            host_slots: self.host_slots.clamp(1, MAX_SLOTS),
+            device_slots: self.device_slots.clamp(1, MAX_SLOTS),
+            batch_size: self.batch_size.min(1 << 32),
+            batch_bytes: self.batch_bytes.min(1 << 42),
+            ..self
+        }
+    }
+}
+
+impl ServiceTimes {
+    /// The times, each at most 1000 s.
+    pub(super) fn bounded(self) -> Self {
+        let Self { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = self;
+        let [read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns] =
+            [read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns].map(|ns| ns.min(MAX_NS));
+        Self { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns }
+    }
 }
 
 impl Profile {

@@ -266,22 +266,30 @@ impl LoaderTrace {
         self.record(Lane::CopyStream, "copy", batch, started, ended);
     }
 
-    /// A batch was delivered after a wait that began at `asked`.
-    pub(crate) fn delivered(&self, info: &BatchInfo, asked: u64, at: u64, causes: &Causes) {
+    /// A batch was delivered.
+    pub(crate) fn delivered(&self, info: &BatchInfo) {
         let batch = BatchId::of(info);
-        if !self.trace.shared.is_sampled(batch.number) {
-            return;
-        }
         let Timeline { no_slot, handed_out, ordered, device_slot, sent, .. } = info.timeline;
         if no_slot > 0 {
-            self.record(Lane::Transfer, "wait: no free host slot", batch, no_slot, handed_out);
+            self.record(Lane::Transfer, "waits for a host slot", batch, no_slot, handed_out);
         }
-        self.record(Lane::Transfer, "wait: no free device slot", batch, ordered, device_slot);
+        self.record(Lane::Transfer, "waits for a device slot", batch, ordered, device_slot);
         self.record(Lane::Transfer, "queue the copy", batch, device_slot, sent);
-        let causes =
-            Cause::ALL.into_iter().filter(|&cause| cause != Cause::Consumer).map(|c| (causes.of(c), c));
-        let cause = causes.max_by_key(|&(time, _)| time).map_or(Cause::HandOff, |(_, cause)| cause);
-        self.record(Lane::Consumer, wait_name(cause), batch, asked, at);
+    }
+
+    /// The consumer waited from `start` on, for each of `causes` in turn.
+    pub(crate) fn waits(&self, batch: BatchId, start: u64, causes: &Causes) {
+        let mut at = start;
+        for cause in Cause::ALL {
+            let end = at + causes.ns(cause);
+            self.wait(batch, cause, (at, end));
+            at = end;
+        }
+    }
+
+    /// The consumer waited for `cause`.
+    pub(crate) fn wait(&self, batch: BatchId, cause: Cause, (start, end): (u64, u64)) {
+        self.record(Lane::Consumer, wait_name(cause), batch, start, end);
     }
 
     /// The consumer worked with a batch.
@@ -305,15 +313,17 @@ impl BatchId {
     }
 }
 
+/// The name of a span: `wait: ` and the name of its cause.
 fn wait_name(cause: Cause) -> &'static str {
     match cause {
         Cause::SourceRead => "wait: source read",
         Cause::Decode => "wait: decode",
-        Cause::OrderWait => "wait: order",
+        Cause::OrderWait => "wait: order wait",
         Cause::NoHostSlot => "wait: no free host slot",
         Cause::Copy => "wait: host-to-device copy",
         Cause::NoDeviceSlot => "wait: no free device slot",
-        Cause::HandOff | Cause::Consumer => "wait: hand-off",
+        Cause::HandOff => "wait: hand-off",
+        Cause::Consumer => "wait: consumer",
     }
 }
 

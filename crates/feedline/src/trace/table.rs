@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::{Lane, Name, Span, Trace};
+use crate::report::ratio;
 
 /// What a row of a [`Table`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -25,7 +27,7 @@ pub enum Kind {
 }
 
 /// All spans of one name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// What they are.
     pub kind: Kind,
@@ -35,6 +37,11 @@ pub struct Row {
     pub count: usize,
     /// Their sum.
     pub total: Duration,
+    /// The share of the loader's run during which they ran, from 0 to 1: a mean over the threads or streams
+    /// that they ran on. Spans that overlap count once, and the batches that were not recorded count as those
+    /// that were. For the waits of the consumer it is the share in the loader's
+    /// [`report`](crate::Loader::report).
+    pub share: f64,
     /// Their mean.
     pub mean: Duration,
     /// Half of them took no longer.
@@ -46,7 +53,7 @@ pub struct Row {
 /// The spans of a trace by name: kernels, copies, stages of the host and waits; the greatest sum first.
 ///
 /// Displays as a table. A long trace records one batch in several, and so does the table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     /// One row per kind and name.
     pub rows: Vec<Row>,
@@ -77,26 +84,66 @@ impl Trace {
 
 impl Table {
     pub(super) fn of(spans: &[Span], names: &[Name], one_in: u64) -> Self {
-        let mut by_name: BTreeMap<_, Vec<u64>> = BTreeMap::new();
-        for span in spans {
-            let length = span.end.saturating_sub(span.start);
-            by_name.entry((kind(span, names), &*span.name)).or_default().push(length);
-        }
-        let row = |((kind, name), mut lengths): ((Kind, &str), Vec<u64>)| {
+        let mut by_name: BTreeMap<_, Vec<&Span>> = BTreeMap::new();
+        spans.iter().for_each(|span| by_name.entry((kind(span, names), &*span.name)).or_default().push(span));
+        let runs = Runs::new(spans);
+        let row = |((kind, name), mut spans): ((Kind, &str), Vec<&Span>)| {
+            let share = (one_in as f64 * runs.share(&mut spans)).min(1.0);
+            let mut lengths: Vec<_> = spans.iter().map(|span| span.end.saturating_sub(span.start)).collect();
             lengths.sort_unstable();
             let (count, total) = (lengths.len(), lengths.iter().sum::<u64>());
-            // The smallest length that is not below so many percent of them.
+            // Nearest-rank percentile.
             let percentile =
                 |percent: usize| Duration::from_nanos(lengths[(count * percent).div_ceil(100).max(1) - 1]);
             let mean = Duration::from_nanos(total / count as u64);
             let (p50, p99, total) = (percentile(50), percentile(99), Duration::from_nanos(total));
-            Row { kind, name: name.to_owned(), count, total, mean, p50, p99 }
+            Row { kind, name: name.to_owned(), count, total, share, mean, p50, p99 }
         };
         let mut rows: Vec<_> = by_name.into_iter().map(row).collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.total));
         let start = spans.iter().map(|span| span.start).min().unwrap_or(0);
         let end = spans.iter().map(|span| span.end).max().unwrap_or(0);
         Self { rows, one_in, wall: Duration::from_nanos(end.saturating_sub(start)) }
+    }
+}
+
+/// When each loader ran: from the first span of its consumer to the last. What has no consumer, such as the
+/// user's own lanes, ran from the first span of all to the last.
+struct Runs {
+    all: Range<u64>,
+    loaders: BTreeMap<u32, Range<u64>>,
+}
+
+impl Runs {
+    fn new(spans: &[Span]) -> Self {
+        let (mut all, mut loaders) = (u64::MAX..0, BTreeMap::new());
+        let widen = |range: &mut Range<u64>, span: &Span| {
+            *range = range.start.min(span.start)..range.end.max(span.end);
+        };
+        for span in spans {
+            widen(&mut all, span);
+            if span.lane == Lane::Consumer {
+                widen(loaders.entry(span.loader).or_insert(u64::MAX..0), span);
+            }
+        }
+        Self { all, loaders }
+    }
+
+    /// The share of the runs, on the lanes that have one of `spans`, during which one ran.
+    fn share(&self, spans: &mut [&Span]) -> f64 {
+        spans.sort_unstable_by_key(|span| (span.loader, span.lane, span.start));
+        let (mut covered, mut whole) = (0, 0);
+        for lane in spans.chunk_by(|a, b| (a.loader, a.lane) == (b.loader, b.lane)) {
+            let run = self.loaders.get(&lane[0].loader).unwrap_or(&self.all);
+            whole += run.end - run.start;
+            let mut at = run.start;
+            for span in lane {
+                let end = span.end.min(run.end);
+                covered += end.saturating_sub(at.max(span.start));
+                at = at.max(end);
+            }
+        }
+        ratio(covered as f64, whole as f64)
     }
 }
 
@@ -129,9 +176,8 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<NAME$} {:<6} {:>8} {:>5}", "name", "kind", "total", "share")?;
         writeln!(f, " {:>7} {:>7} {:>7} {:>7}", "count", "mean", "p50", "p99")?;
-        let wall = self.wall.as_secs_f64().max(f64::MIN_POSITIVE);
-        for Row { kind, name, count, total, mean, p50, p99 } in &self.rows {
-            let share = 100.0 * total.as_secs_f64() / wall;
+        for Row { kind, name, count, total, share, mean, p50, p99 } in &self.rows {
+            let share = 100.0 * share;
             let name: String = name.chars().take(NAME).collect();
             write!(f, "{name:<NAME$} {:<6} {:>8} {share:>4.0}%", kind.name(), short(*total))?;
             writeln!(f, " {count:>7} {:>7} {:>7} {:>7}", short(*mean), short(*p50), short(*p99))?;
@@ -177,19 +223,23 @@ mod tests {
         spans.push(span(Lane::Consumer, "wait: decode", 0, 9));
         let table = Table::of(&spans, &names, 4);
         let us = Duration::from_micros;
-        let row = |kind, name: &str, count, [total, mean, p50, p99]: [Duration; 4]| Row {
+        let row = |kind, name: &str, count, share, [total, mean, p50, p99]: [Duration; 4]| Row {
             kind,
             name: name.to_owned(),
             count,
             total,
+            share,
             mean,
             p50,
             p99,
         };
-        let one = |kind, name: &str, ns| row(kind, name, 1, [Duration::from_nanos(ns); 4]);
+        // The consumer's lane is 9 ns long, and one batch in four is recorded.
+        let one = |kind, name: &str, ns: u64| {
+            row(kind, name, 1, (4.0 * ns as f64 / 9.0).min(1.0), [Duration::from_nanos(ns); 4])
+        };
         let mean = Duration::from_nanos(100_500);
         let rows = [
-            row(Kind::Host, "decode", 200, [us(20_100), mean, us(100), us(198)]),
+            row(Kind::Host, "decode", 200, 1.0, [us(20_100), mean, us(100), us(198)]),
             one(Kind::Wait, "wait: decode", 9),
             one(Kind::Wait, "wait: readers of the slot", 8),
             one(Kind::Copy, "copy", 7),
@@ -199,11 +249,40 @@ mod tests {
         assert_eq!(table.rows, rows);
         assert_eq!(table.wall, Duration::from_nanos(200_200));
         let text = table.to_string();
-        let line = "decode                    host     20.1ms 10040%     200   100us   100us   198us";
+        let line = "decode                    host     20.1ms  100%     200   100us   100us   198us";
         assert!(text.contains(line), "{text}");
         assert!(text.contains("wait: readers of the slot wait"), "{text}");
         assert!(text.ends_with("one batch in 4 was recorded\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    /// Overlapping spans, several threads, and time outside the run make no share greater than it is.
+    #[test]
+    fn a_share_is_the_part_of_the_run_that_the_spans_cover() {
+        let mut spans = vec![
+            span(Lane::Consumer, "wait: decode", 1000, 600),
+            span(Lane::Consumer, "step", 1600, 400),
+            // Two batches wait for the same slot; one began to wait before the consumer asked.
+            span(Lane::CopyStream, "wait: readers of the slot", 800, 700),
+            span(Lane::CopyStream, "wait: readers of the slot", 1200, 500),
+            // Two workers; one is busy for all of the run.
+            span(Lane::Worker(0), "decode", 900, 2000),
+            span(Lane::Worker(1), "decode", 1500, 100),
+            span(Lane::Worker(1), "decode", 1900, 100),
+        ];
+        spans.iter_mut().for_each(|span| span.loader = 1);
+        // Another loader, later and for longer.
+        let later = Span { loader: 2, ..span(Lane::Consumer, "wait: decode", 10_000, 4000) };
+        let share = |spans: &[Span], one_in, name: &str| {
+            let table = Table::of(spans, &[], one_in);
+            table.rows.iter().find(|row| row.name == name).map(|row| row.share)
+        };
+        assert_eq!(share(&spans, 1, "wait: decode"), Some(0.6));
+        assert_eq!(share(&spans, 1, "wait: readers of the slot"), Some(0.7));
+        assert_eq!(share(&spans, 1, "decode"), Some(0.6));
+        assert_eq!(share(&spans, 2, "step"), Some(0.8));
+        spans.push(later);
+        assert_eq!(share(&spans, 1, "wait: decode"), Some(4600.0 / 5000.0));
     }
 
     #[test]

@@ -4,9 +4,7 @@
 //! | part | file |
 //! | --- | --- |
 //! | the thread, and its loop | `mod.rs` |
-//! | which batch is decoded next | `schedule.rs` |
-//! | batches back in their order | `reorder.rs` |
-//! | how often to look for the end of a copy | `poll.rs` |
+//! | requests, which batch is decoded next, batches back in their order | `schedule.rs` |
 //! | how long copies take on the device | `timed.rs` |
 //!
 //! The two waits of this stage must not be confused:
@@ -14,15 +12,12 @@
 //!   overwritten (`feedline_device::slot`).
 //! - The **host** waits for `copied` before a pinned slot is filled again (`feedline_slots::Ring`).
 
-mod poll;
-mod reorder;
 mod schedule;
 #[cfg(test)]
 mod tests;
 mod timed;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -31,70 +26,55 @@ use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage, panic
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::{Backoff, ReadyLease, Ring};
+use feedline_slots::{Backoff, Ring, WAKE_UP};
 
-use self::poll::CopyPoll;
-use self::reorder::Reorder;
-pub(crate) use self::schedule::Request;
-use self::schedule::Schedule;
+use self::schedule::{Reorder, Schedule};
+pub(crate) use self::schedule::{Request, Requests};
 use self::timed::{Clock, TimedCopies};
-use crate::decode::{Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool};
+use crate::decode::{Decoder, Delivery, Filled, HostInfo, Message, SourceReader, Undecoded, WorkerPool};
 use crate::spans::enter;
 use crate::trace::BatchId;
 
-/// A worker is woken for this much decoding; what is shorter is left to the worker that was woken before.
-///
-/// To wake a worker and let it sleep again costs about 15 us of CPU time (H200 host, 2026-11-22, bench
-/// `idle`).
-const WORK_PER_WAKE: Duration = Duration::from_micros(100);
+/// A worker is woken for this much decoding; what is shorter is left to the worker that was woken before. It
+/// is long against a [`WAKE_UP`] (H200 host, 2026-11-22, bench `idle`).
+const WORK_PER_WAKE: Duration = WAKE_UP.saturating_mul(5);
 
 /// How soon a source that had nothing is asked again.
 const SOURCE_POLL: Duration = Duration::from_millis(1);
 
-/// What the consumer receives.
-pub(crate) enum Delivery {
-    /// A batch whose copy is queued.
-    Batch(Loaded),
-    /// The epoch of a source has ended.
-    EpochEnd(EpochEnd),
-}
+/// The shortest and the longest time between two looks at a quick device.
+const QUICK: (Duration, Duration) = (Duration::from_micros(25), Duration::from_micros(250));
 
-/// What the consumer wants; the thread looks at it whenever it wakes.
-#[derive(Debug, Default)]
-pub(crate) struct Wanted {
-    is_changed: AtomicBool,
-    /// Whether the inbox holds a [`Message::Wake`]: it has room for one, beside those of the workers.
-    is_waking: AtomicBool,
-    /// The next request, and whether to stop.
-    wanted: Mutex<(Option<Request>, bool)>,
-}
+/// A device that takes as long per batch is slow.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// The longest time between two looks at a slow device.
+const LONGEST: Duration = Duration::from_millis(10);
 
 /// Everything the thread works with.
 pub(crate) struct Transfer {
     pub(crate) layout: Arc<Layout>,
     /// The set that the device reads itself, in zero-copy mode.
     pub(crate) columns: Option<Arc<StridedColumns>>,
-    pub(crate) host_slots: Ring<Pinned, Note>,
+    pub(crate) host_slots: Ring<Pinned, HostInfo>,
     pub(crate) device_slots: SlotRing,
     /// The copy stream.
     pub(crate) stream: Stream,
     pub(crate) pool: WorkerPool,
     pub(crate) decoder: Arc<Decoder>,
     pub(crate) inbox: Receiver<Message>,
-    pub(crate) wanted: Arc<Wanted>,
+    pub(crate) requests: Arc<Requests>,
     /// Where batches go; the thread ends when the other end is dropped.
-    pub(crate) loaded: Sender<Delivery>,
+    pub(crate) loaded: Sender<Delivery<Loaded>>,
 }
 
 /// The state of the loop.
 struct Run<'a> {
     with: &'a Transfer,
     schedule: Schedule,
-    reorder: Reorder<Result<Outcome>>,
+    reorder: Reorder<Result<Option<Delivery<Filled>>>>,
     /// The number of the request being served.
     request: u64,
-    /// Batches that the workers have.
-    decoding: usize,
     copies: CopyPoll,
     timed: TimedCopies,
     clock: Clock,
@@ -103,60 +83,10 @@ struct Run<'a> {
     /// Whether a batch of this request was copied, so that it may hold a host slot.
     has_copied: bool,
     /// Since when a later batch than the next one is decoded; 0 if none is.
-    overtaken: u64,
+    out_of_order: u64,
     waits: Arc<Backoff>,
     /// A batch of a source that had nothing, to be begun again.
-    later: Option<Box<Undecoded>>,
-}
-
-/// The consumer wants no more.
-struct Stopped;
-
-impl Wanted {
-    /// Asks for other batches.
-    pub(crate) fn ask(&self, request: Request, inbox: &Sender<Message>) -> Result<()> {
-        let mut wanted = self.lock();
-        if wanted.1 {
-            return Err(Error::new(ErrorKind::Stopped, "the pipeline was stopped"));
-        }
-        wanted.0 = Some(request);
-        drop(wanted);
-        self.wake(inbox);
-        Ok(())
-    }
-
-    /// Asks the thread to end.
-    pub(crate) fn stop(&self, inbox: &Sender<Message>) {
-        self.lock().1 = true;
-        self.wake(inbox);
-    }
-
-    /// Makes the thread look for what is wanted, and for free slots.
-    pub(crate) fn wake(&self, inbox: &Sender<Message>) {
-        self.is_changed.store(true, Ordering::Release);
-        if !self.is_waking.swap(true, Ordering::AcqRel) {
-            // When nobody receives the thread has ended, and the consumer finds its channel closed.
-            let _ = inbox.send(Message::Wake);
-        }
-    }
-
-    /// The thread has received the [`Message::Wake`], and looks at what is wanted next.
-    fn woken(&self) {
-        self.is_waking.swap(false, Ordering::AcqRel);
-    }
-
-    /// The new request, if there is one.
-    fn take(&self) -> Result<Option<Request>, Stopped> {
-        if !self.is_changed.swap(false, Ordering::Acquire) {
-            return Ok(None);
-        }
-        let mut wanted = self.lock();
-        if wanted.1 { Err(Stopped) } else { Ok(wanted.0.take()) }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Option<Request>, bool)> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    not_yet: Option<Box<Undecoded>>,
 }
 
 impl Transfer {
@@ -174,7 +104,7 @@ impl Transfer {
         reader: Option<Box<SourceReader>>,
         ended: impl FnOnce(Result<()>, Self) + Send + 'static,
     ) -> Result<JoinHandle<()>> {
-        let timed = TimedCopies::new(&self.stream, self.decoder.trace().cloned())?;
+        let timed = TimedCopies::new(&self.stream, self.decoder.trace.clone())?;
         let run = move || {
             let slots = self.host_slots.len();
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -183,15 +113,14 @@ impl Transfer {
                     schedule: Schedule::new(batch_sampler, reader),
                     reorder: Reorder::new(slots),
                     request: 0,
-                    decoding: 0,
                     copies: CopyPoll::default(),
                     timed,
                     clock: Clock::default(),
                     no_slot: 0,
                     has_copied: false,
-                    overtaken: 0,
+                    out_of_order: 0,
                     waits: Arc::default(),
-                    later: None,
+                    not_yet: None,
                 }
                 .run()
             }));
@@ -213,10 +142,13 @@ impl Transfer {
 impl Run<'_> {
     fn run(&mut self) -> Result<()> {
         loop {
-            match self.with.wanted.take() {
-                Ok(None) => {}
-                Ok(Some(request)) => self.begin(request),
-                Err(Stopped) => return self.timed.draw(),
+            if self.is_superseded() {
+                if self.with.requests.is_stopped() {
+                    return self.timed.draw();
+                }
+                if let Some(request) = self.with.requests.take() {
+                    self.begin(request);
+                }
             }
             match self.reorder.take() {
                 Some(outcome) => {
@@ -233,11 +165,15 @@ impl Run<'_> {
         }
     }
 
+    /// Whether the consumer has made another request, or wants no more.
+    fn is_superseded(&self) -> bool {
+        self.with.requests.is_stale(self.request)
+    }
+
     fn begin(&mut self, request: Request) {
         self.request = request.number;
         (self.no_slot, self.has_copied) = (0, false);
         self.clock.read();
-        self.with.decoder.set_request(request.number);
         self.schedule.begin(request);
     }
 
@@ -247,7 +183,7 @@ impl Run<'_> {
         // A worker is woken for the last of them, and before that for each that keeps it busy for long. Not
         // for the first: a worker that is done with it before the second is queued would sleep again.
         let (mut work, mut last) = (Duration::ZERO, None);
-        while self.schedule.has_next() {
+        while !self.is_superseded() && self.schedule.has_next() {
             let Some(mut lease) = self.with.host_slots.try_acquire()? else {
                 is_out_of_slots = true;
                 break;
@@ -280,14 +216,13 @@ impl Run<'_> {
     }
 
     fn give(&mut self, batch: Undecoded, wake: bool) {
-        self.decoding += 1;
-        self.with.pool.begin(Job { decoder: self.with.decoder.clone(), batch }, wake);
+        self.with.pool.begin(&self.with.decoder, batch, wake);
     }
 
     /// How long to wait before a look at what wakes nobody, after a wait of `waited` so far: a source that
     /// had nothing, the end of a copy, whose slot is to be filled, and one that is to be drawn in a trace.
     fn interval(&mut self, waited: Duration) -> Option<Duration> {
-        if self.later.is_some() || self.timed.has_undrawn() {
+        if self.not_yet.is_some() || self.timed.has_undrawn() {
             return Some(SOURCE_POLL);
         }
         let in_flight = self.with.host_slots.counts().in_flight;
@@ -298,7 +233,7 @@ impl Run<'_> {
     /// Begins what had to wait; returns whether there was anything.
     fn look(&mut self, waited: Duration) -> Result<bool> {
         self.timed.draw()?;
-        if let Some(batch) = self.later.take() {
+        if let Some(batch) = self.not_yet.take() {
             self.give(*batch, true);
             return Ok(true);
         }
@@ -322,7 +257,7 @@ impl Run<'_> {
                 self.handle(message);
                 return Ok(());
             }
-            if self.later.is_none() && self.look(start.elapsed())? {
+            if self.not_yet.is_none() && self.look(start.elapsed())? {
                 return Ok(());
             }
         }
@@ -359,53 +294,46 @@ impl Run<'_> {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Decoded { number, outcome } => {
-                self.decoding -= 1;
-                if self.overtaken == 0 && !self.reorder.is_next(number) {
-                    self.overtaken = self.clock.last();
+                if self.out_of_order == 0 && !self.reorder.is_next(number) {
+                    self.out_of_order = self.clock.last();
                 }
                 self.reorder.put(number, outcome);
             }
             Message::Reader { reader, request } => self.schedule.accept_reader(reader, request),
-            Message::Later(batch) => {
-                self.decoding -= 1;
-                self.later = Some(batch);
-            }
-            Message::Wake => self.with.wanted.woken(),
+            Message::NotYet(batch) => self.not_yet = Some(batch),
+            Message::Wake => self.with.requests.woken(),
         }
     }
 
-    /// Sends what became of a batch to the consumer; false when nobody receives.
-    fn deliver(&mut self, outcome: Outcome) -> Result<bool> {
-        let overtaken = self.overtaken;
+    /// Copies a decoded batch and sends it to the consumer; false when nobody receives.
+    fn deliver(&mut self, decoded: Option<Delivery<Filled>>) -> Result<bool> {
+        let out_of_order = self.out_of_order;
         if self.reorder.is_empty() {
-            self.overtaken = 0;
+            self.out_of_order = 0;
         }
-        let delivery = match outcome {
-            Outcome::Stale => return Ok(true),
-            Outcome::EpochEnd(end) => Delivery::EpochEnd(end),
-            Outcome::Ready(mut filled) => {
-                if self.is_stale(&filled) {
-                    return Ok(true);
-                }
+        let delivery = match decoded {
+            None => return Ok(true),
+            Some(Delivery::EpochEnd { request, source_position }) => {
+                Delivery::EpochEnd { request, source_position }
+            }
+            // Dropping it releases its slot.
+            Some(Delivery::Batch(filled)) if self.with.requests.is_stale(filled.note().info.request) => {
+                return Ok(true);
+            }
+            Some(Delivery::Batch(mut filled)) => {
                 let timeline = &mut filled.note_mut().info.timeline;
-                (timeline.overtaken, timeline.ordered) = (overtaken, self.clock.last());
-                match self.copy(filled)? {
-                    Some(loaded) => Delivery::Batch(loaded),
-                    None => return Ok(true),
-                }
+                (timeline.overtaken, timeline.ordered) = (out_of_order, self.clock.last());
+                Delivery::Batch(self.copy(filled)?)
             }
         };
         Ok(self.with.loaded.send(delivery).is_ok())
     }
 
-    /// Copies a batch to the device, once a slot is free there; `None` when nobody wants it by then.
-    fn copy(&mut self, mut filled: ReadyLease<Pinned, Note>) -> Result<Option<Loaded>> {
+    /// Copies a batch to the device, once a slot is free there.
+    fn copy(&mut self, mut filled: Filled) -> Result<Loaded> {
         let Transfer { layout, columns, stream, .. } = self.with;
         let mut slot = self.device_slot()?;
         let at = self.clock.last();
-        if self.is_stale(&filled) {
-            return Ok(None);
-        }
         let step = filled.note().info.step;
         let _span = enter!("queue the copy", &filled.note().info);
         // Swapped, so that the memory of both is used again.
@@ -428,7 +356,7 @@ impl Run<'_> {
         self.has_copied = true;
         let timeline = &mut loaded.info_mut().timeline;
         (timeline.device_slot, timeline.sent) = (at, self.clock.read());
-        Ok(Some(loaded))
+        Ok(loaded)
     }
 
     /// Waits for a device slot; meanwhile the workers get every host slot that can be filled.
@@ -456,8 +384,34 @@ impl Run<'_> {
             self.look(start.elapsed())?;
         }
     }
+}
 
-    fn is_stale(&self, filled: &ReadyLease<Pinned, Note>) -> bool {
-        self.with.decoder.is_stale(filled.note().info.request)
+/// How often to look whether a copy has ended, from how long the device takes per batch.
+///
+/// Nothing wakes a thread at the end of a copy but a wait for its event, which costs 38 us of CPU time on an
+/// H200. A look costs 0.3 us and a [`WAKE_UP`] (2026-11-22, bench `idle`). So the thread looks, more rarely the
+/// longer the copies take.
+///
+/// Where the device takes a millisecond or more per batch, the thread lets the copies of half of the slots end
+/// before it looks, and hands out those slots together. Nothing waits for the batches that are decoded later,
+/// and the device has the other half to work on.
+#[derive(Debug, Default)]
+pub(super) struct CopyPoll {
+    per_copy: Duration,
+}
+
+impl CopyPoll {
+    /// When to look again, after a wait of `waited` so far, while `in_flight` slots are being copied.
+    pub(super) fn interval(&self, in_flight: usize, waited: Duration) -> Duration {
+        if self.per_copy < SLOW {
+            return (self.per_copy.max(waited) / 4).clamp(QUICK.0, QUICK.1);
+        }
+        let half = u32::try_from(in_flight / 2).unwrap_or(u32::MAX).max(1);
+        self.per_copy.saturating_mul(half).saturating_sub(waited).clamp(SLOW / 4, LONGEST)
+    }
+
+    /// A wait of `waited` has ended; `copies` copies had ended by then.
+    pub(super) fn waited(&mut self, waited: Duration, copies: usize) {
+        self.per_copy = waited / u32::try_from(copies.max(1)).unwrap_or(u32::MAX);
     }
 }

@@ -1,10 +1,14 @@
-//! Which batch is decoded next.
+//! The order of the batches: what the consumer requests, which batch is decoded next, and the buffer that brings
+//! decoded batches back into their order.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use feedline_core::{BatchSampler, SourcePosition};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use feedline_core::{BatchSampler, Error, ErrorKind, Result, SourcePosition};
 
-use crate::decode::{Note, SourceReader};
+use crate::decode::{HostInfo, Message, SourceReader};
 
 /// The batches that a loader wants: from a position in an epoch to the end of its last epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +25,105 @@ pub(crate) struct Request {
     pub(crate) end: u64,
 }
 
+/// The consumer's requests, and the way to the transfer thread. Says in all stages which batches are wanted.
+pub(crate) struct Requests {
+    /// The number of the latest request; `u64::MAX` after a stop. Changes under the lock of `next`.
+    latest: AtomicU64,
+    /// The number of the first batch that failed; no later batch is delivered.
+    first_failed: AtomicU64,
+    /// The latest request, until the transfer thread takes it.
+    next: Mutex<Option<Request>>,
+    /// Whether the inbox holds a [`Message::Wake`]: it has room for one.
+    is_waking: AtomicBool,
+    inbox: Sender<Message>,
+}
+
+impl Requests {
+    /// The requests to one transfer thread, and the inbox of that thread. The inbox has room for every batch
+    /// in `host_slots` slots, the reader of a source, and one wake-up, so no worker waits for it.
+    pub(crate) fn new(host_slots: usize) -> (Arc<Self>, Receiver<Message>) {
+        let (inbox, received) = bounded(host_slots + 2);
+        let requests = Self {
+            latest: AtomicU64::new(0),
+            first_failed: AtomicU64::new(u64::MAX),
+            next: Mutex::new(None),
+            is_waking: AtomicBool::new(false),
+            inbox,
+        };
+        (Arc::new(requests), received)
+    }
+
+    /// Requests other batches; those of earlier requests are no longer wanted.
+    ///
+    /// # Errors
+    /// `Stopped` after a [`stop`](Self::stop).
+    pub(crate) fn begin(&self, request: Request) -> Result<()> {
+        let mut next = self.lock();
+        if self.is_stopped() {
+            return Err(Error::new(ErrorKind::Stopped, "the pipeline was stopped"));
+        }
+        *next = Some(request);
+        self.latest.store(request.number, Ordering::Release);
+        drop(next);
+        self.wake();
+        Ok(())
+    }
+
+    /// Asks the thread to end: no batch is wanted any more.
+    pub(crate) fn stop(&self) {
+        let next = self.lock();
+        self.latest.store(u64::MAX, Ordering::Release);
+        drop(next);
+        self.wake();
+    }
+
+    /// Makes the thread look for a new request and for free slots.
+    pub(crate) fn wake(&self) {
+        if !self.is_waking.swap(true, Ordering::AcqRel) {
+            self.send(Message::Wake);
+        }
+    }
+
+    /// Sends a message to the thread. Once the thread has ended, the message is dropped, and the slot in it
+    /// is released.
+    pub(crate) fn send(&self, message: Message) {
+        let _ = self.inbox.send(message);
+    }
+
+    /// Whether the batches of `request` are no longer wanted.
+    pub(crate) fn is_stale(&self, request: u64) -> bool {
+        self.latest.load(Ordering::Acquire) != request
+    }
+
+    /// Batch `number` has failed, so no later one is delivered.
+    pub(crate) fn set_failed(&self, number: u64) {
+        self.first_failed.fetch_min(number, Ordering::Relaxed);
+    }
+
+    /// Whether a batch before `number` failed, so that `number` will not be delivered.
+    pub(crate) fn is_after_failure(&self, number: u64) -> bool {
+        self.first_failed.load(Ordering::Relaxed) < number
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        !self.is_stale(u64::MAX)
+    }
+
+    /// The thread has received the [`Message::Wake`].
+    pub(crate) fn woken(&self) {
+        self.is_waking.swap(false, Ordering::AcqRel);
+    }
+
+    /// Takes the latest request, if the thread does not have it yet.
+    pub(super) fn take(&self) -> Option<Request> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Request>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Hands out the batches of the current request, in order.
 pub(super) struct Schedule {
     batch_sampler: Arc<BatchSampler>,
@@ -32,21 +135,16 @@ pub(super) struct Schedule {
     steps: u64,
     /// The number of the next batch, over all requests.
     number: u64,
-    source: Option<SourceState>,
-}
-
-/// Where the reader of a source is.
-enum SourceState {
-    Idle(Box<SourceReader>),
-    /// A worker has it.
-    Lent,
+    is_source: bool,
+    /// The reader of a source; `None` while a worker has it.
+    reader: Option<Box<SourceReader>>,
 }
 
 impl Schedule {
     /// The batches of `batch_sampler`; for a source, `reader` reads its records.
     pub(super) fn new(batch_sampler: Arc<BatchSampler>, reader: Option<Box<SourceReader>>) -> Self {
-        let source = reader.map(SourceState::Idle);
-        Self { batch_sampler, request: None, step: 0, steps: 0, number: 0, source }
+        let is_source = reader.is_some();
+        Self { batch_sampler, request: None, step: 0, steps: 0, number: 0, is_source, reader }
     }
 
     /// Begins another request; the rest of the previous one is abandoned.
@@ -54,11 +152,10 @@ impl Schedule {
         let Request { epoch, start, offset, .. } = request;
         self.request = Some(request);
         self.step = 0;
-        match &mut self.source {
+        match &mut self.reader {
+            None if self.is_source => {} // `accept_reader` moves it when the worker returns it.
             None => self.steps = self.batch_sampler.steps(epoch, start),
-            Some(SourceState::Idle(reader)) => reader.seek(epoch, SourcePosition { position: start, offset }),
-            // `accept_reader` moves it when the worker returns it.
-            Some(SourceState::Lent) => {}
+            Some(reader) => reader.seek(epoch, SourcePosition { position: start, offset }),
         }
     }
 
@@ -69,21 +166,21 @@ impl Schedule {
         {
             reader.seek(epoch, SourcePosition { position: start, offset });
         }
-        self.source = Some(SourceState::Idle(reader));
+        self.reader = Some(reader);
     }
 
     /// Whether a worker has the reader of the source; until it is back no batch can be handed out.
     pub(super) fn is_reader_away(&self) -> bool {
-        matches!(self.source, Some(SourceState::Lent))
+        self.is_source && self.reader.is_none()
     }
 
     /// Whether there is a batch to hand out now.
     pub(super) fn has_next(&mut self) -> bool {
         while let Some(request) = self.request {
-            let is_at_end = match &self.source {
+            let is_at_end = match &self.reader {
+                Some(reader) => reader.is_at_end(),
+                None if self.is_source => return false,
                 None => self.step >= self.steps,
-                Some(SourceState::Idle(reader)) => reader.is_at_end(),
-                Some(SourceState::Lent) => return false,
             };
             if !is_at_end {
                 return true;
@@ -97,19 +194,76 @@ impl Schedule {
         false
     }
 
-    /// Hands out the batch that [`has_next`](Self::has_next) has found: describes it in `note`, and
-    /// returns its number and, for a source, the reader.
-    pub(super) fn next(&mut self, note: &mut Note) -> (u64, Option<Box<SourceReader>>) {
+    /// Hands out the batch that [`has_next`](Self::has_next) has found: describes it in `host_info`,
+    /// and returns its number and, for a source, the reader.
+    pub(super) fn next(&mut self, host_info: &mut HostInfo) -> (u64, Option<Box<SourceReader>>) {
         let Request { number, epoch, start, .. } = self.request.unwrap_or_default();
-        note.info.reset(number, epoch, self.step);
-        note.start = start;
-        note.records.clear();
+        host_info.info.reset(number, epoch, self.step);
+        host_info.start = start;
+        host_info.records.clear();
         self.step += 1;
         self.number += 1;
-        let reader = match self.source.as_mut().map(|source| std::mem::replace(source, SourceState::Lent)) {
-            Some(SourceState::Idle(reader)) => Some(reader),
-            Some(SourceState::Lent) | None => None,
-        };
-        (self.number - 1, reader)
+        (self.number - 1, self.reader.take())
+    }
+}
+
+/// Items in order of their numbers, from the next one to leave on.
+pub(super) struct Reorder<T> {
+    /// The number of the first item in `places`.
+    next: u64,
+    places: VecDeque<Option<T>>,
+}
+
+impl<T> Reorder<T> {
+    /// An empty buffer; numbers begin at 0. Up to `capacity` numbers at a time need no further allocation.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { next: 0, places: VecDeque::with_capacity(capacity) }
+    }
+
+    /// Whether `number` is the next one to leave.
+    pub(super) fn is_next(&self, number: u64) -> bool {
+        number == self.next
+    }
+
+    /// Whether no item has arrived that has not left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Inserts an item. A number that has already left is a bug and is ignored.
+    pub(super) fn put(&mut self, number: u64, item: T) {
+        let Some(index) = number.checked_sub(self.next) else { return };
+        let index = index as usize;
+        while self.places.len() <= index {
+            self.places.push_back(None);
+        }
+        debug_assert!(self.places[index].is_none(), "number {number} twice");
+        self.places[index] = Some(item);
+    }
+
+    /// Removes the next item, if it has arrived.
+    pub(super) fn take(&mut self) -> Option<T> {
+        let item = self.places.front_mut()?.take()?;
+        self.places.pop_front();
+        self.next += 1;
+        Some(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_leave_in_the_order_of_their_numbers() {
+        let mut reorder = Reorder::new(4);
+        assert_eq!(reorder.take(), None::<char>);
+        reorder.put(2, 'c');
+        reorder.put(0, 'a');
+        assert_eq!([reorder.take(), reorder.take()], [Some('a'), None]);
+        reorder.put(1, 'b');
+        assert_eq!([reorder.take(), reorder.take(), reorder.take()], [Some('b'), Some('c'), None]);
+        reorder.put(1, 'x');
+        assert_eq!(reorder.take(), None, "number 1 has already left");
     }
 }

@@ -8,15 +8,15 @@ use feedline_device::slot::{SlotRing, WriteLease};
 use feedline_slots::{FillLease, Ring};
 
 use super::Setting;
-use crate::decode::{ActiveWorkers, Note};
+use crate::decode::{ActiveWorkers, HostInfo};
 
 /// The knobs of one loader.
 pub(crate) struct Knobs {
     /// `None` for a pool that other loaders share.
     workers: Option<ActiveWorkers>,
-    host_slots: Ring<Pinned, Note>,
+    host_slots: Ring<Pinned, HostInfo>,
     device_slots: SlotRing,
-    parked_host: Vec<FillLease<Pinned, Note>>,
+    parked_host: Vec<FillLease<Pinned, HostInfo>>,
     parked_device: Vec<WriteLease>,
     /// The number of device slots in use, once enough are parked.
     depth: usize,
@@ -26,7 +26,7 @@ impl Knobs {
     /// The knobs of a loader that uses all of them.
     pub(crate) fn new(
         workers: Option<ActiveWorkers>,
-        host_slots: Ring<Pinned, Note>,
+        host_slots: Ring<Pinned, HostInfo>,
         device_slots: SlotRing,
     ) -> Self {
         let depth = device_slots.len();

@@ -102,11 +102,16 @@ impl Case {
         let most = pick(random, &LENGTHS);
         let len = 1 + random.below(most);
         let data = pick(random, &[Data::Computed, Data::Records, Data::Columns]);
-        let sampler = sampler(random, len);
-        let positions = sampler.len(len);
+        let drawn = sampler(random, len);
+        let positions = drawn.len(len);
         let world = World::new(0, 1 + random.below(4) as u32).unwrap();
         let world = World::new(random.below(world.size().into()) as u32, world.size()).unwrap();
         let batch = 1 + random.below(positions.min(40)) as usize;
+        // The batches of a bucketed sampler are made of the loader's.
+        let sampler = match drawn.bucketed_batch() {
+            Some(times) => bucketed(len, times * batch as u64, random),
+            None => drawn,
+        };
         let global = batch as u64 * u64::from(world.size());
         // Without a full step, dropping or padding would leave nothing to deliver.
         let last_batch = pick(random, &[LastBatch::Keep, LastBatch::Drop, LastBatch::Pad]);
@@ -199,6 +204,12 @@ impl Part {
     }
 }
 
+/// A bucketed sampler of `len` samples, in batches of `batch`.
+fn bucketed(len: u64, batch: u64, random: &mut Random) -> Sampler {
+    let lengths: Vec<u32> = (0..len).map(|id| id as u32 * 7 % 13).collect();
+    Sampler::bucketed(&lengths, batch, 1 + random.below(4)).unwrap()
+}
+
 /// A random sampler of `len` samples.
 fn sampler(random: &mut Random, len: u64) -> Sampler {
     let weights: Vec<f64> = (0..len).map(|id| [1.0, 2.5, 0.5][id as usize % 3]).collect();
@@ -208,10 +219,7 @@ fn sampler(random: &mut Random, len: u64) -> Sampler {
         _ => Sampler::block(1 + random.below(9), 1 + random.below(30)).unwrap(),
     };
     match random.below(9) {
-        4 => {
-            let lengths: Vec<u32> = (0..len).map(|id| id as u32 * 7 % 13).collect();
-            Sampler::bucketed(&lengths, 1 + random.below(9), 1 + random.below(4)).unwrap()
-        }
+        4 => bucketed(len, 1 + random.below(3), random),
         0 => Sampler::weighted(&weights).unwrap().draws(1 + random.below(2 * len)).unwrap(),
         1 => Sampler::distinct(&weights).unwrap().draws(1 + random.below(len)).unwrap(),
         2 => {

@@ -27,7 +27,7 @@ impl<B: Backend> SlowCopies<B> {
         Self::with(below, SlowCopiesHandle { on_thread, on_stream, slept_ns: Arc::default() })
     }
 
-    /// The handle that tells how long the delays took.
+    /// The handle that measures the delays.
     pub fn delays(&self) -> SlowCopiesHandle {
         self.interceptor.clone()
     }

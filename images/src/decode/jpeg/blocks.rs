@@ -1,12 +1,12 @@
-//! The coefficients of one block, from the bits of a scan.
+//! Reads the coefficients of a block from the bits of a scan.
 
 use super::header::ORDER;
 use super::huffman::{Bits, Table};
 
-/// Coefficients of a block, row after row.
+/// The coefficients of a block, in row order.
 pub(super) type Block = [i16; 64];
 
-/// Reads a whole block of a sequential picture; `block` is all zeros.
+/// Reads a block of a sequential picture; `block` must be all zeros.
 #[inline(always)]
 pub(super) fn sequential(bits: &mut Bits<'_>, dc: &Table, ac: &Table, last_dc: &mut i32, block: &mut Block) {
     bits.refill();
@@ -30,7 +30,7 @@ pub(super) fn sequential(bits: &mut Bits<'_>, dc: &Table, ac: &Table, last_dc: &
     }
 }
 
-/// The first bits of a DC coefficient.
+/// Reads the first bits of a DC coefficient.
 pub(super) fn first_dc(bits: &mut Bits<'_>, dc: &Table, last_dc: &mut i32, low: u8, block: &mut Block) {
     bits.refill();
     let len = bits.symbol(dc);
@@ -38,7 +38,7 @@ pub(super) fn first_dc(bits: &mut Bits<'_>, dc: &Table, last_dc: &mut i32, low: 
     block[0] = last_dc.wrapping_shl(low.into()) as i16;
 }
 
-/// One more bit of a DC coefficient.
+/// Reads one more bit of a DC coefficient.
 pub(super) fn more_dc(bits: &mut Bits<'_>, low: u8, block: &mut Block) {
     bits.refill();
     if bits.bit() {
@@ -46,7 +46,7 @@ pub(super) fn more_dc(bits: &mut Bits<'_>, low: u8, block: &mut Block) {
     }
 }
 
-/// The first bits of the coefficients in `band`. `empty` counts the blocks that have no more of them.
+/// Reads the first bits of the coefficients in `band`. `empty` is the number of blocks without further ones.
 pub(super) fn first_ac(
     bits: &mut Bits<'_>,
     ac: &Table,
@@ -77,12 +77,12 @@ pub(super) fn first_ac(
     }
 }
 
-/// The number of blocks without further coefficients, this one included.
+/// Reads the number of blocks without further coefficients, including this one.
 fn run(bits: &mut Bits<'_>, len: u8) -> u32 {
     (1 << len) + bits.number(len.into()) as u32
 }
 
-/// One more bit of the coefficients in `band`.
+/// Reads one more bit of the coefficients in `band`.
 pub(super) fn more_ac(
     bits: &mut Bits<'_>,
     ac: &Table,
@@ -105,7 +105,7 @@ pub(super) fn more_ac(
                 *empty = run(bits, zeros);
                 break;
             }
-            // Passes `zeros` coefficients that are still zero, and refines those between them.
+            // Skips `zeros` coefficients that are still zero, and refines the others on the way.
             while at <= last {
                 let place = &mut block[usize::from(ORDER[at])];
                 if *place != 0 {
@@ -134,7 +134,7 @@ pub(super) fn more_ac(
     }
 }
 
-/// One more bit of a coefficient that is not zero.
+/// Reads one more bit of a non-zero coefficient.
 fn refine(bits: &mut Bits<'_>, one: i16, place: &mut i16) {
     bits.refill();
     if bits.bit() && *place & one == 0 {

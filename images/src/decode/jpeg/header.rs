@@ -1,81 +1,80 @@
-//! The segments of a JPEG file: sizes, tables, and what the colours are.
+//! The segments of a JPEG file: sizes, tables and colours.
 
 use arrayvec::ArrayVec;
 
 use super::super::{Why, exif};
 use super::huffman::Table;
-use super::marker::{next_marker, segment};
 use super::standard;
 use crate::Size;
 
-/// The position in a block, row after row, of each coefficient in the order of the file. Numbers beyond the
-/// last, which a damaged file may have, stand for the last.
+/// The position in a block, in row order, of each coefficient in file order. Indices beyond the last one,
+/// which a damaged file may have, map to the last position.
 pub(super) const ORDER: [u8; 80] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7,
     14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39,
     46, 53, 60, 61, 54, 47, 55, 62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 ];
 
-/// What the samples of a picture are.
+/// The colour space of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colors {
     Gray,
     Rgb,
     YCbCr,
-    /// Cyan, magenta, yellow, black: stored inverted, as Adobe does.
+    /// Cyan, magenta, yellow and black, stored inverted, as Adobe does.
     Cmyk,
-    /// The same, with the first three turned into YCbCr.
+    /// CMYK with the first three channels stored as YCbCr.
     Ycck,
 }
 
-/// One of the components that a picture is made of.
+/// A component of a picture.
 #[derive(Clone, Debug)]
 pub(super) struct Component {
     pub(super) id: u8,
-    /// Samples per unit of the picture, across and down.
+    /// Sampling factors, across and down.
     pub(super) h: usize,
     pub(super) v: usize,
     /// The number of the quantisation table.
     table: usize,
-    /// The table that was in force when its first scan began, in the order of the block.
+    /// The quantisation table at the start of its first scan, in block order.
     pub(super) quantisation: Option<[u16; 64]>,
-    /// Samples that belong to the picture.
+    /// Size in samples, without padding.
     pub(super) size: Size,
-    /// Blocks in a row and rows of blocks, with those that fill the last unit.
+    /// Size in blocks, with padding to whole units.
     pub(super) blocks: Size,
 }
 
-/// What the frame's header says.
+/// The frame header.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) is_progressive: bool,
-    /// Of the picture.
+    /// Size of the picture.
     pub(super) size: Size,
     pub(super) components: ArrayVec<Component, 4>,
     pub(super) h_max: usize,
     pub(super) v_max: usize,
-    /// Units in a row, and rows of units.
+    /// Size in units, the minimum coded units of interleaved scans.
     pub(super) units: Size,
 }
 
-/// The state that segments set.
+/// The state that the segments set.
 #[derive(Debug, Default)]
 pub(super) struct Header {
     pub(super) frame: Option<Frame>,
     quantisation: [Option<[u16; 64]>; 4],
     tables: Tables,
-    /// Units between two restarts; 0 for none.
+    /// Units between two restart markers; 0 for none.
     pub(super) restart_interval: usize,
     adobe_transform: Option<u8>,
     is_jfif: bool,
 }
 
-/// Huffman tables, kept from picture to picture for their memory.
+/// Huffman tables, whose memory is reused from picture to picture.
 #[derive(Debug)]
 struct Tables {
-    /// Four for DC, then four for AC.
+    /// Four tables for DC, then four for AC.
     all: Vec<Table>,
-    /// Which of them this picture has.
+    /// Whether this picture defines the table.
     known: [bool; 8],
 }
 
@@ -85,26 +84,26 @@ impl Default for Tables {
     }
 }
 
-/// The components of a scan and its part of the coefficients.
+/// The header of a scan.
 #[derive(Clone, Debug)]
 pub(super) struct Scan {
-    /// Index of the component, and its tables for DC and AC.
+    /// Index of each component, and its tables for DC and AC.
     pub(super) components: ArrayVec<(usize, usize, usize), 4>,
     /// First and last coefficient.
     pub(super) band: (usize, usize),
-    /// Bits that were sent before, and bits that this scan leaves out.
+    /// Successive approximation: the bit position of the previous scan, and of this one.
     pub(super) high: u8,
     pub(super) low: u8,
 }
 
-/// What comes next in a file.
+/// The next part of a file.
 pub(super) enum Segment {
     Scan(Scan),
     End,
 }
 
 impl Header {
-    /// Forgets the last picture.
+    /// Resets the state for the next picture.
     pub(super) fn begin(&mut self) {
         self.frame = None;
         self.quantisation = [None; 4];
@@ -114,12 +113,12 @@ impl Header {
         self.is_jfif = false;
     }
 
-    /// Huffman's tables for DC and AC with these numbers.
+    /// The Huffman tables for DC and AC with these numbers.
     pub(super) fn tables(&self, dc: usize, ac: usize) -> (&Table, &Table) {
         (&self.tables.all[dc & 3], &self.tables.all[4 + (ac & 3)])
     }
 
-    /// Reads segments from `at` on, up to the next scan or the end. Returns where what follows begins.
+    /// Reads segments from `at` on, up to the next scan or the end. Returns the position behind them.
     pub(super) fn read(&mut self, bytes: &[u8], mut at: usize) -> Result<(Segment, usize), Why> {
         loop {
             let (marker, start) = next_marker(bytes, at).ok_or("the file is cut short: it has no end")?;
@@ -141,7 +140,9 @@ impl Header {
                     let [high, low] = *segment.first_chunk().ok_or("the restart interval is cut short")?;
                     self.restart_interval = u16::from_be_bytes([high, low]).into();
                 }
-                0xDC => return Err("the height follows the picture (marker DNL), which is not read".into()),
+                0xDC => {
+                    return Err("the height follows the picture (marker DNL), which is not supported".into());
+                }
                 0xE0 => self.is_jfif |= segment.starts_with(b"JFIF\0"),
                 0xEE if segment.starts_with(b"Adobe") => {
                     self.adobe_transform = segment.get(11).copied().or(self.adobe_transform);
@@ -151,7 +152,7 @@ impl Header {
         }
     }
 
-    /// What the samples are, by the rules that other decoders have.
+    /// The colour space, by the rules of other decoders.
     pub(super) fn colors(&self, frame: &Frame) -> Colors {
         let ids: ArrayVec<u8, 4> = frame.components.iter().map(|component| component.id).collect();
         match (ids.len(), self.adobe_transform) {
@@ -167,7 +168,7 @@ impl Header {
 
     fn frame(&mut self, marker: u8, segment: &[u8]) -> Result<(), Why> {
         if self.frame.is_some() {
-            return Err("the file has two frames".into());
+            return Err("the file has two frame headers".into());
         }
         let &[precision, h1, h0, w1, w0, count, ref rest @ ..] = segment else {
             return Err("the frame's header is cut short".into());
@@ -179,7 +180,7 @@ impl Header {
             _ => "hierarchical or lossless",
         };
         if !kind.is_empty() {
-            return Err(Why(format!("the picture is {kind}, which is not read: save it as baseline")));
+            return Err(Why(format!("the picture is {kind}, which is not supported: save it as baseline")));
         }
         if precision != 8 {
             return Err(Why(format!("the picture has {precision} bits per sample: only 8 are read")));
@@ -201,7 +202,7 @@ impl Header {
                 return Err("the frame's header is damaged".into());
             }
             if h_max % h != 0 || v_max % v != 0 {
-                return Err(Why(format!("sampling {h}x{v} of {h_max}x{v_max} is not read")));
+                return Err(Why(format!("sampling {h}x{v} of {h_max}x{v_max} is not supported")));
             }
             components.push(Component {
                 id,
@@ -232,7 +233,7 @@ impl Header {
         for &[id, tables] in entries {
             let index = frame.components.iter().position(|component| component.id == id);
             let index = index.filter(|index| components.iter().all(|(other, ..)| other != index));
-            let index = index.ok_or("a scan names a component that there is not, or one twice")?;
+            let index = index.ok_or("a scan names an unknown component, or one component twice")?;
             let component = &mut frame.components[index];
             if component.quantisation.is_none() {
                 component.quantisation = self.quantisation[component.table];
@@ -242,7 +243,7 @@ impl Header {
             }
             let (dc, ac) = (usize::from(tables >> 4) & 3, usize::from(tables & 3));
             for table in [dc, 4 + ac] {
-                // Frames of a film leave out the tables that the standard gives as examples.
+                // Frames of Motion JPEG leave out the default tables.
                 if !self.tables.known[table] {
                     let (counts, symbols) =
                         standard::TABLES[usize::from(table > 3)][usize::from(table & 3 > 0)];
@@ -290,7 +291,7 @@ impl Header {
             let count: usize = counts.iter().map(|&count| usize::from(count)).sum();
             let symbols = rest.get(16..16 + count).filter(|symbols| symbols.len() <= 256).ok_or(damaged)?;
             let (class, number) = (usize::from(head >> 4), usize::from(head & 15));
-            // A difference of DC has at most 15 bits.
+            // A DC difference has up to 15 bits.
             if class > 1 || number > 3 || class == 0 && symbols.iter().any(|&symbol| symbol > 15) {
                 return Err(damaged.into());
             }
@@ -302,7 +303,7 @@ impl Header {
     }
 }
 
-/// Size as stored and EXIF's orientation, from the segments before the first scan.
+/// The size as stored and the EXIF orientation, from the segments before the first scan.
 pub(super) fn outline(bytes: &[u8]) -> Result<(Size, u16), Why> {
     let (mut at, mut size, mut orientation) = (2, None, 0);
     loop {
@@ -310,7 +311,7 @@ pub(super) fn outline(bytes: &[u8]) -> Result<(Size, u16), Why> {
         at = start;
         match marker {
             0x01 | 0xD0..=0xD8 => continue,
-            0xD9 => return Err("the file says it ends before the picture begins".into()),
+            0xD9 => return Err("the file ends before its first scan".into()),
             0xDA => break,
             _ => {}
         }
@@ -329,4 +330,17 @@ pub(super) fn outline(bytes: &[u8]) -> Result<(Size, u16), Why> {
         }
     }
     Ok((size.ok_or("there is no frame before the first scan")?, orientation))
+}
+
+/// The next marker at or after `at`, and the position behind it. Bytes between markers are skipped.
+pub(super) fn next_marker(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+    let mut pairs = bytes.get(at..)?.windows(2).enumerate();
+    let found = pairs.find(|(_, pair)| pair[0] == 0xFF && !matches!(pair[1], 0 | 0xFF));
+    found.map(|(index, pair)| (pair[1], at + index + 2))
+}
+
+/// The content of the segment whose length stands at `at`.
+fn segment(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let len = u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?);
+    bytes.get(at + 2..at + usize::from(len).max(2))
 }

@@ -1,29 +1,30 @@
-//! Huffman's codes, and the bits they are read from.
+//! Huffman codes, and the bits of a scan.
 
 use super::super::Why;
 
-/// Bits that are looked up at once. Longer codes are rare.
+/// Max length of a code that one lookup decodes. Longer codes are rare.
 const LOOK: u32 = 10;
 
 /// The codes of one table.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// By the next [`LOOK`] bits: the code's length in the high byte, its symbol in the low one; 0 if longer.
+    /// Indexed by the next [`LOOK`] bits: length of the code in the high byte, symbol in the low byte; 0 if
+    /// the code is longer.
     fast: [u16; 1 << LOOK],
-    /// By length: the first 16 bits that no code of this length or a shorter one begins with.
+    /// Indexed by length: the smallest 16 bits that are above all codes up to this length.
     end: [u32; 17],
-    /// By length: what to add to a code to find its symbol.
+    /// Indexed by length: the offset from a code to the index of its symbol.
     offset: [i32; 17],
     symbols: [u8; 256],
 }
 
 impl Table {
-    /// A table without codes: every symbol is 0.
+    /// A table without codes, in which every symbol is 0.
     pub(super) fn empty() -> Self {
         Self { fast: [0; 1 << LOOK], end: [0; 17], offset: [0; 17], symbols: [0; 256] }
     }
 
-    /// Makes this the table with `counts[n]` codes of `n + 1` bits, which stand for `symbols` in order.
+    /// Sets the table to `counts[n]` codes of `n + 1` bits, for `symbols` in order.
     pub(super) fn set(&mut self, counts: &[u8; 16], symbols: &[u8]) -> Result<(), Why> {
         let table = self;
         table.fast.fill(0);
@@ -34,7 +35,7 @@ impl Table {
             let count = u32::from(count);
             table.offset[len as usize] = index as i32 - code as i32;
             if code + count > 1 << len {
-                return Err("a Huffman table has more codes than there can be".into());
+                return Err("a Huffman table has too many codes".into());
             }
             for (code, index) in (code..code + count).zip(index..) {
                 if len <= LOOK {
@@ -55,13 +56,13 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
-    /// The next byte to read; the 0xFF of a marker once one is reached.
+    /// Position of the next byte to read, or of the marker's 0xFF once it is reached.
     at: usize,
-    /// The next bits, from the top; zeros behind them.
+    /// The next bits, from the highest bit down, then zeros.
     buffer: u64,
-    /// How many bits of the buffer are from the file; below 0 when zeros were read in their place.
+    /// Number of bits from the file in the buffer; negative if zeros were read beyond them.
     count: i32,
-    /// A marker, or the end of the file, was reached.
+    /// Whether a marker or the end of the file was reached.
     stopped: bool,
 }
 
@@ -70,7 +71,7 @@ impl<'a> Bits<'a> {
         Self { bytes, at, buffer: 0, count: 0, stopped: false }
     }
 
-    /// Whether more bits were read than there are before the marker.
+    /// Whether bits were read beyond the marker.
     pub(super) fn ran_out(&self) -> bool {
         self.count < 0
     }
@@ -80,12 +81,12 @@ impl<'a> Bits<'a> {
         self.stopped && self.at >= self.bytes.len()
     }
 
-    /// Where the bytes that are not read yet begin.
+    /// Position of the next byte.
     pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// Makes at least 32 bits ready: the longest code with the longest number behind it.
+    /// Loads at least 32 bits: the longest code and the longest number behind it.
     #[inline(always)]
     pub(super) fn refill(&mut self) {
         if self.count < 32 && !self.stopped {
@@ -97,7 +98,7 @@ impl<'a> Bits<'a> {
     fn refill_now(&mut self) {
         if let Some(next) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
             let word = u32::from_be_bytes(*next);
-            // No byte is 0xFF: exactly then no byte of the complement is zero.
+            // No byte is 0xFF if no byte of the complement is zero.
             let complement = !word;
             if complement.wrapping_sub(0x0101_0101) & word & 0x8080_8080 == 0 {
                 self.buffer |= u64::from(word) << (32 - self.count);
@@ -118,7 +119,8 @@ impl<'a> Bits<'a> {
             };
             let mut next = self.at + 1;
             if byte == 0xFF {
-                // More of them may fill up to what follows: a zero for the byte itself, or a marker.
+                // Further 0xFF are padding. Then a zero means the byte 0xFF itself; any other value is a
+                // marker.
                 while self.bytes.get(next) == Some(&0xFF) {
                     next += 1;
                 }
@@ -147,7 +149,7 @@ impl<'a> Bits<'a> {
         self.count -= bits as i32;
     }
 
-    /// The next symbol of `table`; 0 where there is no such code. Call [`refill`](Self::refill) before.
+    /// The next symbol of `table`, or 0 if there is no such code. Call [`refill`](Self::refill) before.
     #[inline(always)]
     pub(super) fn symbol(&mut self, table: &Table) -> u8 {
         let entry = table.fast[(self.buffer >> (64 - LOOK)) as usize];
@@ -168,21 +170,21 @@ impl<'a> Bits<'a> {
                 return table.symbols[index as usize & 255];
             }
         }
-        // As many bits as libjpeg takes before it gives up, so that damaged pictures come out alike.
+        // libjpeg consumes as many bits for an invalid code, so damaged pictures are equal.
         self.consume(17);
         0
     }
 
-    /// The next `bits` bits, at most 16, as a number.
+    /// The next `bits` bits, max 16, as a number.
     #[inline(always)]
     pub(super) fn number(&mut self, bits: u32) -> i32 {
-        // In two steps, because a shift by 64 is none.
+        // Two shifts, because a shift by 64 overflows.
         let number = (self.buffer >> 1 >> (63 - bits)) as i32;
         self.consume(bits);
         number
     }
 
-    /// The next `bits` bits as a signed number: the upper half stands for itself, the lower for negatives.
+    /// The next `bits` bits as a signed number: the upper half of the range is positive, the lower negative.
     #[inline(always)]
     pub(super) fn signed(&mut self, bits: u32) -> i32 {
         let number = self.number(bits);
@@ -190,22 +192,22 @@ impl<'a> Bits<'a> {
         if number < half { number - (1 << bits) + 1 } else { number }
     }
 
-    /// One bit. Call [`refill`](Self::refill) before, at least every 32 bits.
+    /// The next bit. Call [`refill`](Self::refill) before, at least every 32 bits.
     #[inline(always)]
     pub(super) fn bit(&mut self) -> bool {
         self.number(1) != 0
     }
 
-    /// Drops the bits up to the next marker, and passes it if it is the restart `number`, 0 to 7. Returns
-    /// whether bits follow here; if not, what belongs here is lost.
+    /// Skips to the next marker, which should be the restart marker `number`, 0 to 7. Returns whether its
+    /// data follows; if not, the data is lost.
     ///
-    /// A restart that is up to two too early is passed over, one that is up to two too late stays for its
-    /// turn, and any other is taken for the one that is wanted: so do other decoders.
+    /// As in other decoders, a marker up to two before `number` is skipped, one up to two after it is kept
+    /// for its turn, and any other counts as `number`.
     pub(super) fn restart(&mut self, number: u8) -> bool {
         (self.buffer, self.count) = (0, 0);
         self.stopped = true;
         loop {
-            let Some((marker, after)) = super::marker::next_marker(self.bytes, self.at) else {
+            let Some((marker, after)) = super::header::next_marker(self.bytes, self.at) else {
                 self.at = self.bytes.len();
                 return false;
             };

@@ -1,22 +1,22 @@
-//! From coefficients to samples: the inverse discrete cosine transform in whole numbers.
+//! The inverse discrete cosine transform, in integers.
 //!
-//! Loeffler, Ligtenberg and Moschytz 1989, with the precision and the rounding of libjpeg's accurate integer
-//! method, so that samples are the same as those of libjpeg-turbo.
+//! The method is Loeffler, Ligtenberg and Moschytz 1989, with the precision and rounding of libjpeg's
+//! accurate integer method: the samples are those of libjpeg-turbo.
 
-/// Bits behind the point of a constant.
+/// Fractional bits of a constant.
 pub(super) const POINT: u32 = 13;
-/// Bits that the first pass keeps for the second.
+/// Fractional bits that the first pass keeps for the second.
 pub(super) const KEPT: u32 = 2;
 
-/// `constant` with [`POINT`] bits behind the point.
+/// `constant` with [`POINT`] fractional bits.
 pub(super) const fn fix(constant: f64) -> i32 {
     (constant * (1 << POINT) as f64 + 0.5) as i32
 }
 
-/// Eight numbers that are computed alike: the compiler makes one vector of them.
+/// Eight numbers with the same operations, which the compiler turns into one vector.
 pub(super) type Lanes<T> = [T; 8];
 
-// Plain loops: the closures of `array::from_fn` are not always inlined, and what is not has no wide vectors.
+// Plain loops: the closures of `array::from_fn` are not always inlined, and then not vectorised.
 #[inline(always)]
 pub(super) fn each<T: Copy, U: Copy + Default>(x: Lanes<T>, f: impl Fn(T) -> U) -> Lanes<U> {
     let mut y = [U::default(); 8];
@@ -39,9 +39,10 @@ pub(super) fn both<T: Copy, U: Copy, V: Copy + Default>(
     z
 }
 
-/// Transforms eight numbers, in every lane; results are shifted down by `shift`, rounded.
+/// Transforms eight numbers, per lane; results are shifted down by `shift` and rounded.
 ///
-/// Sums that have 16 bits in libjpeg-turbo's vectors have them here: they overflow in damaged pictures alone.
+/// Sums have 16 bits where libjpeg-turbo's vectors do: they overflow only in damaged pictures, in the same
+/// way.
 #[inline(always)]
 fn transform(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 8] {
     let wide = |x: Lanes<i16>| each(x, i32::from);
@@ -88,7 +89,7 @@ fn transform(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 8] {
     ]
 }
 
-/// The values of a row of coefficients.
+/// A row of dequantised coefficients.
 #[inline(always)]
 pub(super) fn value(block: &[i16; 64], quantisation: &[u16; 64], row: usize) -> Lanes<i16> {
     let (rows, _) = block.as_chunks::<8>();
@@ -96,14 +97,14 @@ pub(super) fn value(block: &[i16; 64], quantisation: &[u16; 64], row: usize) -> 
     both(rows[row], tables[row], |coefficient, step| coefficient.wrapping_mul(step as i16))
 }
 
-/// The mean of a block's samples: what every sample is where the other coefficients are zero.
+/// The mean of a block, which is every sample if the other coefficients are zero.
 #[inline(always)]
 pub(super) fn level(block: &[i16; 64], quantisation: &[u16; 64]) -> u8 {
     let level = block[0].wrapping_mul(quantisation[0] as i16) << KEPT;
     (((i32::from(level) + 16) >> 5) + 128).clamp(0, 255) as u8
 }
 
-/// Writes the 8 x 8 samples of `block` to `to`, whose rows are `stride` apart.
+/// Writes the 8 x 8 samples of `block` to `to`, with rows `stride` apart.
 #[inline(always)]
 pub(super) fn samples(block: &[i16; 64], quantisation: &[u16; 64], to: &mut [u8], stride: usize) {
     let any = |coefficients: &[i16]| coefficients.iter().fold(0, |any, &coefficient| any | coefficient) != 0;
@@ -140,7 +141,7 @@ pub(super) fn samples(block: &[i16; 64], quantisation: &[u16; 64], to: &mut [u8]
     }
 }
 
-/// An 8 x 8 matrix of bytes with rows and columns changed: swaps halves, then quarters, then bytes.
+/// Transposes an 8 x 8 matrix of bytes: swaps halves, then quarters, then bytes.
 #[inline(always)]
 fn transposed(mut rows: [u64; 8]) -> [u64; 8] {
     for (distance, mask) in

@@ -1,26 +1,23 @@
 //! JPEG: baseline, extended and progressive, 8 bits per sample, coded by Huffman.
 //!
-//! Own code, for three reasons: no crate without C gives the samples that libjpeg-turbo and Pillow give; none
-//! decodes a part of a picture; none decodes without allocating. The samples are equal to those of
-//! libjpeg-turbo with its accurate transform, whether chroma is interpolated or not, also of a picture that
-//! is reduced while it is decoded.
+//! The decoder is built in for three reasons: no crate without C gives the samples of libjpeg-turbo and
+//! Pillow, decodes a region of a picture, or decodes without allocating. The samples are equal to those of
+//! libjpeg-turbo with its accurate transform, with both kinds of chroma upsampling, and of reduced pictures.
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `header.rs` | segments: sizes, tables, colours |
-//! | `marker.rs` | markers |
-//! | `huffman.rs`, `standard.rs` | codes and bits; the tables of films |
+//! | `header.rs` | markers and segments: sizes, tables, colours |
+//! | `huffman.rs`, `standard.rs` | Huffman codes and bits; the default tables of Motion JPEG |
 //! | `blocks.rs` | the coefficients of a block |
-//! | `part.rs` | what is needed of each component |
-//! | `idct.rs`, `reduced.rs` | from coefficients to samples, to fewer of them |
-//! | `rows.rs` | from samples to pixels |
+//! | `plan.rs` | the blocks that a region needs of each component, and their upsampling |
+//! | `idct.rs`, `reduced.rs` | the inverse transform, at full and at reduced size |
+//! | `rows.rs` | upsampling and colour conversion |
 
 mod blocks;
 mod header;
 mod huffman;
 mod idct;
-mod marker;
-mod part;
+mod plan;
 mod reduced;
 mod rows;
 mod standard;
@@ -31,39 +28,39 @@ use pulp::Arch;
 
 use self::header::{Component, Frame, Header, Scan, Segment};
 use self::huffman::Bits;
-use self::part::Part;
+use self::plan::Plan;
 use self::rows::Rows;
 use super::{Chroma, Reduction, Why};
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 use crate::{Region, Size};
 
-/// The most scans of a picture: each costs time, however short it is.
-pub(super) const MOST_SCANS: usize = 200;
+/// Max scans of a picture: each takes time, however short it is.
+pub(super) const MAX_SCANS: usize = 200;
 
-/// Pixels that a byte can stand for: a block of 64 needs a bit at least.
-const PIXELS_PER_BYTE: u64 = 8 * 64;
+/// Max pixels per byte: a block of 64 takes at least one bit.
+const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;
 
 pub(super) fn header(bytes: &[u8]) -> Result<super::Header, Why> {
     let (size, orientation) = header::outline(bytes)?;
-    if size.pixels() / PIXELS_PER_BYTE > bytes.len() as u64 {
+    if size.pixels() / MAX_PIXELS_PER_BYTE > bytes.len() as u64 {
         return Err(Why(format!("{} bytes are too few for a picture of {size}", bytes.len())));
     }
-    Ok(super::Header { size, turn: Turn::of_exif(orientation) })
+    Ok(super::Header { size, orientation: Orientation::from_exif(orientation) })
 }
 
-/// The memory of a decoder, used again from picture to picture.
+/// The buffers of a decoder, reused from picture to picture.
 #[derive(Debug, Default)]
 pub(super) struct Jpeg {
     header: Header,
-    /// The samples of each component, with those that fill its last blocks.
+    /// The samples of each component, with the padding of its last blocks.
     planes: [Vec<u8>; 4],
-    /// Coefficients: of the whole picture if it is progressive, else of one row of units.
+    /// Coefficients of each component: of the whole picture if it is progressive, else of one row of units.
     coefficients: [Vec<i16>; 4],
     rows: Rows,
 }
 
 impl Jpeg {
-    /// Decodes `region`, which lies in the reduced picture, to `to`.
+    /// Decodes `region` of the reduced picture to `to`.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
@@ -75,22 +72,22 @@ impl Jpeg {
         header.begin();
         let (first, mut at) = header.read(bytes, 2)?;
         let Segment::Scan(mut scan) = first else {
-            return Err("the file says it ends before the picture begins".into());
+            return Err("the file ends before its first scan".into());
         };
-        // The scan's header refuses a file without a frame.
+        // A scan without a frame was refused above.
         let Some(frame) = header.frame.clone() else { return Ok(()) };
-        let parts = part::parts(&frame, region, reduction, chroma);
-        prepare(&frame, &parts, planes, coefficients);
+        let plans = plan::plans(&frame, region, reduction, chroma);
+        prepare(&frame, &plans, planes, coefficients);
         let mut seen = [false; 4];
         let is_one_scan = !frame.is_progressive && scan.components.len() == frame.components.len();
         for number in 0.. {
-            if number == MOST_SCANS {
-                return Err(Why(format!("the picture has more than {MOST_SCANS} scans")));
+            if number == MAX_SCANS {
+                return Err(Why(format!("the picture has more than {MAX_SCANS} scans")));
             }
             scan.components.iter().for_each(|&(index, ..)| seen[index] = true);
             let mut bits = Bits::new(bytes, at);
             let ended =
-                Reading { header, scan: &scan, parts: &parts }.run(&mut bits, planes, coefficients)?;
+                Reading { header, scan: &scan, plans: &plans }.run(&mut bits, planes, coefficients)?;
             if is_one_scan || ended {
                 break;
             }
@@ -105,23 +102,23 @@ impl Jpeg {
                 planes[index].fill(128);
             } else if frame.is_progressive {
                 let (blocks, plane) = (&coefficients[index], &mut planes[index]);
-                transform(component, blocks, 0..parts[index].rows.end, &parts[index], plane);
+                transform(component, blocks, 0..plans[index].rows.end, &plans[index], plane);
             }
         }
         let colors = header.colors(frame);
         Arch::new().dispatch(
             #[inline(always)]
-            || rows::write(&parts, colors, planes, region, rows, to),
+            || rows::write(&plans, colors, planes, region, rows, to),
         );
         Ok(())
     }
 }
 
-/// Makes the memory as large as `frame` needs it.
-fn prepare(frame: &Frame, parts: &[Part], planes: &mut [Vec<u8>; 4], coefficients: &mut [Vec<i16>; 4]) {
+/// Grows the buffers to the size that `frame` needs.
+fn prepare(frame: &Frame, plans: &[Plan], planes: &mut [Vec<u8>; 4], coefficients: &mut [Vec<i16>; 4]) {
     for (index, component) in frame.components.iter().enumerate() {
         let blocks = component.blocks.height * component.blocks.width;
-        planes[index].resize(parts[index].edge.pow(2) * blocks, 0);
+        planes[index].resize(plans[index].edge.pow(2) * blocks, 0);
         if frame.is_progressive {
             coefficients[index].clear();
             coefficients[index].resize(64 * blocks, 0);
@@ -131,19 +128,19 @@ fn prepare(frame: &Frame, parts: &[Part], planes: &mut [Vec<u8>; 4], coefficient
     }
 }
 
-/// Transforms the needed ones of `blocks`, which are the rows of blocks `rows` of a component.
-fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, part: &Part, plane: &mut [u8]) {
-    let &Part { edge, stride, .. } = part;
+/// Transforms the blocks that the plan needs; `blocks` holds the rows `rows` of blocks of the component.
+fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, plan: &Plan, plane: &mut [u8]) {
+    let &Plan { edge, stride, .. } = plan;
     let quantisation = component.quantisation.unwrap_or([1; 64]);
     Arch::new().dispatch(
         #[inline(always)]
         || {
             for (row, blocks) in rows.zip(blocks.chunks_exact(64 * component.blocks.width)) {
-                if !part.rows.contains(&row) {
+                if !plan.rows.contains(&row) {
                     continue;
                 }
                 let (blocks, _) = blocks.as_chunks::<64>();
-                for column in part.columns.clone() {
+                for column in plan.columns.clone() {
                     let (block, to) = (&blocks[column], &mut plane[edge * (row * stride + column)..]);
                     match edge {
                         8 => idct::samples(block, &quantisation, to, stride),
@@ -161,21 +158,21 @@ fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, part: &P
 struct Reading<'a> {
     header: &'a Header,
     scan: &'a Scan,
-    parts: &'a [Part],
+    plans: &'a [Plan],
 }
 
 impl Reading<'_> {
-    /// Reads the scan. Returns true if the rest of it, and of the file, is not needed.
+    /// Reads the scan. Returns true if the rest of the file is not needed.
     fn run(
         &self,
         bits: &mut Bits<'_>,
         planes: &mut [Vec<u8>; 4],
         coefficients: &mut [Vec<i16>; 4],
     ) -> Result<bool, Why> {
-        let Self { header, scan, parts } = self;
+        let Self { header, scan, plans } = self;
         let Some(frame) = &header.frame else { return Ok(true) };
         let alone = scan.components.len() == 1;
-        // A scan of one component has no blocks beyond the picture.
+        // A scan of one component has no padding blocks.
         let units = match &scan.components[..] {
             &[(index, ..)] => {
                 let Size { height, width } = frame.components[index].size;
@@ -212,7 +209,7 @@ impl Reading<'_> {
                     let (tables, width) = (header.tables(dc, ac), component.blocks.width);
                     let (h, v) = if alone { (1, 1) } else { (component.h, component.v) };
                     let (blocks, _) = coefficients[index].as_chunks_mut::<64>();
-                    // Without the whole picture in memory, the first row of units is this one.
+                    // A sequential picture has only this row of units in memory.
                     let first = if frame.is_progressive { row * v } else { 0 };
                     for y in first..first + v {
                         for x in column * h..column * h + h {
@@ -225,7 +222,7 @@ impl Reading<'_> {
                     if bits.at_end_of_file() {
                         return Err("the file is cut short".into());
                     }
-                    // A marker came too early. What is missing stays gray, as with other decoders.
+                    // The data ends before the marker. The missing blocks stay gray, as in other decoders.
                     lost = true;
                 }
             }
@@ -237,8 +234,8 @@ impl Reading<'_> {
                 let component = &frame.components[index];
                 let v = if alone { 1 } else { component.v };
                 let rows = row * v..(row + 1) * v;
-                is_done &= rows.end >= parts[index].rows.end;
-                transform(component, &coefficients[index], rows, &parts[index], &mut planes[index]);
+                is_done &= rows.end >= plans[index].rows.end;
+                transform(component, &coefficients[index], rows, &plans[index], &mut planes[index]);
             }
             if is_done && scan.components.len() == frame.components.len() {
                 return Ok(true);

@@ -1,11 +1,11 @@
-//! From coefficients to fewer samples than there are pixels: 4 x 4, 2 x 2 or one of a block.
+//! The inverse transform at reduced size: a block becomes 4 x 4 samples, 2 x 2, or one.
 //!
-//! The method of `idct.rs`, without what only the finer samples need: the same constants and the same
-//! rounding as libjpeg's reduced transforms.
+//! The method is that of `idct.rs` without the terms of the finer samples, with the constants and rounding of
+//! libjpeg's reduced transforms.
 
 use super::idct::{KEPT, Lanes, POINT, both, each, fix, level, value};
 
-/// `sum` of numbers times constants, in every lane.
+/// The sum of numbers times constants, per lane.
 #[inline(always)]
 fn sum<const N: usize>(terms: [(Lanes<i16>, i32); N]) -> Lanes<i32> {
     terms.into_iter().fold([0; 8], |sum, (x, constant)| {
@@ -19,7 +19,7 @@ fn down(x: Lanes<i32>, shift: u32) -> Lanes<i16> {
     each(x, |x| (x.wrapping_add(half) >> shift).clamp(i16::MIN.into(), i16::MAX.into()) as i16)
 }
 
-/// Four results of eight numbers, in every lane, shifted down by `shift`; number 4 does not count.
+/// Transforms eight numbers to four, per lane, shifted down by `shift`; number 4 is ignored.
 #[inline(always)]
 fn four(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 4] {
     let first = each(x[0], |x| i32::from(x) << (POINT + 1));
@@ -45,7 +45,7 @@ fn four(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 4] {
     ]
 }
 
-/// Two results of the first and the odd ones of eight numbers, as [`four`].
+/// Transforms the first and the odd ones of eight numbers to two, as [`four`].
 #[inline(always)]
 fn two(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 2] {
     let first = each(x[0], |x| i32::from(x) << (POINT + 2));
@@ -61,8 +61,8 @@ fn two(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 2] {
     ]
 }
 
-/// Writes the `EDGE` x `EDGE` samples of `block` to `to`, whose rows are `stride` apart; `transform` makes
-/// `EDGE` of eight numbers.
+/// Writes the `EDGE` x `EDGE` samples of `block` to `to`, with rows `stride` apart; `transform` turns eight
+/// numbers into `EDGE`.
 #[inline(always)]
 fn samples<const EDGE: usize>(
     block: &[i16; 64],
@@ -107,7 +107,7 @@ pub(super) fn halves(block: &[i16; 64], quantisation: &[u16; 64], to: &mut [u8],
     samples(block, quantisation, to, stride, two);
 }
 
-/// Writes the only sample of a block: its mean.
+/// Writes the single sample of a block, its mean.
 #[inline(always)]
 pub(super) fn mean(block: &[i16; 64], quantisation: &[u16; 64], to: &mut [u8]) {
     to[0] = level(block, quantisation);

@@ -1,13 +1,13 @@
-//! From the samples of the components to rows of pixels: finer sampling, then colours.
+//! Rows of pixels: upsampling, then colour conversion, both with the bits of libjpeg-turbo.
 //!
-//! Both as libjpeg-turbo does it, number by number: chroma that is stored at half the size is interpolated
-//! ("fancy upsampling") if that is asked for, at any other fraction repeated.
+//! With [`Chroma::Interpolated`](crate::Chroma::Interpolated), chroma at half the size is interpolated
+//! ("fancy upsampling"). At any other fraction samples are repeated.
 
 use super::header::Colors;
-use super::part::{Part, Sampling};
+use super::plan::{Plan, Sampling};
 use crate::Region;
 
-/// Rows of samples at the picture's full size, one per component, used again from row to row.
+/// Rows of upsampled samples, one per component, reused from row to row.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     full: [Vec<u8>; 4],
@@ -17,7 +17,7 @@ pub(super) struct Rows {
 /// Writes the pixels of `region` to `to`.
 #[inline(always)]
 pub(super) fn write(
-    parts: &[Part],
+    plans: &[Plan],
     colors: Colors,
     planes: &[Vec<u8>; 4],
     region: Region,
@@ -29,30 +29,30 @@ pub(super) fn write(
         let Rows { full, sums } = &mut *rows;
         let mut samples: [&[u8]; 4] = [&[]; 4];
         let places = samples.iter_mut().zip(full);
-        for ((part, plane), (samples, full)) in parts.iter().zip(planes).zip(places) {
-            *samples = row(part, plane, (y, left, size.width), sums, full);
+        for ((plan, plane), (samples, full)) in plans.iter().zip(planes).zip(places) {
+            *samples = row(plan, plane, (y, left, size.width), sums, full);
         }
         color(colors, samples, line);
     }
 }
 
-/// `width` samples of a component from `left` on, in row `y` of the picture.
+/// `width` upsampled samples of a component, in row `y` of the picture from `left` on.
 #[inline(always)]
 fn row<'a>(
-    part: &Part,
+    plan: &Plan,
     plane: &'a [u8],
     (y, left, width): (usize, usize, usize),
     sums: &mut Vec<u16>,
     full: &'a mut Vec<u8>,
 ) -> &'a [u8] {
-    let &Part { stride, samples: ref range, .. } = part;
+    let &Plan { stride, samples: ref range, .. } = plan;
     let line = |row: usize| &plane[row * stride..][range.clone()];
-    // The row that lies nearest after `y / 2`: above for even rows, below for odd ones.
+    // The second nearest row: above `y / 2` for even rows, below it for odd ones.
     let nearest = || match y % 2 {
         0 => (y / 2).saturating_sub(1),
-        _ => (y / 2 + 1).min(part.height - 1),
+        _ => (y / 2 + 1).min(plan.height - 1),
     };
-    match part.sampling {
+    match plan.sampling {
         Sampling::Full => &plane[y * stride + left..][..width],
         Sampling::Across => {
             full.resize(2 * range.len(), 0);
@@ -95,7 +95,7 @@ fn row<'a>(
     }
 }
 
-/// Twice as many samples: three parts of the nearest and one of the next.
+/// Doubles the width: 3/4 of the nearest sample and 1/4 of the second nearest.
 #[inline(always)]
 fn across(samples: &[u8], to: &mut [u8]) {
     let &[first, .., last] = samples else {
@@ -113,7 +113,7 @@ fn across(samples: &[u8], to: &mut [u8]) {
     places[end] = [((3 * wide(last) + wide(samples[end - 1]) + 1) >> 2) as u8, last];
 }
 
-/// The same, of sums of two rows, three parts to one.
+/// As [`across`], from sums of two rows weighted 3 to 1.
 #[inline(always)]
 fn both(sums: &[u16], to: &mut [u8]) {
     let &[first, .., last] = sums else {
@@ -130,7 +130,7 @@ fn both(sums: &[u16], to: &mut [u8]) {
     places[end] = [((3 * last + sums[end - 1] + 8) >> 4) as u8, ((4 * last + 7) >> 4) as u8];
 }
 
-/// Turns a row of samples into pixels.
+/// Converts a row of samples to pixels.
 #[inline(always)]
 fn color(colors: Colors, [a, b, c, k]: [&[u8]; 4], to: &mut [u8]) {
     let places = to.as_chunks_mut::<3>().0;
@@ -146,7 +146,7 @@ fn color(colors: Colors, [a, b, c, k]: [&[u8]; 4], to: &mut [u8]) {
                 *place = [r, g, b];
             }
         }
-        // Stored inverted: what is stored is the light that an ink lets through.
+        // CMYK is stored inverted: as the light that an ink lets through.
         Colors::Cmyk => {
             for (place, (((&c, &m), &y), &k)) in places.iter_mut().zip(a.iter().zip(b).zip(c).zip(k)) {
                 *place = [c, m, y].map(|light| under_black(light, k));
@@ -160,7 +160,7 @@ fn color(colors: Colors, [a, b, c, k]: [&[u8]; 4], to: &mut [u8]) {
     }
 }
 
-/// BT.601 with 16 bits behind the point.
+/// Converts YCbCr of BT.601 to RGB, with 16 fractional bits.
 #[inline(always)]
 fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
     let (y, cb, cr) = (i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128);
@@ -171,7 +171,7 @@ fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
     [r.clamp(0, 255) as u8, g.clamp(0, 255) as u8, b.clamp(0, 255) as u8]
 }
 
-/// `light` through black ink that lets `k` through, as Pillow rounds it.
+/// `light` times `k`, the light that black ink lets through, rounded as in Pillow.
 #[inline(always)]
 fn under_black(light: u8, k: u8) -> u8 {
     let (ink, k) = (255 - i32::from(light), i32::from(k));

@@ -1,10 +1,9 @@
-//! The Huffman tables that the standard gives as examples (ITU-T T.81, annex K.3). Frames of Motion JPEG
-//! leave them out.
+//! The default Huffman tables (ITU-T T.81, annex K.3), which frames of Motion JPEG leave out.
 
-/// The counts of codes by length, and their symbols.
+/// Number of codes per length, and their symbols.
 type Codes = (&'static [u8; 16], &'static [u8]);
 
-/// For DC and for AC: the table of luminance, and that of chrominance.
+/// The tables for DC, then for AC: luminance, then chrominance.
 pub(super) const TABLES: [[Codes; 2]; 2] = [
     [(&LUMINANCE_DC, &DIFFERENCES), (&CHROMINANCE_DC, &DIFFERENCES)],
     [(&LUMINANCE_AC, &LUMINANCE), (&CHROMINANCE_AC, &CHROMINANCE)],

@@ -1,6 +1,5 @@
-//! Augmentations that choose from a set of operations.
+//! RandAugment and TrivialAugment.
 
-mod affine;
 mod operation;
 mod rand_augment;
 mod trivial_augment;

@@ -1,39 +1,38 @@
-//! The operations that augmentations choose from.
+//! The operations of RandAugment and TrivialAugment.
 
-use super::affine::Affine;
 use crate::transform::color;
 use crate::{Canvas, Size};
 
-/// One operation; its magnitude is given when it is [applied](Self::apply).
+/// An operation; [`apply`](Self::apply) takes its magnitude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Nothing.
     Identity,
-    /// Rows are moved in proportion to their number: by `magnitude` pixels per row.
+    /// Shifts each row by its number times `magnitude` pixels.
     ShearX,
-    /// Columns, by `magnitude` pixels per column.
+    /// Shifts each column by its number times `magnitude` pixels.
     ShearY,
-    /// Moved to the left by `magnitude` pixels, towards zero.
+    /// Moves left by `magnitude` pixels, rounded towards zero.
     TranslateX,
-    /// Moved up by `magnitude` pixels, towards zero.
+    /// Moves up by `magnitude` pixels, rounded towards zero.
     TranslateY,
-    /// Turned counter-clockwise by `magnitude` degrees.
+    /// Rotates counter-clockwise by `magnitude` degrees.
     Rotate,
-    /// Brightness times `1 + magnitude`.
+    /// Multiplies brightness by `1 + magnitude`.
     Brightness,
-    /// Saturation times `1 + magnitude`.
+    /// Multiplies saturation by `1 + magnitude`.
     Color,
-    /// Contrast times `1 + magnitude`.
+    /// Multiplies contrast by `1 + magnitude`.
     Contrast,
-    /// Sharpness times `1 + magnitude`.
+    /// Multiplies sharpness by `1 + magnitude`.
     Sharpness,
-    /// `magnitude` bits are kept of each level, rounded.
+    /// Keeps the highest `magnitude` bits of each level, rounded to whole bits.
     Posterize,
-    /// Levels of `magnitude` and more are inverted.
+    /// Inverts levels of `magnitude` and more.
     Solarize,
-    /// Levels of each channel are stretched to the whole range.
+    /// Stretches the levels of each channel to the full range.
     AutoContrast,
-    /// Levels of each channel are made about as frequent.
+    /// Equalises the histogram of each channel.
     Equalize,
 }
 
@@ -56,13 +55,13 @@ impl Operation {
         Self::Equalize,
     ];
 
-    /// Whether a magnitude below zero means the same in the other direction.
+    /// Whether a negative magnitude means the opposite direction.
     pub fn is_signed(self) -> bool {
         use Operation::*;
         !matches!(self, Identity | Posterize | Solarize | AutoContrast | Equalize)
     }
 
-    /// Changes the picture.
+    /// Applies the operation to the picture.
     pub fn apply(self, canvas: &mut Canvas, magnitude: f64) {
         let same = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]];
         let affine = |x: [f64; 3], y: [f64; 3]| Affine { x, y };
@@ -93,7 +92,41 @@ impl Operation {
     }
 }
 
-/// Away from the smoothed picture (factors above 1), or towards it. The outermost pixels stay.
+/// Shears, moves or rotates a picture. A pixel of the result is the nearest pixel of the source at
+/// `x = a x + b y + c`, `y = d x + e y + f`, or black outside of it.
+#[derive(Clone, Copy, Debug)]
+struct Affine {
+    x: [f64; 3],
+    y: [f64; 3],
+}
+
+impl Affine {
+    /// A rotation about the centre, counter-clockwise.
+    fn rotation(degrees: f64, size: Size) -> Self {
+        let angle = degrees.to_radians();
+        let (sin, cos) = (libm::sin(angle), libm::cos(angle));
+        let (cx, cy) = (size.width as f64 / 2.0, size.height as f64 / 2.0);
+        Self { x: [cos, -sin, cx - cos * cx + sin * cy], y: [sin, cos, cy - sin * cx - cos * cy] }
+    }
+
+    fn apply(self, canvas: &mut Canvas) {
+        canvas.replace(canvas.size(), |size, from, to| {
+            let pixels = from.as_chunks::<3>().0;
+            let (width, height) = (size.width as f64, size.height as f64);
+            for (y, line) in to.chunks_exact_mut((3 * size.width).max(1)).enumerate() {
+                let y = y as f64 + 0.5;
+                for (x, place) in line.as_chunks_mut::<3>().0.iter_mut().enumerate() {
+                    let at = |[a, b, c]: [f64; 3]| a * (x as f64 + 0.5) + b * y + c;
+                    let (x, y) = (at(self.x), at(self.y));
+                    let inside = x >= 0.0 && y >= 0.0 && x < width && y < height;
+                    *place = if inside { pixels[y as usize * size.width + x as usize] } else { [0; 3] };
+                }
+            }
+        });
+    }
+}
+
+/// Moves levels away from the smoothed picture (factors above 1) or towards it. Border pixels stay.
 fn sharpness(canvas: &mut Canvas, factor: f32) {
     canvas.replace(canvas.size(), |size, from, to| {
         to.copy_from_slice(from);
@@ -102,7 +135,7 @@ fn sharpness(canvas: &mut Canvas, factor: f32) {
             for at in 3 * (y * width + 1)..(3 * (y * width + width)).saturating_sub(3) {
                 let row = |at: usize| u32::from(from[at - 3]) + u32::from(from[at]) + u32::from(from[at + 3]);
                 let near = row(at - 3 * width) + row(at) + row(at + 3 * width);
-                // The middle counts five times; rounded.
+                // The centre has weight 5 of 13.
                 let smooth = (near + 4 * u32::from(from[at])) as f32 / 13.0 + 0.5;
                 to[at] = color::blend(smooth as u8, from[at], factor);
             }
@@ -110,7 +143,7 @@ fn sharpness(canvas: &mut Canvas, factor: f32) {
     });
 }
 
-/// Replaces the levels of each channel by what `table` makes of how frequent they are.
+/// Maps the levels of each channel by the table that `table` makes from their histogram.
 fn by_channel(canvas: &mut Canvas, table: fn(&[u32; 256]) -> Option<[u8; 256]>) {
     let pixels = canvas.pixels_mut().as_chunks_mut::<3>().0;
     for channel in 0..3 {

@@ -6,12 +6,12 @@ use super::Operation;
 use crate::transform::Transform;
 use crate::{Canvas, Size};
 
-/// Magnitudes are numbered 0 to 30.
+/// Max magnitude.
 const STEPS: f64 = 30.0;
 
-/// Applies some operations, each chosen at random, all with one magnitude.
+/// Applies random operations, all with one magnitude.
 ///
-/// Operations and ranges are torchvision's.
+/// The operations and their ranges are torchvision's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandAugment {
     operations: usize,
@@ -19,13 +19,13 @@ pub struct RandAugment {
 }
 
 impl RandAugment {
-    /// So many operations of a magnitude from 0 to 30; torchvision's defaults are 2 and 9.
+    /// `operations` operations of a magnitude from 0 to 30. The defaults of torchvision are 2 and 9.
     pub fn new(operations: usize, magnitude: u32) -> Self {
         Self { operations, magnitude: magnitude.min(STEPS as u32) }
     }
 
-    /// The magnitude of `operation` in its own unit.
-    fn of(&self, operation: Operation, size: Size) -> f64 {
+    /// The magnitude in the unit of `operation`.
+    fn magnitude_of(&self, operation: Operation, size: Size) -> f64 {
         let part = f64::from(self.magnitude) / STEPS;
         match operation {
             Operation::ShearX | Operation::ShearY => 0.3 * part,
@@ -43,7 +43,7 @@ impl Transform for RandAugment {
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         for _ in 0..self.operations {
             let operation = Operation::ALL[random.below(Operation::ALL.len() as u64) as usize];
-            let magnitude = self.of(operation, canvas.size());
+            let magnitude = self.magnitude_of(operation, canvas.size());
             let turned = operation.is_signed() && random.below(2) == 1;
             operation.apply(canvas, if turned { -magnitude } else { magnitude });
         }

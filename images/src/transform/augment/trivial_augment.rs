@@ -6,12 +6,12 @@ use super::Operation;
 use crate::Canvas;
 use crate::transform::Transform;
 
-/// Magnitudes are numbered 0 to 30.
+/// Max magnitude.
 const STEPS: f64 = 30.0;
 
-/// Applies one operation of random magnitude.
+/// Applies one random operation of random magnitude.
 ///
-/// Operations and ranges are torchvision's `TrivialAugmentWide`.
+/// The operations and their ranges are those of torchvision's `TrivialAugmentWide`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrivialAugment;
 

@@ -102,7 +102,7 @@ mod tests {
             }
             is_done.store(true, Ordering::SeqCst);
             queue.notify();
-            let until = Instant::now() + Duration::from_secs(10);
+            let until = feedline_core::deadline(Duration::from_secs(10));
             while !done.is_finished() {
                 assert!(Instant::now() < until, "it waits for the first batch");
                 std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Cache files on the disk: opened, made anew, and read and written by position.
+//! Cache files: opened or created, read and written by position.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ use crate::{Dataset, Error, ErrorKind, Fingerprint, Result};
 /// The first bytes of every cache file. The kind of the file and the version follow.
 const MAGIC: &[u8; 14] = b"feedline cache";
 
-/// What a cache file holds, and in which form.
+/// The form of a cache file.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     /// Rows of one size.
@@ -21,14 +21,14 @@ pub(super) enum Kind {
     Ragged,
 }
 
-/// How often an unfinished file is made anew that another process has removed.
+/// Attempts to create a partial file that other processes may remove.
 const ATTEMPTS: u32 = 10;
 
 /// Bytes of the header.
 pub(super) const HEADER: u64 = 64;
 
-/// Opens the cache file of the first `kept` samples of `set` at `path`, or makes it anew where there is none,
-/// or that of another set, or one whose length `is_len` denies. Returns it with the key of its checksums.
+/// Opens the cache file of the first `kept` samples of `set` at `path`. Creates it if it is missing, belongs
+/// to another set, or has a length that `is_len` refuses. Returns it with the key of its checksums.
 pub(super) fn open(
     (path, kind): (&Path, Kind),
     set: &dyn Dataset,
@@ -67,9 +67,9 @@ fn header(kind: Kind, set: &dyn Dataset, kept: u64) -> (Vec<u8>, Fingerprint) {
     (header, key)
 }
 
-/// The file at `path`, if it has this header and an allowed length; `None` if it has to be made.
+/// The file at `path`, if it has this header and a valid length; `None` if it must be created.
 ///
-/// A file that is not a cache is refused: it may be somebody's data.
+/// Refuses a file that is not a cache: it may hold data of the user.
 fn existing(path: &Path, header: &[u8], is_len: impl Fn(u64) -> bool) -> Result<Option<File>> {
     let refuse = |why: &str| Err(config(why.to_owned()).at_path(path));
     let metadata = match path.metadata() {
@@ -102,8 +102,8 @@ fn existing(path: &Path, header: &[u8], is_len: impl Fn(u64) -> bool) -> Result<
     Ok((found == header && is_len(metadata.len())).then_some(file))
 }
 
-/// Makes a cache without rows. It appears at `path` at once, with its header: a process that uses an older
-/// file there keeps that one.
+/// Creates an empty cache. It gets its name when its header is written; a process that uses an older file of
+/// that name keeps it.
 fn create(path: &Path, header: &[u8], len: u64) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -113,22 +113,21 @@ fn create(path: &Path, header: &[u8], len: u64) -> io::Result<File> {
     write_at(part.as_file(), header, 0)?;
     part.as_file().set_len(len)?;
     let file = part.persist(path)?;
-    // Where there are no locks, there was none.
+    // Fails if the file system has no locks.
     let _ = file.unlock();
     Ok(file)
 }
 
-/// An unfinished file, locked while it has this name: one that is not locked was left by a process that has
-/// ended.
+/// A partial file, locked while it has this name: an unlocked one belongs to a process that has ended.
 fn new_part(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> {
     // Not created by `tempfile` itself, so that the file gets the usual permissions.
     let create = |path: &Path| OpenOptions::new().read(true).write(true).create_new(true).open(path);
     for _ in 0..ATTEMPTS {
         let part = Builder::new().prefix(prefix).make_in(folder, create)?;
         match part.as_file().try_lock() {
-            // Another process may have taken it for a leftover before it was locked.
+            // Another process may have removed it as a leftover before it was locked.
             Ok(()) if part.path().exists() => return Ok(part),
-            // No process can lock it here, so none takes it for a leftover.
+            // Without locks no process removes it as a leftover.
             Err(TryLockError::Error(_)) => return Ok(part),
             Ok(()) | Err(TryLockError::WouldBlock) => {}
         }
@@ -136,7 +135,7 @@ fn new_part(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> {
     Err(io::Error::other("other processes remove the unfinished file"))
 }
 
-/// Removes unfinished files of processes that have ended. One that cannot be removed only takes space.
+/// Removes partial files of ended processes. One that cannot be removed only takes space.
 fn remove_leftovers(folder: &Path, prefix: &str) {
     for entry in folder.read_dir().into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix)

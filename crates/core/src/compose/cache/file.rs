@@ -1,12 +1,12 @@
 //! Rows in a file, each with a checksum, read and written by position.
 //!
-//! The header names the set (fingerprint, length, fields) and has a checksum of its own. Behind it every kept
-//! sample has a place: the checksum of the row, keyed by the set and the id, and the row. A place that
-//! was not written yet, or not to its end, or that something else has overwritten, has a checksum that
-//! does not fit; its sample is read from the set and written again. So nothing needs to be finished,
-//! locked or repaired: a run that was killed leaves a good file, and several processes may share one.
+//! The header holds fingerprint, length and fields of the set, and its own checksum. It is followed by one
+//! entry per cached sample: the checksum of the row, keyed by the set and the id, and the row. The checksum
+//! of an entry that is missing, partial or overwritten does not match; its sample is read from the set and
+//! written again. So the file needs no closing, locking or repair: a killed run leaves a valid file, and
+//! several processes may share one.
 //!
-//! The file is not mapped: to map it would be `unsafe`, because another process may cut it
+//! The file is not mapped: that would be `unsafe`, because another process may cut it
 //! (`docs/decisions/files.md`).
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::disk::{self, HEADER, Kind, read_at, write_at};
 use crate::compose::config;
 use crate::{Context, Dataset, Error, Fingerprint, Result, Row, Spec};
 
-/// A number of bytes that every row begins with: its checksum.
+/// Bytes of the checksum before each row.
 const CHECKSUM: usize = size_of::<u64>();
 
 /// The rows of the first samples of a set.
@@ -30,7 +30,7 @@ pub(super) struct FileRows {
     write_error: OnceLock<Error>,
 }
 
-/// A row with its checksum before it, kept by a worker.
+/// Scratch memory of a worker: a row with its checksum before it.
 #[derive(Default)]
 struct Place(Vec<u8>);
 
@@ -41,7 +41,7 @@ impl FileRows {
         bytes.ok_or_else(|| config("a sample is larger than the address space".to_owned()))
     }
 
-    /// Opens the cache of the first `kept` samples of `set` at `path`, or makes it anew.
+    /// Opens or creates the cache of the first `kept` samples of `set` at `path`.
     pub(super) fn open(path: &Path, set: &dyn Dataset, kept: u64) -> Result<Self> {
         let row = Self::bytes_per_row(set.spec())?;
         let len = kept.checked_mul(row).and_then(|bytes| bytes.checked_add(HEADER));
@@ -54,12 +54,12 @@ impl FileRows {
     pub(super) fn get(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
         let Place(place) = context.scratch();
         place.resize(CHECKSUM + self.row_bytes, 0);
-        // A file that was cut, or cannot be read, is a row that is not there.
+        // A failed read is a miss.
         if read_at(&self.file, place, self.offset(id)).is_err() {
             return false;
         }
         let (checksum, mut rest) = place.split_at(CHECKSUM);
-        // Most often a row is not there because it was never written.
+        // An entry of zeros was never written.
         if checksum == [0; CHECKSUM] || checksum != self.checksum(id, rest) {
             return false;
         }
@@ -95,7 +95,7 @@ impl FileRows {
         HEADER + id * (CHECKSUM + self.row_bytes) as u64
     }
 
-    /// The checksum of a row; never zeros, which stand for a row that was not written.
+    /// The checksum of a row; never 0, which marks an unwritten entry.
     fn checksum(&self, id: u64, row: &[u8]) -> [u8; CHECKSUM] {
         self.key.number(id).bytes(row).value().max(1).to_le_bytes()
     }

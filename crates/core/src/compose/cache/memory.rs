@@ -1,10 +1,10 @@
-//! Rows in memory, in blocks that are allocated as they are needed.
+//! Rows in memory, in blocks that are allocated on demand.
 
 use std::sync::{PoisonError, RwLock};
 
 use crate::Row;
 
-/// Bytes of a block, where rows are shorter.
+/// Bytes of a block of rows that are shorter.
 const BLOCK: usize = 256 << 10;
 
 /// The rows of the first samples of a set.
@@ -15,10 +15,10 @@ pub(super) struct MemoryRows {
     row_bytes: usize,
 }
 
-/// Consecutive rows; the fields of a row follow each other without gaps.
+/// Consecutive rows, without gaps between fields.
 #[derive(Default)]
 struct Block {
-    /// Empty until the first row is kept.
+    /// Empty until the first row is cached.
     bytes: Vec<u8>,
     is_kept: Vec<bool>,
 }

@@ -1,4 +1,4 @@
-//! Samples that were read once, kept in memory or in a file.
+//! Caches samples in memory or in a file.
 //!
 //! | part | file |
 //! | --- | --- |
@@ -9,9 +9,9 @@
 //! | rows with ragged fields, in a file | `ragged_file.rs` |
 //! | files: made, opened, and replaced | `disk.rs` |
 //!
-//! Of samples of one size the first ones are kept, as many as fit; of others, those that are read first. A
-//! kept row is the same bytes as a read, so what the set delivers does not depend on what is kept, by whom,
-//! or since when.
+//! Of samples of one size the first ones are cached, up to the budget; of ragged ones, those that are read
+//! first. A cached row has the same bytes as a read, so the set delivers the same rows with any state of the
+//! cache.
 
 mod disk;
 mod file;
@@ -33,20 +33,20 @@ use self::ragged_file::RaggedFile;
 use crate::compose::config;
 use crate::{Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
 
-/// A set that keeps the samples it has read; made by [`Dataset::cached`] and [`Dataset::cached_in_file`].
+/// A data set that caches the samples it has read. See [`Dataset::cached`] and [`Dataset::cached_in_file`].
 ///
 /// The inner set must write the same bytes in every epoch. A read that asks for the epoch or for random
 /// numbers is an error: put random augmentation behind the cache, `data.cached(..).map(..)`.
 pub struct Cached {
     inner: Arc<dyn Dataset>,
-    /// Samples below this id are kept.
+    /// Samples below this id are cached.
     kept: u64,
     store: Store,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-/// Where rows are kept.
+/// The store of the rows.
 enum Store {
     Memory(MemoryRows),
     File(FileRows),
@@ -55,8 +55,8 @@ enum Store {
 }
 
 impl Store {
-    /// Looks for sample `id`. A row of one size is copied into `row`; one with ragged fields is only looked
-    /// for, because the rows before it have to be written first.
+    /// Looks up sample `id`. Copies a row of one size into `row`, but not a ragged row, before which all other
+    /// rows must be written.
     fn find(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
         match self {
             Self::Memory(rows) => rows.get(id, row),
@@ -66,7 +66,7 @@ impl Store {
         }
     }
 
-    /// Copies the row of sample `id`, which was found, into `row`. False where it turns out not to be good.
+    /// Copies the row of sample `id`, which was found, into `row`. False if its checksum does not match.
     fn take(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
         match self {
             Self::Memory(_) | Self::File(_) => true,
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Keeps the row of sample `id`.
+    /// Caches the row of sample `id`.
     fn put(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) {
         match self {
             Self::Memory(rows) => rows.put(id, row),

@@ -1,6 +1,6 @@
-//! Rows with ragged fields: their bytes one behind another, and a store of them in memory.
+//! Rows with ragged fields: their encoding, and a store in memory.
 //!
-//! How much room a sample takes is known once it is read. So those that are read first are kept, until the
+//! The size of a sample is known when it is read. So the samples that are read first are cached, until the
 //! budget is used up; nothing is evicted.
 
 use std::collections::HashMap;
@@ -9,16 +9,16 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::{Context, Row, Spec};
 
-/// Bytes of a length, which every row of a ragged field begins with.
+/// Bytes of the length before each row of a ragged field.
 const LENGTH: usize = size_of::<u64>();
 
-/// Bytes that a kept row takes in memory beside its own: its place in the map, and what the allocator needs.
+/// Overhead of a cached row in memory: its entry in the map, and the allocator's.
 const ENTRY: u64 = 64;
 
-/// Parts of the store, each with a lock of its own.
+/// Number of parts of the store, each with its own lock.
 const PARTS: u64 = 64;
 
-/// The bytes of a row, kept by a worker.
+/// Scratch memory of a worker: an encoded row.
 #[derive(Default)]
 pub(super) struct Encoded(pub(super) Vec<u8>);
 

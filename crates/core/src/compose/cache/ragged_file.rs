@@ -1,12 +1,12 @@
 //! Rows with ragged fields in a file, each with a checksum, read and written by position.
 //!
-//! Behind the header is an index, with a place for each of the first samples: where the row is, its length,
-//! and a checksum of both and of the row, keyed by the set and the id. The rows follow, in the order in which
-//! they came. As with rows of one size, a place that does not fit its row is a sample that is not there, so
-//! nothing needs to be repaired, and several processes may share a file.
+//! The header is followed by an index, with an entry for each of the first samples: offset and length of the
+//! row, and a checksum of both and of the row, keyed by the set and the id. The rows follow in the order in
+//! which they were written. As with rows of one size, an entry that does not match its row is a miss, so the
+//! file needs no repair, and several processes may share one.
 //!
-//! Room for rows is taken at the end of the file, under a lock. A process that finds it locked does not wait:
-//! it keeps nothing this time.
+//! A process reserves space for rows at the end of the file, under a lock. If the file is locked, it does not
+//! wait, and does not cache the row.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -17,61 +17,61 @@ use super::disk::{self, HEADER, Kind, read_at, write_at};
 use super::ragged::{Encoded, decode};
 use crate::{Context, Dataset, Error, Fingerprint, Result, Row};
 
-/// Bytes of a place in the index: checksum, offset and length.
+/// Bytes of an entry of the index: checksum, offset and length.
 const PLACE: usize = 3 * size_of::<u64>();
 
-/// Bytes that a process takes at once, for the rows that it will write.
+/// Bytes that a process reserves at once, for several rows.
 const ROOM: u64 = 1 << 20;
 
-/// Rows of the first samples of a set, as many as fit a number of bytes.
+/// Rows of the first samples of a set, up to a number of bytes.
 pub(super) struct RaggedFile {
     file: File,
     path: PathBuf,
     /// The key of the checksums.
     key: Fingerprint,
     budget: u64,
-    /// The most bytes of a row.
-    most: u64,
-    /// The first byte behind the index.
+    /// Max bytes of a row.
+    max_row: u64,
+    /// End of the index.
     rows_at: u64,
-    /// The room that this process has taken and not used.
+    /// Start and end of the reserved space that is not used yet.
     room: Mutex<(u64, u64)>,
     write_error: OnceLock<Error>,
 }
 
 impl RaggedFile {
-    /// How many of `len` samples have a place in the index, which takes at most half of `budget`.
+    /// Number of entries in the index of `len` samples. The index takes up to half of `budget`.
     pub(super) fn places(len: u64, budget: u64) -> u64 {
         len.min(budget.saturating_sub(HEADER) / 2 / PLACE as u64)
     }
 
-    /// Opens the cache of the first `kept` samples of `set` at `path`, or makes it anew.
+    /// Opens or creates the cache of the first `kept` samples of `set` at `path`.
     pub(super) fn open(path: &Path, set: &dyn Dataset, kept: u64, budget: u64) -> Result<Self> {
         // Cannot overflow: the index fits the budget.
         let rows_at = HEADER + kept * PLACE as u64;
         let length = (rows_at, |found| found >= rows_at);
         let (file, key) = disk::open((path, Kind::Ragged), set, kept, length)?;
-        let most = (set.spec().sample_bytes() as u64).saturating_add(Encoded::lengths(set.spec()));
+        let max_row = (set.spec().sample_bytes() as u64).saturating_add(Encoded::lengths(set.spec()));
         let (path, room, write_error) = (path.to_path_buf(), Mutex::new((0, 0)), OnceLock::new());
-        Ok(Self { file, path, key, budget, most, rows_at, room, write_error })
+        Ok(Self { file, path, key, budget, max_row, rows_at, room, write_error })
     }
 
-    /// Whether the index names a row of sample `id`, good or not.
+    /// Whether the index has an entry of sample `id`, valid or not.
     pub(super) fn has(&self, id: u64) -> bool {
         self.place(id).is_some()
     }
 
     pub(super) fn get(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
         let Some((checksum, offset, len)) = self.place(id) else { return false };
-        // A damaged length must not lead to an allocation that is larger than the file.
-        let end = offset.checked_add(len).filter(|_| len <= self.most && offset >= self.rows_at);
+        // A damaged length must not cause an allocation larger than the file.
+        let end = offset.checked_add(len).filter(|_| len <= self.max_row && offset >= self.rows_at);
         let Ok(file) = self.file.metadata() else { return false };
         if end.is_none_or(|end| end > file.len()) {
             return false;
         }
         let Encoded(bytes) = context.scratch();
         bytes.resize(len as usize, 0);
-        // A file that was cut, or cannot be read, is a row that is not there.
+        // A failed read is a miss.
         if read_at(&self.file, bytes, offset).is_err() {
             return false;
         }
@@ -112,7 +112,7 @@ impl RaggedFile {
         HEADER + id * PLACE as u64
     }
 
-    /// Room for `bytes`; `None` where the budget is used up, or another process is taking room.
+    /// Reserves `bytes`; `None` if the budget is used up or the file is locked.
     fn take_room(&self, bytes: u64) -> io::Result<Option<u64>> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, end) = *room;
@@ -120,7 +120,7 @@ impl RaggedFile {
             room.0 += bytes;
             return Ok(Some(first));
         }
-        // A long row has room of its own, so that what is left of the other is not given up.
+        // A long row gets its own space, so that the rest of the reserved space is not lost.
         if bytes > ROOM / 4 {
             return Ok(self.grow(bytes, bytes)?.map(|(first, _)| first));
         }
@@ -129,21 +129,21 @@ impl RaggedFile {
         Ok(Some(first))
     }
 
-    /// Makes the file longer, by `least` to `most` bytes; returns where they are.
-    fn grow(&self, least: u64, most: u64) -> io::Result<Option<(u64, u64)>> {
+    /// Extends the file by `min` to `max` bytes; returns their start and end.
+    fn grow(&self, min: u64, max: u64) -> io::Result<Option<(u64, u64)>> {
         match self.file.try_lock() {
             Err(TryLockError::WouldBlock) => return Ok(None),
-            // Without locks two processes may take the same room. The checksums of their rows tell.
+            // Without locks two processes may reserve the same space; the checksums detect that.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let grown = self.file.metadata().and_then(|file| {
             let first = file.len().max(self.rows_at);
             let left = self.budget.saturating_sub(first);
-            if left < least {
+            if left < min {
                 return Ok(None);
             }
-            // A process must not take all that is left for others.
-            let bytes = most.min(left / 8).max(least);
+            // Leaves space for other processes.
+            let bytes = max.min(left / 8).max(min);
             self.file.set_len(first + bytes)?;
             Ok(Some((first, first + bytes)))
         });
@@ -152,19 +152,19 @@ impl RaggedFile {
         grown
     }
 
-    /// Gives back the room that was not used, if nobody has taken more behind it.
+    /// Returns the unused space, if no process has reserved more behind it.
     fn give_back(&self) {
         let (first, end) = *self.room.lock().unwrap_or_else(PoisonError::into_inner);
         if first < end && self.file.try_lock().is_ok() {
             if self.file.metadata().is_ok_and(|file| file.len() == end) {
-                // Otherwise the room is lost, no more.
+                // If this fails, the space is lost.
                 let _ = self.file.set_len(first);
             }
             let _ = self.file.unlock();
         }
     }
 
-    /// The checksum of a row; never 0, which stands for a row that was not written.
+    /// The checksum of a row; never 0, which marks an unwritten entry.
     fn checksum(&self, id: u64, offset: u64, row: &[u8]) -> u64 {
         self.key.number(id).number(offset).bytes(row).value().max(1)
     }

@@ -1,4 +1,4 @@
-//! The functions of NCCL that are used here, from the library that is found at run time.
+//! The functions of NCCL that this crate calls, loaded at run time.
 //!
 //! Not those of cudarc, which looks for `libnccl.so` only: NVIDIA's packages install `libnccl.so.2`.
 
@@ -133,9 +133,9 @@ impl Library {
 
     /// The error for a failed `call`.
     pub fn error(&self, status: Status, call: &str) -> Error {
-        // SAFETY: takes any status.
+        // SAFETY: the function accepts any status.
         let meaning = text(unsafe { (self.get_error_string)(status) });
-        // SAFETY: takes a null communicator.
+        // SAFETY: the function accepts a null communicator.
         let last =
             self.get_last_error.map(|get| text(unsafe { get(std::ptr::null_mut()) })).unwrap_or_default();
         let last = if last.is_empty() { last } else { format!(": {}", last.replace('\n', " ")) };

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, deadline};
 use feedline_device::{Device, Input, Output, Stream, StreamId};
 
 use super::{Call, Reduce};
@@ -16,12 +16,11 @@ use crate::Group;
 use crate::group::Shared;
 use library::{Handle, Library, RawStream, UniqueId, library};
 
-/// How often NCCL is asked for errors of its own threads.
+/// The interval at which the errors of NCCL's own threads are polled.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long an error of NCCL, or an abort, waits for something better: the rank that caused it, or the end of
-/// a call.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long an error of NCCL waits for the rank that caused it, and an abort for the end of a call.
+const CAUSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The connection of this rank with the GPUs of the others.
 pub(super) struct Communicator {
@@ -31,18 +30,18 @@ pub(super) struct Communicator {
 struct Core {
     library: &'static Library,
     handle: Handle,
-    /// Held during every call on the handle, so that an abort does not take it away in between.
+    /// Held during every call on the handle: an abort waits for it.
     calls: Mutex<()>,
-    /// Set before the handle goes.
+    /// Set before the handle is closed.
     ended: AtomicBool,
-    /// Held while the handle goes, so that whoever comes second waits for that.
+    /// Held while the handle is closed: a second caller waits.
     ending: Mutex<()>,
     shared: Arc<Shared>,
     device: Device,
 }
 
 // SAFETY: NCCL's handles may be used from any thread, by one at a time (`calls`); only `ncclCommAbort` and
-// `ncclCommGetAsyncError` may come beside another call, which NCCL allows.
+// `ncclCommGetAsyncError` may run during another call, which NCCL allows.
 unsafe impl Send for Core {}
 // SAFETY: as above.
 unsafe impl Sync for Core {}
@@ -69,7 +68,7 @@ impl Communicator {
         std::thread::Builder::new().name("fl-dist-nccl".to_owned()).spawn(connect).map_err(|error| {
             Error::new(ErrorKind::Unavailable, "cannot start a thread to connect the GPUs").caused_by(error)
         })?;
-        let deadline = Instant::now() + limit;
+        let until = deadline(limit);
         let handle = loop {
             match awaited.recv_timeout(POLL) {
                 Ok(connected) => break connected? as Handle,
@@ -81,7 +80,7 @@ impl Communicator {
             if let Some(error) = group.error() {
                 return Err(error);
             }
-            if Instant::now() > deadline {
+            if Instant::now() > until {
                 let why = format!(
                     "NCCL did not connect the GPUs within {limit:?}: NCCL_DEBUG=INFO says what it waits for"
                 );
@@ -119,7 +118,7 @@ impl Communicator {
         self.core.shared.error().is_some()
     }
 
-    /// Queues a collective on `stream`, whose memory the caller keeps until the stream has run it.
+    /// Queues a collective on `stream`. The caller keeps the memory until the stream has run it.
     pub(super) fn call(
         &self,
         stream: &Stream,
@@ -173,7 +172,7 @@ impl Core {
     fn all_reduce(&self, reduce: Reduce, outputs: &[Output<'_>], stream: RawStream) -> Result<()> {
         let library = self.library;
         let how = if reduce == Reduce::Sum { library::SUM } else { library::AVERAGE };
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no arguments.
         library.check(unsafe { (library.group_start)() }, "ncclGroupStart")?;
         let mut queued = Ok(());
         for output in outputs {
@@ -191,20 +190,20 @@ impl Core {
         queued.and(ended)
     }
 
-    /// Closes the handle, once; returns when it is closed. If the run has failed, this ends all collectives,
-    /// also those that wait for another rank on the device.
+    /// Closes the handle, once, and blocks until it is closed. If the run has failed, this ends all
+    /// collectives, also those that wait for another rank on the device.
     fn end(&self) {
         let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
         // A call in progress usually ends at once. One that waits for another rank ends by the abort.
-        let deadline = Instant::now() + PATIENCE;
+        let until = deadline(CAUSE_LIMIT);
         let _calling = loop {
             match self.calls.try_lock() {
                 Ok(guard) => break Some(guard),
                 Err(TryLockError::Poisoned(guard)) => break Some(guard.into_inner()),
-                Err(TryLockError::WouldBlock) if Instant::now() > deadline => break None,
+                Err(TryLockError::WouldBlock) if Instant::now() > until => break None,
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
             }
         };
@@ -218,7 +217,7 @@ impl Core {
         drop(bound.and(self.library.check(status, "the end of a communicator of NCCL")));
     }
 
-    /// What NCCL's own threads have met.
+    /// The error of NCCL's own threads, if any.
     fn async_error(&self) -> Option<Error> {
         let Ok(_calling) = self.calls.try_lock() else { return None };
         if self.ended.load(Ordering::Acquire) {
@@ -233,14 +232,14 @@ impl Core {
 }
 
 impl Drop for Communicator {
-    /// Here, not where the last reference goes: a thread of the group may hold that, and the process may end
-    /// while NCCL is still at work there.
+    /// Here and not in the drop of the last reference: a thread of the group may hold that one, and the
+    /// process may end while NCCL still works there.
     fn drop(&mut self) {
         self.core.end();
     }
 }
 
-/// The id of the communicator, which rank 0 makes and the others find in the store.
+/// The id of the communicator: rank 0 makes it, the others read it from the store.
 fn unique_id(library: &Library, group: &Group) -> Result<UniqueId> {
     let key = format!("nccl-{}", group.next_collectives());
     let Some(store) = group.store() else {
@@ -261,14 +260,14 @@ fn unique_id(library: &Library, group: &Group) -> Result<UniqueId> {
     Ok(id)
 }
 
-/// Asks for errors of NCCL's own threads, as long as the communicator lives.
+/// Polls the errors of NCCL's own threads while the communicator lives.
 fn watch(core: Weak<Core>) -> Result<()> {
     let watch = move || {
         while let Some(core) = core.upgrade() {
             if let Some(error) = core.async_error() {
-                // Often the consequence of a rank that has ended: the group knows which.
-                let deadline = Instant::now() + PATIENCE;
-                while core.shared.error().is_none() && Instant::now() < deadline {
+                // Often the consequence of a rank that has ended, which the group names.
+                let until = deadline(CAUSE_LIMIT);
+                while core.shared.error().is_none() && Instant::now() < until {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 let rank = core.shared.world.rank();

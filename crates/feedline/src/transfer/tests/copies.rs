@@ -1,9 +1,11 @@
-//! One copy per batch, of the bytes in use, and only once a device slot is free.
+//! One copy per batch, of the bytes in use, and only once a device slot is free. How often its end is looked for.
+
+use std::time::Duration;
 
 use feedline_testkit::fixtures::{Fine, Uneven};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
-use super::{BATCH, Copies, Rig, STEPS, Setting, fine, until};
+use super::{BATCH, Copies, CopyPoll, LONGEST, QUICK, Rig, SLOW, STEPS, Setting, fine, until};
 
 #[test]
 fn a_batch_is_one_copy_of_its_used_bytes() {
@@ -70,4 +72,33 @@ fn a_failed_copy_is_reported_after_the_batches_before_it() {
         // The device may still read the one and write the other: neither slot is reused.
         assert_eq!((rig.host_slots.counts().lost, rig.device_slots.free()), (1, 1));
     });
+}
+
+const STEP: Duration = Duration::from_millis(2);
+
+#[test]
+fn a_quick_device_is_looked_at_often() {
+    let mut poll = CopyPoll::default();
+    assert_eq!(poll.interval(9, Duration::ZERO), QUICK.0);
+    assert_eq!(poll.interval(9, Duration::from_micros(400)), Duration::from_micros(100));
+    poll.waited(Duration::from_micros(600), 1);
+    assert_eq!(poll.interval(9, Duration::ZERO), Duration::from_micros(150));
+    assert_eq!(poll.interval(9, STEP), QUICK.1, "until it is known to be slow");
+}
+
+#[test]
+fn a_slow_device_is_looked_at_when_half_of_the_copies_have_ended() {
+    let mut poll = CopyPoll::default();
+    poll.waited(STEP, 1);
+    assert_eq!(
+        [9, 4, 2, 1].map(|slots| poll.interval(slots, Duration::ZERO)),
+        [4, 2, 1, 1].map(|n| n * STEP)
+    );
+    assert_eq!(poll.interval(4, 3 * STEP), SLOW / 4, "it is later than expected");
+    poll.waited(4 * STEP, 4);
+    assert_eq!(poll.interval(9, Duration::ZERO), 4 * STEP);
+    poll.waited(Duration::from_secs(1), 1);
+    assert_eq!(poll.interval(9, Duration::ZERO), LONGEST);
+    poll.waited(4 * STEP, 50);
+    assert_eq!(poll.interval(9, Duration::ZERO), Duration::from_micros(40), "it is quick now");
 }

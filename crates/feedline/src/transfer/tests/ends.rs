@@ -154,9 +154,8 @@ fn the_thread_ends_when_its_device_slots_are_closed() {
 fn a_request_after_a_stop_is_refused() {
     with_watchdog(LIMIT, || {
         let (rig, gate) = three_in_flight();
-        let decoder = rig.decoder.upgrade().expect("the stages run");
         rig.stop();
-        let error = rig.wanted.ask(Default::default(), decoder.inbox()).unwrap_err();
+        let error = rig.requests.begin(Default::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stopped);
         gate.open();
     });

@@ -5,7 +5,7 @@ mod ends;
 mod errors;
 mod order;
 
-use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
@@ -17,7 +17,7 @@ use feedline_testkit::fixtures::Fine;
 use feedline_testkit::watchdog::LIMIT;
 
 use super::*;
-use crate::decode::{DecoderOptions, Input, Workers};
+use crate::decode::{Input, Workers};
 
 /// Samples of [`fine`], in three batches.
 const LEN: u64 = 12;
@@ -66,13 +66,11 @@ impl Interceptor for Copies {
 struct Rig {
     compute: Stream,
     layout: Arc<Layout>,
-    host_slots: Ring<Pinned, Note>,
+    host_slots: Ring<Pinned, HostInfo>,
     device_slots: SlotRing,
     pool: WorkerPool,
-    /// The transfer thread and the jobs own it.
-    decoder: Weak<Decoder>,
-    wanted: Arc<Wanted>,
-    loaded: Receiver<Delivery>,
+    requests: Arc<Requests>,
+    loaded: Receiver<Delivery<Loaded>>,
     /// How the transfer thread ended.
     ended: mpsc::Receiver<Result<()>>,
     /// The outcome of dropping the data, once no worker needs it.
@@ -81,7 +79,7 @@ struct Rig {
 
 impl Rig {
     fn new(dataset: impl Dataset, setting: Setting) -> Self {
-        Self::of(Input::Dataset(Arc::new(dataset)), setting)
+        Self::of(Input::dataset(dataset), setting)
     }
 
     fn from_source(source: impl Source, setting: Setting) -> Self {
@@ -100,31 +98,31 @@ impl Rig {
         let batch_sampler =
             BatchSampler::new(BatchSamplerOptions { len, sampler, seed: 0, batch: step, last_batch, world });
         let batch_sampler = Arc::new(batch_sampler.unwrap());
-        let reader = matches!(input, Input::Source(_))
-            .then(|| Box::new(SourceReader::new(batch_sampler.clone(), layout.capacity(), last_batch)));
-        let ((to_transfer, inbox), (loaded, to_consumer)) = (bounded(host_slots + 2), bounded(device_slots));
+        let reader = input.reader(&batch_sampler, layout.capacity(), last_batch);
+        let ((requests, inbox), (loaded, to_consumer)) = (Requests::new(host_slots), bounded(device_slots));
         let ((tell, ended), (tell_dropped, dropped)) = (mpsc::channel(), mpsc::channel());
-        let options = DecoderOptions {
-            input,
+        let decoder = Decoder {
+            input: Some(input),
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             map_batch: None,
             rest: None,
             workers: Arc::new(workers.into()),
-            host_slots,
-            inbox: to_transfer,
+            requests: requests.clone(),
+            trace: None,
+            row_ns: Default::default(),
+            splits: Default::default(),
+            // The send fails if the test has stopped waiting for it.
+            on_end: Mutex::new(Some(Box::new(move |outcome| drop(tell_dropped.send(outcome))))),
         };
-        // The send fails if the test has stopped waiting for it.
-        let decoder = Arc::new(Decoder::new(options, move |outcome| drop(tell_dropped.send(outcome))));
         let rig = Self {
             compute: device.stream().unwrap(),
             host_slots: Ring::new((0..host_slots).map(|_| device.pinned(layout.bytes()).unwrap()).collect()),
             device_slots: SlotRing::new(&device, device_slots, layout.bytes()).unwrap(),
             layout,
             pool: WorkerPool::new(Workers::Count(workers)).unwrap(),
-            decoder: Arc::downgrade(&decoder),
-            wanted: Arc::default(),
+            requests,
             loaded: to_consumer,
             ended,
             dropped,
@@ -136,9 +134,9 @@ impl Rig {
             device_slots: rig.device_slots.clone(),
             stream: device.named_stream("copy", Default::default()).unwrap(),
             pool: rig.pool.clone(),
-            decoder,
+            decoder: Arc::new(decoder),
             inbox,
-            wanted: rig.wanted.clone(),
+            requests: rig.requests.clone(),
             loaded,
         };
         let ended = move |outcome, transfer| {
@@ -151,18 +149,14 @@ impl Rig {
 
     /// Makes request `number`: all batches of the epochs `epoch..end`.
     fn ask(&self, number: u64, epoch: u64, end: u64) {
-        let decoder = self.decoder.upgrade().expect("the stages run");
-        self.wanted.ask(Request { number, epoch, start: 0, offset: 0, end }, decoder.inbox()).unwrap();
+        self.requests.begin(Request { number, epoch, start: 0, offset: 0, end }).unwrap();
     }
 
     /// Stops the stages, as a loader does.
     fn stop(&self) {
         self.host_slots.close();
         self.device_slots.close();
-        if let Some(decoder) = self.decoder.upgrade() {
-            decoder.stop();
-            self.wanted.stop(decoder.inbox());
-        }
+        self.requests.stop();
     }
 
     /// The next batch, unread.
@@ -170,7 +164,7 @@ impl Rig {
     fn next(&self) -> Loaded {
         match self.loaded.recv_timeout(LIMIT).expect("a batch is loaded") {
             Delivery::Batch(loaded) => loaded,
-            Delivery::EpochEnd(end) => panic!("not a batch but the end of an epoch: {end:?}"),
+            Delivery::EpochEnd { .. } => panic!("not a batch but the end of an epoch"),
         }
     }
 

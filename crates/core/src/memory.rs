@@ -1,0 +1,20 @@
+//! Vectors whose length comes from outside: where memory runs out, they are errors, not aborts.
+
+use crate::{Error, ErrorKind, Result};
+
+/// Lengthens `values` to `len` values, if there are fewer. The new ones are `T::default()`.
+///
+/// # Errors
+/// `Budget` if the allocation fails.
+pub(crate) fn lengthen<T: Copy + Default>(values: &mut Vec<T>, len: usize) -> Result<()> {
+    let missing = len.saturating_sub(values.len());
+    if missing == 0 {
+        return Ok(());
+    }
+    values.try_reserve_exact(missing).map_err(|_| {
+        let bytes = len.saturating_mul(size_of::<T>());
+        Error::new(ErrorKind::Budget, format!("cannot allocate {bytes} bytes of host memory"))
+    })?;
+    values.resize(len, T::default());
+    Ok(())
+}

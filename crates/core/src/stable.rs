@@ -1,0 +1,69 @@
+//! A data set that gives the same answers at every call.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use crate::{Context, Dataset, ReadError, Row, Rows, Spec, StridedColumn};
+
+/// A data set, with its length, spec and fingerprint read once.
+///
+/// [`Dataset`] requires the same answers at every call, but nothing enforces it. Code that sizes memory by
+/// `len` or `spec` takes this type, so that all of it works with one length and one spec.
+#[derive(Clone)]
+pub struct StableDataset {
+    inner: Arc<dyn Dataset>,
+    len: u64,
+    spec: Spec,
+    /// Read at the first call of `fingerprint`, which may read whole files.
+    fingerprint: OnceLock<u64>,
+}
+
+impl StableDataset {
+    /// Reads the length and the spec of `dataset`.
+    pub fn new(dataset: Arc<dyn Dataset>) -> Self {
+        let (len, spec) = (dataset.len(), dataset.spec().clone());
+        Self { inner: dataset, len, spec, fingerprint: OnceLock::new() }
+    }
+}
+
+impl Dataset for StableDataset {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.inner.read(id, row, context)
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        self.inner.read_many(ids, rows, context)
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        self.inner.column(field)
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| self.inner.fingerprint())
+    }
+}
+
+impl fmt::Debug for StableDataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StableDataset({} samples)", self.len)
+    }
+}

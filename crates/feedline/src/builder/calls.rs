@@ -1,0 +1,155 @@
+//! The order of the samples, and calls of a builder that contradict each other: they are errors, never ignored.
+
+use feedline_core::{Error, ErrorKind, LastBatch, Result, Sampler};
+
+use super::LoaderBuilder;
+use crate::decode::{Input, Workers};
+
+/// What was called, where two methods set the same thing. The last call of a method counts.
+#[derive(Clone, Default)]
+pub(super) struct Calls {
+    pub(super) shuffle: Option<u64>,
+    pub(super) shuffle_shards: Option<u64>,
+    pub(super) sampler: Option<Sampler>,
+    pub(super) seed: Option<u64>,
+    pub(super) drop_last: Option<bool>,
+    pub(super) last_batch: Option<LastBatch>,
+}
+
+impl LoaderBuilder {
+    /// Shuffles the whole set anew every epoch; the order depends on `seed` and the epoch only. The same as
+    /// `sampler(Sampler::Shuffle).seed(seed)`. Not for a source: see [`shuffle_shards`](Self::shuffle_shards).
+    pub fn shuffle(mut self, seed: u64) -> Self {
+        self.calls.shuffle = Some(seed);
+        self
+    }
+
+    /// Shuffles the order of a source's shards anew every epoch. The records of a shard keep their order, and
+    /// shards follow each other: shuffle records when you write them, or use many shards.
+    pub fn shuffle_shards(mut self, seed: u64) -> Self {
+        self.calls.shuffle_shards = Some(seed);
+        self
+    }
+
+    /// The order of the samples, or of a source's shards. Default: sequential.
+    pub fn sampler(mut self, sampler: Sampler) -> Self {
+        self.calls.sampler = Some(sampler);
+        self
+    }
+
+    /// The seed of the order and of the random numbers passed to `Dataset::read`. Default: 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.calls.seed = Some(seed);
+        self
+    }
+
+    /// Whether a last batch that is not full is dropped. Default: it is delivered short.
+    pub fn drop_last(mut self, drop: bool) -> Self {
+        self.calls.drop_last = Some(drop);
+        self
+    }
+
+    /// What happens to a last batch that is not full. A source can keep or drop it, not pad it.
+    pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
+        self.calls.last_batch = Some(last_batch);
+        self
+    }
+
+    /// Refuses calls that contradict each other, and sets what they say together.
+    ///
+    /// # Errors
+    /// `Config`, naming both calls.
+    pub(super) fn resolved(mut self) -> Result<Self> {
+        self.resolve_order()?;
+        self.resolve_last_batch()?;
+        self.check_workers()?;
+        if let Some(epochs) = self.epochs
+            && let Some((epoch, _)) = self.skips.iter().find(|(epoch, _)| *epoch >= epochs)
+        {
+            return refuse(format!(
+                "skip names epoch {epoch}, but epochs is {epochs}, counted from 0: skip steps of an epoch below \
+                 it, or raise epochs"
+            ));
+        }
+        self.check_buckets()?;
+        Ok(self)
+    }
+
+    fn resolve_order(&mut self) -> Result<()> {
+        let Calls { shuffle, shuffle_shards, sampler, seed, .. } = &self.calls;
+        let is_source = matches!(self.input, Input::Source(_));
+        if let (true, Some(shuffle)) = (is_source, shuffle) {
+            return refuse(format!(
+                "shuffle({shuffle}) orders samples, but the records of a source are read in sequence: use \
+                 shuffle_shards({shuffle}), which orders its shards only"
+            ));
+        }
+        if let (false, Some(shards)) = (is_source, shuffle_shards) {
+            return refuse(format!(
+                "shuffle_shards({shards}) is for sources, and a data set has no shards: use shuffle({shards})"
+            ));
+        }
+        let shuffled = shuffle.map(|seed| ("shuffle", seed));
+        let shuffled = shuffled.or(shuffle_shards.map(|seed| ("shuffle_shards", seed)));
+        let Some((name, shuffle)) = shuffled else {
+            self.sampler = sampler.clone().unwrap_or(Sampler::Sequential);
+            self.seed = seed.unwrap_or(0);
+            return Ok(());
+        };
+        if sampler.as_ref().is_some_and(|sampler| !matches!(sampler, Sampler::Shuffle)) {
+            return refuse(format!(
+                "{name}({shuffle}) and sampler set two orders: keep one of them; with sampler, the seed is set \
+                 by seed({shuffle})"
+            ));
+        }
+        if let Some(seed) = seed.filter(|&seed| seed != shuffle) {
+            return refuse(format!("{name}({shuffle}) and seed({seed}) set two seeds: leave out seed"));
+        }
+        (self.sampler, self.seed) = (Sampler::Shuffle, shuffle);
+        Ok(())
+    }
+
+    fn resolve_last_batch(&mut self) -> Result<()> {
+        let Calls { drop_last, last_batch, .. } = self.calls;
+        if let (Some(drops), Some(last_batch)) = (drop_last, last_batch)
+            && drops != (last_batch == LastBatch::Drop)
+        {
+            return refuse(format!(
+                "drop_last({drops}) and last_batch(LastBatch::{last_batch:?}) contradict each other: keep one of \
+                 them"
+            ));
+        }
+        let dropped = drop_last.is_some_and(|drops| drops).then_some(LastBatch::Drop);
+        self.last_batch = last_batch.or(dropped).unwrap_or_default();
+        Ok(())
+    }
+
+    /// The threads of a pool are those of the pool, whatever is asked for.
+    fn check_workers(&self) -> Result<()> {
+        if let (Workers::Count(workers), Some(max), None) = (self.workers, self.core_budget, &self.pool)
+            && workers > max
+        {
+            return refuse(format!(
+                "workers is {workers}, but core_budget allows {max}: raise the budget, or start fewer workers"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Batches of a bucketed sampler that the loader's batches are no part of would mix lengths.
+    fn check_buckets(&self) -> Result<()> {
+        let batch = self.batch_size as u64;
+        let Some(bucketed) = self.sampler.bucketed_batch() else { return Ok(()) };
+        if batch == 0 || bucketed.is_multiple_of(batch) || matches!(self.input, Input::Source(_)) {
+            return Ok(());
+        }
+        refuse(format!(
+            "Sampler::bucketed makes batches of {bucketed} samples, but batch_size is {batch}: give it the batch \
+             size, times the number of ranks if they wait for each other"
+        ))
+    }
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, why))
+}

@@ -1,0 +1,308 @@
+//! A batch to decode: its records are read, then one worker decodes it, or several share its rows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use feedline_core::source::Next;
+use feedline_core::{
+    BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Rows, Source, Substituted, catch_panic,
+    timeline::now,
+};
+use feedline_device::Pinned;
+use feedline_slots::{FillLease, SharedFill, WAKE_UP};
+
+use super::decoder::{Decoder, Delivery, Filled, Message};
+use super::input::{HostInfo, Input};
+use super::rows::Reader;
+use super::source::SourceReader;
+use super::worker::Worker;
+use crate::spans::enter;
+
+/// A batch that takes one worker less than this is decoded by that worker alone; a longer one is split. A
+/// piece must be long against a [`WAKE_UP`].
+///
+/// Machine: 16 cores of a Xeon beside an H200, 2026-11-21. Bench: `tiny`, `gather`.
+const PIECE: Duration = WAKE_UP.saturating_mul(5);
+
+/// The shortest piece of a batch that is split.
+///
+/// A batch of half a millisecond in pieces of a tenth would keep five of sixteen workers busy, and the
+/// others would wait for the last of them. Machine and date as above. Bench: `gather` at 15 workers.
+const SHORT_PIECE: Duration = Duration::from_micros(25);
+
+/// A batch to decode.
+pub(crate) struct Undecoded {
+    /// The batch's number, counted over all batches of the loader.
+    pub(crate) number: u64,
+    /// The slot to fill; its info describes the batch.
+    pub(crate) lease: FillLease<Pinned, HostInfo>,
+    /// For a source, the reader of its records.
+    pub(crate) reader: Option<Box<SourceReader>>,
+}
+
+/// A batch whose rows several workers decode, in pieces.
+pub(crate) struct Split {
+    number: u64,
+    /// The slot. The worker that finishes the last piece takes it out.
+    fill: RwLock<Option<SharedFill<Pinned, HostInfo>>>,
+    piece_rows: usize,
+    busy_ns: AtomicU64,
+    substituted: Mutex<Vec<Substituted>>,
+    /// The first row of the first piece that failed, and why.
+    error: Mutex<Option<(usize, Error)>>,
+}
+
+impl Undecoded {
+    /// Decodes the batch. `share` lets so many other workers join a batch that is split.
+    pub(super) fn decode(
+        self,
+        decoder: &Arc<Decoder>,
+        worker: &Worker<'_>,
+        share: impl FnOnce(Arc<Split>, usize),
+    ) {
+        let number = self.number;
+        let request = self.lease.note().info.request;
+        if decoder.requests.is_stale(request) || decoder.requests.is_after_failure(number) {
+            if let Some(reader) = self.reader {
+                decoder.requests.send(Message::Reader { reader, request });
+            }
+            drop(self.lease);
+            return decoder.requests.send(Message::Decoded { number, outcome: Ok(None) });
+        }
+        decoder.settle(number, || self.begin(decoder, worker, share));
+    }
+
+    /// Reads the records of a source, and decodes the batch, alone or with others.
+    fn begin(
+        mut self,
+        decoder: &Decoder,
+        worker: &Worker<'_>,
+        share: impl FnOnce(Arc<Split>, usize),
+    ) -> Result<Option<Delivery<Filled>>> {
+        match decoder.input()? {
+            Input::Dataset(_) => self.sample(&decoder.batch_sampler),
+            Input::ZeroCopy(_, gather_order) => {
+                self.sample(&decoder.batch_sampler);
+                let (bytes, HostInfo { info, .. }) = self.lease.parts_mut();
+                worker.begin_batch(now(), &mut info.timeline);
+                gather_order.write(&info.ids, bytes);
+                info.prove();
+                info.timeline.decoded = now();
+                worker.set_idle_since(info.timeline.decoded);
+                return Ok(Some(Delivery::Batch(self.lease.ready())));
+            }
+            Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
+                Next::Record => {}
+                Next::End => {
+                    let BatchInfo { request, source_position, .. } = self.lease.note().info;
+                    let source_position = source_position.unwrap_or_default();
+                    return Ok(Some(Delivery::EpochEnd { request, source_position }));
+                }
+                Next::Later => {
+                    decoder.requests.send(Message::NotYet(Box::new(self)));
+                    return Ok(None);
+                }
+            },
+        }
+        let rows = self.lease.note().info.ids.len();
+        let workers = decoder.workers();
+        let piece_rows = piece_rows(rows, decoder.row_ns(), workers);
+        // The rows of a ragged field are written in order, by one worker.
+        if rows > piece_rows && !decoder.layout.is_ragged() {
+            worker.begin_batch(now(), &mut self.lease.note_mut().info.timeline);
+            let split = decoder.share(Split::new(self, decoder, piece_rows)?);
+            share(split.clone(), (rows.div_ceil(piece_rows) - 1).min(workers - 1));
+            return split.decode(decoder, worker);
+        }
+        self.decode_alone(decoder, worker, rows)
+    }
+
+    /// Writes the ids of the batch into its info.
+    fn sample(&mut self, batch_sampler: &BatchSampler) {
+        let HostInfo { info, start, .. } = self.lease.note_mut();
+        let BatchInfo { epoch, step, .. } = *info;
+        info.valid = batch_sampler.batch(epoch, *start, step, &mut info.ids);
+    }
+
+    /// Reads the records of a source, and sends the reader back unless there is more to read for this batch.
+    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker<'_>) -> Result<Next> {
+        let Some(reader) = &mut self.reader else { return Ok(Next::Record) };
+        let host_info = self.lease.note_mut();
+        let request = host_info.info.request;
+        let _span = enter!("read the source", &host_info.info);
+        let watch = worker.begin(host_info.info.step, 0);
+        worker.begin_batch(now(), &mut host_info.info.timeline);
+        let read = reader.read(source, host_info, &watch, || decoder.requests.is_stale(request));
+        let info = &mut host_info.info;
+        info.timeline.read = now();
+        worker.set_idle_since(info.timeline.read);
+        decoder.record(worker, "read the source", info, (info.timeline.begun, info.timeline.read));
+        worker.end();
+        let read = read?;
+        if read != Next::Later
+            && let Some(reader) = self.reader.take()
+        {
+            decoder.requests.send(Message::Reader { reader, request });
+        }
+        Ok(read)
+    }
+
+    /// Decodes all rows.
+    fn decode_alone(
+        self,
+        decoder: &Decoder,
+        worker: &Worker<'_>,
+        rows: usize,
+    ) -> Result<Option<Delivery<Filled>>> {
+        let Self { number, mut lease, .. } = self;
+        let (bytes, host_info) = lease.parts_mut();
+        let substituted = Mutex::new(std::mem::take(&mut host_info.info.substituted));
+        let samples = decoder.input()?.samples(&decoder.batch_sampler, host_info);
+        let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
+        let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
+        let start = now();
+        read_piece(decoder, &reader, rows_of_batch, worker)?;
+        let busy = now() - start;
+        decoder.set_row_ns(busy, rows);
+        worker.begin_batch(start, &mut lease.note_mut().info.timeline);
+        worker.set_idle_since(start + busy);
+        decoder.record(worker, "decode", &lease.note().info, (start, start + busy));
+        let substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        decoder.finish(number, lease, substituted, busy, worker)
+    }
+}
+
+impl Split {
+    /// Splits `batch` into pieces of `piece_rows` rows.
+    fn new(batch: Undecoded, decoder: &Decoder, piece_rows: usize) -> Result<Self> {
+        let Undecoded { number, mut lease, .. } = batch;
+        let info = &mut lease.note_mut().info;
+        let (rows, substituted) = (info.ids.len(), std::mem::take(&mut info.substituted));
+        Ok(Self {
+            number,
+            fill: RwLock::new(Some(SharedFill::new(lease, decoder.layout.clone(), rows)?)),
+            piece_rows,
+            busy_ns: AtomicU64::new(0),
+            substituted: Mutex::new(substituted),
+            error: Mutex::new(None),
+        })
+    }
+
+    /// Decodes pieces until none is left.
+    pub(super) fn join(&self, decoder: &Decoder, worker: &Worker<'_>) {
+        decoder.settle(self.number, || self.decode(decoder, worker));
+    }
+
+    /// As [`join`](Self::join). The worker that finishes the last piece gets what became of the batch.
+    fn decode(&self, decoder: &Decoder, worker: &Worker<'_>) -> Result<Option<Delivery<Filled>>> {
+        if !self.decode_pieces(decoder, worker)? {
+            return Ok(None);
+        }
+        // Only the worker that finishes the last piece gets here; the others have no piece left.
+        let Some(fill) = self.fill.write().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(None);
+        };
+        let busy = self.busy_ns.load(Ordering::Relaxed);
+        decoder.set_row_ns(busy, fill.note().info.ids.len());
+        if let Some((_, error)) = self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error);
+        }
+        let substituted =
+            std::mem::take(&mut *self.substituted.lock().unwrap_or_else(PoisonError::into_inner));
+        decoder.finish(self.number, fill.into_lease(), substituted, busy, worker)
+    }
+
+    /// Decodes pieces until none is left; returns whether that finished the batch.
+    fn decode_pieces(&self, decoder: &Decoder, worker: &Worker<'_>) -> Result<bool> {
+        let fill = self.fill.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(fill) = &*fill else { return Ok(false) };
+        let host_info = fill.note();
+        let reader = Reader {
+            samples: decoder.input()?.samples(&decoder.batch_sampler, host_info),
+            bad_samples: decoder.bad_samples,
+            substituted: &self.substituted,
+        };
+        let (mut is_finished, mut pieces) = (false, None::<(u64, u64)>);
+        while let Some(mut piece) = fill.claim(self.piece_rows) {
+            let first = piece.range().start;
+            let start = now();
+            if !decoder.requests.is_after_failure(self.number)
+                && let Err(error) =
+                    read_piece(decoder, &reader, piece.rows().copied_by(decoder.copy()), worker)
+            {
+                decoder.requests.set_failed(self.number);
+                self.fail(first, error);
+                // Pieces are claimed in order, so earlier rows are read or with another worker; later
+                // ones are given up.
+                is_finished |= fill.give_up();
+            }
+            let end = now();
+            self.busy_ns.fetch_add(end - start, Ordering::Relaxed);
+            worker.set_idle_since(end);
+            pieces = Some((pieces.map_or(start, |(first, _)| first), end));
+            is_finished |= piece.finish();
+        }
+        if let Some(times) = pieces {
+            decoder.record(worker, "decode", &host_info.info, times);
+        }
+        Ok(is_finished)
+    }
+
+    /// Keeps the error of the first failed row, so that the same data gives the same error.
+    fn fail(&self, first: usize, error: Error) {
+        let mut earliest = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if earliest.as_ref().is_none_or(|(row, _)| first < *row) {
+            *earliest = Some((first, error));
+        }
+    }
+}
+
+/// Reads one piece of a batch, and publishes which sample is being read.
+fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<()> {
+    let info = reader.samples.info();
+    let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
+    let _span = enter!("decode", info);
+    let watch = worker.begin(info.step, first);
+    let context = Context::new(decoder.batch_sampler.options().seed, info.epoch);
+    let mut context = context.watched(watch).with_scratch(worker.take_scratch());
+    let read = reader.read(rows, &mut context);
+    worker.end();
+    let scratch = context.into_scratch();
+    // A read that panicked may have left its scratch half written: the next one starts anew.
+    if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
+        let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
+    } else {
+        worker.keep_scratch(scratch);
+    }
+    read
+}
+
+/// How many rows one piece has when a row takes `row_ns` and there are `workers`.
+pub(crate) fn piece_rows(rows: usize, row_ns: u64, workers: usize) -> usize {
+    if row_ns == 0 {
+        // Nothing is known before the first batch.
+        return rows.div_ceil(4 * workers).max(1);
+    }
+    let batch = Duration::from_nanos(row_ns.saturating_mul(rows as u64));
+    let piece = if batch > PIECE { (batch / workers as u32).clamp(SHORT_PIECE, PIECE) } else { PIECE };
+    (piece.as_nanos() as u64 / row_ns).clamp(1, rows.max(1) as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::piece_rows;
+
+    #[test]
+    fn a_piece_is_neither_too_long_nor_too_short() {
+        // 4096 rows of 200 ns are 820 us.
+        for (workers, rows) in [(1, 500), (2, 500), (10, 409), (16, 256), (64, 125)] {
+            assert_eq!(piece_rows(4096, 200, workers), rows, "{workers} workers");
+        }
+        // A batch of 100 us or less is not split, a longer one is.
+        assert_eq!([piece_rows(500, 200, 16), piece_rows(501, 200, 16)], [500, 125]);
+        let odd = [piece_rows(0, 200, 16), piece_rows(3, u64::MAX, 16), piece_rows(8, 1 << 40, 1)];
+        assert_eq!(odd, [1; 3]);
+        assert_eq!(piece_rows(4096, 0, 16), 64, "before the first batch");
+    }
+}

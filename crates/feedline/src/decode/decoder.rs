@@ -1,0 +1,205 @@
+//! One loader's decoding: what its workers share, and how they finish a batch.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use feedline_core::{
+    BadSamples, BatchInfo, BatchSampler, CopyRows, Error, ErrorKind, Layout, Result, SourcePosition, Stage,
+    Substituted, catch_panic, timeline::now,
+};
+use feedline_device::Pinned;
+use feedline_device::zero_copy::Rest;
+use feedline_slots::{FillLease, ReadyLease, copy_rows, stream_rows};
+
+use super::batch::{Split, Undecoded};
+use super::input::{HostInfo, Input};
+use super::map_batch::MapBatch;
+use super::source::SourceReader;
+use super::worker::Worker;
+use crate::trace::{BatchId, LoaderTrace};
+use crate::transfer::Requests;
+
+/// Up to this many workers copy long rows by non-temporal stores; more of them use plain stores.
+///
+/// Records of 150 KB of a mapped file to an H200 by 4, 8 and 15 workers: 31, 44 and 45 GB/s by
+/// non-temporal stores, 25, 43 and 53 by plain stores. 2026-11-21. Bench: `raw`.
+const STREAMING_WORKERS: usize = 8;
+
+/// What the workers need to know about a loader.
+pub(crate) struct Decoder {
+    /// `None` once it is dropped.
+    pub(crate) input: Option<Input>,
+    pub(crate) batch_sampler: Arc<BatchSampler>,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) bad_samples: BadSamples,
+    pub(crate) map_batch: Option<MapBatch>,
+    /// What is read of a set that is partly on the device.
+    pub(crate) rest: Option<Rest>,
+    /// Number of workers that may take work.
+    pub(crate) workers: Arc<AtomicUsize>,
+    /// Which batches are wanted, and where they go.
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) trace: Option<LoaderTrace>,
+    /// Nanoseconds per row in the last batch; 0 before the first.
+    pub(crate) row_ns: AtomicU64,
+    /// The batches that are split. A value that nobody else holds is reused.
+    pub(crate) splits: Mutex<Vec<Arc<Split>>>,
+    /// Called with the outcome of dropping the data, once no worker needs it.
+    pub(crate) on_end: Mutex<Option<Box<dyn FnOnce(Result<()>) + Send>>>,
+}
+
+/// A decoded batch in its host slot.
+pub(crate) type Filled = ReadyLease<Pinned, HostInfo>;
+
+/// A message to the transfer thread.
+pub(crate) enum Message {
+    /// What became of batch `number`; `None` if it is no longer wanted.
+    Decoded { number: u64, outcome: Result<Option<Delivery<Filled>>> },
+    /// The reader of a source is free for another worker; it has read for `request`.
+    Reader { reader: Box<SourceReader>, request: u64 },
+    /// The source has no record yet: queue the batch again a moment later.
+    NotYet(Box<Undecoded>),
+    /// The consumer has a new request, or a slot came into use.
+    Wake,
+}
+
+/// What a stage delivers to the next one.
+pub(crate) enum Delivery<B> {
+    /// A batch.
+    Batch(B),
+    /// There is no batch: the epoch of a source has ended.
+    EpochEnd { request: u64, source_position: SourcePosition },
+}
+
+impl Decoder {
+    /// `worker` worked on the batch of `info` from `start` to `end`.
+    pub(super) fn record(
+        &self,
+        worker: &Worker,
+        what: &'static str,
+        info: &BatchInfo,
+        (start, end): (u64, u64),
+    ) {
+        if let Some(trace) = &self.trace {
+            trace.worker(worker.index(), what, BatchId::of(info), (start, end));
+        }
+    }
+
+    /// Does `work` on batch `number` and sends what became of it, if that is known by then.
+    ///
+    /// Each call of user code has a guard of its own, which names the sample. A panic that gets this far is a
+    /// bug, and must not hang the loader.
+    pub(super) fn settle(&self, number: u64, work: impl FnOnce() -> Result<Option<Delivery<Filled>>>) {
+        match catch_panic("a decode worker panicked", work).and_then(|result| result) {
+            Ok(None) => {}
+            Ok(delivery) => self.requests.send(Message::Decoded { number, outcome: Ok(delivery) }),
+            Err(error) => {
+                self.requests.set_failed(number);
+                self.requests.send(Message::Decoded { number, outcome: Err(error) });
+            }
+        }
+    }
+
+    pub(super) fn input(&self) -> Result<&Input> {
+        self.input.as_ref().ok_or_else(|| Error::new(ErrorKind::Stopped, "the data set is gone"))
+    }
+
+    /// How long a full batch takes one worker, as far as the last batch tells; the longest time before the
+    /// first one.
+    pub(crate) fn batch_time(&self) -> Duration {
+        match self.row_ns() {
+            0 => Duration::MAX,
+            ns => Duration::from_nanos(ns.saturating_mul(self.layout.capacity() as u64)),
+        }
+    }
+
+    /// How long a row of the last batch took one worker; 0 before the first.
+    pub(super) fn row_ns(&self) -> u64 {
+        self.row_ns.load(Ordering::Relaxed)
+    }
+
+    /// The rows of a batch took `busy` nanoseconds of the workers' time.
+    pub(super) fn set_row_ns(&self, busy: u64, rows: usize) {
+        self.row_ns.store((busy / rows.max(1) as u64).max(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.workers.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn copy(&self) -> CopyRows {
+        if self.workers() <= STREAMING_WORKERS { stream_rows } else { copy_rows }
+    }
+
+    /// `split`, where other workers can reach it. Reuses the memory of a batch that nobody works on any more.
+    pub(super) fn share(&self, split: Split) -> Arc<Split> {
+        let mut splits = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in splits.iter_mut() {
+            if let Some(free) = Arc::get_mut(place) {
+                *free = split;
+                return place.clone();
+            }
+        }
+        let split = Arc::new(split);
+        splits.push(split.clone());
+        split
+    }
+
+    /// Finishes batch `number`: stores the substitutes and the proof in its info, calls the hook of the user,
+    /// brings ragged fields into their form, packs the rows for the device, and stores the `busy` nanoseconds
+    /// of the workers.
+    pub(super) fn finish(
+        &self,
+        number: u64,
+        mut lease: FillLease<Pinned, HostInfo>,
+        substituted: Vec<Substituted>,
+        busy: u64,
+        worker: &Worker<'_>,
+    ) -> Result<Option<Delivery<Filled>>> {
+        let info = &mut lease.note_mut().info;
+        info.substituted = substituted;
+        info.substituted.sort_unstable_by_key(|substituted| substituted.row);
+        for Substituted { row, substitute, .. } in &info.substituted {
+            info.ids[*row] = *substitute;
+        }
+        let start = now();
+        info.prove();
+        // After a failure not every row is read, and the batch is not delivered.
+        if let Some(map_batch) = self.map_batch.as_ref().filter(|_| !self.requests.is_after_failure(number)) {
+            let (bytes, info) = lease.parts_mut();
+            map_batch.run(&self.batch_sampler, &self.layout, (bytes, info), worker)?;
+        }
+        if self.layout.is_ragged() {
+            self.bring_into_form(&mut lease)?;
+        }
+        if let Some(rest) = &self.rest {
+            let (bytes, HostInfo { info, .. }) = lease.parts_mut();
+            rest.pack(&self.layout, &info.ids, bytes);
+        }
+        let timeline = &mut lease.note_mut().info.timeline;
+        timeline.decoded = now();
+        timeline.decode_ns = busy + (timeline.decoded - start);
+        Ok(Some(Delivery::Batch(lease.ready())))
+    }
+
+    /// Pads and adds up the ragged fields of a batch.
+    fn bring_into_form(&self, lease: &mut FillLease<Pinned, HostInfo>) -> Result<()> {
+        let (bytes, HostInfo { info, .. }) = lease.parts_mut();
+        self.layout.finish(bytes, info.ids.len(), &mut info.extents).map_err(|(row, error)| {
+            let error = error.at_stage(Stage::Decode).at_batch(info.step);
+            info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
+        })
+    }
+}
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        let data = (self.input.take(), self.map_batch.take());
+        let dropped = catch_panic("the data set panicked when it was dropped", || drop(data));
+        let on_end = self.on_end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(on_end) = on_end {
+            on_end(dropped);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The consumer's side: waits for the next batch, and counts it.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::slot::Loaded;
+
+use super::{Loader, Position};
+use crate::Batch;
+use crate::decode::Delivery;
+use crate::epoch::TryNext;
+use crate::spans::enter;
+
+/// How often a consumer that waits looks whether it needs slots that the tuner keeps back.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Loader {
+    /// The next batch of the current request. Blocks for at most `limit`.
+    pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<TryNext> {
+        self.running.check_process()?;
+        self.running.check_stopped()?;
+        let _span = enter!("next");
+        self.ledger.ask(self.slots.take_host_waits());
+        let start = limit.map(|_| Instant::now());
+        loop {
+            let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
+            // A tuner that keeps slots back has to look now and then whether the consumer holds the rest.
+            let look = self.make_room().then_some(LOOK);
+            let wait = left.into_iter().chain(look).min();
+            let received = self.next_delivery(wait)?;
+            let Some(delivery) = received else {
+                if look.is_some_and(|look| left.is_none_or(|left| left > look)) {
+                    continue;
+                }
+                self.ledger.nothing();
+                return Ok(TryNext::NotYet);
+            };
+            let Some(at) = &mut self.current else { continue };
+            match delivery {
+                // Dropping the batches of an abandoned request releases their slots.
+                Delivery::Batch(loaded) if loaded.info().request != at.request.number => {}
+                Delivery::EpochEnd { request, .. } if request != at.request.number => {}
+                Delivery::EpochEnd { source_position, .. } => {
+                    at.begin_next_epoch();
+                    self.progress.end_epoch(source_position);
+                    self.ledger.nothing();
+                    return Ok(TryNext::Over);
+                }
+                Delivery::Batch(loaded) => {
+                    let batch = Batch::new(loaded, self.layout.clone());
+                    let (now, waited) =
+                        self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
+                    if self.tuner.as_mut().is_some_and(|tuner| tuner.delivered(now, waited)) {
+                        self.requests.wake();
+                    }
+                    let Position { request, step } = *at;
+                    debug_assert_eq!(
+                        (batch.epoch(), batch.step()),
+                        (request.epoch, step),
+                        "batch out of order"
+                    );
+                    at.step += 1;
+                    let is_last = match batch.info().source_position {
+                        Some(source_position) => {
+                            self.batch_sampler.steps(request.epoch, source_position.position) == 0
+                        }
+                        None => at.step == self.batch_sampler.steps(request.epoch, request.start),
+                    };
+                    if is_last {
+                        at.begin_next_epoch();
+                    }
+                    self.progress.count(&batch, &self.batch_sampler, self.bad_samples)?;
+                    return Ok(TryNext::Batch(batch));
+                }
+            }
+        }
+    }
+
+    /// Lets the tuner make room for a consumer that holds every slot in use. Returns whether it keeps slots
+    /// back.
+    fn make_room(&mut self) -> bool {
+        let Some(tuner) = &mut self.tuner else { return false };
+        let (keeps_back, has_room) = tuner.make_room(&self.slots);
+        if has_room {
+            self.requests.wake();
+        }
+        keeps_back
+    }
+
+    /// The next delivery, of any request; `None` once `limit` has passed.
+    ///
+    /// # Errors
+    /// `SlotsHeld`, only without a limit; the first cause once the transfer thread has ended.
+    fn next_delivery(&self, limit: Option<Duration>) -> Result<Option<Delivery<Loaded>>> {
+        loop {
+            // A thread that holds every slot would wait for itself: without a limit it gets `held_limit`.
+            let held_limit = self.slots.are_all_held_here().then_some(self.held_limit);
+            let received = match limit.or(held_limit) {
+                Some(limit) => self.loaded.recv_timeout(limit),
+                None => self.loaded.recv().map_err(RecvTimeoutError::from),
+            };
+            match received {
+                Ok(item) => return Ok(Some(item)),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.running.cause()),
+                Err(RecvTimeoutError::Timeout) if limit.is_some() => return Ok(None),
+                Err(RecvTimeoutError::Timeout) if self.slots.are_all_held_here() => return Err(self.held()),
+                // Another thread holds or has released some of them: wait again.
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn held(&self) -> Error {
+        let why = format!(
+            "all {} device slots have been held for {:.1} s by batches that were not dropped: drop one \
+             before the next, or raise the depth; if other threads hold them, raise held_limit",
+            self.slots.len(),
+            self.held_limit.as_secs_f64()
+        );
+        Error::new(ErrorKind::SlotsHeld, why)
+    }
+}

@@ -1,0 +1,278 @@
+//! A locked value that threads wait for: a wait spins for a moment, then sleeps.
+//!
+//! Every wait of the pipeline for another thread is one of these, and `ci/loom.sh` checks that no wake-up is
+//! lost. The constants below are the only ones on what a wake-up costs.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, sleep};
+
+/// What it costs to let a thread sleep and to wake it: 15 us of CPU time on both sides, and up to 20 us until
+/// it runs. Other constants are multiples of it.
+///
+/// Machine: 16 cores of a Xeon beside an H200, 2026-11-22. Bench: `idle` (CPU time), `tiny` (latency).
+pub const WAKE_UP: Duration = Duration::from_micros(20);
+
+/// A wait that slept and took at most this long should have spun: the wake-up itself took a part of the time.
+/// Machine, date and bench as for [`WAKE_UP`].
+const SHORT: Duration = Duration::from_micros(40);
+
+/// How many waits sleep at once after a wait that spun and still slept. Failed spinning wastes CPU, and a
+/// pipeline that waits for its device should be idle. Machine, date and bench as for [`WAKE_UP`].
+const SKIPPED: u32 = 15;
+
+/// Threads spin only on machines with at least this many cores. Workers, the transfer thread and the consumer
+/// wait for each other, the driver has threads of its own, and the host device has one per stream. A spinning
+/// thread slows down a thread that needs its core: on two cores, a batch of 1 KB took twice as long.
+///
+/// Machine: 2 cores of a Xeon, 2026-11-22. Bench: `handoff`.
+const CORES: usize = 8;
+
+/// A wait with a shorter limit belongs to a thread that polls for something else too; it does not spin.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A value behind a lock, and threads that wait until they can take something out of it.
+///
+/// ```
+/// use feedline_slots::Monitor;
+/// let queue = Monitor::new(Vec::new());
+/// std::thread::scope(|scope| {
+///     let taken = scope.spawn(|| queue.wait(None, Vec::pop));
+///     queue.add(1, |items| items.push(7));
+///     assert_eq!(taken.join().unwrap(), Some(7));
+/// });
+/// ```
+#[derive(Debug)]
+pub struct Monitor<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+    /// Counts the changes that waiting threads look for. A spinning thread reads it without the lock.
+    changes: AtomicUsize,
+    backoff: Backoff,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    value: T,
+    /// Threads that spin. They take what is added before they sleep.
+    spinning: usize,
+    /// Threads that sleep. To notify the condition costs a system call even when there are none.
+    asleep: usize,
+}
+
+/// Decides whether the waits at one place spin before they sleep: they do while recent waits were short.
+#[derive(Debug)]
+pub struct Backoff {
+    /// Whether the machine has enough cores.
+    able: bool,
+    /// How many of the next waits sleep at once.
+    skipped: AtomicU32,
+}
+
+/// One wait. Its drop ends the wait.
+#[derive(Debug)]
+pub struct Wait<'a> {
+    backoff: &'a Backoff,
+    /// The start of the wait, and whether it spins.
+    begun: Option<(Instant, bool)>,
+}
+
+impl<T> Monitor<T> {
+    /// A monitor of `value`.
+    pub fn new(value: T) -> Self {
+        Self {
+            state: Mutex::new(State { value, spinning: 0, asleep: 0 }),
+            changed: Condvar::new(),
+            changes: AtomicUsize::new(0),
+            backoff: Backoff::new(),
+        }
+    }
+
+    /// The same, for loom's models: each wait spins once before it sleeps.
+    #[cfg(loom)]
+    pub fn spinning(value: T) -> Self {
+        Self { backoff: Backoff { able: true, skipped: AtomicU32::new(0) }, ..Self::new(value) }
+    }
+
+    /// Looks at the value, or changes it in a way that no thread waits for.
+    pub fn with<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        change(&mut lock(&self.state).value)
+    }
+
+    /// The number of threads that sleep.
+    pub fn asleep(&self) -> usize {
+        lock(&self.state).asleep
+    }
+
+    /// Adds `added` items to the value, and wakes a thread for each of them. `change` returns how many items
+    /// there are then: fewer threads are woken where threads that spin will take them.
+    pub fn add<R>(&self, added: usize, change: impl FnOnce(&mut T) -> (R, usize)) -> R {
+        let mut state = lock(&self.state);
+        let (result, items) = change(&mut state.value);
+        let woken = items.saturating_sub(state.spinning).min(added).min(state.asleep);
+        self.announce(state);
+        (0..woken).for_each(|_| self.changed.notify_one());
+        result
+    }
+
+    /// Changes the value and wakes every thread that waits.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut state = lock(&self.state);
+        let result = change(&mut state.value);
+        let asleep = state.asleep > 0;
+        self.announce(state);
+        #[cfg(not(planted = "close_no_notify"))]
+        if asleep {
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    /// Counts a change, and unlocks the value. Under the lock, since two counts at once would be one.
+    fn announce(&self, state: MutexGuard<'_, State<T>>) {
+        // Relaxed: only this method writes the counter, with the lock held.
+        let changes = self.changes.load(Ordering::Relaxed);
+        self.changes.store(changes.wrapping_add(1), Ordering::Release);
+        drop(state);
+    }
+
+    /// Waits until `take` returns a value, for at most `limit`. `take` runs under the lock: at once, after
+    /// each change that wakes this thread, and when the limit has passed. `Duration::ZERO` does not block.
+    pub fn wait<R>(&self, limit: Option<Duration>, mut take: impl FnMut(&mut T) -> Option<R>) -> Option<R> {
+        let mut wait = self.backoff.wait();
+        let mut start = None;
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(result) = take(&mut state.value) {
+                return Some(result);
+            }
+            if limit.is_none_or(|limit| limit >= POLL) && wait.should_spin() {
+                let before = self.changes.load(Ordering::Acquire);
+                state.spinning += 1;
+                drop(state);
+                while self.changes.load(Ordering::Acquire) == before && wait.should_spin() {}
+                state = lock(&self.state);
+                state.spinning -= 1;
+                continue;
+            }
+            let left = match limit {
+                None => None,
+                Some(Duration::ZERO) => return None,
+                // The clock is read only by threads that have to wait.
+                Some(limit) => match limit.saturating_sub(start.get_or_insert_with(Instant::now).elapsed()) {
+                    Duration::ZERO => return None,
+                    left => Some(left),
+                },
+            };
+            state.asleep += 1;
+            state = sleep(&self.changed, state, left);
+            state.asleep -= 1;
+        }
+    }
+}
+
+impl Backoff {
+    /// A new instance. Its waits never spin on a machine with fewer than eight cores.
+    pub fn new() -> Self {
+        let cores = if cfg!(loom) { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+        Self { able: cores >= CORES, skipped: AtomicU32::new(0) }
+    }
+
+    /// A new wait. It begins with the first call of [`Wait::should_spin`].
+    pub fn wait(&self) -> Wait<'_> {
+        Wait { backoff: self, begun: None }
+    }
+}
+
+impl Wait<'_> {
+    /// Whether to check the condition once more; false when it is time to sleep.
+    pub fn should_spin(&mut self) -> bool {
+        if !self.backoff.able {
+            return false;
+        }
+        let Some((begun, spins)) = self.begun else {
+            // Relaxed: the count is a heuristic and guards nothing.
+            let skipped = self.backoff.skipped.load(Relaxed);
+            self.backoff.skipped.store(skipped.saturating_sub(1), Relaxed);
+            self.begun = Some((Instant::now(), skipped == 0));
+            return skipped == 0;
+        };
+        // A model has no clock: a wait spins once.
+        if cfg!(loom) {
+            return false;
+        }
+        std::hint::spin_loop();
+        spins && begun.elapsed() < WAKE_UP
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let Some((begun, spun)) = self.begun.filter(|_| cfg!(not(loom))) else { return };
+        let took = begun.elapsed();
+        if spun && took > WAKE_UP {
+            self.backoff.skipped.store(SKIPPED, Relaxed);
+        } else if took <= SHORT {
+            self.backoff.skipped.store(0, Relaxed);
+        }
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn backoff(able: bool) -> Backoff {
+        Backoff { able, skipped: AtomicU32::new(0) }
+    }
+
+    /// A wait that spins up to `checks` times. Returns whether it spun that often; otherwise sleeps for
+    /// `sleep`.
+    fn wait(backoff: &Backoff, checks: u32, sleep: Duration) -> bool {
+        let mut wait = backoff.wait();
+        let spun = (0..checks).all(|_| wait.should_spin());
+        if !spun && wait.begun.is_some() {
+            std::thread::sleep(sleep);
+        }
+        spun
+    }
+
+    #[test]
+    fn one_in_16_long_waits_spins() {
+        let backoff = backoff(true);
+        assert!(!wait(&backoff, u32::MAX, SHORT), "the first wait spins until its limit");
+        for _ in 0..2 {
+            for number in 0..SKIPPED {
+                assert!(!wait(&backoff, 1, 2 * SHORT), "wait {number} spins");
+            }
+            let mut last = backoff.wait();
+            assert!(last.should_spin());
+            while last.should_spin() {}
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "under miri no wait is short")]
+    fn waits_spin_again_after_a_short_wait() {
+        let backoff = backoff(true);
+        assert!(!wait(&backoff, u32::MAX, Duration::ZERO), "the first wait spins until its limit");
+        assert!(!wait(&backoff, 1, 2 * SHORT));
+        // On a loaded machine some of these waits are long, but at least one is short.
+        let slept = (0..SKIPPED / 2).filter(|_| !wait(&backoff, 1, Duration::ZERO)).count();
+        assert!(slept < SKIPPED as usize / 2, "no wait spins, although the waits are short");
+    }
+
+    #[test]
+    fn waits_never_spin_on_few_cores() {
+        let backoff = backoff(false);
+        assert!(!wait(&backoff, 1, Duration::ZERO));
+        assert!(backoff.wait().begun.is_none(), "the clock is not read");
+    }
+}

@@ -1,0 +1,107 @@
+//! Several readers of one format, one after another.
+
+use std::path::Path;
+
+use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+
+use crate::reader::Visit;
+use crate::{Decoded, Reader, Schema, Values};
+
+/// The samples of several readers, one after another. All readers have the same schema.
+#[derive(Debug)]
+pub struct Shards {
+    readers: Vec<Box<dyn Reader>>,
+    /// Cumulative sample counts.
+    ends: Vec<u64>,
+}
+
+impl Shards {
+    /// The samples of `readers`, in this order.
+    ///
+    /// # Errors
+    /// `Config` without a reader; `Data` if the schema of one differs from that of the first; names both.
+    pub fn new(readers: Vec<Box<dyn Reader>>) -> Result<Self> {
+        let Some(first) = readers.first() else {
+            return Err(Error::new(ErrorKind::Config, "there is no shard: give at least one"));
+        };
+        for reader in &readers {
+            if (reader.format(), reader.schema()) != (first.format(), first.schema()) {
+                let why = format!(
+                    "the shards differ: this one is {} of {}, the first is {} of {}; give one set",
+                    reader.format(),
+                    reader.schema(),
+                    first.format(),
+                    first.schema()
+                );
+                let error = Error::new(ErrorKind::Data, why);
+                return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
+            }
+        }
+        let (mut ends, mut end) = (Vec::new(), 0u64);
+        for reader in &readers {
+            end = end.saturating_add(reader.len());
+            ends.push(end);
+        }
+        Ok(Self { readers, ends })
+    }
+
+    /// The reader of `sample`, and the sample's number in it.
+    fn find(&self, sample: u64) -> Result<(&dyn Reader, u64)> {
+        let shard = self.ends.partition_point(|&end| end <= sample);
+        let Some(reader) = self.readers.get(shard) else {
+            let why = format!("no sample {sample}: there are {}", self.len());
+            return Err(Error::new(ErrorKind::Sample, why));
+        };
+        let before = if shard == 0 { 0 } else { self.ends[shard - 1] };
+        Ok((&**reader, sample - before))
+    }
+}
+
+impl Reader for Shards {
+    fn format(&self) -> &'static str {
+        self.readers[0].format()
+    }
+
+    fn schema(&self) -> &Schema {
+        self.readers[0].schema()
+    }
+
+    fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or_default()
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        let (reader, inside) = self.find(sample)?;
+        reader.read(inside, values).map_err(|error| error.at_sample(sample))
+    }
+
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        let (reader, inside) = self.find(sample)?;
+        reader.visit(inside, values, to).map_err(|error| error.at_sample(sample))
+    }
+
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        let (reader, inside) = self.find(sample).ok()?;
+        reader.slice(inside, field)
+    }
+
+    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
+        let (reader, inside) = self.find(sample)?;
+        let decoded = reader.decoded(inside).map_err(|error| error.at_sample(sample))?;
+        Ok(decoded.map(|decoded| decoded.behind(sample - inside)))
+    }
+
+    fn together(&self) -> Option<u64> {
+        self.readers.iter().filter_map(|reader| reader.together()).max()
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        let (reader, inside) = self.find(sample).ok()?;
+        reader.path(inside)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().number(self.readers.len() as u64);
+        self.readers.iter().fold(state, |state, reader| state.number(reader.fingerprint())).value()
+    }
+}

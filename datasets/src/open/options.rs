@@ -1,0 +1,63 @@
+//! What a user can choose when data is opened.
+
+use crate::MEMORY_LIMIT;
+
+/// How files and folders are opened. Each reader's `open_with` says which options it takes.
+///
+/// ```
+/// use feedline_datasets::{OpenOptions, Split};
+///
+/// // The test set of a folder; samples are read one by one.
+/// let options = OpenOptions { memory_limit: 0, split: Some(Split::Test), ..Default::default() };
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Plain files of up to this many bytes are held in memory, [`MEMORY_LIMIT`]. The samples of larger ones
+    /// are read when they are needed.
+    pub memory_limit: u64,
+    /// The set to take of a folder or archive whose file names tell them apart. `None` takes the training set
+    /// of MNIST and CIFAR, and refuses a folder of shards that mixes several.
+    pub split: Option<Split>,
+    /// The classes of a [`Folder`](crate::Folder): the label of a class is its place in this list. A folder
+    /// that the list lacks is an error; a class without a folder has no samples. `None` takes the folders
+    /// that are there, by name.
+    pub classes: Option<Vec<String>>,
+    /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that others have: it has no
+    /// bytes there. Otherwise that is an error, which is the default.
+    pub empty_members: bool,
+}
+
+impl OpenOptions {
+    /// The default options, with another `memory_limit`.
+    pub fn with_memory_limit(bytes: u64) -> Self {
+        Self { memory_limit: bytes, ..Self::default() }
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { memory_limit: MEMORY_LIMIT, split: None, classes: None, empty_members: false }
+    }
+}
+
+/// The set that a file belongs to, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// The set to train on.
+    Train,
+    /// The set to test on, or to validate with.
+    Test,
+}
+
+impl Split {
+    /// The set that a folder or file of this name holds: one of its words is `train`, `val`, `test`, ...
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        name.split(|char: char| !char.is_ascii_alphabetic()).find_map(|word| {
+            match word.to_ascii_lowercase().as_str() {
+                "train" | "training" => Some(Self::Train),
+                "val" | "valid" | "validation" | "dev" | "eval" | "test" | "testing" => Some(Self::Test),
+                _ => None,
+            }
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! Files of this library in a folder that others may write to: never another file through a planted link.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+/// Opens a file to read it.
+#[cfg(feature = "object-store")]
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    check(path, None)?;
+    let file = File::open(path)?;
+    check(path, Some(&file))?;
+    Ok(file)
+}
+
+/// Opens a file to read and write it, as it is; creates it if there is none.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    match File::options().read(true).write(true).create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created,
+    }
+    check(path, None)?;
+    let file = File::options().read(true).write(true).open(path)?;
+    check(path, Some(&file))?;
+    Ok(file)
+}
+
+/// Creates a file; removes what has its name.
+#[cfg(feature = "object-store")]
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    let create = || File::options().read(true).write(true).create_new(true).open(path);
+    match create() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            create()
+        }
+        created => created,
+    }
+}
+
+/// Refuses what is not a regular file of one name, and a `file` that is not the one at `path`.
+///
+/// Before the opening, because that of a pipe blocks; and after it, because a link may have come meanwhile.
+fn check(path: &Path, file: Option<&File>) -> io::Result<()> {
+    // Does not follow a link at `path`.
+    let there = fs::symlink_metadata(path)?;
+    let opened = file.map(File::metadata).transpose()?;
+    #[cfg(unix)]
+    let is_own = {
+        use std::os::unix::fs::MetadataExt;
+        let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
+        there.nlink() == 1 && opened.is_none_or(|opened| id(&opened) == id(&there))
+    };
+    #[cfg(not(unix))]
+    let is_own = opened.is_none_or(|opened| opened.is_file());
+    if there.is_file() && is_own {
+        return Ok(());
+    }
+    Err(io::Error::other("this is a link or no regular file, and not written to: remove it"))
+}

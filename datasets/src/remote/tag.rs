@@ -1,0 +1,113 @@
+//! The version of an object, as an answer names it.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use object_store::ObjectMeta;
+
+use crate::error::one_line;
+
+/// A time of the last write has whole seconds, and two clocks differ: a version may stand for two contents
+/// until so long after the write.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// ETag, time of the last write and length.
+#[derive(Clone, Debug)]
+pub(super) struct Tag {
+    etag: Option<String>,
+    /// Where the server says it.
+    modified: Option<String>,
+    /// The same, in seconds of the Unix time.
+    seconds: Option<u64>,
+    /// Bytes of the whole object.
+    pub(super) len: u64,
+}
+
+impl Tag {
+    pub(super) fn of(meta: &ObjectMeta) -> Self {
+        // The crate gives the first second of 1970 where the server says nothing.
+        let modified = Some(meta.last_modified).filter(|time| time.timestamp() != 0);
+        Self {
+            etag: meta.e_tag.clone(),
+            modified: modified.map(|time| time.to_string()),
+            seconds: modified.and_then(|time| time.timestamp().try_into().ok()),
+            len: meta.size,
+        }
+    }
+
+    /// The ETag, if all objects that have it have the same bytes: a weak one promises less.
+    pub(super) fn strong(&self) -> Option<&str> {
+        self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
+    }
+
+    /// How long another write may leave this version as it is: where nothing but the second of the last
+    /// write tells them apart, until that second has passed.
+    pub(super) fn settles_in(&self, now: SystemTime) -> Option<Duration> {
+        let seconds = self.seconds?;
+        // As nginx makes it.
+        let of_time = format!("\"{seconds:x}-{:x}\"", self.len);
+        if self.strong().is_some_and(|etag| etag != of_time) {
+            return None;
+        }
+        let settled = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?.checked_add(SETTLED)?;
+        // Where the clocks differ by more, they say nothing.
+        settled.duration_since(now).ok().filter(|wait| *wait <= 2 * SETTLED)
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        // The same version may have other times on other machines of a store.
+        let is_strong = self.strong().is_some() && other.strong().is_some();
+        self.etag == other.etag && self.len == other.len && (is_strong || self.modified == other.modified)
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.etag, &self.modified) {
+            (Some(etag), _) => write!(f, "ETag {}, ", one_line(etag))?,
+            (None, Some(modified)) => write!(f, "written {modified}, ")?,
+            (None, None) => {}
+        }
+        write!(f, "{} bytes", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: u64 = 1_800_000_000;
+
+    fn tag(etag: Option<&str>, seconds: Option<u64>) -> Tag {
+        Tag {
+            etag: etag.map(str::to_owned),
+            modified: seconds.map(|seconds| seconds.to_string()),
+            seconds,
+            len: 255,
+        }
+    }
+
+    #[test]
+    fn a_version_settles_when_the_second_of_its_write_has_passed() {
+        let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
+        let of_time = format!("\"{WRITTEN:x}-ff\"");
+        for etag in [None, Some("W/\"a\""), Some(of_time.as_str())] {
+            let tag = tag(etag, Some(WRITTEN));
+            assert_eq!(tag.settles_in(at(WRITTEN)), Some(SETTLED), "{etag:?}");
+            assert_eq!(tag.settles_in(at(WRITTEN + 1)), Some(Duration::from_secs(1)), "{etag:?}");
+            assert_eq!(tag.settles_in(at(WRITTEN + 3)), None, "{etag:?}");
+            assert_eq!(tag.settles_in(at(WRITTEN - 3600)), None, "a clock that is an hour off");
+        }
+        assert_eq!(tag(Some("\"a\""), Some(WRITTEN)).settles_in(at(WRITTEN)), None);
+        assert_eq!(tag(None, None).settles_in(at(WRITTEN)), None);
+    }
+
+    #[test]
+    fn a_weak_tag_needs_the_time_too() {
+        let (one, two) = (Some(WRITTEN), Some(WRITTEN + 1));
+        assert!(tag(Some("\"a\""), one).is_same(&tag(Some("\"a\""), two)));
+        assert!(!tag(Some("W/\"a\""), one).is_same(&tag(Some("W/\"a\""), two)));
+        assert!(!tag(None, one).is_same(&tag(None, two)) && tag(None, one).is_same(&tag(None, one)));
+        assert!(!tag(Some("\"a\""), one).is_same(&tag(Some("\"b\""), one)));
+    }
+}

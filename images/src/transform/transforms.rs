@@ -1,0 +1,300 @@
+//! The list of transforms, and how it is applied to a sample.
+
+use std::sync::Arc;
+
+use feedline_core::{DType, Error, ErrorKind, Random, Result, Spec};
+
+use super::output::Output;
+use super::{
+    CenterCrop, ChannelOrder, ColorJitter, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
+    Grayscale, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform,
+    TrivialAugment,
+};
+use crate::decode::Settings;
+use crate::device::{Mixing, WORDS};
+use crate::{Canvas, Chroma, Decoder, Limits, Reduction, Region, Size};
+
+/// A list of transforms, applied to each picture in order, and the format of the batch's field.
+///
+/// ```
+/// use feedline_core::{DType, Random};
+/// use feedline_images::{IMAGENET_MEAN, IMAGENET_STD, Scratch, Size, Transforms};
+///
+/// let training = Transforms::new()
+///     .random_resized_crop(224)
+///     .flip(0.5)
+///     .color_jitter(0.4, 0.4, 0.4, 0.1)
+///     .normalise(IMAGENET_MEAN, IMAGENET_STD)
+///     .channels_first();
+/// let spec = training.field("image")?;
+/// let field = &spec.fields()[0];
+/// assert_eq!((field.dtype(), field.shape()), (DType::F32, &[3, 224, 224][..]));
+///
+/// // Transforms a decoded picture; `read` takes an encoded one.
+/// let (mut image, mut scratch) = (vec![0; field.row_bytes()], Scratch::default());
+/// let pixels = vec![200; 300 * 400 * 3];
+/// training.apply(Size::new(300, 400), &pixels, &mut Random::from_key(7), &mut scratch, &mut image)?;
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Transforms {
+    pub(super) steps: Vec<Arc<dyn Transform>>,
+    pub(super) output: Output,
+    pub(super) settings: Settings,
+    /// Whether the decoder may reduce a JPEG for a first transform that resizes.
+    pub(super) scaled_decode: bool,
+    /// Number of steps that run on the host; `None` for all.
+    pub(super) host: Option<usize>,
+    pub(super) mixing: Option<Mixing>,
+    /// The element type of the finished pixels, if it is not the default.
+    pub(super) element: Option<DType>,
+}
+
+/// A worker's memory, reused from sample to sample: a decoder and a canvas.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    decoder: Decoder,
+    pub(super) canvas: Canvas,
+}
+
+impl Transforms {
+    /// An empty list: pictures keep their size, `u8`, channels last.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a transform.
+    pub fn then(mut self, transform: impl Transform) -> Self {
+        self.steps.push(Arc::new(transform));
+        self
+    }
+
+    /// Resizes to `size` x `size`, bilinear with antialiasing.
+    pub fn resize(self, size: usize) -> Self {
+        self.then(Resize::exact(Size::new(size, size), Filter::Bilinear))
+    }
+
+    /// Resizes the shorter side to `length`, bilinear with antialiasing.
+    pub fn resize_shorter_side(self, length: usize) -> Self {
+        self.then(Resize::shorter_side(length, Filter::Bilinear))
+    }
+
+    /// Crops at random and resizes to `size` x `size`; see [`RandomResizedCrop`].
+    pub fn random_resized_crop(self, size: usize) -> Self {
+        self.then(RandomResizedCrop::new(Size::new(size, size)))
+    }
+
+    /// Crops `size` x `size` pixels at a random position; see [`RandomCrop`].
+    pub fn random_crop(self, size: usize) -> Self {
+        self.then(RandomCrop::new(Size::new(size, size)))
+    }
+
+    /// Crops `size` x `size` pixels from the centre; see [`CenterCrop`].
+    pub fn center_crop(self, size: usize) -> Self {
+        self.then(CenterCrop::new(Size::new(size, size)))
+    }
+
+    /// Adds a black border of `pixels` on every side.
+    pub fn pad(self, pixels: usize) -> Self {
+        self.then(Pad::new([pixels; 4], [0; 3]))
+    }
+
+    /// Flips left and right with this probability.
+    pub fn flip(self, probability: f64) -> Self {
+        self.then(FlipLeftRight { probability })
+    }
+
+    /// Flips top and bottom with this probability.
+    pub fn flip_vertically(self, probability: f64) -> Self {
+        self.then(FlipTopBottom { probability })
+    }
+
+    /// Rotates by a random multiple of 90 degrees.
+    pub fn quarter_turn(self) -> Self {
+        self.then(QuarterTurn)
+    }
+
+    /// Jitters brightness, contrast, saturation and hue; see [`ColorJitter`].
+    pub fn color_jitter(self, brightness: f64, contrast: f64, saturation: f64, hue: f64) -> Self {
+        self.then(ColorJitter { brightness, contrast, saturation, hue })
+    }
+
+    /// Converts to gray with this probability.
+    pub fn grayscale(self, probability: f64) -> Self {
+        self.then(Grayscale { probability })
+    }
+
+    /// Blurs with a kernel of `2 * radius + 1` pixels and a standard deviation from `low` to `high` pixels.
+    pub fn gaussian_blur(self, radius: usize, low: f64, high: f64) -> Self {
+        self.then(GaussianBlur { radius, sigma: (low, high) })
+    }
+
+    /// Applies `operations` random operations of a magnitude from 0 to 30; see [`RandAugment`].
+    pub fn rand_augment(self, operations: usize, magnitude: u32) -> Self {
+        self.then(RandAugment::new(operations, magnitude))
+    }
+
+    /// Applies one random operation of random magnitude; see [`TrivialAugment`].
+    pub fn trivial_augment(self) -> Self {
+        self.then(TrivialAugment)
+    }
+
+    /// Fills a random rectangle with one colour, with this probability; see [`Erase`].
+    pub fn erase(self, probability: f64) -> Self {
+        self.then(Erase::new(probability))
+    }
+
+    /// Normalises each channel to `f32`: `(level / 255 - mean) / std`. It runs last, wherever it is called.
+    ///
+    /// Without it the field is `u8`, a quarter of the size, and can be normalised on the device.
+    pub fn normalise(mut self, mean: [f32; 3], std: [f32; 3]) -> Self {
+        self.output.normalise(mean, std);
+        self
+    }
+
+    /// Changes the field's shape from `[height, width, 3]` to `[3, height, width]`.
+    pub fn channels_first(mut self) -> Self {
+        self.output.order = ChannelOrder::First;
+        self
+    }
+
+    /// Limits the size of pictures, encoded and between transforms. Default: [`Limits::default`].
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.settings.limits = limits;
+        self
+    }
+
+    /// Sets how chroma is upsampled, on workers and on a GPU. Default: [`Chroma::Interpolated`].
+    pub fn chroma(mut self, chroma: Chroma) -> Self {
+        self.settings.chroma = chroma;
+        self
+    }
+
+    /// Lets the decoder reduce a JPEG if the first transform resizes to a fixed size: by the largest of 8, 4
+    /// and 2 that leaves at least that size. Large photographs then take less than half the time.
+    ///
+    /// The pixels differ from those of a full decode: the reduction has its own antialiasing, and a crop is
+    /// rounded out to whole pixels of the reduced picture. Random numbers stay the same. Default: off.
+    ///
+    /// ```
+    /// use feedline_images::Transforms;
+    /// let training = Transforms::new().random_resized_crop(224).flip(0.5).scaled_decode();
+    /// # let _ = training;
+    /// ```
+    pub fn scaled_decode(self) -> Self {
+        Self { scaled_decode: true, ..self }
+    }
+
+    /// A spec with one field, `name`, for the pictures that the list makes.
+    ///
+    /// # Errors
+    /// `Config` if the list does not end with one size for all pictures.
+    pub fn field(&self, name: &str) -> Result<Spec> {
+        self.add_field(Spec::new(), name)
+    }
+
+    /// Adds the field `name` to `spec`.
+    ///
+    /// # Errors
+    /// As [`field`](Self::field), and as [`Spec::field`].
+    pub fn add_field(&self, spec: Spec, name: &str) -> Result<Spec> {
+        let Some(size) = self.host_size() else {
+            let why = "the transforms leave pictures in sizes of their own: add resize, \
+                       random_resized_crop or center_crop";
+            return Err(Error::new(ErrorKind::Config, why));
+        };
+        if self.host.is_none() {
+            if self.mixing.is_some() || self.element.is_some() {
+                let why = "mixup, cutmix and element run on the device: add on_device()";
+                return Err(Error::new(ErrorKind::Config, why));
+            }
+            return self.output.field(spec, name, size);
+        }
+        self.device_part()?;
+        let spec = spec.field(name, DType::U8, size.shape())?;
+        spec.field(&format!("{name}.parameters"), DType::U32, [WORDS])
+    }
+
+    /// Decodes a picture, applies the transforms, and writes the bytes of the field to `image`.
+    ///
+    /// Of a JPEG, only the region that the first transform needs is decoded.
+    ///
+    /// # Errors
+    /// `Data` if the picture cannot be decoded, see [`Decoder::decode`]; `Sample` if a transform makes a
+    /// picture beyond [`Limits::pixels`], or if `image` does not have the length of the result.
+    pub fn read(
+        &self,
+        encoded: &[u8],
+        random: &mut Random,
+        scratch: &mut Scratch,
+        image: &mut [u8],
+    ) -> Result<()> {
+        let Scratch { decoder, canvas } = scratch;
+        decoder.set(self.settings);
+        let first = self.host_steps().first();
+        canvas.fill(|pixels| {
+            decoder.decode_region(encoded, pixels, |size| {
+                let region = first.map_or(Region::whole(size), |step| step.region(size, random));
+                let scaled = first.filter(|_| self.scaled_decode).and_then(|step| step.scaled_to());
+                let reduction = scaled.map_or(Reduction::None, |to| Reduction::strongest(region.size, to));
+                (region, reduction)
+            })
+        })?;
+        if let Some(first) = first {
+            self.apply_step(&**first, random, canvas)?;
+        }
+        self.finish(1, random, canvas, image)
+    }
+
+    /// Applies the transforms to decoded pixels, and writes the bytes of the field to `image`.
+    ///
+    /// # Errors
+    /// `Sample` if a transform makes a picture beyond [`Limits::pixels`], or if `image` does not have the
+    /// length of the result.
+    ///
+    /// # Panics
+    /// If `pixels` does not have `size.bytes()` bytes.
+    pub fn apply(
+        &self,
+        size: Size,
+        pixels: &[u8],
+        random: &mut Random,
+        scratch: &mut Scratch,
+        image: &mut [u8],
+    ) -> Result<()> {
+        scratch.canvas.set(size, pixels);
+        self.finish(0, random, &mut scratch.canvas, image)
+    }
+
+    /// Applies a transform. The picture may grow to the limit, or to the fixed size of the transform.
+    fn apply_step(&self, step: &dyn Transform, random: &mut Random, canvas: &mut Canvas) -> Result<()> {
+        let fixed = step.size(None).map_or(0, Size::pixels);
+        canvas.set_max_pixels(self.settings.limits.pixels.max(fixed).max(canvas.size().pixels()));
+        step.apply(canvas, random);
+        let Some(why) = canvas.take_refusal() else { return Ok(()) };
+        Err(Error::new(ErrorKind::Sample, format!("{step:?} makes a picture of {why}")))
+    }
+
+    /// Applies the host's steps from number `from` on, and writes the result to `image`.
+    fn finish(&self, from: usize, random: &mut Random, canvas: &mut Canvas, image: &mut [u8]) -> Result<()> {
+        for step in self.host_steps().iter().skip(from) {
+            let region = step.region(canvas.size(), random);
+            canvas.crop(region);
+            self.apply_step(&**step, random, canvas)?;
+        }
+        let as_it_is = Output::default();
+        let output = if self.host.is_some() { &as_it_is } else { &self.output };
+        let bytes = output.bytes(canvas.size());
+        if bytes != image.len() {
+            let why = format!(
+                "the picture is {} after the transforms, {bytes} bytes instead of {}: end the list with one \
+                 size",
+                canvas.size(),
+                image.len()
+            );
+            return Err(Error::new(ErrorKind::Sample, why));
+        }
+        output.write(canvas, image);
+        Ok(())
+    }
+}

@@ -17,8 +17,8 @@ use crate::row::{Entry, Report, Target};
 const BATCH: usize = 256;
 /// How often the folder is read in an epoch: more than a run takes.
 const TIMES: u64 = 1 << 20;
-/// More threads only compete for the GPU's turn.
-const MOST_THREADS: usize = 4;
+/// More workers only wait for the GPU.
+const MAX_WORKERS: usize = 4;
 /// Batches of each thread that are not timed: decoders are opened, and memory grows.
 const WARM_UP: u64 = 8;
 
@@ -49,7 +49,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     ];
     for (name, decode, chroma) in ways {
         let chroma_name = if chroma == nearest { "nearest" } else { "interpolated" };
-        for &threads in options.workers.iter().filter(|&&threads| threads <= MOST_THREADS) {
+        for &threads in options.workers.iter().filter(|&&threads| threads <= MAX_WORKERS) {
             if matches!(decode, None | Some(Decode::Cpu)) && threads > options.workers[0] {
                 // Every core works for one already.
                 continue;

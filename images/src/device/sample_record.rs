@@ -284,7 +284,7 @@ impl Record {
                 String::new()
             };
             let why =
-                format!("the part of the list that runs on the device {why}{of}: put on_device() behind it");
+                format!("the part of the list that runs on the device {why}{of}: put on_device() after it");
             return Err(Error::new(kind, why));
         }
         let size = self.size();

@@ -277,14 +277,11 @@ impl Record {
     /// The record, if the device can apply it and the result has size `wanted`.
     pub(super) fn checked(self, wanted: Size) -> Result<Self> {
         if let Some((kind, why)) = self.refused {
-            let source = self.source;
-            let of = if kind == ErrorKind::Sample {
-                format!(" (of a picture of {source})")
-            } else {
-                String::new()
+            let source = match kind {
+                ErrorKind::Sample => format!(", for a picture of {}", self.source),
+                _ => String::new(),
             };
-            let why =
-                format!("the part of the list that runs on the device {why}{of}: put on_device() behind it");
+            let why = format!("the list on the device {why}{source}: put on_device() after it");
             return Err(Error::new(kind, why));
         }
         let size = self.size();

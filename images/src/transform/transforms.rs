@@ -205,7 +205,7 @@ impl Transforms {
         };
         if self.host.is_none() {
             if self.mixing.is_some() || self.element.is_some() {
-                let why = "mixup, cutmix and element run on the device: add on_device()";
+                let why = "mixup, cutmix and element run on the device: put on_device() before them";
                 return Err(Error::new(ErrorKind::Config, why));
             }
             return self.output.field(spec, name, size);

@@ -173,8 +173,8 @@ mod tests {
     fn parsed(header: u32, bits: u32, changes: &[(usize, i32)]) -> Result<Size, String> {
         let mut bytes = vec![0; 300];
         let mut put = |at: usize, number: i32| bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
-        [(14, header as i32), (18, 2), (22, 2), (26, (bits << 16 | 1) as i32)]
-            .map(|(at, number)| put(at, number));
+        let fixed = [(14, header as i32), (18, 2), (22, 2), (26, (bits << 16 | 1) as i32)];
+        fixed.into_iter().for_each(|(at, number)| put(at, number));
         changes.iter().for_each(|&(at, number)| put(at, number));
         Bitmap::parse(&bytes).map(|bitmap| bitmap.size).map_err(|Why(why)| why)
     }

@@ -43,7 +43,7 @@ HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 MONITOR = "crates/slots/src/monitor.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, SHARED_FILL = "crates/device/src/pinned.rs", "crates/slots/src/shared.rs"
-BATCH, INPUT = "crates/feedline/src/decode/batch.rs", "crates/feedline/src/decode/input.rs"
+BATCH = "crates/feedline/src/decode/batch.rs"
 DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline/src/decode/rows.rs"
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
@@ -511,7 +511,7 @@ BUGS = [
         Test(FEEDLINE, "faults", "substitutes_are_the_same_for_any_number_of_workers"),
         [
             (
-                INPUT,
+                DECODE_ROWS,
                 "(batch_sampler.substitute(info.epoch, position, attempt), row)",
                 "{\n                    let thread = std::thread::current();\n"
                 "                    let index = thread.name().and_then(|name| name.bytes().last()).map_or(0, u64::from);\n"
@@ -526,8 +526,8 @@ BUGS = [
         [
             (
                 DECODE_ROWS,
-                "info().ids[rows.first()..][..rows.len()]",
-                "info().ids[rows.first().saturating_sub(1)..][..rows.len()]",
+                "info.ids[rows.first()..][..rows.len()]",
+                "info.ids[rows.first().saturating_sub(1)..][..rows.len()]",
             )
         ],
     ),
@@ -726,6 +726,22 @@ BUGS = [
                 "            self.send(Message::Wake);\n            self.woken();",
             )
         ],
+    ),
+    Bug(
+        "messages_outlive_the_thread",
+        "a batch in the inbox keeps its slot when the transfer thread has ended",
+        Test(
+            FEEDLINE,
+            "lib",
+            "decode::tests::a_batch_that_nobody_received_is_dropped_when_the_transfer_thread_ends",
+        ),
+        [(SCHEDULE, "Ordering::SeqCst);\n        self.drop_messages();", "Ordering::SeqCst);")],
+    ),
+    Bug(
+        "messages_after_the_end",
+        "a batch that is sent after the end of the transfer thread keeps its slot",
+        Test(FEEDLINE, "lib", "decode::tests::the_data_is_dropped_once_no_worker_reads"),
+        [(SCHEDULE, "if self.is_closed.load(Ordering::SeqCst) {", "if cfg!(any()) {")],
     ),
     Bug(
         "queued_batches_outlive_their_loader",
@@ -980,8 +996,8 @@ BUGS = [
         [
             (
                 RECEIVE,
-                "if loaded.info().request != at.request.number",
-                "if loaded.info().request > at.request.number",
+                "if loaded.info().request != at.number",
+                "if loaded.info().request > at.number",
             )
         ],
     ),
@@ -1530,7 +1546,7 @@ BUGS = [
         "ragged_forget",
         "what a bad sample wrote counts as written by its substitute",
         Test(FEEDLINE, "ragged_errors", "a_substitute_that_writes_nothing_is_bad_too"),
-        [(DECODE_ROWS, "row.poison();\n        self.samples", "self.samples")],
+        [(DECODE_ROWS, "row.poison();\n        self.read_sample", "self.read_sample")],
     ),
     Bug(
         "ragged_budget",

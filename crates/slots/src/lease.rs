@@ -1,8 +1,8 @@
 //! The leases: the rights to write a slot, to read it, and to submit it to the device.
 //!
-//! Each transition takes the lease by value, so a slot cannot be written after `ready` or submitted twice. The
-//! state of a slot and its generation, in one atomic word, are a second check: a transition from an unexpected
-//! state fails, so a bug shows as an error and never as two owners.
+//! Each transition takes the lease by value, so a slot cannot be written after `ready` or submitted twice.
+//! The state of a slot and its generation, in one atomic word, are a second check: a transition from an
+//! unexpected state fails, so a bug shows as an error and never as two owners.
 
 use std::marker::PhantomData;
 

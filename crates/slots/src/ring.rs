@@ -1,5 +1,5 @@
-//! The ring: a fixed set of slots, reused first in, first out. A thread that acquires one waits for a free slot,
-//! and for the copy that still reads it.
+//! The ring: a fixed set of slots, reused first in, first out. A thread that acquires one waits for a free
+//! slot, and for the copy that still reads it.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;

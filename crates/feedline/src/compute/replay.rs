@@ -5,7 +5,7 @@ use feedline_device::{Address, Graph, Stream, ViewMut};
 
 use crate::Ready;
 
-/// The most recordings that are kept; further steps run without recording.
+/// The maximum number of recordings; further steps run without one.
 const MAX_RECORDINGS: usize = 64;
 
 /// The recordings of one training step, for one stream.

@@ -54,7 +54,8 @@ pub(crate) struct Split {
 }
 
 impl Undecoded {
-    /// Decodes the batch. `share` lets so many other workers join a batch that is split.
+    /// Decodes the batch. A long batch is split, and `share` offers it to at most the given number of other
+    /// workers.
     pub(super) fn decode(
         self,
         decoder: &Arc<Decoder>,
@@ -158,11 +159,10 @@ impl Undecoded {
         let Self { number, mut lease, .. } = self;
         let (bytes, host_info) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut host_info.info.substituted));
-        let samples = decoder.input()?.samples(&decoder.batch_sampler, host_info);
         let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
-        let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
+        let reader = Reader { decoder, input: decoder.input()?, host_info, substituted: &substituted };
         let start = now();
-        read_piece(decoder, &reader, rows_of_batch, worker)?;
+        read_piece(&reader, rows_of_batch, worker)?;
         let busy = now() - start;
         decoder.set_row_ns(busy, rows);
         worker.begin_batch(start, &mut lease.note_mut().info.timeline);
@@ -218,18 +218,13 @@ impl Split {
         let fill = self.fill.read().unwrap_or_else(PoisonError::into_inner);
         let Some(fill) = &*fill else { return Ok(false) };
         let host_info = fill.note();
-        let reader = Reader {
-            samples: decoder.input()?.samples(&decoder.batch_sampler, host_info),
-            bad_samples: decoder.bad_samples,
-            substituted: &self.substituted,
-        };
+        let reader = Reader { decoder, input: decoder.input()?, host_info, substituted: &self.substituted };
         let (mut is_finished, mut pieces) = (false, None::<(u64, u64)>);
         while let Some(mut piece) = fill.claim(self.piece_rows) {
             let first = piece.range().start;
             let start = now();
             if !decoder.requests.is_after_failure(self.number)
-                && let Err(error) =
-                    read_piece(decoder, &reader, piece.rows().copied_by(decoder.copy()), worker)
+                && let Err(error) = read_piece(&reader, piece.rows().copied_by(decoder.copy()), worker)
             {
                 decoder.requests.set_failed(self.number);
                 self.fail(first, error);
@@ -259,12 +254,12 @@ impl Split {
 }
 
 /// Reads one piece of a batch, and publishes which sample is being read.
-fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<()> {
-    let info = reader.samples.info();
+fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<()> {
+    let info = &reader.host_info.info;
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
     let _span = enter!("decode", info);
     let watch = worker.begin(info.step, first);
-    let context = Context::new(decoder.batch_sampler.options().seed, info.epoch);
+    let context = Context::new(reader.decoder.batch_sampler.options().seed, info.epoch);
     let mut context = context.watched(watch).with_scratch(worker.take_scratch());
     let read = reader.read(rows, &mut context);
     worker.end();

@@ -105,8 +105,8 @@ impl Decoder {
         self.input.as_ref().ok_or_else(|| Error::new(ErrorKind::Stopped, "the data set is gone"))
     }
 
-    /// How long a full batch takes one worker, as far as the last batch tells; the longest time before the
-    /// first one.
+    /// How long a full batch takes one worker, estimated from the last batch; `Duration::MAX` before the
+    /// first.
     pub(crate) fn batch_time(&self) -> Duration {
         match self.row_ns() {
             0 => Duration::MAX,

@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::bad_samples::substitute;
-use feedline_core::source::place;
 use feedline_core::{
     BatchInfo, BatchSampler, Context, Dataset, LastBatch, ReadError, Row, Rows, Source, Spec, StableDataset,
 };
@@ -39,13 +37,6 @@ pub(crate) struct Records {
     pub(crate) ids: Vec<u64>,
     /// Record `i` belongs to sample `ids[i]`; buffers of older batches may follow.
     pub(crate) bytes: Vec<Vec<u8>>,
-}
-
-/// The samples of one batch; any number of workers read them into its rows.
-#[derive(Clone, Copy)]
-pub(super) enum Samples<'a> {
-    Dataset { dataset: &'a dyn Dataset, batch_sampler: &'a BatchSampler, start: u64, info: &'a BatchInfo },
-    Source { source: &'a dyn Source, seed: u64, records: &'a Records, info: &'a BatchInfo },
 }
 
 impl Input {
@@ -83,7 +74,7 @@ impl Input {
     }
 
     /// What the workers read where `columns` lie ready for the device: only ids, or the rest of the set.
-    pub(crate) fn beside(self, columns: Option<&StridedColumns>) -> Self {
+    pub(crate) fn with_columns(self, columns: Option<&StridedColumns>) -> Self {
         match (self, columns) {
             (Self::Dataset(dataset), Some(columns)) => match columns.rest() {
                 Some(rest) => Self::dataset(RestOfSet { dataset, kept: rest.kept() }),
@@ -98,90 +89,6 @@ impl Input {
         match self {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.fingerprint(),
             Self::Source(source) => source.fingerprint(),
-        }
-    }
-
-    /// The samples of the batch that `host_info` describes.
-    pub(super) fn samples<'a>(
-        &'a self,
-        batch_sampler: &'a BatchSampler,
-        host_info: &'a HostInfo,
-    ) -> Samples<'a> {
-        let HostInfo { info, start, records } = host_info;
-        match self {
-            Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => {
-                Samples::Dataset { dataset: &**dataset, batch_sampler, start: *start, info }
-            }
-            Self::Source(source) => {
-                Samples::Source { source: &**source, seed: batch_sampler.options().seed, records, info }
-            }
-        }
-    }
-}
-
-impl<'a> Samples<'a> {
-    /// The batch's description.
-    pub(super) fn info(&self) -> &'a BatchInfo {
-        match *self {
-            Self::Dataset { info, .. } | Self::Source { info, .. } => info,
-        }
-    }
-
-    /// Reads the samples of `rows`. An error comes with the index of the sample that failed.
-    pub(super) fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
-        if let Self::Dataset { dataset, .. } = self {
-            return (**dataset).read_many(ids, rows, context);
-        }
-        let first = rows.first();
-        for (index, &id) in ids.iter().enumerate() {
-            context.begin(index, id);
-            self.read(id, first + index, &mut rows.row(index), context).map_err(|error| (index, error))?;
-        }
-        Ok(())
-    }
-
-    /// Reads sample `id`, which belongs to row `own` of the batch, into `row`.
-    pub(super) fn read(
-        &self,
-        id: u64,
-        own: usize,
-        row: &mut Row<'_, '_>,
-        context: &mut Context,
-    ) -> Result<(), ReadError> {
-        match self {
-            Self::Dataset { dataset, .. } => (**dataset).read(id, row, context),
-            Self::Source { source, records, .. } => source.decode(&records.bytes[own], row, context),
-        }
-    }
-
-    /// The sample to read into `row` instead of its own, and the row whose record it is.
-    ///
-    /// For a data set it depends only on the row's global position, so it is the same on every rank and
-    /// in every replay. For a source it is another record of the batch, so nothing is read twice.
-    pub(super) fn substitute(&self, row: usize, attempt: u32) -> (u64, usize) {
-        match self {
-            Self::Dataset { batch_sampler, start, info, .. } => {
-                let position = batch_sampler.position(info.epoch, *start, info.step, row).unwrap_or(0);
-                (batch_sampler.substitute(info.epoch, position, attempt), row)
-            }
-            Self::Source { seed, records, info, .. } => {
-                let ids = &records.ids;
-                let own = substitute(*seed, info.epoch, ids[row], attempt, ids.len() as u64) as usize;
-                (ids[own], own)
-            }
-        }
-    }
-
-    /// The file that sample `id` comes from.
-    pub(super) fn path(&self, id: u64) -> Option<&'a Path> {
-        match *self {
-            Self::Dataset { dataset, .. } => dataset.path(id),
-            Self::Source { source, .. } => source.path(place(id).0),
         }
     }
 }

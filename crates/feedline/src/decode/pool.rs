@@ -24,9 +24,9 @@ pub enum Workers {
     /// One per core; one fewer on machines with more than two cores, for the training loop.
     #[default]
     PerCore,
-    /// One takes work at first; more of them do as far as that helps, up to
-    /// [`core_budget`](crate::LoaderBuilder::core_budget). [`Loader::tuning`](crate::Loader::tuning) tells
-    /// what became of it. In a [`WorkerPool`] that loaders share, the same as [`PerCore`](Self::PerCore).
+    /// Starts with one active worker; adds workers while throughput improves, up to
+    /// [`core_budget`](crate::LoaderBuilder::core_budget). [`Loader::tuning`](crate::Loader::tuning) returns
+    /// the setting. In a [`WorkerPool`] that loaders share, the same as [`PerCore`](Self::PerCore).
     Auto,
     /// This number, from 1 to [`MAX_WORKERS`].
     Count(usize),
@@ -84,7 +84,8 @@ struct Threads {
 struct Shared {
     /// Batches, each with the loader that it belongs to.
     queue: Queue<(Arc<Decoder>, Undecoded), (Arc<Decoder>, Arc<Split>)>,
-    activity: Activity,
+    /// What each worker reads.
+    activity: Box<[Activity]>,
     /// The workers that may take work.
     active: Arc<AtomicUsize>,
 }
@@ -112,7 +113,7 @@ impl WorkerPool {
         let count = workers.count()?;
         let shared = Arc::new(Shared {
             queue: Queue::new(QUEUE_CAPACITY),
-            activity: Activity::new(count),
+            activity: (0..count).map(|_| Activity::idle()).collect(),
             active: Arc::new(AtomicUsize::new(count)),
         });
         let threads = Threads { shared, handles: Mutex::new(Vec::with_capacity(count)) };
@@ -132,7 +133,7 @@ impl WorkerPool {
 
     /// Number of threads.
     pub fn workers(&self) -> usize {
-        self.threads.shared.activity.workers()
+        self.threads.shared.activity.len()
     }
 
     /// The number of workers that may take work, as it changes.
@@ -147,7 +148,7 @@ impl WorkerPool {
 
     /// The reads in progress, the longest first.
     pub fn readings(&self) -> Vec<Reading> {
-        self.threads.shared.activity.readings()
+        Activity::readings(&self.threads.shared.activity)
     }
 
     /// Queues a batch of `decoder`.
@@ -186,7 +187,7 @@ impl Drop for Threads {
 impl Shared {
     /// Works as worker number `index` until the queue is closed.
     fn work(&self, index: usize) {
-        let worker = Worker::new(&self.activity, index);
+        let worker = Worker::new(&self.activity[index], index);
         while let Some(work) = self.queue.next(index) {
             match work {
                 Work::Begin((decoder, batch)) => {

@@ -2,19 +2,24 @@
 //! substituted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use feedline_core::bad_samples::ATTEMPTS;
+use feedline_core::bad_samples::{ATTEMPTS, substitute};
+use feedline_core::source::place;
 use feedline_core::{
-    BadSamples, Context, Error, ErrorKind, Failure, ReadError, Result, Rows, Stage, Substituted, panic_text,
+    BadSamples, Context, Error, ErrorKind, Failure, ReadError, Result, Row, Rows, Stage, Substituted,
+    panic_text,
 };
 
-use super::input::Samples;
+use super::decoder::Decoder;
+use super::input::{HostInfo, Input};
 
-/// State shared by the workers that read one batch.
+/// Reads the samples of one batch into its rows. Any number of workers do so at once.
 pub(super) struct Reader<'a> {
-    pub(super) samples: Samples<'a>,
-    pub(super) bad_samples: BadSamples,
+    pub(super) decoder: &'a Decoder,
+    pub(super) input: &'a Input,
+    pub(super) host_info: &'a HostInfo,
     /// The substitutes of the batch so far.
     pub(super) substituted: &'a Mutex<Vec<Substituted>>,
 }
@@ -27,7 +32,7 @@ impl Reader<'_> {
     /// batch, sample and path.
     pub(super) fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
         rows.poison();
-        let ids = &self.samples.info().ids[rows.first()..][..rows.len()];
+        let ids = &self.host_info.info.ids[rows.first()..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
         read.unwrap_or_else(|panic| {
             // Without a current sample the set reads in bulk: the first of the range is the best guess.
@@ -39,7 +44,7 @@ impl Reader<'_> {
 
     /// Reads in bulk. If bad samples are tolerated, continues row by row after the first one.
     fn read_or_substitute(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<()> {
-        let read = self.samples.read_many(ids, rows, context);
+        let read = self.read_many(ids, rows, context);
         let unwritten = rows.check_written().map_err(|(row, error)| (row, error.into()));
         let (bad, error) = match (read, unwritten) {
             (Ok(()), Ok(())) => return Ok(()),
@@ -47,7 +52,7 @@ impl Reader<'_> {
             (Err((bad, _)), Err((row, error))) if row < bad => (row, error),
             (Err(bad), _) | (Ok(()), Err(bad)) => bad,
         };
-        if self.bad_samples == BadSamples::Fail || bad >= ids.len() {
+        if self.decoder.bad_samples == BadSamples::Fail || bad >= ids.len() {
             return Err(self.locate(unreadable(error), ids.get(bad).copied()));
         }
         self.substitute(ids[bad], error, bad, rows, context)?;
@@ -71,7 +76,7 @@ impl Reader<'_> {
         context.begin(index, id);
         let mut row = rows.row(index);
         row.poison();
-        self.samples.read(id, own, &mut row, context)?;
+        self.read_sample(id, own, &mut row, context)?;
         Ok(row.check_written()?)
     }
 
@@ -90,7 +95,7 @@ impl Reader<'_> {
         }
         let mut failures = vec![self.failure(id, &error)];
         for attempt in 0..ATTEMPTS {
-            let (substitute, own) = self.samples.substitute(row, attempt);
+            let (substitute, own) = self.substitute_of(row, attempt);
             match self.read_one(substitute, own, index, rows, context) {
                 Ok(()) => {
                     let mut all = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,22 +113,83 @@ impl Reader<'_> {
     }
 
     fn failure(&self, sample: u64, error: &ReadError) -> Failure {
-        let path = self.samples.path(sample).map(std::path::Path::to_path_buf);
+        let path = self.path(sample).map(Path::to_path_buf);
         Failure { sample, path, cause: error.to_string() }
     }
 
     /// Adds stage, batch, sample and path to `error`. The data set's `path` may panic too.
     fn locate(&self, error: Error, id: Option<u64>) -> Error {
-        let error = error.at_stage(Stage::Decode).at_batch(self.samples.info().step);
+        let error = error.at_stage(Stage::Decode).at_batch(self.host_info.info.step);
         let Some(id) = id else { return error };
         let error = error.at_sample(id);
-        match catch_unwind(AssertUnwindSafe(|| self.samples.path(id))) {
+        match catch_unwind(AssertUnwindSafe(|| self.path(id))) {
             Ok(Some(path)) => error.at_path(path),
             Ok(None) => error,
             Err(panic) => {
                 panic_text(panic);
                 error
             }
+        }
+    }
+
+    /// Reads the samples of `rows`. An error comes with the index of the sample that failed.
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        if let Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) = self.input {
+            return (**dataset).read_many(ids, rows, context);
+        }
+        let first = rows.first();
+        for (index, &id) in ids.iter().enumerate() {
+            context.begin(index, id);
+            self.read_sample(id, first + index, &mut rows.row(index), context)
+                .map_err(|error| (index, error))?;
+        }
+        Ok(())
+    }
+
+    /// Reads sample `id`, which belongs to row `own` of the batch, into `row`.
+    fn read_sample(
+        &self,
+        id: u64,
+        own: usize,
+        row: &mut Row<'_, '_>,
+        context: &mut Context,
+    ) -> Result<(), ReadError> {
+        match self.input {
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => (**dataset).read(id, row, context),
+            Input::Source(source) => source.decode(&self.host_info.records.bytes[own], row, context),
+        }
+    }
+
+    /// The sample to read into `row` instead of its own, and the row whose record it is.
+    ///
+    /// For a data set it depends only on the row's global position, so it is the same on every rank and
+    /// in every replay. For a source it is another record of the batch, so nothing is read twice.
+    fn substitute_of(&self, row: usize, attempt: u32) -> (u64, usize) {
+        let HostInfo { info, start, records } = self.host_info;
+        let batch_sampler = &self.decoder.batch_sampler;
+        match self.input {
+            Input::Dataset(_) | Input::ZeroCopy(..) => {
+                let position = batch_sampler.position(info.epoch, *start, info.step, row).unwrap_or(0);
+                (batch_sampler.substitute(info.epoch, position, attempt), row)
+            }
+            Input::Source(_) => {
+                let (ids, seed) = (&records.ids, batch_sampler.options().seed);
+                let own = substitute(seed, info.epoch, ids[row], attempt, ids.len() as u64) as usize;
+                (ids[own], own)
+            }
+        }
+    }
+
+    /// The file that sample `id` comes from.
+    fn path(&self, id: u64) -> Option<&Path> {
+        match self.input {
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => dataset.path(id),
+            Input::Source(source) => source.path(place(id).0),
         }
     }
 }

@@ -449,14 +449,27 @@ fn the_data_is_dropped_once_no_worker_reads() {
         let rig = Rig::new(data, 2);
         rig.begin(0, 0);
         assert!(gate.wait_until_waiting(1, LIMIT));
-        let Rig { decoder, dropped, slots, pool, inbox, .. } = rig;
-        drop((decoder, inbox));
+        let Rig { decoder, dropped, slots, pool, requests, .. } = rig;
+        requests.close();
+        drop(decoder);
         assert!(dropped.try_recv().is_err(), "a worker is still reading");
         gate.open();
         dropped.recv_timeout(LIMIT).expect("the data is dropped").unwrap();
         // The batch was not received, but its slot is released.
         assert_eq!(slots.counts().free, slots.len());
         drop(pool);
+    });
+}
+
+#[test]
+fn a_batch_that_nobody_received_is_dropped_when_the_transfer_thread_ends() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::new(fine(), 1);
+        rig.begin(0, 0);
+        until("the batch is decoded", || !rig.inbox.is_empty());
+        assert_eq!(rig.slots.counts().ready, 1);
+        rig.requests.close();
+        assert_eq!(rig.slots.counts().free, rig.slots.len());
     });
 }
 

@@ -3,26 +3,20 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use feedline_core::{Scratch, Timeline, catch_panic};
+use feedline_core::{Scratch, Timeline, catch_panic, timeline::now};
 
 const IDLE: u64 = u64::MAX;
 
-/// One entry per worker of a pool.
-#[derive(Debug)]
-pub(crate) struct Activity {
-    start: Instant,
-    workers: Box<[Entry]>,
-}
-
-/// Written by its worker for each piece, so it has its own cache lines.
+/// What one worker of a pool reads. Written by its worker for each piece, so it has its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Entry {
+pub(super) struct Activity {
     step: AtomicU64,
     sample: Arc<AtomicU64>,
-    since_us: AtomicU64,
+    /// The time of [`now`].
+    since_ns: AtomicU64,
 }
 
 /// A read in progress.
@@ -40,50 +34,23 @@ pub struct Reading {
 }
 
 impl Activity {
-    pub(crate) fn new(workers: usize) -> Self {
-        let entry = || Entry {
-            step: AtomicU64::new(IDLE),
-            sample: Arc::new(AtomicU64::new(0)),
-            since_us: AtomicU64::new(0),
+    /// The activity of a worker that reads nothing.
+    pub(super) fn idle() -> Self {
+        let (step, sample) = (AtomicU64::new(IDLE), Arc::new(AtomicU64::new(0)));
+        Self { step, sample, since_ns: AtomicU64::new(0) }
+    }
+
+    /// The reads in progress of `workers`, the longest first. A snapshot; exact for reads that hang.
+    pub(super) fn readings(workers: &[Self]) -> Vec<Reading> {
+        let now = now();
+        let reading = |(worker, activity): (usize, &Self)| Reading {
+            worker,
+            step: activity.step.load(Ordering::Relaxed),
+            sample: activity.sample.load(Ordering::Relaxed),
+            time: Duration::from_nanos(now.saturating_sub(activity.since_ns.load(Ordering::Relaxed))),
         };
-        Self { start: Instant::now(), workers: (0..workers).map(|_| entry()).collect() }
-    }
-
-    /// Number of workers.
-    pub(crate) fn workers(&self) -> usize {
-        self.workers.len()
-    }
-
-    /// Worker `worker` begins to read rows of `step`. Returns the cell in which it stores the id of
-    /// each sample.
-    pub(crate) fn begin(&self, worker: usize, step: u64, sample: u64) -> Arc<AtomicU64> {
-        let entry = &self.workers[worker];
-        entry.sample.store(sample, Ordering::Relaxed);
-        entry.since_us.store(self.start.elapsed().as_micros() as u64, Ordering::Relaxed);
-        entry.step.store(step, Ordering::Relaxed);
-        entry.sample.clone()
-    }
-
-    /// Worker `worker` has finished reading.
-    pub(crate) fn end(&self, worker: usize) {
-        self.workers[worker].step.store(IDLE, Ordering::Relaxed);
-    }
-
-    /// The reads in progress, the longest first. A snapshot; exact for reads that hang.
-    pub(crate) fn readings(&self) -> Vec<Reading> {
-        let now = self.start.elapsed();
-        let mut readings: Vec<_> = self
-            .workers
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| entry.step.load(Ordering::Relaxed) != IDLE)
-            .map(|(worker, entry)| Reading {
-                worker,
-                step: entry.step.load(Ordering::Relaxed),
-                sample: entry.sample.load(Ordering::Relaxed),
-                time: now.saturating_sub(Duration::from_micros(entry.since_us.load(Ordering::Relaxed))),
-            })
-            .collect();
+        let readings = workers.iter().enumerate().map(reading).filter(|reading| reading.step != IDLE);
+        let mut readings: Vec<_> = readings.collect();
         readings.sort_by_key(|reading| std::cmp::Reverse(reading.time));
         readings
     }
@@ -113,7 +80,7 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Worker number `index` of the pool of `activity`.
+    /// Worker number `index` of a pool, which writes what it reads to `activity`.
     pub(crate) fn new(activity: &'a Activity, index: usize) -> Self {
         Self { activity, index, scratch: Cell::default(), idle_since: Cell::default(), last: Cell::default() }
     }
@@ -139,12 +106,15 @@ impl<'a> Worker<'a> {
 
     /// The worker begins to read rows of `step`. Returns the cell in which it stores the id of each sample.
     pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<AtomicU64> {
-        self.activity.begin(self.index, step, sample)
+        self.activity.sample.store(sample, Ordering::Relaxed);
+        self.activity.since_ns.store(now(), Ordering::Relaxed);
+        self.activity.step.store(step, Ordering::Relaxed);
+        self.activity.sample.clone()
     }
 
     /// The worker has finished reading.
     pub(crate) fn end(&self) {
-        self.activity.end(self.index);
+        self.activity.step.store(IDLE, Ordering::Relaxed);
     }
 
     /// Takes the scratch memory for a batch.

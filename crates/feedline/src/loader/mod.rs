@@ -54,7 +54,7 @@ pub struct Loader {
     /// How long a thread that holds every slot waits for a free one.
     held_limit: Duration,
     /// The current request, and the next batch it will deliver; `None` before the first epoch.
-    current: Option<Position>,
+    current: Option<Request>,
     epochs: Option<u64>,
     progress: Progress,
     fingerprint: u64,
@@ -78,21 +78,6 @@ pub struct MemoryUse {
     pub pinned_bytes: u64,
     /// Device memory.
     pub device_bytes: u64,
-}
-
-/// The next batch of a request to be delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Position {
-    /// The request, advanced to the epoch that is being delivered.
-    request: Request,
-    step: u64,
-}
-
-impl Position {
-    fn begin_next_epoch(&mut self) {
-        let epoch = self.request.epoch.saturating_add(1);
-        *self = Self { request: Request { epoch, start: 0, offset: 0, ..self.request }, step: 0 };
-    }
 }
 
 impl Loader {
@@ -214,9 +199,8 @@ impl Loader {
             tuner.paused(paused);
         }
         let steps = self.batch_sampler.steps(epoch, start);
-        let is_next = |Position { request, step }: Position| {
-            let Request { epoch: at, end, .. } = request;
-            (at, request.start, request.offset, step) == (epoch, start, offset, 0) && at < end
+        let is_next = |at: Request| {
+            (at.epoch, at.start, at.offset, at.step) == (epoch, start, offset, 0) && at.epoch < at.end
         };
         // If the current request continues, an error comes after the batches read before it.
         if !self.current.is_some_and(is_next) {
@@ -231,11 +215,11 @@ impl Loader {
 
     /// Requests the batches from `start` in `epoch` on; batches of older requests are dropped on arrival.
     fn request(&mut self, epoch: u64, start: u64, offset: u64) -> Result<()> {
-        let number = self.current.map_or(1, |at| at.request.number + 1);
+        let number = self.current.map_or(1, |at| at.number + 1);
         let end = self.epochs.unwrap_or(u64::MAX);
-        let request = Request { number, epoch, start, offset, end };
+        let request = Request { number, epoch, start, offset, end, step: 0 };
         self.requests.begin(request).map_err(|_| self.running.cause())?;
-        self.current = Some(Position { request, step: 0 });
+        self.current = Some(request);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crossbeam_channel::RecvTimeoutError;
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::Loaded;
 
-use super::{Loader, Position};
+use super::Loader;
 use crate::Batch;
 use crate::decode::Delivery;
 use crate::epoch::TryNext;
@@ -39,10 +39,10 @@ impl Loader {
             let Some(at) = &mut self.current else { continue };
             match delivery {
                 // Dropping the batches of an abandoned request releases their slots.
-                Delivery::Batch(loaded) if loaded.info().request != at.request.number => {}
-                Delivery::EpochEnd { request, .. } if request != at.request.number => {}
+                Delivery::Batch(loaded) if loaded.info().request != at.number => {}
+                Delivery::EpochEnd { request, .. } if request != at.number => {}
                 Delivery::EpochEnd { source_position, .. } => {
-                    at.begin_next_epoch();
+                    *at = at.next_epoch();
                     self.progress.end_epoch(source_position);
                     self.ledger.nothing();
                     return Ok(TryNext::Over);
@@ -57,21 +57,20 @@ impl Loader {
                         self.ledger.reporter().set_tuning(tuner.tuning());
                         self.requests.wake();
                     }
-                    let Position { request, step } = *at;
                     debug_assert_eq!(
                         (batch.epoch(), batch.step()),
-                        (request.epoch, step),
+                        (at.epoch, at.step),
                         "batch out of order"
                     );
                     at.step += 1;
                     let is_last = match batch.info().source_position {
                         Some(source_position) => {
-                            self.batch_sampler.steps(request.epoch, source_position.position) == 0
+                            self.batch_sampler.steps(at.epoch, source_position.position) == 0
                         }
-                        None => at.step == self.batch_sampler.steps(request.epoch, request.start),
+                        None => at.step == self.batch_sampler.steps(at.epoch, at.start),
                     };
                     if is_last {
-                        at.begin_next_epoch();
+                        *at = at.next_epoch();
                     }
                     self.progress.count(&batch, &self.batch_sampler, self.bad_samples)?;
                     return Ok(TryNext::Batch(batch));

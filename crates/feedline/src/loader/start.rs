@@ -69,7 +69,7 @@ impl Loader {
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Decoder {
             // The last thread that needs the decoder drops the data set with it.
-            input: Some(builder.input.beside(columns.as_deref())),
+            input: Some(builder.input.with_columns(columns.as_deref())),
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: builder.bad_samples,

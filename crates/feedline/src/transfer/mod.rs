@@ -130,6 +130,7 @@ impl Transfer {
             };
             // On a shared pool they would wait for the work of other loaders.
             self.pool.remove(&self.decoder);
+            self.requests.close();
             ended(outcome.unwrap_or_else(panicked), self);
         };
         std::thread::Builder::new().name("fl-transfer".to_owned()).spawn(run).map_err(|error| {
@@ -389,12 +390,12 @@ impl Run<'_> {
 /// How often to look whether a copy has ended, from how long the device takes per batch.
 ///
 /// Nothing wakes a thread at the end of a copy but a wait for its event, which costs 38 us of CPU time on an
-/// H200. A look costs 0.3 us and a [`WAKE_UP`] (2026-11-22, bench `idle`). So the thread looks, more rarely the
-/// longer the copies take.
+/// H200. A look costs 0.3 us and a [`WAKE_UP`] (2026-11-22, bench `idle`). So the thread looks, more rarely
+/// the longer the copies take.
 ///
-/// Where the device takes a millisecond or more per batch, the thread lets the copies of half of the slots end
-/// before it looks, and hands out those slots together. Nothing waits for the batches that are decoded later,
-/// and the device has the other half to work on.
+/// Where the device takes a millisecond or more per batch, the thread lets the copies of half of the slots
+/// end before it looks, and hands out those slots together. Nothing waits for the batches that are decoded
+/// later, and the device has the other half to work on.
 #[derive(Debug, Default)]
 pub(super) struct CopyPoll {
     per_copy: Duration,

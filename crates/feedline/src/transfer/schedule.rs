@@ -1,5 +1,5 @@
-//! The order of the batches: what the consumer requests, which batch is decoded next, and the buffer that brings
-//! decoded batches back into their order.
+//! The order of the batches: what the consumer requests, which batch is decoded next, and the buffer that
+//! brings decoded batches back into their order.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +23,15 @@ pub(crate) struct Request {
     pub(crate) offset: u64,
     /// The epoch after the last one; nothing of it is read ahead.
     pub(crate) end: u64,
+    /// Batches of the first epoch that are handed out, or delivered.
+    pub(crate) step: u64,
+}
+
+impl Request {
+    /// What is left of the request after the first epoch.
+    pub(crate) fn next_epoch(self) -> Self {
+        Self { epoch: self.epoch.saturating_add(1), start: 0, offset: 0, step: 0, ..self }
+    }
 }
 
 /// The consumer's requests, and the way to the transfer thread. Says in all stages which batches are wanted.
@@ -35,19 +44,23 @@ pub(crate) struct Requests {
     next: Mutex<Option<Request>>,
     /// Whether the inbox holds a [`Message::Wake`]: it has room for one.
     is_waking: AtomicBool,
-    inbox: Sender<Message>,
+    /// Whether the thread has ended.
+    is_closed: AtomicBool,
+    inbox: (Sender<Message>, Receiver<Message>),
 }
 
 impl Requests {
     /// The requests to one transfer thread, and the inbox of that thread. The inbox has room for every batch
     /// in `host_slots` slots, the reader of a source, and one wake-up, so no worker waits for it.
     pub(crate) fn new(host_slots: usize) -> (Arc<Self>, Receiver<Message>) {
-        let (inbox, received) = bounded(host_slots + 2);
+        let inbox = bounded(host_slots + 2);
+        let received = inbox.1.clone();
         let requests = Self {
             latest: AtomicU64::new(0),
             first_failed: AtomicU64::new(u64::MAX),
             next: Mutex::new(None),
             is_waking: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             inbox,
         };
         (Arc::new(requests), received)
@@ -87,7 +100,22 @@ impl Requests {
     /// Sends a message to the thread. Once the thread has ended, the message is dropped, and the slot in it
     /// is released.
     pub(crate) fn send(&self, message: Message) {
-        let _ = self.inbox.send(message);
+        // Cannot fail: the other end is here too.
+        let _ = self.inbox.0.send(message);
+        // `SeqCst`, as in `close`: either `close` finds the message, or this finds the inbox closed.
+        if self.is_closed.load(Ordering::SeqCst) {
+            self.drop_messages();
+        }
+    }
+
+    /// The thread has ended: drops the messages that it has not received, and all later ones.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.drop_messages();
+    }
+
+    fn drop_messages(&self) {
+        self.inbox.1.try_iter().for_each(drop);
     }
 
     /// Whether the batches of `request` are no longer wanted.
@@ -129,8 +157,6 @@ pub(super) struct Schedule {
     batch_sampler: Arc<BatchSampler>,
     /// The request, advanced to the epoch that is being handed out; `None` when nothing is left to hand out.
     request: Option<Request>,
-    /// Batches of the epoch handed out so far.
-    step: u64,
     /// Batches of the epoch; 0 for a source, whose end is not known in advance.
     steps: u64,
     /// The number of the next batch, over all requests.
@@ -144,14 +170,13 @@ impl Schedule {
     /// The batches of `batch_sampler`; for a source, `reader` reads its records.
     pub(super) fn new(batch_sampler: Arc<BatchSampler>, reader: Option<Box<SourceReader>>) -> Self {
         let is_source = reader.is_some();
-        Self { batch_sampler, request: None, step: 0, steps: 0, number: 0, is_source, reader }
+        Self { batch_sampler, request: None, steps: 0, number: 0, is_source, reader }
     }
 
     /// Begins another request; the rest of the previous one is abandoned.
     pub(super) fn begin(&mut self, request: Request) {
         let Request { epoch, start, offset, .. } = request;
         self.request = Some(request);
-        self.step = 0;
         match &mut self.reader {
             None if self.is_source => {} // `accept_reader` moves it when the worker returns it.
             None => self.steps = self.batch_sampler.steps(epoch, start),
@@ -161,8 +186,8 @@ impl Schedule {
 
     /// Takes the reader of a source back from the worker that read for request `number`.
     pub(super) fn accept_reader(&mut self, mut reader: Box<SourceReader>, number: u64) {
-        if let Some(Request { epoch, start, offset, number: current, .. }) = self.request
-            && (current != number || self.step == 0)
+        if let Some(Request { epoch, start, offset, step, number: current, .. }) = self.request
+            && (current != number || step == 0)
         {
             reader.seek(epoch, SourcePosition { position: start, offset });
         }
@@ -180,7 +205,7 @@ impl Schedule {
             let is_at_end = match &self.reader {
                 Some(reader) => reader.is_at_end(),
                 None if self.is_source => return false,
-                None => self.step >= self.steps,
+                None => request.step >= self.steps,
             };
             if !is_at_end {
                 return true;
@@ -189,7 +214,7 @@ impl Schedule {
                 self.request = None;
                 break;
             }
-            self.begin(Request { epoch: request.epoch + 1, start: 0, offset: 0, ..request });
+            self.begin(request.next_epoch());
         }
         false
     }
@@ -197,11 +222,11 @@ impl Schedule {
     /// Hands out the batch that [`has_next`](Self::has_next) has found: describes it in `host_info`,
     /// and returns its number and, for a source, the reader.
     pub(super) fn next(&mut self, host_info: &mut HostInfo) -> (u64, Option<Box<SourceReader>>) {
-        let Request { number, epoch, start, .. } = self.request.unwrap_or_default();
-        host_info.info.reset(number, epoch, self.step);
-        host_info.start = start;
+        let request = self.request.get_or_insert_default();
+        host_info.info.reset(request.number, request.epoch, request.step);
+        host_info.start = request.start;
         host_info.records.clear();
-        self.step += 1;
+        request.step += 1;
         self.number += 1;
         (self.number - 1, self.reader.take())
     }

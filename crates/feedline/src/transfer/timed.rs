@@ -19,7 +19,7 @@ const EVERY_NS: u64 = 5_000_000;
 /// Copies that may be timed at once after a pause.
 const BURST: u64 = 4;
 
-/// Timed copies that may run at the same time. If so many do, further copies are not timed.
+/// The maximum number of timed copies in flight. Further copies are not timed.
 const OPEN: usize = 8;
 
 /// Times copies of one stream.
@@ -32,7 +32,7 @@ pub(crate) struct TimedCopies {
     /// Grows by [`EVERY_NS`] with each timed copy, and is at most so far behind the clock as a burst.
     last: u64,
     times: CopyTimes,
-    /// With a trace every copy is timed, as far as events are free.
+    /// With a trace, every copy is timed while an event is free.
     trace: Option<(LoaderTrace, DeviceClock)>,
 }
 

@@ -1,4 +1,5 @@
-//! One copy per batch, of the bytes in use, and only once a device slot is free. How often its end is looked for.
+//! One copy per batch, of the bytes in use, and only once a device slot is free. How often the thread looks
+//! for its end.
 
 use std::time::Duration;
 

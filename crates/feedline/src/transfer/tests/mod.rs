@@ -149,7 +149,7 @@ impl Rig {
 
     /// Makes request `number`: all batches of the epochs `epoch..end`.
     fn ask(&self, number: u64, epoch: u64, end: u64) {
-        self.requests.begin(Request { number, epoch, start: 0, offset: 0, end }).unwrap();
+        self.requests.begin(Request { number, epoch, end, ..Request::default() }).unwrap();
     }
 
     /// Stops the stages, as a loader does.

@@ -944,8 +944,8 @@ BUGS = [
     Bug(
         "with_host_before_earlier_work",
         "code on the host reads a batch before the earlier work of the stream has run",
-        Test(FEEDLINE, "host", "with_host_runs_after_the_work_queued_before_it"),
-        [(HOST, "        self.stream().synchronize()?;\n", "")],
+        Test(FEEDLINE, "host", "into_host_waits_for_the_work_queued_before_it"),
+        [(HOST, "        batch.ready.stream().synchronize()?;\n", "")],
     ),
     Bug(
         "over_taken_for_not_yet",

@@ -53,7 +53,7 @@ impl<O: 'static> BurnLoader<O> {
         loader: HostLoader,
         make: impl Fn(&Fields, &Device) -> Result<O> + Send + Sync + 'static,
     ) -> Self {
-        let sampler = loader.loader().batch_sampler();
+        let sampler = loader.batch_sampler();
         let rank_share = sampler.options().batch as u64;
         let items = sampler.end(0, 0).saturating_mul(rank_share) / sampler.global_batch().max(1);
         let state = State { loader, epoch: 0 };
@@ -80,7 +80,7 @@ impl<O: 'static> BurnLoader<O> {
     /// # Errors
     /// `Config` while an iterator of this loader is alive.
     pub fn cursor(&self) -> Result<Cursor> {
-        Ok(self.lock()?.loader.loader().cursor())
+        Ok(self.lock()?.loader.cursor())
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>> {

@@ -52,8 +52,8 @@ fn every_type_becomes_data_of_that_type() {
 #[test]
 fn a_tensor_on_the_cpu_is_the_slot_itself_and_a_change_copies_it() {
     let mut loader = wide();
-    let slots = loader.loader().slot_addresses();
-    let bytes = loader.loader().layout().bytes() as u64;
+    let slots = loader.slot_addresses();
+    let bytes = loader.layout().bytes() as u64;
     let fields = Fields::new(loader.epoch(0).unwrap().next().unwrap().unwrap());
     let is_in_slot = |bytes_of: &Bytes| {
         let at = bytes_of.as_ptr() as u64;

@@ -4,29 +4,39 @@ use std::path::PathBuf;
 
 use crate::{BatchProof, Extent, SourcePosition, Timeline};
 
-/// Describes the batch in a slot. It travels with the slot, and its memory is reused for the slot's next
-/// batch.
+/// Which samples a batch holds. It travels with the slot of the batch, and its memory is reused for the slot's
+/// next batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchInfo {
     /// The request that the batch belongs to; batches of an abandoned request are dropped.
+    #[doc(hidden)]
     pub request: u64,
     /// The epoch.
+    #[doc(hidden)]
     pub epoch: u64,
     /// The step within the epoch, counted from the beginning of the request.
+    #[doc(hidden)]
     pub step: u64,
     /// The sample ids, row by row. A substitute's id replaces that of a sample that could not be read.
+    #[doc(hidden)]
     pub ids: Vec<u64>,
     /// Number of valid rows, which come first. The rows after them repeat samples to pad the last batch.
+    #[doc(hidden)]
     pub valid: usize,
     /// What the valid rows add to the proof of the run: see [`prove`](Self::prove).
+    #[doc(hidden)]
     pub proof: BatchProof,
     /// How far a source was read for this batch; `None` for a data set.
+    #[doc(hidden)]
     pub source_position: Option<SourcePosition>,
     /// Rows whose sample could not be read, in ascending order.
+    #[doc(hidden)]
     pub substituted: Vec<Substituted>,
     /// When each stage worked on the batch.
+    #[doc(hidden)]
     pub timeline: Timeline,
     /// What the batch holds of each ragged field, in the order of the spec.
+    #[doc(hidden)]
     pub extents: Vec<Extent>,
 }
 
@@ -53,7 +63,43 @@ pub struct Failure {
 }
 
 impl BatchInfo {
+    /// The sample ids, row by row. A substitute's id replaces that of a sample that could not be read.
+    pub fn ids(&self) -> &[u64] {
+        &self.ids
+    }
+
+    /// Number of rows: the batch size, or less in a short last batch.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are no rows; happens only on a rank without a part of the last batch.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The step within the epoch, counted from where the epoch was begun or resumed.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// Number of valid rows, at the front. The rows after them repeat samples to pad the last batch.
+    pub fn valid_rows(&self) -> usize {
+        self.valid
+    }
+
+    /// Rows whose sample could not be read, with their substitutes, in row order.
+    pub fn substituted(&self) -> &[Substituted] {
+        &self.substituted
+    }
+
     /// Prepares for another batch. Keeps the allocated memory.
+    #[doc(hidden)]
     pub fn reset(&mut self, request: u64, epoch: u64, step: u64) {
         (self.request, self.epoch, self.step) = (request, epoch, step);
         (self.valid, self.proof, self.source_position) = (0, BatchProof::default(), None);
@@ -62,7 +108,9 @@ impl BatchInfo {
         self.substituted.clear();
         self.extents.clear();
     }
+
     /// Computes the proof of the valid rows, once their ids are final.
+    #[doc(hidden)]
     pub fn prove(&mut self) {
         self.proof = BatchProof::of(self.epoch, &self.ids[..self.valid]);
     }

@@ -1,9 +1,9 @@
 //! A loader for those who compute on the host: batches whose fields are slices, without a device.
 
 use std::iter::FusedIterator;
-use std::time::Duration;
+use std::ops::{Deref, DerefMut};
 
-use feedline_core::{BadSampleReport, Cursor, Result};
+use feedline_core::{Cursor, Result};
 use feedline_device::{Device, Stream};
 
 use crate::{Checkpoint, Epoch, HostBatch, Loader, LoaderBuilder};
@@ -89,23 +89,20 @@ impl HostLoader {
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         self.loader.progress().released()
     }
+}
 
-    /// Continues the report of the run that saved the cursor; see [`Loader::set_bad_sample_report`].
-    pub fn set_bad_sample_report(&mut self, bad_sample_report: BadSampleReport) {
-        self.loader.set_bad_sample_report(bad_sample_report);
-    }
+/// The loader below: its cursor, its report, its stop handle and all else that it can do.
+impl Deref for HostLoader {
+    type Target = Loader;
 
-    /// Stops the threads; see [`Loader::stop`].
-    ///
-    /// # Errors
-    /// As [`Loader::stop`].
-    pub fn stop(&mut self, limit: Duration) -> Result<()> {
-        self.loader.stop(limit)
-    }
-
-    /// The loader below, for everything that it tells: its batch sampler, its progress, its stop handle.
-    pub fn loader(&self) -> &Loader {
+    fn deref(&self) -> &Loader {
         &self.loader
+    }
+}
+
+impl DerefMut for HostLoader {
+    fn deref_mut(&mut self) -> &mut Loader {
+        &mut self.loader
     }
 }
 
@@ -121,17 +118,20 @@ pub struct HostEpoch<'a> {
 }
 
 impl HostEpoch<'_> {
-    /// Batches from the start of this iterator to the end of the epoch; `None` for a source.
-    pub fn steps(&self) -> Option<u64> {
-        self.batches.steps()
-    }
-
     /// A checkpoint to save with the model; see [`HostLoader::checkpoint`].
     ///
     /// # Errors
     /// As [`HostLoader::checkpoint`].
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         self.batches.loader().progress().released()
+    }
+}
+
+impl<'a> Deref for HostEpoch<'a> {
+    type Target = Epoch<'a>;
+
+    fn deref(&self) -> &Epoch<'a> {
+        &self.batches
     }
 }
 

@@ -132,7 +132,7 @@ mod tune;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
-pub use compute::{Batch, HostBatch, HostFields, Padded, Ragged, Ready, Replay, WaitMeter};
+pub use compute::{Batch, HostBatch, Padded, Ragged, Ready, Replay, WaitMeter};
 pub use decode::{FilledBatch, MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{

@@ -157,7 +157,7 @@ impl Progress {
         if !bad_sample_report.samples().is_empty() {
             bad_sample_report.check(policy).map_err(|error| error.at_batch(batch.step()))?;
         }
-        let info = batch.info();
+        let info = &**batch;
         debug_assert_eq!(info.proof, BatchProof::of(cursor.epoch(), &info.ids[..info.valid]));
         match info.source_position {
             Some(source_position) => cursor.reach(source_position, &info.proof),

@@ -43,7 +43,7 @@ fn assert_rows(fine: &Fine, epoch: u64, wanted: &[u64], ids: &[i64], bytes: &[u8
 }
 
 #[test]
-fn to_vec_and_with_host_have_the_bytes_of_the_batch_however_late_its_copy_is() {
+fn to_vec_and_into_host_have_the_bytes_of_the_batch_however_late_its_copy_is() {
     alone(|| {
         for seed in 0..20 {
             let device = late(seed);
@@ -54,20 +54,15 @@ fn to_vec_and_with_host_have_the_bytes_of_the_batch_however_late_its_copy_is() {
                 for epoch in 0..2 {
                     for batch in loader.epoch(epoch).unwrap() {
                         let batch = batch.unwrap().wait_on(&compute).unwrap();
-                        let check = |ids: &[i64], bytes: &[u8]| {
+                        if seed % 2 == 0 {
+                            let (ids, bytes) = (batch.to_vec("id").unwrap(), batch.to_vec("bytes").unwrap());
+                            assert_rows(&fine(), epoch, batch.ids(), &ids, &bytes);
+                            steps += 1;
+                        } else {
+                            let batch = batch.into_host().unwrap();
+                            let (ids, bytes) = (batch.field("id").unwrap(), batch.field("bytes").unwrap());
                             assert_rows(&fine(), epoch, batch.ids(), ids, bytes);
                             steps += 1;
-                        };
-                        if seed % 2 == 0 {
-                            let mut check = check;
-                            check(&batch.to_vec("id").unwrap(), &batch.to_vec("bytes").unwrap());
-                        } else {
-                            let mut check = check;
-                            batch
-                                .with_host(|fields| {
-                                    check(fields.field("id").unwrap(), fields.field("bytes").unwrap());
-                                })
-                                .unwrap();
                         }
                     }
                 }
@@ -79,7 +74,7 @@ fn to_vec_and_with_host_have_the_bytes_of_the_batch_however_late_its_copy_is() {
 }
 
 #[test]
-fn with_host_runs_after_the_work_queued_before_it() {
+fn into_host_waits_for_the_work_queued_before_it() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = builder(fine()).build(device).unwrap();
@@ -92,29 +87,28 @@ fn with_host_runs_after_the_work_queued_before_it() {
                     done.store(true, Ordering::Relaxed);
                 })
                 .unwrap();
-            let mut sums = Vec::new(); // borrowed, not moved
-            batch
-                .with_host(|fields| {
-                    assert!(has_run.load(Ordering::Relaxed), "ran before earlier work of the stream");
-                    sums.push(fields.field_at::<i64>(0).unwrap().iter().sum::<i64>());
-                })
-                .unwrap();
-            assert_eq!(sums, [28]);
+            let batch = batch.into_host().unwrap();
+            assert!(has_run.load(Ordering::Relaxed), "opened before earlier work of the stream");
+            assert_eq!(batch.field_at::<i64>(0).unwrap().iter().sum::<i64>(), 28);
         });
     });
 }
 
 #[test]
-fn a_panic_in_with_host_leaves_the_batch_and_the_device_intact() {
+fn a_panic_beside_an_open_batch_leaves_the_batch_and_the_device_intact() {
     hush_planned_panics();
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = builder(fine()).build(device).unwrap();
             for batch in loader.epoch(0).unwrap() {
                 let batch = batch.unwrap().wait_on(compute).unwrap();
-                let panic = catch_unwind(AssertUnwindSafe(|| batch.with_host(|_| panic!("planned"))));
+                let also = batch.also_on(compute).unwrap();
+                let panic = catch_unwind(AssertUnwindSafe(|| {
+                    let _held = batch.into_host().unwrap();
+                    panic!("planned")
+                }));
                 assert!(panic.is_err());
-                common::assert_intact(&fine(), &batch);
+                common::assert_intact(&fine(), &also);
             }
             assert!(device.lost().is_none());
         });
@@ -133,20 +127,17 @@ fn wrong_fields_and_devices_are_refused() {
             };
             let wanted = (ErrorKind::Config, "field \"id\" is i64, not u8".to_owned());
             assert_eq!(kind(batch.to_vec::<u8>("id").map(drop)), wanted);
-            batch
-                .with_host(|fields| {
-                    assert_eq!(kind(fields.field::<u8>("id").map(drop)), wanted);
-                    assert!(kind(fields.field::<u8>("ids").map(drop)).1.contains("no field \"ids\""));
-                    assert!(kind(fields.field_at::<u8>(2).map(drop)).1.contains("no field 2"));
-                })
-                .unwrap();
+            let batch = batch.into_host().unwrap();
+            assert_eq!(kind(batch.field::<u8>("id").map(drop)), wanted);
+            assert!(kind(batch.field::<u8>("ids").map(drop)).1.contains("no field \"ids\""));
+            assert!(kind(batch.field_at::<u8>(2).map(drop)).1.contains("no field 2"));
         });
         let (sim, _) = feedline_sim::device(3).unwrap();
         for device in [sim, Device::with_backend(NullDevice::new())] {
             let compute = device.stream().unwrap();
             let mut loader = builder(fine()).build(&device).unwrap();
             let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(&compute).unwrap();
-            let error = batch.with_host(|_| panic!("must not be called")).unwrap_err();
+            let error = batch.into_host().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
             for part in ["to_vec", "build_host"] {
                 assert!(error.message().contains(part), "no {part} in: {error}");
@@ -201,8 +192,8 @@ fn a_host_loader_delivers_the_batches_of_the_loader_in_its_order() {
                 }
                 assert_eq!(all, on_device(epoch));
             }
-            let proof = *loader.loader().cursor().proof();
-            assert_eq!(proof, feedline::Proof::expected(loader.loader().batch_sampler(), 0..3));
+            let proof = *loader.cursor().proof();
+            assert_eq!(proof, feedline::Proof::expected(loader.batch_sampler(), 0..3));
             loader.stop(LONG).unwrap();
         }
     });
@@ -297,7 +288,7 @@ fn a_lost_device_ends_a_host_epoch_with_one_error() {
     hush_planned_panics();
     alone(|| {
         let mut loader = builder(fine()).build_host().unwrap();
-        let stream = loader.loader().device().stream().unwrap();
+        let stream = loader.device().stream().unwrap();
         let mut batches = loader.epoch(0).unwrap();
         let held = batches.next().unwrap().unwrap();
         stream.run("fails", [], [], |_| panic!("planned")).unwrap();
@@ -323,7 +314,7 @@ fn a_host_loader_pads_gathers_and_stops() {
             valid += batch.valid_rows() as u64;
         }
         assert_eq!(valid, LEN);
-        let stop = loader.loader().stop_handle();
+        let stop = loader.stop_handle();
         let mut batches = loader.epoch(1).unwrap();
         stop.stop();
         assert_eq!(batches.next().unwrap().unwrap_err().kind(), ErrorKind::Stopped);

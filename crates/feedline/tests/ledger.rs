@@ -290,7 +290,7 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
         let builder = builder.workers(Workers::Count(1));
         if opens == Opens::Itself {
             let mut loader = builder.build_host_on(&device).unwrap();
-            let reporter = loader.loader().reporter();
+            let reporter = loader.reporter();
             return stopwatch(loader.epoch(0).unwrap(), |_| Ok(()), &reporter);
         }
         let mut loader = builder.build(&device).unwrap();
@@ -299,7 +299,7 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
             let ready = batch.wait_on(&compute)?;
             match opens {
                 Opens::Itself | Opens::Never => Ok(()),
-                Opens::InPlace => ready.with_host(|_| ()),
+                Opens::InPlace => ready.into_host().map(drop),
                 Opens::ToVec => ready.to_vec::<u8>("bytes").map(drop),
                 Opens::Bridge => ready.wait_until_copied(),
             }

@@ -104,7 +104,7 @@ fn a_resumed_run_and_every_rank_draw_the_same_numbers() {
             for stop in [1, 3, want.len() - 1] {
                 let mut first = build(world);
                 take(first.epoch(1).expect("an epoch"), stop);
-                let cursor: Cursor = first.loader().cursor();
+                let cursor: Cursor = first.cursor();
                 let rest = take(build(world).resume(cursor).expect("the rest"), usize::MAX);
                 assert!(rest == want[stop..], "rank {rank} of {size}, after {stop} batches");
             }

@@ -45,8 +45,8 @@ fn run(builder: LoaderBuilder, mode: TransferMode) -> Contents {
 }
 
 fn run_all(mut loader: HostLoader, mode: TransferMode) -> Contents {
-    assert_eq!(loader.loader().transfer_mode().is_resident(), mode == TransferMode::Resident);
-    assert!(!loader.loader().transfer_mode().is_zero_copy());
+    assert_eq!(loader.transfer_mode().is_resident(), mode == TransferMode::Resident);
+    assert!(!loader.transfer_mode().is_zero_copy());
     (0..3).flat_map(|epoch| contents(loader.epoch(epoch).expect("an epoch"), usize::MAX)).collect()
 }
 
@@ -96,7 +96,7 @@ fn a_run_resumes_in_another_mode() {
             for stop in [1, 6, 12] {
                 let mut loader = builder().transfer_mode(first).build_host().expect("a loader");
                 assert!(contents(loader.epoch(0).expect("an epoch"), stop) == want[..stop]);
-                let cursor = loader.loader().cursor();
+                let cursor = loader.cursor();
                 drop(loader);
                 let mut loader = builder().transfer_mode(then).build_host().expect("a loader");
                 let rest = contents(loader.resume(cursor).expect("the rest"), usize::MAX);
@@ -193,7 +193,7 @@ fn batches_of_a_set_of_which_a_part_fits_are_those_of_staged_mode() {
                 let want = run(builder(), TransferMode::Staged);
                 let builder = builder().workers(Workers::Count(workers)).resident_budget(budget);
                 let loader = builder.transfer_mode(TransferMode::Resident).build_host().expect("a loader");
-                let mode = loader.loader().transfer_mode();
+                let mode = loader.transfer_mode();
                 assert_eq!(mode.to_string(), format!("resident: {kept} of 103 samples"));
                 assert_eq!(mode.resident_samples(), Some(kept));
                 let got = run_all(loader, TransferMode::Resident);

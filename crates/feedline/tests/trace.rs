@@ -136,7 +136,7 @@ fn the_waits_in_the_table_are_those_of_the_report() {
             let report = if host {
                 let mut loader = builder.build_host_on(&device).unwrap();
                 loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap()));
-                loader.loader().report()
+                loader.report()
             } else {
                 let mut loader = builder.build(&device).unwrap();
                 let mut batches = loader.epoch(0).unwrap();

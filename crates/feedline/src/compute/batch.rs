@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use feedline_core::ragged::Form;
-use feedline_core::{BatchInfo, Element, Error, ErrorKind, Extent, Layout, Result, Spec, Stage, Substituted};
+use feedline_core::{BatchInfo, Element, Error, ErrorKind, Extent, Layout, Result, Spec, Stage};
 use feedline_device::slot::{Loaded, Reader};
 use feedline_device::{Stream, View};
 
@@ -36,49 +36,9 @@ impl Batch {
         Ok(Ready::new(reader, self.layout))
     }
 
-    /// The sample ids, row by row.
-    pub fn ids(&self) -> &[u64] {
-        &self.info().ids
-    }
-
-    /// Number of rows: the batch size, or less in a short last batch.
-    pub fn len(&self) -> usize {
-        self.ids().len()
-    }
-
-    /// Whether there are no rows; happens only on a rank without a part of the last batch.
-    pub fn is_empty(&self) -> bool {
-        self.ids().is_empty()
-    }
-
-    /// The epoch.
-    pub fn epoch(&self) -> u64 {
-        self.info().epoch
-    }
-
-    /// The step within the epoch.
-    pub fn step(&self) -> u64 {
-        self.info().step
-    }
-
-    /// Number of valid rows, at the front. The rows after them repeat samples of the epoch to pad the
-    /// last batch.
-    pub fn valid_rows(&self) -> usize {
-        self.info().valid
-    }
-
-    /// Rows whose sample could not be read, with their substitutes, in row order.
-    pub fn substituted(&self) -> &[Substituted] {
-        &self.info().substituted
-    }
-
     /// The fields of a sample.
     pub fn spec(&self) -> &Spec {
         self.layout.spec()
-    }
-
-    pub(crate) fn info(&self) -> &BatchInfo {
-        self.loaded.info()
     }
 
     /// The index of the device slot that holds the batch. Slots have fixed addresses, so a step
@@ -95,6 +55,15 @@ impl Batch {
     /// A device failure.
     pub fn arrived(&self) -> Result<bool> {
         self.loaded.arrived()
+    }
+}
+
+/// What is known of the batch.
+impl std::ops::Deref for Batch {
+    type Target = BatchInfo;
+
+    fn deref(&self) -> &BatchInfo {
+        self.loaded.info()
     }
 }
 
@@ -252,7 +221,7 @@ impl Ready {
         if field.dtype() != T::DTYPE {
             return refuse(format!("is {}, not {}", field.dtype(), T::DTYPE));
         }
-        let extent = self.info().extents.get(place).copied().unwrap_or_default();
+        let extent = self.extents.get(place).copied().unwrap_or_default();
         let elements = extent.items * field.item_bytes() / size_of::<T>();
         let values = self.reader.view(self.layout.values(index).start, elements)?;
         Ok((values, index, extent, ragged.form()))
@@ -287,42 +256,6 @@ impl Ready {
         self.reader.stream()
     }
 
-    /// The sample ids, row by row.
-    pub fn ids(&self) -> &[u64] {
-        &self.info().ids
-    }
-
-    /// Number of rows: the batch size, or less in a short last batch.
-    pub fn len(&self) -> usize {
-        self.ids().len()
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.ids().is_empty()
-    }
-
-    /// The epoch.
-    pub fn epoch(&self) -> u64 {
-        self.info().epoch
-    }
-
-    /// The step within the epoch.
-    pub fn step(&self) -> u64 {
-        self.info().step
-    }
-
-    /// Number of valid rows, at the front. The rows after them repeat samples of the epoch to pad the
-    /// last batch.
-    pub fn valid_rows(&self) -> usize {
-        self.info().valid
-    }
-
-    /// Rows whose sample could not be read, with their substitutes, in row order.
-    pub fn substituted(&self) -> &[Substituted] {
-        &self.info().substituted
-    }
-
     /// The fields of a sample.
     pub fn spec(&self) -> &Spec {
         self.layout.spec()
@@ -338,13 +271,18 @@ impl Ready {
         self.layout.values(index).start
     }
 
-    fn info(&self) -> &BatchInfo {
-        self.reader.info()
-    }
-
     /// The index of the device slot that holds the batch.
     pub fn slot(&self) -> usize {
         self.reader.index()
+    }
+}
+
+/// What is known of the batch.
+impl std::ops::Deref for Ready {
+    type Target = BatchInfo;
+
+    fn deref(&self) -> &BatchInfo {
+        self.reader.info()
     }
 }
 

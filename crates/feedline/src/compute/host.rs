@@ -1,6 +1,6 @@
 //! The data of a batch on the host: copied from any device, or read in place on the host device.
 
-use feedline_core::{Element, Result, Spec, Substituted};
+use feedline_core::{BatchInfo, Element, Result, Spec};
 
 use crate::Ready;
 
@@ -41,11 +41,9 @@ impl Ready {
         field.to_vec()
     }
 
-    /// Calls `work` on this thread with the fields of the batch as slices, which are read in place. For the
-    /// host device.
+    /// The batch with its fields as slices, which are read in place. For the host device.
     ///
-    /// Blocks until all work that the stream has so far has ended, so that `work` sees its results. `work`
-    /// may borrow what it likes. A panic in it goes on to the caller; the batch can be used afterwards.
+    /// Blocks until all work that the stream has so far has ended, so that the slices show its results.
     ///
     /// ```
     /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
@@ -65,10 +63,7 @@ impl Ready {
     /// let mut sum = 0;
     /// for batch in loader.epoch(0)? {
     ///     let batch = batch?.wait_on(&compute)?;
-    ///     batch.with_host(|fields| -> feedline::Result<()> {
-    ///         sum += fields.field::<i64>("square")?.iter().sum::<i64>();
-    ///         Ok(())
-    ///     })??;
+    ///     sum += batch.into_host()?.field::<i64>("square")?.iter().sum::<i64>();
     /// }
     /// assert_eq!(sum, 285);
     /// # Ok::<(), feedline::Error>(())
@@ -76,70 +71,10 @@ impl Ready {
     ///
     /// # Errors
     /// `Config` on a device with memory of its own, and while the stream is being recorded; a device failure.
-    pub fn with_host<R>(&self, work: impl FnOnce(HostFields<'_>) -> R) -> Result<R> {
-        let fields = self.host_fields()?;
-        self.stream().synchronize()?;
-        Ok(work(fields))
-    }
-
-    /// Blocks until the batch's copy has ended, but not for other work.
-    fn host_fields(&self) -> Result<HostFields<'_>> {
-        Ok(HostFields { bytes: self.reader.host_bytes()?, batch: self })
-    }
-}
-
-/// The fields of a batch on the host device, as slices; see [`Ready::with_host`].
-#[derive(Clone, Copy, Debug)]
-pub struct HostFields<'a> {
-    batch: &'a Ready,
-    /// The whole slot.
-    bytes: &'a [u8],
-}
-
-impl<'a> HostFields<'a> {
-    /// The field `name` of all rows: `[rows, shape...]`, row-major.
-    ///
-    /// # Errors
-    /// `Config` for a name that the spec does not have, or a field of another type.
-    pub fn field<T: Element>(&self, name: &str) -> Result<&'a [T]> {
-        self.field_at(self.batch.spec().index_of(name)?)
-    }
-
-    /// Field number `index` of the spec, of all rows; avoids the lookup by name in a hot loop.
-    ///
-    /// # Errors
-    /// `Config` for an index that the spec does not have, or a field of another type.
-    pub fn field_at<T: Element>(&self, index: usize) -> Result<&'a [T]> {
-        let elements = self.batch.field_at::<T>(index)?.len();
-        let bytes = &self.bytes[self.batch.offset(index)..][..elements * size_of::<T>()];
-        // Cannot fail: slots and the fields in them are 256-byte aligned.
-        Ok(bytemuck::cast_slice(bytes))
-    }
-
-    /// The ragged field `name`: the items of all rows, and `rows + 1` offsets; see [`Ready::ragged`].
-    ///
-    /// # Errors
-    /// As [`Ready::ragged`].
-    pub fn ragged<T: Element>(&self, name: &str) -> Result<(&'a [T], &'a [u32])> {
-        let ragged = self.batch.ragged::<T>(name)?;
-        self.parts(name, ragged.values.len(), ragged.offsets.len())
-    }
-
-    /// The padded field `name`: `[rows, width, item...]`, and the length of each row; see [`Ready::padded`].
-    ///
-    /// # Errors
-    /// As [`Ready::padded`].
-    pub fn padded<T: Element>(&self, name: &str) -> Result<(&'a [T], &'a [u32])> {
-        let padded = self.batch.padded::<T>(name)?;
-        self.parts(name, padded.values.len(), padded.lengths.len())
-    }
-
-    fn parts<T: Element>(&self, name: &str, values: usize, numbers: usize) -> Result<(&'a [T], &'a [u32])> {
-        let index = self.batch.spec().index_of(name)?;
-        let (at, numbers_at) = (self.batch.values_at(index), self.batch.offset(index));
-        // Cannot fail, as above.
-        let values = bytemuck::cast_slice(&self.bytes[at..][..values * size_of::<T>()]);
-        Ok((values, bytemuck::cast_slice(&self.bytes[numbers_at..][..numbers * size_of::<u32>()])))
+    pub fn into_host(self) -> Result<HostBatch> {
+        let batch = HostBatch::new(self)?;
+        batch.ready.stream().synchronize()?;
+        Ok(batch)
     }
 }
 
@@ -154,7 +89,7 @@ pub struct HostBatch {
 impl HostBatch {
     /// Blocks until the batch has arrived.
     pub(crate) fn new(ready: Ready) -> Result<Self> {
-        ready.host_fields()?;
+        ready.reader.host_bytes()?;
         Ok(Self { ready })
     }
 
@@ -164,15 +99,16 @@ impl HostBatch {
     /// `Config` for a name that the spec does not have, or a field of another type; the loss of the device,
     /// after a panic in work on one of its streams.
     pub fn field<T: Element>(&self, name: &str) -> Result<&[T]> {
-        self.ready.host_fields()?.field(name)
+        self.field_at(self.spec().index_of(name)?)
     }
 
     /// Field number `index` of the spec, of all rows; avoids the lookup by name in a hot loop.
     ///
     /// # Errors
-    /// As [`field`](Self::field).
+    /// As [`field`](Self::field), for an index that the spec does not have.
     pub fn field_at<T: Element>(&self, index: usize) -> Result<&[T]> {
-        self.ready.host_fields()?.field_at(index)
+        let elements = self.ready.field_at::<T>(index)?.len();
+        self.slice(self.ready.offset(index), elements)
     }
 
     /// The ragged field `name`: the items of all rows, and `rows + 1` offsets; see [`Ready::ragged`].
@@ -180,7 +116,8 @@ impl HostBatch {
     /// # Errors
     /// As [`Ready::ragged`].
     pub fn ragged<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
-        self.ready.host_fields()?.ragged(name)
+        let ragged = self.ready.ragged::<T>(name)?;
+        self.parts(name, ragged.values.len(), ragged.offsets.len())
     }
 
     /// The padded field `name`: `[rows, width, item...]`, and the length of each row; see [`Ready::padded`].
@@ -188,48 +125,36 @@ impl HostBatch {
     /// # Errors
     /// As [`Ready::padded`].
     pub fn padded<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
-        self.ready.host_fields()?.padded(name)
-    }
-
-    /// The sample ids, row by row.
-    pub fn ids(&self) -> &[u64] {
-        self.ready.ids()
-    }
-
-    /// Number of rows: the batch size, or less in a short last batch.
-    pub fn len(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.ready.is_empty()
-    }
-
-    /// The epoch.
-    pub fn epoch(&self) -> u64 {
-        self.ready.epoch()
-    }
-
-    /// The step within the epoch.
-    pub fn step(&self) -> u64 {
-        self.ready.step()
-    }
-
-    /// Number of valid rows, at the front. The rows after them repeat samples of the epoch to pad the
-    /// last batch.
-    pub fn valid_rows(&self) -> usize {
-        self.ready.valid_rows()
-    }
-
-    /// Rows whose sample could not be read, with their substitutes, in row order.
-    pub fn substituted(&self) -> &[Substituted] {
-        self.ready.substituted()
+        let padded = self.ready.padded::<T>(name)?;
+        self.parts(name, padded.values.len(), padded.lengths.len())
     }
 
     /// The fields of a sample.
     pub fn spec(&self) -> &Spec {
         self.ready.spec()
+    }
+
+    /// The values of a ragged field, and its offsets or lengths.
+    fn parts<T: Element>(&self, name: &str, values: usize, numbers: usize) -> Result<(&[T], &[u32])> {
+        let index = self.spec().index_of(name)?;
+        let (at, numbers_at) = (self.ready.values_at(index), self.ready.offset(index));
+        Ok((self.slice(at, values)?, self.slice(numbers_at, numbers)?))
+    }
+
+    /// `elements` elements of the slot, from byte `at`.
+    fn slice<T: Element>(&self, at: usize, elements: usize) -> Result<&[T]> {
+        let bytes = &self.ready.reader.host_bytes()?[at..][..elements * size_of::<T>()];
+        // Cannot fail: slots and the fields in them are 256-byte aligned.
+        Ok(bytemuck::cast_slice(bytes))
+    }
+}
+
+/// What is known of the batch.
+impl std::ops::Deref for HostBatch {
+    type Target = BatchInfo;
+
+    fn deref(&self) -> &BatchInfo {
+        &self.ready
     }
 }
 

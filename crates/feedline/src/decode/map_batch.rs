@@ -32,29 +32,9 @@ pub struct FilledBatch<'a> {
 }
 
 impl<'a> FilledBatch<'a> {
-    /// Number of rows, at least one; those that pad the last batch count.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Whether there are no rows; never true.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Number of valid rows, which come first. The rows after them repeat samples to pad the last batch.
-    pub fn valid_rows(&self) -> usize {
-        self.info.valid
-    }
-
-    /// The sample of each row.
+    /// The sample of each row. Borrows nothing of the batch, so that rows can be written meanwhile.
     pub fn ids(&self) -> &'a [u64] {
         &self.info.ids
-    }
-
-    /// The epoch.
-    pub fn epoch(&self) -> u64 {
-        self.info.epoch
     }
 
     /// The fields of a row.
@@ -87,7 +67,7 @@ impl<'a> FilledBatch<'a> {
     /// by [`set_ragged`](Self::set_ragged).
     ///
     /// # Panics
-    /// If `row` is not below [`len`](Self::len).
+    /// If `row` is not below [`len`](BatchInfo::len).
     pub fn ragged_mut<T: Element>(&mut self, name: &str, row: usize) -> Result<&mut [T]> {
         let (index, _) = self.typed::<T>(name)?;
         // Cannot fail, as above.
@@ -128,6 +108,15 @@ impl<'a> FilledBatch<'a> {
             return Ok((index, field));
         }
         Err(refuse(field, &format!("is {}, not {}", field.dtype(), T::DTYPE)))
+    }
+}
+
+/// What is known of the batch.
+impl std::ops::Deref for FilledBatch<'_> {
+    type Target = BatchInfo;
+
+    fn deref(&self) -> &BatchInfo {
+        self.info
     }
 }
 

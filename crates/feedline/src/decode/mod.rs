@@ -28,6 +28,8 @@ mod tests;
 mod worker;
 
 pub(crate) use batch::Undecoded;
+#[doc(hidden)] // For feedline-report.
+pub use batch::piece_rows;
 pub(crate) use decoder::{Decoder, Delivery, Filled, Message};
 pub(crate) use input::{HostInfo, Input};
 pub use map_batch::FilledBatch;
@@ -36,5 +38,3 @@ pub(crate) use pool::ActiveWorkers;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use source::SourceReader;
 pub use worker::Reading;
-#[doc(hidden)] // For feedline-report.
-pub use batch::piece_rows;

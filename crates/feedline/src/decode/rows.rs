@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use feedline_core::bad_samples::{ATTEMPTS, substitute};
 use feedline_core::source::place;
 use feedline_core::{
-    BadSamples, Context, Error, ErrorKind, Failure, ReadError, Result, Row, Rows, Stage, Substituted,
-    panic_text,
+    BadSamples, Context, Dataset, Error, ErrorKind, Failure, ReadError, Result, Row, Rows, Stage,
+    Substituted, panic_text,
 };
 
 use super::decoder::Decoder;

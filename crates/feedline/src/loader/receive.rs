@@ -49,8 +49,7 @@ impl Loader {
                 }
                 Delivery::Batch(loaded) => {
                     let batch = Batch::new(loaded, self.layout.clone());
-                    let (now, waited) =
-                        self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
+                    let (now, waited) = self.ledger.deliver(&batch, self.layout.used_bytes(batch.len()));
                     if let Some(tuner) = &mut self.tuner
                         && tuner.delivered(now, waited, || self.ledger.reporter().service())
                     {
@@ -63,7 +62,7 @@ impl Loader {
                         "batch out of order"
                     );
                     at.step += 1;
-                    let is_last = match batch.info().source_position {
+                    let is_last = match batch.source_position {
                         Some(source_position) => {
                             self.batch_sampler.steps(at.epoch, source_position.position) == 0
                         }

@@ -18,7 +18,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 
 /// Opens a file to read and write it, as it is; creates it if there is none.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
-    let existing = || {
+    let existing = || -> io::Result<File> {
         check(path, None)?;
         let file = File::options().read(true).write(true).open(path)?;
         check(path, Some(&file))?;

@@ -140,14 +140,14 @@ fn check_sets(folders: &[String]) -> Result<()> {
 /// Checks that the set `root`, if it is called `val` or the like, has the classes of the training set beside
 /// it.
 fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
-    // Also finds the name of `.`, and that of a link's target.
-    let Ok(root) = root.canonicalize() else { return Ok(()) };
+    // Also finds the name of `.`.
+    let Ok(root) = std::path::absolute(root) else { return Ok(()) };
     let Some(parent) = root.parent().filter(|_| set(&name_of(&root)) == Some(Split::Test)) else {
         return Ok(());
     };
-    let Ok((beside, _)) = list(parent) else { return Ok(()) };
-    for train in beside.iter().filter(|folder| set(&name_of(folder)) == Some(Split::Train)) {
-        let theirs: Vec<_> = list(train)?.0.iter().map(|folder| name_of(folder)).collect();
+    let beside = fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path());
+    for train in beside.filter(|path| set(&name_of(path)) == Some(Split::Train) && path.is_dir()) {
+        let theirs: Vec<_> = list(&train)?.0.iter().map(|folder| name_of(folder)).collect();
         let lacks = |names: &[String], all: &[String]| all.iter().find(|name| !names.contains(name)).cloned();
         let (class, place) = match (lacks(classes, &theirs), lacks(&theirs, classes)) {
             _ if theirs.is_empty() || classes.is_empty() => continue,

@@ -4,6 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
+/// Attempts to open a file that other processes may remove.
+const ATTEMPTS: u32 = 10;
+
 /// Opens a file to read it.
 #[cfg(feature = "object-store")]
 pub(crate) fn open(path: &Path) -> io::Result<File> {
@@ -15,14 +18,24 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 
 /// Opens a file to read and write it, as it is; creates it if there is none.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
-    match File::options().read(true).write(true).create_new(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        created => return created,
+    let existing = || -> io::Result<File> {
+        check(path, None)?;
+        let file = File::options().read(true).write(true).open(path)?;
+        check(path, Some(&file))?;
+        Ok(file)
+    };
+    for _ in 0..ATTEMPTS {
+        match File::options().read(true).write(true).create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created,
+        }
+        match existing() {
+            // Another process has removed it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
     }
-    check(path, None)?;
-    let file = File::options().read(true).write(true).open(path)?;
-    check(path, Some(&file))?;
-    Ok(file)
+    Err(io::Error::other("other processes remove the file"))
 }
 
 /// Creates a file; removes what has its name.
@@ -49,7 +62,8 @@ fn check(path: &Path, file: Option<&File>) -> io::Result<()> {
     let is_own = {
         use std::os::unix::fs::MetadataExt;
         let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
-        there.nlink() == 1 && opened.is_none_or(|opened| id(&opened) == id(&there))
+        // Some file systems count no links.
+        there.nlink() <= 1 && opened.is_none_or(|opened| id(&opened) == id(&there))
     };
     #[cfg(not(unix))]
     let is_own = opened.is_none_or(|opened| opened.is_file());

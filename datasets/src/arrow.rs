@@ -14,7 +14,7 @@ use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::data;
-use crate::guarded::guarded;
+use crate::panics::catch_panics;
 use crate::reader::{Visit, inside};
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{Decoded, MappedFile, Reader, Schema, Values};
@@ -140,7 +140,7 @@ impl ArrowFile {
 
     fn of(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
         let content = Arc::new(content);
-        let index = guarded("the schema or a dictionary", || Index::read(&content))?;
+        let index = catch_panics("the schema or a dictionary", || Index::read(&content))?;
         let layout = Layout::new(&index.schema, &options)?;
         let decoder = Decoder { schema: index.schema, columns: layout.columns() };
         let mut ends = Vec::new();
@@ -154,7 +154,7 @@ impl ArrowFile {
         let mut ready = Vec::new();
         if content.bytes().is_some() && !index.is_compressed {
             for batch in &index.batches {
-                ready.push(guarded("a record batch", || decoder.batch(&content, batch, &layout))?);
+                ready.push(catch_panics("a record batch", || decoder.batch(&content, batch, &layout))?);
             }
         }
         content.check_unchanged()?;
@@ -231,7 +231,7 @@ impl ArrowFile {
     fn batch(&self, number: usize) -> Result<Arc<Batch>> {
         self.decoded.get(number, || {
             let decode = || self.decoder.batch(&self.content, &self.batches[number], &self.layout);
-            let batch = guarded("a record batch", decode)?;
+            let batch = catch_panics("a record batch", decode)?;
             let bytes = batch.bytes;
             Ok((batch, bytes))
         })

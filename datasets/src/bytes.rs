@@ -7,6 +7,12 @@ use std::sync::Arc;
 use feedline_core::{Fingerprint, Result};
 use memmap2::Mmap;
 
+use crate::disk::DiskFile;
+use crate::error::{data, of_stream};
+use crate::gzip;
+use crate::memory::{Memory, no_memory};
+#[cfg(feature = "object-store")]
+use crate::remote::RemoteFile;
 #[cfg(any(
     feature = "csv",
     feature = "mds",
@@ -14,13 +20,7 @@ use memmap2::Mmap;
     feature = "object-store",
     feature = "tar"
 ))]
-use crate::cursor::Cursor;
-use crate::disk::DiskFile;
-use crate::error::{data, of_stream};
-use crate::gzip;
-use crate::memory::{Memory, no_memory};
-#[cfg(feature = "object-store")]
-use crate::remote::RemoteFile;
+use crate::seek::SeekReader;
 
 /// Files up to this size, 4 GiB, are read into memory. In larger files each sample is read on demand.
 pub const MEMORY_LIMIT: u64 = 4 << 30;
@@ -87,7 +87,7 @@ impl Content {
         if magic != gzip::MAGIC {
             return Ok(content);
         }
-        let stream = std::io::BufReader::with_capacity(64 << 10, content.cursor());
+        let stream = std::io::BufReader::with_capacity(64 << 10, content.stream());
         let inflated = gzip::inflate_all(stream, content.len())?;
         content.check_unchanged()?;
         Ok(Self::Inflated(inflated))
@@ -171,8 +171,8 @@ impl Content {
 
     /// The bytes as a stream, from the first one on.
     #[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
-    pub(crate) fn cursor(&self) -> Cursor<impl Fn(u64, &mut [u8]) -> Result<()> + '_> {
-        Cursor::new(self.len(), |offset, to| self.read_at(offset, to))
+    pub(crate) fn stream(&self) -> SeekReader<impl Fn(u64, &mut [u8]) -> Result<()> + '_> {
+        SeekReader::new(self.len(), |offset, to| self.read_at(offset, to))
     }
 
     /// Checks that the bytes read so far are those that the file had when it was opened.
@@ -232,7 +232,7 @@ impl Content {
             }
             #[cfg(feature = "object-store")]
             Self::Remote(_) => {
-                let state = state.reader(self.cursor());
+                let state = state.reader(self.stream());
                 let unreadable = |error| data("cannot read the object").caused_by(error);
                 let state = state.map_err(|error| of_stream(error, unreadable))?;
                 self.check_unchanged()?;

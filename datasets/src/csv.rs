@@ -167,7 +167,7 @@ impl Csv {
             None => delimiter(&content)?.unwrap_or(b','),
         };
         let mut rows = ReaderBuilder::new();
-        let mut rows = rows.delimiter(delimiter).has_headers(false).from_reader(content.cursor());
+        let mut rows = rows.delimiter(delimiter).has_headers(false).from_reader(content.stream());
         let mut row = ByteRecord::new();
         let (mut starts, mut columns, mut header) = (Vec::new(), Vec::new(), None);
         while rows.read_byte_record(&mut row).map_err(damaged)? {

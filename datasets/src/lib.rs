@@ -37,16 +37,12 @@ pub mod cifar;
 mod concat;
 #[cfg(feature = "csv")]
 mod csv;
-#[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
-mod cursor;
 mod decoded;
 pub mod digits;
 mod disk;
 mod error;
 mod fixed;
 mod folder;
-#[cfg(feature = "table")]
-mod guarded;
 mod gzip;
 pub mod idx;
 #[cfg(feature = "images")]
@@ -67,6 +63,8 @@ mod open;
 mod own_file;
 #[cfg(feature = "arrow")]
 mod pack;
+#[cfg(feature = "table")]
+mod panics;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod ragged;
@@ -78,6 +76,8 @@ mod remote;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 mod schema;
+#[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
+mod seek;
 #[cfg(feature = "table")]
 mod table;
 #[cfg(feature = "tar")]

@@ -33,7 +33,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
 
 fn of(path: &Path) -> Result<Arrays> {
     let file = Content::OnDisk(DiskFile::open(path)?.into());
-    let mut archive = ZipArchive::new(BufReader::new(file.cursor())).map_err(damaged)?;
+    let mut archive = ZipArchive::new(BufReader::new(file.stream())).map_err(damaged)?;
     if archive.is_empty() {
         return Err(data("the archive holds no array: give a file that has one"));
     }
@@ -79,7 +79,7 @@ fn check_names(file: &Content, directory: u64) -> Result<()> {
     const LENGTHS: [usize; 3] = [28, 30, 32];
     let mut names = HashSet::new();
     let mut entry = [0; ENTRY];
-    let mut directory_reader = BufReader::new(file.cursor());
+    let mut directory_reader = BufReader::new(file.stream());
     let unreadable = |error| of_stream(error, |error| damaged(error.into()));
     directory_reader.seek(SeekFrom::Start(directory)).map_err(unreadable)?;
     // Each entry has been read by the crate: the first bytes of something else end the directory.

@@ -20,7 +20,7 @@ use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
-use crate::guarded::guarded;
+use crate::panics::catch_panics;
 use crate::reader::{Visit, inside};
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{Decoded, DecodedRows, Reader, Schema, Values};
@@ -132,7 +132,7 @@ impl ParquetFile {
     fn of(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
         let content = Arc::new(content);
         let input = Input::new(content.clone());
-        let metadata = guarded("the metadata at the end of the file", || metadata(&input))?;
+        let metadata = catch_panics("the metadata at the end of the file", || metadata(&input))?;
         let layout = Layout::new(metadata.schema(), &options)?;
         let descriptor = metadata.parquet_schema();
         let projection = ProjectionMask::roots(descriptor, layout.columns());
@@ -176,7 +176,7 @@ impl ParquetFile {
     fn group_of(&self, sample: u64) -> Result<(usize, Arc<Group>)> {
         inside(sample, self.len(), &self.path)?;
         let number = self.ends.partition_point(|&end| end <= sample);
-        let group = self.groups.get(number, || guarded("a row group", || self.decode(number)));
+        let group = self.groups.get(number, || catch_panics("a row group", || self.decode(number)));
         let group = group.map_err(|error| error.at_path(&self.path).at_sample(sample))?;
         Ok((number, group))
     }

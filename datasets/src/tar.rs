@@ -52,7 +52,7 @@ pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
             data("the archive is damaged or no tar file: fetch it again").caused_by(one_line(error))
         })
     };
-    let mut archive = Archive::new(content.cursor());
+    let mut archive = Archive::new(content.stream());
     let mut members = Vec::new();
     for entry in archive.entries_with_seek().map_err(damaged)? {
         let entry = entry.map_err(damaged)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use described::describe;
 use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Rows, Spec};
-use feedline_datasets::{Records, Remote, RemoteCache, RemoteOptions, RemoteStats, open, open_url};
+use feedline_datasets::{Reader, Records, Remote, RemoteCache, RemoteOptions, RemoteStats, open, open_url};
 use feedline_testkit::fork::{self, in_a_fork};
 use feedline_testkit::{not_run, with_watchdog};
 use serde_json::Value as Json;
@@ -88,7 +88,7 @@ fn tables_are_read_by_url_as_pyarrow_reads_them() {
 #[test]
 fn a_server_that_fails_is_the_error_of_a_table_and_not_damage() {
     with_watchdog(LIMIT, || {
-        let dir = golden();
+        let dir = golden().join("tables");
         for name in ["snappy.parquet", "gzip.parquet", "zstd.arrow", "plain.stream"] {
             let bytes = std::fs::read(dir.join(name)).unwrap();
             // Each block fails in turn: those of the metadata at the opening, the others when they are read.

@@ -46,7 +46,7 @@ impl Codec {
                 .caused_by(why)
         };
         if let Self::Gzip = self {
-            let mut stream = MultiGzDecoder::new(file.cursor());
+            let mut stream = MultiGzDecoder::new(file.stream());
             let unreadable = |error| of_stream(error, |error| failed(one_line(error)));
             stream.read_exact(to).map_err(unreadable)?;
             return match stream.read(&mut [0]).map_err(unreadable)? {

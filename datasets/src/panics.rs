@@ -15,7 +15,7 @@ thread_local! {
 /// Runs `parse`, which reads `what`. A panic becomes an error, and is not printed.
 ///
 /// The Parquet crate checks lengths within pages by panics. Other sizes are checked before it runs.
-pub(crate) fn guarded<T>(what: &str, parse: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn catch_panics<T>(what: &str, parse: impl FnOnce() -> Result<T>) -> Result<T> {
     static HOOK: Once = Once::new();
     // A thread that unwinds cannot set the hook.
     if !std::thread::panicking() {
@@ -43,9 +43,9 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_and_the_next_one_outside_is_a_panic() {
-        let error = guarded("a page", || -> Result<()> { panic!("at\n7") }).unwrap_err();
+        let error = catch_panics("a page", || -> Result<()> { panic!("at\n7") }).unwrap_err();
         assert!(error.message().contains("a page is damaged"), "{error}");
         assert!(!error.to_string().contains('\n') && !QUIET.get());
-        assert_eq!(guarded("a page", || Ok(3)).unwrap(), 3);
+        assert_eq!(catch_panics("a page", || Ok(3)).unwrap(), 3);
     }
 }

@@ -166,9 +166,12 @@ fn foreign(change: impl FnOnce(&mut Foreign)) -> (*mut DLManagedTensorVersioned,
     foreign.managed.dl_tensor.shape = foreign.numbers[0].as_mut_ptr();
     foreign.managed.dl_tensor.strides = foreign.numbers[1].as_mut_ptr();
     change(&mut foreign);
-    let foreign = Box::leak(foreign);
-    foreign.managed.manager_ctx = std::ptr::from_mut(foreign).cast();
-    (&raw mut foreign.managed, deleted)
+    let foreign = Box::into_raw(foreign);
+    // SAFETY: valid, and used by nothing else yet.
+    let managed = unsafe { &raw mut (*foreign).managed };
+    // SAFETY: as above. Through the pointer itself, so that it stays valid for the deleter.
+    unsafe { (*managed).manager_ctx = foreign.cast() };
+    (managed, deleted)
 }
 
 #[test]

@@ -25,9 +25,6 @@ use crate::tune::{Tuner, Tuning};
 
 mod start;
 
-/// How often a consumer that waits looks whether it needs slots that the tuner keeps back.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// Loads batches of a data set or a source: decodes and copies them while the caller computes.
 ///
 /// # Drop
@@ -298,17 +295,12 @@ impl Loader {
         let holder = self.deliveries.holder();
         let _span = enter!("next");
         self.ledger.ask(self.slots.take_host_waits());
+        self.make_room();
         let start = limit.map(|_| Instant::now());
         loop {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
-            // A tuner that keeps slots back has to look now and then whether the consumer holds the rest.
-            let look = self.make_room().then_some(LOOK);
-            let wait = left.into_iter().chain(look).min();
-            let received = self.deliveries.receive(wait, || self.running.cause())?;
+            let received = self.deliveries.receive(left, || self.running.cause())?;
             let Some(delivery) = received else {
-                if look.is_some_and(|look| left.is_none_or(|left| left > look)) {
-                    continue;
-                }
                 self.ledger.nothing();
                 return Ok(None);
             };
@@ -356,16 +348,15 @@ impl Loader {
         }
     }
 
-    /// Lets the tuner make room for a consumer that holds every slot in use. Returns whether it keeps slots
-    /// back.
-    fn make_room(&mut self) -> bool {
-        let Some(tuner) = &mut self.tuner else { return false };
-        let (keeps_back, has_room) = tuner.make_room(&self.slots);
-        if has_room {
+    /// Lets the tuner make room for a consumer that holds every slot in use. Checked before a wait and not during
+    /// it: only a delivery gives the consumer more slots, and only this thread takes slots out of use.
+    fn make_room(&mut self) {
+        if let Some(tuner) = &mut self.tuner
+            && tuner.make_room(&self.slots)
+        {
             self.ledger.reporter().set_tuning(tuner.tuning());
             self.running.wake();
         }
-        keeps_back
     }
 
     /// Which samples make up which batch; for a source, which shard this rank reads at which step.

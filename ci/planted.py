@@ -1081,6 +1081,54 @@ BUGS = [
         [("crates/feedline/src/trace/mod.rs", "if state.spans.len() < self.limit {", "if true {")],
     ),
     Bug(
+        "trace_share_of_overlaps",
+        "spans that overlap count twice in the table of a trace",
+        Test("feedline-report", "lib", "table::tests::a_share_is_the_part_of_the_run_that_the_spans_cover"),
+        [
+            (
+                "crates/report/src/table.rs",
+                "covered += end.saturating_sub(at.max(span.start));",
+                "covered += end.saturating_sub(span.start);",
+            )
+        ],
+    ),
+    Bug(
+        "wait_for_a_copy_is_own_time",
+        "what the host waits for a copy counts as the consumer's own time",
+        Test(FEEDLINE, "ledger", "the_waits_are_those_of_a_stopwatch_for_every_loader"),
+        [
+            (
+                "crates/device/src/slot/lease.rs",
+                "host_waits.fetch_add(now() - start,",
+                "host_waits.fetch_add(0 * start,",
+            )
+        ],
+    ),
+    Bug(
+        "name_in_the_page",
+        "a name of a user changes the program of the report page",
+        Test("feedline-report", "lib", "page::tests::a_page_holds_its_data_and_no_name_changes_its_program"),
+        [("crates/report/src/page.rs", "data.replace('<', \"\\\\u003c\")", "data.replace(\"</\", \"<\\\\/\")")],
+    ),
+    Bug(
+        "what_if_of_any_size",
+        "a what-if allocates for as many workers as it is asked for",
+        Test("feedline-report", "lib", "model::tests::numbers_from_outside_are_bounded"),
+        [("crates/report/src/profile.rs", "workers.clamp(1, MAX_WORKERS)", "workers.max(1)")],
+    ),
+    Bug(
+        "seed_beside_shuffle",
+        "the builder ignores a seed beside shuffle",
+        Test(FEEDLINE, "failures", "calls_that_contradict_each_other_are_refused"),
+        [("crates/feedline/src/builder/calls.rs", "seed.filter(|&seed| seed != shuffle)", "seed.filter(|_| false)")],
+    ),
+    Bug(
+        "rank_without_shards",
+        "a source may have fewer shards than there are ranks",
+        Test(FEEDLINE, "failures", "calls_that_contradict_each_other_are_refused"),
+        [("crates/feedline/src/builder/plan.rs", "if shards < u64::from(ranks) {", "if false {")],
+    ),
+    Bug(
         "another_fuzz_target",
         "a fuzz target runs another one",
         Test("feedline-fuzz", "replay", "every_target_is_built_and_has_seeds"),

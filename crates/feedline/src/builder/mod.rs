@@ -17,7 +17,6 @@ use crate::tune::Depth;
 use crate::{Loader, TransferMode};
 
 use self::calls::Calls;
-
 mod calls;
 mod devices;
 mod plan;
@@ -33,13 +32,11 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Configures a loader; created by [`Loader::builder`] and [`Loader::from_source`].
 ///
-/// Options can be set in any order, and the last call of a method counts. Methods that contradict each other are
-/// an error of [`build`](Self::build), which names both: [`shuffle`](Self::shuffle) with another
-/// [`sampler`](Self::sampler) or [`seed`](Self::seed), [`drop_last`](Self::drop_last) with another
-/// [`last_batch`](Self::last_batch), more [`workers`](Self::workers) than the
-/// [`core_budget`](Self::core_budget), a
-/// [`skip`](Self::skip) beyond [`epochs`](Self::epochs). Workers and their budget are those of a
-/// [`pool`](Self::pool), if one is given.
+/// The last call of a method counts. Methods that contradict each other are an error of [`build`](Self::build)
+/// that names both: [`shuffle`](Self::shuffle) and another [`sampler`](Self::sampler) or [`seed`](Self::seed),
+/// [`drop_last`](Self::drop_last) and another [`last_batch`](Self::last_batch), more
+/// [`workers`](Self::workers) than the [`core_budget`](Self::core_budget), a [`skip`](Self::skip) beyond
+/// [`epochs`](Self::epochs).
 ///
 /// ```
 /// use feedline::{Device, Loader};
@@ -189,9 +186,8 @@ impl LoaderBuilder {
         Self { pool: Some(pool.clone()), ..self }
     }
 
-    /// The max number of threads that the loader starts. [`Workers::Auto`] starts as many, and
-    /// [`Workers::PerCore`] no more; a greater [`Workers::Count`] is an error. Default: no limit, and as many as
-    /// [`Workers::PerCore`] for [`Workers::Auto`].
+    /// The max number of threads that the loader starts: [`Workers::Auto`] starts as many, and a greater
+    /// [`Workers::Count`] is an error. Default: as many as [`Workers::PerCore`].
     pub fn core_budget(self, workers: usize) -> Self {
         Self { core_budget: Some(workers), ..self }
     }
@@ -289,8 +285,8 @@ impl LoaderBuilder {
         Self { held_limit: limit, ..self }
     }
 
-    /// How long dropping the loader waits for its threads, and for the device to finish its work on dropped
-    /// batches. Default: 5 seconds. [`Loader`](crate::Loader#drop) describes what happens after it.
+    /// How long dropping the loader waits for its threads and for work on dropped batches. Default: 5 seconds.
+    /// [`Loader`](crate::Loader#drop) describes what happens after it.
     pub fn drop_limit(self, limit: Duration) -> Self {
         Self { drop_limit: limit, ..self }
     }

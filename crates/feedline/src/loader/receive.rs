@@ -12,9 +12,6 @@ use crate::decode::Delivery;
 use crate::epoch::TryNext;
 use crate::spans::enter;
 
-/// How often a consumer that waits looks whether it needs slots that the tuner keeps back.
-const LOOK: Duration = Duration::from_millis(20);
-
 impl Loader {
     /// The next batch of the current request. Blocks for at most `limit`.
     pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<TryNext> {
@@ -22,17 +19,12 @@ impl Loader {
         self.running.check_stopped()?;
         let _span = enter!("next");
         self.ledger.ask(self.slots.take_host_waits());
+        self.make_room();
         let start = limit.map(|_| Instant::now());
         loop {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
-            // A tuner that keeps slots back has to look now and then whether the consumer holds the rest.
-            let look = self.make_room().then_some(LOOK);
-            let wait = left.into_iter().chain(look).min();
-            let received = self.next_delivery(wait)?;
+            let received = self.next_delivery(left)?;
             let Some(delivery) = received else {
-                if look.is_some_and(|look| left.is_none_or(|left| left > look)) {
-                    continue;
-                }
                 self.ledger.nothing();
                 return Ok(TryNext::NotYet);
             };
@@ -78,16 +70,15 @@ impl Loader {
         }
     }
 
-    /// Lets the tuner make room for a consumer that holds every slot in use. Returns whether it keeps slots
-    /// back.
-    fn make_room(&mut self) -> bool {
-        let Some(tuner) = &mut self.tuner else { return false };
-        let (keeps_back, has_room) = tuner.make_room(&self.slots);
-        if has_room {
+    /// Lets the tuner make room for a consumer that holds every slot in use. Checked before a wait and not
+    /// during it: only a delivery gives the consumer more slots, and only this thread takes slots out of use.
+    fn make_room(&mut self) {
+        if let Some(tuner) = &mut self.tuner
+            && tuner.make_room(&self.slots)
+        {
             self.ledger.reporter().set_tuning(tuner.tuning());
             self.requests.wake();
         }
-        keeps_back
     }
 
     /// The next delivery, of any request; `None` once `limit` has passed.

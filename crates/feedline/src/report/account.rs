@@ -77,6 +77,21 @@ impl Account {
         self.until = until;
     }
 
+    /// What this account of a run has more than it had when `begun` was copied from it: an account of the epoch
+    /// that began then.
+    pub(super) fn since(&self, begun: &Self, epoch: u64) -> Self {
+        Self {
+            epoch,
+            batches: self.batches - begun.batches,
+            rows: self.rows - begun.rows,
+            bytes: self.bytes - begun.bytes,
+            causes: self.causes.since(&begun.causes),
+            between: 0,
+            from: begun.until,
+            until: self.until,
+        }
+    }
+
     /// The time from the beginning to the last delivery, or to the end of the epoch once it has ended.
     pub fn wall(&self) -> Duration {
         Duration::from_nanos(self.until.saturating_sub(self.from))

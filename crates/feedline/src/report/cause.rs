@@ -90,6 +90,11 @@ impl Causes {
         self.0[cause as usize] += ns;
     }
 
+    /// What was charged since `begun` was copied from this.
+    pub(crate) fn since(&self, begun: &Self) -> Self {
+        Self(std::array::from_fn(|cause| self.0[cause] - begun.0[cause]))
+    }
+
     /// Charges all of `other`.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);

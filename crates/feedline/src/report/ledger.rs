@@ -63,7 +63,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     run: Account,
-    epoch: Account,
+    /// The run's account when the current epoch began, and the epoch. Its own account is the difference, so that
+    /// a batch is added once.
+    begun: (Account, u64),
     previous: Option<Account>,
     recent: Recent,
 }
@@ -120,16 +122,17 @@ impl Ledger {
         let between = std::mem::take(&mut self.busy)
             + self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from).sum::<u64>();
         let mut state = self.shared.state();
+        let last = state.epoch();
+        if last.batches > 0 {
+            state.previous = Some(last);
+        }
         state.run.charge(Cause::Consumer, between);
         state.run.charge(Cause::Copy, copied);
         state.run.between += between + copied;
-        if state.epoch.batches > 0 {
-            state.previous = Some(state.epoch);
-        }
         if self.until == 0 {
             state.run = Account::new(epoch, at);
         }
-        state.epoch = Account::new(epoch, at);
+        state.begun = (state.run, epoch);
         drop(state);
         (self.until, self.is_open, self.current) = (at, true, None);
         between + copied
@@ -172,12 +175,10 @@ impl Ledger {
         let polls = self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from);
         let waited = polls.sum();
         let mut state = self.shared.state();
-        for account in state.accounts() {
-            account.charge(Cause::Consumer, busy);
-            account.charge(Cause::Copy, copied);
-            account.charge(Cause::SourceRead, waited);
-            account.until = at;
-        }
+        state.run.charge(Cause::Consumer, busy);
+        state.run.charge(Cause::Copy, copied);
+        state.run.charge(Cause::SourceRead, waited);
+        state.run.until = at;
         drop(state);
         #[cfg(feature = "metrics")]
         self.tell(at);
@@ -197,7 +198,7 @@ impl Ledger {
         // A batch that was sent before it was asked for is not waited for.
         let at = if timeline.sent > self.asked { now() } else { self.asked };
         let polls = &self.polls[..std::mem::take(&mut self.polled)];
-        for &(from, to) in polls.iter().chain([&(self.asked, at)]) {
+        for &(from, to) in polls.iter().chain([&(self.asked, at)]).filter(|(from, to)| from < to) {
             let mut wait = Causes::default();
             self.charger.charge(from..to, timeline, &mut wait);
             causes.merge(&wait);
@@ -225,9 +226,7 @@ impl Ledger {
             device_ns: causes.ns(Cause::NoDeviceSlot),
         };
         let mut state = self.shared.state();
-        for account in state.accounts() {
-            account.add(&causes, info.ids.len(), bytes, at);
-        }
+        state.run.add(&causes, info.ids.len(), bytes, at);
         state.recent.push(times);
         drop(state);
         #[cfg(feature = "metrics")]
@@ -241,16 +240,16 @@ impl Ledger {
 impl Reporter {
     /// The report up to the last delivery; never blocks for long.
     pub fn report(&self) -> Report {
-        let State { run, epoch, previous, recent } = &*self.shared.state();
+        let state = self.shared.state();
         let waiting = self.shared.waiting.load(Ordering::Relaxed);
         Report {
             setup: self.shared.setup(),
             tuning: self.shared.tuning().clone(),
             waiting: (waiting > 0).then(|| Duration::from_nanos(now().saturating_sub(waiting))),
-            service: self.with_step(recent.mean()),
-            run: *run,
-            epoch: *epoch,
-            previous: *previous,
+            service: self.with_step(state.recent.mean()),
+            run: state.run,
+            epoch: state.epoch(),
+            previous: state.previous,
         }
     }
 
@@ -312,9 +311,10 @@ impl Shared {
 }
 
 impl State {
-    /// The accounts that a batch is charged to.
-    fn accounts(&mut self) -> [&mut Account; 2] {
-        [&mut self.run, &mut self.epoch]
+    /// The account of the current epoch, or of the last one.
+    fn epoch(&self) -> Account {
+        let (begun, epoch) = &self.begun;
+        self.run.since(begun, *epoch)
     }
 }
 

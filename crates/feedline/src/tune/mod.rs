@@ -78,16 +78,16 @@ impl Tuner {
         self.policy.paused(ns);
     }
 
-    /// Puts one more slot into use if the consumer holds all that are: it would wait for itself. Returns
-    /// whether slots are left that are not in use, and whether one came into use.
-    pub(crate) fn make_room(&mut self, slots: &SlotRing) -> (bool, bool) {
+    /// Puts one more slot into use if the consumer holds all that are: it would wait for itself. Returns whether
+    /// it did.
+    pub(crate) fn make_room(&mut self, slots: &SlotRing) -> bool {
         let held = slots.delivered();
         let is_full = self.knobs.has_parked() && held >= self.policy.now().depth;
         if is_full {
             self.policy.need_depth(held + 1);
             self.knobs.set(self.policy.now());
         }
-        (self.knobs.has_parked(), is_full)
+        is_full
     }
 
     /// Ends the tuning: the best setting so far stays. `true` if a host slot came into use.

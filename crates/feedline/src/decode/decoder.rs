@@ -46,7 +46,7 @@ pub(crate) struct Decoder {
     /// The batches that are split. A value that nobody else holds is reused.
     pub(crate) splits: Mutex<Vec<Arc<Split>>>,
     /// Called with the outcome of dropping the data, once no worker needs it.
-    pub(crate) on_end: Mutex<Option<Box<dyn FnOnce(Result<()>) + Send>>>,
+    pub(crate) on_end: Box<dyn Fn(Result<()>) + Send + Sync>,
 }
 
 /// A decoded batch in its host slot.
@@ -197,9 +197,6 @@ impl Drop for Decoder {
     fn drop(&mut self) {
         let data = (self.input.take(), self.map_batch.take());
         let dropped = catch_panic("the data set panicked when it was dropped", || drop(data));
-        let on_end = self.on_end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(on_end) = on_end {
-            on_end(dropped);
-        }
+        (self.on_end)(dropped);
     }
 }

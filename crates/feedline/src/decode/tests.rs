@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -78,7 +78,7 @@ impl Rig {
             trace: None,
             row_ns: Default::default(),
             splits: Default::default(),
-            on_end: Mutex::new(Some(Box::new(move |outcome| drop(tell.send(outcome))))),
+            on_end: Box::new(move |outcome| drop(tell.send(outcome))),
         };
         let decoder = Arc::new(decoder);
         let pool = WorkerPool::new(Workers::Count(workers)).unwrap();

@@ -1,6 +1,6 @@
 //! Starting a loader: its slots, its threads and its channels.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crossbeam_channel::bounded;
 use feedline_core::{BatchSampler, Cursor, Layout, Result, Stop};
@@ -77,10 +77,10 @@ impl Loader {
             trace,
             row_ns: Default::default(),
             splits: Default::default(),
-            on_end: Mutex::new(Some(Box::new(move |dropped| {
+            on_end: Box::new(move |dropped| {
                 dropped.unwrap_or_else(|error| owner.stats().report(error));
                 ended();
-            }))),
+            }),
         };
         let transfer = Transfer {
             layout: layout.clone(),

@@ -459,8 +459,8 @@ BUGS = [
         [
             (
                 DECODE_ROWS,
-                "info.ids[rows.first()..][..rows.len()]",
-                "info.ids[rows.first().saturating_sub(1)..][..rows.len()]",
+                "host_info.batch.ids[rows.first()..][..rows.len()]",
+                "host_info.batch.ids[rows.first().saturating_sub(1)..][..rows.len()]",
             )
         ],
     ),
@@ -593,8 +593,8 @@ BUGS = [
         [
             (
                 TRANSFER,
-                "if self.with.requests.is_stale(filled.note().info.request) =>",
-                "if cfg!(any()) && self.with.requests.is_stale(filled.note().info.request) =>",
+                "if self.with.requests.is_stale(filled.info().batch.request) =>",
+                "if cfg!(any()) && self.with.requests.is_stale(filled.info().batch.request) =>",
             )
         ],
     ),
@@ -643,8 +643,8 @@ BUGS = [
         [
             (
                 TRANSFER,
-                "std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);",
-                "*slot.info_mut() = filled.note_mut().info.clone();",
+                "std::mem::swap(slot.info_mut(), &mut filled.info_mut().batch);",
+                "*slot.info_mut() = filled.info_mut().batch.clone();",
             )
         ],
     ),

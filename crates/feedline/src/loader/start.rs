@@ -148,7 +148,7 @@ fn allocate(
     let slots = SlotRing::new(device, device_count, layout.bytes())?;
     let mut host = (0..host_count).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
     let mut on_device = (0..device_count).map(|_| slots.acquire()).collect::<Result<Vec<_>>>()?;
-    let infos = host.iter_mut().map(|slot| &mut slot.note_mut().info);
+    let infos = host.iter_mut().map(|slot| &mut slot.info_mut().batch);
     for info in infos.chain(on_device.iter_mut().map(|slot| slot.info_mut())) {
         info.ids.reserve(layout.capacity());
         info.extents.reserve(layout.spec().fields().len());

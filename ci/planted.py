@@ -526,8 +526,8 @@ BUGS = [
         [
             (
                 DECODE_ROWS,
-                "info.ids[rows.first()..][..rows.len()]",
-                "info.ids[rows.first().saturating_sub(1)..][..rows.len()]",
+                "host_info.batch.ids[rows.first()..][..rows.len()]",
+                "host_info.batch.ids[rows.first().saturating_sub(1)..][..rows.len()]",
             )
         ],
     ),
@@ -660,8 +660,8 @@ BUGS = [
         [
             (
                 TRANSFER,
-                "if self.with.requests.is_stale(filled.note().info.request) =>",
-                "if cfg!(any()) && self.with.requests.is_stale(filled.note().info.request) =>",
+                "if self.with.requests.is_stale(filled.info().batch.request) =>",
+                "if cfg!(any()) && self.with.requests.is_stale(filled.info().batch.request) =>",
             )
         ],
     ),
@@ -710,8 +710,8 @@ BUGS = [
         [
             (
                 TRANSFER,
-                "std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);",
-                "*slot.info_mut() = filled.note_mut().info.clone();",
+                "std::mem::swap(slot.info_mut(), &mut filled.info_mut().batch);",
+                "*slot.info_mut() = filled.info_mut().batch.clone();",
             )
         ],
     ),

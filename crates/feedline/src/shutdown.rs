@@ -133,7 +133,7 @@ impl Running {
     }
 
     /// Counts a stage as started. The stage calls the returned closure when it has ended.
-    pub(crate) fn stage(&mut self, name: &'static str) -> impl FnOnce() + Send + 'static {
+    pub(crate) fn stage(&mut self, name: &'static str) -> impl Fn() + Send + Sync + 'static {
         self.started.push(name);
         let ended = self.ended.0.clone();
         move || {

@@ -75,21 +75,21 @@ impl Word {
 /// The right to write a slot. Dropping it releases the slot.
 pub struct FillLease<M: HostMemory, T = ()> {
     hold: Hold<M, T>,
-    /// Makes the lease `Sync` only when `T` is: `note` returns a `&T`.
-    note: PhantomData<T>,
+    /// Makes the lease `Sync` only when `T` is: `info` returns a `&T`.
+    info: PhantomData<T>,
 }
 
 /// The right to read a filled slot, and to submit it once. Dropping it releases the slot.
 pub struct ReadyLease<M: HostMemory, T = ()> {
     hold: Hold<M, T>,
-    /// Makes the lease `Sync` only when `T` is: `note` returns a `&T`.
-    note: PhantomData<T>,
+    /// Makes the lease `Sync` only when `T` is: `info` returns a `&T`.
+    info: PhantomData<T>,
 }
 
 impl<M: HostMemory, T> FillLease<M, T> {
     /// The slot of `hold` must be Filling.
     pub(crate) fn new(hold: Hold<M, T>) -> Self {
-        Self { hold, note: PhantomData }
+        Self { hold, info: PhantomData }
     }
 
     /// All bytes of the slot. They still contain what the previous batch wrote.
@@ -97,27 +97,27 @@ impl<M: HostMemory, T> FillLease<M, T> {
         self.parts_mut().0
     }
 
-    /// The note that travels with the bytes.
-    pub fn note(&self) -> &T {
-        // SAFETY: only the slot's one lease accesses the note (`Word`), and `self` is that lease.
-        unsafe { &*self.hold.shared.slots[self.hold.index].note.get() }
+    /// The info that travels with the bytes.
+    pub fn info(&self) -> &T {
+        // SAFETY: only the slot's one lease accesses the info (`Word`), and `self` is that lease.
+        unsafe { &*self.hold.shared.slots[self.hold.index].info.get() }
     }
 
-    /// The note that travels with the bytes, for writing.
-    pub fn note_mut(&mut self) -> &mut T {
+    /// The info that travels with the bytes, for writing.
+    pub fn info_mut(&mut self) -> &mut T {
         self.parts_mut().1
     }
 
-    /// The bytes and the note, borrowed together.
+    /// The bytes and the info, borrowed together.
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut T) {
         let slot = &self.hold.shared.slots[self.hold.index];
         let memory = &*slot.memory;
         // SAFETY: the slot is Filling and this is its one lease (`Word`), mutably borrowed; the memory is
         // valid for `len` bytes (`HostMemory`), and no copy reads it: `Ring::claim` waited for the last copy.
         let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.len()) };
-        // SAFETY: as above: only the slot's one lease accesses the note.
-        let note = unsafe { &mut *slot.note.get() };
-        (bytes, note)
+        // SAFETY: as above: only the slot's one lease accesses the info.
+        let info = unsafe { &mut *slot.info.get() };
+        (bytes, info)
     }
 
     /// The slot's memory.
@@ -135,7 +135,7 @@ impl<M: HostMemory, T> FillLease<M, T> {
         let mut hold = self.hold;
         let moved = hold.advance(State::Ready);
         debug_assert!(moved, "slot {} was not Filling", hold.index);
-        ReadyLease { hold, note: PhantomData }
+        ReadyLease { hold, info: PhantomData }
     }
 }
 
@@ -148,17 +148,17 @@ impl<M: HostMemory, T> ReadyLease<M, T> {
         unsafe { std::slice::from_raw_parts(memory.as_ptr(), memory.len()) }
     }
 
-    /// The note that travels with the bytes.
-    pub fn note(&self) -> &T {
-        // SAFETY: only the slot's one lease accesses the note (`Word`), and `self` is that lease.
-        unsafe { &*self.hold.shared.slots[self.hold.index].note.get() }
+    /// The info that travels with the bytes.
+    pub fn info(&self) -> &T {
+        // SAFETY: only the slot's one lease accesses the info (`Word`), and `self` is that lease.
+        unsafe { &*self.hold.shared.slots[self.hold.index].info.get() }
     }
 
-    /// The note that travels with the bytes, for writing.
-    pub fn note_mut(&mut self) -> &mut T {
-        // SAFETY: only the slot's one lease accesses the note (`Word`); `self` is that lease, mutably
+    /// The info that travels with the bytes, for writing.
+    pub fn info_mut(&mut self) -> &mut T {
+        // SAFETY: only the slot's one lease accesses the info (`Word`); `self` is that lease, mutably
         // borrowed.
-        unsafe { &mut *self.hold.shared.slots[self.hold.index].note.get() }
+        unsafe { &mut *self.hold.shared.slots[self.hold.index].info.get() }
     }
 
     /// The slot's memory.
@@ -186,8 +186,8 @@ impl<M: HostMemory, T> ReadyLease<M, T> {
         let slot = &hold.shared.slots[hold.index];
         // SAFETY: this is still the slot's one lease (`Word`), and the reference does not outlive this
         // call.
-        let note = unsafe { &*slot.note.get() };
-        let result = copy(&slot.memory, note);
+        let info = unsafe { &*slot.info.get() };
+        let result = copy(&slot.memory, info);
         if result.is_ok() {
             hold.release();
         }

@@ -15,11 +15,11 @@ use crate::sync::Arc;
 pub(crate) struct Slot<M, T> {
     pub(crate) word: Word,
     pub(crate) memory: ManuallyDrop<M>,
-    /// The note that travels with the bytes; accessed only by the holder of the slot's lease.
-    pub(crate) note: UnsafeCell<T>,
+    /// The info that travels with the bytes; accessed only by the holder of the slot's lease.
+    pub(crate) info: UnsafeCell<T>,
 }
 
-// SAFETY: `note` is accessed only through a lease, and a slot has one lease at a time (its `Word`).
+// SAFETY: `info` is accessed only through a lease, and a slot has one lease at a time (its `Word`).
 unsafe impl<M: HostMemory, T: Send> Sync for Slot<M, T> {}
 
 struct FreeList {
@@ -52,7 +52,7 @@ pub struct Counts {
     pub lost: usize,
 }
 
-/// A fixed set of slots of host memory `M`, each with a note `T` that travels with its bytes.
+/// A fixed set of slots of host memory `M`, each with an info `T` that travels with its bytes.
 ///
 /// Allocated once, never grown. Clones share the slots.
 ///
@@ -62,9 +62,9 @@ pub struct Counts {
 /// let ring: Ring<HeapMemory, u64> = Ring::new(memory);
 /// let mut lease = ring.acquire()?;
 /// lease.bytes_mut()[0] = 7;
-/// *lease.note_mut() = 42;
+/// *lease.info_mut() = 42;
 /// let ready = lease.ready();
-/// assert_eq!((ready.bytes()[0], *ready.note()), (7, 42));
+/// assert_eq!((ready.bytes()[0], *ready.info()), (7, 42));
 /// assert_eq!(ring.counts().ready, 1);
 /// drop(ready);
 /// assert_eq!(ring.counts().free, 2);
@@ -82,7 +82,7 @@ impl<M: HostMemory, T: Default> Ring<M, T> {
             .map(|memory| Slot {
                 word: Word::new(),
                 memory: ManuallyDrop::new(memory),
-                note: UnsafeCell::new(T::default()),
+                info: UnsafeCell::new(T::default()),
             })
             .collect();
         let free_list = FreeList { queue: (0..slots.len()).collect(), lost: 0, closed: false };

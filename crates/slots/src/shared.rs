@@ -92,9 +92,9 @@ impl<M: HostMemory, T> SharedFill<M, T> {
         self.finish(self.rows - start)
     }
 
-    /// The note that travels with the bytes.
-    pub fn note(&self) -> &T {
-        self.lease.note()
+    /// The info that travels with the bytes.
+    pub fn info(&self) -> &T {
+        self.lease.info()
     }
 
     /// Ends the sharing and returns the slot's lease.

@@ -1,4 +1,4 @@
-//! Every destructor, of memory and notes, runs exactly once, whatever happens to the leases.
+//! Every destructor, of memory and infos, runs exactly once, whatever happens to the leases.
 #![cfg(not(loom))]
 
 mod common;
@@ -51,7 +51,7 @@ impl Decisions {
 
 fn fill(ring: &Ring<TestMemory, Note>, tally: &Arc<Tally>, decisions: &mut Decisions) -> Option<Ready> {
     let mut lease = ring.acquire().expect("open");
-    *lease.note_mut() = Note::new(tally);
+    *lease.info_mut() = Note::new(tally);
     if decisions.below(4) == 0 {
         return None; // dropped while Filling
     }
@@ -63,13 +63,13 @@ type Ready = ReadyLease<TestMemory, Note>;
 fn consume(mut ready: Ready, decisions: &mut Decisions) {
     match decisions.below(3) {
         0 => drop(ready),
-        1 => drop(std::mem::take(ready.note_mut())),
+        1 => drop(std::mem::take(ready.info_mut())),
         _ => ready.submit(|_, _| Ok(())).expect("a copy that starts"),
     }
 }
 
 #[test]
-fn memory_and_notes_are_dropped_once() {
+fn memory_and_infos_are_dropped_once() {
     let runs = sized(100, 3) as u64;
     let most = sized(10_000, 200) as u64;
     within(WATCHDOG, move || {
@@ -102,19 +102,19 @@ fn memory_and_notes_are_dropped_once() {
             drop(outliving);
             assert!(gates.iter().all(|gate| gate.drops() == 1), "run {run}: each block is freed once");
             let [made, dropped] = [&tally.made, &tally.dropped].map(|count| count.load(Ordering::SeqCst));
-            assert_eq!(made, dropped, "run {run}: each note is dropped once");
+            assert_eq!(made, dropped, "run {run}: each info is dropped once");
         }
     });
 }
 
 #[test]
-fn replacing_a_note_drops_the_old_one_at_once() {
+fn replacing_an_info_drops_the_old_one_at_once() {
     let tally = Arc::new(Tally::default());
     let dropped = || tally.dropped.load(Ordering::SeqCst);
     let (ring, _gates) = common::ring::<Note>(1);
-    *ring.acquire().expect("a free slot").note_mut() = Note::new(&tally);
-    assert_eq!(dropped(), 0, "a note stays with its slot when the lease ends");
-    *ring.acquire().expect("a free slot").note_mut() = Note::new(&tally);
+    *ring.acquire().expect("a free slot").info_mut() = Note::new(&tally);
+    assert_eq!(dropped(), 0, "an info stays with its slot when the lease ends");
+    *ring.acquire().expect("a free slot").info_mut() = Note::new(&tally);
     assert_eq!(dropped(), 1);
     drop(ring);
     assert_eq!(dropped(), 2);

@@ -95,20 +95,20 @@ fn a_panicking_submit_loses_the_slot() {
 }
 
 #[test]
-fn submit_passes_memory_and_note_to_the_copy_and_returns_its_result() {
+fn submit_passes_memory_and_info_to_the_copy_and_returns_its_result() {
     let (ring, gates) = ring::<String>(1);
     let mut lease = ring.acquire().expect("a free slot");
-    let (bytes, note) = lease.parts_mut();
+    let (bytes, info) = lease.parts_mut();
     bytes[5] = 77;
-    note.push_str("from the worker");
-    let seen = lease.ready().submit(|memory, note| {
+    info.push_str("from the worker");
+    let seen = lease.ready().submit(|memory, info| {
         memory.0.start();
-        Ok((memory.0.device_reads(5), note.clone()))
+        Ok((memory.0.device_reads(5), info.clone()))
     });
     assert_eq!(seen.expect("a copy that starts"), (77, "from the worker".into()));
     gates[0].land();
     let mut again = ring.acquire().expect("landed");
-    assert_eq!(again.note_mut().as_str(), "from the worker", "a note stays with its slot");
+    assert_eq!(again.info_mut().as_str(), "from the worker", "an info stays with its slot");
 }
 
 /// Both ways to acquire, with one signature.

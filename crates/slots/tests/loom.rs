@@ -1,7 +1,7 @@
 //! Every interleaving of small models of the ring, with loom (Norris, Demsky: CDSChecker, 2013). Run by
 //! `ci/loom.sh`.
 //!
-//! Two loom cells represent the bytes and the note of a slot. Loom reports an unordered access to a cell as a
+//! Two loom cells represent the bytes and the info of a slot. Loom reports an unordered access to a cell as a
 //! race, and a thread that is never woken as a deadlock.
 #![cfg(loom)]
 
@@ -117,10 +117,10 @@ fn ring<const SLOTS: usize>() -> (Slots, [Arc<Device>; SLOTS]) {
     (Ring::new(memory.into()), devices)
 }
 
-/// Writes the bytes and the note of the slot; returns how often the slot was written.
+/// Writes the bytes and the info of the slot; returns how often the slot was written.
 fn write(lease: &mut Fill) -> u32 {
-    let count = lease.note_mut().add();
-    assert_eq!(lease.memory().device.bytes.add(), count, "bytes and note are written equally often");
+    let count = lease.info_mut().add();
+    assert_eq!(lease.memory().device.bytes.add(), count, "bytes and info are written equally often");
     count
 }
 
@@ -369,7 +369,7 @@ fn a_change_of_a_monitor_ends_every_wait() {
     }
 }
 
-/// Rows of a slot that workers fill together; the note has a cell for each.
+/// Rows of a slot that workers fill together; the info has a cell for each.
 const ROWS: usize = 3;
 
 type Rows = SharedFill<HeapMemory, [Cell; ROWS]>;
@@ -387,7 +387,7 @@ fn fill_rows(fill: &Rows, count: usize) -> bool {
     let mut is_finished = false;
     while let Some(claim) = fill.claim(count) {
         for row in claim.range() {
-            assert_eq!(fill.note()[row].add(), 1, "row {row} was claimed twice");
+            assert_eq!(fill.info()[row].add(), 1, "row {row} was claimed twice");
         }
         is_finished |= claim.finish();
     }
@@ -396,7 +396,7 @@ fn fill_rows(fill: &Rows, count: usize) -> bool {
 
 /// Reads every row, as the worker does that finished the slot: an unordered write is reported as a race.
 fn sum_rows(fill: &Rows) -> u32 {
-    fill.note().iter().map(Cell::read).sum()
+    fill.info().iter().map(Cell::read).sum()
 }
 
 /// Runs three workers at a time; how many of them finished the slot. The one that does runs `check`.

@@ -31,7 +31,7 @@ macro_rules! is_not {
     )+};
 }
 
-// A note that is Send and Sync: everything is Send and Sync.
+// An info that is Send and Sync: everything is Send and Sync.
 const _: () = {
     is_send::<HeapMemory>();
     is_sync::<HeapMemory>();
@@ -45,7 +45,7 @@ const _: () = {
     is_sync::<ReadyLease<Memory, Vec<u64>>>();
 };
 
-// A note that is only Send: one thread accesses it at a time, so the ring is Sync; a lease is not, because it
+// An info that is only Send: one thread accesses it at a time, so the ring is Sync; a lease is not, because it
 // returns `&T`.
 const _: () = {
     is_send::<Ring<Memory, Cell<u8>>>();
@@ -55,11 +55,11 @@ const _: () = {
 };
 is_not!(Sync: FillLease<Memory, Cell<u8>>, ReadyLease<Memory, Cell<u8>>);
 
-// A note that is neither: nothing is Send or Sync.
+// An info that is neither: nothing is Send or Sync.
 is_not!(Send: Ring<Memory, Rc<u8>>, FillLease<Memory, Rc<u8>>, ReadyLease<Memory, Rc<u8>>);
 is_not!(Sync: Ring<Memory, Rc<u8>>, FillLease<Memory, Rc<u8>>, ReadyLease<Memory, Rc<u8>>);
 
-// A note that is only Sync.
+// An info that is only Sync.
 is_not!(Send: Ring<Memory, MutexGuard<'static, u8>>, ReadyLease<Memory, MutexGuard<'static, u8>>);
 
 /// A lease is filled on one thread and read on another.
@@ -69,9 +69,9 @@ fn a_lease_moves_between_threads() {
     let mut lease = ring.acquire().expect("a free slot");
     let ready = std::thread::spawn(move || {
         lease.bytes_mut().fill(3);
-        lease.note_mut().set(4);
+        lease.info_mut().set(4);
         lease.ready()
     });
     let ready = ready.join().expect("no panic");
-    assert_eq!((ready.bytes(), ready.note().get()), (&[3; 16][..], 4));
+    assert_eq!((ready.bytes(), ready.info().get()), (&[3; 16][..], 4));
 }

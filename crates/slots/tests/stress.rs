@@ -19,8 +19,8 @@ fn pattern(id: usize, at: usize) -> u8 {
 }
 
 fn fill(lease: &mut FillLease<TestMemory, usize>, id: usize) {
-    let (bytes, note) = lease.parts_mut();
-    *note = id;
+    let (bytes, info) = lease.parts_mut();
+    *info = id;
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = pattern(id, at);
     }
@@ -74,7 +74,7 @@ fn bytes_are_never_changed_by_another_holder() {
                 scope.spawn(move || {
                     loop {
                         let Ok(ready) = receive.lock().expect("no panic").recv() else { return };
-                        let id = *ready.note();
+                        let id = *ready.info();
                         assert_whole(ready.bytes(), id);
                         seen[id].fetch_add(1, Ordering::Relaxed);
                         if id % 3 == 0 {
@@ -127,7 +127,7 @@ fn one_producer_and_one_consumer_keep_the_order() {
         });
         for id in 0..items {
             let ready = receive.recv().expect("the producer runs");
-            assert_eq!(*ready.note(), id);
+            assert_eq!(*ready.info(), id);
             assert_whole(ready.bytes(), id);
         }
         producer.join().expect("no panic");

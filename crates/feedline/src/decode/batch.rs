@@ -63,7 +63,7 @@ impl Undecoded {
         share: impl FnOnce(Arc<Split>, usize),
     ) {
         let number = self.number;
-        let request = self.lease.note().info.request;
+        let request = self.lease.info().batch.request;
         if decoder.requests.is_stale(request) || decoder.requests.is_after_failure(number) {
             if let Some(reader) = self.reader {
                 decoder.requests.send(Message::Reader { reader, request });
@@ -85,7 +85,7 @@ impl Undecoded {
             Input::Dataset(_) => self.sample(&decoder.batch_sampler),
             Input::ZeroCopy(_, gather_order) => {
                 self.sample(&decoder.batch_sampler);
-                let (bytes, HostInfo { info, .. }) = self.lease.parts_mut();
+                let (bytes, HostInfo { batch: info, .. }) = self.lease.parts_mut();
                 worker.begin_batch(now(), &mut info.timeline);
                 gather_order.write(&info.ids, bytes);
                 info.prove();
@@ -96,7 +96,7 @@ impl Undecoded {
             Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
                 Next::Record => {}
                 Next::End => {
-                    let BatchInfo { request, source_position, .. } = self.lease.note().info;
+                    let BatchInfo { request, source_position, .. } = self.lease.info().batch;
                     let source_position = source_position.unwrap_or_default();
                     return Ok(Some(Delivery::EpochEnd { request, source_position }));
                 }
@@ -106,12 +106,12 @@ impl Undecoded {
                 }
             },
         }
-        let rows = self.lease.note().info.ids.len();
+        let rows = self.lease.info().batch.ids.len();
         let workers = decoder.workers();
         let piece_rows = piece_rows(rows, decoder.row_ns(), workers);
         // The rows of a ragged field are written in order, by one worker.
         if rows > piece_rows && !decoder.layout.is_ragged() {
-            worker.begin_batch(now(), &mut self.lease.note_mut().info.timeline);
+            worker.begin_batch(now(), &mut self.lease.info_mut().batch.timeline);
             let split = decoder.share(Split::new(self, decoder, piece_rows)?);
             share(split.clone(), (rows.div_ceil(piece_rows) - 1).min(workers - 1));
             return split.decode(decoder, worker);
@@ -121,7 +121,7 @@ impl Undecoded {
 
     /// Writes the ids of the batch into its info.
     fn sample(&mut self, batch_sampler: &BatchSampler) {
-        let HostInfo { info, start, .. } = self.lease.note_mut();
+        let HostInfo { batch: info, start, .. } = self.lease.info_mut();
         let BatchInfo { epoch, step, .. } = *info;
         info.valid = batch_sampler.batch(epoch, *start, step, &mut info.ids);
     }
@@ -129,13 +129,13 @@ impl Undecoded {
     /// Reads the records of a source, and sends the reader back unless there is more to read for this batch.
     fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker<'_>) -> Result<Next> {
         let Some(reader) = &mut self.reader else { return Ok(Next::Record) };
-        let host_info = self.lease.note_mut();
-        let request = host_info.info.request;
-        let _span = enter!("read the source", &host_info.info);
-        let watch = worker.begin(host_info.info.step, 0);
-        worker.begin_batch(now(), &mut host_info.info.timeline);
+        let host_info = self.lease.info_mut();
+        let request = host_info.batch.request;
+        let _span = enter!("read the source", &host_info.batch);
+        let watch = worker.begin(host_info.batch.step, 0);
+        worker.begin_batch(now(), &mut host_info.batch.timeline);
         let read = reader.read(source, host_info, &watch, || decoder.requests.is_stale(request));
-        let info = &mut host_info.info;
+        let info = &mut host_info.batch;
         info.timeline.read = now();
         worker.set_idle_since(info.timeline.read);
         decoder.record(worker, "read the source", info, (info.timeline.begun, info.timeline.read));
@@ -158,16 +158,16 @@ impl Undecoded {
     ) -> Result<Option<Delivery<Filled>>> {
         let Self { number, mut lease, .. } = self;
         let (bytes, host_info) = lease.parts_mut();
-        let substituted = Mutex::new(std::mem::take(&mut host_info.info.substituted));
+        let substituted = Mutex::new(std::mem::take(&mut host_info.batch.substituted));
         let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
         let reader = Reader { decoder, input: decoder.input()?, host_info, substituted: &substituted };
         let start = now();
         read_piece(&reader, rows_of_batch, worker)?;
         let busy = now() - start;
         decoder.set_row_ns(busy, rows);
-        worker.begin_batch(start, &mut lease.note_mut().info.timeline);
+        worker.begin_batch(start, &mut lease.info_mut().batch.timeline);
         worker.set_idle_since(start + busy);
-        decoder.record(worker, "decode", &lease.note().info, (start, start + busy));
+        decoder.record(worker, "decode", &lease.info().batch, (start, start + busy));
         let substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
         decoder.finish(number, lease, substituted, busy, worker)
     }
@@ -177,7 +177,7 @@ impl Split {
     /// Splits `batch` into pieces of `piece_rows` rows.
     fn new(batch: Undecoded, decoder: &Decoder, piece_rows: usize) -> Result<Self> {
         let Undecoded { number, mut lease, .. } = batch;
-        let info = &mut lease.note_mut().info;
+        let info = &mut lease.info_mut().batch;
         let (rows, substituted) = (info.ids.len(), std::mem::take(&mut info.substituted));
         Ok(Self {
             number,
@@ -204,7 +204,7 @@ impl Split {
             return Ok(None);
         };
         let busy = self.busy_ns.load(Ordering::Relaxed);
-        decoder.set_row_ns(busy, fill.note().info.ids.len());
+        decoder.set_row_ns(busy, fill.info().batch.ids.len());
         if let Some((_, error)) = self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
         }
@@ -217,7 +217,7 @@ impl Split {
     fn decode_pieces(&self, decoder: &Decoder, worker: &Worker<'_>) -> Result<bool> {
         let fill = self.fill.read().unwrap_or_else(PoisonError::into_inner);
         let Some(fill) = &*fill else { return Ok(false) };
-        let host_info = fill.note();
+        let host_info = fill.info();
         let reader = Reader { decoder, input: decoder.input()?, host_info, substituted: &self.substituted };
         let (mut is_finished, mut pieces) = (false, None::<(u64, u64)>);
         while let Some(mut piece) = fill.claim(self.piece_rows) {
@@ -239,7 +239,7 @@ impl Split {
             is_finished |= piece.finish();
         }
         if let Some(times) = pieces {
-            decoder.record(worker, "decode", &host_info.info, times);
+            decoder.record(worker, "decode", &host_info.batch, times);
         }
         Ok(is_finished)
     }
@@ -255,7 +255,7 @@ impl Split {
 
 /// Reads one piece of a batch, and publishes which sample is being read.
 fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<()> {
-    let info = &reader.host_info.info;
+    let info = &reader.host_info.batch;
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
     let _span = enter!("decode", info);
     let watch = worker.begin(info.step, first);

@@ -46,7 +46,7 @@ pub(crate) struct Decoder {
     /// The batches that are split. A value that nobody else holds is reused.
     pub(crate) splits: Mutex<Vec<Arc<Split>>>,
     /// Called with the outcome of dropping the data, once no worker needs it.
-    pub(crate) on_end: Mutex<Option<Box<dyn FnOnce(Result<()>) + Send>>>,
+    pub(crate) on_end: Box<dyn Fn(Result<()>) + Send + Sync>,
 }
 
 /// A decoded batch in its host slot.
@@ -157,7 +157,7 @@ impl Decoder {
         busy: u64,
         worker: &Worker<'_>,
     ) -> Result<Option<Delivery<Filled>>> {
-        let info = &mut lease.note_mut().info;
+        let info = &mut lease.info_mut().batch;
         info.substituted = substituted;
         info.substituted.sort_unstable_by_key(|substituted| substituted.row);
         for Substituted { row, substitute, .. } in &info.substituted {
@@ -174,10 +174,10 @@ impl Decoder {
             self.bring_into_form(&mut lease)?;
         }
         if let Some(rest) = &self.rest {
-            let (bytes, HostInfo { info, .. }) = lease.parts_mut();
+            let (bytes, HostInfo { batch: info, .. }) = lease.parts_mut();
             rest.pack(&self.layout, &info.ids, bytes);
         }
-        let timeline = &mut lease.note_mut().info.timeline;
+        let timeline = &mut lease.info_mut().batch.timeline;
         timeline.decoded = now();
         timeline.decode_ns = busy + (timeline.decoded - start);
         Ok(Some(Delivery::Batch(lease.ready())))
@@ -185,7 +185,7 @@ impl Decoder {
 
     /// Pads and adds up the ragged fields of a batch.
     fn bring_into_form(&self, lease: &mut FillLease<Pinned, HostInfo>) -> Result<()> {
-        let (bytes, HostInfo { info, .. }) = lease.parts_mut();
+        let (bytes, HostInfo { batch: info, .. }) = lease.parts_mut();
         self.layout.finish(bytes, info.ids.len(), &mut info.extents).map_err(|(row, error)| {
             let error = error.at_stage(Stage::Decode).at_batch(info.step);
             info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
@@ -197,9 +197,6 @@ impl Drop for Decoder {
     fn drop(&mut self) {
         let data = (self.input.take(), self.map_batch.take());
         let dropped = catch_panic("the data set panicked when it was dropped", || drop(data));
-        let on_end = self.on_end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(on_end) = on_end {
-            on_end(dropped);
-        }
+        (self.on_end)(dropped);
     }
 }

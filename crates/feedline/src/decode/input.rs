@@ -24,7 +24,7 @@ pub(crate) enum Input {
 /// What is known of the batch in a host slot.
 #[derive(Debug, Default)]
 pub(crate) struct HostInfo {
-    pub(crate) info: BatchInfo,
+    pub(crate) batch: BatchInfo,
     /// The position in the epoch at which the steps begin.
     pub(crate) start: u64,
     /// The raw records of a source.

@@ -136,7 +136,7 @@ impl MapBatch {
         (bytes, host_info): (&mut [u8], &HostInfo),
         worker: &Worker<'_>,
     ) -> Result<()> {
-        let info = &host_info.info;
+        let info = &host_info.batch;
         let Some(&first) = info.ids.first() else { return Ok(()) };
         let mut batch = FilledBatch { rows: Rows::filled(layout, bytes, info.ids.len()), info };
         let context = Context::new(batch_sampler.options().seed, info.epoch);

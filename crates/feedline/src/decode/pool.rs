@@ -81,9 +81,11 @@ struct Threads {
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// Work, and the loader that it belongs to.
+type OfLoader<T> = (Arc<Decoder>, T);
+
 struct Shared {
-    /// Batches, each with the loader that it belongs to.
-    queue: Queue<(Arc<Decoder>, Undecoded), (Arc<Decoder>, Arc<Split>)>,
+    queue: Queue<OfLoader<Undecoded>, OfLoader<Arc<Split>>>,
     /// What each worker reads.
     activity: Box<[Activity]>,
     /// The workers that may take work.

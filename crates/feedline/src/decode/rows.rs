@@ -32,7 +32,7 @@ impl Reader<'_> {
     /// batch, sample and path.
     pub(super) fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
         rows.poison();
-        let ids = &self.host_info.info.ids[rows.first()..][..rows.len()];
+        let ids = &self.host_info.batch.ids[rows.first()..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
         read.unwrap_or_else(|panic| {
             // Without a current sample the set reads in bulk: the first of the range is the best guess.
@@ -119,7 +119,7 @@ impl Reader<'_> {
 
     /// Adds stage, batch, sample and path to `error`. The data set's `path` may panic too.
     fn locate(&self, error: Error, id: Option<u64>) -> Error {
-        let error = error.at_stage(Stage::Decode).at_batch(self.host_info.info.step);
+        let error = error.at_stage(Stage::Decode).at_batch(self.host_info.batch.step);
         let Some(id) = id else { return error };
         let error = error.at_sample(id);
         match catch_unwind(AssertUnwindSafe(|| self.path(id))) {
@@ -170,7 +170,7 @@ impl Reader<'_> {
     /// For a data set it depends only on the row's global position, so it is the same on every rank and
     /// in every replay. For a source it is another record of the batch, so nothing is read twice.
     fn substitute_of(&self, row: usize, attempt: u32) -> (u64, usize) {
-        let HostInfo { info, start, records } = self.host_info;
+        let HostInfo { batch: info, start, records } = self.host_info;
         let batch_sampler = &self.decoder.batch_sampler;
         match self.input {
             Input::Dataset(_) | Input::ZeroCopy(..) => {

@@ -60,7 +60,7 @@ impl SourceReader {
         watch: &AtomicU64,
         is_stale: impl Fn() -> bool,
     ) -> Result<Next> {
-        let HostInfo { info, records, .. } = host_info;
+        let HostInfo { batch: info, records, .. } = host_info;
         let mut at_end = false;
         while records.ids.len() < self.batch && !at_end {
             if is_stale() {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -78,7 +78,7 @@ impl Rig {
             trace: None,
             row_ns: Default::default(),
             splits: Default::default(),
-            on_end: Mutex::new(Some(Box::new(move |outcome| drop(tell.send(outcome))))),
+            on_end: Box::new(move |outcome| drop(tell.send(outcome))),
         };
         let decoder = Arc::new(decoder);
         let pool = WorkerPool::new(Workers::Count(workers)).unwrap();
@@ -101,8 +101,8 @@ impl Rig {
 
     fn begin_with(&self, number: u64, step: u64, reader: Option<Box<SourceReader>>) {
         let mut lease = self.slots.acquire().unwrap();
-        lease.note_mut().info.reset(REQUEST, EPOCH, step);
-        lease.note_mut().records.clear();
+        lease.info_mut().batch.reset(REQUEST, EPOCH, step);
+        lease.info_mut().records.clear();
         self.pool.begin(&self.decoder, Undecoded { number, lease, reader }, true);
     }
 
@@ -129,7 +129,7 @@ impl Rig {
     /// Checks the rows of a batch to the last byte.
     #[track_caller]
     fn check(&self, filled: &Filled) {
-        let info = &filled.note().info;
+        let info = &filled.info().batch;
         let rows = fine().check(EPOCH, &self.layout, info.ids.len(), filled.bytes());
         assert_eq!(rows.expect("whole rows"), info.ids);
     }
@@ -159,8 +159,8 @@ fn rows_are_decoded_in_place_with_any_number_of_workers() {
             for number in 0..10 {
                 rig.begin(number, number % 5);
                 let (decoded, filled) = rig.ready();
-                assert_eq!((decoded, filled.note().info.step), (number, number % 5));
-                assert!(filled.note().info.ids.iter().copied().eq(4 * (number % 5)..4 * (number % 5) + 4));
+                assert_eq!((decoded, filled.info().batch.step), (number, number % 5));
+                assert!(filled.info().batch.ids.iter().copied().eq(4 * (number % 5)..4 * (number % 5) + 4));
                 rig.check(&filled);
                 places.insert(filled.memory().as_ptr() as usize);
             }
@@ -181,7 +181,7 @@ fn in_zero_copy_mode_a_slot_holds_the_gather_order_of_its_batch() {
             for step in 0..6 {
                 rig.begin(step, step);
                 let (_, filled) = rig.ready();
-                let ids = &filled.note().info.ids;
+                let ids = &filled.info().batch.ids;
                 assert_eq!(ids.len(), if step < 5 { ROWS } else { 100 });
                 let (visited, places) = filled.bytes().split_at(8 * ids.len());
                 let visited: Vec<_> =
@@ -425,7 +425,7 @@ fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
         assert!(rig.inbox.try_recv().is_err(), "the batch is still being decoded");
         drop(opened);
         let (_, filled) = rig.ready();
-        assert_eq!(filled.note().info.ids.len(), BATCH);
+        assert_eq!(filled.info().batch.ids.len(), BATCH);
     });
 }
 

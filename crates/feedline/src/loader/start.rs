@@ -1,6 +1,6 @@
 //! Starting a loader: its slots, its threads and its channels.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use crossbeam_channel::bounded;
 use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Stop};
@@ -80,10 +80,10 @@ impl Loader {
             trace,
             row_ns: Default::default(),
             splits: Default::default(),
-            on_end: Mutex::new(Some(Box::new(move |dropped| {
+            on_end: Box::new(move |dropped| {
                 dropped.unwrap_or_else(|error| owner.stats().report(error));
                 ended();
-            }))),
+            }),
         };
         let transfer = Transfer {
             layout: layout.clone(),
@@ -151,7 +151,7 @@ fn allocate(
     let slots = SlotRing::new(device, device_count, layout.bytes())?;
     let mut host = (0..host_count).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
     let mut on_device = (0..device_count).map(|_| slots.acquire()).collect::<Result<Vec<_>>>()?;
-    let infos = host.iter_mut().map(|slot| &mut slot.note_mut().info);
+    let infos = host.iter_mut().map(|slot| &mut slot.info_mut().batch);
     for info in infos.chain(on_device.iter_mut().map(|slot| slot.info_mut())) {
         let rows = layout.capacity();
         info.ids.try_reserve(rows).map_err(|_| {

@@ -189,8 +189,8 @@ impl Run<'_> {
                 is_out_of_slots = true;
                 break;
             };
-            let (number, reader) = self.schedule.next(lease.note_mut());
-            let timeline = &mut lease.note_mut().info.timeline;
+            let (number, reader) = self.schedule.next(lease.info_mut());
+            let timeline = &mut lease.info_mut().batch.timeline;
             timeline.number = number;
             (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.clock.last());
             timeline.held_by_copies = self.has_copied;
@@ -318,11 +318,11 @@ impl Run<'_> {
                 Delivery::EpochEnd { request, source_position }
             }
             // Dropping it releases its slot.
-            Some(Delivery::Batch(filled)) if self.with.requests.is_stale(filled.note().info.request) => {
+            Some(Delivery::Batch(filled)) if self.with.requests.is_stale(filled.info().batch.request) => {
                 return Ok(true);
             }
             Some(Delivery::Batch(mut filled)) => {
-                let timeline = &mut filled.note_mut().info.timeline;
+                let timeline = &mut filled.info_mut().batch.timeline;
                 (timeline.overtaken, timeline.ordered) = (out_of_order, self.clock.last());
                 Delivery::Batch(self.copy(filled)?)
             }
@@ -335,10 +335,10 @@ impl Run<'_> {
         let Transfer { layout, columns, stream, .. } = self.with;
         let mut slot = self.device_slot()?;
         let at = self.clock.last();
-        let step = filled.note().info.step;
-        let _span = enter!("queue the copy", &filled.note().info);
+        let step = filled.info().batch.step;
+        let _span = enter!("queue the copy", &filled.info().batch);
         // Swapped, so that the memory of both is used again.
-        std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);
+        std::mem::swap(slot.info_mut(), &mut filled.info_mut().batch);
         let place = |error: Error| error.at_stage(Stage::Transfer).at_batch(step);
         let rows = slot.info_mut().ids.len();
         let is_timed = self.timed.begin(stream, &mut slot, at).map_err(place)?;

@@ -223,7 +223,7 @@ impl Schedule {
     /// and returns its number and, for a source, the reader.
     pub(super) fn next(&mut self, host_info: &mut HostInfo) -> (u64, Option<Box<SourceReader>>) {
         let request = self.request.get_or_insert_default();
-        host_info.info.reset(request.number, request.epoch, request.step);
+        host_info.batch.reset(request.number, request.epoch, request.step);
         host_info.start = request.start;
         host_info.records.clear();
         request.step += 1;

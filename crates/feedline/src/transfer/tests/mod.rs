@@ -114,7 +114,7 @@ impl Rig {
             row_ns: Default::default(),
             splits: Default::default(),
             // The send fails if the test has stopped waiting for it.
-            on_end: Mutex::new(Some(Box::new(move |outcome| drop(tell_dropped.send(outcome))))),
+            on_end: Box::new(move |outcome| drop(tell_dropped.send(outcome))),
         };
         let rig = Self {
             compute: device.stream().unwrap(),

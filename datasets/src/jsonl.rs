@@ -99,7 +99,7 @@ fn floats(json: &str, mut to: impl FnMut(f64)) -> Option<()> {
         return Some(());
     }
     // A comma within a string or another list leaves parts that are not numbers.
-    list.split(',').try_for_each(|number| Some(to(float(number.trim_ascii())?)))
+    list.split(',').try_for_each(|number| float(number.trim_ascii()).map(&mut to))
 }
 
 fn is_string(json: &str) -> bool {

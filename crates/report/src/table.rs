@@ -108,6 +108,7 @@ impl Table {
 
 /// When each loader ran: from the first span of its consumer to the last. What has no consumer, such as the
 /// user's own lanes, ran from the first span of all to the last.
+#[derive(Default)]
 struct Runs {
     all: Range<u64>,
     loaders: BTreeMap<u32, Range<u64>>,
@@ -115,14 +116,15 @@ struct Runs {
 
 impl Runs {
     fn new(spans: &[Span]) -> Self {
-        let (mut all, mut loaders) = (u64::MAX..0, BTreeMap::new());
+        let Some(first) = spans.first() else { return Self::default() };
+        let (mut all, mut loaders) = (first.start..first.end, BTreeMap::new());
         let widen = |range: &mut Range<u64>, span: &Span| {
             *range = range.start.min(span.start)..range.end.max(span.end);
         };
         for span in spans {
             widen(&mut all, span);
             if span.lane == Lane::Consumer {
-                widen(loaders.entry(span.loader).or_insert(u64::MAX..0), span);
+                widen(loaders.entry(span.loader).or_insert(span.start..span.end), span);
             }
         }
         Self { all, loaders }

@@ -105,7 +105,7 @@ fn parse() -> Result<Option<(Device, Sizes, usize)>, lexopt::Error> {
     let device = match device.as_str() {
         "auto" => Device::best(),
         "cuda" => Device::cuda(0),
-        "host" => Ok(Device::host()),
+        "host" => Ok(Device::new_host()),
         other => return Err(format!("--device is \"{other}\": give auto, cuda or host").into()),
     };
     let device = device.map_err(|error| error.to_string())?;

@@ -29,7 +29,7 @@ impl Dataset for Numbers {
 /// keep the order of views and batches, but not of raw calls: `waits` says whether the loop does.
 fn train(device: &Device, waits: bool) -> Result<f32> {
     let (compute, cleaner) = (device.stream()?, device.named_stream("cleaner", Priority::Normal)?);
-    let (cleared, stepped) = (device.event(false)?, device.event(false)?);
+    let (cleared, stepped) = (device.event()?, device.event()?);
     let mut sum = compute.buffer::<f32>(1)?;
     compute.record(&stepped)?;
     let data = Numbers(Spec::new().field("x", DType::F32, [])?);

@@ -84,7 +84,7 @@ fn run() -> Result<()> {
     }
     if let Some(path) = &options.svg {
         std::fs::write(path, plot(&points)).map_err(|error| {
-            Error::new(ErrorKind::Data, "cannot write the plot").caused_by(error).at_path(path)
+            Error::new(ErrorKind::Data, "cannot write the plot").with_source(error).at_path(path)
         })?;
     }
     Ok(())
@@ -108,7 +108,7 @@ fn parse() -> Result<Result<Option<Options>>, lexopt::Error> {
     let device = match device.as_str() {
         "auto" => Device::best(),
         "cuda" => Device::cuda(0),
-        "host" => Ok(Device::host()),
+        "host" => Ok(Device::new_host()),
         other => return Err(format!("--device is \"{other}\": give auto, cuda or host").into()),
     };
     Ok(device.map(|device| {

@@ -70,14 +70,14 @@ impl Plan {
                 sum: on.buffer(rows * width)?,
                 scratch: on.buffer(rows * width)?,
                 output: on.shared_buffer(rows * width)?,
-                times: [on.event(true)?, on.event(true)?],
+                times: [on.device().timing_event()?, on.device().timing_event()?],
             })
         };
         let ops = place(&GRAPH, streams.len()).into_iter().enumerate().map(op).collect::<Result<_>>()?;
         let mut input = streams[0].0.shared_buffer(rows * width)?;
         input.write(&random(rows * width, 0))?;
         let shape = Linear { rows, inputs: width, outputs: width };
-        Ok(Self { start: device.event(true)?, input, ops, shape, streams })
+        Ok(Self { start: device.timing_event()?, input, ops, shape, streams })
     }
 
     /// Queues all ops, in the order of the graph; the host does not block.

@@ -29,7 +29,7 @@ impl Windows {
             Spec::new().field("context", DType::U8, [CONTEXT, vocabulary])?.field("next", DType::U8, [])?;
         Ok(Loader::builder(Self { spec, tokens: tokens.to_vec(), vocabulary })
             .batch_size(BATCH)
-            .drop_last(true))
+            .last_batch(feedline::LastBatch::Drop))
     }
 }
 
@@ -56,7 +56,7 @@ impl Dataset for Windows {
 
 fn run(path: &str, steps: usize) -> feedline::Result<()> {
     let text = std::fs::read(path).map_err(|error| {
-        Error::new(ErrorKind::Data, "cannot read the text").caused_by(error).at_path(path)
+        Error::new(ErrorKind::Data, "cannot read the text").with_source(error).at_path(path)
     })?;
     let mut vocabulary = text.clone();
     vocabulary.sort_unstable();

@@ -147,5 +147,5 @@ impl Copy {
 
 #[cfg(feature = "cuda")]
 fn failed(error: feedline::cuda::cudarc::driver::DriverError) -> feedline::Error {
-    feedline::Error::new(feedline::ErrorKind::Device, "cannot copy on the device").caused_by(error)
+    feedline::Error::new(feedline::ErrorKind::Device, "cannot copy on the device").with_source(error)
 }

@@ -20,7 +20,7 @@ use crate::setting::Setting;
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let devices = match options.device.kind() {
         BackendKind::Cuda => all_gpus()?,
-        _ => vec![Device::host(), Device::host()],
+        _ => vec![Device::new_host(), Device::new_host()],
     };
     let filed = Filed::new(options, RAW)?;
     let batch = if options.smoke { 16 } else { 256 };

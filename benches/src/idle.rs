@@ -77,7 +77,7 @@ struct Cpu(BTreeMap<String, u64>);
 
 impl Cpu {
     fn now() -> Result<Self> {
-        let tasks = fs::read_dir("/proc/self/task").map_err(|error| unsupported().caused_by(error))?;
+        let tasks = fs::read_dir("/proc/self/task").map_err(|error| unsupported().with_source(error))?;
         let mut threads = BTreeMap::new();
         for task in tasks.flatten() {
             let read = |file: &str| fs::read_to_string(task.path().join(file));

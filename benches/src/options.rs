@@ -114,7 +114,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let device = match device.as_str() {
         "auto" => Device::best()?,
         "cuda" => Device::cuda(0)?,
-        "host" => Device::host(),
+        "host" => Device::new_host(),
         other => {
             let why = format!("--device is {other:?}: give auto, cuda or host");
             return Err(Error::new(ErrorKind::Config, why));
@@ -145,7 +145,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
 
 fn duration(option: &str, seconds: f64) -> Result<Duration> {
     let refused =
-        |error| Error::new(ErrorKind::Config, format!("{option} must be 0 or more")).caused_by(error);
+        |error| Error::new(ErrorKind::Config, format!("{option} must be 0 or more")).with_source(error);
     Duration::try_from_secs_f64(seconds).map_err(refused)
 }
 

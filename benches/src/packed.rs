@@ -28,7 +28,7 @@ const DEPTH: usize = 3;
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let refuse = |error: std::io::Error| {
         let why = "cannot write files: set --scratch to a folder with more room, or lower --file-mib";
-        Error::new(ErrorKind::Config, why).caused_by(error)
+        Error::new(ErrorKind::Config, why).with_source(error)
     };
     let folder = tempfile::Builder::new().prefix("feedline-packed-").tempdir_in(&options.scratch);
     let folder = folder.map_err(refuse)?;
@@ -44,7 +44,10 @@ fn one(options: &Options, report: &mut Report, packed: &Path, workers: usize) ->
     let batch = if options.smoke { 16 } else { BATCH };
     let data = Fixed::new(open_with(packed, &OpenOptions::with_memory_limit(u64::MAX))?)?;
     let setting = Setting { batch, workers: Workers::Count(workers), depth: DEPTH };
-    let builder = Loader::builder(data).shuffle(1).drop_last(true).transfer_mode(TransferMode::Staged);
+    let builder = Loader::builder(data)
+        .shuffle(1)
+        .last_batch(feedline::LastBatch::Drop)
+        .transfer_mode(TransferMode::Staged);
     let mut loader = setting.of(builder).build(&options.device)?;
     let bytes = batch * ROW_BYTES;
     let mut wire = Bare::new(&options.device, DEPTH, bytes)?;

@@ -110,7 +110,7 @@ impl Filed {
     }
 
     pub(crate) fn builder(&self, records: Records, setting: Setting) -> LoaderBuilder {
-        setting.of(Loader::builder(records).shuffle(1).drop_last(true))
+        setting.of(Loader::builder(records).shuffle(1).last_batch(feedline::LastBatch::Drop))
     }
 }
 
@@ -293,7 +293,7 @@ impl Scratch {
         scratch.write(bytes).map_err(|error| {
             let why =
                 "cannot write the record file: set --scratch to a folder with more room, or lower --file-mib";
-            Error::new(ErrorKind::Config, why).at_path(&scratch.0).caused_by(error)
+            Error::new(ErrorKind::Config, why).at_path(&scratch.0).with_source(error)
         })?;
         Ok(scratch)
     }

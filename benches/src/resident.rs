@@ -34,7 +34,7 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
     let batch = if options.smoke { 16 } else { batch };
     let mut loader = Loader::builder(records)
         .shuffle(1)
-        .drop_last(true)
+        .last_batch(feedline::LastBatch::Drop)
         .batch_size(batch)
         .depth(DEPTH)
         .transfer_mode(TransferMode::Resident)

@@ -179,5 +179,5 @@ fn short(x: f64) -> String {
 }
 
 fn unwritten(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
-    Error::new(ErrorKind::Config, "cannot write the rows: set --json to a writable file").caused_by(error)
+    Error::new(ErrorKind::Config, "cannot write the rows: set --json to a writable file").with_source(error)
 }

@@ -78,7 +78,7 @@ fn begin_and_stop(options: &Options, setting: Setting) -> Result<(f64, f64)> {
     let compute = options.device.stream()?;
     let data = sets::training(options)?;
     let (begun, mut loader) = timed(|| {
-        let builder = Loader::builder(data).shuffle(1).drop_last(true);
+        let builder = Loader::builder(data).shuffle(1).last_batch(feedline::LastBatch::Drop);
         let mut loader = setting.of(builder).build(&options.device)?;
         if let Some(batch) = loader.epoch(0)?.next() {
             drop(batch?.wait_on(&compute)?);
@@ -98,7 +98,7 @@ fn baseline(options: &Options, Setting { batch, depth, .. }: Setting) -> Result<
         let mut bare = Bare::new(&options.device, depth + 1, layout.bytes())?;
         let mut rows = Rows::new(&layout, bare.fill(0)?, batch);
         let read = data.read_many(&ids, &mut rows, &mut Context::new(0, 0));
-        read.map_err(|(_, cause)| Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(cause))?;
+        read.map_err(|(_, cause)| Error::new(ErrorKind::Sample, "cannot read a sample").with_source(cause))?;
         drop(rows);
         bare.send(0)?;
         bare.finish()?;
@@ -118,18 +118,19 @@ fn first_steps(options: &Options, report: &mut Report, mlp: &Path) -> Result<()>
         if let Some(data) = &options.data {
             command.arg("--data").arg(data);
         }
-        let status = command.stdout(Stdio::null()).status().map_err(|error| failed(mlp).caused_by(error))?;
+        let status =
+            command.stdout(Stdio::null()).status().map_err(|error| failed(mlp).with_source(error))?;
         if !status.success() {
             return Err(failed(mlp));
         }
-        let text = std::fs::read(&json).map_err(|error| failed(mlp).caused_by(error))?;
-        let report: Value = serde_json::from_slice(&text).map_err(|error| failed(mlp).caused_by(error))?;
+        let text = std::fs::read(&json).map_err(|error| failed(mlp).with_source(error))?;
+        let report: Value = serde_json::from_slice(&text).map_err(|error| failed(mlp).with_source(error))?;
         report["first_step_seconds"].as_f64().ok_or_else(|| failed(mlp))
     };
     let (mut cold, mut warm) = (Vec::new(), Vec::new());
     for turn in 0..options.reps.min(3) {
         let cache = folder.join(format!("cache-{turn}"));
-        std::fs::create_dir_all(&cache).map_err(|error| failed(mlp).caused_by(error))?;
+        std::fs::create_dir_all(&cache).map_err(|error| failed(mlp).with_source(error))?;
         cold.push(run(&cache)?);
         warm.push(run(&cache)?);
     }

@@ -56,7 +56,10 @@ pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point
     let Point { batch, workers, depth, row_bytes, .. } = point;
     let device: Device = Device::with_backend(NullDevice::new());
     let compute = device.stream()?;
-    let builder = Loader::builder(Table::new(memory, point)?).batch_size(batch).shuffle(1).drop_last(true);
+    let builder = Loader::builder(Table::new(memory, point)?)
+        .batch_size(batch)
+        .shuffle(1)
+        .last_batch(feedline::LastBatch::Drop);
     let mut loader = builder.depth(depth).workers(Workers::Count(workers)).build(&device)?;
     let memory_use = loader.memory_use();
     let epoch_steps = usize::try_from(loader.batch_sampler().steps(0, 0)).unwrap_or(usize::MAX);

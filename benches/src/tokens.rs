@@ -42,7 +42,8 @@ fn one(
     let Setting { batch, depth, .. } = setting;
     let windows = Tokens::open(&[(&file.0, 1.0)], TokenOptions::new(DType::U16, WINDOW))?;
     let bytes = batch * windows.spec().sample_bytes();
-    let builder = Loader::builder(windows).shuffle(1).drop_last(true).transfer_mode(mode);
+    let builder =
+        Loader::builder(windows).shuffle(1).last_batch(feedline::LastBatch::Drop).transfer_mode(mode);
     let builder = builder.pinned_budget(options.file_bytes as usize + (256 << 20));
     let mut loader = setting.of(builder).build(&options.device)?;
     let mut wire = Bare::new(&options.device, depth, bytes)?;

@@ -225,7 +225,7 @@ impl Content {
             Self::Mapped(file) => Ok(state.bytes(&file.pages)),
             Self::OnDisk(file) => {
                 let state = state.reader(file.reader()?);
-                let unreadable = |error| data("cannot read the file").caused_by(error);
+                let unreadable = |error| data("cannot read the file").with_source(error);
                 let state = state.map_err(|error| of_stream(error, unreadable))?;
                 file.check_unchanged()?;
                 Ok(state)
@@ -233,7 +233,7 @@ impl Content {
             #[cfg(feature = "object-store")]
             Self::Remote(_) => {
                 let state = state.reader(self.stream());
-                let unreadable = |error| data("cannot read the object").caused_by(error);
+                let unreadable = |error| data("cannot read the object").with_source(error);
                 let state = state.map_err(|error| of_stream(error, unreadable))?;
                 self.check_unchanged()?;
                 Ok(state)
@@ -287,7 +287,7 @@ impl MappedFile {
         // SAFETY: the mapping is read-only and used as plain bytes, for which any value is valid. The
         // caller promises that nobody changes them (`# Safety` above).
         let pages = unsafe { Mmap::map(file.file()) };
-        let pages = pages.map_err(|error| data("cannot map the file").caused_by(error).at_path(path))?;
+        let pages = pages.map_err(|error| data("cannot map the file").with_source(error).at_path(path))?;
         Ok(Self { pages, path: path.to_path_buf(), _file: file })
     }
 

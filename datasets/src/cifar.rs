@@ -172,7 +172,7 @@ fn choose<T>(files: Vec<(String, T)>, split: Split) -> Result<Vec<(String, T)>> 
 fn of_folder(path: &Path, split: Split) -> Result<Arrays> {
     let entries = std::fs::read_dir(path);
     let entries = entries.and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-    let entries = entries.map_err(|error| data("cannot list the folder").caused_by(error))?;
+    let entries = entries.map_err(|error| data("cannot list the folder").with_source(error))?;
     let files = entries.into_iter().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         Some((name, entry.path()))

@@ -267,13 +267,13 @@ fn damaged(error: csv::Error) -> Error {
     let error = match error.into_kind() {
         // An error of reading keeps its own place.
         CsvError::Io(error) => {
-            return of_stream(error, |error| data("the table cannot be read").caused_by(error));
+            return of_stream(error, |error| data("the table cannot be read").with_source(error));
         }
         CsvError::UnequalLengths { expected_len, len, pos } => {
             let row = pos.as_ref().map_or(0, csv::Position::line);
             data(format!("line {row} has {len} cells, the first row has {expected_len}: repair the file"))
         }
-        _ => data("the table cannot be read").caused_by(text),
+        _ => data("the table cannot be read").with_source(text),
     };
     offset.map_or(error.clone(), |offset| error.at_offset(offset))
 }

@@ -111,7 +111,7 @@ impl DiskFile {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let cannot = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => data("no such file: check the path"),
-            _ => data("cannot read the file").caused_by(error),
+            _ => data("cannot read the file").with_source(error),
         };
         // Checked before opening: opening a named pipe would block until it has a writer.
         let metadata = fs::metadata(path).map_err(cannot)?;
@@ -159,7 +159,7 @@ impl DiskFile {
         read_exact_at(&self.file, to, offset).map_err(|error| {
             let error = match error.kind() {
                 io::ErrorKind::UnexpectedEof => self.cut(error),
-                _ => data("cannot read the file").caused_by(error),
+                _ => data("cannot read the file").with_source(error),
             };
             error.at_path(&self.path).at_offset(offset)
         })
@@ -170,14 +170,14 @@ impl DiskFile {
     /// A check after a read covers that read, because a write sets the times before it changes a byte. File
     /// systems keep them in steps of a few milliseconds: a write within the step of the opening is not seen.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
-        let now = self.file.metadata().map_err(|error| data("cannot read the file").caused_by(error));
+        let now = self.file.metadata().map_err(|error| data("cannot read the file").with_source(error));
         now.and_then(|now| self.version.check(&Version::new(&now))).map_err(|error| error.at_path(&self.path))
     }
 
     /// A reader of the whole file.
     pub(crate) fn reader(&self) -> Result<&File> {
         let mut file = &self.file;
-        file.rewind().map_err(|error| data("cannot read the file").caused_by(error).at_path(&self.path))?;
+        file.rewind().map_err(|error| data("cannot read the file").with_source(error).at_path(&self.path))?;
         Ok(file)
     }
 
@@ -193,14 +193,14 @@ impl DiskFile {
     fn cut(&self, error: io::Error) -> Error {
         match self.check_unchanged() {
             Err(changed) => changed,
-            Ok(()) => data("cannot read the file").caused_by(error),
+            Ok(()) => data("cannot read the file").with_source(error),
         }
     }
 }
 
 /// Reads the file at `path` whole; returns its version, which nobody has changed meanwhile.
 pub(crate) fn read_whole(path: &Path, to: &mut Vec<u8>) -> Result<Version> {
-    let cannot = |error| data("cannot read the file").caused_by(error);
+    let cannot = |error| data("cannot read the file").with_source(error);
     let mut read = || {
         let mut file = File::open(path).map_err(cannot)?;
         let version = |file: &File| Ok(Version::new(&file.metadata().map_err(cannot)?));

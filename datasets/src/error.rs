@@ -25,7 +25,7 @@ pub(crate) fn of_stream(error: io::Error, damaged: impl FnOnce(io::Error) -> Err
         return own.clone();
     }
     if error.raw_os_error().is_some() {
-        return data("cannot read the file").caused_by(error);
+        return data("cannot read the file").with_source(error);
     }
     damaged(error)
 }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn an_error_of_this_crate_passes_through_any_parser() {
-        let damaged = |error: io::Error| data("damaged").caused_by(error);
+        let damaged = |error: io::Error| data("damaged").with_source(error);
         let own = || data("cannot reach the server").at_path("http://h/x");
         let wrapped = io::Error::new(io::ErrorKind::InvalidData, io::Error::other(own()));
         for error in [io::Error::other(own()), wrapped] {

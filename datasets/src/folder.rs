@@ -173,7 +173,7 @@ fn set(name: &str) -> Option<Split> {
 
 /// The folders and the regular files in `folder`, each sorted by name.
 pub(crate) fn list(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
-    let cannot = |error| data("cannot list the folder").caused_by(error).at_path(folder);
+    let cannot = |error| data("cannot list the folder").with_source(error).at_path(folder);
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder).map_err(cannot)? {
         let entry = entry.map_err(cannot)?;
@@ -183,7 +183,7 @@ pub(crate) fn list(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         let path = entry.path();
         // Follows links. A link to nowhere is an error: its sample would be missed.
         let metadata = fs::metadata(&path);
-        let metadata = metadata.map_err(|error| data("cannot read").caused_by(error).at_path(&path))?;
+        let metadata = metadata.map_err(|error| data("cannot read").with_source(error).at_path(&path))?;
         if metadata.is_dir() {
             folders.push(path);
         } else if metadata.is_file() {

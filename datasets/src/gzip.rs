@@ -131,6 +131,6 @@ fn damaged(after: usize, error: std::io::Error) -> feedline_core::Error {
         data(format!(
             "the gzip stream is cut short or damaged after {after} inflated bytes: fetch the file again"
         ))
-        .caused_by(error)
+        .with_source(error)
     })
 }

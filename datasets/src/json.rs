@@ -19,7 +19,7 @@ pub(crate) fn entries(text: &[u8], mut to: impl FnMut(&str, &str) -> Result<()>)
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let read = deserializer.deserialize_map(Entries(each)).and_then(|()| deserializer.end());
     let damaged = |error: serde_json::Error| -> Error {
-        data("the text is not a JSON object: repair it").caused_by(one_line(error))
+        data("the text is not a JSON object: repair it").with_source(one_line(error))
     };
     refused.map_or_else(|| read.map_err(damaged), Err)
 }

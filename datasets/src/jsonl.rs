@@ -289,8 +289,8 @@ fn without_blank_end(lines: &Lines) -> Result<u64> {
 /// Adds the line to an error, which people count from 1, and the sample, which is counted from 0.
 fn in_line(error: Error, line: u64) -> Error {
     let why = data(format!("line {}: {}", line + 1, error.message())).at_sample(line);
-    match error.cause() {
-        Some(cause) => why.caused_by(cause.to_string()),
+    match error.get_ref() {
+        Some(cause) => why.with_source(cause.to_string()),
         None => why,
     }
 }

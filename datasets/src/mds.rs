@@ -146,7 +146,7 @@ fn json(content: &Content, start: u64, end: Option<u64>) -> Result<Json> {
     content.read_at(start, &mut text)?;
     serde_json::from_slice(&text).map_err(|error| {
         data("the description of the columns is damaged: fetch the file again")
-            .caused_by(one_line(error))
+            .with_source(one_line(error))
             .at_offset(start)
     })
 }

@@ -17,7 +17,7 @@ impl Memory {
     /// Allocates `len` bytes, min 1. The system provides a page when it is first written.
     pub(crate) fn new(len: u64) -> Result<Self> {
         let len = usize::try_from(len).map_err(|_| no_memory(len))?;
-        let pages = MmapMut::map_anon(len).map_err(|error| no_memory(len as u64).caused_by(error))?;
+        let pages = MmapMut::map_anon(len).map_err(|error| no_memory(len as u64).with_source(error))?;
         // A hint: huge pages cause fewer page faults and TLB misses.
         #[cfg(target_os = "linux")]
         let _ = pages.advise(memmap2::Advice::HugePage);

@@ -107,8 +107,8 @@ fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(S
             Some(offset) => data(format!("{why} (byte {offset} of the member)")),
             None => data(why),
         };
-        match error.cause() {
-            Some(cause) => why.caused_by(one_line(cause)),
+        match error.get_ref() {
+            Some(cause) => why.with_source(one_line(cause)),
             None => why,
         }
     };
@@ -118,7 +118,9 @@ fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(S
     let size = member.size();
     let mut memory = Memory::new(size.max(1)).map_err(named)?;
     let cut = |error| {
-        of_stream(error, |error| named(data("it cannot be inflated, fetch the file again").caused_by(error)))
+        of_stream(error, |error| {
+            named(data("it cannot be inflated, fetch the file again").with_source(error))
+        })
     };
     // The header first: the rest is not inflated if it is wrong.
     let start = size.min(MAX_BYTES) as usize;
@@ -137,7 +139,7 @@ fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(S
 
 fn damaged(error: ZipError) -> Error {
     let damaged =
-        |why: String| data("the archive is damaged or cut short: fetch the file again").caused_by(why);
+        |why: String| data("the archive is damaged or cut short: fetch the file again").with_source(why);
     match error {
         ZipError::Io(error) => of_stream(error, |error| damaged(one_line(error))),
         error => damaged(one_line(error)),

@@ -175,5 +175,5 @@ fn refuse(why: &str) -> Error {
 }
 
 fn cannot(what: &str, error: std::io::Error) -> Error {
-    data(format!("cannot {what}")).caused_by(error)
+    data(format!("cannot {what}")).with_source(error)
 }

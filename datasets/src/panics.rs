@@ -33,7 +33,7 @@ pub(crate) fn catch_panics<T>(what: &str, parse: impl FnOnce() -> Result<T>) -> 
     QUIET.set(outer);
     parsed.unwrap_or_else(|panic| {
         let why = format!("{what} is damaged: fetch the file again");
-        Err(data(why).caused_by(one_line(panic.message())))
+        Err(data(why).with_source(one_line(panic.message())))
     })
 }
 

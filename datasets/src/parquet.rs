@@ -188,7 +188,8 @@ impl ParquetFile {
         let input = Input::new(self.content.clone());
         let named = |error: &ParquetError| {
             input.cause_or(|| {
-                data(format!("row group {group} is damaged: fetch the file again")).caused_by(one_line(error))
+                data(format!("row group {group} is damaged: fetch the file again"))
+                    .with_source(one_line(error))
             })
         };
         let bounds = bounds::check(&input, stored, &self.columns)?;
@@ -266,7 +267,7 @@ fn metadata(input: &Input) -> Result<ArrowReaderMetadata> {
     let damaged = |error: &ParquetError| {
         input.cause_or(|| {
             data("the metadata at the end of the file is damaged or of a kind that is not read")
-                .caused_by(one_line(error))
+                .with_source(one_line(error))
                 .at_offset(len)
         })
     };

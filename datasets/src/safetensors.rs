@@ -104,7 +104,7 @@ fn header(file: &DiskFile) -> Result<(Metadata, u64)> {
 }
 
 fn damaged(error: &serde_json::Error) -> Error {
-    data("the header is damaged: fetch the file again").caused_by(one_line(error)).at_offset(LENGTH)
+    data("the header is damaged: fetch the file again").with_source(one_line(error)).at_offset(LENGTH)
 }
 
 fn element(dtype: Dtype) -> Option<ElementType> {

@@ -49,7 +49,7 @@ pub(crate) fn is_tar(content: &Content) -> Result<bool> {
 pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
     let damaged = |error: io::Error| {
         of_stream(error, |error| {
-            data("the archive is damaged or no tar file: fetch it again").caused_by(one_line(error))
+            data("the archive is damaged or no tar file: fetch it again").with_source(one_line(error))
         })
     };
     let mut archive = Archive::new(content.stream());

@@ -49,7 +49,7 @@ impl Host {
             memory_bytes: kib(&text("/proc/meminfo"), "MemTotal:"),
             memlock_bytes: memlock(&text("/proc/self/limits")),
             memory_copy_rate: measure::copy_rate(
-                &Device::host(),
+                &Device::new_host(),
                 32 << 20,
                 measure::From::Pinned,
                 Duration::from_millis(300),

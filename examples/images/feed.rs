@@ -100,7 +100,11 @@ fn batch(options: &Options, set: &Pictures) -> usize {
 }
 
 fn builder(options: &Options, set: Pictures, batch: usize) -> LoaderBuilder {
-    Loader::builder(set).batch_size(batch).shuffle(options.seed).drop_last(true).epochs(options.epochs)
+    Loader::builder(set)
+        .batch_size(batch)
+        .shuffle(options.seed)
+        .last_batch(feedline::LastBatch::Drop)
+        .epochs(options.epochs)
 }
 
 /// Finds the files and labels in a batch; keeps nothing else of it.

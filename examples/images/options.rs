@@ -98,7 +98,7 @@ impl Options {
         match self.device.as_str() {
             "auto" => Device::best(),
             "cuda" => Device::cuda(0),
-            "host" => Ok(Device::host()),
+            "host" => Ok(Device::new_host()),
             other => {
                 let why = format!("--device is {other:?}: give auto, cuda or host");
                 Err(Error::new(ErrorKind::Config, why))
@@ -139,7 +139,7 @@ fn usage(error: lexopt::Error) -> Error {
 pub fn print(text: &str) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != Io::BrokenPipe => {
-            Err(Error::new(ErrorKind::Data, "cannot write to standard output").caused_by(error))
+            Err(Error::new(ErrorKind::Data, "cannot write to standard output").with_source(error))
         }
         _ => Ok(()),
     }

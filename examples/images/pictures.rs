@@ -66,7 +66,7 @@ impl Pictures {
         // Slots of the loader have room for a batch of the largest file.
         let mut most = 1;
         for path in files.iter().filter_map(|file| folder.path(*file)) {
-            let cannot = |error| Error::new(ErrorKind::Data, "cannot read").caused_by(error).at_path(path);
+            let cannot = |error| Error::new(ErrorKind::Data, "cannot read").with_source(error).at_path(path);
             most = most.max(fs::metadata(path).map_err(cannot)?.len() as usize);
         }
         let spec = transforms.add_encoded_fields(Spec::new(), "image", most)?;

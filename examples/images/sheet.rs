@@ -47,8 +47,9 @@ pub fn write(options: &Options, path: &Path) -> Result<()> {
             place(left, &pixels(&others, id, options.seed, epoch as u64)?);
         }
     }
-    save(path, width as u32, height as u32, &sheet)
-        .map_err(|error| Error::new(ErrorKind::Data, "cannot write the sheet").caused_by(error).at_path(path))
+    save(path, width as u32, height as u32, &sheet).map_err(|error| {
+        Error::new(ErrorKind::Data, "cannot write the sheet").with_source(error).at_path(path)
+    })
 }
 
 /// The pixels of sample `id` in `epoch`: the same as a loader with this seed delivers.
@@ -57,7 +58,7 @@ fn pixels(set: &Pictures, id: u64, seed: u64, epoch: u64) -> Result<Vec<u8>> {
     let mut slab = vec![0; layout.bytes()];
     let mut rows = Rows::new(&layout, &mut slab, 1);
     let read = set.read_many(&[id], &mut rows, &mut Context::new(seed, epoch));
-    read.map_err(|(_, error)| Error::new(ErrorKind::Sample, "cannot read a picture").caused_by(error))?;
+    read.map_err(|(_, error)| Error::new(ErrorKind::Sample, "cannot read a picture").with_source(error))?;
     Ok(rows.column_mut(0).to_vec())
 }
 

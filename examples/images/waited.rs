@@ -60,7 +60,7 @@ impl Waited {
     /// Lets `work` queue a step. The stream waits for its batch already.
     pub fn step(&mut self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         if self.steps == self.events.len() {
-            self.events.push([self.stream.event(true)?, self.stream.event(true)?]);
+            self.events.push([self.stream.device().timing_event()?, self.stream.device().timing_event()?]);
         }
         let [before, after] = &self.events[self.steps];
         self.stream.record(before)?;

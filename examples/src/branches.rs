@@ -73,7 +73,7 @@ impl Model {
             result: main.buffer(2)?,
             dh: main.buffer(rows * width)?,
             scratch: main.buffer(rows * width)?,
-            start: device.event(true)?,
+            start: device.timing_event()?,
             x,
             labels,
             main,
@@ -156,7 +156,7 @@ struct Branch {
 
 impl Branch {
     fn new(stream: Stream, Sizes { rows, width, .. }: Sizes, seed: u64) -> Result<Self> {
-        let event = || stream.event(true);
+        let event = || stream.device().timing_event();
         Ok(Self {
             kernels: Kernels::new(&stream)?,
             hidden: Layer::new(&stream, Linear { rows, inputs: width, outputs: width }, 2 * seed)?,

@@ -20,8 +20,8 @@ fn train(device: &Device, own_streams: bool) -> Result<(f32, Vec<f32>)> {
 #[test]
 fn branches_have_no_race_in_any_schedule_and_the_weights_of_one_stream() {
     with_watchdog(LIMIT, || {
-        let wanted = train(&Device::host(), false).unwrap();
-        assert_eq!(train(&Device::host(), true).unwrap(), wanted);
+        let wanted = train(&Device::new_host(), false).unwrap();
+        assert_eq!(train(&Device::new_host(), true).unwrap(), wanted);
         for seed in 0..20 {
             let (device, sim) = feedline_sim::device(seed).unwrap();
             assert_eq!(train(&device, true).unwrap(), wanted, "seed {seed}");

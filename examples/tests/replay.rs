@@ -90,7 +90,7 @@ fn check(device: &Device, chaotic: &Device, records: bool) {
     }
     for device in [device, chaotic] {
         let stats = device.stats();
-        assert_eq!((stats.pinned_bytes.now(), stats.device_bytes.now(), stats.streams.now()), (0, 0, 0));
+        assert_eq!((stats.pinned_bytes.get(), stats.device_bytes.get(), stats.streams.get()), (0, 0, 0));
         let errors = stats.take_errors();
         assert!(errors.is_empty(), "drops failed: {errors:?}");
     }
@@ -99,7 +99,7 @@ fn check(device: &Device, chaotic: &Device, records: bool) {
 #[test]
 fn on_the_host_every_step_runs_directly() {
     let disorder = Disorder { seed: 2, ..Disorder::default() };
-    check(&Device::host(), &Device::with_backend(Chaos::new(Host::new(), disorder).unwrap()), false);
+    check(&Device::new_host(), &Device::with_backend(Chaos::new(Host::new(), disorder).unwrap()), false);
 }
 
 #[cfg(feature = "cuda-13")]

@@ -116,7 +116,7 @@ fn run(name: &str, device: &Device, chaos: &ChaosHandle, transfer_mode: Transfer
     assert!(chaos.delayed() > 0 && chaos.poisoned() > 0, "{name}: chaos was on");
     let stats = device.stats();
     assert_eq!(
-        (stats.pinned_bytes.now(), stats.device_bytes.now()),
+        (stats.pinned_bytes.get(), stats.device_bytes.get()),
         (0, 0),
         "{name}: nothing is left behind"
     );

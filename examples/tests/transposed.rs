@@ -68,7 +68,7 @@ fn check(device: &Device) {
 
 #[test]
 fn the_host_trains_alike() {
-    check(&Device::host());
+    check(&Device::new_host());
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn run_with(
     cursor: Option<Cursor>,
     steps: usize,
 ) -> (Epoch, Cursor) {
-    let device = Device::host();
+    let device = Device::new_host();
     let stream = device.stream().unwrap();
     let mut loader = builder.build(&device).unwrap();
     let mut batches = match cursor {
@@ -196,7 +196,7 @@ fn a_picture_that_grows_beyond_the_limit_is_a_bad_sample() {
         (ImageDataset::encoded(open(folder.path()).unwrap(), on_device, 1 << 20).unwrap(), "16384"),
     ] {
         let policy = BadSamples::Substitute { budget: Budget::Count(1) };
-        let device = Device::host();
+        let device = Device::new_host();
         let mut loader = Loader::builder(set).batch_size(BATCH).bad_samples(policy).build(&device).unwrap();
         assert!(loader.epoch(0).unwrap().all(|batch| batch.is_ok()));
         let report = loader.bad_sample_report();

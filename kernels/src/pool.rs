@@ -64,7 +64,7 @@ pub fn new_pool(name: &'static str, threads: usize) -> Result<ThreadPool> {
     pool.thread_name(move |index| format!("{name}-{index}")).build().map_err(|error| {
         let why = "cannot start the compute threads: raise the limit of processes (ulimit -u) or \
                    lower RAYON_NUM_THREADS";
-        Error::new(ErrorKind::Unavailable, why).caused_by(error)
+        Error::new(ErrorKind::Unavailable, why).with_source(error)
     })
 }
 

@@ -145,7 +145,7 @@ fn a_compile_error_names_file_and_line() {
     assert_eq!(error.kind(), ErrorKind::Device);
     let line = error.to_string();
     assert!(line.contains("bad.cu(2)") && line.contains("nothing") && !line.contains('\n'), "{line}");
-    let log = error.cause().and_then(|cause| cause.downcast_ref::<Log>()).unwrap();
+    let log = error.get_ref().and_then(|cause| cause.downcast_ref::<Log>()).unwrap();
     assert!(log.0.lines().count() > 1);
     let error = compiler.compile("zero.cu", "\0", arch()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Device);

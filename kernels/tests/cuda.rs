@@ -53,7 +53,7 @@ fn a_capture_begun_by_cudarc_rejects_work_and_views() {
     let Some(device) = gpu("a capture of cudarc's") else { return };
     let stream = device.stream().expect("a stream");
     let raw = stream.cuda_stream().expect("a CUDA stream").clone();
-    let (event, empty) = (device.event(false).expect("an event"), spin(&device));
+    let (event, empty) = (device.event().expect("an event"), spin(&device));
     let numbers = stream.buffer::<u32>(4).expect("a buffer");
     let view = numbers.view();
     let mut copy = raw.alloc_zeros::<u32>(4).expect("memory");
@@ -127,7 +127,7 @@ fn a_module_is_unloaded_after_its_kernels_have_finished() {
         let module = cuda.load_ptx(SPIN).expect("a module");
         let spin = cuda.function(&module, "spin").expect("a kernel");
         drop(module);
-        let ended = device.event(false).expect("an event");
+        let ended = device.event().expect("an event");
         launch(&stream, &spin, 300_000_000).expect("a launch");
         stream.record(&ended).expect("an event");
         assert!(!ended.query().expect("a query"), "the kernel is still running");

@@ -20,7 +20,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 /// The devices to test on; prints that the test was not run on a GPU if there is none.
 fn devices(test: &str) -> Vec<Device> {
-    [Device::host()].into_iter().chain(feedline_testkit::gpu(test)).collect()
+    [Device::new_host()].into_iter().chain(feedline_testkit::gpu(test)).collect()
 }
 
 /// Runs `case` for each size and repeat on each device.
@@ -39,8 +39,8 @@ fn each(test: &str, case: impl Fn(&Rig, u64) -> Result<()>) {
                 case(&rig, key(&[bytes as u64, repeat])).unwrap_or_else(|error| panic!("{place}: {error}"));
             }
         }
-        assert_eq!(device.stats().pinned_bytes.now(), 0, "{test} on {device:?} leaked pinned memory");
-        assert_eq!(device.stats().device_bytes.now(), 0, "{test} on {device:?} leaked device memory");
+        assert_eq!(device.stats().pinned_bytes.get(), 0, "{test} on {device:?} leaked pinned memory");
+        assert_eq!(device.stats().device_bytes.get(), 0, "{test} on {device:?} leaked device memory");
     }
 }
 
@@ -210,7 +210,7 @@ fn two_readers_of_one_batch_run_concurrently() {
         let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
         let branch = device.stream().expect("a second stream");
         let on_branch = Kernels::new(&branch).expect("its kernels");
-        let timed = || device.event(true).expect("an event with timing");
+        let timed = || device.timing_event().expect("an event with timing");
         let (begin, end) = (timed(), timed());
         on_branch.spin(1).expect("the branch runs");
         assert_together(&format!("two readers on {device:?}"), rig.delay_ns, |delay_ns| {
@@ -233,7 +233,7 @@ fn two_readers_of_one_batch_run_concurrently() {
 fn a_copy_overlaps_the_kernels_of_the_previous_batch() {
     for device in devices("copy during kernels") {
         let rig = Rig::new(&device, SIZES[2]).expect("the rig is built");
-        let timed = || device.event(true).expect("an event with timing");
+        let timed = || device.timing_event().expect("an event with timing");
         let (kernel_begins, kernel_ends, copy_begins, copy_ends) = (timed(), timed(), timed(), timed());
         assert_together(&format!("a copy and a kernel on {device:?}"), rig.delay_ns, |delay_ns| {
             let slots = SlotRing::new(&device, 2, rig.bytes)?;
@@ -262,7 +262,7 @@ fn streams_of_another_device_are_rejected() {
     for device in devices("another device") {
         let other = match device.kind() {
             BackendKind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
-            _ => Device::host(),
+            _ => Device::new_host(),
         };
         let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
         let foreign = other.stream().expect("a stream");
@@ -285,7 +285,7 @@ fn kernels_reject_views_of_another_stream_or_device() {
         let mut buffer = stream.buffer::<f32>(16).expect("a buffer");
         let other = match device.kind() {
             BackendKind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
-            _ => Device::host(),
+            _ => Device::new_host(),
         };
         let mut foreign = other.stream().and_then(|stream| stream.buffer::<f32>(16)).expect("a buffer");
         let streams = format!("belongs to {}, not to {}", stream, rig.compute);

@@ -43,8 +43,8 @@ impl Bare {
             Ok(Slot {
                 host: device.pinned(bytes)?,
                 target: copier.buffer(bytes)?,
-                copied: device.event(false)?,
-                consumed: device.event(false)?,
+                copied: device.event()?,
+                consumed: device.event()?,
             })
         };
         let slots = (0..slots.max(1)).map(slot).collect::<Result<_>>()?;
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn fill_waits_for_the_last_copy_of_its_block() {
-        let mut bare = Bare::new(&Device::host(), 2, 1 << 16).unwrap();
+        let mut bare = Bare::new(&Device::new_host(), 2, 1 << 16).unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         for step in 0..20 {
             bare.fill(step).unwrap().fill(step as u8 + 1);
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_bare_loops_copy_every_block() {
-        let mut bare = Bare::new(&Device::host(), 3, 1000).unwrap();
+        let mut bare = Bare::new(&Device::new_host(), 3, 1000).unwrap();
         for run in [Bare::hand_over, Bare::copies] {
             for slot in 0..3 {
                 bare.fill(slot).unwrap().fill(slot as u8 + 1);

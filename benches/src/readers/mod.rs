@@ -126,7 +126,9 @@ fn one(
     let threads = Threads::new(options, plain, order, sizes.clone(), (BATCH, samples), workers)?;
     threads.check(&*reader)?;
 
-    let builder = Loader::builder(dataset(reader)?).drop_last(true).transfer_mode(TransferMode::Staged);
+    let builder = Loader::builder(dataset(reader)?)
+        .last_batch(feedline::LastBatch::Drop)
+        .transfer_mode(TransferMode::Staged);
     let builder = match (order, together) {
         (Order::Sequential, _) => builder,
         (Order::Shuffled, None) => builder.shuffle(1),
@@ -185,5 +187,5 @@ fn dataset(reader: Box<dyn Reader>) -> Result<Box<dyn Dataset>> {
 }
 
 fn failed(what: &str, format: &Format, why: ReadError) -> Error {
-    Error::new(ErrorKind::Data, format!("cannot {what} as {}", format.name)).caused_by(why)
+    Error::new(ErrorKind::Data, format!("cannot {what} as {}", format.name)).with_source(why)
 }

@@ -91,7 +91,7 @@ impl Threads {
         let cpu = cpu_of(Path::new("/proc/thread-self")).saturating_sub(before);
         self.cpu_ns.fetch_add(cpu, Ordering::Relaxed);
         self.blocks.fetch_add(sink.turn as u64, Ordering::Relaxed);
-        read.map_err(|why| Error::new(ErrorKind::Data, "a plain loop failed").caused_by(why))?;
+        read.map_err(|why| Error::new(ErrorKind::Data, "a plain loop failed").with_source(why))?;
         let ids = sink.ids;
         bare.finish()?;
         Ok(ids)

@@ -84,7 +84,7 @@ impl Fields {
     ) -> Result<TensorData> {
         let bytes = slot::bytes(&self.batch, of)?;
         TensorData::try_from_bytes(bytes, shape, <T as burn::tensor::Element>::dtype())
-            .map_err(|error| Error::new(ErrorKind::Config, "burn refuses the field").caused_by(error))
+            .map_err(|error| Error::new(ErrorKind::Config, "burn refuses the field").with_source(error))
     }
 
     /// A float field as a tensor of the field's type on `device`.

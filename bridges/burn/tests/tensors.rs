@@ -139,7 +139,7 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
         let (device, chaos) = chaos();
         let fine = Fine::new(16 * 500, 200).unwrap();
         let loader = Loader::builder(fine.clone()).batch_size(16).shuffle(3).depth(4);
-        let loader = loader.held_limit(Duration::from_secs(2)).build_host_on(&device).unwrap();
+        let loader = loader.held_timeout(Duration::from_secs(2)).build_host_on(&device).unwrap();
         type Made = (u64, Vec<u64>, Tensor<1, Int>, Tensor<2, Int>);
         let loader = BurnLoader::new(loader, |fields, device| -> feedline::Result<Made> {
             let batch = fields.batch();
@@ -181,7 +181,7 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
 fn tensors_that_are_kept_for_ever_end_the_epoch_with_one_line() {
     with_watchdog(LIMIT, || {
         let loader = Loader::builder(Wide::new(80).unwrap()).batch_size(8).depth(2);
-        let loader = loader.held_limit(Duration::from_millis(300)).build_host().unwrap();
+        let loader = loader.held_timeout(Duration::from_millis(300)).build_host().unwrap();
         let loader = BurnLoader::new(loader, |fields, _| fields.data("f32"));
         let kept: Vec<Result<TensorData, _>> = loader.iter().collect();
         let error = kept.last().unwrap().as_ref().unwrap_err().to_string();
@@ -257,7 +257,7 @@ fn progress_ends_at_the_number_of_items_in_every_rank() {
 /// A set with a sample that cannot be read.
 struct Bad(Spec);
 
-impl Dataset for Bad {
+impl Dataset for BadSample {
     fn len(&self) -> u64 {
         20
     }

@@ -100,5 +100,5 @@ impl HandOver {
 }
 
 fn driver(error: DriverError) -> Error {
-    Error::new(ErrorKind::Device, "cannot hand a batch to candle").caused_by(error)
+    Error::new(ErrorKind::Device, "cannot hand a batch to candle").with_source(error)
 }

@@ -72,7 +72,7 @@ impl Bridge {
         match candle {
             #[cfg(feature = "cuda")]
             candle_core::Device::Cuda(cuda) => Self::on(candle, &gpu::device(cuda)),
-            _ => Self::on(candle, &Device::host()),
+            _ => Self::on(candle, &Device::new_host()),
         }
     }
 
@@ -198,7 +198,7 @@ fn no_such_tensor(name: &str, dtype: DType) -> Error {
 
 /// An error of candle as one of feedline.
 fn failed(error: candle_core::Error, what: &str) -> Error {
-    Error::new(ErrorKind::Device, format!("candle cannot {what}")).caused_by(error)
+    Error::new(ErrorKind::Device, format!("candle cannot {what}")).with_source(error)
 }
 
 impl std::fmt::Debug for Bridge {

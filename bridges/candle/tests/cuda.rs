@@ -114,6 +114,6 @@ fn types_arrive_and_other_devices_are_refused() {
     }
     let error = Bridge::on(&Candle::Cpu, &other).expect_err("another device");
     assert_eq!((error.kind(), error.to_string().lines().count()), (ErrorKind::Config, 1), "{error}");
-    let error = Bridge::on(&candle, &Device::host()).expect_err("another device");
+    let error = Bridge::on(&candle, &Device::new_host()).expect_err("another device");
     assert_eq!((error.kind(), error.to_string().lines().count()), (ErrorKind::Config, 1), "{error}");
 }

@@ -28,7 +28,7 @@ fn check_field<T: WithDType + Into<f64>>(bridge: &Bridge, batch: &Ready, name: &
 #[test]
 fn every_type_that_candle_has_becomes_a_tensor() {
     let (simulated, sim) = feedline_sim::device(14).unwrap();
-    for device in [Device::host(), simulated] {
+    for device in [Device::new_host(), simulated] {
         let bridge = Bridge::on(&Candle::Cpu, &device).unwrap();
         let mut loader =
             Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle(5).build(&device).unwrap();
@@ -89,7 +89,7 @@ fn a_batch_on_another_stream_is_refused_in_one_line() {
 #[test]
 fn a_batch_of_another_device_is_refused() {
     let bridge = Bridge::new(&Candle::Cpu).unwrap();
-    let elsewhere = Device::host();
+    let elsewhere = Device::new_host();
     let mut loader = Loader::builder(Wide::new(8).unwrap()).batch_size(8).build(&elsewhere).unwrap();
     let batch = loader.epoch(0).unwrap().next().unwrap().unwrap();
     let error = bridge.open(batch).unwrap_err();
@@ -108,7 +108,7 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
         let bridge = Bridge::on(&Candle::Cpu, &device).unwrap();
         let fine = Fine::new(16 * 500, WIDTH).unwrap();
         let loader = Loader::builder(fine.clone()).batch_size(16).shuffle(3).depth(2);
-        let mut loader = loader.held_limit(Duration::from_secs(2)).build(&device).unwrap();
+        let mut loader = loader.held_timeout(Duration::from_secs(2)).build(&device).unwrap();
         // Far more tensors are kept than there are slots.
         let mut kept = Vec::new();
         for epoch in 0..2 {

@@ -41,7 +41,7 @@ impl<B: Backend> Synchronous<B> {
         // SAFETY: as above.
         unsafe { self.below.synchronize_stream(stream) }.map_err(|error| {
             let site = CallSite::current().map(|site| format!(", called at {site},")).unwrap_or_default();
-            Error::new(error.kind(), format!("{what}{site} failed on the device")).caused_by(error)
+            Error::new(error.kind(), format!("{what}{site} failed on the device")).with_source(error)
         })
     }
 }

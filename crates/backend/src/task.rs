@@ -124,7 +124,7 @@ fn catch(name: &str, work: impl FnOnce()) -> Result<()> {
         let refused = panic.downcast_ref::<Error>().cloned();
         let text = panic_text(panic);
         match refused {
-            Some(refused) => lost("failed on its stream".to_owned()).caused_by(refused),
+            Some(refused) => lost("failed on its stream".to_owned()).with_source(refused),
             None => lost(format!("panicked on its stream: {text}")),
         }
     })

@@ -88,7 +88,7 @@ impl BadSamples {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct Bad {
+pub struct BadSample {
     /// The sample's id.
     pub sample: u64,
     /// The file it comes from, if known.
@@ -119,7 +119,7 @@ pub struct Bad {
 #[cfg_attr(feature = "serde", serde(try_from = "Stored"))]
 pub struct BadSampleReport {
     /// Sorted by sample.
-    samples: Vec<Bad>,
+    samples: Vec<BadSample>,
     failures: u64,
     delivered: u64,
     /// Samples that were replaced.
@@ -135,7 +135,7 @@ pub struct BadSampleReport {
 #[cfg(feature = "serde")]
 #[derive(serde::Deserialize)]
 struct Stored {
-    samples: Vec<Bad>,
+    samples: Vec<BadSample>,
     failures: u64,
     delivered: u64,
     due: Proof,
@@ -187,7 +187,7 @@ impl BadSampleReport {
                 let times = &mut self.samples[known].times;
                 *times = times.saturating_add(1);
             }
-            Err(at) => self.samples.insert(at, Bad { sample, path, cause: cause.to_owned(), times: 1 }),
+            Err(at) => self.samples.insert(at, BadSample { sample, path, cause: cause.to_owned(), times: 1 }),
         }
     }
 
@@ -206,7 +206,7 @@ impl BadSampleReport {
     }
 
     /// The bad samples, sorted by id.
-    pub fn samples(&self) -> &[Bad] {
+    pub fn samples(&self) -> &[BadSample] {
         &self.samples
     }
 

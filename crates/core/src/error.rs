@@ -169,8 +169,8 @@ impl Error {
         self.with(|e| e.offset = Some(offset))
     }
 
-    /// Adds the cause.
-    pub fn caused_by(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+    /// Adds the error that caused this one; see [`get_ref`](Self::get_ref).
+    pub fn with_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.with(|e| e.source = Some(source.into()))
     }
 
@@ -179,8 +179,8 @@ impl Error {
         self.0.kind
     }
 
-    /// What this error was caused by, to be downcast.
-    pub fn cause(&self) -> Option<&(dyn StdError + 'static)> {
+    /// The error that caused this one, to be downcast. Its text is part of this error's.
+    pub fn get_ref(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
     }
 
@@ -273,7 +273,7 @@ mod tests {
     fn displays_message_source_and_location_on_one_line() {
         let io = std::io::Error::other("short read");
         let error = Error::new(ErrorKind::Data, "cannot read the labels")
-            .caused_by(io)
+            .with_source(io)
             .at_path("/d/labels")
             .at_offset(8)
             .at_stage(Stage::Decode);
@@ -286,8 +286,8 @@ mod tests {
     #[test]
     fn a_place_that_an_error_and_its_cause_share_is_named_once() {
         let cut = Error::new(ErrorKind::Data, "cut short").at_path("/d/x").at_offset(8).at_sample(3);
-        let part = Error::new(ErrorKind::Sample, "in part 1").caused_by(cut).at_sample(3);
-        let error = Error::new(ErrorKind::Sample, "cannot read").caused_by(part);
+        let part = Error::new(ErrorKind::Sample, "in part 1").with_source(cut).at_sample(3);
+        let error = Error::new(ErrorKind::Sample, "cannot read").with_source(part);
         let error = error.at_path("/d/x").at_stage(Stage::Decode).at_sample(7);
         assert_eq!(
             error.to_string(),
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_report_that_walks_the_chain_prints_each_error_once() {
         let cut = Error::new(ErrorKind::Data, "the file is cut short").at_offset(8);
-        let error = Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(cut);
+        let error = Error::new(ErrorKind::Sample, "cannot read a sample").with_source(cut);
         let mut report = error.to_string();
         let mut next = error.source();
         while let Some(source) = next {
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_panic_in_the_drop_of_a_source_is_caught() {
-        let error = Error::new(ErrorKind::Sample, "bad").caused_by(PanicsInDrop);
+        let error = Error::new(ErrorKind::Sample, "bad").with_source(PanicsInDrop);
         assert_eq!(error.to_string(), "bad: injected failure");
         drop(error);
     }

@@ -165,7 +165,7 @@ fn regular(path: &Path) -> Result<Metadata> {
 
 fn cannot(path: &Path, error: std::io::Error) -> Error {
     Error::new(ErrorKind::Data, "cannot read the file for its fingerprint, check the path")
-        .caused_by(error)
+        .with_source(error)
         .at_path(path)
 }
 

@@ -208,9 +208,9 @@ fn region_bytes(field: &Field, capacity: usize) -> Result<Option<usize>> {
     let Some(room) = ragged.room(capacity) else {
         let why = format!(
             "field \"{}\": a batch of {capacity} samples of up to {} items may have 2^31 or more: take a \
-             smaller batch, or state fewer by most_per_batch",
+             smaller batch, or state fewer by max_per_batch",
             field.name(),
-            ragged.most_per_sample()
+            ragged.max_per_sample()
         );
         return Err(Error::new(ErrorKind::Config, why));
     };

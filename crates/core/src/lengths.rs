@@ -27,7 +27,8 @@ pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
         context.begin(0, id);
         let items = one.read(dataset, &layout, id, &mut context).map(|row| row.values(index).len() / item);
         let items = items.map_err(|error| {
-            let error = Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(error).at_sample(id);
+            let error =
+                Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error).at_sample(id);
             dataset.path(id).map_or(error.clone(), |path| error.at_path(path))
         })?;
         // Fewer than 2^31.

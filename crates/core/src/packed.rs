@@ -218,7 +218,7 @@ impl Packed {
         for Piece { document, items } in self.pieces(context.epoch(), window) {
             let located = |error: ReadError| {
                 let error = Error::new(ErrorKind::Sample, format!("cannot read document {document}"))
-                    .caused_by(error);
+                    .with_source(error);
                 self.inner.path(document).map_or(error.clone(), |path| error.at_path(path))
             };
             let read = one.read(&self.inner, &self.layout, document, context).map_err(located)?;

@@ -202,7 +202,7 @@ const BASE: u64 = 0xF135_7AEA_2E62_A9C5;
 /// let (mut one, mut two) = (OrderHash::new(), OrderHash::new());
 /// one.add(&[5, 3, 8]);
 /// two.add(&[5]);
-/// two = OrderHash::resume(two.value());
+/// two = OrderHash::from_bits(two.value());
 /// two.add(&[3, 8]);
 /// assert_eq!(one, two);
 /// ```
@@ -219,7 +219,7 @@ impl OrderHash {
     }
 
     /// Continues a hash from its [`value`](Self::value).
-    pub const fn resume(value: u64) -> Self {
+    pub const fn from_bits(value: u64) -> Self {
         Self(value)
     }
 

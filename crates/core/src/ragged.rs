@@ -43,7 +43,7 @@ pub enum Form {
 /// use feedline_core::Pad;
 /// let longest = Pad::longest();
 /// assert_eq!((longest.width(13), longest.width(0)), (13, 1));
-/// assert_eq!(Pad::multiple_of(8).with(-100i32).width(13), 16);
+/// assert_eq!(Pad::multiple_of(8).fill_value(-100i32).width(13), 16);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -66,7 +66,7 @@ impl Pad {
     }
 
     /// Pads with `element` instead of zeros; it must have the type of the field.
-    pub fn with<T: Element>(self, element: T) -> Self {
+    pub fn fill_value<T: Element>(self, element: T) -> Self {
         let mut bytes = [0; 8];
         bytes[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&element));
         Self { element: (bytes, size_of::<T>()), ..self }
@@ -130,7 +130,7 @@ impl Ragged {
     }
 
     /// Maximum number of items in a sample.
-    pub fn most_per_sample(&self) -> usize {
+    pub fn max_per_sample(&self) -> usize {
         self.per_sample
     }
 
@@ -141,7 +141,7 @@ impl Ragged {
 
     /// Maximum number of items in a batch of `rows` rows, padding included; `None` if it exceeds
     /// [`MAX_ITEMS`].
-    pub fn most_per_batch(&self, rows: usize) -> Option<usize> {
+    pub fn max_per_batch(&self, rows: usize) -> Option<usize> {
         let width = match self.form {
             Form::Padded(pad) => pad.width(self.per_sample),
             Form::Rows | Form::Cumulative => self.per_sample,
@@ -155,7 +155,7 @@ impl Ragged {
 
     /// Items that the region has room for: cumulative values have one more than their rows.
     pub(crate) fn room(&self, rows: usize) -> Option<usize> {
-        self.most_per_batch(rows).map(|max| max + usize::from(self.form == Form::Cumulative))
+        self.max_per_batch(rows).map(|max| max + usize::from(self.form == Form::Cumulative))
     }
 }
 

@@ -118,7 +118,7 @@ impl Spec {
     /// other workers decode other batches meanwhile. Only what is written is copied to the device.
     ///
     /// A slot has room for `max_per_sample` items in each row, or for
-    /// [`most_per_batch`](Self::most_per_batch).
+    /// [`max_per_batch`](Self::max_per_batch).
     ///
     /// ```
     /// use feedline_core::{DType, Layout, Rows, Spec};
@@ -166,7 +166,7 @@ impl Spec {
     ///
     /// # Errors
     /// `Config` for a field that does not exist or is not ragged, and for a maximum below that of one sample.
-    pub fn most_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
+    pub fn max_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
         let ragged = self.ragged_mut(name)?;
         let stated = Ragged { per_batch: Some(items), ..*ragged };
         stated.check().map_err(|why| in_field(name, &why))?;
@@ -312,11 +312,11 @@ mod tests {
             (spec().ragged("y", DType::U8, [], 0), "the limit must be from 1"),
             (spec().ragged("y", DType::U8, [], MAX_ITEMS + 1), "the limit must be from 1"),
             (spec().ragged("y", DType::F64, [1 << 40], MAX_ITEMS), "larger than the address space"),
-            (spec().most_per_batch("x", 7), "is not ragged"),
+            (spec().max_per_batch("x", 7), "is not ragged"),
             (spec().padded("x", Pad::longest()), "is not ragged"),
             (spec().cumulative("y", 7).unwrap().padded("y", Pad::longest()), "sums cannot be padded"),
-            (ragged(7).most_per_batch("y", 6), "less than the 7 that one sample may have"),
-            (ragged(7).padded("y", Pad::longest().with(1u32)), "another type"),
+            (ragged(7).max_per_batch("y", 6), "less than the 7 that one sample may have"),
+            (ragged(7).padded("y", Pad::longest().fill_value(1u32)), "another type"),
         ] {
             let error = result.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
@@ -327,9 +327,9 @@ mod tests {
     /// A spec of a ragged and a fixed field, as JSON.
     #[cfg(feature = "serde")]
     fn stored() -> (Spec, serde_json::Value) {
-        let pad = Pad::multiple_of(8).with(7_u16);
+        let pad = Pad::multiple_of(8).fill_value(7_u16);
         let spec = Spec::new().field("x", DType::F32, [2]).unwrap().ragged("y", DType::U16, [3], 5).unwrap();
-        let spec = spec.most_per_batch("y", 9).unwrap().padded("y", pad).unwrap();
+        let spec = spec.max_per_batch("y", 9).unwrap().padded("y", pad).unwrap();
         let spec = spec.cumulative("z", 4).unwrap();
         let value = serde_json::to_value(&spec).unwrap();
         (spec, value)

@@ -263,7 +263,7 @@ unsafe impl Backend for Cuda {
         self.call("cuMemHostAlloc", || unsafe { sys::cuMemHostAlloc(&mut ptr, bytes, flags) }).map_err(
             |error| {
                 Error::new(error.kind(), format!("cannot allocate {bytes} bytes of pinned host memory"))
-                    .caused_by(error)
+                    .with_source(error)
             },
         )?;
         let ptr = ptr.cast::<u8>();
@@ -282,7 +282,7 @@ unsafe impl Backend for Cuda {
         // SAFETY: the target is a live local.
         self.call("cuMemAlloc", || unsafe { sys::cuMemAlloc_v2(&mut address, bytes) }).map_err(|error| {
             Error::new(error.kind(), format!("cannot allocate {bytes} bytes on {}", self.name()))
-                .caused_by(error)
+                .with_source(error)
         })?;
         Ok(Address(address))
     }

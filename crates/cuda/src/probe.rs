@@ -18,7 +18,7 @@ pub(super) fn device_count() -> Result<usize> {
         let why = format!(
             "no CUDA driver on this machine ({LIBRARY}): install NVIDIA's driver or use the host device"
         );
-        return Err(unavailable(why).caused_by(error));
+        return Err(unavailable(why).with_source(error));
     }
     result::init().map_err(|error| unavailable(format!("the CUDA driver does not start: {error:?}")))?;
     let count = result::device::get_count()

@@ -57,7 +57,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// ```
     /// # use feedline_device::Device;
-    /// # let stream = Device::host().stream()?;
+    /// # let stream = Device::new_host().stream()?;
     /// let weights = stream.buffer::<f32>(100)?.named("weights");
     /// # Ok::<(), feedline_core::Error>(())
     /// ```

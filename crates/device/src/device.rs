@@ -38,13 +38,13 @@ impl Device {
     ///
     /// ```
     /// use feedline_device::Device;
-    /// let device = Device::host();
-    /// assert!(device.is(&device.clone()) && !device.is(&Device::host()));
-    /// let foreign = device.check_stream(&Device::host().stream()?).unwrap_err();
-    /// assert!(foreign.message().contains("every Device::host() is a device of its own"));
+    /// let device = Device::new_host();
+    /// assert!(device.is(&device.clone()) && !device.is(&Device::new_host()));
+    /// let foreign = device.check_stream(&Device::new_host().stream()?).unwrap_err();
+    /// assert!(foreign.message().contains("every Device::new_host() is a device of its own"));
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
-    pub fn host() -> Self {
+    pub fn new_host() -> Self {
         Self::with_backend(feedline_backend::host::Host::new())
     }
 
@@ -68,7 +68,7 @@ impl Device {
     /// A GPU that exists but fails.
     pub fn best() -> Result<Self> {
         match Self::cuda(0) {
-            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Self::host()),
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Self::new_host()),
             other => other,
         }
     }
@@ -120,12 +120,20 @@ impl Device {
         Stream::create(&self.core, name, priority)
     }
 
-    /// Creates an event. [`Event::elapsed_ms_since`] requires `timing`.
+    /// Creates an event.
     ///
     /// # Errors
     /// A device failure.
-    pub fn event(&self, timing: bool) -> Result<Event> {
-        Event::new(&self.core, timing)
+    pub fn event(&self) -> Result<Event> {
+        Event::new(&self.core, false)
+    }
+
+    /// Creates an event that records the time, for [`Event::elapsed_ms_since`].
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn timing_event(&self) -> Result<Event> {
+        Event::new(&self.core, true)
     }
 
     /// Allocates pinned host memory.

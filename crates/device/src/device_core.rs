@@ -53,7 +53,7 @@ impl Core {
         }
         let is_host = |core: &Self| core.backend.kind() == BackendKind::Host;
         let hint = match is_host(self) && is_host(other) {
-            true => "; every Device::host() is a device of its own, so clone the first one",
+            true => "; every Device::new_host() is a device of its own, so clone the first one",
             false => "",
         };
         let why = format!("{what} belongs to {other}, not to {self}: build both on one device{hint}");

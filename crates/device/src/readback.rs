@@ -18,7 +18,7 @@ use crate::{Buffer, Event, Pinned, Stream};
 ///
 /// ```
 /// use feedline_device::{Device, Output, Readback};
-/// let device = Device::host();
+/// let device = Device::new_host();
 /// let stream = device.stream()?;
 /// let mut losses = Readback::<f32>::new(&stream, 1, 4)?;
 /// let cell = losses.begin()?;

@@ -22,7 +22,7 @@ use crate::{Buffer, Event, Stream};
 ///
 /// ```
 /// use feedline_device::Device;
-/// let device = Device::host();
+/// let device = Device::new_host();
 /// let (main, left, right) = (device.stream()?, device.stream()?, device.stream()?);
 /// let mut x = main.shared_buffer::<f32>(1)?;
 /// let (mut a, mut b) = (left.shared_buffer::<f32>(1)?, right.shared_buffer::<f32>(1)?);
@@ -74,7 +74,7 @@ impl Stream {
     /// As [`buffer`](Stream::buffer).
     #[track_caller]
     pub fn shared_buffer<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>> {
-        let (written, read) = (self.event(false)?, self.event(false)?);
+        let (written, read) = (self.device().event()?, self.device().event()?);
         let buffer = ManuallyDrop::new(self.buffer(len)?);
         Ok(SharedBuffer { buffer, written, read, readers: Mutex::default() })
     }
@@ -122,7 +122,7 @@ impl<T: Element> SharedBuffer<T> {
     ///
     /// ```
     /// use feedline_device::Device;
-    /// let device = Device::host();
+    /// let device = Device::new_host();
     /// let (owner, other) = (device.stream()?, device.stream()?);
     /// let mut x = owner.shared_buffer::<f32>(1)?;
     /// owner.run("x", [], [x.view_mut()?.into()], |m| m.output::<f32>(0)[0] = 1.0)?;

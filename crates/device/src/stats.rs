@@ -23,7 +23,7 @@ impl Gauge {
     }
 
     /// The current amount.
-    pub fn now(&self) -> u64 {
+    pub fn get(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 

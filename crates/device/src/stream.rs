@@ -174,14 +174,6 @@ impl Stream {
     pub fn kind(&self) -> crate::BackendKind {
         self.core.device.backend.kind()
     }
-
-    /// Creates an event on the stream's device.
-    ///
-    /// # Errors
-    /// A device failure.
-    pub fn event(&self, timing: bool) -> Result<Event> {
-        Event::new(&self.core.device, timing)
-    }
 }
 
 impl From<&Stream> for StreamId {

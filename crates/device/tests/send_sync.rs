@@ -60,7 +60,7 @@ is_not!(Sync: Task);
 /// another.
 #[test]
 fn a_stream_and_a_view_are_used_from_two_threads() {
-    let device = Device::host();
+    let device = Device::new_host();
     let stream = device.stream().expect("a stream");
     let mut numbers = stream.buffer::<u32>(1).expect("a buffer");
     let add = |memory: &mut Memory<'_>| memory.output::<u32>(0)[0] += 1;

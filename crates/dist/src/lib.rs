@@ -20,7 +20,7 @@
 //!
 //! let launch = Launch::from_env()?;
 //! let group = Group::join(&launch, Duration::from_secs(60))?; // blocks until all ranks have joined
-//! let stream = Device::host().stream()?; // on a GPU: Device::cuda(launch.local_rank())
+//! let stream = Device::new_host().stream()?; // on a GPU: Device::cuda(launch.local_rank())
 //! let collectives = Collectives::new(&group, &stream)?;
 //! let mut gradients = stream.buffer::<f32>(1000)?;
 //! collectives.all_reduce(gradients.view_mut(), Reduce::Average)?;

@@ -21,7 +21,7 @@ fn watched(work: impl FnOnce() + Send + 'static) {
 }
 
 fn open(group: &Group) -> Result<(Stream, Collectives)> {
-    let stream = Device::host().stream()?;
+    let stream = Device::new_host().stream()?;
     let collectives = Collectives::new(group, &stream)?;
     Ok((stream, collectives))
 }
@@ -252,7 +252,7 @@ fn views_that_do_not_fit_are_refused() {
     assert_eq!(collectives.broadcast(values.view_mut(), 1).unwrap_err().kind(), ErrorKind::Config);
     let part = stream.buffer::<f32>(5).unwrap();
     assert_eq!(collectives.all_gather(part.view(), values.view_mut()).unwrap_err().kind(), ErrorKind::Config);
-    let other = Device::host().stream().unwrap();
+    let other = Device::new_host().stream().unwrap();
     let mut foreign = other.buffer::<f32>(8).unwrap();
     assert_eq!(
         collectives.all_reduce(foreign.view_mut(), Reduce::Sum).unwrap_err().kind(),

@@ -205,7 +205,7 @@ impl Imported {
     fn copy_on_gpu<T: Element>(&self, buffer: &mut Buffer<T>) -> Result<()> {
         use feedline::cuda::cudarc::driver::{DevicePtrMut, DriverError, result};
         let failed = |error: DriverError| {
-            Error::new(ErrorKind::Device, "cannot copy a DLPack tensor").caused_by(error)
+            Error::new(ErrorKind::Device, "cannot copy a DLPack tensor").with_source(error)
         };
         let id = self.device().device_id;
         let Some(stream) =

@@ -20,7 +20,7 @@
 //! }
 //!
 //! let data = Squares { spec: Spec::new().field("square", DType::I64, [])? };
-//! let device = Device::host();
+//! let device = Device::new_host();
 //! let stream = device.stream()?;
 //! let mut loader = Loader::builder(data).batch_size(4).build(&device)?;
 //! for batch in loader.epoch(0)? {

@@ -13,7 +13,7 @@ use feedline_testkit::fixtures::Wide;
 
 fn shares(device: &Device, stream: &Stream, check: impl Fn(&Share)) {
     let loader = Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle(5).depth(2);
-    let mut loader = loader.held_limit(Duration::from_millis(300)).build(device).unwrap();
+    let mut loader = loader.held_timeout(Duration::from_millis(300)).build(device).unwrap();
     for batch in loader.epoch(0).unwrap() {
         check(&Share::new(batch.unwrap().wait_on(stream).unwrap()));
     }
@@ -39,7 +39,7 @@ fn check_field<T: feedline::Element + Into<f64>>(share: &Share, name: &str) {
 #[test]
 fn every_type_goes_out_and_comes_back() {
     let simulated = feedline_sim::device(14).unwrap().0;
-    for device in [Device::host(), simulated] {
+    for device in [Device::new_host(), simulated] {
         let stream = device.stream().unwrap();
         shares(&device, &stream, |share| {
             assert_eq!(share.device(), DLDevice { device_type: CPU, device_id: 0 });
@@ -63,10 +63,10 @@ fn every_type_goes_out_and_comes_back() {
 
 #[test]
 fn a_tensor_keeps_its_batch_and_its_drop_releases_it() {
-    let device = Device::host();
+    let device = Device::new_host();
     let stream = device.stream().unwrap();
     let loader = Loader::builder(Wide::new(80).unwrap()).batch_size(8).depth(2);
-    let mut loader = loader.held_limit(Duration::from_millis(300)).build(&device).unwrap();
+    let mut loader = loader.held_timeout(Duration::from_millis(300)).build(&device).unwrap();
     let mut kept = Vec::new();
     let mut batches = loader.epoch(0).unwrap();
     let error = loop {
@@ -88,7 +88,7 @@ fn a_tensor_keeps_its_batch_and_its_drop_releases_it() {
 
 #[test]
 fn a_consumer_elsewhere_is_refused_in_one_line() {
-    let device = Device::host();
+    let device = Device::new_host();
     let stream = device.stream().unwrap();
     assert_eq!(device.kind(), BackendKind::Host);
     // SAFETY: never used as a stream, since the batch is on the host.
@@ -181,7 +181,7 @@ fn a_foreign_tensor_is_read_by_its_strides_and_deleted_once() {
     let taken = unsafe { Imported::from_raw(raw) }.unwrap();
     let expected = [1.0, 4.0, 7.0, 10.0, 2.0, 5.0, 8.0, 11.0];
     assert_eq!((taken.shape(), taken.to_vec::<f32>().unwrap()), (&[2, 4][..], expected.to_vec()));
-    let stream = Device::host().stream().unwrap();
+    let stream = Device::new_host().stream().unwrap();
     let mut buffer = stream.buffer::<f32>(8).unwrap();
     taken.copy_to(&mut buffer).unwrap();
     assert_eq!(buffer.read().unwrap(), expected);
@@ -246,7 +246,7 @@ fn what_cannot_be_read_is_refused_and_given_back() {
     // SAFETY: valid, and taken once.
     let elsewhere = unsafe { Imported::from_raw(elsewhere) }.unwrap();
     assert!(elsewhere.to_vec::<f32>().is_err());
-    let stream = Device::host().stream().unwrap();
+    let stream = Device::new_host().stream().unwrap();
     let error = elsewhere.copy_to(&mut stream.buffer::<f32>(8).unwrap()).unwrap_err();
     assert!(error.message().contains("neither the host nor a GPU"), "{error}");
 }

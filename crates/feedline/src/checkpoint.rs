@@ -48,7 +48,7 @@ impl Loader {
     /// #     }
     /// # }
     /// # let data = || Ok::<_, feedline::Error>(Ones(Spec::new().field("x", DType::U8, [])?));
-    /// let device = Device::host();
+    /// let device = Device::new_host();
     /// let compute = device.stream()?;
     /// let mut loader = Loader::builder(data()?).batch_size(4).build(&device)?;
     /// let mut batches = loader.epoch(0)?;

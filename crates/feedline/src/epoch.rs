@@ -73,7 +73,7 @@ impl<'a> Epoch<'a> {
     /// #     }
     /// # }
     /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
-    /// let mut loader = Loader::builder(data).batch_size(2).build(&Device::host())?;
+    /// let mut loader = Loader::builder(data).batch_size(2).build(&Device::new_host())?;
     /// let mut batches = loader.epoch(0)?;
     /// let mut steps = 0;
     /// loop {

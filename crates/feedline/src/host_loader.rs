@@ -15,7 +15,7 @@ impl LoaderBuilder {
     /// # Errors
     /// As [`build`](Self::build).
     pub fn build_host(self) -> Result<HostLoader> {
-        self.build_host_on(&Device::host())
+        self.build_host_on(&Device::new_host())
     }
 
     /// Like [`build_host`](Self::build_host), on the host device `device`.

@@ -97,7 +97,7 @@
 //!     }
 //!     compute.synchronize()
 //! }
-//! # let (device, mut model) = (Device::host(), Model::default());
+//! # let (device, mut model) = (Device::new_host(), Model::default());
 //! # train(&device, None, &mut model)?;
 //! # let saved = model.saved.remove(1);
 //! # train(&device, Some(saved), &mut model)?;
@@ -139,8 +139,8 @@ pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, BatchSamplerOptions, Budget, CheckOptions, Context, Cursor,
     DType, Dataset, Element, Error, ErrorKind, Failure, Field, Fingerprint, InMemory, LastBatch, Layout, Mix,
     OrderHash, Packed, PackedOptions, Pad, Proof, Random, ReadError, Result, Row, RowFields, Rows, Sample,
-    Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, Substituted, World, bad_samples::Bad, check,
-    check_dataset, compose, from_fn, lengths, source,
+    Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, Substituted, World, bad_samples::BadSample,
+    check, check_dataset, compose, from_fn, lengths, source,
 };
 #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
 pub use feedline_device::cuda;

@@ -29,7 +29,7 @@ use crate::{Batch, Checkpoint};
 /// #     }
 /// # }
 /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
-/// let device = Device::host();
+/// let device = Device::new_host();
 /// let compute = device.stream()?;
 /// let mut loader = Loader::builder(data).batch_size(4).build(&device)?;
 /// let progress = loader.progress();

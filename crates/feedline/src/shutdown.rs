@@ -47,7 +47,7 @@ pub(crate) struct Closers {
 /// #     }
 /// # }
 /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
-/// let mut loader = Loader::builder(data).batch_size(4).build(&Device::host())?;
+/// let mut loader = Loader::builder(data).batch_size(4).build(&Device::new_host())?;
 /// let stop = loader.stop_handle();
 /// let mut batches = loader.epoch(0)?;
 /// batches.next().transpose()?;

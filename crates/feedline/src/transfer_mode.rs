@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn auto_chooses_zero_copy_if_possible_and_otherwise_says_why() {
-        let host = Device::host();
+        let host = Device::new_host();
         assert_eq!(auto(laid(), &host, 6000).expect("a mode"), "zero-copy");
         let why = auto(laid(), &host, 5999).expect("a mode");
         assert_eq!(why, "staged: the set has 6000 bytes, the budget of pinned memory has 5999 left");
@@ -297,7 +297,7 @@ mod tests {
         let lost = auto(laid(), &refuses(ErrorKind::DeviceLost), 6000).expect_err("a lost device");
         assert_eq!(lost.kind(), ErrorKind::DeviceLost);
         // Memory registered for a mode that was not chosen is released.
-        assert_eq!(host.stats().pinned_bytes.now(), 0);
+        assert_eq!(host.stats().pinned_bytes.get(), 0);
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
                 resident_budget: usize::MAX,
                 workers: Workers::Count(1),
             };
-            choice.choose(&Device::host()).map(drop).map_err(|error| error.kind())
+            choice.choose(&Device::new_host()).map(drop).map_err(|error| error.kind())
         };
         assert_eq!(choice(TransferMode::Staged, 4 * layout.bytes()), Ok(()));
         assert_eq!(choice(TransferMode::Staged, 4 * layout.bytes() - 1), Err(ErrorKind::Budget));

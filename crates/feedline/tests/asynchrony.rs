@@ -49,13 +49,13 @@ impl Kernel {
 
 /// An event with timing, recorded now on an idle stream.
 fn now(device: &Device, idle: &Stream) -> Event {
-    let event = device.event(true).unwrap();
+    let event = device.timing_event().unwrap();
     idle.record(&event).unwrap();
     event
 }
 
 fn recorded(stream: &Stream) -> Event {
-    let event = stream.event(true).unwrap();
+    let event = stream.device().timing_event().unwrap();
     stream.record(&event).unwrap();
     event
 }
@@ -71,13 +71,13 @@ fn assert_in_order(events: &[(&str, &Event)]) {
 }
 
 fn wait_until_arrived(batch: &Batch) {
-    wait_until("the copy has finished", || batch.arrived().unwrap());
+    wait_until("the copy has finished", || batch.is_copied().unwrap());
 }
 
 #[test]
 fn the_copy_of_the_next_batch_overlaps_the_kernels_of_this_one() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         {
             let (compute, idle) = (device.stream().unwrap(), device.stream().unwrap());
             let fine = Fine::new(10 * BATCH as u64, 64 << 10).unwrap();
@@ -119,7 +119,7 @@ fn the_copy_of_the_next_batch_overlaps_the_kernels_of_this_one() {
 #[test]
 fn decode_copy_and_compute_run_at_the_same_time() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         {
             let compute = device.stream().unwrap();
             // One sample of every third batch waits at its own gate.
@@ -183,7 +183,7 @@ fn the_rows_of_one_batch_are_spread_over_all_workers() {
     use std::sync::{Condvar, Mutex};
     alone(|| {
         for workers in [2, 3, 5] {
-            let device = Device::host();
+            let device = Device::new_host();
             {
                 let compute = device.stream().unwrap();
                 let fine = Fine::new(64, 16).unwrap();
@@ -217,7 +217,7 @@ fn the_rows_of_one_batch_are_spread_over_all_workers() {
 fn compute_that_is_slower_than_decode_never_waits_after_the_first_batch() {
     alone(|| {
         const STEPS: u64 = 40;
-        let device = Device::host();
+        let device = Device::new_host();
         {
             let compute = device.stream().unwrap();
             let fine = Fine::new(STEPS * BATCH as u64, 64).unwrap();
@@ -270,7 +270,7 @@ fn waits(loader: &mut Loader, epoch: u64, compute: &Stream) -> (f32, f64) {
 #[test]
 fn the_meter_reports_compute_that_waits_for_decode() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         {
             let compute = device.stream().unwrap();
             let slow = fixtures::slow(Fine::new(40, 64).unwrap(), [], Duration::from_millis(2));

@@ -420,7 +420,7 @@ fn a_rate_outside_0_to_1_is_rejected_before_anything_is_read() {
         let dir = tempfile::tempdir().unwrap();
         for fraction in [-0.5, 1.5, f64::NAN] {
             let files = builder(Files::create(dir.path()), Budget::Rate { fraction, after: 1 });
-            let error = files.build(&Device::host()).map(|_| ()).unwrap_err();
+            let error = files.build(&Device::new_host()).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.message().contains("it must be from 0 to 1"), "{error}");
         }

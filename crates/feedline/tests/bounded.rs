@@ -111,7 +111,7 @@ fn loader(device: &Device, workers: usize, depth: usize) -> Loader {
 fn a_steady_pipeline_allocates_nothing_on_the_heap() {
     let _one = one_at_a_time();
     for (workers, depth) in [(1, 1), (2, 3), (4, 2)] {
-        let device = Device::host();
+        let device = Device::new_host();
         as_consumer(|| {
             let compute = device.stream().unwrap();
             let mut loader = loader(&device, workers, depth);
@@ -128,7 +128,7 @@ fn a_steady_pipeline_allocates_nothing_on_the_heap() {
 #[test]
 fn a_steady_pipeline_of_ragged_fields_allocates_nothing_on_the_heap() {
     let _one = one_at_a_time();
-    let device = Device::host();
+    let device = Device::new_host();
     as_consumer(|| {
         let compute = device.stream().unwrap();
         let data = Uneven::new(BATCH as u64 * STEPS, 200).unwrap();
@@ -144,7 +144,7 @@ fn a_steady_pipeline_of_ragged_fields_allocates_nothing_on_the_heap() {
 #[test]
 fn composed_sets_scratch_and_map_batch_allocate_nothing_on_the_heap() {
     let _one = one_at_a_time();
-    let device = Device::host();
+    let device = Device::new_host();
     as_consumer(|| {
         let compute = device.stream().unwrap();
         let all = BATCH as u64 * STEPS;
@@ -163,7 +163,7 @@ fn composed_sets_scratch_and_map_batch_allocate_nothing_on_the_heap() {
         let cached = fixtures::counting(laid()).0.cached_in_file(file.path().join("cache"), 1 << 30).unwrap();
         let kept = fixtures::counting(laid()).0.cached(1 << 20).unwrap();
         let (first, second) = (doubled(laid()).unwrap(), cached.concat(kept).unwrap());
-        let mix = Mix::builder(1).set(first, 1.0).set(second, 2.0).samples(2 * all).build().unwrap();
+        let mix = Mix::builder(1).dataset(first, 1.0).dataset(second, 2.0).samples(2 * all).build().unwrap();
         let [half, _] = mix.split([0.5, 0.5], 1).unwrap();
         let builder = Loader::builder(half.repeat(2).unwrap().take(all)).batch_size(BATCH).shuffle(1);
         let builder = builder.map_batch(|batch, context| {
@@ -185,7 +185,7 @@ fn composed_sets_scratch_and_map_batch_allocate_nothing_on_the_heap() {
 #[test]
 fn sorting_the_rows_of_a_batch_allocates_nothing() {
     let _one = one_at_a_time();
-    let device = Device::host();
+    let device = Device::new_host();
     as_consumer(|| {
         let compute = device.stream().unwrap();
         let set = Laid::far(&Fine::new(300 * STEPS, 8).unwrap(), 600 << 20).unwrap();
@@ -210,7 +210,7 @@ fn sorting_the_rows_of_a_batch_allocates_nothing() {
 fn filling_every_slot_for_the_first_time_allocates_nothing() {
     const DEPTH: usize = 4;
     let _one = one_at_a_time();
-    let device = Device::host();
+    let device = Device::new_host();
     as_consumer(|| {
         let compute = device.stream().unwrap();
         // Reading stops at the second batch until the first one has been delivered and dropped.
@@ -240,14 +240,14 @@ fn filling_every_slot_for_the_first_time_allocates_nothing() {
 #[test]
 fn memory_is_flat_over_ten_thousand_batches() {
     let _one = one_at_a_time();
-    let device = Device::host();
+    let device = Device::new_host();
     as_consumer(|| {
         let compute = device.stream().unwrap();
         let mut loader = loader(&device, 2, 3);
         let held = || {
             let stats = device.stats();
             [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events]
-                .map(|g| (g.now(), g.peak()))
+                .map(|g| (g.get(), g.peak()))
         };
         let at_build = held();
         assert_eq!(at_build[0].0, loader.memory_use().pinned_bytes);
@@ -370,14 +370,14 @@ fn the_pipeline_never_blocks_on_a_slow_device() {
 #[test]
 fn a_budget_that_is_too_small_is_refused_before_anything_is_allocated() {
     let _one = one_at_a_time();
-    let device = Device::host();
+    let device = Device::new_host();
     let builder = || Loader::builder(Fine::new(100, 1000).unwrap()).batch_size(10).depth(3);
     let needed = builder().build(&device).unwrap().memory_use().pinned_bytes;
-    wait_until("the first loader has ended", || device.stats().pinned_bytes.now() == 0);
+    wait_until("the first loader has ended", || device.stats().pinned_bytes.get() == 0);
     drop(builder().pinned_budget(needed as usize).build(&device).unwrap());
     assert_eq!(device.stats().pinned_bytes.peak(), needed);
 
-    let device = Device::host();
+    let device = Device::new_host();
     let error = builder().pinned_budget(needed as usize - 1).build(&device).unwrap_err();
     assert_eq!(error.kind(), feedline::ErrorKind::Budget);
     for part in [needed.to_string(), (needed - 1).to_string(), "take a smaller batch or depth".into()] {

@@ -59,7 +59,7 @@ fn step(
 #[test]
 fn a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         let (compute, model) = (device.stream().unwrap(), Arc::new(Mutex::new(Model::default())));
         let mut loader = loader(&device);
         let mut batches = loader.epoch(0).unwrap();
@@ -88,7 +88,7 @@ fn a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind() {
 
 /// Trains up to `steps` steps of the epoch, starting at `from`, and takes a checkpoint.
 fn train(from: Option<&(Checkpoint, Model)>, steps: usize) -> (Checkpoint, Model) {
-    let device = Device::host();
+    let device = Device::new_host();
     let compute = device.stream().unwrap();
     let model = Arc::new(Mutex::new(from.map_or_else(Model::default, |(_, model)| *model)));
     let mut loader = loader(&device);
@@ -123,7 +123,7 @@ fn a_saved_and_resumed_run_ends_with_the_same_model() {
 #[test]
 fn a_checkpoint_is_refused_while_a_batch_is_held() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         let (compute, other) = (device.stream().unwrap(), device.stream().unwrap());
         let mut loader = loader(&device);
         let mut batches = loader.epoch(0).unwrap();
@@ -154,7 +154,7 @@ fn a_checkpoint_is_refused_while_a_batch_is_held() {
 #[test]
 fn a_stream_of_another_device_is_refused() {
     alone(|| {
-        let (device, other) = (Device::host(), Device::host());
+        let (device, other) = (Device::new_host(), Device::new_host());
         let loader = loader(&device);
         let error = loader.checkpoint(&other.stream().unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");

@@ -119,7 +119,7 @@ fn a_loop_of_cudarcs_own_reads_the_right_bytes_under_chaos() {
 
 #[test]
 fn a_view_of_the_host_is_no_cuda_slice() {
-    let stream = Device::host().stream().expect("a stream");
+    let stream = Device::new_host().stream().expect("a stream");
     let buffer = stream.buffer::<f32>(4).expect("a buffer");
     let error = buffer.view().as_cuda_slice().expect_err("no CUDA memory");
     assert_eq!(error.kind(), ErrorKind::Config);

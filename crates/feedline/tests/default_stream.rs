@@ -79,7 +79,7 @@ fn the_simulator_sees_no_race_and_on_the_host_every_byte_is_right() {
             }
             sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
-        let device = Device::host();
+        let device = Device::new_host();
         {
             let (compute, branch) = (device.stream().unwrap(), device.stream().unwrap());
             at_every_depth(&device, (&compute, &branch), 256, 100_000);

@@ -63,7 +63,7 @@ fn an_epoch_over_several_devices_reads_every_sample_once_in_a_fixed_order() {
         for count in [1, 2, 4] {
             let mut first = None;
             for workers in [1, 3] {
-                let devices: Vec<_> = (0..count).map(|_| Device::host()).collect();
+                let devices: Vec<_> = (0..count).map(|_| Device::new_host()).collect();
                 let reads = Arc::new(Mutex::new(Vec::new()));
                 // Without a second epoch, which would be read ahead.
                 let builder = builder(&reads).epochs(1).workers(Workers::Count(workers));
@@ -104,7 +104,7 @@ fn devices_of_several_processes_are_ranks_of_one_world() {
         for rank in 0..2 {
             let reads = Arc::new(Mutex::new(Vec::new()));
             let builder = builder(&reads).world(World::new(rank, 2).unwrap()).workers(Workers::Count(1));
-            let mut loaders = builder.build_each(&[Device::host(), Device::host()]).unwrap();
+            let mut loaders = builder.build_each(&[Device::new_host(), Device::new_host()]).unwrap();
             let ranks: Vec<_> = loaders.iter().map(|loader| loader.batch_sampler().options().world).collect();
             assert_eq!(ranks, [2 * rank, 2 * rank + 1].map(|rank| World::new(rank, 4).unwrap()));
             ids.extend(epoch(&mut loaders).into_iter().flatten().flatten());
@@ -156,7 +156,7 @@ fn a_device_that_copies_nothing_does_not_hold_up_the_others() {
     alone(|| {
         let gate = Gate::default();
         let stuck = Device::with_backend(Intercepted::with(Host::new(), gate.clone()));
-        let devices = [stuck, Device::host(), Device::host()];
+        let devices = [stuck, Device::new_host(), Device::new_host()];
         let (reads, pool) = (Arc::new(Mutex::new(Vec::new())), WorkerPool::new(Workers::Count(1)).unwrap());
         let mut loaders = builder(&reads).pool(&pool).build_each(&devices).unwrap();
         gate.close(true);
@@ -189,6 +189,10 @@ fn no_devices_and_a_world_that_is_too_large_are_refused() {
     let reads = Arc::new(Mutex::new(Vec::new()));
     refused(builder(&reads), &[], "there are no devices");
     let world = World::new(0, 1 << 31).unwrap();
-    refused(builder(&reads).world(world), &[Device::host(), Device::host()], "the world is too large");
-    refused(builder(&reads).workers(Workers::Count(0)), &[Device::host()], "workers is 0");
+    refused(
+        builder(&reads).world(world),
+        &[Device::new_host(), Device::new_host()],
+        "the world is too large",
+    );
+    refused(builder(&reads).workers(Workers::Count(0)), &[Device::new_host()], "workers is 0");
 }

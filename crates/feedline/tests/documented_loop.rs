@@ -81,7 +81,7 @@ fn train(device: &Device, saved: Option<Checkpoint>, model: &mut Model) -> feedl
 #[test]
 fn the_documented_loop_resumes_bit_equal_wherever_it_was_killed() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         for every in [1, 3] {
             let mut whole = Model { every, ..Model::default() };
             train(&device, None, &mut whole).unwrap();

@@ -174,16 +174,16 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
             let start = Instant::now();
             drop(loader);
             assert!(start.elapsed() < LONG);
-            assert_eq!(device.stats().pinned_bytes.now(), held.pinned_bytes);
+            assert_eq!(device.stats().pinned_bytes.get(), held.pinned_bytes);
             let errors = device.stats().take_errors();
             assert!(errors.iter().any(|error| error.kind() == ErrorKind::Timeout), "{errors:?}");
 
             gate.open();
-            wait_until("the memory is freed", || device.stats().pinned_bytes.now() == 0);
+            wait_until("the memory is freed", || device.stats().pinned_bytes.get() == 0);
             wait_until_gone("fl-decode");
-            wait_until("the copy stream is gone", || device.stats().streams.now() == 1);
-            wait_until("the device memory is freed", || device.stats().device_bytes.now() == 0);
-            wait_until("the events are gone", || device.stats().events.now() == 0);
+            wait_until("the copy stream is gone", || device.stats().streams.get() == 1);
+            wait_until("the device memory is freed", || device.stats().device_bytes.get() == 0);
+            wait_until("the events are gone", || device.stats().events.get() == 0);
         });
     });
 }
@@ -218,7 +218,7 @@ fn an_error_is_delivered_while_a_later_read_never_returns() {
 fn holding_every_slot_is_an_error() {
     alone(|| {
         on_a_device(|device, compute| {
-            let mut loader = builder(fine()).held_limit(Duration::from_millis(50)).build(device).unwrap();
+            let mut loader = builder(fine()).held_timeout(Duration::from_millis(50)).build(device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
             // Opened or not, each batch holds its slot.
             let one = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
@@ -273,7 +273,7 @@ fn a_pipeline_whose_slots_are_all_lost_ends_with_an_error() {
             assert!(error.to_string().contains("planned failure to record"), "{error}");
             assert!(batches.next().is_none());
         }
-        assert_eq!(device.stats().pinned_bytes.now(), 0);
+        assert_eq!(device.stats().pinned_bytes.get(), 0);
     });
 }
 
@@ -336,7 +336,10 @@ fn a_loader_that_cannot_be_built_leaves_nothing_behind() {
         refused(&|device| builder(fine()).depth(0).build(device), ErrorKind::Config);
         refused(&|device| builder(fine()).batch_size(0).build(device), ErrorKind::Config);
         refused(&|device| builder(fine()).workers(Workers::Count(0)).build(device), ErrorKind::Config);
-        refused(&|device| builder(fine()).batch_size(41).drop_last(true).build(device), ErrorKind::Config);
+        refused(
+            &|device| builder(fine()).batch_size(41).last_batch(LastBatch::Drop).build(device),
+            ErrorKind::Config,
+        );
         refused(&|device| builder(fine()).pinned_budget(1000).build(device), ErrorKind::Budget);
     });
 }
@@ -345,12 +348,13 @@ fn a_loader_that_cannot_be_built_leaves_nothing_behind() {
 #[test]
 fn calls_that_contradict_each_other_are_refused() {
     let set = || Loader::builder(fine()).batch_size(4);
-    let source = |shards: usize| Loader::from_source(Generator::new(vec![10; shards]).unwrap()).batch_size(4);
+    let source =
+        |shards: usize| Loader::source_builder(Generator::new(vec![10; shards]).unwrap()).batch_size(4);
     let world = |size| World::new(0, size).unwrap();
     let buckets = |batch| Sampler::bucketed(&[1; LEN as usize], batch, 2).unwrap();
     let listed = |batch| Sampler::subset((0..LEN).collect(), buckets(batch)).unwrap();
     let pool = WorkerPool::new(Workers::Count(3)).unwrap();
-    let device = Device::host();
+    let device = Device::new_host();
     for (builder, words) in [
         (set().shuffle(5).seed(9), ["shuffle(5)", "seed(9)"]),
         (set().seed(9).shuffle(5), ["shuffle(5)", "seed(9)"]),
@@ -364,10 +368,7 @@ fn calls_that_contradict_each_other_are_refused() {
         (source(1).world(world(2)), ["1 shard ", "2 ranks"]),
         (set().sampler(buckets(6)), ["batches of 6", "batch_size is 4"]),
         (set().sampler(listed(2)), ["batches of 2", "batch_size is 4"]),
-        (set().drop_last(true).last_batch(LastBatch::Pad), ["drop_last(true)", "LastBatch::Pad"]),
-        (set().last_batch(LastBatch::Keep).drop_last(true), ["drop_last(true)", "LastBatch::Keep"]),
-        (set().last_batch(LastBatch::Drop).drop_last(false), ["drop_last(false)", "LastBatch::Drop"]),
-        (set().workers(Workers::Count(3)).core_budget(2), ["workers is 3", "core_budget allows 2"]),
+        (set().workers(Workers::Count(3)).max_workers(2), ["workers is 3", "max_workers allows 2"]),
         (set().epochs(3).skip(3, 0..1), ["epoch 3", "epochs is 3"]),
     ] {
         let error = builder.build(&device).map(drop).expect_err(words[0]);
@@ -381,16 +382,14 @@ fn calls_that_contradict_each_other_are_refused() {
         set().seed(9).seed(5).shuffle(7).shuffle(5),
         set().sampler(buckets(4)),
         set().sampler(buckets(8)).world(world(2)),
-        set().drop_last(true).last_batch(LastBatch::Drop),
-        set().drop_last(false).last_batch(LastBatch::Pad),
-        set().workers(Workers::Count(2)).core_budget(2),
-        set().workers(Workers::Count(9)).core_budget(2).pool(&pool),
+        set().workers(Workers::Count(2)).max_workers(2),
+        set().workers(Workers::Count(9)).max_workers(2).pool(&pool),
         set().epochs(3).skip(2, 0..1),
         source(2).shuffle_shards(3).world(world(2)),
         source(2).sampler(Sampler::Shuffle).seed(3),
     ] {
         builder.build(&device).expect("a loader");
     }
-    let loader = set().core_budget(1).build(&device).expect("a loader");
+    let loader = set().max_workers(1).build(&device).expect("a loader");
     assert_eq!(loader.report().setup.workers, 1, "a worker per core, within the budget");
 }

@@ -190,7 +190,7 @@ fn every_file_can_fail_and_is_named() {
                     not_run("files that are locked", "this user may read them anyway");
                     break;
                 }
-                let device = Device::host();
+                let device = Device::new_host();
                 let compute = device.stream().expect("a stream");
                 let mut loader = folder_loader(data, 2).build(&device).expect("a loader");
                 let (steps, result) = take(&mut loader, &compute);
@@ -224,7 +224,7 @@ fn delivered(workers: usize, rows_slow: bool) -> (Vec<Vec<u64>>, u64) {
     BAD.iter().for_each(|&id| fs::remove_file(&data.paths[id as usize]).expect("a file is removed"));
     let data =
         fixtures::slow(data, if rows_slow { 0..40 } else { 40..41 }, std::time::Duration::from_micros(100));
-    let device = Device::host();
+    let device = Device::new_host();
     let compute = device.stream().expect("a stream");
     let builder = Loader::builder(data).shuffle(5).batch_size(10).workers(Workers::Count(workers)).depth(2);
     let bad_samples = BadSamples::Substitute { budget: Budget::Count(BAD.len() as u64) };

@@ -15,7 +15,7 @@ fn a_file_truncated_during_a_run_is_an_error_with_file_and_byte() {
         let path = dir.path().join("records");
         std::fs::write(&path, vec![7; 4096 * 100]).expect("a file");
         let spec = Spec::new().field("bytes", DType::U8, [4096]).expect("a spec");
-        let device = Device::host();
+        let device = Device::new_host();
         {
             let records =
                 Records::open_with(&path, spec.clone(), &OpenOptions::with_memory_limit(0)).expect("records");

@@ -69,7 +69,7 @@ fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_held() {
     alone(|| {
         for depth in [2, 3, 8] {
             let seen = Arc::new(Seen::default());
-            let device = Device::host();
+            let device = Device::new_host();
             let compute = device.stream().unwrap();
             let mut loader = builder(20, &seen).depth(depth).build(&device).unwrap();
             for epoch in 0..EPOCHS {
@@ -100,7 +100,7 @@ fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_held() {
 fn the_first_batch_of_the_next_epoch_is_on_the_device_before_it_is_requested() {
     alone(|| {
         let seen = Arc::new(Seen::default());
-        let mut loader = builder(20, &seen).depth(3).build(&Device::host()).unwrap();
+        let mut loader = builder(20, &seen).depth(3).build(&Device::new_host()).unwrap();
         for epoch in 0..EPOCHS as u64 {
             let mut batches = loader.epoch(epoch).unwrap();
             let mut last = None;
@@ -127,7 +127,7 @@ fn the_first_batch_of_the_next_epoch_is_on_the_device_before_it_is_requested() {
 fn the_same_threads_read_all_epochs() {
     alone(|| {
         let seen = Arc::new(Seen::default());
-        let mut loader = builder(500, &seen).depth(2).build(&Device::host()).unwrap();
+        let mut loader = builder(500, &seen).depth(2).build(&Device::new_host()).unwrap();
         let mut first = None;
         for epoch in 0..EPOCHS as u64 {
             assert_eq!(loader.epoch(epoch).unwrap().filter(|batch| batch.is_ok()).count(), 167);

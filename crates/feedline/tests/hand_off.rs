@@ -49,7 +49,7 @@ impl SlowReader {
 fn assert_held_back(next: &feedline::Batch) {
     let start = Instant::now();
     while start.elapsed() < WINDOW {
-        assert!(!next.arrived().unwrap(), "the slot was overwritten under a reader");
+        assert!(!next.is_copied().unwrap(), "the slot was overwritten under a reader");
         std::thread::yield_now();
     }
 }
@@ -83,7 +83,7 @@ fn two_readers(first_is_slow: bool, drop_first_first: bool) {
         let next = batches.next().unwrap().unwrap();
         assert_held_back(&next);
         slow.finish();
-        wait_until("the next batch arrives", || next.arrived().unwrap());
+        wait_until("the next batch arrives", || next.is_copied().unwrap());
         assert_intact(&fine(), &next.wait_on(&branch).unwrap());
     });
 }
@@ -192,7 +192,7 @@ fn a_stream_that_did_not_wait_is_refused() {
 #[test]
 fn a_stream_of_another_device_is_refused() {
     alone(|| {
-        let elsewhere = Device::host();
+        let elsewhere = Device::new_host();
         {
             let foreign = elsewhere.stream().unwrap();
             on_a_device(|device, compute| {
@@ -254,7 +254,7 @@ fn every_copy_waits_for_the_kernels_of_the_batch_before() {
                 for batch in loader.epoch(epoch).unwrap() {
                     let batch = batch.unwrap();
                     if let Some(slow) = slow.take() {
-                        assert!(!batch.arrived().unwrap());
+                        assert!(!batch.is_copied().unwrap());
                         slow.finish();
                     }
                     let batch = batch.wait_on(compute).unwrap();

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_millis(400);
 const HOLD: Duration = Duration::from_millis(700);
 
 fn loader(device: &Device) -> Loader {
-    builder(fine()).held_limit(LIMIT).build(device).unwrap()
+    builder(fine()).held_timeout(LIMIT).build(device).unwrap()
 }
 
 #[test]

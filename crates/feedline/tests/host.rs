@@ -167,7 +167,7 @@ fn to_vec_works_on_the_simulated_device_without_a_race() {
 
 /// The ids of an epoch, batch by batch, as a loader on a device delivers them.
 fn on_device(epoch: u64) -> Vec<Vec<u64>> {
-    let device = Device::host();
+    let device = Device::new_host();
     let mut loader = builder(fine()).batch_size(7).shuffle(5).build(&device).unwrap();
     loader.epoch(epoch).unwrap().map(|batch| batch.unwrap().ids().to_vec()).collect()
 }

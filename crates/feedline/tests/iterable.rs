@@ -48,7 +48,7 @@ fn options(builder: LoaderBuilder) -> LoaderBuilder {
 }
 
 fn generator() -> LoaderBuilder {
-    options(Loader::from_source(Generator::new(LENS).unwrap()))
+    options(Loader::source_builder(Generator::new(LENS).unwrap()))
 }
 
 /// Restores the loader at every step, and checks that it continues the same.
@@ -118,10 +118,10 @@ fn every_source_resumes_at_every_step() {
         let grown = grown(grown_dir.path());
         let server = Server::start(LENS, false).unwrap();
         everywhere(generator);
-        everywhere(|| options(Loader::from_source(Hooked::new(Generator::new(LENS).unwrap()))));
-        everywhere(|| options(Loader::from_source(archive.clone())));
-        everywhere(|| options(Loader::from_source(grown.clone())));
-        everywhere(|| options(Loader::from_source(Socket::new(&server).unwrap())));
+        everywhere(|| options(Loader::source_builder(Hooked::new(Generator::new(LENS).unwrap()))));
+        everywhere(|| options(Loader::source_builder(archive.clone())));
+        everywhere(|| options(Loader::source_builder(grown.clone())));
+        everywhere(|| options(Loader::source_builder(Socket::new(&server).unwrap())));
     });
 }
 
@@ -149,7 +149,7 @@ fn every_order_of_shards_last_batch_and_rank_resumes() {
         for sampler in samplers {
             for last_batch in [LastBatch::Keep, LastBatch::Drop] {
                 let source =
-                    || Loader::from_source(Generator::new(LENS).unwrap()).batch_size(BATCH).seed(SEED);
+                    || Loader::source_builder(Generator::new(LENS).unwrap()).batch_size(BATCH).seed(SEED);
                 everywhere(|| source().sampler(sampler.clone()).last_batch(last_batch));
             }
         }
@@ -164,7 +164,7 @@ fn a_source_without_a_record_yet_is_polled_again() {
     alone(|| {
         let wanted = epoch(generator(), 0);
         for mix in MIXES {
-            let hesitant = Loader::from_source(Generator::new(LENS).unwrap().hesitant());
+            let hesitant = Loader::source_builder(Generator::new(LENS).unwrap().hesitant());
             assert_eq!(Restored::new(options(hesitant), mix).run(From::Epoch(0), usize::MAX), wanted);
         }
     });
@@ -181,7 +181,7 @@ fn an_epoch_has_all_records_shard_after_shard_in_the_order_of_the_seed() {
             assert_eq!(sizes, [8, 8, 8, 8, 3], "35 records; batches span shards");
         }
         assert_ne!(shards(Sampler::Shuffle, 0, 0, 1), shards(Sampler::Shuffle, 1, 0, 1));
-        let dropped = epoch(generator().drop_last(true), 0);
+        let dropped = epoch(generator().last_batch(LastBatch::Drop), 0);
         assert_eq!(dropped.iter().flat_map(rows).count(), 32);
     });
 }
@@ -192,10 +192,10 @@ fn every_kind_of_source_delivers_the_same_rows_even_if_it_stalls() {
         let dir = tempfile::tempdir().unwrap();
         let (quick, stalling) = (Server::start(LENS, false).unwrap(), Server::start(LENS, true).unwrap());
         let places = |builder| epoch(options(builder), 1).iter().map(rows).collect::<Vec<_>>();
-        let wanted = places(Loader::from_source(Generator::new(LENS).unwrap()));
-        assert_eq!(places(Loader::from_source(archive(dir.path()))), wanted);
-        assert_eq!(places(Loader::from_source(Socket::new(&quick).unwrap())), wanted);
-        assert_eq!(places(Loader::from_source(Socket::new(&stalling).unwrap())), wanted);
+        let wanted = places(Loader::source_builder(Generator::new(LENS).unwrap()));
+        assert_eq!(places(Loader::source_builder(archive(dir.path()))), wanted);
+        assert_eq!(places(Loader::source_builder(Socket::new(&quick).unwrap())), wanted);
+        assert_eq!(places(Loader::source_builder(Socket::new(&stalling).unwrap())), wanted);
     });
 }
 
@@ -228,8 +228,9 @@ fn the_loader_finds_the_end_of_an_epoch_and_starts_the_next() {
             [([3, 13], [8, 8].as_slice()), ([3, 14], &[8, 8, 1]), ([0, 0], &[]), ([0, 1], &[1])]
         {
             let source = Generator::new(lens).unwrap();
-            let builder = Loader::from_source(source).batch_size(BATCH).epochs(3).workers(Workers::Count(2));
-            let mut loader = builder.build(&Device::host()).unwrap();
+            let builder =
+                Loader::source_builder(source).batch_size(BATCH).epochs(3).workers(Workers::Count(2));
+            let mut loader = builder.build(&Device::new_host()).unwrap();
             for epoch in 0..3 {
                 let mut batches = loader.epoch(epoch).unwrap();
                 assert_eq!((batches.steps(), batches.is_over()), (None, false));
@@ -256,8 +257,8 @@ fn a_growing_log_delivers_full_batches_and_the_rest_at_its_end() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
         let (path, log) = log_in(dir.path());
-        let builder = Loader::from_source(log).batch_size(4).epochs(1);
-        let mut loader = builder.workers(Workers::Count(2)).build(&Device::host()).unwrap();
+        let builder = Loader::source_builder(log).batch_size(4).epochs(1);
+        let mut loader = builder.workers(Workers::Count(2)).build(&Device::new_host()).unwrap();
         let mut batches = loader.epoch(0).unwrap();
         let mut number = 0;
         let mut grow = |records: u64| {
@@ -284,7 +285,7 @@ fn a_growing_log_resumes_at_its_byte_and_reads_what_was_appended_since() {
         let dir = tempfile::tempdir().unwrap();
         let (path, log) = log_in(dir.path());
         let loader = || {
-            let builder = Loader::from_source(log.clone()).batch_size(4).seed(SEED).epochs(1);
+            let builder = Loader::source_builder(log.clone()).batch_size(4).seed(SEED).epochs(1);
             Restored::new(builder, MIXES[4])
         };
         (0..10).for_each(|number| append(&path, &record(0, number)).unwrap());
@@ -308,7 +309,7 @@ fn a_pipeline_that_waits_for_a_log_can_start_another_epoch_or_stop() {
         let dir = tempfile::tempdir().unwrap();
         let (path, log) = log_in(dir.path());
         (0..5).for_each(|number| append(&path, &record(0, number)).unwrap());
-        let mut loader = Loader::from_source(log).batch_size(4).build(&Device::host()).unwrap();
+        let mut loader = Loader::source_builder(log).batch_size(4).build(&Device::new_host()).unwrap();
         for epoch in 0..3 {
             let mut batches = loader.epoch(epoch).unwrap();
             let batch = batches.next_timeout(LONG).unwrap().batch().expect("a batch");
@@ -331,8 +332,8 @@ fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_held() {
             log.lock().unwrap().push(place.epoch);
             Ok(())
         });
-        let builder = options(Loader::from_source(source)).workers(Workers::Count(2)).depth(3);
-        let mut loader = builder.build(&Device::host()).unwrap();
+        let builder = options(Loader::source_builder(source)).workers(Workers::Count(2)).depth(3);
+        let mut loader = builder.build(&Device::new_host()).unwrap();
         let held = loader.epoch(0).unwrap().map(|batch| batch.unwrap()).last();
         wait_until("epoch 1 is opened", || opened.lock().unwrap().contains(&1));
         assert_eq!(held.map(|batch| batch.epoch()), Some(0));
@@ -351,8 +352,8 @@ fn the_records_of_one_batch_are_decoded_by_several_workers() {
             wait_until("two workers decode one batch", || seen.lock().unwrap().len() > 1);
             Ok(())
         });
-        let builder = Loader::from_source(together).batch_size(64).epochs(1).workers(Workers::Count(2));
-        let mut loader = builder.build(&Device::host()).unwrap();
+        let builder = Loader::source_builder(together).batch_size(64).epochs(1).workers(Workers::Count(2));
+        let mut loader = builder.build(&Device::new_host()).unwrap();
         assert_eq!(loader.epoch(0).unwrap().next().expect("a batch").unwrap().len(), 64);
         assert_eq!(threads.lock().unwrap().len(), 2);
     });

@@ -23,7 +23,7 @@ fn generator() -> Generator {
 }
 
 fn builder(source: impl Source) -> LoaderBuilder {
-    Loader::from_source(source).batch_size(BATCH).seed(3).epochs(2)
+    Loader::source_builder(source).batch_size(BATCH).seed(3).epochs(2)
 }
 
 /// Runs one epoch. Returns the number of delivered rows and the error that ended it.
@@ -48,7 +48,7 @@ fn until_error(builder: LoaderBuilder) -> (usize, Error) {
 fn options_that_a_source_does_not_support_are_refused_by_build() {
     alone(|| {
         let refused = |builder: LoaderBuilder| {
-            let error = builder.build(&Device::host()).map(|_| ()).unwrap_err();
+            let error = builder.build(&Device::new_host()).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
             error.to_string()
         };
@@ -213,13 +213,13 @@ fn records_that_cannot_be_decoded_are_replaced_by_others_of_the_same_batch() {
         let bad = [source::id(0, 2).unwrap(), source::id(2, 4).unwrap(), source::id(2, 9).unwrap()];
         let with_bad_records = || {
             let decode = move |id| if bad.contains(&id) { Err("planned".into()) } else { Ok(()) };
-            let builder = builder(Hooked::new(generator()).before_decode(decode)).drop_last(true);
+            let builder = builder(Hooked::new(generator()).before_decode(decode)).last_batch(LastBatch::Drop);
             builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(2) })
         };
         let done = restore::everywhere(|mix| Restored::new(with_bad_records(), mix));
         assert_eq!(done.steps, 8, "4 full batches per epoch; record 9 of shard 2 is in the dropped one");
 
-        let mut clean = Restored::new(builder(generator()).drop_last(true), MIXES[4]);
+        let mut clean = Restored::new(builder(generator()).last_batch(LastBatch::Drop), MIXES[4]);
         let mut loader = Restored::new(with_bad_records(), MIXES[4]);
         let (clean, steps) = (clean.run(From::Epoch(0), usize::MAX), loader.run(From::Epoch(0), usize::MAX));
         for (step, clean) in steps.iter().zip(&clean) {
@@ -234,7 +234,7 @@ fn records_that_cannot_be_decoded_are_replaced_by_others_of_the_same_batch() {
 
         let mut over = with_bad_records()
             .bad_samples(BadSamples::Substitute { budget: Budget::Count(1) })
-            .build(&Device::host())
+            .build(&Device::new_host())
             .unwrap();
         let error = over.epoch(0).unwrap().find_map(Result::err).expect("over the budget");
         assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(3)), "{error}");

@@ -121,7 +121,7 @@ fn step(compute: &Stream, batch: &Ready, model: &Arc<Mutex<Model>>) {
 
 /// Trains to the end, from the folder's checkpoint if there is one.
 fn train(folder: &Path) {
-    let device = Device::host();
+    let device = Device::new_host();
     let compute = device.stream().unwrap();
     let data = Line(Spec::new().field("x", DType::F32, []).unwrap().field("y", DType::F32, []).unwrap());
     let builder = Loader::builder(data).batch_size(BATCH).shuffle(7).workers(Workers::Count(2));

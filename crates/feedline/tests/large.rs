@@ -52,7 +52,7 @@ fn a_huge_data_set_is_iterated_from_the_middle_in_constant_memory() {
         let middle = LEN / 2 / BATCH as u64 * BATCH as u64;
         let fine = Fine::new(LEN, 64).unwrap();
         for sampler in [Sampler::Shuffle, Sampler::Sequential, Sampler::block(1 << 20, 1 << 16).unwrap()] {
-            let device = Device::host();
+            let device = Device::new_host();
             let compute = device.stream().unwrap();
             let (before, start) = (resident_kib(), Instant::now());
             let mut loader = builder(sampler.clone()).build(&device).unwrap();
@@ -91,7 +91,7 @@ fn a_huge_data_set_is_iterated_from_the_middle_in_constant_memory() {
 fn the_end_of_a_huge_epoch_leads_into_the_next() {
     alone(|| {
         let steps = LEN.div_ceil(BATCH as u64);
-        let mut loader = builder(Sampler::Shuffle).build(&Device::host()).unwrap();
+        let mut loader = builder(Sampler::Shuffle).build(&Device::new_host()).unwrap();
         let start = Instant::now();
         let near_end = (steps - 3) * BATCH as u64;
         let batches = loader.resume(cursor_at(&loader, near_end)).unwrap();
@@ -112,7 +112,7 @@ fn ranks_skip_half_of_a_huge_epoch_at_once() {
         let mut seen: Vec<u64> = Vec::new();
         for rank in 0..world {
             let builder = builder(Sampler::Shuffle).world(World::new(rank as u32, world as u32).unwrap());
-            let mut loader = builder.skip(0, 0..skipped).build(&Device::host()).unwrap();
+            let mut loader = builder.skip(0, 0..skipped).build(&Device::new_host()).unwrap();
             seen.extend(loader.epoch(0).unwrap().next().expect("a batch").unwrap().ids());
         }
         let global = world * BATCH as u64;

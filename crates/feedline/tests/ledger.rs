@@ -111,7 +111,7 @@ impl Case {
                 }
                 Ok(())
             });
-            return Loader::from_source(records);
+            return Loader::source_builder(records);
         }
         let (slept, fine) = (slept.clone(), Fine::new(BATCH * self.steps, 100).unwrap());
         Loader::builder(fixtures::Before::new(fine, move |id| {
@@ -332,7 +332,7 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
 #[test]
 fn a_run_is_charged_from_its_first_epoch_to_its_last_delivery() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         let builder = Loader::builder(Fine::new(BATCH * STEPS, 100).unwrap()).batch_size(BATCH as usize);
         let mut loader = builder.build(&device).unwrap();
         let start = Instant::now();
@@ -361,7 +361,7 @@ fn a_run_is_charged_from_its_first_epoch_to_its_last_delivery() {
 #[test]
 fn another_thread_reads_the_report_while_an_epoch_runs_and_sees_a_wait() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         let (data, gate) = fixtures::blocking(Fine::new(40, 100).unwrap(), [20]);
         let builder = Loader::builder(data).batch_size(BATCH as usize).workers(Workers::Count(1));
         let mut loader = builder.build(&device).unwrap();

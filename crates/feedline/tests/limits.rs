@@ -66,9 +66,9 @@ fn the_drop_of_a_loader_leaks_the_slots_of_work_that_does_not_end() {
     // The test leaks a copy stream, so a census would differ afterwards.
     let _one = one_at_a_time();
     for builder in loaders() {
-        let device = Device::host();
+        let device = Device::new_host();
         let compute = device.stream().unwrap();
-        let mut loader = builder.drop_limit(SHORT).build(&device).unwrap();
+        let mut loader = builder.drop_timeout(SHORT).build(&device).unwrap();
         let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(&compute).unwrap();
         let work = endless_work(&compute, &batch);
         drop(batch);
@@ -78,7 +78,7 @@ fn the_drop_of_a_loader_leaks_the_slots_of_work_that_does_not_end() {
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert_eq!(errors[0].kind(), ErrorKind::Timeout);
         assert!(errors[0].to_string().contains("device slot"), "{}", errors[0]);
-        assert!(device.stats().device_bytes.now() > 0);
+        assert!(device.stats().device_bytes.get() > 0);
         drop(work);
     }
     wait_until_gone("fl-decode");
@@ -125,7 +125,7 @@ fn a_panic_in_the_drop_of_a_data_set_is_reported_as_a_panic() {
     alone(|| {
         for with_stop in [true, false] {
             for builder in panicking_loaders() {
-                let device = Device::host();
+                let device = Device::new_host();
                 let compute = device.stream().unwrap();
                 let mut loader = builder.build(&device).unwrap();
                 loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap().wait_on(&compute).unwrap()));
@@ -207,7 +207,7 @@ fn stop_and_the_drop_join_the_threads() {
                 COUNTS_EXIT.with(|_| {});
                 Ok(())
             });
-            assert_joined(&Device::host(), builder(data), with_stop);
+            assert_joined(&Device::new_host(), builder(data), with_stop);
         }
     });
 }
@@ -224,7 +224,7 @@ fn the_longest_duration_is_a_valid_limit() {
             assert!(batches.is_over());
             take_epoch(&mut loader, 1, compute);
             loader.stop(Duration::MAX).unwrap();
-            let event = device.event(false).unwrap();
+            let event = device.event().unwrap();
             compute.record(&event).unwrap();
             assert!(event.synchronize_timeout(Duration::MAX).unwrap());
             let (_, gate) = blocking(fine(), [1]);

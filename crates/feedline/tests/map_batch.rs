@@ -119,7 +119,7 @@ fn a_resumed_run_and_every_rank_draw_the_same_numbers() {
 
 /// The error that ends the epoch, and the number of batches before it.
 fn ends(builder: LoaderBuilder) -> (usize, Error) {
-    let device = Device::host();
+    let device = Device::new_host();
     let mut loader = builder.build(&device).expect("a loader");
     let mut before = 0;
     let error = loader.epoch(0).expect("an epoch").find_map(|batch| match batch {
@@ -187,7 +187,7 @@ fn the_hook_sees_substitutes_padding_and_batches_of_a_source() {
         drop((batches, loader));
 
         let source = Generator::new([3, 10]).expect("a source");
-        let builder = note(Loader::from_source(source).batch_size(5).epochs(1).workers(Workers::Count(1)));
+        let builder = note(Loader::source_builder(source).batch_size(5).epochs(1).workers(Workers::Count(1)));
         let mut loader = builder.build_host().expect("a loader");
         assert_eq!(loader.epoch(0).expect("an epoch").filter(Result::is_ok).count(), 3);
         assert_eq!(
@@ -203,7 +203,7 @@ fn a_hook_needs_the_batch_in_host_memory() {
         let laid = || Laid::columns(&fine(), 0).expect("a laid set");
         let build = |mode| {
             let builder = Loader::builder(laid()).batch_size(BATCH).map_batch(|_, _| Ok(()));
-            builder.transfer_mode(mode).build(&Device::host())
+            builder.transfer_mode(mode).build(&Device::new_host())
         };
         let error = build(TransferMode::ZeroCopy).map(drop).expect_err("zero copy is not possible");
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -215,7 +215,7 @@ fn a_hook_needs_the_batch_in_host_memory() {
 #[test]
 fn a_loader_gives_its_data_set_back() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         let shared = Arc::new(fine());
         let mut loader = Loader::builder(shared.clone()).batch_size(BATCH).build(&device).expect("a loader");
         let mut batches = loader.epoch(0).expect("an epoch");
@@ -233,7 +233,7 @@ fn a_loader_gives_its_data_set_back() {
         assert_empty(&device);
 
         let source = Generator::new([3, 10]).expect("a source");
-        let loader = Loader::from_source(source).batch_size(5).build(&device).expect("a loader");
+        let loader = Loader::source_builder(source).batch_size(5).build(&device).expect("a loader");
         assert!(loader.dataset().is_none());
     });
 }

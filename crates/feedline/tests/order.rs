@@ -23,7 +23,7 @@ fn for_every_mix(test: impl Fn(&dyn Fn(LoaderBuilder) -> LoaderBuilder)) {
 
 /// The ids of `epochs`, batch by batch. Checks every byte.
 fn batches(fine: &Fine, builder: LoaderBuilder, epochs: &[u64]) -> Vec<Vec<u64>> {
-    let device = Device::host();
+    let device = Device::new_host();
     let mut all = Vec::new();
     {
         let compute = device.stream().unwrap();
@@ -96,14 +96,14 @@ fn a_short_last_batch_is_delivered_or_dropped() {
             [(10, 4, vec![4, 4, 2]), (8, 4, vec![4, 4]), (3, 4, vec![3]), (1, 1, vec![1])]
         {
             let fine = Fine::new(len, 5).unwrap();
-            let sizes = |drop| {
-                let builder = Loader::builder(fine.clone()).batch_size(batch).drop_last(drop);
+            let sizes = |last_batch| {
+                let builder = Loader::builder(fine.clone()).batch_size(batch).last_batch(last_batch);
                 batches(&fine, builder, &[0, 1]).iter().map(Vec::len).collect::<Vec<_>>()
             };
-            assert_eq!(sizes(false), [sizes_kept.clone(), sizes_kept.clone()].concat());
+            assert_eq!(sizes(feedline::LastBatch::Keep), [sizes_kept.clone(), sizes_kept.clone()].concat());
             if len >= batch as u64 {
                 let full: Vec<_> = sizes_kept.into_iter().filter(|&size| size == batch).collect();
-                assert_eq!(sizes(true), [full.clone(), full].concat());
+                assert_eq!(sizes(feedline::LastBatch::Drop), [full.clone(), full].concat());
             }
         }
     });
@@ -130,7 +130,7 @@ fn random_augmentation_is_bit_equal_for_any_workers_and_depth() {
     const DRAWS: usize = 5;
     alone(|| {
         for_every_mix(|mix| {
-            let device = Device::host();
+            let device = Device::new_host();
             let compute = device.stream().unwrap();
             let data = Random::new(61, DRAWS).unwrap();
             let mut loader = mix(Loader::builder(data).batch_size(9).shuffle(17)).build(&device).unwrap();
@@ -149,7 +149,7 @@ fn random_augmentation_is_bit_equal_for_any_workers_and_depth() {
 #[test]
 fn a_field_of_every_type_arrives() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         let compute = device.stream().unwrap();
         let mut loader =
             Loader::builder(Wide::new(30).unwrap()).batch_size(7).shuffle(1).build(&device).unwrap();

@@ -133,7 +133,7 @@ fn packed_windows_hold_every_item_once_in_any_world_and_after_resumes() {
 
 /// Trains on nothing: counts the padding of an epoch.
 fn padding(builder: LoaderBuilder, pad: Pad) -> f64 {
-    let device = Device::host();
+    let device = Device::new_host();
     let stream = device.stream().unwrap();
     let mut loader = builder.batch_size(64).pad("text", pad).build(&device).unwrap();
     let (mut padding, mut items) = (0, 0);
@@ -180,8 +180,11 @@ fn packing_and_buckets_need_little_padding_on_lines_of_a_text() {
         );
         assert!(longest > 0.2 && buckets < 0.05 && multiples < 0.2, "{longest} {buckets} {multiples}");
         assert!(packed.padding_share() <= 0.02, "{packed:?}");
-        let loader =
-            Loader::builder(lines()).sampler(sampler.clone()).seed(7).batch_size(64).build(&Device::host());
+        let loader = Loader::builder(lines())
+            .sampler(sampler.clone())
+            .seed(7)
+            .batch_size(64)
+            .build(&Device::new_host());
         let counted = loader.unwrap().batch_sampler().padding_share(0, &lengths, Pad::longest());
         assert_eq!(counted, buckets, "as the batch sampler counts it");
     });

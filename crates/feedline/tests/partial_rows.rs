@@ -43,7 +43,7 @@ impl Dataset for Halves {
 #[test]
 fn unwritten_floats_are_nan_in_debug_builds() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         let compute = device.stream().expect("a stream");
         let builder = Loader::builder(Halves::new().expect("a set")).batch_size(4).shuffle(1);
         let mut loader = builder.transfer_mode(TransferMode::Staged).build(&device).expect("a loader");
@@ -86,7 +86,7 @@ fn unwritten_floats_of_a_substitute_are_nan_in_debug_builds() {
         }
     }
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         let compute = device.stream().expect("a stream");
         let bad_samples = BadSamples::Substitute { budget: Budget::Count(LEN) };
         let builder = Loader::builder(Torn(Halves::new().expect("a set"))).batch_size(4).seed(3);

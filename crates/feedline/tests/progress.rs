@@ -44,7 +44,7 @@ fn step(compute: &Stream, batch: &Ready, model: &Model) -> Result<()> {
 
 /// Trains two epochs as the documentation of `Progress` shows, with a checkpoint after every step.
 fn train(from: Option<(Cursor, u64)>, stop_after: usize) -> Result<(Vec<(Checkpoint, u64)>, u64)> {
-    let device = Device::host();
+    let device = Device::new_host();
     let compute = device.stream()?;
     let model = Model::new(Mutex::new(from.as_ref().map_or(0, |from| from.1)));
     let mut saved = Vec::new();
@@ -248,7 +248,7 @@ fn a_stop_at_any_moment_leaves_nothing_behind() {
 fn an_error_before_the_stop_stays_the_cause() {
     hush_planned_panics();
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         {
             let data = fixtures::failing(fine(), [9]);
             let mut loader = builder(data).build(&device).unwrap();
@@ -281,7 +281,7 @@ fn steps_per_epoch_is_the_number_of_batches() {
                 });
                 assert_eq!(counts.map(|count| count as u64), [wanted, wanted - 2]);
             }
-            let source = Loader::from_source(Generator::new([10, 10]).unwrap()).batch_size(4);
+            let source = Loader::source_builder(Generator::new([10, 10]).unwrap()).batch_size(4);
             assert_eq!(source.build(device).unwrap().steps_per_epoch(), None);
             let mut loader = builder(fine()).build(device).unwrap();
             take_epoch(&mut loader, 0, compute);

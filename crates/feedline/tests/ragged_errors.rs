@@ -68,7 +68,7 @@ impl Dataset for Words {
 
 /// The first error of an epoch, and the batches before it.
 fn first_error(builder: LoaderBuilder) -> (usize, Error) {
-    let mut loader = builder.build(&Device::host()).unwrap();
+    let mut loader = builder.build(&Device::new_host()).unwrap();
     let mut before = 0;
     for batch in loader.epoch(0).unwrap() {
         match batch {
@@ -107,7 +107,7 @@ fn a_batch_beyond_its_limit_ends_the_run_whatever_the_policy() {
         let long: Read = |_, row| Ok(row.write_ragged(0, &[0u16; 6])?);
         for policy in [BadSamples::Fail, SUBSTITUTE] {
             let (before, error) =
-                first_error(Words::loader(long).most_per_batch("words", 20).bad_samples(policy));
+                first_error(Words::loader(long).max_per_batch("words", 20).bad_samples(policy));
             assert_eq!(before, 0);
             assert_names(
                 &error,
@@ -117,7 +117,7 @@ fn a_batch_beyond_its_limit_ends_the_run_whatever_the_policy() {
             );
         }
         let uneven: Read = |id, row| Ok(row.write_ragged(0, &[0u16; 6][..if id == 5 { 6 } else { 1 }])?);
-        let padded = Words::loader(uneven).pad("words", Pad::longest()).most_per_batch("words", 20);
+        let padded = Words::loader(uneven).pad("words", Pad::longest()).max_per_batch("words", 20);
         let (before, error) = first_error(padded);
         assert_eq!(before, 1);
         assert_names(
@@ -161,7 +161,7 @@ fn nothing_of_a_bad_sample_stays_in_its_batch() {
             (Words::loader(fails_late).bad_samples(SUBSTITUTE), 3),
             (Words::loader(lazy_when_bad).bad_samples(SUBSTITUTE), 4),
         ] {
-            let device = Device::host();
+            let device = Device::new_host();
             let stream = device.stream().unwrap();
             let mut loader = builder.shuffle(bad as u64).build(&device).unwrap();
             let mut substituted = 0;
@@ -193,7 +193,7 @@ fn a_substitute_that_writes_nothing_is_bad_too() {
         let lazy: Read = |id, row| if id < 10 { fails_late(id, row) } else { Ok(()) };
         let mut bad_substitutes = 0;
         for seed in 0..8 {
-            let device = Device::host();
+            let device = Device::new_host();
             let stream = device.stream().unwrap();
             let mut loader = Words::loader(lazy).seed(seed).bad_samples(SUBSTITUTE).build(&device).unwrap();
             let ready = loader.epoch(0).unwrap().nth(1).unwrap().unwrap().wait_on(&stream).unwrap();
@@ -217,7 +217,7 @@ fn composed_sets_keep_ragged_fields_and_their_limits() {
         });
         let zipped = words(good).concat(words(good)).unwrap().zip(twice.unwrap()).unwrap();
         let builder = Loader::builder(zipped).batch_size(8).pad("words", Pad::longest());
-        let mut loader = builder.most_per_batch("words", 24).shuffle(1).build_host().unwrap();
+        let mut loader = builder.max_per_batch("words", 24).shuffle(1).build_host().unwrap();
         let mut rows = 0;
         for batch in loader.epoch(0).unwrap() {
             let batch = batch.unwrap();
@@ -239,7 +239,7 @@ fn composed_sets_keep_ragged_fields_and_their_limits() {
         };
         let zipped =
             words(long).zip(InMemory::new().field("x", [], (0..20u8).collect::<Vec<_>>()).unwrap()).unwrap();
-        let builder = Loader::builder(zipped).batch_size(4).most_per_batch("words", 20);
+        let builder = Loader::builder(zipped).batch_size(4).max_per_batch("words", 20);
         let (_, error) = first_error(builder.bad_samples(SUBSTITUTE));
         assert_eq!(
             (error.kind(), error.batch(), error.sample()),
@@ -256,19 +256,19 @@ fn ids(ids: &[u64]) -> Vec<i64> {
 #[test]
 fn misuse_is_refused_by_name() {
     alone(|| {
-        let refused = |builder: LoaderBuilder| builder.build(&Device::host()).unwrap_err().to_string();
+        let refused = |builder: LoaderBuilder| builder.build(&Device::new_host()).unwrap_err().to_string();
         let loader = || Words::loader(good);
         for (error, part) in [
             (refused(loader().pad("id", Pad::longest())), "\"id\" is not ragged"),
             (refused(loader().pad("nothing", Pad::longest())), "no field \"nothing\""),
-            (refused(loader().pad("words", Pad::longest().with(0u8))), "another type"),
-            (refused(loader().most_per_batch("words", 9)), "less than the 10"),
+            (refused(loader().pad("words", Pad::longest().fill_value(0u8))), "another type"),
+            (refused(loader().max_per_batch("words", 9)), "less than the 10"),
             (refused(loader().transfer_mode(TransferMode::ZeroCopy)), "\"words\" varies in length"),
             (refused(loader().batch_size(1 << 30)), "2^31"),
         ] {
             assert!(error.contains(part), "no {part:?} in: {error}");
         }
-        let device = Device::host();
+        let device = Device::new_host();
         let stream = device.stream().unwrap();
         let mut plain = loader().build(&device).unwrap();
         let ready = plain.epoch(0).unwrap().next().unwrap().unwrap().wait_on(&stream).unwrap();

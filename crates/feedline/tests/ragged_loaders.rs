@@ -93,7 +93,7 @@ impl Case {
             }
             if self.is_tight {
                 builder =
-                    builder.most_per_batch(field, self.tight([Uneven::BYTES, Uneven::PAIRS][index], pad));
+                    builder.max_per_batch(field, self.tight([Uneven::BYTES, Uneven::PAIRS][index], pad));
             }
         }
         builder
@@ -119,12 +119,12 @@ impl Case {
 
 fn pad_of(field: &str, multiple: usize) -> Pad {
     let pad = if multiple == 1 { Pad::longest() } else { Pad::multiple_of(multiple) };
-    if field == "bytes" { pad } else { pad.with(0xABCDu16) }
+    if field == "bytes" { pad } else { pad.fill_value(0xABCDu16) }
 }
 
 fn device(seed: u64) -> (Device, Option<SimHandle>) {
     match seed % 4 {
-        0 => (Device::host(), None),
+        0 => (Device::new_host(), None),
         1 => {
             let options = Options {
                 seed,

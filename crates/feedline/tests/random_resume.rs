@@ -68,7 +68,7 @@ impl Run {
     fn advance(&mut self, stretch: &Stretch, epoch: u64, from: Option<Cursor>) -> Cursor {
         let mut ends = Vec::new();
         for rank in 0..stretch.world {
-            let device = Device::host();
+            let device = Device::new_host();
             let stream = device.stream().unwrap();
             let mut loader = self.builder(stretch, rank).build(&device).unwrap();
             let batches = match from {

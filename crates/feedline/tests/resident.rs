@@ -224,7 +224,7 @@ fn a_bad_sample_of_the_rest_gets_its_substitute() {
         };
         assert!(run(TransferMode::Resident) == run(TransferMode::Staged));
         let builder = Loader::builder(failing(fixed(), [55])).batch_size(8).resident_budget(3072);
-        let refused = builder.transfer_mode(TransferMode::Resident).build(&Device::host());
+        let refused = builder.transfer_mode(TransferMode::Resident).build(&Device::new_host());
         assert_eq!(refused.map(drop).expect_err("a sample on the device").sample(), Some(55));
     });
 }
@@ -275,10 +275,10 @@ fn every_sample_is_read_once_and_batches_cost_one_gather() {
             // Fields of 8 and 33 bytes, each aligned to 256 bytes, and the slots.
             let kept = (8 * LEN).next_multiple_of(256) + (33 * LEN).next_multiple_of(256);
             assert_eq!(loader.memory_use().device_bytes, kept + 3 * loader.layout().bytes() as u64);
-            assert_eq!(loader.memory_use().device_bytes, device.stats().device_bytes.now());
+            assert_eq!(loader.memory_use().device_bytes, device.stats().device_bytes.get());
             assert_eq!(
                 loader.memory_use().pinned_bytes,
-                device.stats().pinned_bytes.now(),
+                device.stats().pinned_bytes.get(),
                 "staging is freed"
             );
             assert!(loader.memory_use().pinned_bytes < 8 * LEN, "only ids");
@@ -370,7 +370,7 @@ fn a_loop_over_a_resident_set_has_no_race_in_any_schedule() {
 #[test]
 fn what_cannot_be_resident_is_refused_with_the_reason() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         let refused = |builder: LoaderBuilder| {
             let builder = builder.batch_size(8).transfer_mode(TransferMode::Resident);
             builder.build(&device).map(drop).expect_err("it cannot be resident")
@@ -384,7 +384,7 @@ fn what_cannot_be_resident_is_refused_with_the_reason() {
         );
         let error = refused(Loader::builder(Random::new(20, 2).expect("a set")));
         assert!(error.kind() == ErrorKind::Config && error.message().contains("random numbers"), "{error}");
-        let error = refused(Loader::from_source(Generator::new([3, 10]).expect("a source")));
+        let error = refused(Loader::source_builder(Generator::new([3, 10]).expect("a source")));
         assert!(error.message().contains("a source is read in sequence"), "{error}");
         let error = refused(Loader::builder(fixed()).map_batch(|_, _| Ok(())));
         assert!(error.message().contains("map_batch needs the batch in host memory"), "{error}");

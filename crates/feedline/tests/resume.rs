@@ -132,7 +132,7 @@ fn another_batch_size_and_last_batch_resume_at_every_step() {
 fn after_two_steps(len: u64, seed: u64) -> (Loader, Cursor) {
     let data = Fine::new(len, 4).unwrap();
     let builder = Loader::builder(data).batch_size(4).shuffle(seed).workers(Workers::Count(2));
-    let mut loader = builder.build(&Device::host()).unwrap();
+    let mut loader = builder.build(&Device::new_host()).unwrap();
     let batches = loader.epoch(0).unwrap();
     assert_eq!(batches.take(2).filter(Result::is_ok).count(), 2);
     let cursor = loader.cursor();
@@ -171,7 +171,7 @@ fn the_cursor_of_another_sampler_is_refused() {
     alone(|| {
         let (_, cursor) = after_two_steps(40, 1);
         let builder = Loader::builder(Fine::new(40, 4).unwrap()).batch_size(4).seed(1);
-        let mut loader = builder.build(&Device::host()).unwrap();
+        let mut loader = builder.build(&Device::new_host()).unwrap();
         let error: Error = loader.resume(cursor).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("another order of the samples"), "{error}");
     });
@@ -181,7 +181,7 @@ fn the_cursor_of_another_sampler_is_refused() {
 fn reading_the_cursor_neither_starts_nor_moves_anything() {
     alone(|| {
         let (data, reads) = fixtures::counting(Fine::new(12, 4).unwrap());
-        let device = Device::host();
+        let device = Device::new_host();
         let mut loader = Loader::builder(data).batch_size(4).epochs(1).build(&device).unwrap();
         let fresh = loader.cursor();
         assert_eq!((loader.cursor(), reads.total()), (fresh, 0));

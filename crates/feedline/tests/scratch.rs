@@ -79,7 +79,7 @@ fn a_worker_makes_a_value_once_and_drops_it_when_its_thread_ends() {
     alone(|| {
         for workers in [1, 4] {
             let before = counts();
-            let device = Device::host();
+            let device = Device::new_host();
             let builder = Loader::builder(ThroughScratch::new()).batch_size(16);
             let builder = builder.workers(Workers::Count(workers));
             let mut loader = builder.build(&device).expect("a loader");
@@ -99,7 +99,7 @@ fn a_worker_makes_a_value_once_and_drops_it_when_its_thread_ends() {
 #[test]
 fn a_failed_read_keeps_the_scratch_and_a_panic_loses_it() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         {
             let pool = WorkerPool::new(Workers::Count(1)).expect("a pool");
             let before = counts().0;

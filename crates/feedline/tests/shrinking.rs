@@ -64,7 +64,7 @@ fn epoch(set: Shrinking, transfer_mode: TransferMode, device: &Device) -> Result
 #[test]
 fn a_data_set_that_shrinks_while_its_loader_is_built_is_an_error_in_every_transfer_mode() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         for calls in 1..4 {
             let error = epoch(Shrinking::after(calls), TransferMode::Staged, &device).expect_err("staged");
             assert!(error.kind() == ErrorKind::Sample && error.message().contains("cannot read"), "{error}");

@@ -192,7 +192,7 @@ fn two_loaders_on_one_device_do_not_mix() {
 fn a_forgotten_batch_costs_only_its_slot() {
     // The leak would show in a census, so the test runs alone and takes none.
     let _one = one_at_a_time();
-    let device = Device::host();
+    let device = Device::new_host();
     {
         let compute = device.stream().unwrap();
         let mut loader = builder(fine()).depth(3).build(&device).unwrap();
@@ -212,7 +212,7 @@ fn a_forgotten_batch_costs_only_its_slot() {
         // The bytes of the forgotten batch have not changed.
         assert_intact(&fine(), &kept);
     }
-    assert_eq!(device.stats().pinned_bytes.now(), 0);
+    assert_eq!(device.stats().pinned_bytes.get(), 0);
     wait_until_gone("fl-decode");
     wait_until_gone("fl-transfer");
 }

@@ -96,7 +96,7 @@ fn a_training_loop_has_no_race_in_any_schedule() {
             // The host device, which has no race checks, must give the same result.
             assert_eq!(
                 trained,
-                train(&Device::host(), depth, seed).expect("a run on the host"),
+                train(&Device::new_host(), depth, seed).expect("a run on the host"),
                 "seed {seed}"
             );
             let errors = device.stats().take_errors();

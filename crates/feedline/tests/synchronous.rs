@@ -106,7 +106,7 @@ fn a_failed_copy_names_the_transfer_its_batch_and_its_line() {
 fn the_variable_turns_it_on_for_every_device() {
     const CHILD: &str = "FEEDLINE_TEST_CHILD";
     if std::env::var_os(CHILD).is_some() {
-        let (at, error, _) = fail_in(&Device::host(), 5);
+        let (at, error, _) = fail_in(&Device::new_host(), 5);
         assert_eq!((at, error.batch()), (5, Some(5)), "{error}");
         return;
     }

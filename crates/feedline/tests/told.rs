@@ -7,7 +7,7 @@ use feedline_testkit::fixtures::Fine;
 /// Loads two epochs of 10 batches of 4 rows of 108 bytes.
 fn load() -> Loader {
     let builder = Loader::builder(Fine::new(40, 100).expect("a set")).batch_size(4);
-    let mut loader = builder.build(&Device::host()).expect("a loader");
+    let mut loader = builder.build(&Device::new_host()).expect("a loader");
     for epoch in 0..2 {
         loader.epoch(epoch).expect("an epoch").for_each(|batch| drop(batch.expect("a batch")));
     }

@@ -30,7 +30,7 @@ fn events(trace: &Trace, phase: &str) -> Vec<Value> {
 
 /// Loads `batches` batches. Those of `slow` are decoded when the consumer has waited for a while.
 fn load(trace: &Trace, batches: u64, slow: Option<u64>) {
-    let device = Device::host();
+    let device = Device::new_host();
     let data = Fine::new(batches * BATCH as u64, 100).unwrap();
     let (data, gate) = fixtures::blocking(data, slow.map(|step| step * BATCH as u64));
     let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(2)).epochs(1);
@@ -277,7 +277,7 @@ fn the_overlap_in_the_trace_is_that_of_event_times(device: &Device, kernel_ns: u
     kernels.spin(1).unwrap();
     let mut lane = trace.stream(&compute, "compute").unwrap();
     let recorded = |stream: &feedline::Stream| {
-        let event = stream.event(true).unwrap();
+        let event = stream.device().timing_event().unwrap();
         stream.record(&event).unwrap();
         event
     };

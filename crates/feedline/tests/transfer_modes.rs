@@ -84,7 +84,7 @@ fn batches_on(device: &Device, builder: LoaderBuilder, epochs: Range<u64>) -> Re
 }
 
 fn batches(builder: LoaderBuilder) -> (bool, Vec<Contents>) {
-    let device = Device::host();
+    let device = Device::new_host();
     let all = batches_on(&device, builder, 0..3).expect("batches");
     assert_empty(&device);
     all
@@ -127,12 +127,12 @@ fn both_modes_deliver_the_same_batches_of_distant_columns() {
             });
         }
         assert_same(&set, |b| b.batch_size(300));
-        let device = Device::host();
+        let device = Device::new_host();
         let builder =
             Loader::builder(set.clone()).batch_size(300).depth(3).transfer_mode(TransferMode::ZeroCopy);
         let held = builder.build(&device).expect("a loader").memory_use();
         assert_eq!(held.pinned_bytes, 4 * 300 * (8 + 4) + set.block_bytes() as u64);
-        wait_until("the pipeline has ended", || device.stats().pinned_bytes.now() == 0);
+        wait_until("the pipeline has ended", || device.stats().pinned_bytes.get() == 0);
     });
 }
 
@@ -177,7 +177,7 @@ fn a_run_resumes_in_the_other_mode() {
         ];
         for (first, then) in modes {
             for stop in [1, 6, 12] {
-                let device = Device::host();
+                let device = Device::new_host();
                 {
                     let compute = device.stream().expect("a stream");
                     let take = |epoch: feedline::Epoch<'_>, most| -> Vec<Contents> {
@@ -212,7 +212,7 @@ fn refused(builder: LoaderBuilder, device: &Device) -> Error {
 #[test]
 fn a_loader_reports_its_transfer_mode_and_why() {
     alone(|| {
-        let device = Device::host();
+        let device = Device::new_host();
         {
             let build = |set: Laid, transfer_mode| {
                 Loader::builder(set)
@@ -230,7 +230,7 @@ fn a_loader_reports_its_transfer_mode_and_why() {
             assert!(zero_copy.transfer_mode().is_zero_copy() && zero_copy.transfer_mode().why().is_none());
             // Four slots of eight ids, and the data set.
             assert_eq!(zero_copy.memory_use().pinned_bytes, 4 * 8 * 8 + LEN * (8 + 9));
-            assert_eq!(zero_copy.memory_use().pinned_bytes, device.stats().pinned_bytes.now());
+            assert_eq!(zero_copy.memory_use().pinned_bytes, device.stats().pinned_bytes.get());
             drop(zero_copy);
 
             let no_table = Loader::builder(fine(9)).batch_size(8);
@@ -245,7 +245,7 @@ fn a_loader_reports_its_transfer_mode_and_why() {
             let (counted, _) = counting(columns(9, 0));
             assert!(refused(Loader::builder(counted).batch_size(8), &device).message().contains("no column"));
             let source = fixtures::streams::Generator::new([3, 10]).expect("a source");
-            let error = refused(Loader::from_source(source).batch_size(8), &device);
+            let error = refused(Loader::source_builder(source).batch_size(8), &device);
             assert!(error.message().contains("source"), "{error}");
         }
         assert_empty(&device);
@@ -284,7 +284,7 @@ fn the_data_set_counts_against_the_budget() {
     alone(|| {
         let set = columns(9, 0);
         let need = 4 * 8 * 8 + set.block_bytes();
-        let device = Device::host();
+        let device = Device::new_host();
         let build = |bytes| {
             Loader::builder(set.clone())
                 .batch_size(8)
@@ -466,7 +466,7 @@ fn an_early_end_leaves_nothing_behind() {
     alone(|| {
         for held in [false, true] {
             for ending in ["dropped", "stopped", "begun again"] {
-                let device = Device::host();
+                let device = Device::new_host();
                 {
                     let compute = device.stream().expect("a stream");
                     let set = records(200, 0, 1);
@@ -498,7 +498,7 @@ fn an_early_end_leaves_nothing_behind() {
                         assert!(ids.eq(batch.2.iter().copied()));
                     }
                 }
-                wait_until("the pipeline has ended", || device.stats().pinned_bytes.now() == 0);
+                wait_until("the pipeline has ended", || device.stats().pinned_bytes.get() == 0);
                 assert_empty(&device);
             }
         }

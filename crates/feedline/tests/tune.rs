@@ -47,7 +47,7 @@ impl Load {
             sleep(decode);
             Ok(())
         });
-        Loader::builder(slow).batch_size(BATCH).transfer_mode(TransferMode::Staged).core_budget(BUDGET)
+        Loader::builder(slow).batch_size(BATCH).transfer_mode(TransferMode::Staged).max_workers(BUDGET)
     }
 
     /// Runs an epoch; returns batches per second, without the first ones.
@@ -171,10 +171,10 @@ fn the_order_is_the_same_while_knobs_move_and_the_bytes_stay_within_the_budget()
             let load = Load { name: "", decode: 1, copy: 0, step: 0 };
             load.builder(50).shuffle(3).pinned_budget(budget)
         };
-        let host = Device::host();
+        let host = Device::new_host();
         let fixed = builder().workers(Workers::Count(2)).depth(3).build(&host);
         let wanted = ids(&mut fixed.expect("a loader"), &host, 30);
-        let device = Device::host();
+        let device = Device::new_host();
         let tuned = builder().workers(Workers::Auto).depth(Depth::Auto).build(&device);
         let mut tuned = tuned.expect("a loader");
         let used = tuned.memory_use();
@@ -203,8 +203,8 @@ fn on_the_simulator_no_move_makes_a_race() {
 #[test]
 fn a_consumer_that_holds_batches_gets_all_slots_and_then_an_error() {
     with_watchdog(LIMIT, || {
-        let device = Device::host();
-        let builder = LOADS[0].builder(60).depth(Depth::Auto).held_limit(Duration::from_millis(50));
+        let device = Device::new_host();
+        let builder = LOADS[0].builder(60).depth(Depth::Auto).held_timeout(Duration::from_millis(50));
         let mut loader = builder.build(&device).expect("a loader");
         assert_eq!(loader.tuning().expect("tuned").setting.depth, 2);
         let mut epoch = loader.epoch(0).expect("an epoch");
@@ -221,7 +221,7 @@ fn a_consumer_that_holds_batches_gets_all_slots_and_then_an_error() {
 #[test]
 fn a_timeout_ends_a_wait_although_slots_are_kept_back() {
     with_watchdog(LIMIT, || {
-        let device = Device::host();
+        let device = Device::new_host();
         let load = Load { name: "slow", decode: 400, copy: 0, step: 0 };
         let mut loader =
             load.builder(2).depth(Depth::Auto).workers(Workers::Auto).build(&device).expect("a loader");
@@ -259,7 +259,7 @@ fn a_frozen_loader_makes_no_more_moves_and_prints_its_builder_line() {
 
 #[test]
 fn a_shared_pool_is_not_tuned_and_without_auto_nothing_is() {
-    let (device, pool) = (Device::host(), WorkerPool::new(Workers::Count(2)).expect("a pool"));
+    let (device, pool) = (Device::new_host(), WorkerPool::new(Workers::Count(2)).expect("a pool"));
     let shared = LOADS[0].builder(2).workers(Workers::Auto).pool(&pool).build(&device).expect("a loader");
     assert_eq!(shared.tuning(), None);
     let plain = LOADS[0].builder(2).build(&device).expect("a loader");
@@ -277,7 +277,7 @@ fn a_loader_that_tunes_itself_stops_at_any_time() {
             loader.stop(LIMIT).expect("stops");
             drop(loader);
             let stats = device.stats();
-            assert_eq!((stats.pinned_bytes.now(), stats.device_bytes.now()), (0, 0), "{batches} batches");
+            assert_eq!((stats.pinned_bytes.get(), stats.device_bytes.get()), (0, 0), "{batches} batches");
         }
     });
 }

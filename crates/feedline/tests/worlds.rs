@@ -123,7 +123,7 @@ fn rank_process() {
         let job: Value = serde_json::from_str(&job).expect("a job");
         let number = |value: &Value| value.as_u64().expect("a number");
         let last_batch = LAST_BATCHES[number(&job["last_batch"]) as usize];
-        let device = Device::host();
+        let device = Device::new_host();
         let compute = device.stream().unwrap();
         let mut loader = builder(last_batch).world(World::from_env().unwrap()).build(&device).unwrap();
 

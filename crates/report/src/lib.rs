@@ -15,7 +15,7 @@
 //! use feedline::{Device, InMemory, Loader};
 //! use feedline_report::{Diagnosis, Profile, WhatIf};
 //! let numbers = InMemory::new().field("number", [], (0..200).collect::<Vec<u8>>())?;
-//! let mut loader = Loader::builder(numbers).batch_size(4).build(&Device::host())?;
+//! let mut loader = Loader::builder(numbers).batch_size(4).build(&Device::new_host())?;
 //! loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
 //! let report = loader.report();
 //! println!("{report}{}", Diagnosis::new(&report)); // a table, and what would help
@@ -62,7 +62,7 @@ mod tests {
     fn a_report_goes_to_json_and_back() {
         let numbers = InMemory::new().field("number", [], (0..40).collect::<Vec<u8>>()).expect("a set");
         let loader =
-            Loader::builder(numbers).batch_size(4).depth(3).build(&Device::host()).expect("a loader");
+            Loader::builder(numbers).batch_size(4).depth(3).build(&Device::new_host()).expect("a loader");
         let report = loader.report();
         let json = to_json(&report);
         for key in ["\"source_read\":0", "\"no_device_slot\":0", "\"device_slots\":3", "\"waiting\":null"] {

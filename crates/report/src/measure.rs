@@ -38,7 +38,7 @@ pub struct Overlap {
 /// ```
 /// use feedline::Device;
 /// use feedline_report::measure;
-/// let device = Device::host();
+/// let device = Device::new_host();
 /// let stream = device.stream()?;
 /// let mut numbers = stream.buffer::<f32>(1 << 12)?;
 /// let times = measure::time(&stream, 2, 20, || {
@@ -65,7 +65,7 @@ pub fn time(
     }
     stream.synchronize()?;
     // One event between two repetitions: nothing but the work lies between two of them.
-    let events = (0..=times).map(|_| stream.event(true)).collect::<Result<Vec<_>>>()?;
+    let events = (0..=times).map(|_| stream.device().timing_event()).collect::<Result<Vec<_>>>()?;
     stream.record(&events[0])?;
     for event in &events[1..] {
         work()?;
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn two_streams_overlap_and_one_does_not() {
-        let device = Device::host();
+        let device = Device::new_host();
         let (a, b) = (device.stream().unwrap(), device.stream().unwrap());
         let nap =
             |stream: &Stream| stream.run("nap", [], [], |_| std::thread::sleep(Duration::from_millis(10)));

@@ -31,7 +31,7 @@ impl Profile {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let failed = |what: &str| Error::new(ErrorKind::Data, what).at_path(path.as_ref());
         std::fs::write(path.as_ref(), self.to_json() + "\n")
-            .map_err(|error| failed("cannot write the service times").caused_by(error))
+            .map_err(|error| failed("cannot write the service times").with_source(error))
     }
 
     /// The profile as one JSON object.
@@ -47,9 +47,9 @@ impl Profile {
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let failed = |what: &str| Error::new(ErrorKind::Data, what).at_path(path.as_ref());
         let text = std::fs::read_to_string(path.as_ref())
-            .map_err(|error| failed("cannot read the service times").caused_by(error))?;
+            .map_err(|error| failed("cannot read the service times").with_source(error))?;
         let profile: Self = serde_json::from_str(&text)
-            .map_err(|error| failed("not a file of service times").caused_by(error))?;
+            .map_err(|error| failed("not a file of service times").with_source(error))?;
         if profile.samples.is_empty() {
             return Err(failed("the file has no service times: save them after the first batches"));
         }

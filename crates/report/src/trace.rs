@@ -29,7 +29,7 @@ pub fn trace_json(trace: &Trace) -> String {
 /// `Data` if it cannot be written.
 pub fn write_trace(trace: &Trace, path: impl AsRef<Path>) -> Result<()> {
     std::fs::write(path.as_ref(), trace_json(trace)).map_err(|error| {
-        Error::new(ErrorKind::Data, "cannot write the trace").caused_by(error).at_path(path.as_ref())
+        Error::new(ErrorKind::Data, "cannot write the trace").with_source(error).at_path(path.as_ref())
     })
 }
 

@@ -87,7 +87,7 @@
 //! }
 //! assert_eq!(sim.races().len(), 1);
 //!
-//! let stepped = device.event(false)?;
+//! let stepped = device.event()?;
 //! train.record(&stepped)?;
 //! snapshots.wait(&stepped)?;
 //! save()?; // ordered now

@@ -14,7 +14,8 @@ fn two_simulated_streams_overlap_in_virtual_time() {
         let (device, _sim) = feedline_sim::device_with(options).expect("a device");
         let spans = [(); 2].map(|()| {
             let stream = device.stream().expect("a stream");
-            let (start, end) = (device.event(true).expect("an event"), device.event(true).expect("an event"));
+            let (start, end) =
+                (device.timing_event().expect("an event"), device.timing_event().expect("an event"));
             stream.record(&start).expect("record");
             (0..100).for_each(|_| stream.run("work", [], [], |_| {}).expect("run"));
             stream.record(&end).expect("record");
@@ -34,7 +35,8 @@ fn an_event_without_timing_has_no_time() {
     let name = "an_event_without_timing_has_no_time";
     let (device, sim) = feedline_sim::device(1).expect("a device");
     let stream = device.stream().expect("a stream");
-    let [timed, plain] = [true, false].map(|timing| device.event(timing).expect("an event"));
+    let [timed, plain] = [true, false]
+        .map(|timing| if timing { device.timing_event() } else { device.event() }.expect("an event"));
     assert!(timed.elapsed_ms_since(&timed).is_err(), "{name}: not recorded");
     stream.record(&timed).and_then(|()| stream.record(&plain)).expect("record");
     sim.hold(&stream).expect("a stream of this device");
@@ -48,7 +50,7 @@ fn an_event_without_timing_has_no_time() {
 fn waiting_for_work_that_cannot_run_is_an_error() {
     let (device, sim) = feedline_sim::device(1).expect("a device");
     let stream = |name: &str| device.named_stream(name, Priority::Normal).expect("a stream");
-    let (a, b, event) = (stream("a"), stream("b"), device.event(false).expect("an event"));
+    let (a, b, event) = (stream("a"), stream("b"), device.event().expect("an event"));
     sim.hold(&a).expect("a stream of this device");
     a.record(&event).and_then(|()| b.wait(&event)).expect("submitted");
     let error = b.synchronize().expect_err("a is held");
@@ -83,7 +85,7 @@ fn work_that_waits_for_the_simulator_returns_an_error() {
 fn finish_lists_leaks() {
     let (device, sim) = feedline_sim::device(1).expect("a device");
     let stream = device.named_stream("kept", Priority::Normal).expect("a stream");
-    let (pinned, event) = (device.pinned(100).expect("memory"), device.event(false).expect("an event"));
+    let (pinned, event) = (device.pinned(100).expect("memory"), device.event().expect("an event"));
     stream.run("late", [], [], |_| {}).expect("run");
     let left = sim.finish().expect_err("three things leaked");
     for part in
@@ -104,7 +106,7 @@ fn a_host_that_waits_on_a_channel_is_reported_as_stuck_and_goes_on() {
         let stream = device.named_stream("training", Priority::Normal).expect("a stream");
         let late = device.named_stream("late", Priority::Normal).expect("a stream");
         let (say, said) = mpsc::channel();
-        let event = device.event(false).expect("an event");
+        let event = device.event().expect("an event");
         let line = line!() + 1;
         stream.run("step", [], [], move |_| say.send(7).expect("the host waits")).expect("run");
         stream.record(&event).and_then(|()| late.wait(&event)).expect("submitted");

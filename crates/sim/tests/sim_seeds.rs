@@ -365,13 +365,13 @@ fn the_same_seed_gives_the_same_run() {
     let times = |seed: u64| -> Result<Vec<f32>> {
         let (device, _sim) = feedline_sim::device(seed)?;
         let (a, b) = (device.stream()?, device.stream()?);
-        let start = device.event(true)?;
+        let start = device.timing_event()?;
         a.record(&start)?;
         let mut times = Vec::new();
         for step in 0..50 {
             let (stream, other) = if step % 3 == 0 { (&a, &b) } else { (&b, &a) };
             stream.run("work", [], [], |_| {})?;
-            let end = device.event(true)?;
+            let end = device.timing_event()?;
             stream.record(&end)?;
             other.wait(&end)?;
             while step % 5 == 0 && !end.query()? {}

@@ -90,7 +90,7 @@ fn claims_of_any_size_end_with_the_last_row() {
 #[test]
 fn rows_of_a_ragged_field_cannot_be_shared() {
     let spec = Spec::new().ragged("text", DType::U8, [], 1000).unwrap();
-    let layout = Arc::new(Layout::new(&spec.most_per_batch("text", 1000).unwrap(), ROWS).unwrap());
+    let layout = Arc::new(Layout::new(&spec.max_per_batch("text", 1000).unwrap(), ROWS).unwrap());
     let ring = Ring::<HeapMemory>::new(vec![HeapMemory::new(layout.bytes()).unwrap()]);
     let error = SharedFill::new(ring.acquire().unwrap(), layout, ROWS).unwrap_err();
     assert_eq!((error.kind(), ring.counts().free), (ErrorKind::Config, 1));

@@ -98,10 +98,10 @@ fn run<D: Backend>(
 
 fn live(stats: &DeviceStats) -> [(&'static str, u64); 4] {
     [
-        ("pinned bytes", stats.pinned_bytes.now()),
-        ("device bytes", stats.device_bytes.now()),
-        ("streams", stats.streams.now()),
-        ("events", stats.events.now()),
+        ("pinned bytes", stats.pinned_bytes.get()),
+        ("device bytes", stats.device_bytes.get()),
+        ("streams", stats.streams.get()),
+        ("events", stats.events.get()),
     ]
 }
 

@@ -69,7 +69,7 @@ impl Index {
         content.read_at(first, &mut footer)?;
         let damaged = |what: &str| data(format!("{what}: fetch the file again")).at_offset(first);
         let footer = root_as_footer(&footer)
-            .map_err(|error| damaged("the footer is damaged").caused_by(one_line(error)))?;
+            .map_err(|error| damaged("the footer is damaged").with_source(one_line(error)))?;
         let schema = footer.schema().ok_or_else(|| damaged("the footer lacks the schema"))?;
         let mut index = Self::new(schema).map_err(|error| error.at_offset(first))?;
         for pair in footer.custom_metadata().iter().flatten() {
@@ -203,7 +203,7 @@ impl AsRef<[u8]> for InMemory {
 }
 
 pub(super) fn damaged(what: &str, error: &ArrowError) -> Error {
-    data(format!("{what} is damaged or of a kind that is not read")).caused_by(one_line(error))
+    data(format!("{what} is damaged or of a kind that is not read")).with_source(one_line(error))
 }
 
 /// A record batch of the file.

@@ -78,7 +78,7 @@ impl Place {
 /// The message in `metadata`, checked against its own length.
 pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>> {
     root_as_message(metadata).map_err(|error| {
-        data("the metadata of a message is damaged: fetch the file again").caused_by(one_line(error))
+        data("the metadata of a message is damaged: fetch the file again").with_source(one_line(error))
     })
 }
 

@@ -108,7 +108,7 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
         match IdxFile::open_limited(&path, 0).and_then(|file| is_ours(part, &file)) {
             Ok(true) => {}
             Ok(false) => return Err(foreign.at_path(path)),
-            Err(error) => return Err(foreign.caused_by(error)),
+            Err(error) => return Err(foreign.with_source(error)),
         }
     }
     Ok(missing)
@@ -194,5 +194,5 @@ fn write(dir: &Path, name: &str, content: &[Vec<u8>]) -> io::Result<()> {
 }
 
 fn cannot(what: &str, error: io::Error, path: &Path) -> Error {
-    Error::new(ErrorKind::Data, what).caused_by(error).at_path(path)
+    Error::new(ErrorKind::Data, what).with_source(error).at_path(path)
 }

@@ -60,7 +60,7 @@ pub(super) fn images(split: Split, threads: usize, drawn: &mut dyn FnMut(usize))
         for _ in 0..threads.max(1) {
             let (draw_chunks, sender) = (&draw_chunks, sender.clone());
             thread::Builder::new().spawn_scoped(scope, move || draw_chunks(sender)).map_err(|error| {
-                Error::new(ErrorKind::Unavailable, "cannot start a thread to draw digits").caused_by(error)
+                Error::new(ErrorKind::Unavailable, "cannot start a thread to draw digits").with_source(error)
             })?;
         }
         drop(sender);

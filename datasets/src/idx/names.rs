@@ -24,7 +24,7 @@ pub(crate) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
             Ok(false) => {}
             Err(error) => {
                 return Err(Error::new(ErrorKind::Data, "cannot look for the file")
-                    .caused_by(error)
+                    .with_source(error)
                     .at_path(path));
             }
         }
@@ -45,7 +45,7 @@ pub(crate) fn require(dir: &Path, name: &str) -> Result<PathBuf> {
         Ok(_) => return Err(missing("this is a file: give the folder that holds the four IDX files".into())),
         Err(error) => {
             return Err(missing("cannot open the folder of the four IDX files, check the path".into())
-                .caused_by(error));
+                .with_source(error));
         }
     }
     find(dir, name)?.ok_or_else(|| {

@@ -167,7 +167,7 @@ impl ImageDataset {
             let label: i64 = text.trim().parse().map_err(|error| {
                 let why =
                     format!("the class {:?} is not a whole number: repair the member \"cls\"", text.trim());
-                Error::new(ErrorKind::Sample, why).caused_by(error)
+                Error::new(ErrorKind::Sample, why).with_source(error)
             })?;
             row.write(field, &label.to_le_bytes());
         } else if bytes.len() == row.bytes_mut(field).len() {

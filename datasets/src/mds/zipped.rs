@@ -43,7 +43,7 @@ impl Codec {
     fn inflate(self, file: &Content, to: &mut [u8]) -> Result<()> {
         let failed = |why: String| {
             data("the shard cannot be inflated to the size that the index says: fetch both again")
-                .caused_by(why)
+                .with_source(why)
         };
         if let Self::Gzip = self {
             let mut stream = MultiGzDecoder::new(file.stream());

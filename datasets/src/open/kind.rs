@@ -144,7 +144,7 @@ impl Start {
             bytes.clear();
             let mut stream = flate2::read::MultiGzDecoder::new(file.reader()?).take(START as u64);
             let read = stream.read_to_end(&mut bytes);
-            let damaged = |error| data("the gzip stream is damaged: fetch the file again").caused_by(error);
+            let damaged = |error| data("the gzip stream is damaged: fetch the file again").with_source(error);
             read.map_err(|error| of_stream(error, damaged))?;
             len = u64::MAX;
         }

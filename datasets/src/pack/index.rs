@@ -122,7 +122,7 @@ impl Index {
         content.read_at(0, &mut text)?;
         content.check_unchanged()?;
         let index: Self = serde_json::from_slice(&text)
-            .map_err(|error| data("the index is damaged: pack the set again").caused_by(one_line(error)))?;
+            .map_err(|error| data("the index is damaged: pack the set again").with_source(one_line(error)))?;
         if (index.format.as_str(), index.version) != (FORMAT, 1) {
             return Err(data("the index is of another program or version: pack the set again"));
         }
@@ -192,8 +192,9 @@ impl Index {
 
     fn save(&self, folder: &Path, name: &str) -> Result<()> {
         let path = folder.join(name);
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|error| data("the index cannot be written").caused_by(one_line(error)).at_path(&path))?;
+        let text = serde_json::to_string_pretty(self).map_err(|error| {
+            data("the index cannot be written").with_source(one_line(error)).at_path(&path)
+        })?;
         let mut partial = Partial::create(path.clone())?;
         let written = partial.file().write_all(text.as_bytes());
         written.map_err(|error| cannot("write the file", error).at_path(&path))?;

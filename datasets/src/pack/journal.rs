@@ -75,7 +75,7 @@ impl Journal {
         let entry = Entry { source: self.source, written: written.clone() };
         let text = serde_json::to_string(&entry);
         let text =
-            text.map_err(|error| super::data("the journal cannot be written").caused_by(one_line(error)))?;
+            text.map_err(|error| super::data("the journal cannot be written").with_source(one_line(error)))?;
         let mut partial = Partial::create(self.path.clone())?;
         let text = format!("{:08x}\n{text}\n", crc32c::crc32c(text.as_bytes()));
         partial.file().write_all(text.as_bytes()).map_err(io)?;

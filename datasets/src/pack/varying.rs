@@ -183,6 +183,6 @@ impl Write for Checked<'_> {
 fn failed(error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, error) => cannot("write the file", error),
-        error => data("the samples cannot be packed").caused_by(one_line(error)),
+        error => data("the samples cannot be packed").with_source(one_line(error)),
     }
 }

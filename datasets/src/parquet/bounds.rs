@@ -41,8 +41,8 @@ pub(super) fn check(input: &Input, group: &RowGroupMetaData, columns: &[usize]) 
                 if let Some(offset) = error.offset() {
                     named = named.at_offset(offset);
                 }
-                match error.cause() {
-                    Some(cause) => named.caused_by(one_line(cause)),
+                match error.get_ref() {
+                    Some(cause) => named.with_source(one_line(cause)),
                     None => named,
                 }
             })
@@ -102,8 +102,9 @@ impl Claims {
         while at < end {
             let mut reader =
                 Counted { from: BufReader::with_capacity(1 << 10, input.part(at, end)), read: 0 };
-            let page = Page::read(&mut reader)
-                .map_err(|error| data("a page header is damaged").caused_by(one_line(error)).at_offset(at))?;
+            let page = Page::read(&mut reader).map_err(|error| {
+                data("a page header is damaged").with_source(one_line(error)).at_offset(at)
+            })?;
             let first = at + reader.read;
             at = first.checked_add(page.stored).filter(|at| *at <= end).ok_or_else(|| {
                 data(format!("a page claims {} bytes, more than its column has", page.stored)).at_offset(at)

@@ -40,7 +40,7 @@ impl DiskCache {
     pub(super) fn new(options: &RemoteCache) -> Result<Self> {
         let folder = &options.folder;
         fs::create_dir_all(folder).map_err(|error| {
-            data("cannot create the folder of the cache").caused_by(error).at_path(folder)
+            data("cannot create the folder of the cache").with_source(error).at_path(folder)
         })?;
         Ok(Self(Arc::new(options.clone())))
     }

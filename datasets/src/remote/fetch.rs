@@ -109,7 +109,7 @@ impl Fetch<'_> {
                         self.range.end - self.range.start
                     ),
                 };
-                let error = data(why).caused_by(failure.error.message().to_owned());
+                let error = data(why).with_source(failure.error.message().to_owned());
                 return Err(Failure { error, ..failure });
             }
             counts.retries.fetch_add(1, Ordering::Relaxed);

@@ -20,7 +20,8 @@ pub(super) struct Thread {
 impl Thread {
     pub(super) fn start() -> Result<Self> {
         let cannot = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, "cannot start the thread that fetches files").caused_by(error)
+            Error::new(ErrorKind::Unavailable, "cannot start the thread that fetches files")
+                .with_source(error)
         };
         let mut builder = Builder::new_current_thread();
         let runtime = builder.enable_all().max_blocking_threads(BLOCKING).thread_name("feedline-remote");

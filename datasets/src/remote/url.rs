@@ -68,7 +68,7 @@ impl Stores {
     /// The place of the object at `text`.
     pub(super) fn place(&mut self, text: &str) -> Result<Place> {
         // No error shows the URL as given: it may hold a password.
-        let url = Url::parse(text).map_err(|error| config("this is no URL").caused_by(error))?;
+        let url = Url::parse(text).map_err(|error| config("this is no URL").with_source(error))?;
         let mut shown = url.clone();
         shown.set_query(None);
         shown.set_fragment(None);

@@ -46,7 +46,7 @@ pub fn read_parameters(path: &Path) -> Result<Vec<f32>> {
     };
     let failed = |cause: Cause| {
         let why = "cannot read the checkpoint, give the path of one that mlp --checkpoint has written";
-        Error::new(ErrorKind::Data, why).caused_by(cause).at_path(path)
+        Error::new(ErrorKind::Data, why).with_source(cause).at_path(path)
     };
     read().map_err(failed)
 }

@@ -39,7 +39,7 @@ impl Checkpoint {
     /// `Data` if it cannot be written; the previous checkpoint is kept.
     pub fn write(&self, output: &Output) -> Result<()> {
         let bytes = self.to_bytes().map_err(|cause| {
-            Error::new(ErrorKind::Data, "cannot serialize the checkpoint").caused_by(cause)
+            Error::new(ErrorKind::Data, "cannot serialize the checkpoint").with_source(cause)
         })?;
         output.replace(&bytes)
     }
@@ -74,7 +74,7 @@ impl Checkpoint {
     pub fn read(path: &Path) -> Result<Vec<u8>> {
         read_file(path).map_err(|cause| {
             let why = "cannot read the checkpoint, give the path of one that --checkpoint has written";
-            Error::new(ErrorKind::Data, why).caused_by(cause).at_path(path)
+            Error::new(ErrorKind::Data, why).with_source(cause).at_path(path)
         })
     }
 
@@ -84,7 +84,7 @@ impl Checkpoint {
     /// `Data` for one that is not a checkpoint, damaged, or inconsistent.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
         Self::from_bytes(bytes).map_err(|cause| {
-            Error::new(ErrorKind::Data, "cannot read the checkpoint").caused_by(cause).at_path(path)
+            Error::new(ErrorKind::Data, "cannot read the checkpoint").with_source(cause).at_path(path)
         })
     }
 

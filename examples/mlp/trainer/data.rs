@@ -124,7 +124,8 @@ fn parts(path: &Path) -> Result<Option<[PathBuf; 2]>> {
     if !path.is_dir() {
         return Ok(None);
     }
-    let cannot = |error| Error::new(ErrorKind::Data, "cannot list the folder").caused_by(error).at_path(path);
+    let cannot =
+        |error| Error::new(ErrorKind::Data, "cannot list the folder").with_source(error).at_path(path);
     let (mut train, mut test) = (None, None);
     for entry in path.read_dir().map_err(cannot)? {
         let entry = entry.map_err(cannot)?.path();

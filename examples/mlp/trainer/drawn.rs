@@ -28,6 +28,6 @@ pub fn draw(dir: &Path, quiet: bool) -> Result<()> {
     drawn.map_err(|error| {
         let why =
             "cannot draw the built-in digits: make their folder writable, or give images with --data DIR";
-        Error::new(error.kind(), why).caused_by(error)
+        Error::new(error.kind(), why).with_source(error)
     })
 }

@@ -33,7 +33,7 @@ impl Output {
         let refuse = |why: io::Error| {
             let message =
                 format!("cannot write the {what}, give a path to a file in a folder that can be written");
-            Error::new(ErrorKind::Data, message).caused_by(why).at_path(path)
+            Error::new(ErrorKind::Data, message).with_source(why).at_path(path)
         };
         let target = resolve(path).map_err(refuse)?;
         let folder = folder_of(&target);
@@ -73,7 +73,7 @@ impl Output {
     pub fn replace(&self, bytes: &[u8]) -> Result<()> {
         self.try_replace(bytes).map_err(|error| {
             Error::new(ErrorKind::Data, format!("cannot write the {}", self.what))
-                .caused_by(error)
+                .with_source(error)
                 .at_path(&self.given)
         })
     }

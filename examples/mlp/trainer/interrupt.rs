@@ -47,5 +47,5 @@ pub fn survive_file_size_limit() -> Result<()> {
 }
 
 fn refused(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, "the system refuses to handle signals").caused_by(error)
+    Error::new(ErrorKind::Unavailable, "the system refuses to handle signals").with_source(error)
 }

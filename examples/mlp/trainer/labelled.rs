@@ -229,7 +229,7 @@ fn number(field: &SchemaField, value: &Value) -> Result<i64> {
         let text = String::from_utf8_lossy(&value.bytes);
         return text.trim().parse().map_err(|error| {
             let why = format!("the class {:?} in field \"{}\" is no whole number", text.trim(), field.name);
-            Error::new(ErrorKind::Sample, why).caused_by(error)
+            Error::new(ErrorKind::Sample, why).with_source(error)
         });
     }
     let is_signed =

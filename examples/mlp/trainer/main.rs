@@ -61,7 +61,7 @@ fn run() -> Result<()> {
 fn print(text: &dyn Display) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != Io::BrokenPipe => {
-            Err(Error::new(ErrorKind::Data, "cannot write to standard output").caused_by(error))
+            Err(Error::new(ErrorKind::Data, "cannot write to standard output").with_source(error))
         }
         _ => Ok(()),
     }

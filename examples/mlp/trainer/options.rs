@@ -68,12 +68,12 @@ impl Where {
     pub fn open(self, local_rank: usize) -> Result<Device> {
         match self {
             Self::Auto => match own_gpu(local_rank) {
-                Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Device::host()),
+                Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Device::new_host()),
                 other => other,
             },
             Self::OwnCuda => own_gpu(local_rank),
             Self::Cuda(ordinal) => Device::cuda(ordinal),
-            Self::Host => Ok(Device::host()),
+            Self::Host => Ok(Device::new_host()),
         }
     }
 }

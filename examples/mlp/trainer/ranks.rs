@@ -141,7 +141,7 @@ impl Ranks {
             return Ok(vec![own]);
         }
         let wrong = |error: serde_json::Error| {
-            Error::new(ErrorKind::Data, "the ranks cannot read each other's state").caused_by(error)
+            Error::new(ErrorKind::Data, "the ranks cannot read each other's state").with_source(error)
         };
         let all = self.group.all_gather(&serde_json::to_vec(&own).map_err(wrong)?)?;
         all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(wrong)).collect()

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use feedline::{Error, ErrorKind, Proof, Result};
-use feedline_core::bad_samples::Bad;
+use feedline_core::bad_samples::BadSample;
 use serde::Serialize;
 
 use crate::files::Output;
@@ -38,7 +38,7 @@ pub struct Report {
     /// Whether the two are equal, so that every sample was delivered exactly once.
     pub exactly_once: bool,
     /// Samples that could not be read, with file and cause.
-    pub bad_samples: Vec<Bad>,
+    pub bad_samples: Vec<BadSample>,
     /// The share of time that the training loop waited for data.
     pub wait_share: f64,
     /// What limits the run, and what would help.
@@ -58,7 +58,7 @@ impl Report {
     /// `Data` if it cannot be serialized.
     pub fn json(&self) -> Result<String> {
         serde_json::to_string(self)
-            .map_err(|error| Error::new(ErrorKind::Data, "cannot serialize the report").caused_by(error))
+            .map_err(|error| Error::new(ErrorKind::Data, "cannot serialize the report").with_source(error))
     }
 
     /// Writes the JSON to a file, completely or not at all.
@@ -76,7 +76,7 @@ impl Report {
     pub fn check(&self) -> Result<()> {
         self.proof.check(&self.expected_proof).map_err(|error| {
             let why = "the run did not deliver every sample exactly once, please report this as a bug";
-            Error::new(ErrorKind::Data, why).caused_by(error)
+            Error::new(ErrorKind::Data, why).with_source(error)
         })
     }
 }

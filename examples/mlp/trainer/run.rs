@@ -178,7 +178,10 @@ fn train_loader(
             format!("--batch is {batch}{of}, but the training set has {images} images: take a smaller batch");
         return Err(Error::new(ErrorKind::Config, why));
     }
-    let builder = builder(options, world, data).seed(options.seed).drop_last(true).epochs(options.epochs);
+    let builder = builder(options, world, data)
+        .seed(options.seed)
+        .last_batch(feedline::LastBatch::Drop)
+        .epochs(options.epochs);
     let builder = if let Some(trace) = trace { builder.trace(trace) } else { builder };
     if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
 }

@@ -286,7 +286,7 @@ impl Training {
         let expected = self.expected_proof(loader, bad_sample_report);
         delivered.check(&expected).map_err(|error| {
             let why = "the checkpoint contradicts itself, resume from another one";
-            Error::new(ErrorKind::Cursor, why).caused_by(error)
+            Error::new(ErrorKind::Cursor, why).with_source(error)
         })
     }
 

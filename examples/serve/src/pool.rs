@@ -79,7 +79,7 @@ impl Pool {
             let thread = std::thread::Builder::new().name(format!("serve-{number}"));
             pool.threads.push(thread.spawn(move || shared.work(replica)).map_err(|error| {
                 let why = "cannot start the thread of a stream: use fewer streams";
-                Error::new(ErrorKind::Unavailable, why).caused_by(error)
+                Error::new(ErrorKind::Unavailable, why).with_source(error)
             })?);
         }
         Ok(pool)

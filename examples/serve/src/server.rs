@@ -55,7 +55,7 @@ impl Server {
     pub async fn bind(address: SocketAddr, pool: Pool) -> Result<Self> {
         let failed = |error| {
             let why = format!("cannot listen on {address}: give another --listen");
-            Error::new(ErrorKind::Unavailable, why).caused_by(error)
+            Error::new(ErrorKind::Unavailable, why).with_source(error)
         };
         Ok(Self { listener: TcpListener::bind(address).await.map_err(failed)?, pool: Arc::new(pool) })
     }
@@ -65,7 +65,8 @@ impl Server {
     /// # Errors
     /// `Unavailable` if the system does not return it.
     pub fn address(&self) -> Result<SocketAddr> {
-        let failed = |error| Error::new(ErrorKind::Unavailable, "the socket has no address").caused_by(error);
+        let failed =
+            |error| Error::new(ErrorKind::Unavailable, "the socket has no address").with_source(error);
         self.listener.local_addr().map_err(failed)
     }
 

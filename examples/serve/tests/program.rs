@@ -26,7 +26,7 @@ fn program() -> Command {
 
 fn write_checkpoint(path: &Path) {
     let bytes: Vec<u8> =
-        model(&Device::host()).parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
+        model(&Device::new_host()).parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
     let view = TensorView::new(Dtype::F32, vec![bytes.len() / 4], &bytes).unwrap();
     std::fs::write(path, seal(vec![("parameters", view)], HashMap::new()).unwrap()).unwrap();
 }

@@ -54,7 +54,7 @@ impl Interceptor for Gate {
 #[test]
 fn answers_are_those_of_the_trainers_forward_pass() {
     with_watchdog(LIMIT, || {
-        let device = Device::host();
+        let device = Device::new_host();
         let running = Running::new(&device, OPTIONS);
         let answers: Vec<_> = std::thread::scope(|scope| {
             let running = &running;
@@ -121,7 +121,7 @@ fn a_full_queue_refuses_with_429_and_answers_what_it_took() {
 fn a_drain_under_load_loses_no_request() {
     with_watchdog(LIMIT, || {
         for streams in [1, 4] {
-            let running = Running::new(&Device::host(), PoolOptions { streams, ..OPTIONS });
+            let running = Running::new(&Device::new_host(), PoolOptions { streams, ..OPTIONS });
             let (metrics, body) = (running.metrics.clone(), Bytes::from(pixels(3)));
             let clients = running.runtime.spawn(load::run(running.address, 16, 2 * LIMIT, body));
             wait_until("there is load", || metrics.answered.get() > 300);
@@ -167,7 +167,7 @@ fn a_drain_answers_what_waits_in_the_queue() {
 fn a_drain_ends_although_a_client_reads_no_answers() {
     with_watchdog(LIMIT, || {
         let limit = Duration::from_secs(1);
-        let running = Running::with_drain_limit(&Device::host(), OPTIONS, limit);
+        let running = Running::with_drain_limit(&Device::new_host(), OPTIONS, limit);
         let mut client = TcpStream::connect(running.address).unwrap();
         client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let requests = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
@@ -193,7 +193,7 @@ fn a_drain_ends_although_a_client_reads_no_answers() {
 fn a_delay_that_no_clock_can_hold_is_no_error() {
     with_watchdog(LIMIT, || {
         let options = PoolOptions { delay: Duration::MAX, batch: 1, ..OPTIONS };
-        let running = Running::new(&Device::host(), options);
+        let running = Running::new(&Device::new_host(), options);
         assert_eq!(running.predict(&pixels(1)).0, 200);
         running.drain();
     });
@@ -202,7 +202,7 @@ fn a_delay_that_no_clock_can_hold_is_no_error() {
 #[test]
 fn wrong_requests_get_one_line_and_harm_nobody() {
     with_watchdog(LIMIT, || {
-        let running = Running::new(&Device::host(), OPTIONS);
+        let running = Running::new(&Device::new_host(), OPTIONS);
         let wrong = [
             ("POST /predict", vec![1; 15], 400, "the body has 15 bytes: send 16, one per pixel\n"),
             ("POST /predict", vec![], 400, "the body has 0 bytes: send 16, one per pixel\n"),

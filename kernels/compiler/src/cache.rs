@@ -81,7 +81,7 @@ impl Cache {
             let why = format!(
                 "cannot cache compiled kernels: make the folder writable or set {CACHE_VARIABLE} to another"
             );
-            Error::new(ErrorKind::Data, why).caused_by(error).at_path(self.folder.join(name))
+            Error::new(ErrorKind::Data, why).with_source(error).at_path(self.folder.join(name))
         })
     }
 

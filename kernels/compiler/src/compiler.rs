@@ -127,7 +127,7 @@ impl Compiler {
         let options = CompileOptions { options, name: Some(name.to_owned()), ..CompileOptions::default() };
         let failed = |log: String| {
             let why = format!("{name} does not compile for {arch} with NVRTC {}", self.version);
-            Error::new(ErrorKind::Device, why).caused_by(Log(log))
+            Error::new(ErrorKind::Device, why).with_source(Log(log))
         };
         if text.contains('\0') || name.contains('\0') {
             return Err(failed("a zero byte in the text".to_owned()));

@@ -27,7 +27,7 @@ fn require_library() -> Result<()> {
         return match symbol {
             Ok(_) => Ok(()),
             Err(error) => {
-                Err(unavailable("NVRTC is older than CUDA 11.2: install a newer one").caused_by(error))
+                Err(unavailable("NVRTC is older than CUDA 11.2: install a newer one").with_source(error))
             }
         };
     }
@@ -35,7 +35,7 @@ fn require_library() -> Result<()> {
         "no NVRTC library (libnvrtc.so) on this machine: install CUDA or add its folder to LD_LIBRARY_PATH",
     );
     Err(match last {
-        Some(last) => error.caused_by(last),
+        Some(last) => error.with_source(last),
         None => error,
     })
 }

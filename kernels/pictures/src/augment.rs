@@ -24,7 +24,7 @@ use crate::check;
 ///
 /// let transforms = Transforms::new().center_crop(2).on_device();
 /// let transforms = transforms.normalise([0.5; 3], [0.5; 3]).channels_first();
-/// let stream = Device::host().stream()?;
+/// let stream = Device::new_host().stream()?;
 /// let augment = Augment::new(&stream, transforms.device_part()?)?;
 ///
 /// // A loader delivers the pictures and the parameters of a batch; here they are written by hand.

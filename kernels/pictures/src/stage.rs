@@ -75,7 +75,7 @@ impl<'a, L> Encoded<'a, L> {
 /// # let offsets = vec![0, bmp.len() as u32];
 /// # let batches = [Ok(Batch { bytes: bmp, offsets, parameters, labels: vec![7] })];
 ///
-/// let device = Device::host();
+/// let device = Device::new_host();
 /// let compute = device.stream()?;
 /// let transforms = Transforms::new().on_device().resize(2);
 /// let mut stage = DecodeStage::<u8, i64>::new(&device, transforms.device_part()?, Decode::Auto, 2)?;
@@ -268,7 +268,7 @@ impl<O: Written, L: Element> Worker<O, L> {
         let thread = std::thread::Builder::new().name(format!("fl-pictures-{number}")).spawn(work);
         let thread = thread.map_err(|error| {
             let why = "cannot start a worker of the decode stage: raise the limit of processes (ulimit -u)";
-            Error::new(ErrorKind::Unavailable, why).caused_by(error)
+            Error::new(ErrorKind::Unavailable, why).with_source(error)
         })?;
         Ok(Self { queue: Some(queue), thread: Some(thread), report, description })
     }

@@ -71,7 +71,7 @@ fn wanted(part: &DevicePart, batch: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn the_cpu_decodes_every_kind_of_picture_to_the_workers_pixels() {
-    let stream = Device::host().stream().unwrap();
+    let stream = Device::new_host().stream().unwrap();
     let ways = [
         (Decode::Cpu, Chroma::Interpolated),
         (Decode::Auto, Chroma::Interpolated),
@@ -94,7 +94,7 @@ fn the_cpu_decodes_every_kind_of_picture_to_the_workers_pixels() {
 
 #[test]
 fn a_damaged_picture_is_an_error_that_names_its_row() {
-    let stream = Device::host().stream().unwrap();
+    let stream = Device::new_host().stream().unwrap();
     let mut decoder = PictureDecoder::new(&stream, crops().device_part().unwrap(), Decode::Cpu).unwrap();
     let good = fs::read(golden("420.jpg")).unwrap();
     let png = fs::read(golden("RGB.png")).unwrap();
@@ -117,7 +117,7 @@ fn a_damaged_picture_is_an_error_that_names_its_row() {
 
 #[test]
 fn what_cannot_be_is_refused_with_the_reason() {
-    let stream = Device::host().stream().unwrap();
+    let stream = Device::new_host().stream().unwrap();
     let refused = |list: Transforms, decode| {
         PictureDecoder::new(&stream, list.device_part().unwrap(), decode).unwrap_err()
     };
@@ -170,7 +170,7 @@ fn read(batch: &Crossed) -> Result<(Encoded<'_, i64>, usize)> {
 
 #[test]
 fn a_stage_delivers_every_batch_in_order_with_the_pixels_of_its_pictures() {
-    let device = Device::host();
+    let device = Device::new_host();
     let compute = device.stream().unwrap();
     let part = crops().device_part().unwrap();
     for threads in [1, 3] {
@@ -195,7 +195,7 @@ fn a_stage_delivers_every_batch_in_order_with_the_pixels_of_its_pictures() {
 
 #[test]
 fn a_batch_that_fails_in_a_stage_is_an_error_in_its_place_and_the_others_follow() {
-    let device = Device::host();
+    let device = Device::new_host();
     let part = crops().device_part().unwrap();
     let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
     let mut all: Vec<_> = batches(&part, 12).into_iter().map(Ok).collect();
@@ -219,7 +219,7 @@ fn a_batch_that_fails_in_a_stage_is_an_error_in_its_place_and_the_others_follow(
 
 #[test]
 fn a_panic_in_a_stage_is_an_error_and_ends_its_thread_alone() {
-    let device = Device::host();
+    let device = Device::new_host();
     let part = crops().device_part().unwrap();
     let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
     fn panicking(batch: &Crossed) -> Result<(Encoded<'_, i64>, usize)> {
@@ -237,9 +237,9 @@ fn a_panic_in_a_stage_is_an_error_and_ends_its_thread_alone() {
 #[test]
 fn a_stage_of_another_element_type_is_refused() {
     let part = crops().device_part().unwrap();
-    let error = DecodeStage::<f32>::new(&Device::host(), part.clone(), Decode::Cpu, 1).unwrap_err();
+    let error = DecodeStage::<f32>::new(&Device::new_host(), part.clone(), Decode::Cpu, 1).unwrap_err();
     assert!(error.message().contains("finished pictures are u8, not f32"), "{error}");
-    assert!(DecodeStage::<u8>::new(&Device::host(), part, Decode::Cpu, 0).is_err());
+    assert!(DecodeStage::<u8>::new(&Device::new_host(), part, Decode::Cpu, 0).is_err());
 }
 
 /// A decoder on the GPU; without nvJPEG, says that `test` was not run.

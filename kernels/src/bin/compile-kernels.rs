@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("compile-kernels: {error}");
-            if let Some(log) = error.cause().and_then(|cause| cause.downcast_ref::<Log>()) {
+            if let Some(log) = error.get_ref().and_then(|cause| cause.downcast_ref::<Log>()) {
                 eprintln!("{}", log.0);
             }
             ExitCode::from(if error.kind() == ErrorKind::Unavailable { 3 } else { 2 })
@@ -75,7 +75,7 @@ fn run(options: &Options) -> Result<()> {
             {
                 let path = root.join(program.path);
                 std::fs::write(&path, format!("{}\n{}\n", header(program), text.trim())).map_err(
-                    |error| Error::new(ErrorKind::Data, "cannot write PTX").caused_by(error).at_path(&path),
+                    |error| Error::new(ErrorKind::Data, "cannot write PTX").with_source(error).at_path(&path),
                 )?;
             }
         }

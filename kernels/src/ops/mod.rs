@@ -39,7 +39,7 @@ pub use classifier::ClassifierGradients;
 /// ```
 /// use feedline_device::Device;
 /// use feedline_kernels::ops::Kernels;
-/// let stream = Device::host().stream()?;
+/// let stream = Device::new_host().stream()?;
 /// let kernels = Kernels::new(&stream)?;
 /// let mut pixels = stream.buffer::<u8>(3)?;
 /// pixels.write(&[0, 51, 255])?;

@@ -40,7 +40,7 @@ const PRODUCTS: [Options; 4] = [
 
 /// Runs `case` on the host, and on a GPU with each of the options.
 fn each(test: &str, case: impl Fn(&mut Case) -> Result<()>) {
-    for device in [Device::host()].into_iter().chain(feedline_testkit::gpu(test)) {
+    for device in [Device::new_host()].into_iter().chain(feedline_testkit::gpu(test)) {
         for options in PRODUCTS {
             if options != Options::default() && device.kind() != BackendKind::Cuda {
                 continue;

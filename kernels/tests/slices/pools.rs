@@ -17,7 +17,7 @@ const LARGE: usize = 1 << 20;
 
 /// Runs every multithreaded operator, at a size that uses several threads, on a new stream.
 fn train() {
-    let stream = Device::host().stream().unwrap();
+    let stream = Device::new_host().stream().unwrap();
     let kernels = Kernels::new(&stream).unwrap();
     let bytes = stream.buffer::<u8>(LARGE).unwrap();
     let mut floats = [(); 4].map(|()| stream.buffer::<f32>(LARGE).unwrap());

@@ -144,7 +144,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
             learner.optimizer_step(output.grads);
             clock.step(rows, || drop(device.sync()))
         };
-        let failed = |error| Error::new(ErrorKind::Data, "no batch").caused_by(error);
+        let failed = |error| Error::new(ErrorKind::Data, "no batch").with_source(error);
         let loader = loader(samples, feed, options.workers, &training)?;
         if feed == ALONE {
             let batch = loader.iter().next().transpose().map_err(failed)?;

@@ -16,7 +16,7 @@ use feedline_candle::Bridge;
 use feedline_datasets::digits::IMAGE_BYTES;
 
 fn candle(error: candle_core::Error) -> Error {
-    Error::new(ErrorKind::Device, "candle failed").caused_by(error)
+    Error::new(ErrorKind::Device, "candle failed").with_source(error)
 }
 
 /// Trains one new model on the batches that `feed` gives to its step.

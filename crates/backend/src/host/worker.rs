@@ -21,7 +21,7 @@ impl Worker {
             .spawn(move || run(&commands, &lost))
             .map_err(|error| {
                 let why = "cannot start a stream's thread: raise the process limit (ulimit -u)";
-                Error::new(ErrorKind::Device, why).caused_by(error)
+                Error::new(ErrorKind::Device, why).with_source(error)
             })?;
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }

@@ -338,7 +338,7 @@ impl Check<'_> {
             Ok(thread.join().unwrap_or_else(|panic| Err((0, (Fault::Panicked(panic_text(panic)), None)))))
         });
         let cannot = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, "cannot start a thread for the check").caused_by(error)
+            Error::new(ErrorKind::Unavailable, "cannot start a thread for the check").with_source(error)
         };
         Ok(read.map_err(cannot)?.map(|()| slab).map_err(|(_, failed)| failed))
     }

@@ -26,7 +26,8 @@ pub(crate) fn filter(
         rows.poison();
         inner.read_many(&ids, &mut rows, &mut context).map_err(|(index, error)| {
             let sample = ids.get(index).copied().unwrap_or(done);
-            let failed = Error::new(ErrorKind::Sample, "cannot read a sample to filter it").caused_by(error);
+            let failed =
+                Error::new(ErrorKind::Sample, "cannot read a sample to filter it").with_source(error);
             let failed = failed.at_sample(sample);
             inner.path(sample).map_or(failed.clone(), |path| failed.at_path(path))
         })?;

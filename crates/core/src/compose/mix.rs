@@ -36,7 +36,7 @@ const PERIOD: usize = 1 << 16;
 ///
 /// let real = InMemory::new().field("x", [], [0_u8; 90])?;
 /// let drawn = InMemory::new().field("x", [], [1_u8; 10])?;
-/// let mix = Mix::builder(7).set(real, 3.0).set(drawn, 1.0).build()?;
+/// let mix = Mix::builder(7).dataset(real, 3.0).dataset(drawn, 1.0).build()?;
 /// assert_eq!((mix.len(), mix.draws(1)), (100, 25));
 /// assert_eq!((0..8).map(|id| mix.place(0, id).unwrap().0).collect::<Vec<_>>(), [0, 0, 1, 0, 0, 0, 1, 0]);
 /// # Ok::<(), feedline_core::Error>(())
@@ -64,7 +64,7 @@ pub struct MixBuilder {
 
 impl MixBuilder {
     /// Adds a set; its share is its weight divided by the sum of all weights.
-    pub fn set(mut self, set: impl Dataset, weight: f64) -> Self {
+    pub fn dataset(mut self, set: impl Dataset, weight: f64) -> Self {
         self.parts.push(StableDataset::new(Arc::new(set)));
         self.weights.push(weight);
         self

@@ -144,7 +144,7 @@ impl<'a> Parts<'a> {
             1 => format!("below the {}", self.name),
             _ => format!("in part {part} of the {}", self.name),
         };
-        let located = Error::new(ErrorKind::Sample, what).at_sample(inner).caused_by(error);
+        let located = Error::new(ErrorKind::Sample, what).at_sample(inner).with_source(error);
         match self.sets[part].path(inner).filter(|_| self.names_file) {
             Some(path) => located.at_path(path).into(),
             None => located.into(),

@@ -59,7 +59,7 @@ impl Zip {
 }
 
 fn locate(number: u64, error: ReadError) -> ReadError {
-    Error::new(ErrorKind::Sample, format!("in part {number} of the zip")).caused_by(error).into()
+    Error::new(ErrorKind::Sample, format!("in part {number} of the zip")).with_source(error).into()
 }
 
 impl Dataset for Zip {
@@ -73,7 +73,7 @@ impl Dataset for Zip {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         for (number, part, fields) in self.parts() {
-            let mut row = row.as_rows();
+            let mut row = row.as_rows_mut();
             let mut row = row.part_of_fields(fields, part.spec());
             context
                 .with_stream(number, |context| part.read(id, &mut row.row(0), context))

@@ -86,7 +86,7 @@ impl Cursor {
         ] = words;
         let (rank, world) = unpair(ranks);
         let proof = Proof::from_parts(count, u128::from(high) << 64 | u128::from(low));
-        let order_hash = OrderHash::resume(hash);
+        let order_hash = OrderHash::from_bits(hash);
         Ok(Self {
             version,
             fingerprint,

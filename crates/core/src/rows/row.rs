@@ -26,7 +26,7 @@ impl<'a> Row<'_, 'a> {
     }
 
     /// A one-row view of this row, for splitting fields.
-    pub fn as_rows(&mut self) -> Rows<'_> {
+    pub fn as_rows_mut(&mut self) -> Rows<'_> {
         self.rows.part(self.index..self.index + 1)
     }
 

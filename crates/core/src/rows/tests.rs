@@ -8,7 +8,7 @@ use crate::{DType, Pad};
 fn ragged() -> Layout {
     let spec = Spec::new().ragged("a", DType::U16, [2], 3).unwrap().field("b", DType::U8, []).unwrap();
     let spec = spec.ragged("c", DType::U8, [], 100).unwrap();
-    Layout::new(&spec.most_per_batch("c", 100).unwrap(), 4).unwrap()
+    Layout::new(&spec.max_per_batch("c", 100).unwrap(), 4).unwrap()
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_ragged_field_has_no_bytes_of_a_fixed_size() {
 fn padded_rows_have_one_width_and_their_lengths() {
     let spec = |pad| Spec::new().ragged("x", DType::U16, [], 5).unwrap().padded("x", pad).unwrap();
     for (pad, width, rest) in
-        [(Pad::longest(), 4, 0), (Pad::multiple_of(3), 6, 0), (Pad::multiple_of(8).with(9u16), 8, 9)]
+        [(Pad::longest(), 4, 0), (Pad::multiple_of(3), 6, 0), (Pad::multiple_of(8).fill_value(9u16), 8, 9)]
     {
         let layout = Layout::new(&spec(pad), 4).unwrap();
         let mut slab = vec![0xC5; layout.bytes()];
@@ -138,7 +138,7 @@ fn padded_rows_have_one_width_and_their_lengths() {
 #[test]
 fn padded_rows_beyond_the_batch_are_refused_with_the_longest_row() {
     let spec = Spec::new().ragged("x", DType::U8, [], 5).unwrap();
-    let spec = spec.padded("x", Pad::longest()).unwrap().most_per_batch("x", 7).unwrap();
+    let spec = spec.padded("x", Pad::longest()).unwrap().max_per_batch("x", 7).unwrap();
     let layout = Layout::new(&spec, 4).unwrap();
     let mut slab = vec![0; layout.bytes()];
     let mut rows = Rows::new(&layout, &mut slab, 2);

@@ -8,7 +8,7 @@ use super::*;
 fn mix(sets: &[(i64, u64, f64)], samples: Option<u64>) -> Mix {
     let builder = samples.map_or(Mix::builder(3), |samples| Mix::builder(3).samples(samples));
     let add = |builder: MixBuilder, &(first, len, weight): &(i64, u64, f64)| {
-        builder.set(Numbered::new(first, len), weight)
+        builder.dataset(Numbered::new(first, len), weight)
     };
     sets.iter().fold(builder, add).build().expect("a mix")
 }
@@ -86,7 +86,8 @@ fn the_default_length_is_that_of_all_sets_and_later_epochs_do_not_overflow() {
 
 #[test]
 fn an_error_names_the_set_its_sample_and_its_file() {
-    let failing = Mix::builder(3).set(Numbered::new(0, 4), 1.0).set(Numbered::new(200, 2).failing(1), 1.0);
+    let failing =
+        Mix::builder(3).dataset(Numbered::new(0, 4), 1.0).dataset(Numbered::new(200, 2).failing(1), 1.0);
     let mix = failing.build().expect("a mix");
     let bad = (0..6).find(|&id| mix.place(0, id) == Some((1, 1))).expect("the sample is drawn");
     let (_, why) = read_until(&mix, &[bad]);
@@ -97,15 +98,26 @@ fn an_error_names_the_set_its_sample_and_its_file() {
 fn sets_and_weights_that_cannot_be_mixed_are_refused() {
     let one = || Numbered::new(0, 4);
     for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert!(refused(Mix::builder(0).set(one(), 1.0).set(one(), weight).build()).contains("above 0"));
+        assert!(
+            refused(Mix::builder(0).dataset(one(), 1.0).dataset(one(), weight).build()).contains("above 0")
+        );
     }
-    assert!(refused(Mix::builder(0).set(one(), 1.0).set(one(), 1e-9).build()).contains("raise its weight"));
-    assert!(refused(Mix::builder(0).set(one(), f64::MAX).set(one(), f64::MAX).build()).contains("too large"));
-    assert!(refused(Mix::builder(0).set(one(), 1.0).set(Numbered::new(0, 0), 1.0).build()).contains("empty"));
+    assert!(
+        refused(Mix::builder(0).dataset(one(), 1.0).dataset(one(), 1e-9).build())
+            .contains("raise its weight")
+    );
+    assert!(
+        refused(Mix::builder(0).dataset(one(), f64::MAX).dataset(one(), f64::MAX).build())
+            .contains("too large")
+    );
+    assert!(
+        refused(Mix::builder(0).dataset(one(), 1.0).dataset(Numbered::new(0, 0), 1.0).build())
+            .contains("empty")
+    );
     assert!(refused(Mix::builder(0).build()).contains("no data sets"));
-    assert!(refused(Mix::builder(0).set(one(), 1.0).samples(u64::MAX).build()).contains("2^63"));
+    assert!(refused(Mix::builder(0).dataset(one(), 1.0).samples(u64::MAX).build()).contains("2^63"));
     let of = |seed, weight, samples| {
-        let builder = Mix::builder(seed).set(one(), 1.0).set(Numbered::new(9, 9), weight);
+        let builder = Mix::builder(seed).dataset(one(), 1.0).dataset(Numbered::new(9, 9), weight);
         builder.samples(samples).build().expect("a mix")
     };
     assert_fingerprints_differ([&of(0, 1.0, 9), &of(1, 1.0, 9), &of(0, 2.0, 9), &of(0, 1.0, 10)]);

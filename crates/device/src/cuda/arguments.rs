@@ -99,7 +99,8 @@ impl<'a, T: Element> View<'a, T> {
         own.refuse_captured("a view")?;
         // cudarc panics below if it cannot create an event; then this fails first.
         let created = stream.context().new_event(None);
-        created.map_err(|error| Error::new(ErrorKind::Device, "cannot create an event").caused_by(error))?;
+        created
+            .map_err(|error| Error::new(ErrorKind::Device, "cannot create an event").with_source(error))?;
         // SAFETY: the range is initialised device memory that is alive while `_view` is; `drop` leaks the
         // slice, so it is never freed.
         let slice = unsafe { stream.upgrade_device_ptr::<T>(self.address().0, self.len()) };

@@ -220,7 +220,7 @@ impl Loaded {
     ///
     /// # Errors
     /// A device failure.
-    pub fn arrived(&self) -> Result<bool> {
+    pub fn is_copied(&self) -> Result<bool> {
         self.copied.query()
     }
 

@@ -367,7 +367,7 @@ impl Shared {
         if total > 0 && lost == total {
             let what = format!("no device slot is left: {lost} of {total} were lost to device failures");
             return match self.first_loss.get() {
-                Some(first) => Error::new(first.kind(), what).caused_by(first.clone()),
+                Some(first) => Error::new(first.kind(), what).with_source(first.clone()),
                 None => Error::new(ErrorKind::Device, what),
             };
         }

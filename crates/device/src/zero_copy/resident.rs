@@ -254,7 +254,7 @@ impl<'a> Load<'a> {
         };
         let read = read.map_err(|error| at(error, context.current().map_or(0, |(index, _)| index)))?;
         read.map_err(|(index, error)| {
-            at(Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(error), index)
+            at(Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error), index)
         })?;
         if context.varies() {
             let why = "its samples differ between epochs, because its read uses random numbers or the epoch";

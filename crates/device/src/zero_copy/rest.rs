@@ -48,7 +48,7 @@ impl Rest {
     /// // Two of eight samples fit, beside the rows of a batch.
     /// let set = InMemory::new().field("x", [256], vec![7_u8; 8 * 256])?;
     /// let set = StableDataset::new(Arc::new(set));
-    /// let columns = StridedColumns::resident(&Device::host(), &set, 3, 5 * 256, 1)?;
+    /// let columns = StridedColumns::resident(&Device::new_host(), &set, 3, 5 * 256, 1)?;
     /// let layout = columns.layout();
     /// let rest = columns.rest().expect("a part is left");
     /// assert_eq!((rest.kept(), rest.samples()), (2, 8));

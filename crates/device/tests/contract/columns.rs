@@ -317,7 +317,7 @@ fn a_slot_is_gathered_into_after_all_its_readers() {
             drop(second);
             fast.synchronize()?;
             let next = zero_copy.load(&then)?;
-            let waits = (0..100).all(|_| next.arrived().is_ok_and(|done| !done));
+            let waits = (0..100).all(|_| next.is_copied().is_ok_and(|done| !done));
             drop(gate);
             zero_copy.fetch(&next.wait_on(&fast)?, &arrived)?;
             fast.synchronize()?;
@@ -432,7 +432,7 @@ fn a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing() {
             let why = |set: Arc<StableDataset>, room| {
                 let error = StridedColumns::new(&rig.device, &set, BATCH, room)
                     .expect_err("the set cannot be registered");
-                assert_eq!(rig.device.stats().pinned_bytes.now(), 0);
+                assert_eq!(rig.device.stats().pinned_bytes.get(), 0);
                 (error.kind(), error.message().to_owned())
             };
             let fine = Fine::new(60, 100)?;
@@ -527,5 +527,5 @@ fn memory_that_stays_registered_is_never_freed() {
     assert!(held.upgrade().is_some(), "the set's memory was freed while the driver had it registered");
     let errors = device.stats().take_errors();
     assert!(errors.iter().any(|error| error.message() == "planned: still registered"), "{errors:?}");
-    assert_eq!(device.stats().pinned_bytes.now(), 0);
+    assert_eq!(device.stats().pinned_bytes.get(), 0);
 }

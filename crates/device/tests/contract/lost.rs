@@ -18,7 +18,7 @@ fn a_panic_on_a_stream_loses_the_device_and_nothing_hangs() {
         let pipe = Pipe::new(rig, 2)?;
         let stream = rig.stream("a")?;
         let (buffer, mut results) = (stream.buffer::<u8>(BYTES)?, Readback::<u8>::new(&stream, 16, 2)?);
-        let (loaded, after) = (pipe.load(1)?, device.event(false)?);
+        let (loaded, after) = (pipe.load(1)?, device.event()?);
         stream.run("boom", [], [], |_| panic!("test panic"))?;
         let (ran, run) = mpsc::channel();
         // Rejected if the device is already lost; otherwise queued but not run.

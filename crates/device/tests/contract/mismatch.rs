@@ -15,7 +15,7 @@ fn second_device(rig: &Rig) -> Result<Device> {
     match rig.device.kind() {
         BackendKind::Cuda => Device::cuda(0),
         BackendKind::Sim => feedline_sim::device(1000).map(|(device, _)| device),
-        _ => Ok(Device::host()),
+        _ => Ok(Device::new_host()),
     }
 }
 
@@ -52,7 +52,7 @@ fn arguments_of_another_device_are_rejected() {
         let write = foreign.run("write", [], [buffer.view_mut().into()], |_| {});
         assert_names(write, &from_own, &foreign_name);
         // Events.
-        let event = rig.device.event(false)?;
+        let event = rig.device.event()?;
         assert_names(foreign.wait(&event), &from_own, &foreign_name);
         assert_names(foreign.record(&event), &from_other, &own);
         drop(reader);

@@ -12,7 +12,7 @@ const BYTES: usize = 4096;
 #[test]
 fn an_event_that_was_never_recorded_is_complete() {
     everywhere("an_event_that_was_never_recorded_is_complete", Ending::Clean, |rig| {
-        let (stream, event) = (rig.stream("a")?, rig.device.event(false)?);
+        let (stream, event) = (rig.stream("a")?, rig.device.event()?);
         assert!(event.query()?);
         event.synchronize()?;
         stream.wait(&event)?;
@@ -24,7 +24,7 @@ fn an_event_that_was_never_recorded_is_complete() {
 fn a_wait_keeps_the_recording_of_its_call() {
     everywhere("a_wait_keeps_the_recording_of_its_call", Ending::Clean, |rig| {
         let (slow, fast, late) = (rig.stream("slow")?, rig.stream("fast")?, rig.stream("late")?);
-        let (event, passed) = (rig.device.event(false)?, rig.device.event(false)?);
+        let (event, passed) = (rig.device.event()?, rig.device.event()?);
         // Wait for a recording that is pending. A later recording that completes at once does not end the
         // wait.
         let gate = rig.gate(&slow)?;
@@ -56,7 +56,7 @@ fn a_wait_keeps_the_recording_of_its_call() {
 #[test]
 fn a_new_record_makes_a_complete_event_pending() {
     everywhere("a_new_record_makes_a_complete_event_pending", Ending::Clean, |rig| {
-        let (stream, event) = (rig.stream("a")?, rig.device.event(false)?);
+        let (stream, event) = (rig.stream("a")?, rig.device.event()?);
         stream.record(&event)?;
         poll(&event)?;
         let gate = rig.gate(&stream)?;
@@ -90,7 +90,7 @@ fn a_stream_runs_its_work_in_order() {
 #[test]
 fn an_event_orders_two_streams() {
     everywhere("an_event_orders_two_streams", Ending::Clean, |rig| {
-        let (a, b, event) = (rig.stream("a")?, rig.stream("b")?, rig.device.event(false)?);
+        let (a, b, event) = (rig.stream("a")?, rig.stream("b")?, rig.device.event()?);
         let mut buffer = a.buffer::<u8>(BYTES)?;
         let to = rig.device.pinned(BYTES)?;
         let gate = rig.gate(&a)?;
@@ -109,7 +109,7 @@ fn an_event_orders_two_streams() {
 fn streams_do_not_block_each_other() {
     everywhere("streams_do_not_block_each_other", Ending::Clean, |rig| {
         let (a, b) = (rig.stream("a")?, rig.stream("b")?);
-        let (end_a, mut buffer) = (rig.device.event(false)?, b.buffer::<u8>(BYTES)?);
+        let (end_a, mut buffer) = (rig.device.event()?, b.buffer::<u8>(BYTES)?);
         let gate = rig.gate(&a)?;
         a.record(&end_a)?;
         rig.fill(&b, &mut buffer, 1)?;
@@ -122,7 +122,7 @@ fn streams_do_not_block_each_other() {
 
 #[test]
 fn two_host_streams_run_concurrently() {
-    let device = Device::host();
+    let device = Device::new_host();
     let (say, said) = mpsc::channel();
     let ((meet_a, met_a), (meet_b, met_b)) = (mpsc::channel(), mpsc::channel());
     let streams = [("a", meet_a, met_b), ("b", meet_b, met_a)].map(|(name, meet, met)| {

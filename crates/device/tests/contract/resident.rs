@@ -78,7 +78,7 @@ fn a_slot_is_gathered_into_from_the_device_after_all_its_readers() {
         resident.fetch(&reader, &kept)?;
         drop(reader);
         let next = resident.load(&then)?;
-        let waits = (0..100).all(|_| next.arrived().is_ok_and(|done| !done));
+        let waits = (0..100).all(|_| next.is_copied().is_ok_and(|done| !done));
         drop(gate);
         resident.fetch(&next.wait_on(&fast)?, &resident.seen)?;
         fast.synchronize()?;
@@ -94,14 +94,14 @@ fn a_slot_is_gathered_into_from_the_device_after_all_its_readers() {
 #[test]
 fn the_set_counts_as_device_memory_and_is_freed_after_its_gathers() {
     everywhere("the_set_counts_as_device_memory_and_is_freed_after_its_gathers", Ending::Clean, |rig| {
-        let before = rig.device.stats().device_bytes.now();
+        let before = rig.device.stats().device_bytes.get();
         let compute = rig.device.stream()?;
         let resident = ZeroCopy::resident(rig, fixed(60, 100)?, 1, 1)?;
         // Fields of 8 and 100 bytes, each aligned to 256 bytes.
         assert_eq!(resident.columns.device_bytes(), 512 + 6144);
         assert_eq!(resident.columns.bytes(), 0, "no host memory is registered");
         let slot = resident.layout.bytes() as u64;
-        assert_eq!(rig.device.stats().device_bytes.now() - before, 512 + 6144 + slot);
+        assert_eq!(rig.device.stats().device_bytes.get() - before, 512 + 6144 + slot);
         let gate = rig.gate(&compute)?;
         let reader = resident.load(&shuffled(1, BATCH, 60))?.wait_on(&compute)?;
         drop(gate);

@@ -36,7 +36,7 @@ pub(crate) fn everywhere(name: &'static str, ending: Ending, case: fn(&Rig) -> R
 
 /// Runs `case` on the devices whose memory is host memory.
 pub(crate) fn with_host_memory(name: &'static str, ending: Ending, case: fn(&Rig) -> Result<()>) {
-    run(name, ending, Rig { device: Device::host(), sim: None }, case);
+    run(name, ending, Rig { device: Device::new_host(), sim: None }, case);
     for seed in 0..25 {
         let (device, sim) = feedline_sim::device(seed).expect("a device");
         run(name, ending, Rig { device, sim: Some(sim) }, case);
@@ -71,7 +71,7 @@ fn run(name: &'static str, ending: Ending, rig: Rig, case: fn(&Rig) -> Result<()
 /// Asserts that everything was released and that no drop failed.
 fn clean(device: &Device) {
     let stats = device.stats();
-    let held = [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events].map(|g| g.now());
+    let held = [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events].map(|g| g.get());
     assert_eq!(held, [0; 4], "pinned bytes, device bytes, streams, events of {}", device.name());
     let errors = stats.take_errors();
     assert!(errors.is_empty(), "{}: {errors:?}", device.name());

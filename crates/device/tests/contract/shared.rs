@@ -44,7 +44,7 @@ fn a_write_waits_for_every_reader_and_the_host_does_not() {
         let (owner, left, right) = (rig.stream("owner")?, rig.stream("left")?, rig.stream("right")?);
         let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
         let results = [rig.device.pinned(BYTES)?, rig.device.pinned(BYTES)?];
-        let written = rig.device.event(false)?;
+        let written = rig.device.event()?;
         for slow in [&left, &right] {
             write(rig, &mut buffer, 1)?;
             let gate = rig.gate(slow)?;
@@ -71,7 +71,7 @@ fn branches_run_beside_each_other_and_what_the_owner_gets_later() {
         let (owner, left, right) = (rig.stream("owner")?, rig.stream("left")?, rig.stream("right")?);
         let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
         let results = [rig.device.pinned(BYTES)?, rig.device.pinned(BYTES)?];
-        let ended = rig.device.event(false)?;
+        let ended = rig.device.event()?;
         write(rig, &mut buffer, 5)?;
         let gate = rig.gate(&left)?;
         read(rig, &buffer, &left, &results[0])?;
@@ -96,7 +96,7 @@ fn readers_of_what_is_published_do_not_wait_for_what_the_owner_gets_later() {
         |rig| {
             let (owner, reader) = (rig.stream("owner")?, rig.stream("reader")?);
             let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
-            let (to, ended) = (rig.device.pinned(BYTES)?, rig.device.event(false)?);
+            let (to, ended) = (rig.device.pinned(BYTES)?, rig.device.event()?);
             for round in 1..3 {
                 write(rig, &mut buffer, round)?;
                 buffer.publish()?;
@@ -118,7 +118,7 @@ fn the_memory_outlives_the_work_of_its_readers() {
     everywhere("the_memory_outlives_the_work_of_its_readers", Ending::Clean, |rig| {
         let (owner, reader) = (rig.stream("owner")?, rig.stream("reader")?);
         let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
-        let (to, ended) = (rig.device.pinned(BYTES)?, rig.device.event(false)?);
+        let (to, ended) = (rig.device.pinned(BYTES)?, rig.device.event()?);
         write(rig, &mut buffer, 9)?;
         read(rig, &buffer, &reader, &to)?;
         reader.record(&ended)?;
@@ -132,7 +132,7 @@ fn the_memory_outlives_the_work_of_its_readers() {
 #[test]
 fn a_stream_of_another_device_cannot_read_it() {
     everywhere("a_stream_of_another_device_cannot_read_it", Ending::Clean, |rig| {
-        let (owner, elsewhere) = (rig.stream("owner")?, Device::host().stream()?);
+        let (owner, elsewhere) = (rig.stream("owner")?, Device::new_host().stream()?);
         let buffer = owner.shared_buffer::<u8>(BYTES)?;
         let error = buffer.on(&elsewhere).map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");

@@ -85,7 +85,7 @@ fn a_slot_is_overwritten_after_all_its_readers() {
         drop(second);
         fast.synchronize()?;
         let next = pipe.load(2)?;
-        assert!((0..100).all(|_| next.arrived().is_ok_and(|done| !done)), "the slot still has a reader");
+        assert!((0..100).all(|_| next.is_copied().is_ok_and(|done| !done)), "the slot still has a reader");
         drop(gate);
         let reader = next.wait_on(&fast)?;
         rig.fetch((&fast).into(), reader.view::<u8>(0, BYTES)?.address(), &arrived)?;
@@ -109,7 +109,7 @@ fn a_block_and_a_slot_wait_only_for_their_own_copy() {
         let gate = rig.gate(&pipe.copies)?;
         let late = pipe.load(2)?;
         assert!(pipe.host.try_acquire()?.is_some(), "the first copy has ended");
-        assert!(pipe.host.try_acquire()?.is_none() && !late.arrived()?, "the second copy has not ended");
+        assert!(pipe.host.try_acquire()?.is_none() && !late.is_copied()?, "the second copy has not ended");
         drop(gate);
         assert_eq!(pipe.see(&late.wait_on(&compute)?)?, [2; BYTES]);
         // The block is copied again into another slot.
@@ -120,7 +120,7 @@ fn a_block_and_a_slot_wait_only_for_their_own_copy() {
         let gate = rig.gate(&pipe.copies)?;
         let late = pipe.load(2)?;
         drop(other);
-        assert!(loaded.arrived()? && !late.arrived()?, "the first copy has ended, the second has not");
+        assert!(loaded.is_copied()? && !late.is_copied()?, "the first copy has ended, the second has not");
         assert_eq!(pipe.see(&loaded.wait_on(&compute)?)?, [1; BYTES]);
         drop(gate);
         assert_eq!(pipe.see(&late.wait_on(&compute)?)?, [2; BYTES]);

@@ -23,7 +23,7 @@ fn device() -> (Device, Tape) {
 fn assert_empty(device: &Device, tape: &Tape) {
     let stats = device.stats();
     let held =
-        [&stats.device_bytes, &stats.pinned_bytes, &stats.streams, &stats.events].map(|gauge| gauge.now());
+        [&stats.device_bytes, &stats.pinned_bytes, &stats.streams, &stats.events].map(|gauge| gauge.get());
     assert_eq!(held, [0; 4], "device bytes, pinned bytes, streams, events");
     assert_eq!((tape.graphs().len(), tape.open()), (0, 0), "graphs, recordings");
 }
@@ -117,7 +117,7 @@ fn work_of_other_threads_is_not_recorded() {
         std::thread::scope(|threads| {
             let thread = threads.spawn(|| {
                 add_one(&stream, &mut other)?;
-                let event = stream.event(false)?;
+                let event = stream.device().event()?;
                 stream.record(&event)?;
                 event.synchronize()
             });
@@ -136,7 +136,7 @@ fn calls_that_cannot_be_recorded_are_rejected() {
         let stream = device.stream().unwrap();
         let [first, second] = two_batches(&device, &stream);
         let elsewhere = device.stream().unwrap();
-        let (event, mut buffer) = (stream.event(false).unwrap(), stream.buffer::<u32>(1).unwrap());
+        let (event, mut buffer) = (stream.device().event().unwrap(), stream.buffer::<u32>(1).unwrap());
         let buffer = std::cell::RefCell::new(&mut buffer);
         type Case<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
         let cases: [Case<'_>; 10] = [
@@ -205,7 +205,7 @@ fn graphs_keep_the_memory_that_they_use() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
-        let bytes = || device.stats().device_bytes.now();
+        let bytes = || device.stats().device_bytes.get();
         let [batch, other] = two_batches(&device, &stream);
         let slots = bytes();
         let mut buffer = stream.buffer::<u32>(256).unwrap();
@@ -286,7 +286,7 @@ fn any_call_can_fail_without_a_leak() {
                 );
                 assert_eq!(tape.open(), 0, "a recording was left open by call {nth}, {mode:?}, {fault:?}");
                 drop((buffer, stream));
-                let held = (device.stats().streams.now(), device.stats().events.now());
+                let held = (device.stats().streams.get(), device.stats().events.get());
                 assert_eq!(held, (0, 0), "call {nth}, {mode:?}, {fault:?}");
                 if !fired {
                     break;
@@ -309,7 +309,7 @@ fn a_stream_captured_by_another_library_rejects_all_work() {
         let load = || slots.acquire()?.upload(&copier, host.acquire()?.ready(), 64);
         let batch = load().unwrap().wait_on(&stream).unwrap();
         let mut count = stream.buffer::<u32>(1).unwrap();
-        let event = device.event(false).unwrap();
+        let event = device.event().unwrap();
         let mut graph = stream.record_graph(None, || add_one(&stream, &mut count)).unwrap();
         let mut results = feedline_device::Readback::<u32>::new(&stream, 1, 2).unwrap();
         results.begin().unwrap();

@@ -40,7 +40,7 @@ fn a_submission_names_the_stream_that_takes_the_work() {
 
 #[test]
 fn arguments_of_another_stream_are_rejected_before_the_library_is_called() {
-    let device = Device::host();
+    let device = Device::new_host();
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
     let mut foreign = other.buffer::<f32>(4).unwrap();
     let input = foreign.view().into();

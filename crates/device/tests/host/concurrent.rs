@@ -13,9 +13,9 @@ fn calls(all: u32) -> u32 {
 #[test]
 fn record_and_wait_from_two_threads_do_not_deadlock() {
     with_watchdog(LIMIT, || {
-        let device = Device::host();
+        let device = Device::new_host();
         let stream = device.stream().unwrap();
-        let event = device.event(false).unwrap();
+        let event = device.event().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| (0..calls(50_000)).for_each(|_| stream.record(&event).unwrap()));
             scope.spawn(|| (0..calls(50_000)).for_each(|_| stream.wait(&event).unwrap()));
@@ -28,9 +28,9 @@ fn record_and_wait_from_two_threads_do_not_deadlock() {
 #[test]
 fn streams_that_wait_for_each_other_do_not_deadlock() {
     with_watchdog(LIMIT, || {
-        let device = Device::host();
+        let device = Device::new_host();
         let streams = [device.stream().unwrap(), device.stream().unwrap()];
-        let event = device.event(false).unwrap();
+        let event = device.event().unwrap();
         std::thread::scope(|scope| {
             for (mine, other) in [(0, 1), (1, 0)] {
                 let (streams, event) = (&streams, &event);

@@ -16,7 +16,7 @@ const BYTES: usize = 4096;
 #[test]
 fn the_bytes_of_a_slot_are_read_after_its_copy() {
     let _watchdog = Watchdog::new(LIMIT, "the_bytes_of_a_slot_are_read_after_its_copy");
-    let device = Device::host();
+    let device = Device::new_host();
     let (compute, copies) = (device.stream().unwrap(), device.stream().unwrap());
     let host: Ring<_> = Ring::new(vec![device.pinned(BYTES).unwrap()]);
     let slots = SlotRing::new(&device, 1, BYTES).unwrap();

@@ -16,7 +16,7 @@ const QUEUE: usize = 1024;
 
 /// The host device, and a simulated one.
 fn devices() -> [Device; 2] {
-    [Device::host(), feedline_sim::device(3).unwrap().0]
+    [Device::new_host(), feedline_sim::device(3).unwrap().0]
 }
 
 /// Runs `drops` on the stream's own thread, and asserts that it ends and that the leak is reported.
@@ -29,7 +29,7 @@ fn assert_ends_with_a_leak(device: &Device, stream: &Stream, drops: impl FnOnce(
         assert_eq!(error.kind(), ErrorKind::Device, "{error}");
         assert!(error.message().contains("work on a stream"), "{error}");
     }
-    assert_eq!(device.stats().device_bytes.now(), 0);
+    assert_eq!(device.stats().device_bytes.get(), 0);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn work_may_drop_a_readback_of_its_own_stream() {
             stream.synchronize().unwrap();
             let errors = device.stats().take_errors();
             assert!(!errors.is_empty() && errors.iter().all(|e| e.kind() == ErrorKind::Device), "{errors:?}");
-            assert_eq!(device.stats().pinned_bytes.now(), 0);
+            assert_eq!(device.stats().pinned_bytes.get(), 0);
         }
     });
 }
@@ -89,7 +89,7 @@ fn work_may_submit_more_work_than_its_stream_queue_holds() {
 #[test]
 fn two_streams_may_fill_the_queues_of_each_other() {
     with_watchdog(LIMIT, || {
-        let device = Device::host();
+        let device = Device::new_host();
         let streams = [device.stream().unwrap(), device.stream().unwrap()];
         let (ran, run) = channel();
         let both_run = Arc::new(Barrier::new(2));
@@ -113,7 +113,7 @@ fn two_streams_may_fill_the_queues_of_each_other() {
 #[test]
 fn work_may_drop_its_batch_while_the_queue_is_full() {
     with_watchdog(LIMIT, || {
-        let device = Device::host();
+        let device = Device::new_host();
         let (stream, copier) = (device.stream().unwrap(), device.stream().unwrap());
         let host = Ring::<_, ()>::new(vec![device.pinned(64).unwrap()]);
         let slots = SlotRing::new(&device, 1, 64).unwrap();
@@ -140,9 +140,9 @@ fn work_may_drop_its_batch_while_the_queue_is_full() {
 #[test]
 fn work_that_waits_for_the_device_returns_an_error() {
     with_watchdog(LIMIT, || {
-        let device = Device::host();
+        let device = Device::new_host();
         let stream = device.stream().unwrap();
-        let event = Arc::new(device.event(false).unwrap());
+        let event = Arc::new(device.event().unwrap());
         let (tell, told) = channel();
         let (own, behind) = (stream.clone(), event.clone());
         stream
@@ -165,9 +165,9 @@ fn work_that_waits_for_the_device_returns_an_error() {
 #[test]
 fn work_may_wait_for_an_event_that_is_complete() {
     with_watchdog(LIMIT, || {
-        let device = Device::host();
+        let device = Device::new_host();
         let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-        let event = device.event(false).unwrap();
+        let event = device.event().unwrap();
         other.record(&event).unwrap();
         event.synchronize().unwrap();
         let (tell, told) = channel();

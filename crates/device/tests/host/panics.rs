@@ -24,9 +24,9 @@ impl Drop for Bomb {
 /// return the loss of the device with the reason `why`.
 fn assert_loses_the_device(works: fn(Receiver<()>) -> Vec<Work>, why: &str) {
     with_watchdog(LIMIT, || {
-        for device in [Device::host(), feedline_sim::device(5).unwrap().0] {
+        for device in [Device::new_host(), feedline_sim::device(5).unwrap().0] {
             let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-            let [behind, far_behind] = [(); 2].map(|()| device.event(false).unwrap());
+            let [behind, far_behind] = [(); 2].map(|()| device.event().unwrap());
             let (open, opened) = channel();
             for work in works(opened) {
                 stream.run("boom", [], [], work).unwrap();

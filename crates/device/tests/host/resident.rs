@@ -55,7 +55,7 @@ fn a_set_whose_spec_changes_is_gathered_by_its_first_spec() {
         let ids = [7, 0, 19, 3, 20, u64::MAX];
         for then in [1, 4096] {
             for is_resident in [true, false] {
-                let device = Device::host();
+                let device = Device::new_host();
                 let set = Arc::new(StableDataset::new(Arc::new(Changing::new(then))));
                 let columns = match is_resident {
                     true => StridedColumns::resident(&device, &set, ids.len(), usize::MAX, 1),

@@ -110,7 +110,7 @@ impl Collectives {
             }
         };
         let token = Mutex::new(compute.buffer(1)?);
-        let (forked, joined) = (device.event(false)?, device.event(false)?);
+        let (forked, joined) = (device.event()?, device.event()?);
         let inner = Inner { world, compute: compute.clone(), stream, forked, joined, transport, token };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -142,7 +142,7 @@ impl Collectives {
     /// # use feedline_device::Device;
     /// # use feedline_dist::{Collectives, Group, Launch, Reduce};
     /// # let group = Group::join(&Launch::single(), Duration::from_secs(5))?;
-    /// # let stream = Device::host().stream()?;
+    /// # let stream = Device::new_host().stream()?;
     /// # let collectives = Collectives::new(&group, &stream)?;
     /// # let (mut first, mut last) = (stream.buffer::<f32>(8)?, stream.buffer::<f32>(8)?);
     /// collectives.overlap(|overlap| {

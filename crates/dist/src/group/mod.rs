@@ -67,7 +67,7 @@ impl Group {
         let Connections { store, server, links } = rendezvous::meet(world, rendezvous, limit)?;
         let refuse = |error: std::io::Error| {
             Error::new(ErrorKind::Unavailable, "cannot set up the connections with the other ranks")
-                .caused_by(error)
+                .with_source(error)
         };
         let (mut controls, mut data, mut readers) = (Vec::new(), Vec::new(), Vec::new());
         for link in links {

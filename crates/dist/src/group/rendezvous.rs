@@ -64,7 +64,7 @@ pub fn meet(world: World, rendezvous: &Rendezvous, limit: Duration) -> Result<Co
 /// On rank 0: waits for all others.
 fn gather(world: World, host: &str, store: &Store, until: Instant, limit: Duration) -> Result<Vec<Link>> {
     let refuse = |error: io::Error| {
-        Error::new(ErrorKind::Unavailable, "rank 0 cannot open a port for the other ranks").caused_by(error)
+        Error::new(ErrorKind::Unavailable, "rank 0 cannot open a port for the other ranks").with_source(error)
     };
     let mut acceptor = Acceptor::open(world, host).map_err(refuse)?;
     store.set_by("rank-0", &acceptor.address().map_err(refuse)?, until)?;
@@ -246,7 +246,7 @@ fn join(world: World, host: &str, store: &Store, until: Instant, limit: Duration
         connection.write_all(&hello)?;
         Ok(connection)
     };
-    let lost = |error: io::Error| no_rank_0().caused_by(error);
+    let lost = |error: io::Error| no_rank_0().with_source(error);
     let (control, data) = (open(CONTROL).map_err(lost)?, open(DATA).map_err(lost)?);
     // Rank 0 counts from its own start, and sends which rank is missing.
     let extended = deadline(left().saturating_add(limit.min(MAX_EXTENSION)));
@@ -258,10 +258,10 @@ fn join(world: World, host: &str, store: &Store, until: Instant, limit: Duration
         }
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
             let why = format!("rank 0 waits for other ranks longer than {limit:?}: see its output");
-            Err(Error::new(ErrorKind::Rank, why).caused_by(error))
+            Err(Error::new(ErrorKind::Rank, why).with_source(error))
         }
         Err(error) => {
-            Err(Error::new(ErrorKind::Rank, "rank 0 ended before all ranks had joined").caused_by(error))
+            Err(Error::new(ErrorKind::Rank, "rank 0 ended before all ranks had joined").with_source(error))
         }
     }
 }

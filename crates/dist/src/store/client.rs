@@ -61,7 +61,7 @@ impl Store {
                 "no rank 0 at {address} within {limit:?}: check that it has started, and that MASTER_ADDR \
                  and MASTER_PORT are its host and a port that this host reaches"
             );
-            Error::new(ErrorKind::Unavailable, why).caused_by(error)
+            Error::new(ErrorKind::Unavailable, why).with_source(error)
         })?;
         let answer_limit = limit.clamp(MIN_ANSWER, MAX_ANSWER);
         let mut hello = vec![request::VALIDATE];
@@ -172,7 +172,7 @@ impl Store {
                 "the store at {} does not answer: rank 0 or the launcher has ended, or the store is full",
                 self.address
             );
-            let error = Error::new(ErrorKind::Unavailable, why).caused_by(error);
+            let error = Error::new(ErrorKind::Unavailable, why).with_source(error);
             *connection = Err(error.clone());
             error
         })

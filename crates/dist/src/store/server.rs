@@ -74,7 +74,7 @@ impl Server {
                 "rank 0 cannot listen on port {port}: another program or run uses it, so set MASTER_PORT to \
                  a free port on all ranks"
             );
-            Error::new(ErrorKind::Unavailable, why).caused_by(error)
+            Error::new(ErrorKind::Unavailable, why).with_source(error)
         };
         let listener = listen(host, port).map_err(refuse)?;
         let address = listener.local_addr().map_err(refuse)?;

@@ -12,8 +12,6 @@ pub(super) struct Calls {
     pub(super) shuffle_shards: Option<u64>,
     pub(super) sampler: Option<Sampler>,
     pub(super) seed: Option<u64>,
-    pub(super) drop_last: Option<bool>,
-    pub(super) last_batch: Option<LastBatch>,
 }
 
 impl LoaderBuilder {
@@ -43,15 +41,10 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether a last batch that is not full is dropped. Default: it is delivered short.
-    pub fn drop_last(mut self, drop: bool) -> Self {
-        self.calls.drop_last = Some(drop);
-        self
-    }
-
-    /// What happens to a last batch that is not full. A source can keep or drop it, not pad it.
+    /// What happens to a last batch that is not full. A source can keep or drop it, not pad it. Default: it is
+    /// delivered short.
     pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
-        self.calls.last_batch = Some(last_batch);
+        self.last_batch = last_batch;
         self
     }
 
@@ -61,7 +54,6 @@ impl LoaderBuilder {
     /// `Config`, naming both calls.
     pub(super) fn resolved(mut self) -> Result<Self> {
         self.resolve_order()?;
-        self.resolve_last_batch()?;
         self.check_workers()?;
         if let Some(epochs) = self.epochs
             && let Some((epoch, _)) = self.skips.iter().find(|(epoch, _)| *epoch >= epochs)
@@ -109,28 +101,13 @@ impl LoaderBuilder {
         Ok(())
     }
 
-    fn resolve_last_batch(&mut self) -> Result<()> {
-        let Calls { drop_last, last_batch, .. } = self.calls;
-        if let (Some(drops), Some(last_batch)) = (drop_last, last_batch)
-            && drops != (last_batch == LastBatch::Drop)
-        {
-            return refuse(format!(
-                "drop_last({drops}) and last_batch(LastBatch::{last_batch:?}) contradict each other: keep one of \
-                 them"
-            ));
-        }
-        let dropped = drop_last.is_some_and(|drops| drops).then_some(LastBatch::Drop);
-        self.last_batch = last_batch.or(dropped).unwrap_or_default();
-        Ok(())
-    }
-
     /// The threads of a pool are those of the pool, whatever is asked for.
     fn check_workers(&self) -> Result<()> {
-        if let (Workers::Count(workers), Some(max), None) = (self.workers, self.core_budget, &self.pool)
+        if let (Workers::Count(workers), Some(max), None) = (self.workers, self.max_workers, &self.pool)
             && workers > max
         {
             return refuse(format!(
-                "workers is {workers}, but core_budget allows {max}: raise the budget, or start fewer workers"
+                "workers is {workers}, but max_workers allows {max}: raise the budget, or start fewer workers"
             ));
         }
         Ok(())

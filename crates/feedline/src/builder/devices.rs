@@ -25,7 +25,7 @@ impl LoaderBuilder {
     /// ```
     /// use feedline::{Device, InMemory, Loader};
     /// let numbers = InMemory::new().field("number", [], (0..10).collect::<Vec<u8>>())?;
-    /// let devices = [Device::host(), Device::host()];
+    /// let devices = [Device::new_host(), Device::new_host()];
     /// let mut loaders = Loader::builder(numbers).batch_size(2).build_each(&devices)?;
     /// let ids = |loader: &mut Loader| -> feedline::Result<Vec<u64>> {
     ///     let mut ids = Vec::new();

@@ -30,16 +30,15 @@ const HELD_LIMIT: Duration = Duration::from_secs(1);
 /// Default time that dropping a loader waits.
 const DROP_LIMIT: Duration = Duration::from_secs(5);
 
-/// Configures a loader; created by [`Loader::builder`] and [`Loader::from_source`].
+/// Configures a loader; created by [`Loader::builder`] and [`Loader::source_builder`].
 ///
 /// The last call of a method counts. Methods that contradict each other are an error of [`build`](Self::build)
 /// that names both: [`shuffle`](Self::shuffle) and another [`sampler`](Self::sampler) or [`seed`](Self::seed),
-/// [`drop_last`](Self::drop_last) and another [`last_batch`](Self::last_batch), more
-/// [`workers`](Self::workers) than the [`core_budget`](Self::core_budget), a [`skip`](Self::skip) beyond
+/// more [`workers`](Self::workers) than the [`max_workers`](Self::max_workers), a [`skip`](Self::skip) beyond
 /// [`epochs`](Self::epochs).
 ///
 /// ```
-/// use feedline::{Device, Loader};
+/// use feedline::{Device, LastBatch, Loader};
 /// # use feedline::{Context, DType, Dataset, ReadError, Row, Spec};
 /// # struct Ones(Spec);
 /// # impl Dataset for Ones {
@@ -51,7 +50,8 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 /// #     }
 /// # }
 /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
-/// let error = Loader::builder(data).batch_size(11).drop_last(true).build(&Device::host()).unwrap_err();
+/// let builder = Loader::builder(data).batch_size(11).last_batch(LastBatch::Drop);
+/// let error = builder.build(&Device::new_host()).unwrap_err();
 /// assert!(error.to_string().contains("11"), "{error}");
 /// # Ok::<(), feedline::Error>(())
 /// ```
@@ -69,14 +69,14 @@ pub struct LoaderBuilder {
     pub(crate) workers: Workers,
     pub(crate) pool: Option<WorkerPool>,
     /// The most threads of `Workers::Auto`.
-    core_budget: Option<usize>,
+    max_workers: Option<usize>,
     depth: Depth,
     pinned_budget: usize,
     resident_budget: usize,
     transfer_mode: TransferMode,
     pub(crate) epochs: Option<u64>,
-    pub(crate) held_limit: Duration,
-    pub(crate) drop_limit: Duration,
+    pub(crate) held_timeout: Duration,
+    pub(crate) drop_timeout: Duration,
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
     skips: Vec<(u64, Range<u64>)>,
@@ -104,14 +104,14 @@ impl LoaderBuilder {
             world: World::single(),
             workers: Workers::PerCore,
             pool: None,
-            core_budget: None,
+            max_workers: None,
             depth: Depth::BySize,
             pinned_budget: PINNED_BUDGET,
             resident_budget: usize::MAX,
             transfer_mode: TransferMode::Auto,
             epochs: None,
-            held_limit: HELD_LIMIT,
-            drop_limit: DROP_LIMIT,
+            held_timeout: HELD_LIMIT,
+            drop_timeout: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
             map_batch: None,
             skips: Vec::new(),
@@ -144,7 +144,7 @@ impl LoaderBuilder {
     /// # }
     /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
     /// let builder = Loader::builder(data).batch_size(2).world(World::from_env()?);
-    /// let mut loader = builder.build(&Device::host())?;
+    /// let mut loader = builder.build(&Device::new_host())?;
     /// assert_eq!(loader.epoch(0)?.count() as u64, loader.batch_sampler().steps(0, 0));
     /// # Ok::<(), feedline::Error>(())
     /// ```
@@ -159,7 +159,7 @@ impl LoaderBuilder {
     }
 
     /// Decodes on the workers of `pool`, which other loaders may share, instead of starting own threads:
-    /// [`workers`](Self::workers) and [`core_budget`](Self::core_budget) then have no effect.
+    /// [`workers`](Self::workers) and [`max_workers`](Self::max_workers) then have no effect.
     ///
     /// ```
     /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
@@ -175,7 +175,7 @@ impl LoaderBuilder {
     /// # }
     /// # let ones = || Ok::<_, feedline::Error>(Ones(Spec::new().field("x", DType::U8, [])?));
     /// # let (train, validate) = (ones()?, ones()?);
-    /// # let device = Device::host();
+    /// # let device = Device::new_host();
     /// let pool = WorkerPool::new(Workers::PerCore)?;
     /// let mut train = Loader::builder(train).pool(&pool).build(&device)?;
     /// let mut validate = Loader::builder(validate).pool(&pool).build(&device)?;
@@ -188,8 +188,8 @@ impl LoaderBuilder {
 
     /// The max number of threads that the loader starts: [`Workers::Auto`] starts as many, and a greater
     /// [`Workers::Count`] is an error. Default: as many as [`Workers::PerCore`].
-    pub fn core_budget(self, workers: usize) -> Self {
-        Self { core_budget: Some(workers), ..self }
+    pub fn max_workers(self, workers: usize) -> Self {
+        Self { max_workers: Some(workers), ..self }
     }
 
     /// Batches on the device at a time: being copied, waiting, or being read. Default: [`Depth::BySize`].
@@ -198,7 +198,7 @@ impl LoaderBuilder {
     /// use feedline::{Depth, Device, InMemory, Loader, Workers};
     /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
     /// let builder = Loader::builder(numbers).batch_size(2).workers(Workers::Auto).depth(Depth::Auto);
-    /// let mut loader = builder.build(&Device::host())?;
+    /// let mut loader = builder.build(&Device::new_host())?;
     /// loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
     /// let tuning = loader.tuning().expect("both are tuned");
     /// println!("{tuning}"); // the moves, and what to write instead
@@ -237,7 +237,7 @@ impl LoaderBuilder {
     /// }
     /// let numbers = Numbers((0..10).collect(), Spec::new().field("number", DType::U8, [])?);
     /// let builder = Loader::builder(numbers).batch_size(4).shuffle(7).transfer_mode(TransferMode::ZeroCopy);
-    /// let mut loader = builder.build(&Device::host())?;
+    /// let mut loader = builder.build(&Device::new_host())?;
     /// assert_eq!(loader.transfer_mode().to_string(), "zero-copy");
     /// assert_eq!(loader.epoch(0)?.count(), 3);
     /// # Ok::<(), feedline::Error>(())
@@ -259,7 +259,7 @@ impl LoaderBuilder {
     /// use feedline::{Device, InMemory, Loader, TransferMode};
     /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
     /// let builder = Loader::builder(numbers).batch_size(2).transfer_mode(TransferMode::Resident);
-    /// let loader = builder.resident_budget(1 << 30).build(&Device::host())?;
+    /// let loader = builder.resident_budget(1 << 30).build(&Device::new_host())?;
     /// assert!(loader.transfer_mode().is_resident());
     /// # Ok::<(), feedline::Error>(())
     /// ```
@@ -281,14 +281,14 @@ impl LoaderBuilder {
     /// thread, or another thread has called `next`, the limit no longer applies and `next` waits without one.
     /// Raise the limit if other threads may keep the very first batches unopened for longer.
     /// `try_next` and `next_timeout` never fail with `SlotsHeld`.
-    pub fn held_limit(self, limit: Duration) -> Self {
-        Self { held_limit: limit, ..self }
+    pub fn held_timeout(self, limit: Duration) -> Self {
+        Self { held_timeout: limit, ..self }
     }
 
     /// How long dropping the loader waits for its threads and for work on dropped batches. Default: 5 seconds.
     /// [`Loader`](crate::Loader#drop) describes what happens after it.
-    pub fn drop_limit(self, limit: Duration) -> Self {
-        Self { drop_limit: limit, ..self }
+    pub fn drop_timeout(self, limit: Duration) -> Self {
+        Self { drop_timeout: limit, ..self }
     }
 
     /// What happens when a sample cannot be read. Default: the run fails.
@@ -322,7 +322,7 @@ impl LoaderBuilder {
     ///     }
     ///     Ok(())
     /// });
-    /// assert_eq!(mixup.build(&Device::host())?.epoch(0)?.count(), 1);
+    /// assert_eq!(mixup.build(&Device::new_host())?.epoch(0)?.count(), 1);
     /// # Ok::<(), feedline::Error>(())
     /// ```
     ///
@@ -377,7 +377,7 @@ impl LoaderBuilder {
     ///     }
     /// }
     /// let counts = Counts(Spec::new().ragged("count", DType::U16, [], 100)?);
-    /// let device = Device::host();
+    /// let device = Device::new_host();
     /// let compute = device.stream()?;
     /// let builder = Loader::builder(counts).batch_size(4).pad("count", Pad::multiple_of(2));
     /// let mut loader = builder.build(&device)?;
@@ -396,7 +396,7 @@ impl LoaderBuilder {
     /// The most items that a batch holds of the ragged field `field`, padding included. Default: as many as
     /// `batch_size` samples may have. Slots have room for as many; a batch with more ends the run with an
     /// error of kind [`Budget`](crate::ErrorKind::Budget).
-    pub fn most_per_batch(mut self, field: &str, items: usize) -> Self {
+    pub fn max_per_batch(mut self, field: &str, items: usize) -> Self {
         self.forms.push((field.to_owned(), RaggedForm::MostPerBatch(items)));
         self
     }

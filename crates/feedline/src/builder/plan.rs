@@ -32,7 +32,7 @@ impl LoaderBuilder {
 
     /// The threads to start.
     pub(super) fn threads(&self) -> Workers {
-        match (self.workers, self.core_budget) {
+        match (self.workers, self.max_workers) {
             (Workers::Auto, Some(max)) => Workers::Count(max),
             // Counted here, because a machine may have more cores than the budget.
             (Workers::PerCore, Some(max)) => Workers::Count(self.workers.count().unwrap_or(max).min(max)),
@@ -58,7 +58,7 @@ impl LoaderBuilder {
         let spec = self.input.spec().clone();
         self.forms.iter().try_fold(spec, |spec, (field, form)| match *form {
             RaggedForm::Pad(pad) => spec.padded(field, pad),
-            RaggedForm::MostPerBatch(items) => spec.most_per_batch(field, items),
+            RaggedForm::MostPerBatch(items) => spec.max_per_batch(field, items),
         })
     }
 

@@ -53,8 +53,8 @@ impl Batch {
     ///
     /// # Errors
     /// A device failure.
-    pub fn arrived(&self) -> Result<bool> {
-        self.loaded.arrived()
+    pub fn is_copied(&self) -> Result<bool> {
+        self.loaded.is_copied()
     }
 }
 
@@ -161,7 +161,7 @@ impl Ready {
     ///     }
     /// }
     /// let names = Names(Spec::new().ragged("name", DType::U8, [], 100)?);
-    /// let device = Device::host();
+    /// let device = Device::new_host();
     /// let compute = device.stream()?;
     /// let mut loader = Loader::builder(names).batch_size(3).build(&device)?;
     /// for batch in loader.epoch(0)? {

@@ -57,7 +57,7 @@ impl Ready {
     /// #     }
     /// # }
     /// # let data = Squares(Spec::new().field("square", DType::I64, [])?);
-    /// let device = Device::host();
+    /// let device = Device::new_host();
     /// let compute = device.stream()?;
     /// let mut loader = Loader::builder(data).batch_size(4).build(&device)?;
     /// let mut sum = 0;

@@ -52,10 +52,10 @@ impl WaitMeter {
     pub fn new(stream: &Stream, period: u64) -> Result<Self> {
         let sample = |_| {
             Ok(Sample {
-                start: stream.event(true)?,
-                before: stream.event(true)?,
-                after: stream.event(true)?,
-                end: stream.event(true)?,
+                start: stream.device().timing_event()?,
+                before: stream.device().timing_event()?,
+                after: stream.device().timing_event()?,
+                end: stream.device().timing_event()?,
                 host_ms: 0.0,
                 open: false,
             })

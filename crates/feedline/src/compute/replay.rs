@@ -17,7 +17,7 @@ const MAX_RECORDINGS: usize = 64;
 /// ```
 /// use feedline::Replay;
 /// use feedline_device::Device;
-/// let stream = Device::host().stream()?;
+/// let stream = Device::new_host().stream()?;
 /// let replay = Replay::new(&stream);
 /// assert_eq!(replay.recorded(), 0);
 /// # Ok::<(), feedline_core::Error>(())

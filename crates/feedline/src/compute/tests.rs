@@ -113,7 +113,7 @@ fn a_slot_counts_as_delivered_until_its_batch_is_dropped() {
 fn an_error_of_the_hand_off_names_stage_and_batch() {
     with_watchdog(LIMIT, || {
         let rig = Rig::new();
-        let foreign = Device::host().stream().unwrap();
+        let foreign = Device::new_host().stream().unwrap();
         let error = rig.batch(3, vec![1]).wait_on(&foreign).unwrap_err();
         assert_eq!(
             (error.kind(), error.stage(), error.batch()),
@@ -127,7 +127,7 @@ fn an_error_of_the_hand_off_names_stage_and_batch() {
 fn a_batch_of_another_device_is_refused_by_a_meter() {
     with_watchdog(LIMIT, || {
         let rig = Rig::new();
-        let other = Device::host();
+        let other = Device::new_host();
         let mut meter = WaitMeter::new(&other.stream().unwrap(), 1).unwrap();
         meter.begin();
         let error = meter.wait_on(rig.batch(0, vec![1])).unwrap_err();

@@ -162,7 +162,7 @@ impl MapBatch {
         } else {
             let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(context));
         }
-        let failed = |error: ReadError| Error::new(ErrorKind::Sample, "map_batch failed").caused_by(error);
+        let failed = |error: ReadError| Error::new(ErrorKind::Sample, "map_batch failed").with_source(error);
         mapped
             .and_then(|mapped| mapped.map_err(failed))
             .map_err(|error| error.at_stage(Stage::Decode).at_batch(info.step))

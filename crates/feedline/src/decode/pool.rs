@@ -25,7 +25,7 @@ pub enum Workers {
     #[default]
     PerCore,
     /// Starts with one active worker; adds workers while throughput improves, up to
-    /// [`core_budget`](crate::LoaderBuilder::core_budget). [`Loader::tuning`](crate::Loader::tuning) returns
+    /// [`max_workers`](crate::LoaderBuilder::max_workers). [`Loader::tuning`](crate::Loader::tuning) returns
     /// the setting. In a [`WorkerPool`] that loaders share, the same as [`PerCore`](Self::PerCore).
     Auto,
     /// This number, from 1 to [`MAX_WORKERS`].
@@ -126,7 +126,7 @@ impl WorkerPool {
                 .spawn(move || shared.work(index))
                 .map_err(|error| {
                     let why = format!("cannot start decode worker {index} of {count}: take fewer workers");
-                    Error::new(ErrorKind::Config, why).caused_by(error)
+                    Error::new(ErrorKind::Config, why).with_source(error)
                 })?;
             threads.handles().push(spawned);
         }

@@ -197,11 +197,12 @@ impl Reader<'_> {
 /// The error of a sample that cannot be read; of kind `Budget` where the batch has no room for it.
 fn unreadable(error: ReadError) -> Error {
     let kind = if is_over_budget(&*error) { ErrorKind::Budget } else { ErrorKind::Sample };
-    Error::new(kind, "cannot read a sample").caused_by(error)
+    Error::new(kind, "cannot read a sample").with_source(error)
 }
 
 /// Whether a batch has no room for a good sample, which must not be replaced for that.
 fn is_over_budget(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<Error>();
-    error.is_some_and(|error| error.kind() == ErrorKind::Budget || error.cause().is_some_and(is_over_budget))
+    error
+        .is_some_and(|error| error.kind() == ErrorKind::Budget || error.get_ref().is_some_and(is_over_budget))
 }

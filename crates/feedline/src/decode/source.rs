@@ -169,7 +169,7 @@ fn guard<T>(
 
 fn unreadable(source: &dyn Source, shard: u64, offset: u64, why: ReadError) -> Error {
     let what = format!("cannot read shard {shard} from offset {offset} on");
-    locate(source, shard, Error::new(ErrorKind::Data, what).caused_by(why))
+    locate(source, shard, Error::new(ErrorKind::Data, what).with_source(why))
 }
 
 fn locate(source: &dyn Source, shard: u64, error: Error) -> Error {

@@ -48,7 +48,7 @@ impl Rig {
 
     fn of(input: Input, batch: usize, workers: usize, sampler: Sampler, slot_bytes: Option<usize>) -> Self {
         const SLOTS: usize = 2;
-        let device = Device::host();
+        let device = Device::new_host();
         let layout = Arc::new(Layout::new(input.spec(), batch).unwrap());
         let (len, batch) = match &input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => (dataset.len(), batch),

@@ -29,7 +29,7 @@ mod start;
 /// # Drop
 ///
 /// Dropping a loader calls [`stop`](Loader::stop) with the limit
-/// [`drop_limit`](LoaderBuilder::drop_limit), and then frees the slots. What still runs after the limit
+/// [`drop_timeout`](LoaderBuilder::drop_timeout), and then frees the slots. What still runs after the limit
 /// is reported to the device's [`DeviceStats`](crate::DeviceStats) and left behind: a thread whose read
 /// does not return keeps the host slots until it does; if work on the device still uses slots, all
 /// slots and the copy stream are leaked. Delivered batches stay valid; dropping the last one frees the
@@ -52,7 +52,7 @@ pub struct Loader {
     /// The batches whose copies are queued.
     loaded: Receiver<Delivery<Loaded>>,
     /// How long a thread that holds every slot waits for a free one.
-    held_limit: Duration,
+    held_timeout: Duration,
     /// The current request, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Request>,
     epochs: Option<u64>,
@@ -63,7 +63,7 @@ pub struct Loader {
     bad_samples: BadSamples,
     transfer_mode: ChosenMode,
     memory_use: MemoryUse,
-    drop_limit: Duration,
+    drop_timeout: Duration,
     running: Running,
     pub(crate) ledger: Ledger,
     tuner: Option<Tuner>,
@@ -129,12 +129,12 @@ impl Loader {
     ///     }
     /// }
     /// let numbers = Numbers { spec: Spec::new().field("number", DType::I64, [])? };
-    /// let mut loader = Loader::from_source(numbers).batch_size(8).shuffle_shards(7).build(&Device::host())?;
+    /// let mut loader = Loader::source_builder(numbers).batch_size(8).shuffle_shards(7).build(&Device::new_host())?;
     /// let rows = loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<feedline::Result<usize>>()?;
     /// assert_eq!(rows, 30);
     /// # Ok::<(), feedline::Error>(())
     /// ```
-    pub fn from_source(source: impl Source) -> LoaderBuilder {
+    pub fn source_builder(source: impl Source) -> LoaderBuilder {
         LoaderBuilder::new(Input::Source(Arc::new(source)))
     }
 }
@@ -288,10 +288,10 @@ impl Loader {
     /// ```
     /// use feedline::{Dataset, Device, InMemory, Loader};
     /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
-    /// let loader = Loader::builder(numbers).batch_size(2).build(&Device::host())?;
+    /// let loader = Loader::builder(numbers).batch_size(2).build(&Device::new_host())?;
     /// let numbers = loader.dataset().expect("the loader has not stopped");
     /// drop(loader);
-    /// let more = Loader::builder(numbers.repeat(10)?).batch_size(2).build(&Device::host())?;
+    /// let more = Loader::builder(numbers.repeat(10)?).batch_size(2).build(&Device::new_host())?;
     /// assert_eq!(more.dataset().map(|set| set.len()), Some(30));
     /// # Ok::<(), feedline::Error>(())
     /// ```
@@ -329,7 +329,7 @@ impl Loader {
     /// #     }
     /// # }
     /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
-    /// let mut loader = Loader::builder(data).batch_size(4).build(&Device::host())?;
+    /// let mut loader = Loader::builder(data).batch_size(4).build(&Device::new_host())?;
     /// let reporter = loader.reporter(); // for another thread, while the epoch runs
     /// loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
     /// let report = loader.report();
@@ -410,7 +410,7 @@ impl Loader {
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        match self.stop(self.drop_limit) {
+        match self.stop(self.drop_timeout) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Forked => self.abandon(),
             Err(error) => {

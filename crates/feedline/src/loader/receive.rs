@@ -87,9 +87,9 @@ impl Loader {
     /// `SlotsHeld`, only without a limit; the first cause once the transfer thread has ended.
     fn next_delivery(&self, limit: Option<Duration>) -> Result<Option<Delivery<Loaded>>> {
         loop {
-            // A thread that holds every slot would wait for itself: without a limit it gets `held_limit`.
-            let held_limit = self.slots.are_all_held_here().then_some(self.held_limit);
-            let received = match limit.or(held_limit) {
+            // A thread that holds every slot would wait for itself: without a limit it gets `held_timeout`.
+            let held_timeout = self.slots.are_all_held_here().then_some(self.held_timeout);
+            let received = match limit.or(held_timeout) {
                 Some(limit) => self.loaded.recv_timeout(limit),
                 None => self.loaded.recv().map_err(RecvTimeoutError::from),
             };
@@ -107,9 +107,9 @@ impl Loader {
     fn held(&self) -> Error {
         let why = format!(
             "all {} device slots have been held for {:.1} s by batches that were not dropped: drop one \
-             before the next, or raise the depth; if other threads hold them, raise held_limit",
+             before the next, or raise the depth; if other threads hold them, raise held_timeout",
             self.slots.len(),
-            self.held_limit.as_secs_f64()
+            self.held_timeout.as_secs_f64()
         );
         Error::new(ErrorKind::SlotsHeld, why)
     }

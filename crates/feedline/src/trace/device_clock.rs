@@ -28,7 +28,7 @@ impl DeviceClock {
         // the try with the least between them counts.
         let mut best: Option<(u64, Event, u64)> = None;
         for _ in 0..TRIES {
-            let (anchor, before) = (stream.event(true)?, now());
+            let (anchor, before) = (stream.device().timing_event()?, now());
             stream.record(&anchor)?;
             while !anchor.query()? {
                 std::thread::yield_now();

@@ -49,7 +49,7 @@ const SPANS: usize = 1 << 18;
 /// # }
 /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
 /// let trace = Trace::new();
-/// let mut loader = Loader::builder(data).batch_size(4).trace(&trace).build(&Device::host())?;
+/// let mut loader = Loader::builder(data).batch_size(4).trace(&trace).build(&Device::new_host())?;
 /// for batch in loader.epoch(0)? {
 ///     let _batch = batch?;
 ///     let _span = trace.annotate("my work"); // until the end of the block, in a lane of this thread

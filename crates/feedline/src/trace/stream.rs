@@ -38,7 +38,11 @@ impl Trace {
     /// A device failure.
     pub fn stream(&self, stream: &Stream, name: &str) -> Result<StreamTrace> {
         let span = |_| {
-            Ok(OpenSpan { start: stream.event(true)?, end: stream.event(true)?, name: Cow::Borrowed("") })
+            Ok(OpenSpan {
+                start: stream.device().timing_event()?,
+                end: stream.device().timing_event()?,
+                name: Cow::Borrowed(""),
+            })
         };
         Ok(StreamTrace {
             trace: self.clone(),

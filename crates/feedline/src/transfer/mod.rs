@@ -135,7 +135,7 @@ impl Transfer {
         };
         std::thread::Builder::new().name("fl-transfer".to_owned()).spawn(run).map_err(|error| {
             let why = "cannot start the transfer thread: raise the limit of processes (ulimit -u)";
-            Error::new(ErrorKind::Config, why).caused_by(error)
+            Error::new(ErrorKind::Config, why).with_source(error)
         })
     }
 }

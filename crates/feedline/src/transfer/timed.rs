@@ -62,9 +62,9 @@ impl TimedCopies {
     pub(crate) fn new(stream: &Stream, trace: Option<LoaderTrace>) -> Result<Self> {
         let sample = |_| {
             Ok(Sample {
-                queued: stream.event(true)?,
-                started: Arc::new(stream.event(true)?),
-                ended: stream.event(true)?,
+                queued: stream.device().timing_event()?,
+                started: Arc::new(stream.device().timing_event()?),
+                ended: stream.device().timing_event()?,
                 batch: BatchId::default(),
             })
         };

@@ -52,7 +52,7 @@ fn alone_for(limit: Duration, work: impl FnOnce()) {
 pub fn assert_empty(device: &Device) {
     let stats = device.stats();
     let held =
-        [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events].map(|gauge| gauge.now());
+        [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events].map(|gauge| gauge.get());
     assert_eq!(held, [0; 4], "pinned bytes, device bytes, streams, events");
     let errors = stats.take_errors();
     assert!(errors.is_empty(), "errors in drops: {errors:?}");

@@ -25,7 +25,7 @@ pub fn builder(data: impl Dataset) -> LoaderBuilder {
 /// Runs `work` on a new host device, and checks that the device holds nothing afterwards.
 #[track_caller]
 pub fn on_a_device(work: impl FnOnce(&Device, &Stream)) {
-    let device = Device::host();
+    let device = Device::new_host();
     let compute = device.stream().unwrap();
     work(&device, &compute);
     drop(compute);

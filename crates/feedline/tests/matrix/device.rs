@@ -99,7 +99,7 @@ impl Rig {
     pub fn assert_empty(&self, fault: Fault) {
         let stats = self.device.stats();
         let held = [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events];
-        assert_eq!(held.map(|gauge| gauge.now()), [0; 4], "pinned bytes, device bytes, streams, events");
+        assert_eq!(held.map(|gauge| gauge.get()), [0; 4], "pinned bytes, device bytes, streams, events");
         let errors = stats.take_errors();
         let fits = |error: &Error| matches!(error.kind(), ErrorKind::Device | ErrorKind::DeviceLost);
         assert!(

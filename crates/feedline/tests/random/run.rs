@@ -53,7 +53,7 @@ pub fn run(case: &Case) -> Done {
 
 fn device(case: &Case) -> (Device, Option<SimHandle>) {
     match case.device {
-        On::Host => (Device::host(), None),
+        On::Host => (Device::new_host(), None),
         On::DelayedHost => {
             let options = Options {
                 seed: case.seed,

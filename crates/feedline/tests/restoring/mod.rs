@@ -23,7 +23,7 @@ impl Restored {
     /// Builds it with the workers and depth of `mix`.
     #[track_caller]
     pub fn new(builder: LoaderBuilder, mix: Mix) -> Self {
-        let device = Device::host();
+        let device = Device::new_host();
         let builder = builder.workers(Workers::Count(mix.workers)).depth(mix.depth);
         Self {
             loader: builder.build(&device).expect("a loader"),

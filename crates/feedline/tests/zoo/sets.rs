@@ -120,7 +120,7 @@ pub fn compositions(dir: &Path) -> Vec<Entry> {
             uneven.clone().take(10).concat(uneven.skip(17)).unwrap().zip(numbers()).unwrap()
         }),
         entry("Mix", || {
-            let mix = Mix::builder(4).set(random(7), 2.0).set(random(40), 1.0);
+            let mix = Mix::builder(4).dataset(random(7), 2.0).dataset(random(40), 1.0);
             mix.samples(LEN).build().unwrap()
         }),
         entry("Cached by cached", || fixed().cached(10 * 58).unwrap()),

@@ -20,7 +20,7 @@ use super::{Call, Intercepted, Interceptor, Op};
 /// let device = Device::with_backend(backend);
 /// let stream = device.stream()?;
 /// let before = count.snapshot();
-/// stream.record(&device.event(false)?)?; // created, recorded, destroyed
+/// stream.record(&device.event()?)?; // created, recorded, destroyed
 /// let made = count.snapshot() - before;
 /// assert_eq!((made.of(Op::Record), made.created(), made.total()), (1, 1, 3));
 /// # Ok::<(), feedline_core::Error>(())

@@ -29,10 +29,10 @@ use super::{Call, Intercepted, Interceptor, Op};
 /// let faults = backend.handle();
 /// let device = Device::with_backend(backend);
 /// let stream = device.stream()?; // call 1
-/// let error = device.event(false).unwrap_err(); // call 2
+/// let error = device.event().unwrap_err(); // call 2
 /// assert_eq!(error.kind(), ErrorKind::Device);
 /// assert_eq!(error.to_string(), "planned fault: call 2 (CreateEvent) failed");
-/// assert!(faults.fired() && device.event(false).is_ok());
+/// assert!(faults.fired() && device.event().is_ok());
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub type Faults<B> = Intercepted<B, FaultHandle>;

@@ -106,7 +106,7 @@ fn a_lost_device_stays_lost_with_its_first_cause() {
     let backend = Faults::new(Host::new(), FaultPlan { nth: 2, mode: Mode::Once, fault: Fault::DeviceLost });
     let faults = backend.handle();
     let device = Device::with_backend(backend);
-    let event = device.event(false).unwrap();
+    let event = device.event().unwrap();
     let first = event.query().unwrap_err();
     assert_eq!(first.kind(), ErrorKind::DeviceLost);
     faults.disarm();

@@ -42,8 +42,8 @@ fn a_ring_that_lost_all_slots_returns_an_error() {
 
 #[test]
 fn an_invalid_upload_loses_no_slot() {
-    let hand_off = HandOff::new(&Device::host(), "here").unwrap();
-    let elsewhere = HandOff::new(&Device::host(), "there").unwrap();
+    let hand_off = HandOff::new(&Device::new_host(), "here").unwrap();
+    let elsewhere = HandOff::new(&Device::new_host(), "there").unwrap();
     for _ in 0..2 * SLOTS {
         let (device, host) = (hand_off.slots.acquire().unwrap(), elsewhere.host.acquire().unwrap().ready());
         let error = device.upload(&hand_off.copier, host, BYTES).map(drop).unwrap_err();
@@ -54,7 +54,7 @@ fn an_invalid_upload_loses_no_slot() {
 
 #[test]
 fn a_closed_ring_returns_stopped() {
-    let slots = SlotRing::new(&Device::host(), SLOTS, BYTES).unwrap();
+    let slots = SlotRing::new(&Device::new_host(), SLOTS, BYTES).unwrap();
     slots.close();
     for _ in 0..100 {
         assert_eq!(slots.acquire().map(drop).unwrap_err().kind(), ErrorKind::Stopped);
@@ -64,8 +64,8 @@ fn a_closed_ring_returns_stopped() {
 
 #[test]
 fn the_longest_timeout_does_not_overflow() {
-    let device = Device::host();
-    assert!(device.event(false).unwrap().synchronize_timeout(Duration::MAX).unwrap());
+    let device = Device::new_host();
+    assert!(device.event().unwrap().synchronize_timeout(Duration::MAX).unwrap());
     let slots = SlotRing::new(&device, SLOTS, BYTES).unwrap();
     assert!(slots.acquire_timeout(Duration::MAX).unwrap().is_some());
 }

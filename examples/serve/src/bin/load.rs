@@ -63,7 +63,7 @@ fn run() -> Result<()> {
         println!("{HELP}");
         return Ok(());
     };
-    let failed = |error| Error::new(ErrorKind::Unavailable, "cannot start a runtime").caused_by(error);
+    let failed = |error| Error::new(ErrorKind::Unavailable, "cannot start a runtime").with_source(error);
     let runtime = tokio::runtime::Runtime::new().map_err(failed)?;
     match options.server {
         Some(address) => runtime.block_on(measure_server(&options, address)),
@@ -90,7 +90,7 @@ async fn compare(options: &Options) -> Result<()> {
     let device = match options.device.as_str() {
         "auto" => Device::best(),
         "cuda" => Device::cuda(0),
-        "host" => Ok(Device::host()),
+        "host" => Ok(Device::new_host()),
         other => {
             let why = format!("--device is \"{other}\": give auto, cuda or host");
             Err(Error::new(ErrorKind::Config, why))

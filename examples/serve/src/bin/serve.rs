@@ -65,7 +65,7 @@ fn run() -> Result<()> {
     let [inputs, hidden, classes] = options.sizes;
     let model = Model { inputs, hidden, classes, parameters: read_parameters(&options.checkpoint)? };
     let pool = Pool::start(&options.device, &model, options.pool)?;
-    let failed = |error| Error::new(ErrorKind::Unavailable, "cannot start the server").caused_by(error);
+    let failed = |error| Error::new(ErrorKind::Unavailable, "cannot start the server").with_source(error);
     let runtime = tokio::runtime::Runtime::new().map_err(failed)?;
     let served = runtime.block_on(async {
         let (mut term, mut int) = (
@@ -119,7 +119,7 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
     let device = match device.as_str() {
         "auto" => Device::best(),
         "cuda" => Device::cuda(0),
-        "host" => Ok(Device::host()),
+        "host" => Ok(Device::new_host()),
         other => return Err(format!("--device is \"{other}\": give auto, cuda or host").into()),
     };
     let device = device.map_err(|error| error.to_string())?;

@@ -51,7 +51,7 @@ impl Decoders {
 /// The error of a picture, with its row.
 pub(super) fn in_row(row: usize, error: &Error) -> Error {
     Error::new(ErrorKind::Sample, format!("picture {row} of the batch: {}", error.message()))
-        .caused_by(error.clone())
+        .with_source(error.clone())
 }
 
 /// Calls `next` repeatedly, on up to `max` threads of a pool, until it returns `false`, while the calling

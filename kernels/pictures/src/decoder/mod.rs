@@ -46,7 +46,7 @@ pub enum Decode {
 /// use feedline_pictures::{Decode, PictureDecoder};
 ///
 /// let transforms = Transforms::new().on_device().resize(2);
-/// let stream = Device::host().stream()?;
+/// let stream = Device::new_host().stream()?;
 /// let mut decoder = PictureDecoder::new(&stream, transforms.device_part()?, Decode::Cpu)?;
 ///
 /// // A bitmap of one blue pixel, and its parameters; a loader delivers those of a batch.

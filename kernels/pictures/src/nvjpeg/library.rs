@@ -59,7 +59,7 @@ impl Calls {
         };
         Self::new(library).map_err(|error| {
             let why = "the nvJPEG library lacks a function: install that of CUDA 12 or newer";
-            Error::new(ErrorKind::Unavailable, why).caused_by(error)
+            Error::new(ErrorKind::Unavailable, why).with_source(error)
         })
     }
 

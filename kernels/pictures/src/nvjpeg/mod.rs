@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_cuda_is_refused() {
-        let stream = feedline_device::Device::host().stream().unwrap();
+        let stream = feedline_device::Device::new_host().stream().unwrap();
         assert_eq!(
             Nvjpeg::open(&stream, Chroma::Nearest).err().map(|error| error.kind()),
             Some(ErrorKind::Unavailable)

@@ -174,7 +174,7 @@ fn spoil(record: &mut [u32], kind: u64, size: Size, output: Size, random: &mut R
 
 #[test]
 fn the_host_device_has_the_hosts_bits() {
-    let device = Device::host();
+    let device = Device::new_host();
     every_list_has_the_hosts_bits(&device);
     ragged_pictures_have_the_hosts_bits(&device);
     every_type_has_the_hosts_bits(&device);
@@ -232,7 +232,7 @@ fn whole_number_transforms_are_those_of_the_workers_bit_by_bit() {
             let host = Transforms::new().then(Resize::exact(size, Filter::Nearest));
             let part = list(host.clone().on_device()).device_part().unwrap();
             let batch = fixed(&part, size, 12, 4);
-            let (found, _) = on_device::<u8, u8>(&Device::host(), &part, &batch, 5);
+            let (found, _) = on_device::<u8, u8>(&Device::new_host(), &part, &batch, 5);
             for (row, found) in found.chunks_exact(part.elements()).enumerate() {
                 let source = &batch.pixels[row * size.bytes()..][..size.bytes()];
                 let wanted = by_workers(&list(host.clone()), size, source, row, found.len());
@@ -254,7 +254,7 @@ fn scaled_pictures_are_within_a_level_of_the_workers() {
             let host = Transforms::new().then(Resize::exact(size, Filter::Nearest));
             let part = list(host.clone().on_device()).device_part().unwrap();
             let batch = fixed(&part, size, 12, 4);
-            let (found, _) = on_device::<u8, u8>(&Device::host(), &part, &batch, 5);
+            let (found, _) = on_device::<u8, u8>(&Device::new_host(), &part, &batch, 5);
             for (row, found) in found.chunks_exact(part.elements()).enumerate() {
                 let source = &batch.pixels[row * size.bytes()..][..size.bytes()];
                 let wanted = by_workers(&list(host.clone()), size, source, row, found.len());
@@ -277,7 +277,7 @@ fn normalised_values_are_within_four_units_of_the_last_place_of_the_workers() {
     for (index, level) in batch.pixels.iter_mut().enumerate() {
         *level = (index / 3) as u8;
     }
-    let (found, _) = on_device::<u8, f32>(&Device::host(), &part, &batch, 5);
+    let (found, _) = on_device::<u8, f32>(&Device::new_host(), &part, &batch, 5);
     let wanted = by_workers(&normal(host), size, &batch.pixels, 0, 4 * found.len());
     let wanted = wanted.chunks(4).map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap()));
     let mut all_equal = true;
@@ -301,7 +301,7 @@ fn labels_are_mixed_in_the_shares_of_the_pictures() {
         *level = (index / 192) as u8;
     }
     batch.labels = (0..rows as i64).collect();
-    let (found, probabilities) = on_device::<u8, u8>(&Device::host(), &part, &batch, rows);
+    let (found, probabilities) = on_device::<u8, u8>(&Device::new_host(), &part, &batch, rows);
     let mut pasted = 0;
     for (row, (picture, shares)) in found.chunks(192).zip(probabilities.chunks(rows)).enumerate() {
         for (label, share) in shares.iter().enumerate() {
@@ -333,7 +333,7 @@ fn what_does_not_fit_is_refused_with_the_reason() {
     assert!(error.contains("put on_device()"), "{error}");
 
     let part = host().device_part().unwrap();
-    let stream = Device::host().stream().unwrap();
+    let stream = Device::new_host().stream().unwrap();
     let augment = Augment::new(&stream, part.clone()).unwrap();
     let (pixels, parameters) = (stream.buffer::<u8>(192).unwrap(), stream.buffer::<u32>(WORDS).unwrap());
     let short = stream.buffer::<u32>(WORDS - 1).unwrap();

@@ -169,7 +169,7 @@ impl CublasLt {
     /// The algorithms alternate and each one's best time counts: a GPU that wakes from idle is slow at first.
     fn tune(&self, plan: &mut Plan, operands: [u64; 3], to: Submission) -> Result<()> {
         let stream = self.workspace.stream();
-        let events = (stream.event(true)?, stream.event(true)?);
+        let events = (stream.device().timing_event()?, stream.device().timing_event()?);
         let mut best = vec![f32::INFINITY; plan.algos.len()];
         for _ in 0..ROUNDS {
             for (algo, best) in plan.algos.iter().zip(&mut best) {
@@ -296,7 +296,7 @@ mod tests {
 
     /// Checks arguments with these numbers of elements of `T`.
     fn checked<T: feedline_core::Element>(shape: Linear, elements: [usize; 3]) -> Result<()> {
-        let stream: Stream = Device::host().stream().unwrap();
+        let stream: Stream = Device::new_host().stream().unwrap();
         let [left, right, mut out] = elements.map(|elements| stream.buffer::<T>(elements).unwrap());
         let bias = stream.buffer::<T>(shape.outputs).unwrap();
         let bias = Some(bias.view().into());

@@ -40,7 +40,7 @@ pub(super) fn open(
         Some(file) => file,
         None => create(path, &header, len).map_err(|error| {
             let why = "cannot write the cache file: check the path, or give another";
-            Error::new(ErrorKind::Data, why).caused_by(error).at_path(path)
+            Error::new(ErrorKind::Data, why).with_source(error).at_path(path)
         })?,
     };
     Ok((file, key))
@@ -49,7 +49,7 @@ pub(super) fn open(
 /// The error of a write, after which nothing more is kept.
 pub(super) fn cannot_keep(error: io::Error, path: &Path) -> Error {
     let why = "cannot write to the cache file, so nothing more is kept: make room, and start again";
-    Error::new(ErrorKind::Data, why).caused_by(error).at_path(path)
+    Error::new(ErrorKind::Data, why).with_source(error).at_path(path)
 }
 
 /// The header of a cache of `set`, and the key of its checksums.
@@ -77,7 +77,7 @@ fn existing(path: &Path, header: &[u8], is_len: impl Fn(u64) -> bool) -> Result<
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
             let why = "cannot open the cache file: check the path, or give another";
-            return Err(Error::new(ErrorKind::Data, why).caused_by(error).at_path(path));
+            return Err(Error::new(ErrorKind::Data, why).with_source(error).at_path(path));
         }
     };
     // Checked before opening the file: opening a named pipe blocks until it has a writer.
@@ -92,7 +92,7 @@ fn existing(path: &Path, header: &[u8], is_len: impl Fn(u64) -> bool) -> Result<
     });
     let (file, found) = read.map_err(|error| {
         let why = "cannot open the cache file: check its permissions, or give another path";
-        Error::new(ErrorKind::Data, why).caused_by(error).at_path(path)
+        Error::new(ErrorKind::Data, why).with_source(error).at_path(path)
     })?;
     if !found.starts_with(&MAGIC[..MAGIC.len().min(found.len())]) {
         return refuse(

@@ -191,7 +191,7 @@ impl Dataset for Cached {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.read_many(&[id], &mut row.as_rows(), context).map_err(|(_, error)| error)
+        self.read_many(&[id], &mut row.as_rows_mut(), context).map_err(|(_, error)| error)
     }
 
     fn read_many(

@@ -81,7 +81,7 @@ fn load() -> Result<Library> {
                the wheel nvidia-nccl has it in nvidia/nccl/lib";
     let error = Error::new(ErrorKind::Unavailable, why);
     Err(match last {
-        Some(last) => error.caused_by(last),
+        Some(last) => error.with_source(last),
         None => error,
     })
 }
@@ -92,7 +92,7 @@ fn function<T: Copy>(library: &libloading::Library, name: &str) -> Result<T> {
     let symbol = unsafe { library.get::<T>(name.as_bytes()) };
     symbol.map(|function| *function).map_err(|error| {
         let why = format!("NCCL on this machine has no {name}: install release 2.10 or newer");
-        Error::new(ErrorKind::Unavailable, why).caused_by(error)
+        Error::new(ErrorKind::Unavailable, why).with_source(error)
     })
 }
 

@@ -66,7 +66,7 @@ impl Communicator {
             let _ = done.send(connected);
         };
         std::thread::Builder::new().name("fl-dist-nccl".to_owned()).spawn(connect).map_err(|error| {
-            Error::new(ErrorKind::Unavailable, "cannot start a thread to connect the GPUs").caused_by(error)
+            Error::new(ErrorKind::Unavailable, "cannot start a thread to connect the GPUs").with_source(error)
         })?;
         let until = deadline(limit);
         let handle = loop {
@@ -280,6 +280,6 @@ fn watch(core: Weak<Core>) -> Result<()> {
         }
     };
     std::thread::Builder::new().name("fl-dist-errors".to_owned()).spawn(watch).map(drop).map_err(|error| {
-        Error::new(ErrorKind::Unavailable, "cannot start a thread that watches NCCL").caused_by(error)
+        Error::new(ErrorKind::Unavailable, "cannot start a thread that watches NCCL").with_source(error)
     })
 }

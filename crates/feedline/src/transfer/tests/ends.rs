@@ -109,7 +109,7 @@ impl Source for BadShards {
 #[test]
 fn the_thread_ends_although_a_shard_panics_when_dropped() {
     with_watchdog(LIMIT, || {
-        let rig = Rig::from_source(BadShards(Generator::new([1000]).unwrap()), Setting::default());
+        let rig = Rig::source_builder(BadShards(Generator::new([1000]).unwrap()), Setting::default());
         rig.ask(1, 0, 1);
         assert_eq!(rig.next().info().step, 0);
         rig.stop();

@@ -82,7 +82,7 @@ impl Rig {
         Self::of(Input::dataset(dataset), setting)
     }
 
-    fn from_source(source: impl Source, setting: Setting) -> Self {
+    fn source_builder(source: impl Source, setting: Setting) -> Self {
         Self::of(Input::Source(Arc::new(source)), setting)
     }
 

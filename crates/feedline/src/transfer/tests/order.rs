@@ -176,7 +176,7 @@ fn records_are_read_in_sequence_while_batches_are_decoded_in_parallel() {
                 }
                 Ok(())
             });
-        let rig = Rig::from_source(source, Setting { workers: 3, ..Setting::default() });
+        let rig = Rig::source_builder(source, Setting { workers: 3, ..Setting::default() });
         rig.ask(1, 0, 1);
         let mut ids = Vec::new();
         for step in 0..2 * RECORDS / BATCH as u64 {
@@ -212,7 +212,7 @@ fn the_workers_fill_every_slot_of_a_source_while_the_consumer_takes_nothing() {
                 seen.lock().unwrap().insert(id);
                 Ok(())
             });
-            let rig = Rig::from_source(source, Setting::default());
+            let rig = Rig::source_builder(source, Setting::default());
             rig.ask(1, 0, 1);
             until("every slot is full", || decoded.lock().unwrap().len() == 5 * BATCH);
             for step in 0..25 {

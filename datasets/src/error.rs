@@ -53,7 +53,7 @@ mod tests {
     fn an_error_of_this_crate_passes_through_any_parser() {
         let damaged = |error: io::Error| data("damaged").caused_by(error);
         let own = || data("cannot reach the server").at_path("http://h/x");
-        let wrapped = io::Error::other(io::Error::other(own()));
+        let wrapped = io::Error::new(io::ErrorKind::InvalidData, io::Error::other(own()));
         for error in [io::Error::other(own()), wrapped] {
             assert_eq!(of_stream(error, damaged).to_string(), own().to_string());
         }

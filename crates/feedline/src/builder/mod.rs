@@ -31,9 +31,9 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Configures a loader; created by [`Loader::builder`] and [`Loader::from_source`].
 ///
-/// The last call of a method counts. Methods that contradict each other are an error of [`build`](Self::build)
-/// that names both: [`shuffle`](Self::shuffle) and another [`sampler`](Self::sampler) or [`seed`](Self::seed),
-/// [`drop_last`](Self::drop_last) and another [`last_batch`](Self::last_batch), more
+/// The last call of a method counts. Methods that contradict each other are an error of
+/// [`build`](Self::build) that names both: [`shuffle`](Self::shuffle) and another [`sampler`](Self::sampler)
+/// or [`seed`](Self::seed), [`drop_last`](Self::drop_last) and another [`last_batch`](Self::last_batch), more
 /// [`workers`](Self::workers) than the [`core_budget`](Self::core_budget), a [`skip`](Self::skip) beyond
 /// [`epochs`](Self::epochs).
 ///
@@ -284,8 +284,8 @@ impl LoaderBuilder {
         Self { held_limit: limit, ..self }
     }
 
-    /// How long dropping the loader waits for its threads and for work on dropped batches. Default: 5 seconds.
-    /// [`Loader`](crate::Loader#drop) describes what happens after it.
+    /// How long dropping the loader waits for its threads and for work on dropped batches. Default: 5
+    /// seconds. [`Loader`](crate::Loader#drop) describes what happens after it.
     pub fn drop_limit(self, limit: Duration) -> Self {
         Self { drop_limit: limit, ..self }
     }
@@ -404,9 +404,9 @@ impl LoaderBuilder {
     /// resident mode it blocks until the whole set is read and on the device.
     ///
     /// # Errors
-    /// `Config` for options that cannot work or contradict each other; `Budget` for slots beyond the budget; the reason why zero
-    /// copy or residence is not possible, if it was asked for, and then a sample that cannot be read; a
-    /// device failure.
+    /// `Config` for options that cannot work or contradict each other; `Budget` for slots beyond the budget;
+    /// the reason why zero copy or residence is not possible, if it was asked for, and then a sample that
+    /// cannot be read; a device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
         let builder = self.resolved()?;
         if builder.depth == Depth::Slots(0) {

@@ -175,8 +175,8 @@ impl Ready {
         Ok(Ready { reader, layout: self.layout.clone(), holder: self.holder.clone() })
     }
 
-    /// Blocks until the copy of the batch has ended, but not for other work of the stream. There is no need to
-    /// call it before work on the stream.
+    /// Blocks until the copy of the batch has ended, but not for other work of the stream. There is no need
+    /// to call it before work on the stream.
     ///
     /// The [`report`](crate::Loader::report) counts the time as a wait for data, as it does for every other
     /// method that blocks until a batch has arrived. Call it before you block for the stream, or the wait

@@ -348,8 +348,8 @@ impl Loader {
         }
     }
 
-    /// Lets the tuner make room for a consumer that holds every slot in use. Checked before a wait and not during
-    /// it: only a delivery gives the consumer more slots, and only this thread takes slots out of use.
+    /// Lets the tuner make room for a consumer that holds every slot in use. Checked before a wait and not
+    /// during it: only a delivery gives the consumer more slots, and only this thread takes slots out of use.
     fn make_room(&mut self) {
         if let Some(tuner) = &mut self.tuner
             && tuner.make_room(&self.slots)

@@ -61,8 +61,8 @@ impl Share {
     fn open(&self, consumer: Consumer) -> Result<Arc<Ready>> {
         match (self.batch.stream().kind(), consumer) {
             (BackendKind::Host | BackendKind::Sim, Consumer::Cpu) => {
-                // The consumer knows no streams of ours: the bytes must be there. The wait for them is one for
-                // data, unlike the wait for other work of the stream.
+                // The consumer knows no streams of ours: the bytes must be there. The wait for them is one
+                // for data, unlike the wait for other work of the stream.
                 self.batch.wait_until_copied()?;
                 self.batch.stream().synchronize()?;
                 Ok(self.batch.clone())

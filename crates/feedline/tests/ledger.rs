@@ -258,8 +258,8 @@ enum Opens {
     Bridge,
 }
 
-/// A loop over batches of 4 ms of decoding or copying, and 2 ms of work of the consumer. Returns the account of
-/// the run, and what a stopwatch says: milliseconds of the loader's calls, and of the consumer's own work.
+/// A loop over batches of 4 ms of decoding or copying, and 2 ms of work of the consumer. Returns the account
+/// of the run, and what a stopwatch says: milliseconds of the loader's calls, and of the consumer's own work.
 fn stopwatch<B, E: std::fmt::Debug>(
     batches: impl Iterator<Item = Result<B, E>>,
     open: impl Fn(B) -> Result<(), E>,

@@ -10,8 +10,8 @@ use feedline_core::{Error, ErrorKind, Result};
 /// The process of the user's own lanes is shown above the loaders.
 const OWN: &str = "program";
 
-/// The trace in Chrome's JSON format, for Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing`. Times are
-/// in microseconds since the process first read the clock.
+/// The trace in Chrome's JSON format, for Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing`. Times
+/// are in microseconds since the process first read the clock.
 ///
 /// ```
 /// use feedline::trace::Trace;

@@ -117,10 +117,11 @@ impl Sampler {
     /// `batches_per_bucket` batches, and the batches of an epoch are in random order.
     ///
     /// `batch` is the batch size of the loader. With several ranks that wait for each other at every step, it
-    /// is the batch size times the number of ranks, so that the ranks of a step have similar lengths. A loader
-    /// whose batches are no parts of these, with a batch size that does not divide `batch`, is refused. More
-    /// batches per bucket mix more samples and pad more; with 1, batches have the same samples in nearly
-    /// every epoch. [`BatchSampler::padding_share`](crate::BatchSampler::padding_share) counts the padding.
+    /// is the batch size times the number of ranks, so that the ranks of a step have similar lengths. A
+    /// loader whose batches are no parts of these, with a batch size that does not divide `batch`, is
+    /// refused. More batches per bucket mix more samples and pad more; with 1, batches have the same samples
+    /// in nearly every epoch. [`BatchSampler::padding_share`](crate::BatchSampler::padding_share) counts the
+    /// padding.
     ///
     /// ```
     /// use feedline_core::Sampler;

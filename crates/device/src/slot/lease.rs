@@ -280,8 +280,8 @@ impl Reader {
         Ok(view.of_step(self.info().step))
     }
 
-    /// Blocks until the slot's copy has ended, but not for other work of this reader's stream. The time counts
-    /// as a wait for data ([`SlotRing::take_host_waits`](super::SlotRing::take_host_waits)).
+    /// Blocks until the slot's copy has ended, but not for other work of this reader's stream. The time
+    /// counts as a wait for data ([`SlotRing::take_host_waits`](super::SlotRing::take_host_waits)).
     ///
     /// # Errors
     /// `Config` while the stream is being recorded; a device failure.

@@ -1,4 +1,5 @@
-//! The order of the samples, and calls of a builder that contradict each other: they are errors, never ignored.
+//! The order of the samples, and calls of a builder that contradict each other: they are errors, never
+//! ignored.
 
 use feedline_core::{Error, ErrorKind, LastBatch, Result, Sampler};
 
@@ -16,7 +17,8 @@ pub(super) struct Calls {
 
 impl LoaderBuilder {
     /// Shuffles the whole set anew every epoch; the order depends on `seed` and the epoch only. The same as
-    /// `sampler(Sampler::Shuffle).seed(seed)`. Not for a source: see [`shuffle_shards`](Self::shuffle_shards).
+    /// `sampler(Sampler::Shuffle).seed(seed)`. Not for a source: see
+    /// [`shuffle_shards`](Self::shuffle_shards).
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.calls.shuffle = Some(seed);
         self
@@ -59,8 +61,8 @@ impl LoaderBuilder {
             && let Some((epoch, _)) = self.skips.iter().find(|(epoch, _)| *epoch >= epochs)
         {
             return refuse(format!(
-                "skip names epoch {epoch}, but epochs is {epochs}, counted from 0: skip steps of an epoch below \
-                 it, or raise epochs"
+                "skip names epoch {epoch}, but epochs is {epochs}, counted from 0: skip steps of an epoch \
+                 below it, or raise epochs"
             ));
         }
         self.check_buckets()?;
@@ -90,8 +92,8 @@ impl LoaderBuilder {
         };
         if sampler.as_ref().is_some_and(|sampler| !matches!(sampler, Sampler::Shuffle)) {
             return refuse(format!(
-                "{name}({shuffle}) and sampler set two orders: keep one of them; with sampler, the seed is set \
-                 by seed({shuffle})"
+                "{name}({shuffle}) and sampler set two orders: keep one of them; with sampler, the seed is \
+                 set by seed({shuffle})"
             ));
         }
         if let Some(seed) = seed.filter(|&seed| seed != shuffle) {
@@ -121,8 +123,8 @@ impl LoaderBuilder {
             return Ok(());
         }
         refuse(format!(
-            "Sampler::bucketed makes batches of {bucketed} samples, but batch_size is {batch}: give it the batch \
-             size, times the number of ranks if they wait for each other"
+            "Sampler::bucketed makes batches of {bucketed} samples, but batch_size is {batch}: give it the \
+             batch size, times the number of ranks if they wait for each other"
         ))
     }
 }

@@ -405,9 +405,9 @@ impl LoaderBuilder {
     /// resident mode it blocks until the whole set is read and on the device.
     ///
     /// # Errors
-    /// `Config` for options that cannot work or contradict each other; `Budget` for slots beyond the budget; the reason why zero
-    /// copy or residence is not possible, if it was asked for, and then a sample that cannot be read; a
-    /// device failure.
+    /// `Config` for options that cannot work or contradict each other; `Budget` for slots beyond the budget;
+    /// the reason why zero copy or residence is not possible, if it was asked for, and then a sample that
+    /// cannot be read; a device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
         let builder = self.resolved()?;
         if builder.depth == Depth::Slots(0) {

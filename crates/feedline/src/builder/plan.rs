@@ -95,8 +95,8 @@ impl LoaderBuilder {
         if shards < u64::from(ranks) {
             let what = if shards == 1 { "1 shard" } else { &format!("{shards} shards") };
             return refuse(&format!(
-                "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: write it \
-                 in at least {ranks} shards, or use fewer ranks"
+                "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: write \
+                 it in at least {ranks} shards, or use fewer ranks"
             ));
         }
         Ok(batch_sampler)

@@ -14,8 +14,9 @@ const OPEN: usize = 8;
 ///
 /// That is while the host is blocked in `next` and the stream has no work left, and while the stream itself
 /// waits for a copy. It is less than what the host's thread waits
-/// ([`Report::wait_share`](crate::Report::wait_share)) by the time in which the stream still has work. Host work between steps, kernels and launch gaps do not count. One
-/// step in `period` is measured, with four timing events; the other steps cost nothing.
+/// ([`Report::wait_share`](crate::Report::wait_share)) by the time in which the stream still has work. Host
+/// work between steps, kernels and launch gaps do not count. One step in `period` is measured, with four
+/// timing events; the other steps cost nothing.
 ///
 /// Call [`begin`](Self::begin) before asking for the next batch, [`wait_on`](Self::wait_on) instead of
 /// [`Batch::wait_on`], and [`end`](Self::end) once the step's work is queued on the stream.

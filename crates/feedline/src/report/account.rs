@@ -77,8 +77,8 @@ impl Account {
         self.until = until;
     }
 
-    /// What this account of a run has more than it had when `begun` was copied from it: an account of the epoch
-    /// that began then.
+    /// What this account of a run has more than it had when `begun` was copied from it: an account of the
+    /// epoch that began then.
     pub(super) fn since(&self, begun: &Self, epoch: u64) -> Self {
         Self {
             epoch,
@@ -107,8 +107,8 @@ impl Account {
         ratio(self.causes.of(cause).as_secs_f64(), self.wall().as_secs_f64())
     }
 
-    /// The share of the time that the consumer's thread waited for data, from 0 to 1: in the loader's calls, or
-    /// blocked until a batch had arrived, but not for its own work on the device.
+    /// The share of the time that the consumer's thread waited for data, from 0 to 1: in the loader's calls,
+    /// or blocked until a batch had arrived, but not for its own work on the device.
     pub fn wait_share(&self) -> f64 {
         Cause::ALL.into_iter().filter(|cause| cause.is_wait_for_data()).map(|cause| self.share(cause)).sum()
     }

@@ -63,8 +63,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     run: Account,
-    /// The run's account when the current epoch began, and the epoch. Its own account is the difference, so that
-    /// a batch is added once.
+    /// The run's account when the current epoch began, and the epoch. Its own account is the difference, so
+    /// that a batch is added once.
     begun: (Account, u64),
     previous: Option<Account>,
     recent: Recent,

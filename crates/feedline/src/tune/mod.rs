@@ -61,9 +61,9 @@ impl Tuner {
         self.policy.tuning()
     }
 
-    /// A batch was delivered at `at`, for which the consumer has waited `waited` nanoseconds; `service` gives the
-    /// mean service times. `true` if the setting or the log has changed: the report has to show it, and the
-    /// transfer thread to look for slots that came into use.
+    /// A batch was delivered at `at`, for which the consumer has waited `waited` nanoseconds; `service` gives
+    /// the mean service times. `true` if the setting or the log has changed: the report has to show it, and
+    /// the transfer thread to look for slots that came into use.
     pub(crate) fn delivered(&mut self, at: u64, waited: u64, service: impl Fn() -> ServiceTimes) -> bool {
         self.knobs.park();
         if !self.policy.delivered(at, waited, |setting| expected_rate(setting, &service())) {
@@ -78,8 +78,8 @@ impl Tuner {
         self.policy.paused(ns);
     }
 
-    /// Puts one more slot into use if the consumer holds all that are: it would wait for itself. Returns whether
-    /// it did.
+    /// Puts one more slot into use if the consumer holds all that are: it would wait for itself. Returns
+    /// whether it did.
     pub(crate) fn make_room(&mut self, slots: &SlotRing) -> bool {
         let held = slots.delivered();
         let is_full = self.knobs.has_parked() && held >= self.policy.now().depth;
@@ -97,8 +97,8 @@ impl Tuner {
     }
 }
 
-/// Batches per second that a setting should give: those of the longest stage. One batch on the device at a time
-/// is copied and read in turns; with more of them the stages overlap, which evens out what is uneven.
+/// Batches per second that a setting should give: those of the longest stage. One batch on the device at a
+/// time is copied and read in turns; with more of them the stages overlap, which evens out what is uneven.
 fn expected_rate(Setting { workers, depth }: Setting, service: &ServiceTimes) -> f64 {
     let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = *service;
     let decode = read_ns.max((read_ns + decode_ns) / workers.max(1) as u64);

@@ -25,15 +25,15 @@ step turbojpeg ci/turbojpeg.sh
 step public-api ci/public-api.py
 step semver ci/semver.sh
 step package ci/package.sh
-step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test killed -- --nocapture
-step told cargo test -p feedline --features metrics,tracing --test told
+step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test failing killed -- --nocapture
+step told cargo test -p feedline --features metrics,tracing --test threads told
 step object-store cargo test --package feedline-datasets --features arrow,mds,object-store,parquet --test object_store
 step object-store-zoo cargo test --package feedline-tools --features object-store --test zoo
 step bridges ci/bridges.sh
-step launchers ci/slurm.sh cargo test -p feedline-examples --test launchers
+step launchers ci/slurm.sh cargo test -p feedline-examples --test training launchers
 step loom ci/loom.sh 3
 step sim env FEEDLINE_SEEDS=100000 ci/sim.sh
-step random env FEEDLINE_RANDOM_SECONDS=1800 cargo test -p feedline --test random_loaders -- --nocapture
+step random env FEEDLINE_RANDOM_SECONDS=1800 cargo test -p feedline --test batches random_loaders -- --nocapture
 step fuzz ci/fuzz.sh 120
 step tsan ci/tsan.sh
 step tsan-planted ci/tsan.sh --planted

@@ -56,16 +56,16 @@ LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
 BUCKETED, PACKED = "crates/core/src/sampler/bucketed.rs", "crates/core/src/packed.rs"
 
 HAND_OFF = Test(SIM, "sim_seeds", "a_complete_hand_off_has_no_race")
-ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
+ALL_READERS = Test(DEVICE, "device", "contract::slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
 
 DIST, GROUP, HOSTS = "feedline-dist", "crates/dist/src/group", "crates/dist/src/collectives"
 STORE = "crates/dist/src/store"
 
 IMAGES, KERNELS, PICTURES = "feedline-images", "feedline-kernels", "feedline-pictures"
-PILLOW = Test(IMAGES, "pillow", "every_kind_of_picture_has_pillows_pixels")
-BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
-BOUNDS = "lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib"
+PILLOW = Test(IMAGES, "images", "pillow::every_kind_of_picture_has_pillows_pixels")
+BOMBS = Test(IMAGES, "images", "bounds::bombs_are_answered_in_under_100_ms_and_64_mib")
+BOUNDS = "bounds_formats::lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib"
 
 NO_HOST_GATE = [
     (HOST_RING, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
@@ -79,13 +79,13 @@ BUGS = [
     Bug(
         "shared_buffer_wait",
         "a stream reads a shared buffer without a wait for its last write",
-        Test(DEVICE, "contract", "shared::a_reader_waits_for_the_last_write_and_the_host_does_not"),
+        Test(DEVICE, "device", "contract::shared::a_reader_waits_for_the_last_write_and_the_host_does_not"),
         [("crates/device/src/shared.rs", "            stream.wait(&self.written)?;\n", "")],
     ),
     Bug(
         "shared_buffer_join",
         "a shared buffer is written without a wait for its readers",
-        Test(DEVICE, "contract", "shared::a_write_waits_for_every_reader_and_the_host_does_not"),
+        Test(DEVICE, "device", "contract::shared::a_write_waits_for_every_reader_and_the_host_does_not"),
         [("crates/device/src/shared.rs", "            self.buffer.stream().wait(&self.read)?;\n", "")],
     ),
     Bug(
@@ -121,37 +121,37 @@ BUGS = [
     Bug(
         "device_ranks",
         "every device of a process gets the batches of the first",
-        Test(FEEDLINE, "devices", "an_epoch_over_several_devices_reads_every_sample_once_in_a_fixed_order"),
+        Test(FEEDLINE, "threads", "devices::an_epoch_over_several_devices_reads_every_sample_once_in_a_fixed_order"),
         [("crates/feedline/src/builder/devices.rs", "rank() * count + number, size", "rank() * count, size")],
     ),
     Bug(
         "host_gate",
         "the host does not wait for the copy before it fills a slot again",
-        Test(SLOTS, "lease", "no_slot_is_acquired_while_its_copy_runs"),
+        Test(SLOTS, "slots", "lease::no_slot_is_acquired_while_its_copy_runs"),
         NO_HOST_GATE,
     ),
     Bug(
         "double_release",
         "a host slot is released twice",
-        Test(SLOTS, "lease", "a_dropped_lease_is_released_once_from_every_state"),
+        Test(SLOTS, "slots", "lease::a_dropped_lease_is_released_once_from_every_state"),
         [(HOST_RING, '        #[cfg(planted = "double_release")]\n', "")],
     ),
     Bug(
         "close_no_notify",
         "close does not wake waiting threads",
-        Test(SLOTS, "ring", "close_wakes_a_blocked_acquirer_within_100_ms"),
+        Test(SLOTS, "slots", "ring::close_wakes_a_blocked_acquirer_within_100_ms"),
         [(MONITOR, '#[cfg(not(planted = "close_no_notify"))]', "#[cfg(any())]")],
     ),
     Bug(
         "failed_submit_goes_home",
         "a slot whose copy may run although it was refused is handed out again",
-        Test(SLOTS, "lease", "a_failed_submit_loses_the_slot"),
+        Test(SLOTS, "slots", "lease::a_failed_submit_loses_the_slot"),
         [(HOST_LEASE, "if result.is_ok() {\n            hold.release();", "{\n            hold.release();")],
     ),
     Bug(
         "freed_in_flight",
         "the memory of a slot is freed while its copy runs",
-        Test(SLOTS, "lease", "memory_is_freed_once_after_its_copy_has_ended"),
+        Test(SLOTS, "slots", "lease::memory_is_freed_once_after_its_copy_has_ended"),
         [
             (
                 HOST_RING,
@@ -187,7 +187,7 @@ BUGS = [
     Bug(
         "row_claimed_twice",
         "two workers get the same row of a slot that they fill together",
-        Test(SLOTS, "shared_fill", "workers_fill_all_rows_between_them_and_one_of_them_finishes"),
+        Test(SLOTS, "slots", "shared_fill::workers_fill_all_rows_between_them_and_one_of_them_finishes"),
         [
             (
                 SHARED_FILL,
@@ -199,19 +199,19 @@ BUGS = [
     Bug(
         "shared_fill_of_ragged_rows",
         "workers share the rows of a ragged field, whose columns lie beyond the slot",
-        Test(SLOTS, "shared_fill", "rows_of_a_ragged_field_cannot_be_shared"),
+        Test(SLOTS, "slots", "shared_fill::rows_of_a_ragged_field_cannot_be_shared"),
         [(SHARED_FILL, "if layout.is_ragged() {", "if false {")],
     ),
     Bug(
         "claims_that_wrap",
         "a huge claim wraps the counter of rows, and two workers get one row",
-        Test(SLOTS, "shared_fill", "claims_of_any_size_end_with_the_last_row"),
+        Test(SLOTS, "slots", "shared_fill::claims_of_any_size_end_with_the_last_row"),
         [(SHARED_FILL, "start.saturating_add(count).min(self.rows)", "start.wrapping_add(count)")],
     ),
     Bug(
         "rows_given_up_and_claimed",
         "rows that were given up can still be claimed",
-        Test(SLOTS, "shared_fill", "rows_that_are_given_up_count_as_finished_once"),
+        Test(SLOTS, "slots", "shared_fill::rows_that_are_given_up_count_as_finished_once"),
         [
             (
                 SHARED_FILL,
@@ -223,7 +223,7 @@ BUGS = [
     Bug(
         "nobody_woken_for_a_host_slot",
         "the release of a host slot wakes nobody when one sleeps",
-        Test(SLOTS, "ring", "acquire_blocks_until_a_lease_is_released"),
+        Test(SLOTS, "slots", "ring::acquire_blocks_until_a_lease_is_released"),
         [(HOST_RING, "self.free_list.add(1, |", "self.free_list.add(0, |")],
     ),
     Bug(
@@ -235,7 +235,7 @@ BUGS = [
     Bug(
         "freed_under_a_graph",
         "a buffer that a recorded step uses is freed when it is dropped",
-        Test(DEVICE, "graph", "graphs_keep_the_memory_that_they_use"),
+        Test(DEVICE, "device", "graph::graphs_keep_the_memory_that_they_use"),
         [
             (
                 CAPTURE,
@@ -247,19 +247,19 @@ BUGS = [
     Bug(
         "host_bytes_before_the_copy",
         "a slot of the host device is read in place before its copy has ended",
-        Test(DEVICE, "host", "in_place::the_bytes_of_a_slot_are_read_after_its_copy"),
+        Test(DEVICE, "device", "host::in_place::the_bytes_of_a_slot_are_read_after_its_copy"),
         [(DEVICE_LEASE, "        self.copied.synchronize()?;\n", "")],
     ),
     Bug(
         "any_batch_in_a_recording",
         "a recorded step may read another batch than its own",
-        Test(DEVICE, "graph", "calls_that_cannot_be_recorded_are_rejected"),
+        Test(DEVICE, "device", "graph::calls_that_cannot_be_recorded_are_rejected"),
         [(CAPTURE, "if own != Some(slot) => {", "if own != Some(slot) && cfg!(any()) => {")],
     ),
     Bug(
         "idle_is_stuck",
         "a host without queued work is reported as stuck",
-        Test(SIM, "sim_device", "a_host_without_queued_work_is_not_stuck"),
+        Test(SIM, "sim", "device::a_host_without_queued_work_is_not_stuck"),
         [("crates/sim/src/watch.rs", "|| !state.is_idle()", "")],
     ),
     Bug(
@@ -271,13 +271,13 @@ BUGS = [
     Bug(
         "consumed_wait_of_a_gather",
         "the gather does not wait for the readers of a device slot",
-        Test(DEVICE, "contract", "columns::a_slot_is_gathered_into_after_all_its_readers"),
+        Test(DEVICE, "device", "contract::columns::a_slot_is_gathered_into_after_all_its_readers"),
         [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")],
     ),
     Bug(
         "ids_marked_before_the_gather",
         "ids are overwritten before they were read",
-        Test(DEVICE, "contract", "columns::ids_are_not_overwritten_before_the_gather_has_read_them"),
+        Test(DEVICE, "device", "contract::columns::ids_are_not_overwritten_before_the_gather_has_read_them"),
         [
             (
                 PINNED,
@@ -289,7 +289,7 @@ BUGS = [
     Bug(
         "rows_in_the_order_of_their_visits",
         "the rows of a long set are put down as they are visited, not in their places",
-        Test(DEVICE, "contract", "columns::rows_of_a_reordered_batch_arrive_in_their_places"),
+        Test(DEVICE, "device", "contract::columns::rows_of_a_reordered_batch_arrive_in_their_places"),
         [
             (
                 "crates/device/src/zero_copy/columns.rs",
@@ -307,7 +307,7 @@ BUGS = [
     Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
-        Test(DEVICE, "contract", "columns::memory_stays_registered_under_a_gather_that_failed_late"),
+        Test(DEVICE, "device", "contract::columns::memory_stays_registered_under_a_gather_that_failed_late"),
         [
             (
                 "crates/device/src/zero_copy/registered.rs",
@@ -324,13 +324,13 @@ BUGS = [
     Bug(
         "spec_asked_twice",
         "the spec of a data set is asked for again after memory was sized by it",
-        Test(FEEDLINE, "resident", "a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers"),
+        Test(FEEDLINE, "batches", "resident::a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers"),
         [("crates/core/src/stable.rs", "        &self.spec\n", "        self.inner.spec()\n")],
     ),
     Bug(
         "length_asked_twice",
         "the length of a data set is asked for again after the order was made for it",
-        Test(FEEDLINE, "resident", "a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers"),
+        Test(FEEDLINE, "batches", "resident::a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers"),
         [("crates/core/src/stable.rs", "        self.len\n", "        self.inner.len()\n")],
     ),
     Bug(
@@ -360,13 +360,13 @@ BUGS = [
     Bug(
         "foreign_device",
         "a stream of another device is accepted",
-        Test(DEVICE, "contract", "mismatch::arguments_of_another_device_are_rejected"),
+        Test(DEVICE, "device", "contract::mismatch::arguments_of_another_device_are_rejected"),
         [("crates/device/src/device_core.rs", "if Arc::ptr_eq(self, other) {", "if true {")],
     ),
     Bug(
         "foreign_stream",
         "a view of another stream is accepted",
-        Test(DEVICE, "contract", "mismatch::arguments_of_another_stream_are_rejected"),
+        Test(DEVICE, "device", "contract::mismatch::arguments_of_another_stream_are_rejected"),
         [("crates/device/src/submit.rs", "if Arc::ptr_eq(stream, self.core()) {", "if true {")],
     ),
     Bug(
@@ -414,7 +414,7 @@ BUGS = [
     Bug(
         "slots_share_an_event",
         "two device slots have one event for the end of their readers",
-        Test(DEVICE, "shared_event", "readers_of_two_slots_on_two_streams_are_both_waited_for"),
+        Test(DEVICE, "device", "shared_event::readers_of_two_slots_on_two_streams_are_both_waited_for"),
         [
             (
                 DEVICE_LEASE,
@@ -439,7 +439,7 @@ BUGS = [
     Bug(
         "mark_recorded_again",
         "a copy takes a mark that a block or a lease still refers to",
-        Test(DEVICE, "contract", "slots::a_block_and_a_slot_wait_only_for_their_own_copy"),
+        Test(DEVICE, "device", "contract::slots::a_block_and_a_slot_wait_only_for_their_own_copy"),
         [
             (EVENT_POOL, "(*next..count).chain(0..*next)", "0..count"),
             (EVENT_POOL, "Arc::get_mut(&mut all[at]).is_some()", "count > 0"),
@@ -466,7 +466,7 @@ BUGS = [
     Bug(
         "copy_error_ignored",
         "a copy that the device refuses is taken for done",
-        Test(FEEDLINE, "faults", "every_device_call_can_fail_once"),
+        Test(FEEDLINE, "failing", "faults::every_device_call_can_fail_once"),
         [
             (
                 DEVICE_LEASE,
@@ -478,13 +478,13 @@ BUGS = [
     Bug(
         "last_slot_lost_in_silence",
         "the loss of the last device slot wakes nobody",
-        Test(FEEDLINE, "faults", "every_device_call_can_fail_once"),
+        Test(FEEDLINE, "failing", "faults::every_device_call_can_fail_once"),
         [(DEVICE_RING, "+ 1 == self.slots.len() {", "+ 1 > self.slots.len() {")],
     ),
     Bug(
         "leak_kept_in_the_ledger",
         "memory that is leaked after a failed drain keeps its event and its stream",
-        Test(FEEDLINE, "faults", "every_device_call_can_lose_the_device"),
+        Test(FEEDLINE, "failing", "faults::every_device_call_can_lose_the_device"),
         [
             (
                 HOST_RING,
@@ -496,7 +496,7 @@ BUGS = [
     Bug(
         "panic_swallowed",
         "a batch whose data set panicked is delivered all the same",
-        Test(FEEDLINE, "failures", "a_bad_sample_ends_the_epoch_after_the_batches_before_it"),
+        Test(FEEDLINE, "failing", "failures::a_bad_sample_ends_the_epoch_after_the_batches_before_it"),
         [
             (
                 DECODE_ROWS,
@@ -508,7 +508,7 @@ BUGS = [
     Bug(
         "substitute_by_worker",
         "what stands in for a bad sample depends on the thread that met it",
-        Test(FEEDLINE, "faults", "substitutes_are_the_same_for_any_number_of_workers"),
+        Test(FEEDLINE, "failing", "faults::substitutes_are_the_same_for_any_number_of_workers"),
         [
             (
                 DECODE_ROWS,
@@ -522,7 +522,7 @@ BUGS = [
     Bug(
         "one_row_off",
         "decode reads each sample of a later piece of a batch into the row behind its own",
-        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
+        Test(FEEDLINE, "batches", "order::every_sample_is_read_and_delivered_once_per_epoch"),
         [
             (
                 DECODE_ROWS,
@@ -534,7 +534,7 @@ BUGS = [
     Bug(
         "step_off_by_one",
         "decode makes each batch of the step before its own",
-        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
+        Test(FEEDLINE, "batches", "order::every_sample_is_read_and_delivered_once_per_epoch"),
         [
             (
                 BATCH,
@@ -546,7 +546,7 @@ BUGS = [
     Bug(
         "nobody_woken_for_a_device_slot",
         "the release of a device slot wakes nobody when one sleeps",
-        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
+        Test(FEEDLINE, "batches", "order::every_sample_is_read_and_delivered_once_per_epoch"),
         [(DEVICE_RING, "self.free.add(1, |", "self.free.add(0, |")],
     ),
     Bug(
@@ -628,7 +628,7 @@ BUGS = [
     Bug(
         "rows_given_up_not_counted",
         "rows that a failed batch gives up are not counted: it has no end",
-        Test(SLOTS, "shared_fill", "rows_that_are_given_up_count_as_finished_once"),
+        Test(SLOTS, "slots", "shared_fill::rows_that_are_given_up_count_as_finished_once"),
         [(SHARED_FILL, "        self.finish(self.rows - start)", "        let _ = start;\n        false")],
     ),
     Bug(
@@ -718,7 +718,7 @@ BUGS = [
     Bug(
         "wakes_fill_the_inbox",
         "each request takes a place in the inbox, until a worker finds none",
-        Test(FEEDLINE, "shared_pool", "requests_of_a_loader_that_waits_for_its_consumer_block_no_worker"),
+        Test(FEEDLINE, "threads", "shared_pool::requests_of_a_loader_that_waits_for_its_consumer_block_no_worker"),
         [
             (
                 SCHEDULE,
@@ -746,13 +746,13 @@ BUGS = [
     Bug(
         "queued_batches_outlive_their_loader",
         "a loader that stops waits for the reads of another loader of its pool",
-        Test(FEEDLINE, "shared_pool", "a_stop_does_not_wait_for_the_reads_of_another_loader"),
+        Test(FEEDLINE, "threads", "shared_pool::a_stop_does_not_wait_for_the_reads_of_another_loader"),
         [(TRANSFER, "            self.pool.remove(&self.decoder);\n", "")],
     ),
     Bug(
         "threads_not_joined",
         "a loader that was stopped does not wait for the end of its threads",
-        Test(FEEDLINE, "worker_threads", "stop_and_the_drop_return_after_every_thread_has_exited"),
+        Test(FEEDLINE, "threads", "worker_threads::stop_and_the_drop_return_after_every_thread_has_exited"),
         [(SHUTDOWN, "            let _ = thread.join();", "            drop(thread);")],
     ),
     Bug(
@@ -778,7 +778,7 @@ BUGS = [
     Bug(
         "slots_kept_back",
         "the tuner keeps slots back from a consumer that holds all in use",
-        Test(FEEDLINE, "tune", "a_consumer_that_holds_batches_gets_all_slots_and_then_an_error"),
+        Test(FEEDLINE, "threads", "tune::a_consumer_that_holds_batches_gets_all_slots_and_then_an_error"),
         [
             (
                 "crates/feedline/src/tune/mod.rs",
@@ -790,7 +790,7 @@ BUGS = [
     Bug(
         "sync_does_not_wait",
         "FEEDLINE_SYNC does not wait for the work of a call",
-        Test(FEEDLINE, "synchronous", "a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch"),
+        Test(FEEDLINE, "threads", "synchronous::a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch"),
         [
             (
                 "crates/backend/src/synchronous.rs",
@@ -832,7 +832,7 @@ BUGS = [
     Bug(
         "proof_without_substitutes",
         "the proof of a batch is that of the samples that were to be read, not of their substitutes",
-        Test(FEEDLINE, "bad_samples", "a_bad_sample_changes_only_its_own_row_for_any_workers_and_depth"),
+        Test(FEEDLINE, "failing", "bad_samples::a_bad_sample_changes_only_its_own_row_for_any_workers_and_depth"),
         [
             (DECODER, "        info.prove();\n", ""),
             (
@@ -845,7 +845,7 @@ BUGS = [
     Bug(
         "proof_of_resident",
         "a batch that the device gathers adds nothing to the proof",
-        Test(FEEDLINE, "resident", "batches_are_those_of_staged_mode"),
+        Test(FEEDLINE, "batches", "resident::batches_are_those_of_staged_mode"),
         [(BATCH, "                info.prove();\n", "")],
     ),
     Bug(
@@ -864,23 +864,20 @@ BUGS = [
     Bug(
         "checkpoint_wait",
         "a checkpoint does not wait for the work queued so far",
-        Test(FEEDLINE, "checkpoint", "a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind"),
+        Test(FEEDLINE, "resuming", "checkpoint::a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind"),
         [(PROGRESS, "        compute.synchronize()?;\n", "")],
     ),
     Bug(
         "checkpoint_wait_of_a_killed_process",
         "a process that is killed resumes from a cursor that is ahead of its model",
-        Test(
-            FEEDLINE,
-            "killed",
-            "killed_at_random_moments_while_the_device_is_ten_steps_behind_it_ends_with_the_same_losses",
+        Test(FEEDLINE, "failing", "killed::killed_at_random_moments_while_the_device_is_ten_steps_behind_it_ends_with_the_same_losses",
         ),
         [(PROGRESS, "        compute.synchronize()?;\n", "")],
     ),
     Bug(
         "lengths_of_a_padded_field",
         "the lengths of a padded field are read from its values",
-        Test(FEEDLINE, "ragged_loaders", "every_value_of_a_ragged_loader_matches_its_sample"),
+        Test(FEEDLINE, "batches", "ragged_loaders::every_value_of_a_ragged_loader_matches_its_sample"),
         [
             (
                 "crates/feedline/src/compute/batch.rs",
@@ -892,7 +889,7 @@ BUGS = [
     Bug(
         "batches_elsewhere",
         "a batch that another thread opens counts as held by the thread that took it",
-        Test(FEEDLINE, "held_slots", "a_thread_that_opens_batches_may_hold_them_for_longer_than_the_limit"),
+        Test(FEEDLINE, "failing", "held_slots::a_thread_that_opens_batches_may_hold_them_for_longer_than_the_limit"),
         [
             (
                 DEVICE_RING,
@@ -904,10 +901,7 @@ BUGS = [
     Bug(
         "held_in_silence",
         "a thread that holds every slot waits for a minute before it is told",
-        Test(
-            FEEDLINE,
-            "held_slots",
-            "a_thread_that_holds_every_slot_is_told_soon_without_a_limit_of_the_builder",
+        Test(FEEDLINE, "failing", "held_slots::a_thread_that_holds_every_slot_is_told_soon_without_a_limit_of_the_builder",
         ),
         [
             (
@@ -920,37 +914,37 @@ BUGS = [
     Bug(
         "checkpoint_held",
         "a checkpoint is taken while a batch is held",
-        Test(FEEDLINE, "checkpoint", "a_checkpoint_is_refused_while_a_batch_is_held"),
+        Test(FEEDLINE, "resuming", "checkpoint::a_checkpoint_is_refused_while_a_batch_is_held"),
         [(PROGRESS, "let held = self.in_hand.count();", "let held = 0 * self.in_hand.count();")],
     ),
     Bug(
         "checkpoint_during_a_delivery",
         "a checkpoint does not see that another thread took a batch while it waited",
-        Test(FEEDLINE, "progress", "a_checkpoint_during_which_a_batch_is_delivered_is_refused"),
+        Test(FEEDLINE, "resuming", "progress::a_checkpoint_during_which_a_batch_is_delivered_is_refused"),
         [(PROGRESS, "if saved.cursor != after.cursor {", "if false && saved.cursor != after.cursor {")],
     ),
     Bug(
         "stop_handle_closes_nothing",
         "a stop from another thread does not end a next that blocks",
-        Test(FEEDLINE, "progress", "a_stop_handle_ends_a_next_that_blocks"),
+        Test(FEEDLINE, "resuming", "progress::a_stop_handle_ends_a_next_that_blocks"),
         [(SHUTDOWN, "            closers.close();\n        }\n    }\n}\n\nimpl std::fmt::Debug for StopHandle", "        }\n    }\n}\n\nimpl std::fmt::Debug for StopHandle")],
     ),
     Bug(
         "batches_after_a_stop",
         "batches that were read ahead are delivered after a stop",
-        Test(FEEDLINE, "progress", "a_stop_drops_the_batches_that_were_read_ahead"),
+        Test(FEEDLINE, "resuming", "progress::a_stop_drops_the_batches_that_were_read_ahead"),
         [(RECEIVE, "        self.running.check_stopped()?;\n", "")],
     ),
     Bug(
         "with_host_before_earlier_work",
         "code on the host reads a batch before the earlier work of the stream has run",
-        Test(FEEDLINE, "host", "into_host_waits_for_the_work_queued_before_it"),
+        Test(FEEDLINE, "batches", "host::into_host_waits_for_the_work_queued_before_it"),
         [(HOST, "        batch.ready.stream().synchronize()?;\n", "")],
     ),
     Bug(
         "over_taken_for_not_yet",
         "the end of an epoch is reported as a batch that is not there yet",
-        Test(FEEDLINE, "iterable", "the_loader_finds_the_end_of_an_epoch_and_starts_the_next"),
+        Test(FEEDLINE, "batches", "iterable::the_loader_finds_the_end_of_an_epoch_and_starts_the_next"),
         [
             (
                 RECEIVE,
@@ -962,7 +956,7 @@ BUGS = [
     Bug(
         "cause_after_the_end",
         "a stage closes its channels before it tells why",
-        Test(FEEDLINE, "failures", "the_first_cause_is_reported_however_the_threads_race"),
+        Test(FEEDLINE, "failing", "failures::the_first_cause_is_reported_however_the_threads_race"),
         [
             (START, "            outcome(result);\n", ""),
             (
@@ -976,23 +970,20 @@ BUGS = [
     Bug(
         "stop_leaves_the_device_slots_open",
         "stop does not wake a transfer that waits for a device slot",
-        Test(
-            FEEDLINE,
-            "shutdown",
-            "a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full",
+        Test(FEEDLINE, "failing", "shutdown::a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full",
         ),
         [(SHUTDOWN, "        self.device_slots.close();\n", "")],
     ),
     Bug(
         "stop_does_not_wait_for_the_device",
         "stop succeeds while the device still reads a batch",
-        Test(FEEDLINE, "limits", "stop_reports_work_on_the_device_that_does_not_end"),
+        Test(FEEDLINE, "failing", "limits::stop_reports_work_on_the_device_that_does_not_end"),
         [(SHUTDOWN, "self.drain(left()).map_err(", "self.drain(left()).or(Ok::<(), Error>(())).map_err(")],
     ),
     Bug(
         "batches_of_an_epoch_that_was_left",
         "batches that were read ahead for an epoch that was left are delivered in the next one",
-        Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_matches_the_reference"),
+        Test(FEEDLINE, "batches", "random_loaders::every_row_of_a_random_loader_matches_the_reference"),
         [
             (
                 RECEIVE,
@@ -1004,7 +995,7 @@ BUGS = [
     Bug(
         "ranks_overlap_in_a_short_step",
         "two ranks get the same samples of a last step that is not full",
-        Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_is_resumed"),
+        Test(FEEDLINE, "resuming", "random_resume::every_sample_arrives_once_however_a_run_is_resumed"),
         [
             (
                 "crates/core/src/batch_sampler.rs",
@@ -1041,7 +1032,7 @@ BUGS = [
     Bug(
         "first_wakes",
         "the first of several batches wakes a worker, which may sleep again before the others are queued",
-        Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
+        Test(FEEDLINE, "threads", "ledger::the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
         [
             (
                 TRANSFER,
@@ -1053,7 +1044,7 @@ BUGS = [
     Bug(
         "copies_untimed",
         "the wait for a slot's readers counts as part of the copy",
-        Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
+        Test(FEEDLINE, "threads", "ledger::the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
         [
             (
                 "crates/feedline/src/transfer/timed.rs",
@@ -1065,7 +1056,7 @@ BUGS = [
     Bug(
         "last_copies_undrawn",
         "a copy is drawn when the next one begins",
-        Test(FEEDLINE, "trace", "every_lane_is_drawn_and_the_spans_of_a_batch_are_linked"),
+        Test(FEEDLINE, "threads", "trace::every_lane_is_drawn_and_the_spans_of_a_batch_are_linked"),
         [
             (
                 "crates/feedline/src/transfer/timed.rs",
@@ -1077,7 +1068,7 @@ BUGS = [
     Bug(
         "trace_grows",
         "a trace keeps every span",
-        Test(FEEDLINE, "trace", "a_long_run_keeps_whole_batches_within_the_limit"),
+        Test(FEEDLINE, "threads", "trace::a_long_run_keeps_whole_batches_within_the_limit"),
         [("crates/feedline/src/trace/mod.rs", "if state.spans.len() < self.limit {", "if true {")],
     ),
     Bug(
@@ -1095,7 +1086,7 @@ BUGS = [
     Bug(
         "wait_for_a_copy_is_own_time",
         "what the host waits for a copy counts as the consumer's own time",
-        Test(FEEDLINE, "ledger", "the_waits_are_those_of_a_stopwatch_for_every_loader"),
+        Test(FEEDLINE, "threads", "ledger::the_waits_are_those_of_a_stopwatch_for_every_loader"),
         [
             (
                 "crates/device/src/slot/lease.rs",
@@ -1119,13 +1110,13 @@ BUGS = [
     Bug(
         "seed_beside_shuffle",
         "the builder ignores a seed beside shuffle",
-        Test(FEEDLINE, "failures", "calls_that_contradict_each_other_are_refused"),
+        Test(FEEDLINE, "failing", "failures::calls_that_contradict_each_other_are_refused"),
         [("crates/feedline/src/builder/calls.rs", "seed.filter(|&seed| seed != shuffle)", "seed.filter(|_| false)")],
     ),
     Bug(
         "rank_without_shards",
         "a source may have fewer shards than there are ranks",
-        Test(FEEDLINE, "failures", "calls_that_contradict_each_other_are_refused"),
+        Test(FEEDLINE, "failing", "failures::calls_that_contradict_each_other_are_refused"),
         [("crates/feedline/src/builder/plan.rs", "if shards < u64::from(ranks) {", "if false {")],
     ),
     Bug(
@@ -1149,13 +1140,13 @@ BUGS = [
     Bug(
         "picture_limit_between",
         "a picture grows to any size between two transforms",
-        Test(IMAGES, "bounds", "the_limit_of_pixels_holds_after_each_transform_but_for_sizes_that_it_states"),
+        Test(IMAGES, "images", "bounds::the_limit_of_pixels_holds_after_each_transform_but_for_sizes_that_it_states"),
         [("images/src/transform/transforms.rs", "canvas.set_max_pixels(self.settings", "let _ = (self.settings")],
     ),
     Bug(
         "device_places",
         "a picture with places that a device cuts off gets a record",
-        Test(IMAGES, "bounds", "a_device_refuses_places_that_its_records_cannot_hold_for_the_sample_alone"),
+        Test(IMAGES, "images", "bounds::a_device_refuses_places_that_its_records_cannot_hold_for_the_sample_alone"),
         [("images/src/device/device_part.rs", "if size.height > max || size.width > max {", "if false {")],
     ),
     Bug(
@@ -1167,7 +1158,7 @@ BUGS = [
     Bug(
         "bmp_low_bits_first",
         "the first pixel of a byte is taken from its lowest bits",
-        Test(IMAGES, "pillow", "every_variant_of_bmp_png_gif_and_webp_has_pillows_pixels"),
+        Test(IMAGES, "images", "pillow::every_variant_of_bmp_png_gif_and_webp_has_pillows_pixels"),
         [("images/src/decode/bmp/mod.rs", "byte >> (8 - bits * (at + 1))", "byte >> (bits * at)")],
     ),
     Bug(
@@ -1185,13 +1176,13 @@ BUGS = [
     Bug(
         "chroma_always_interpolated",
         "chroma is interpolated whatever was asked for",
-        Test(IMAGES, "pillow", "chroma_that_is_repeated_gives_libjpeg_turbos_pixels"),
+        Test(IMAGES, "images", "pillow::chroma_that_is_repeated_gives_libjpeg_turbos_pixels"),
         [("images/src/decode/jpeg/plan.rs", "chroma == Chroma::Interpolated && min_edge > 1", "min_edge > 1")],
     ),
     Bug(
         "reduced_chroma_enlarged",
         "a reduced picture's chroma is reduced like its brightness, then enlarged",
-        Test(IMAGES, "pillow", "reduced_pictures_have_pillows_pixels"),
+        Test(IMAGES, "images", "pillow::reduced_pictures_have_pillows_pixels"),
         [("images/src/decode/jpeg/plan.rs", "while edge < 8 &&", "while edge < 0 &&")],
     ),
     Bug(
@@ -1209,13 +1200,13 @@ BUGS = [
     Bug(
         "reduced_too_far",
         "a crop is decoded in fewer pixels than it is scaled to",
-        Test(IMAGES, "scaled", "a_crop_is_decoded_in_the_reduction_that_leaves_enough_pixels"),
+        Test(IMAGES, "images", "scaled::a_crop_is_decoded_in_the_reduction_that_leaves_enough_pixels"),
         [("images/src/decode/reduction.rs", "part.height >= divisor * to.height &&", "")],
     ),
     Bug(
         "random_of_the_worker",
         "random numbers of a picture belong to the worker, not to the sample",
-        Test(IMAGES, "epochs", "an_epoch_is_the_same_whatever_the_workers_the_ranks_and_a_resume"),
+        Test(IMAGES, "images", "epochs::an_epoch_is_the_same_whatever_the_workers_the_ranks_and_a_resume"),
         [
             (
                 "datasets/src/images/dataset.rs",
@@ -1238,7 +1229,7 @@ BUGS = [
     Bug(
         "arrow_sizes_believed",
         "compressed buffers of an Arrow file are inflated to whatever they claim",
-        Test(DATASETS, "bounds_formats", BOUNDS),
+        Test(DATASETS, "datasets", BOUNDS),
         [
             (
                 "datasets/src/arrow/messages.rs",
@@ -1250,19 +1241,19 @@ BUGS = [
     Bug(
         "parquet_sizes_believed",
         "a Parquet row group is decoded to whatever its pages claim",
-        Test(DATASETS, "bounds_formats", BOUNDS),
+        Test(DATASETS, "datasets", BOUNDS),
         [("datasets/src/parquet/bounds.rs", "if claimed > max {", "if claimed == u64::MAX {")],
     ),
     Bug(
         "resident_rest_misplaced",
         "a row that workers have read is gathered from another place than it was copied to",
-        Test(FEEDLINE, "resident", "batches_of_a_set_of_which_a_part_fits_are_those_of_staged_mode"),
+        Test(FEEDLINE, "batches", "resident::batches_of_a_set_of_which_a_part_fits_are_those_of_staged_mode"),
         [("crates/device/src/zero_copy/rest.rs", "(self.kept + missing as u64)", "(self.kept + row as u64)")],
     ),
     Bug(
         "resident_beyond_budget",
         "the rows of a batch take device memory beyond the budget",
-        Test(FEEDLINE, "resident", "samples_on_the_device_are_read_once_and_the_others_in_every_epoch"),
+        Test(FEEDLINE, "batches", "resident::samples_on_the_device_are_read_once_and_the_others_in_every_epoch"),
         [
             (
                 "crates/device/src/zero_copy/resident.rs",
@@ -1280,7 +1271,7 @@ BUGS = [
     Bug(
         "ragged_cache_believed",
         "a row in a cache file is used though its checksum does not fit",
-        Test(CORE, "compose", "ragged::a_damaged_byte_anywhere_is_seen_and_the_row_is_read_again"),
+        Test(CORE, "logic", "compose::ragged::a_damaged_byte_anywhere_is_seen_and_the_row_is_read_again"),
         [
             (
                 "crates/core/src/compose/cache/ragged_file.rs",
@@ -1292,16 +1283,13 @@ BUGS = [
     Bug(
         "ragged_cache_unbounded",
         "a cache of ragged fields grows beyond its budget",
-        Test(CORE, "compose", "ragged::a_file_keeps_its_budget_and_changes_while_it_is_used"),
+        Test(CORE, "logic", "compose::ragged::a_file_keeps_its_budget_and_changes_while_it_is_used"),
         [("crates/core/src/compose/cache/ragged_file.rs", "if left < min {", "if false {")],
     ),
     Bug(
         "map_batch_leaves_rows",
         "a hook may leave ragged rows unwritten",
-        Test(
-            FEEDLINE,
-            "ragged_compositions",
-            "what_a_hook_cannot_do_to_a_ragged_field_ends_the_run_with_its_batch",
+        Test(FEEDLINE, "batches", "ragged_compositions::what_a_hook_cannot_do_to_a_ragged_field_ends_the_run_with_its_batch",
         ),
         [
             (
@@ -1364,7 +1352,7 @@ BUGS = [
     Bug(
         "names_twice",
         "two columns of one name are opened, and one hides the other",
-        Test(DATASETS, "tables", "two_columns_of_one_name_are_refused_unless_others_are_chosen"),
+        Test(DATASETS, "datasets", "tables::two_columns_of_one_name_are_refused_unless_others_are_chosen"),
         [
             (
                 "datasets/src/schema.rs",
@@ -1376,7 +1364,7 @@ BUGS = [
     Bug(
         "npz_twice",
         "of two arrays with one name in an archive the first is lost",
-        Test(DATASETS, "arrays", "damaged_archives_and_tensors_are_refused_with_their_name"),
+        Test(DATASETS, "datasets", "arrays::damaged_archives_and_tensors_are_refused_with_their_name"),
         [
             (
                 "datasets/src/npz.rs",
@@ -1388,7 +1376,7 @@ BUGS = [
     Bug(
         "json_floats",
         "floats of JSON Lines are off by the last bit",
-        Test(DATASETS, "jsonl", "floats_are_the_doubles_that_their_text_is_nearest_to"),
+        Test(DATASETS, "datasets", "jsonl::floats_are_the_doubles_that_their_text_is_nearest_to"),
         [
             (
                 "datasets/src/jsonl.rs",
@@ -1400,7 +1388,7 @@ BUGS = [
     Bug(
         "json_key_twice",
         "of two values with one key in a line one is lost",
-        Test(DATASETS, "jsonl", "lines_that_are_no_objects_are_refused_with_their_byte"),
+        Test(DATASETS, "datasets", "jsonl::lines_that_are_no_objects_are_refused_with_their_byte"),
         [
             (
                 "datasets/src/jsonl.rs",
@@ -1412,13 +1400,13 @@ BUGS = [
     Bug(
         "json_gap_filled",
         "a key that a line lacks is filled without being asked for",
-        Test(DATASETS, "jsonl", "a_missing_value_is_an_error_of_its_row_or_filled"),
+        Test(DATASETS, "datasets", "jsonl::a_missing_value_is_an_error_of_its_row_or_filled"),
         [("datasets/src/jsonl.rs", "if self.nulls == Nulls::Refuse {", "if self.types.is_empty() {")],
     ),
     Bug(
         "csv_gap_filled",
         "an empty cell is filled without being asked for",
-        Test(DATASETS, "csv", "an_empty_cell_is_an_error_of_its_row_or_filled"),
+        Test(DATASETS, "datasets", "csv::an_empty_cell_is_an_error_of_its_row_or_filled"),
         [
             (
                 "datasets/src/csv.rs",
@@ -1435,7 +1423,7 @@ BUGS = [
     Bug(
         "csv_byte_order_mark",
         "a byte order mark within a table is part of the type and not of the value",
-        Test(DATASETS, "csv", "a_byte_order_mark_is_skipped_at_the_start_and_refused_elsewhere"),
+        Test(DATASETS, "datasets", "csv::a_byte_order_mark_is_skipped_at_the_start_and_refused_elsewhere"),
         [("datasets/src/csv.rs", "cell.starts_with(BOM)", "cell.starts_with(\"\\n\\n\")")],
     ),
     Bug(
@@ -1447,7 +1435,7 @@ BUGS = [
     Bug(
         "slices_of_one_row",
         "every row of a batch is copied from the place of its first sample",
-        Test(DATASETS, "arrays", "rows_of_several_shards_are_copied_in_any_order"),
+        Test(DATASETS, "datasets", "arrays::rows_of_several_shards_are_copied_in_any_order"),
         [
             (
                 "datasets/src/fixed.rs",
@@ -1459,7 +1447,7 @@ BUGS = [
     Bug(
         "lacking_features",
         "a feature that a record lacks keeps what another record had",
-        Test(DATASETS, "tfrecord", "features_are_fields_by_name"),
+        Test(DATASETS, "datasets", "tfrecord::features_are_fields_by_name"),
         [("datasets/src/tfrecord.rs", "lacking.try_for_each(", "lacking.by_ref().take(0).try_for_each(")],
     ),
     Bug(
@@ -1471,13 +1459,13 @@ BUGS = [
     Bug(
         "packed_not_compared",
         "a packed file is not compared with its checksum",
-        Test(DATASETS, "pack", "a_changed_byte_and_a_cut_are_refused"),
+        Test(DATASETS, "datasets", "pack::a_changed_byte_and_a_cut_are_refused"),
         [("datasets/src/arrow.rs", "if file.content.len() <= VERIFIED &&", "if file.content.len() == 0 &&")],
     ),
     Bug(
         "pack_of_another_source",
         "a run of pack goes on with the shards of another source",
-        Test(DATASETS, "pack", "what_cannot_be_packed_is_refused_before_anything_is_written"),
+        Test(DATASETS, "datasets", "pack::what_cannot_be_packed_is_refused_before_anything_is_written"),
         [
             (
                 "datasets/src/pack/index.rs",
@@ -1581,25 +1569,25 @@ BUGS = [
     Bug(
         "ragged_split",
         "a batch with a ragged field is split over workers",
-        Test(FEEDLINE, "ragged_errors", "a_sample_beyond_its_limit_is_named_with_field_and_limit"),
+        Test(FEEDLINE, "failing", "ragged_errors::a_sample_beyond_its_limit_is_named_with_field_and_limit"),
         [(BATCH, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
     ),
     Bug(
         "ragged_bytes",
         "the last item of a ragged field is not copied",
-        Test(FEEDLINE, "ragged_errors", "nothing_of_a_bad_sample_stays_in_its_batch"),
+        Test(FEEDLINE, "failing", "ragged_errors::nothing_of_a_bad_sample_stays_in_its_batch"),
         [(LAYOUT, "values.start + extent.items *", "values.start + extent.items.saturating_sub(1) *")],
     ),
     Bug(
         "ragged_forget",
         "what a bad sample wrote counts as written by its substitute",
-        Test(FEEDLINE, "ragged_errors", "a_substitute_that_writes_nothing_is_bad_too"),
+        Test(FEEDLINE, "failing", "ragged_errors::a_substitute_that_writes_nothing_is_bad_too"),
         [(DECODE_ROWS, "row.poison();\n        self.read_sample", "self.read_sample")],
     ),
     Bug(
         "ragged_budget",
         "a good sample is replaced because its batch is full",
-        Test(FEEDLINE, "ragged_errors", "a_batch_beyond_its_limit_ends_the_run_whatever_the_policy"),
+        Test(FEEDLINE, "failing", "ragged_errors::a_batch_beyond_its_limit_ends_the_run_whatever_the_policy"),
         [(DECODE_ROWS, "error.kind() == ErrorKind::Budget || ", "error.kind() == ErrorKind::Cursor || ")],
     ),
     Bug(
@@ -1629,13 +1617,13 @@ BUGS = [
     Bug(
         "cache_checksum",
         "a row of a cache file is read without a look at its checksum",
-        Test(CORE, "compose", "cached_file::a_damaged_row_is_read_again_and_repaired"),
+        Test(CORE, "logic", "compose::cached_file::a_damaged_row_is_read_again_and_repaired"),
         [("crates/core/src/compose/cache/file.rs", " || checksum != self.checksum(id, rest)", "")],
     ),
     Bug(
         "cache_overwrites",
         "a file that is not a cache is overwritten",
-        Test(CORE, "compose", "cached_file::what_is_not_a_cache_is_left_alone"),
+        Test(CORE, "logic", "compose::cached_file::what_is_not_a_cache_is_left_alone"),
         [
             (
                 "crates/core/src/compose/cache/disk.rs",
@@ -1647,13 +1635,13 @@ BUGS = [
     Bug(
         "inner_ids",
         "random numbers of a composed set are keyed by the ids of its parts",
-        Test(CORE, "compose", "concat::random_numbers_follow_the_loader_s_id_through_nested_parts"),
+        Test(CORE, "logic", "compose::concat::random_numbers_follow_the_loader_s_id_through_nested_parts"),
         [("crates/core/src/context.rs", "let (index, id) = place.unwrap_or((index, id));", "let _ = place;")],
     ),
     Bug(
         "unmapped_rows",
         "rows before a failure are left unmapped",
-        Test(CORE, "compose", "map::samples_before_a_failure_are_mapped"),
+        Test(CORE, "logic", "compose::map::samples_before_a_failure_are_mapped"),
         [
             (
                 "crates/core/src/compose/map.rs",
@@ -1665,13 +1653,13 @@ BUGS = [
     Bug(
         "scratch_after_panic",
         "a read finds the scratch memory that a panic has left",
-        Test(FEEDLINE, "scratch", "a_failed_read_keeps_the_scratch_and_a_panic_loses_it"),
+        Test(FEEDLINE, "batches", "scratch::a_failed_read_keeps_the_scratch_and_a_panic_loses_it"),
         [(BATCH, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
     ),
     Bug(
         "map_batch_step",
         "map_batch draws by the step, which counts from where a run resumed",
-        Test(FEEDLINE, "map_batch", "a_resumed_run_and_every_rank_draw_the_same_numbers"),
+        Test(FEEDLINE, "batches", "map_batch::a_resumed_run_and_every_rank_draw_the_same_numbers"),
         [
             (
                 "crates/feedline/src/decode/map_batch.rs",
@@ -1683,35 +1671,32 @@ BUGS = [
     Bug(
         "resident_varies",
         "a set whose samples differ between epochs is kept on the device",
-        Test(DEVICE, "contract", "resident::a_set_that_cannot_be_kept_is_refused_and_leaves_nothing_behind"),
+        Test(DEVICE, "device", "contract::resident::a_set_that_cannot_be_kept_is_refused_and_leaves_nothing_behind"),
         [("crates/device/src/zero_copy/resident.rs", "if context.varies() {", "if false {")],
     ),
     Bug(
         "change_time",
         "a file that is overwritten with its time put back is read on",
-        Test(
-            DATASETS,
-            "changed_files",
-            "a_set_on_disk_that_is_overwritten_with_its_time_put_back_is_an_error",
+        Test(DATASETS, "datasets", "changed_files::a_set_on_disk_that_is_overwritten_with_its_time_put_back_is_an_error",
         ),
         [("datasets/src/disk.rs", "self.inode.changed != now.inode.changed", "self.inode.id != now.inode.id")],
     ),
     Bug(
         "zip_replaced",
         "a compressed shard that was replaced is read on",
-        Test(DATASETS, "mds", "a_compressed_shard_that_is_replaced_is_an_error"),
+        Test(DATASETS, "datasets", "mds::a_compressed_shard_that_is_replaced_is_an_error"),
         [("datasets/src/mds/zipped.rs", "                version.check(&file.version())?;\n", "")],
     ),
     Bug(
         "folder_pair",
         "a class that the validation folder lacks shifts its labels",
-        Test(DATASETS, "samples", "folders_of_a_pair_have_the_same_labels_or_are_refused"),
+        Test(DATASETS, "datasets", "samples::folders_of_a_pair_have_the_same_labels_or_are_refused"),
         [("datasets/src/folder.rs", ".and_then(|()| check_pair(root, &names))", "")],
     ),
     Bug(
         "missing_members",
         "a member that a sample lacks is an empty one",
-        Test(DATASETS, "samples", "members_with_one_key_are_a_sample"),
+        Test(DATASETS, "datasets", "samples::members_with_one_key_are_a_sample"),
         [("datasets/src/tar.rs", "if !options.empty_members {", "if false {")],
     ),
     Bug(
@@ -1729,31 +1714,31 @@ BUGS = [
     Bug(
         "rank_missing",
         "a rank that does not come to an exchange is not looked for",
-        Test(DIST, "group", "a_rank_that_does_not_come_to_an_exchange_is_named"),
+        Test(DIST, "dist", "group::a_rank_that_does_not_come_to_an_exchange_is_named"),
         [(f"{GROUP}/heartbeat.rs", "open.since.elapsed() > limit)", "open.since.elapsed() > 100 * limit)")],
     ),
     Bug(
         "rank_killed",
         "a rank whose connection closes is not missed",
-        Test(DIST, "group", "a_process_that_is_killed_is_noticed_although_nobody_waits_for_it"),
+        Test(DIST, "dist", "group::a_process_that_is_killed_is_noticed_although_nobody_waits_for_it"),
         [(f"{GROUP}/state.rs", "        if !was_expected {", "        if !was_expected && rank > 99 {")],
     ),
     Bug(
         "rank_silent",
         "a rank that says nothing is not missed",
-        Test(DIST, "group", "a_process_that_says_nothing_is_noticed_although_nobody_waits_for_it"),
+        Test(DIST, "dist", "group::a_process_that_says_nothing_is_noticed_although_nobody_waits_for_it"),
         [(f"{GROUP}/heartbeat.rs", "peer.last_message.elapsed() > limit", "peer.last_message.elapsed() > 100 * limit")],
     ),
     Bug(
         "rank_behind",
         "a rank that stays at one step is not looked for",
-        Test(DIST, "group", "a_rank_that_stays_behind_is_named"),
+        Test(DIST, "dist", "group::a_rank_that_stays_behind_is_named"),
         [(f"{GROUP}/heartbeat.rs", "peer.progress < furthest && peer", "peer.progress > furthest && peer")],
     ),
     Bug(
         "rank_failure_untold",
         "the other ranks are not told of a failure",
-        Test(DIST, "group", "a_failure_reaches_every_rank_with_its_cause"),
+        Test(DIST, "dist", "group::a_failure_reaches_every_rank_with_its_cause"),
         [
             (
                 f"{GROUP}/state.rs",
@@ -1765,37 +1750,37 @@ BUGS = [
     Bug(
         "store_late_answer",
         "a store goes on after a question without an answer",
-        Test(DIST, "store", "a_late_answer_is_not_taken_for_that_of_the_next_question"),
+        Test(DIST, "dist", "store::a_late_answer_is_not_taken_for_that_of_the_next_question"),
         [(f"{STORE}/client.rs", "            *connection = Err(error.clone());\n", "")],
     ),
     Bug(
         "store_hello",
         "connections that send no hello stay open",
-        Test(DIST, "store", "silent_connections_take_few_threads_and_are_closed"),
+        Test(DIST, "dist", "store::silent_connections_take_few_threads_and_are_closed"),
         [(f"{STORE}/server.rs", "HELLO_LIMIT: Duration = Duration::from_secs(2)", "HELLO_LIMIT: Duration = Duration::MAX")],
     ),
     Bug(
         "store_pending",
         "the number of connections without a hello has no bound",
-        Test(DIST, "store", "silent_connections_take_few_threads_and_are_closed"),
+        Test(DIST, "dist", "store::silent_connections_take_few_threads_and_are_closed"),
         [(f"{STORE}/server.rs", "clients.pending >= MAX_PENDING", "clients.pending > usize::MAX - 1")],
     ),
     Bug(
         "store_full",
         "a store takes entries without a bound",
-        Test(DIST, "store", "a_full_store_takes_nothing_more_and_keeps_what_it_has"),
+        Test(DIST, "dist", "store::a_full_store_takes_nothing_more_and_keeps_what_it_has"),
         [(f"{STORE}/entries.rs", "if bytes > MAX_BYTES {", "if bytes > 100 * MAX_BYTES {")],
     ),
     Bug(
         "store_spin",
         "a store without file descriptors does not pause",
-        Test(DIST, "store", "without_file_descriptors_the_store_waits"),
+        Test(DIST, "dist", "store::without_file_descriptors_the_store_waits"),
         [(f"{STORE}/server.rs", "            shared.pause();\n", "")],
     ),
     Bug(
         "store_silent",
         "a wait for an answer has no limit",
-        Test(DIST, "store", "a_store_that_does_not_answer_is_given_up_after_the_limit"),
+        Test(DIST, "dist", "store::a_store_that_does_not_answer_is_given_up_after_the_limit"),
         [
             (
                 "crates/dist/src/timed.rs",
@@ -1807,7 +1792,7 @@ BUGS = [
     Bug(
         "rank_stranger",
         "a silent connection holds up the ranks behind it",
-        Test(DIST, "group", "connections_that_say_nothing_do_not_hold_up_the_ranks"),
+        Test(DIST, "dist", "group::connections_that_say_nothing_do_not_hold_up_the_ranks"),
         [
             (
                 f"{GROUP}/rendezvous.rs",
@@ -1819,7 +1804,7 @@ BUGS = [
     Bug(
         "rank_other_set",
         "a collective takes the values of another set of collectives",
-        Test(DIST, "collectives", "two_sets_of_collectives_do_not_take_each_others_values"),
+        Test(DIST, "dist", "collectives::two_sets_of_collectives_do_not_take_each_others_values"),
         [
             (
                 f"{HOSTS}/host.rs",
@@ -1831,7 +1816,7 @@ BUGS = [
     Bug(
         "rank_sum_order",
         "the ranks' values are added in another order",
-        Test(DIST, "collectives", "a_sum_is_that_of_the_ranks_in_their_order"),
+        Test(DIST, "dist", "collectives::a_sum_is_that_of_the_ranks_in_their_order"),
         [
             (
                 f"{HOSTS}/host.rs",
@@ -1844,7 +1829,7 @@ BUGS = [
     Bug(
         "collective_no_join",
         "the compute stream does not wait for the collectives",
-        Test(DIST, "collectives", "the_compute_stream_waits_for_collectives_that_overlap_with_its_work"),
+        Test(DIST, "dist", "collectives::the_compute_stream_waits_for_collectives_that_overlap_with_its_work"),
         [
             (
                 f"{HOSTS}/mod.rs",
@@ -1856,7 +1841,7 @@ BUGS = [
     Bug(
         "collective_no_fork",
         "a collective does not wait for the work before it",
-        Test(DIST, "collectives", "the_compute_stream_waits_for_collectives_that_overlap_with_its_work"),
+        Test(DIST, "dist", "collectives::the_compute_stream_waits_for_collectives_that_overlap_with_its_work"),
         [
             (
                 f"{HOSTS}/mod.rs",

@@ -2,7 +2,7 @@
 # Runs a command beside a Slurm of one node, for tests that start srun. Needs Debian's slurm-wlm and munge,
 # and root.
 #
-#   ci/slurm.sh cargo test -p feedline-examples --test ranks -- srun
+#   ci/slurm.sh cargo test -p feedline-examples --test training srun
 set -euo pipefail
 
 for program in munged slurmctld slurmd srun; do

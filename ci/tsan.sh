@@ -63,7 +63,7 @@ if [ "${1:-}" = --planted ]; then
     }
     expect -p feedline-slots --test sanitizers -- --exact --ignored race
     export RUSTFLAGS="$RUSTFLAGS --cfg planted=\"host_gate\""
-    expect -p feedline-slots --test stress
+    expect -p feedline-slots --test slots stress
     echo "tsan: planted 2, found 2"
     exit 0
 fi

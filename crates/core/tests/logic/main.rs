@@ -1,0 +1,13 @@
+//! Tests of the logic without threads: samplers, cursors, compositions, checks.
+
+mod batch_sampler;
+mod check;
+mod compose;
+mod cursor;
+mod fingerprint;
+mod golden;
+mod memory;
+mod packed;
+mod permutation;
+mod proof;
+mod samplers;

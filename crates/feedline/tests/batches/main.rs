@@ -1,0 +1,30 @@
+//! What batches hold, in which order, and where from.
+
+mod asynchrony;
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
+mod cudarc_loop;
+mod default_stream;
+mod documented_loop;
+mod files_on_disk;
+mod gapless;
+mod hand_off;
+mod host;
+mod iterable;
+mod large;
+mod map_batch;
+mod order;
+mod packing;
+mod partial_rows;
+mod ragged_compositions;
+mod ragged_loaders;
+#[path = "../random/mod.rs"]
+mod random;
+mod random_loaders;
+mod resident;
+#[path = "../restoring/mod.rs"]
+mod restoring;
+mod scratch;
+mod send_sync;
+mod transfer_modes;

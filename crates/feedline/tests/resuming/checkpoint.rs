@@ -1,0 +1,196 @@
+//! A checkpoint matches the model even if the device is many steps behind the host. It is refused while a
+//! batch is held.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::common::{alone, assert_empty};
+use feedline::{Checkpoint, Device, Error, ErrorKind, Loader, Proof, Ready, Result, Stream, Workers};
+use feedline_device::Backend;
+use feedline_device::host::Host;
+use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
+use feedline_testkit::fixtures::Fine;
+
+const LEN: u64 = 240;
+const BATCH: usize = 8;
+/// Number of steps that the host is ahead of the device.
+const AHEAD: usize = 10;
+/// Duration of a step on the device.
+const STEP: Duration = Duration::from_millis(3);
+
+fn loader(device: &Device) -> Loader {
+    let data = Fine::new(LEN, 4).expect("a data set");
+    let builder = Loader::builder(data).batch_size(BATCH).shuffle(11).workers(Workers::Count(1));
+    builder.depth(AHEAD + 2).build(device).expect("a loader")
+}
+
+/// A model on the device: the samples it was trained on, and a value that depends on their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Model {
+    seen: Proof,
+    value: u64,
+}
+
+/// Queues one slow step, which first waits for `gate` if there is one.
+fn step(
+    compute: &Stream,
+    batch: &Ready,
+    model: &Arc<Mutex<Model>>,
+    gate: Option<Receiver<()>>,
+) -> Result<()> {
+    let (model, epoch) = (model.clone(), batch.epoch());
+    compute.run("step", [batch.field::<i64>("id")?.into()], [], move |memory| {
+        if let Some(gate) = gate {
+            gate.recv().expect("the gate is opened");
+        }
+        std::thread::sleep(STEP);
+        let mut model = model.lock().expect("a model");
+        for &id in memory.input::<i64>(0) {
+            model.seen.add(epoch, id as u64);
+            model.value = model.value.wrapping_mul(31).wrapping_add(id as u64);
+        }
+    })
+}
+
+#[test]
+fn a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind() {
+    alone(|| {
+        let device = Device::new_host();
+        let (compute, model) = (device.stream().unwrap(), Arc::new(Mutex::new(Model::default())));
+        let mut loader = loader(&device);
+        let mut batches = loader.epoch(0).unwrap();
+        let (open, gate) = channel();
+        let mut gate = Some(gate);
+        for _ in 0..AHEAD {
+            let batch = batches.next().unwrap().unwrap().wait_on(&compute).unwrap();
+            step(&compute, &batch, &model, gate.take()).unwrap();
+        }
+        // The cursor counts ten steps, the model none.
+        assert_eq!(batches.cursor().proof().count(), (AHEAD * BATCH) as u64);
+        assert_eq!(model.lock().unwrap().seen.count(), 0);
+
+        // Another thread opens the gate, because this one is about to block.
+        let opener = std::thread::spawn(move || open.send(()).unwrap());
+        let saved = batches.checkpoint(&compute).unwrap();
+        let model = *model.lock().unwrap();
+        assert_eq!((saved.cursor.proof(), saved.cursor), (&model.seen, batches.cursor()));
+        assert_eq!(model.seen.count(), (AHEAD * BATCH) as u64);
+        opener.join().unwrap();
+        drop(loader);
+        drop(compute);
+        assert_empty(&device);
+    });
+}
+
+/// Trains up to `steps` steps of the epoch, starting at `from`, and takes a checkpoint.
+fn train(from: Option<&(Checkpoint, Model)>, steps: usize) -> (Checkpoint, Model) {
+    let device = Device::new_host();
+    let compute = device.stream().unwrap();
+    let model = Arc::new(Mutex::new(from.map_or_else(Model::default, |(_, model)| *model)));
+    let mut loader = loader(&device);
+    let batches = match from {
+        Some((saved, _)) => {
+            loader.set_bad_sample_report(saved.bad_sample_report.clone());
+            loader.resume(saved.cursor)
+        }
+        None => loader.epoch(0),
+    };
+    for batch in batches.unwrap().take(steps) {
+        step(&compute, &batch.unwrap().wait_on(&compute).unwrap(), &model, None).unwrap();
+    }
+    let saved = loader.checkpoint(&compute).unwrap();
+    let model = *model.lock().unwrap();
+    (saved, model)
+}
+
+#[test]
+fn a_saved_and_resumed_run_ends_with_the_same_model() {
+    alone(|| {
+        let all = LEN as usize / BATCH;
+        let (whole, model) = train(None, all);
+        assert_eq!((model.seen, whole.bad_sample_report.samples().len()), (*whole.cursor.proof(), 0));
+        for stop in [1, AHEAD, all - 1] {
+            let saved = train(None, stop);
+            assert_eq!(train(Some(&saved), all), (whole.clone(), model), "saved after {stop} steps");
+        }
+    });
+}
+
+#[test]
+fn a_checkpoint_is_refused_while_a_batch_is_held() {
+    alone(|| {
+        let device = Device::new_host();
+        let (compute, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut loader = loader(&device);
+        let mut batches = loader.epoch(0).unwrap();
+        batches.checkpoint(&compute).expect("no batch is held at the beginning");
+
+        let batch = batches.next().unwrap().unwrap();
+        let refused = |batches: &feedline::Epoch<'_>, part: &str| {
+            let error = batches.checkpoint(&compute).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BatchHeld, "{error}");
+            assert!(
+                error.to_string().contains(part) && error.to_string().contains("drop it first"),
+                "{error}"
+            );
+        };
+        refused(&batches, "1 delivered batch is held");
+        let first = batch.wait_on(&compute).unwrap();
+        refused(&batches, "1 delivered batch is held");
+        let second = first.also_on(&other).unwrap();
+        let next = batches.next().unwrap().unwrap();
+        refused(&batches, "2 delivered batches are held");
+        drop((first, next));
+        refused(&batches, "1 delivered batch is held");
+        drop(second);
+        assert_eq!(batches.checkpoint(&compute).unwrap().cursor, batches.cursor());
+    });
+}
+
+#[test]
+fn a_stream_of_another_device_is_refused() {
+    alone(|| {
+        let (device, other) = (Device::new_host(), Device::new_host());
+        let loader = loader(&device);
+        let error = loader.checkpoint(&other.stream().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        let text = error.to_string();
+        let names = text.strip_prefix("the stream belongs to ").and_then(|rest| rest.split_once(", not to "));
+        let (one, two) = names.unwrap_or_else(|| panic!("{text}"));
+        let number = |name: &str| Some(name.strip_prefix("host (device #")?.split(' ').next()?.to_owned());
+        assert!(number(one).is_some() && number(two).is_some() && number(one) != number(two), "{text}");
+    });
+}
+
+/// Fails the consumer's next `record` call once it is armed.
+#[derive(Debug, Default)]
+struct FailsToRecordOnce(Arc<AtomicBool>);
+
+impl Interceptor for FailsToRecordOnce {
+    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+        let by_stage = std::thread::current().name().is_some_and(|name| name.starts_with("fl-"));
+        if call.op == Op::Record && !by_stage && self.0.swap(false, Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Device, "planned failure to record"));
+        }
+        make()
+    }
+}
+
+/// A batch whose release could not be recorded loses its slot for good, but nobody holds it.
+#[test]
+fn a_lost_slot_does_not_prevent_checkpoints() {
+    alone(|| {
+        let armed = Arc::new(AtomicBool::new(false));
+        let device = Device::with_backend(Intercepted::with(Host::new(), FailsToRecordOnce(armed.clone())));
+        let compute = device.stream().unwrap();
+        let mut loader = loader(&device);
+        let mut batches = loader.epoch(0).unwrap();
+        let batch = batches.next().unwrap().unwrap().wait_on(&compute).unwrap();
+        armed.store(true, Ordering::Relaxed);
+        drop(batch);
+        assert!(!armed.load(Ordering::Relaxed), "the planned failure did not happen");
+        assert_eq!(batches.checkpoint(&compute).unwrap().cursor.proof().count(), BATCH as u64);
+    });
+}

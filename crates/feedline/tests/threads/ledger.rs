@@ -1,0 +1,384 @@
+//! The ledger: what the consumer's time is charged to, against sleeps of known length in one stage at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::common::{LONG, alone, alone_in_parts, wait_until};
+use feedline::report::{Account, Cause};
+use feedline::{Device, Loader, LoaderBuilder, Reporter, Workers};
+use feedline_device::host::Host;
+use feedline_sim::SimOptions;
+use feedline_sim::interceptors::SlowCopies;
+use feedline_testkit::OtherWork;
+use feedline_testkit::fixtures::{self, Fine, streams};
+
+const BATCH: u64 = 4;
+const STEPS: u64 = 30;
+/// A machine with other work sometimes wakes a thread late: the best of so many runs counts.
+const RUNS: usize = 4;
+
+/// A stage that can be slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slow {
+    Source,
+    Decode,
+    /// The call that queues a copy.
+    Submit,
+    /// The copy on its stream.
+    Copy,
+    Consumer,
+    /// The consumer's work on the device, which its thread does not wait for.
+    Kernel,
+}
+
+/// One case of the grid; times in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    slow: Slow,
+    time: u64,
+    /// What the consumer's thread takes anyway.
+    step: u64,
+    /// What decoding takes anyway.
+    decode: u64,
+    workers: usize,
+    sim: bool,
+    steps: u64,
+}
+
+/// A sleep, and how long the sleeps of a stage took.
+#[derive(Clone, Default)]
+struct Sleep(Arc<AtomicU64>);
+
+impl Sleep {
+    fn sleep(&self, ms: u64) {
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_millis(ms));
+        self.0.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    fn ms(&self) -> f64 {
+        self.0.load(Ordering::Relaxed) as f64 / 1e6
+    }
+}
+
+impl Case {
+    /// How far the size may be off. With copies and kernels that nobody waits for, decoding fills the slots
+    /// at the start for longer than the test knows.
+    fn tolerance(&self) -> f64 {
+        let is_hidden = matches!(self.slow, Slow::Copy | Slow::Kernel) && self.step == 0 && self.decode > 0;
+        if is_hidden { 0.1 } else { 0.05 }
+    }
+
+    fn cause(&self) -> Cause {
+        match self.slow {
+            Slow::Source => Cause::SourceRead,
+            Slow::Decode => Cause::Decode,
+            Slow::Submit | Slow::Copy => Cause::Copy,
+            Slow::Consumer => Cause::Consumer,
+            Slow::Kernel => Cause::NoDeviceSlot,
+        }
+    }
+
+    fn time_of(&self, slow: Slow) -> u64 {
+        if self.slow == slow { self.time } else { 0 }
+    }
+
+    fn device(&self) -> (Device, feedline_sim::interceptors::slow::SlowCopiesHandle) {
+        let [submit, copy] = [Slow::Submit, Slow::Copy].map(|slow| Duration::from_millis(self.time_of(slow)));
+        if self.sim {
+            let (backend, _) = feedline_sim::Sim::new(SimOptions::seed(1)).unwrap();
+            let backend = SlowCopies::slow_copies(backend, submit, copy);
+            let delays = backend.delays();
+            return (Device::with_backend(backend), delays);
+        }
+        let backend = SlowCopies::slow_copies(Host::new(), submit, copy);
+        let delays = backend.delays();
+        (Device::with_backend(backend), delays)
+    }
+
+    fn builder(&self, slept: &Sleep) -> LoaderBuilder {
+        let (read, decode) = (self.time_of(Slow::Source), self.decode + self.time_of(Slow::Decode));
+        if read > 0 {
+            let end = BATCH * self.steps;
+            let (slept, records) = (slept.clone(), streams::Generator::new([end]).unwrap());
+            // One sleep per batch, before its first record.
+            let records = streams::Hooked::new(records).before_read(move |(_, offset)| {
+                if offset % BATCH == 0 && offset < end {
+                    slept.sleep(read);
+                }
+                Ok(())
+            });
+            return Loader::source_builder(records);
+        }
+        let (slept, fine) = (slept.clone(), Fine::new(BATCH * self.steps, 100).unwrap());
+        Loader::builder(fixtures::Before::new(fine, move |id| {
+            if decode > 0 && id % BATCH == 0 {
+                slept.sleep(decode);
+            }
+            Ok(())
+        }))
+    }
+
+    /// Runs an epoch. Returns the account, the wall time of the epoch in milliseconds, and the time in
+    /// milliseconds that the cause is expected to have.
+    fn run(&self) -> (Account, f64, f64) {
+        let (device, delays) = self.device();
+        let (slept, stepped) = (Sleep::default(), Sleep::default());
+        let builder = self.builder(&slept).batch_size(BATCH as usize).depth(3).epochs(1);
+        let mut loader = builder.workers(Workers::Count(self.workers)).build(&device).unwrap();
+        let compute = device.stream().unwrap();
+        let start = Instant::now();
+        for batch in loader.epoch(0).unwrap() {
+            let ready = batch.unwrap().wait_on(&compute).unwrap();
+            let kernel = self.time_of(Slow::Kernel);
+            if kernel > 0 {
+                let sleep = move |_: &mut feedline::Memory<'_>| {
+                    std::thread::sleep(Duration::from_millis(kernel));
+                };
+                compute.run("kernel", [ready.field_at::<u8>(1).unwrap().into()], [], sleep).unwrap();
+            }
+            drop(ready);
+            let step = self.step + self.time_of(Slow::Consumer);
+            if step > 0 {
+                stepped.sleep(step);
+            }
+        }
+        let wall = start.elapsed().as_secs_f64() * 1e3;
+        let account = loader.report().epoch;
+        let stepped = stepped.ms();
+        // The last step has no batch after it that could come late.
+        let hidden = stepped * (self.steps - 1) as f64 / self.steps as f64;
+        let expected = match self.slow {
+            Slow::Consumer => stepped,
+            Slow::Source | Slow::Decode => slept.ms() / self.workers as f64 - hidden,
+            Slow::Submit => delays.slept().as_secs_f64() * 1e3 - hidden,
+            // Nothing else takes time once the slots are full: four on the host, three on the device. The
+            // last copies or kernels are not waited for.
+            Slow::Copy | Slow::Kernel if self.step > 0 => wall - stepped,
+            Slow::Copy => wall - 4.0 * self.decode as f64,
+            Slow::Kernel => wall - 7.0 * self.decode as f64,
+        };
+        loader.stop(LONG).unwrap();
+        (account, wall, expected)
+    }
+
+    /// Runs the case; returns a line of the table, and whether the ledger is right.
+    fn check(&self) -> (String, bool) {
+        let (account, wall, expected) = self.run();
+        let ms = |cause| account.causes.of(cause).as_secs_f64() * 1e3;
+        let (charged, sum) = (ms(self.cause()), account.causes.sum().as_secs_f64() * 1e3);
+        let largest =
+            Cause::ALL.into_iter().filter(|&cause| cause != Cause::Consumer || self.slow == Slow::Consumer);
+        let largest = largest.max_by_key(|&cause| account.causes.of(cause)).unwrap();
+        let is_right = largest == self.cause()
+            && (charged / expected - 1.0).abs() < self.tolerance()
+            && (sum / wall - 1.0).abs() < 0.01
+            && account.batches == self.steps;
+        let (slow, time, step, decode) = (format!("{:?}", self.slow), self.time, self.step, self.decode);
+        let (workers, device) = (self.workers, if self.sim { "sim" } else { "host" });
+        let line = format!(
+            "{slow:<9}{time:>3} ms, step {step} ms, decode {decode} ms, {workers} workers, {device:<5} \
+             {largest:<20} \
+             {charged:>7.1} of {expected:>6.1} ms ({:>+5.1} %), sum {sum:>6.1} of {wall:>6.1} ms \
+             ({:>+5.2} %)",
+            100.0 * (charged / expected - 1.0),
+            100.0 * (sum / wall - 1.0),
+        );
+        let line = if is_right { line } else { format!("{line}\n{account}") };
+        (line, is_right)
+    }
+}
+
+#[test]
+fn the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time() {
+    let mut cases = Vec::new();
+    for time in [5, 9] {
+        for (step, workers, sim) in [(0, 1, false), (2, 1, false), (0, 2, false), (0, 1, true), (2, 1, true)]
+        {
+            for slow in [Slow::Source, Slow::Decode, Slow::Submit, Slow::Consumer] {
+                // The reader of a source is one, and two workers share its batches.
+                if workers == 1 || slow == Slow::Decode {
+                    cases.push(Case { slow, time, step, decode: 0, workers, sim, steps: STEPS });
+                }
+            }
+            for slow in [Slow::Copy, Slow::Kernel] {
+                // Work of a simulated stream runs on the threads that look for its end.
+                if workers == 1 && !sim {
+                    cases.push(Case { slow, time, step, decode: 0, workers, sim, steps: STEPS });
+                    cases.push(Case { slow, time, step, decode: 2, workers, sim, steps: 3 * STEPS });
+                }
+            }
+        }
+    }
+    assert!(cases.len() >= 40, "{}", cases.len());
+    let mut wrong = Vec::new();
+    let other_work = OtherWork::watch();
+    alone_in_parts(|| {
+        for case in cases {
+            let lines: Vec<_> = (0..RUNS)
+                .map(|_| case.check())
+                .scan(false, |done, line| {
+                    let go_on = !*done;
+                    *done |= line.1;
+                    go_on.then_some(line)
+                })
+                .collect();
+            let (line, is_right) = lines.last().unwrap();
+            println!("{line}{}", if *is_right { "" } else { "  WRONG" });
+            if !is_right {
+                wrong.extend(lines);
+                if other_work.is_present() {
+                    break;
+                }
+            }
+        }
+    });
+    if !wrong.is_empty() && other_work.is_present() {
+        return feedline_testkit::not_run(
+            "the ledger's grid",
+            "other work takes the cores: times say nothing",
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.into_iter().map(|(line, _)| line + "\n").collect::<String>());
+}
+
+/// How a consumer gets the bytes of its batches on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opens {
+    /// Its kernels do.
+    Never,
+    /// The host loader opens them.
+    Itself,
+    InPlace,
+    ToVec,
+    /// As bridges to tensors in host memory do.
+    Bridge,
+}
+
+/// A loop over batches of 4 ms of decoding or copying, and 2 ms of work of the consumer. Returns the account
+/// of the run, and what a stopwatch says: milliseconds of the loader's calls, and of the consumer's own work.
+fn stopwatch<B, E: std::fmt::Debug>(
+    batches: impl Iterator<Item = Result<B, E>>,
+    open: impl Fn(B) -> Result<(), E>,
+    reporter: &Reporter,
+) -> (Account, f64, f64) {
+    let (mut called, mut worked) = (Duration::ZERO, Duration::ZERO);
+    let mut batches = batches;
+    loop {
+        let start = Instant::now();
+        let Some(batch) = batches.next() else { break };
+        open(batch.expect("a batch")).expect("an open batch");
+        called += start.elapsed();
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_millis(2));
+        worked += start.elapsed();
+    }
+    (reporter.report().run, called.as_secs_f64() * 1e3, worked.as_secs_f64() * 1e3)
+}
+
+/// Whichever loader, and whatever it waits for: the report's waits are the time that a stopwatch measures
+/// around its calls, up to the moment at which the consumer has the batch.
+#[test]
+fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
+    let run = |opens: Opens, slow: Slow| {
+        let case = Case { slow, time: 4, step: 2, decode: 0, workers: 1, sim: false, steps: STEPS };
+        let (device, _) = case.device();
+        let builder = case.builder(&Sleep::default()).batch_size(BATCH as usize).depth(3).epochs(1);
+        let builder = builder.workers(Workers::Count(1));
+        if opens == Opens::Itself {
+            let mut loader = builder.build_host_on(&device).unwrap();
+            let reporter = loader.reporter();
+            return stopwatch(loader.epoch(0).unwrap(), |_| Ok(()), &reporter);
+        }
+        let mut loader = builder.build(&device).unwrap();
+        let (compute, reporter) = (device.stream().unwrap(), loader.reporter());
+        let open = |batch: feedline::Batch| {
+            let ready = batch.wait_on(&compute)?;
+            match opens {
+                Opens::Itself | Opens::Never => Ok(()),
+                Opens::InPlace => ready.into_host().map(drop),
+                Opens::ToVec => ready.to_vec::<u8>("bytes").map(drop),
+                Opens::Bridge => ready.wait_until_copied(),
+            }
+        };
+        stopwatch(loader.epoch(0).unwrap(), open, &reporter)
+    };
+    alone_in_parts(|| {
+        let all = [Opens::Never, Opens::Itself, Opens::InPlace, Opens::ToVec, Opens::Bridge];
+        for (opens, slow) in all.into_iter().flat_map(|opens| {
+            [Slow::Source, Slow::Decode, Slow::Submit, Slow::Copy].map(|slow| (opens, slow))
+        }) {
+            let mut wrong = String::new();
+            let is_right = (0..RUNS).any(|_| {
+                let (account, called, worked) = run(opens, slow);
+                let all = called + worked;
+                let waited = account.wait_share() * account.wall().as_secs_f64() * 1e3;
+                let own = account.causes.of(Cause::Consumer).as_secs_f64() * 1e3;
+                wrong += &format!(
+                    "{slow:?}, {opens:?}: waited {waited:.1} of {called:.1} ms, own {own:.1} of \
+                     {worked:.1}\n{account}"
+                );
+                (waited - called).abs() < 0.03 * all && (own - worked).abs() < 0.03 * all
+            });
+            assert!(is_right, "{wrong}");
+        }
+    });
+}
+
+/// The time between epochs belongs to the run, polls are waits, and a break loses nothing.
+#[test]
+fn a_run_is_charged_from_its_first_epoch_to_its_last_delivery() {
+    alone(|| {
+        let device = Device::new_host();
+        let builder = Loader::builder(Fine::new(BATCH * STEPS, 100).unwrap()).batch_size(BATCH as usize);
+        let mut loader = builder.build(&device).unwrap();
+        let start = Instant::now();
+        loader.epoch(0).unwrap().take(7).for_each(drop);
+        let break_at = loader.report().epoch.wall();
+        std::thread::sleep(Duration::from_millis(30)); // a validation between two epochs
+        let mut batches = loader.epoch(1).unwrap();
+        while !batches.is_over() {
+            drop(batches.try_next().unwrap());
+        }
+        assert!(batches.next().is_none());
+        let wall = start.elapsed();
+        let report = loader.report();
+        assert_eq!((report.run.batches, report.epoch.batches), (STEPS + 7, STEPS));
+        assert_eq!((report.epoch.epoch, report.previous.unwrap().batches), (1, 7));
+        for account in [report.run, report.epoch, report.previous.unwrap()] {
+            assert_eq!(account.causes.sum(), account.wall(), "{account}");
+        }
+        assert!(report.epoch.wall() + break_at < report.run.wall() - Duration::from_millis(30));
+        // From outside, with the two calls around it.
+        assert!(report.run.wall() <= wall && wall - report.run.wall() < Duration::from_secs(1));
+        loader.stop(LONG).unwrap();
+    });
+}
+
+#[test]
+fn another_thread_reads_the_report_while_an_epoch_runs_and_sees_a_wait() {
+    alone(|| {
+        let device = Device::new_host();
+        let (data, gate) = fixtures::blocking(Fine::new(40, 100).unwrap(), [20]);
+        let builder = Loader::builder(data).batch_size(BATCH as usize).workers(Workers::Count(1));
+        let mut loader = builder.build(&device).unwrap();
+        let reporter = loader.reporter();
+        let reader = std::thread::spawn(move || {
+            wait_until("the consumer waits for batch 5", || {
+                let report = reporter.report();
+                report.epoch.batches == 5
+                    && report.waiting.is_some_and(|time| time > Duration::from_millis(20))
+            });
+            gate.open();
+            reporter
+        });
+        assert_eq!(loader.epoch(0).unwrap().count(), 10);
+        let reporter = reader.join().unwrap();
+        let report = loader.report();
+        assert_eq!((reporter.report().epoch, report.waiting), (report.epoch, None));
+        assert!(report.epoch.causes.of(Cause::Decode) >= Duration::from_millis(20), "{report}");
+        drop(loader);
+        assert_eq!(reporter.report().run, report.run);
+    });
+}

@@ -1,0 +1,5 @@
+//! Tests of the simulated device and its interceptors.
+
+mod csan;
+mod device;
+mod interceptors;

@@ -1,0 +1,223 @@
+//! A file that another process truncates or overwrites while it is in use gives an error or the
+//! original samples: never a signal, and never other bytes.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::common::{gather, images, labels, write};
+use feedline_core::{
+    CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Rows, Spec, check_dataset,
+};
+use feedline_datasets::{Idx, IdxFile, OpenOptions, Records};
+use tempfile::tempdir;
+
+/// Images of 2 x 3 and their labels: more than a page of each, so that truncating removes whole pages.
+const COUNT: u32 = 20_000;
+
+fn files(dir: &Path) -> [PathBuf; 2] {
+    let classes: Vec<u8> = (0..COUNT).map(|id| (id % 10) as u8).collect();
+    [write(dir, "images", &images(COUNT)), write(dir, "labels", &labels(&classes))]
+}
+
+fn spec() -> Spec {
+    Spec::new().field("wide", DType::U16, [2]).unwrap().field("narrow", DType::U8, [3]).unwrap()
+}
+
+fn cut(path: &Path, bytes: u64) {
+    File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
+}
+
+/// Writes `byte` over the file from `offset` on, in place.
+fn overwrite(path: &Path, offset: u64, byte: u8) {
+    let file = File::options().write(true).open(path).unwrap();
+    let bytes = file.metadata().unwrap().len() - offset;
+    file.write_all_at(&vec![byte; bytes as usize], offset).unwrap();
+}
+
+#[test]
+fn sets_in_memory_keep_their_samples() {
+    type Change = fn(&Path);
+    let changes: [Change; 2] = [|path| cut(path, 0), |path| overwrite(path, 16, 0xFF)];
+    for change in changes {
+        let dir = tempdir().unwrap();
+        let [images, labels] = files(dir.path());
+        let data = Idx::open(&images, &labels).unwrap();
+        let ids = [0, 9_999, 19_999];
+        let before = gather(&data, &ids).unwrap();
+        let records_path = write(dir.path(), "records", &vec![7; 70_000]);
+        let records = Records::open(&records_path, spec()).unwrap();
+        [&images, &labels, &records_path].into_iter().for_each(|path| change(path));
+        assert!(gather(&data, &ids).unwrap() == before);
+        assert_eq!((data.labels()[19_999], data.labels().len()), (9, 20_000));
+        data.check_labels(10).unwrap();
+        assert!(gather(&records, &[0, 9_999]).unwrap().iter().flatten().all(|&byte| byte == 7));
+        // Zero-copy readers also see them.
+        assert_eq!(records.column(1).unwrap().row(9_999), Some(&[7; 3][..]));
+        assert_eq!(data.column(0).unwrap().row(19_999), Some(&before[0][12..]));
+    }
+}
+
+/// Sets whose rows are read from disk, over files that were last written long ago.
+fn on_disk(dir: &Path) -> (Idx, Records, [PathBuf; 2]) {
+    let [images, labels] = files(dir);
+    let records = write(dir, "records", &vec![7; 70_000]);
+    for path in [&images, &records] {
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    }
+    let idx = Idx::new(
+        IdxFile::open_with(&images, &OpenOptions::with_memory_limit(1000)).unwrap(),
+        IdxFile::open(&labels).unwrap(),
+    )
+    .unwrap();
+    let of_records = Records::open_with(&records, spec(), &OpenOptions::with_memory_limit(69_999)).unwrap();
+    (idx, of_records, [images, records])
+}
+
+/// The error of reading sample `id`, checked to be the same for `read` and `read_many`.
+#[track_caller]
+fn error_of(data: &impl Dataset, id: u64) -> Error {
+    let layout = Layout::new(data.spec(), 2).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 2);
+    let (row, many) = data.read_many(&[0, id], &mut rows, &mut Context::new(0, 0)).unwrap_err();
+    let one = data.read(id, &mut rows.row(0), &mut Context::new(0, 0)).unwrap_err();
+    assert!(row < 2 && many.to_string() == one.to_string(), "{row}: {many}, {one}");
+    *one.downcast().expect("an error with path and offset")
+}
+
+#[test]
+fn sets_on_disk_have_the_samples_of_sets_in_memory() {
+    let dir = tempdir().unwrap();
+    let (idx, records, [images_path, records_path]) = on_disk(dir.path());
+    let whole = Idx::open(&images_path, dir.path().join("labels")).unwrap();
+    let whole_records = Records::open(&records_path, spec()).unwrap();
+    let ids: Vec<u64> = (0..2000).map(|step| step * 7919 % 20_000).collect();
+    assert!(gather(&idx, &ids).unwrap() == gather(&whole, &ids).unwrap());
+    assert!(gather(&records, &[9_999, 0]).unwrap() == gather(&whole_records, &[9_999, 0]).unwrap());
+    assert!(idx.images().is_none() && idx.column(0).is_none() && idx.labels() == whole.labels());
+    assert!(records.bytes().is_none() && records.record(0).is_none() && records.column(0).is_none());
+    assert_eq!(
+        [idx.fingerprint(), records.fingerprint()],
+        [whole.fingerprint(), whole_records.fingerprint()]
+    );
+    assert_eq!(gather(&idx, &[0, 20_000]).unwrap_err().0, 1);
+    assert_eq!(records.hash_content().unwrap().fingerprint(), whole_records.fingerprint());
+    assert_eq!(idx.hash_content().unwrap().fingerprint(), whole.fingerprint());
+    for data in [&whole as &dyn Dataset, &whole_records] {
+        let report = check_dataset(data, &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{report}");
+    }
+}
+
+#[test]
+fn a_set_on_disk_that_is_cut_is_an_error_with_path_and_offset() {
+    let dir = tempdir().unwrap();
+    let (idx, records, [images, records_path]) = on_disk(dir.path());
+    cut(&images, 16 + 6 * 100);
+    cut(&records_path, 7 * 100);
+    for (error, path, offset, sizes) in [
+        (error_of(&idx, 100), &images, 16 + 6 * 100, "it had 120016 bytes and has 616"),
+        (error_of(&records, 101), &records_path, 7 * 101, "it had 70000 bytes and has 700"),
+        // A sample that is still in the file is not trusted either.
+        (error_of(&idx, 99), &images, 616, "it had 120016 bytes and has 616"),
+        (error_of(&records, 0), &records_path, 700, "it had 70000 bytes and has 700"),
+    ] {
+        assert_eq!(
+            (error.kind(), error.path(), error.offset()),
+            (ErrorKind::Data, Some(path.as_path()), Some(offset))
+        );
+        assert!(
+            error.message().contains("the file was cut while it was in use")
+                && error.message().contains(sizes),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_set_on_disk_that_is_written_to_is_an_error() {
+    let changes: [fn(&Path); 2] = [|path| overwrite(path, 16, 0xFF), |path| cut(path, 1 << 20)];
+    for change in changes {
+        let dir = tempdir().unwrap();
+        let (idx, records, paths) = on_disk(dir.path());
+        paths.iter().for_each(|path| change(path));
+        for (error, path) in [(error_of(&idx, 3), &paths[0]), (error_of(&records, 3), &paths[1])] {
+            assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())));
+            assert!(error.message().contains("the file was written to while it was in use"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_set_on_disk_that_is_overwritten_with_its_time_put_back_is_an_error() {
+    let dir = tempdir().unwrap();
+    let (idx, records, paths) = on_disk(dir.path());
+    for path in &paths {
+        let before = std::fs::metadata(path).unwrap();
+        // Change times have the step of the system's clock: a write within it cannot be told.
+        while std::fs::metadata(path).unwrap().ctime_nsec() == before.ctime_nsec() {
+            overwrite(path, 16, 0xFF);
+            let written = before.modified().unwrap();
+            File::options().write(true).open(path).unwrap().set_modified(written).unwrap();
+        }
+        let now = std::fs::metadata(path).unwrap();
+        assert_eq!((now.len(), now.modified().unwrap()), (before.len(), before.modified().unwrap()));
+    }
+    for (error, path) in [(error_of(&idx, 3), &paths[0]), (error_of(&records, 3), &paths[1])] {
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())));
+        assert!(error.message().contains("its write time put back"), "{error}");
+    }
+}
+
+#[test]
+fn a_set_on_disk_that_is_replaced_keeps_its_samples() {
+    let dir = tempdir().unwrap();
+    let (idx, records, paths) = on_disk(dir.path());
+    let before = (gather(&idx, &[3]).unwrap(), gather(&records, &[3]).unwrap());
+    for path in &paths {
+        let bytes = std::fs::metadata(path).unwrap().len() as usize;
+        std::fs::rename(write(dir.path(), "new", &vec![0xFF; bytes]), path).unwrap();
+    }
+    assert!((gather(&idx, &[3]).unwrap(), gather(&records, &[3]).unwrap()) == before);
+}
+
+#[test]
+fn a_file_that_its_writer_has_locked_is_refused_and_one_that_is_read_is_not() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "records", &[7; 70]);
+    let writer = File::open(&path).unwrap();
+    writer.lock().unwrap();
+    let error = Records::open(&path, spec()).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())));
+    assert!(error.message().contains("another process has locked the file"), "{error}");
+    writer.unlock().unwrap();
+    // Readers do not exclude each other; they exclude a writer that locks the file while it is in use.
+    let [one, _other] = [0, 0]
+        .map(|limit| Records::open_with(&path, spec(), &OpenOptions::with_memory_limit(limit)).unwrap());
+    drop(one);
+    assert!(writer.try_lock().is_err());
+}
+
+#[test]
+fn a_content_that_changed_in_one_byte_has_another_fingerprint() {
+    let dir = tempdir().unwrap();
+    let fingerprint = |at: Option<usize>| {
+        let mut content = images(COUNT);
+        if let Some(at) = at {
+            content[at] ^= 1;
+        }
+        let (images, classes) = (write(dir.path(), "images", &content), vec![0; COUNT as usize]);
+        Idx::open(images, write(dir.path(), "labels", &labels(&classes))).unwrap().fingerprint()
+    };
+    // Image 3 is not one of the 64 that are spread over 20,000.
+    assert_ne!(fingerprint(None), fingerprint(Some(16 + 3 * 6)));
+    let records = |byte: u8| {
+        let mut content = vec![7; 70_000];
+        content[3 * 7] = byte;
+        Records::open(write(dir.path(), "records", &content), spec()).unwrap().fingerprint()
+    };
+    assert_ne!(records(7), records(8));
+}

@@ -1,0 +1,193 @@
+//! Tables: types, quotes, delimiters, headers, and rows that do not fit.
+
+use crate::made::{gz, read, write};
+use feedline_core::random::splitmix64;
+use feedline_datasets::{Csv, CsvOptions, Nulls, OpenOptions, Reader, Values, open, open_with};
+use proptest::prelude::*;
+use tempfile::tempdir;
+
+#[test]
+fn columns_have_the_first_type_that_all_cells_have() {
+    let dir = tempdir().unwrap();
+    let table = "int,uint,float,missing,bool,text,none\n\
+                 1,18446744073709551615,1.5,7,True,x,\n\
+                 -2,0,-3,,FALSE,3,\n";
+    for (name, bytes) in [("a.csv", table.into()), ("b", table.into()), ("c.csv.gz", gz(table.as_bytes()))] {
+        let bytes: Vec<u8> = bytes;
+        let path = write(dir.path(), name, &bytes);
+        assert_eq!(open(&path).unwrap().format(), "csv");
+        let reader = Csv::open_with(path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+        assert_eq!((reader.format(), reader.len()), ("csv", 2));
+        assert_eq!(
+            reader.schema().to_string(),
+            "int i64 [], uint u64 [], float f64 [], missing f64 [], bool bool [], text text [?], \
+             none text [?]"
+        );
+        let float = |value: f64| value.to_le_bytes().to_vec();
+        let int = |value: i64| value.to_le_bytes().to_vec();
+        let first = [int(1), int(-1), float(1.5), float(7.0), vec![1], b"x".to_vec(), vec![]];
+        let second = [int(-2), int(0), float(-3.0), float(f64::NAN), vec![0], b"3".to_vec(), vec![]];
+        // In the same buffers nothing stays of the sample before.
+        let mut values = Values::new();
+        for (sample, expected) in [(0, &first), (1, &second), (0, &first)] {
+            reader.read(sample, &mut values).unwrap();
+            assert!(values.fields().iter().map(|value| &value.bytes).eq(expected), "row {sample}");
+        }
+    }
+}
+
+#[test]
+fn quotes_line_breaks_blank_lines_and_delimiters_are_read() {
+    let dir = tempdir().unwrap();
+    let texts = |reader: &dyn Reader| {
+        let row = |row| read(reader, row).into_iter().map(|cell| String::from_utf8(cell).unwrap()).collect();
+        (0..reader.len()).map(row).collect::<Vec<Vec<_>>>()
+    };
+    let path = write(dir.path(), "a.csv", b"\xEF\xBB\xBFa,b\r\n\"x, \"\"y\"\"\",\"1\r\n2\"\r\n\r\nlast,one");
+    let reader = open(path).unwrap();
+    assert_eq!(reader.schema().to_string(), "a text [?], b text [?]");
+    assert_eq!(texts(&*reader), [["x, \"y\"", "1\r\n2"], ["last", "one"]]);
+    for delimiter in ["\t", ";", "|"] {
+        let text = "a,1;x\nb,2;y\n".replace(';', delimiter);
+        let reader = open(write(dir.path(), "b", text.as_bytes())).unwrap();
+        let delimiter = Some(delimiter.as_bytes()[0]);
+        let options = CsvOptions { delimiter, header: Some(false), ..Default::default() };
+        let told = Csv::open_with(write(dir.path(), "c", text.as_bytes()), options).unwrap();
+        assert_eq!(texts(&told), [["a,1", "x"], ["b,2", "y"]]);
+        // Both fit; the comma is the first that is tried.
+        assert_eq!(reader.schema().fields().len(), 2);
+    }
+}
+
+#[test]
+fn the_first_row_names_the_columns_unless_it_has_numbers() {
+    let dir = tempdir().unwrap();
+    let open = |text: &str, header| {
+        let path = write(dir.path(), "x", text.as_bytes());
+        Csv::open_with(path, CsvOptions { header, ..Default::default() }).unwrap()
+    };
+    for (text, header, names, rows) in [
+        ("a,b\n1,2\n", None, ["a", "b"], 1),
+        ("1,b\n1,2\n", None, ["c0", "c1"], 2),
+        ("a,a\n1,2\n", None, ["c0", "c1"], 2),
+        ("a,\n1,2\n", None, ["c0", "c1"], 2),
+        ("a,b\n1,2\n", Some(false), ["c0", "c1"], 2),
+        ("1,2\n3,4\n", Some(true), ["1", "2"], 1),
+    ] {
+        let table = open(text, header);
+        let found: Vec<_> = table.schema().fields().iter().map(|field| field.name.clone()).collect();
+        assert_eq!((found.as_slice(), table.len()), (&names.map(String::from)[..], rows), "{text:?}");
+    }
+}
+
+#[test]
+fn an_empty_cell_is_an_error_of_its_row_or_filled() {
+    let dir = tempdir().unwrap();
+    let path =
+        write(dir.path(), "x.csv", b"int,float,bool,text\n1,1.5,true,x\n,2.5,false,\n3,,false,z\n4,4,,z\n");
+    let reader = open(&path).unwrap();
+    assert_eq!(reader.schema().to_string(), "int i64 [], float f64 [], bool bool [], text text [?]");
+    for (row, column, byte) in [(1, "int", 33), (2, "float", 45), (3, "bool", 56)] {
+        let error = reader.read(row, &mut Values::new()).unwrap_err();
+        let why = format!(
+            "column \"{column}\" has a null in row {row}: write a value there, or open the file with"
+        );
+        assert!(error.to_string().starts_with(&why), "{error}");
+        assert_eq!((error.path(), error.sample(), error.offset()), (Some(&*path), Some(row), Some(byte)));
+    }
+    assert_eq!(read(&*reader, 0)[0], 1i64.to_le_bytes());
+    let filled = Csv::open_with(&path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+    assert_eq!(filled.schema().to_string(), "int f64 [], float f64 [], bool text [?], text text [?]");
+    let by_format = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+    assert_eq!((by_format.schema(), read(&*by_format, 1)), (filled.schema(), read(&filled, 1)));
+    let nan = f64::NAN.to_le_bytes();
+    assert_eq!(read(&filled, 1), [&nan[..], &2.5f64.to_le_bytes(), b"false", b""]);
+    assert_eq!(read(&filled, 3)[2], b"");
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_at_the_start_and_refused_elsewhere() {
+    let dir = tempdir().unwrap();
+    for text in ["\u{FEFF}1,2\n3,4\n", "\u{FEFF}\"1\",2\n3,4\n", "\u{FEFF}a,b\n1,2\n3,4\n"] {
+        let reader = open(write(dir.path(), "x.csv", text.as_bytes())).unwrap();
+        assert!(reader.schema().to_string().ends_with(" i64 []"), "{text:?}: {}", reader.schema());
+        assert_eq!(read(&*reader, 0), [1i64, 2].map(i64::to_le_bytes), "{text:?}");
+    }
+    // Two files, one behind the other.
+    for (text, line, byte) in [("a,b\n1,2\n\u{FEFF}3,4\n", 3, 8), ("\u{FEFF}\u{FEFF}1,2\n3,4\n", 1, 0)] {
+        let path = write(dir.path(), "x.csv", text.as_bytes());
+        let error = open(&path).unwrap_err();
+        let why = format!("line {line} begins with a byte order mark");
+        assert!(error.to_string().starts_with(&why), "{error}");
+        assert_eq!((error.path(), error.offset()), (Some(&*path), Some(byte)), "{error}");
+    }
+}
+
+#[test]
+fn two_columns_of_one_name_are_refused() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "x.csv", b"a,b,a\n1,2,3\n");
+    let error = Csv::open_with(&path, CsvOptions { header: Some(true), ..Default::default() }).unwrap_err();
+    assert!(error.to_string().contains("two columns or arrays \"a\""), "{error}");
+    assert_eq!(error.path(), Some(&*path));
+}
+
+#[test]
+fn floats_are_the_doubles_that_their_text_is_nearest_to() {
+    let dir = tempdir().unwrap();
+    let doubles =
+        Vec::from_iter((0..20_000).map(|at| f64::from_bits(splitmix64(at))).filter(|x| x.is_finite()));
+    // As short as possible, and with 17 digits, as Python and C write them.
+    let row = |x: &f64| format!("{x:?},{x:.16e}\n");
+    let reader = open(write(dir.path(), "x.csv", doubles.iter().map(row).collect::<String>().as_bytes()));
+    let reader = reader.unwrap();
+    for (row, double) in doubles.iter().enumerate() {
+        assert_eq!(read(&*reader, row as u64), [double.to_le_bytes(); 2], "row {row}: {double:e}");
+    }
+}
+
+#[test]
+fn rows_that_do_not_fit_are_refused_with_line_and_byte() {
+    let dir = tempdir().unwrap();
+    let cases: [(&[u8], &str, u64); 3] = [
+        (b"a,b\n1,2\n3\n4,5\n", "line 3 has 1 cells, the first row has 2", 8),
+        (b"a,b\n1,2\n3,4,5\n", "line 3 has 3 cells", 8),
+        (b"a,b\n1,2\nx,\xFF\n", "column 1 of the row is not UTF-8", 8),
+    ];
+    for (bytes, why, byte) in cases {
+        let path = write(dir.path(), "x.csv", bytes);
+        let error = open(&path).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!((error.path(), error.offset()), (Some(path.as_path()), Some(byte)), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Every row reads as the whole table did when its types were found, but for its missing values.
+    #[test]
+    fn any_table_is_read_or_refused(text in "([a1.,;\"\r\n é-]{0,3}[,\n]){0,20}[a1\"]?") {
+        let dir = tempdir().unwrap();
+        let path = write(dir.path(), "x.csv", text.as_bytes());
+        let filled = Csv::open_with(&path, CsvOptions { nulls: Nulls::Fill, ..Default::default() });
+        match Csv::open(&path) {
+            Err(error) => {
+                prop_assert_eq!(error.path(), Some(path.as_path()));
+                prop_assert!(filled.is_err());
+            }
+            Ok(reader) => {
+                let filled = filled.unwrap();
+                let mut values = Values::new();
+                for row in 0..reader.len() {
+                    let result = filled.read(row, &mut values);
+                    prop_assert!(result.is_ok(), "{:?} of {:?}", result, text);
+                    if let Err(error) = reader.read(row, &mut values) {
+                        let why = error.to_string();
+                        prop_assert!(why.contains("has a null in row"), "{} of {:?}", why, text);
+                    }
+                }
+            }
+        }
+    }
+}

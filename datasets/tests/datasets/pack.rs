@@ -1,0 +1,198 @@
+//! Packed sets: every type comes back as it was, and damage is seen.
+
+use std::fs;
+use std::path::Path;
+
+use crate::made::{read, write};
+use feedline_core::{DType, Result};
+use feedline_datasets::{
+    ArrowFile, ElementType, OpenOptions, PackOptions, Reader, Schema, SchemaField, Values, open, open_with,
+    pack,
+};
+use tempfile::tempdir;
+
+/// Samples that are functions of their number.
+#[derive(Debug)]
+struct Made {
+    schema: Schema,
+    len: u64,
+    fingerprint: u64,
+}
+
+impl Reader for Made {
+    fn format(&self) -> &'static str {
+        "made"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        let fields = self.schema.fields();
+        for (field, value) in fields.iter().zip(values.begin(fields.len())) {
+            let varying = (sample % 5) as usize;
+            let shape: Vec<usize> = field.shape.iter().map(|dim| dim.unwrap_or(varying)).collect();
+            let bytes = shape.iter().product::<usize>() * field.element.size();
+            // Small, so that they are valid as text and as a truth value.
+            let most = if field.element == ElementType::Bool { 2 } else { 100 };
+            value.bytes = (0..bytes as u64).map(|at| ((at * 7 + sample) % most) as u8).collect();
+            value.set_shape(shape);
+        }
+        Ok(())
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        None
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+/// A field of each type and shape.
+fn fields(varying: bool) -> Vec<SchemaField> {
+    let others = [ElementType::Bool, ElementType::U64, ElementType::Complex64, ElementType::Complex128];
+    let elements = DType::ALL.map(ElementType::Number).into_iter().chain(others);
+    let elements = elements.chain([ElementType::Bytes, ElementType::Text]);
+    let shapes: &[&[Option<usize>]] =
+        if varying { &[&[None], &[None, Some(3)]] } else { &[&[], &[Some(5)], &[Some(2), Some(3)]] };
+    let field = |element: ElementType| {
+        shapes.iter().map(move |shape| SchemaField {
+            name: format!("{element} {}", shape.len()),
+            element,
+            shape: shape.to_vec(),
+        })
+    };
+    elements.flat_map(field).collect()
+}
+
+fn made(fields: Vec<SchemaField>, len: u64) -> Made {
+    Made { schema: Schema::new(fields), len, fingerprint: 7 }
+}
+
+fn assert_same(one: &dyn Reader, two: &dyn Reader) {
+    assert_eq!((one.schema(), one.len()), (two.schema(), two.len()));
+    let (mut a, mut b) = (Values::new(), Values::new());
+    for sample in 0..one.len() {
+        one.read(sample, &mut a).unwrap();
+        two.read(sample, &mut b).unwrap();
+        assert_eq!(a, b, "sample {sample}");
+    }
+}
+
+#[test]
+fn every_type_and_shape_comes_back_as_it_was() {
+    let dir = tempdir().unwrap();
+    let one = PackOptions::default();
+    for (name, fields) in [
+        ("fixed", fields(false)),
+        ("varying", fields(true)),
+        ("both", [fields(true), fields(false)].concat()),
+    ] {
+        let source = made(fields, 100);
+        let path = dir.path().join(name);
+        let mut seen = 0;
+        let packed = pack(&source, &path, one, |samples| seen = samples).unwrap();
+        assert_eq!((packed.samples, packed.files, seen), (100, 1, 100));
+        assert_eq!(packed.bytes, fs::metadata(&path).unwrap().len());
+        for limit in [u64::MAX, 0] {
+            assert_same(&source, &*open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap());
+        }
+        assert!(ArrowFile::open(&path).unwrap().verify().unwrap());
+    }
+}
+
+#[test]
+fn columns_of_one_size_are_ready_for_zero_copy_and_aligned() {
+    let dir = tempdir().unwrap();
+    let source = made(fields(false), 77);
+    let path = dir.path().join("set");
+    pack(&source, &path, PackOptions::default(), |_| {}).unwrap();
+    let data = open(&path).unwrap();
+    for field in 0..source.schema.fields().len() {
+        let column = data.column(field).unwrap();
+        assert!(column.first().is_multiple_of(64), "{field}: {}", column.first());
+        for sample in [0, 76] {
+            assert_eq!(column.row(sample).unwrap(), read(&source, sample)[field]);
+        }
+    }
+}
+
+#[test]
+fn a_changed_byte_and_a_cut_are_refused() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("set");
+    pack(&made(fields(false), 20), &path, PackOptions::default(), |_| {}).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let covered = ArrowFile::open(&path).unwrap().metadata()["feedline.crc32c"].clone();
+    let covered: usize = covered.split_once(':').unwrap().1.parse().unwrap();
+    for at in (0..covered).step_by(97).chain([covered - 1]) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 4;
+        let error = open(write(dir.path(), "changed.arrow", &changed)).unwrap_err();
+        assert!(error.path().is_some(), "{at}: {error}");
+    }
+    for cut in (0..bytes.len()).step_by(101).chain([bytes.len() - 1]) {
+        let error = open(write(dir.path(), "cut.arrow", &bytes[..cut])).unwrap_err();
+        assert!(error.path().is_some() && !error.to_string().contains('\n'), "{cut}: {error}");
+    }
+}
+
+#[test]
+fn shards_have_an_index_which_is_compared_with_them() {
+    let dir = tempdir().unwrap();
+    let shards = PackOptions { shard_bytes: Some(4000) };
+    for (name, fields) in [("fixed", fields(false)), ("varying", fields(true))] {
+        let source = made(fields, 90);
+        let folder = dir.path().join(name);
+        let packed = pack(&source, &folder, shards, |_| {}).unwrap();
+        assert!(packed.files > 5 && packed.kept == 0, "{packed:?}");
+        assert_same(&source, &*open(&folder).unwrap());
+        assert_same(&source, &*open(folder.join("_index.json")).unwrap());
+        // A shard that is gone comes again, with those after it; one of another length does too.
+        fs::remove_file(folder.join("000002.arrow")).unwrap();
+        assert!(open(&folder).unwrap_err().to_string().contains("no such file"));
+        let again = pack(&source, &folder, shards, |_| {}).unwrap();
+        assert_eq!((again.kept, again.files), (2, packed.files));
+        assert_same(&source, &*open(&folder).unwrap());
+        let first = fs::read(folder.join("000000.arrow")).unwrap();
+        fs::write(folder.join("000000.arrow"), &first[..first.len() - 1]).unwrap();
+        assert!(open(&folder).unwrap_err().to_string().contains("the index says"));
+        // One of the same length that is another shard's.
+        fs::write(folder.join("000000.arrow"), &first).unwrap();
+        let text = fs::read_to_string(folder.join("_index.json")).unwrap();
+        fs::write(folder.join("_index.json"), text.replace("000000.arrow", "../x")).unwrap();
+        assert!(open(&folder).unwrap_err().to_string().contains("outside of its folder"));
+    }
+}
+
+#[test]
+fn what_cannot_be_packed_is_refused_before_anything_is_written() {
+    let dir = tempdir().unwrap();
+    let folder = dir.path().join("set");
+    let shards = PackOptions { shard_bytes: Some(1000) };
+    let label = || vec![SchemaField::fixed("x", ElementType::Number(DType::I64), &[])];
+    let two = SchemaField { name: "y".into(), element: ElementType::Bytes, shape: vec![None, None] };
+    pack(&made(label(), 10), &folder, shards, |_| {}).unwrap();
+    write(dir.path(), "other/file", b"1");
+    for (source, name, options, why) in [
+        (made(label(), 0), "new", shards, "no samples"),
+        (made(vec![two], 1), "new", shards, "field \"y\" has more than one dimension that varies"),
+        (made(label(), 1), "new", PackOptions { shard_bytes: Some(0) }, "of no bytes"),
+        (made(label(), 1), "other/file", PackOptions::default(), "exists already"),
+        (made(label(), 1), "other", shards, "holds other files"),
+        (made(label(), 11), "set", shards, "another source"),
+        (Made { fingerprint: 8, ..made(label(), 10) }, "set", shards, "another source"),
+    ] {
+        let error = pack(&source, dir.path().join(name), options, |_| {}).unwrap_err();
+        assert!(error.to_string().contains(why), "{why}: {error}");
+    }
+    assert!(!dir.path().join("new/000000.arrow").exists());
+    assert_eq!(open(&folder).unwrap().len(), 10);
+}

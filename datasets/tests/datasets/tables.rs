@@ -1,0 +1,272 @@
+//! Arrow and Parquet files of every type, as pyarrow wrote them, and damaged ones.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::described::{describe, hex};
+use crate::made::{read, write};
+use feedline_core::Dataset;
+use feedline_datasets::{
+    ArrowFile, Fixed, Nulls, OpenOptions, ParquetFile, Reader, TableOptions, Values, open, open_with,
+};
+use proptest::prelude::*;
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+use tempfile::tempdir;
+
+/// What pyarrow says of each file of `golden/tables`; `golden/make.py` made both.
+const GOLDEN: &str = include_str!("../golden/tables.json");
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tables").join(name)
+}
+
+/// The checksum of every sample, in this order.
+fn checksum(reader: &dyn Reader, samples: impl Iterator<Item = u64>) -> String {
+    let (mut values, mut hash) = (Values::new(), Sha256::new());
+    for sample in samples {
+        reader.read(sample, &mut values).unwrap();
+        values.fields().iter().for_each(|value| hash.update(&value.bytes));
+    }
+    hex(&hash.finalize())
+}
+
+#[test]
+fn tables_of_every_type_are_read_as_pyarrow_reads_them() {
+    let golden_entries: BTreeMap<String, Json> = serde_json::from_str(GOLDEN).unwrap();
+    assert!(golden_entries.len() >= 12);
+    for (name, mut expected) in golden_entries {
+        let all = expected.as_object_mut().unwrap().remove("all").unwrap();
+        for limit in [u64::MAX, 0] {
+            let reader = open_with(golden(&name), &OpenOptions::with_memory_limit(limit)).unwrap();
+            assert_eq!(describe(&*reader), expected, "{name}, limit {limit}");
+            assert_eq!(checksum(&*reader, 0..reader.len()), all, "{name}, limit {limit}");
+        }
+    }
+}
+
+#[test]
+fn a_cache_that_holds_one_part_gives_the_same_samples_in_any_order() {
+    let options = || TableOptions { cache_bytes: 1, ..TableOptions::default() };
+    let whole: [Box<dyn Reader>; 2] =
+        [open(golden("snappy.parquet")).unwrap(), open(golden("zstd.arrow")).unwrap()];
+    let small: [Box<dyn Reader>; 2] = [
+        Box::new(ParquetFile::open_with(golden("snappy.parquet"), options()).unwrap()),
+        Box::new(
+            ArrowFile::open_with(golden("zstd.arrow"), TableOptions { memory_limit: 0, ..options() })
+                .unwrap(),
+        ),
+    ];
+    for (whole, small) in whole.iter().zip(&small) {
+        // Each sample is of another part than the one before.
+        let jumps = || (0..90).map(|step| (step * 37) % 90);
+        assert_eq!(checksum(&**whole, jumps()), checksum(&**small, jumps()));
+        assert_eq!(small.together(), Some(40));
+        std::thread::scope(|scope| {
+            for first in 0..4 {
+                scope.spawn(move || {
+                    for sample in (first..90).step_by(4) {
+                        assert_eq!(read(&**whole, sample), read(&**small, sample));
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn row_groups_are_ranges_of_samples() {
+    let file = ParquetFile::open(golden("none.parquet")).unwrap();
+    assert_eq!((file.row_groups(), file.len()), (3, 90));
+    assert_eq!([0, 1, 2].map(|group| file.row_group(group)), [0..40, 40..80, 80..90]);
+}
+
+#[test]
+fn chosen_columns_are_read_and_unknown_ones_refused() {
+    let options = |names: &[&str]| {
+        let columns = Some(names.iter().map(|name| name.to_string()).collect());
+        TableOptions { columns, memory_limit: 0, ..TableOptions::default() }
+    };
+    let open = |names: &[&str]| -> [Result<Box<dyn Reader>, feedline_core::Error>; 2] {
+        [
+            ArrowFile::open_with(golden("lz4.stream"), options(names)).map(|file| Box::new(file) as _),
+            ParquetFile::open_with(golden("delta.parquet"), options(names)).map(|file| Box::new(file) as _),
+        ]
+    };
+    for reader in open(&["at.in", "words", "f16"]) {
+        let reader = reader.unwrap();
+        let fields = "f16 f16 [], words text [?], words.lengths i64 [?], at.in.y f64 [], at.in.on bool []";
+        assert_eq!(reader.schema().to_string(), fields);
+        // Row 3: three times "row 3", of which the spaces are left out.
+        let lengths = [3i64, 4, 4, 1].map(i64::to_le_bytes).concat();
+        let expected =
+            [vec![0, 0x42], b"row3row3row3".to_vec(), lengths, 1.5f64.to_le_bytes().into(), vec![1]];
+        assert_eq!(read(&*reader, 3), expected);
+    }
+    for error in open(&["none"]) {
+        let error = error.unwrap_err();
+        assert!(error.to_string().contains("no column \"none\"") && error.path().is_some(), "{error}");
+    }
+}
+
+#[test]
+fn two_columns_of_one_name_are_refused_unless_others_are_chosen() {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StructArray};
+    use arrow_schema::{DataType, Field, Fields, Schema};
+    let dir = tempdir().unwrap();
+    let numbers: ArrayRef = std::sync::Arc::new(Int64Array::from(vec![1, 2]));
+    let inner = Fields::from(vec![Field::new("x", DataType::Int64, false)]);
+    let table = |columns: Vec<(&str, ArrayRef)>| {
+        let fields =
+            columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), false));
+        let schema = std::sync::Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        RecordBatch::try_new(schema, columns.into_iter().map(|(_, column)| column).collect()).unwrap()
+    };
+    let structs: ArrayRef = std::sync::Arc::new(StructArray::new(inner, vec![numbers.clone()], None));
+    for (batch, name) in [
+        (table(vec![("a", numbers.clone()), ("b", numbers.clone()), ("a", numbers.clone())]), "a"),
+        (table(vec![("s", structs), ("s.x", numbers.clone()), ("b", numbers.clone())]), "s.x"),
+    ] {
+        let mut arrow = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        arrow.write(&batch).unwrap();
+        let mut parquet = parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        parquet.write(&batch).unwrap();
+        let arrow = write(dir.path(), "x.arrow", &arrow.into_inner().unwrap());
+        let parquet = write(dir.path(), "x.parquet", &parquet.into_inner().unwrap());
+        for path in [&arrow, &parquet] {
+            let error = open(path).unwrap_err();
+            let why = format!("two columns or arrays \"{name}\": rename one");
+            assert!(error.to_string().contains(&why) && error.path() == Some(path), "{error}");
+        }
+        let only = || TableOptions { columns: Some(vec!["b".into()]), ..Default::default() };
+        assert_eq!(read(&ArrowFile::open_with(&arrow, only()).unwrap(), 1), [2i64.to_le_bytes()]);
+        assert_eq!(read(&ParquetFile::open_with(&parquet, only()).unwrap(), 1), [2i64.to_le_bytes()]);
+    }
+}
+
+#[test]
+fn one_batch_of_fixed_columns_in_memory_is_ready_for_zero_copy() {
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
+    let data = Fixed::new(open(&tiny).unwrap()).unwrap();
+    let column = data.column(0).unwrap();
+    assert_eq!((column.rows(), column.row(2)), (3, Some(&9i32.to_le_bytes()[..])));
+    // The whole file is named, so that it is pinned once.
+    assert_eq!(column.bytes().len() as u64, std::fs::metadata(&tiny).unwrap().len());
+    assert!(open_with(&tiny, &OpenOptions::with_memory_limit(0)).unwrap().column(0).is_none());
+    // Several batches, and columns that vary.
+    assert!((0..16).all(|field| open(golden("plain.arrow")).unwrap().column(field).is_none()));
+}
+
+#[test]
+fn files_that_are_cut_are_refused_with_the_byte() {
+    let dir = tempdir().unwrap();
+    for name in ["plain.arrow", "plain.stream", "none.parquet"] {
+        let bytes = std::fs::read(golden(name)).unwrap();
+        for cut in [bytes.len() - 1, bytes.len() / 2, 100, 9, 5] {
+            // The end of a stream is a mark of eight bytes that many writers leave out.
+            let path = write(dir.path(), name, &bytes[..cut]);
+            let error = open(&path).and_then(|reader| reader.read(reader.len() - 1, &mut Values::new()));
+            if name == "plain.stream" && cut == bytes.len() - 1 {
+                // Within the mark.
+                assert!(error.unwrap_err().to_string().contains("cut short"));
+                continue;
+            }
+            let error = error.unwrap_err();
+            assert!(error.path() == Some(&path) && !error.to_string().contains('\n'), "{cut}: {error}");
+        }
+    }
+}
+
+#[test]
+fn nulls_are_an_error_of_their_row_or_filled() {
+    let fill = TableOptions { nulls: Nulls::Fill, memory_limit: 0, ..TableOptions::default() };
+    let bytes = arrow_with_nulls();
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "nulls.stream", &bytes);
+    let reader = open(&path).unwrap();
+    assert_eq!(read(&*reader, 0), [1.5f32.to_le_bytes()]);
+    let error = reader.read(1, &mut Values::new()).unwrap_err();
+    assert!(error.to_string().contains("column \"x\" has a null in row 1"), "{error}");
+    assert_eq!((error.sample(), error.path()), (Some(1), Some(path.as_path())));
+    let filled = ArrowFile::open_with(&path, fill).unwrap();
+    let nan = f32::from_le_bytes(read(&filled, 1)[0][..].try_into().unwrap());
+    let by_format = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+    assert_eq!(read(&*by_format, 1), read(&filled, 1));
+    assert!(nan.is_nan() && read(&filled, 2) == [2.5f32.to_le_bytes()]);
+    // A column with nulls is not ready.
+    assert!(filled.column(0).is_none());
+}
+
+/// A stream of one column `x` of `f32`: 1.5, a null, 2.5.
+fn arrow_with_nulls() -> Vec<u8> {
+    use arrow_array::{Float32Array, RecordBatch};
+    let column = Float32Array::from(vec![Some(1.5), None, Some(2.5)]);
+    let batch = RecordBatch::try_from_iter([("x", std::sync::Arc::new(column) as _)]).unwrap();
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn a_codec_that_is_not_read_is_refused_at_the_opening() {
+    let dir = tempdir().unwrap();
+    let mut bytes = std::fs::read(golden("zstd.arrow")).unwrap();
+    let number = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    // Behind the magic bytes: four bytes 0xFF, the length of the metadata, the metadata, and the body.
+    let mut start = 8;
+    let codec = loop {
+        let metadata = start + 8..start + 8 + number(&bytes, start + 4);
+        let message = arrow_ipc::root_as_message(&bytes[metadata.clone()]).unwrap();
+        match message.header_as_record_batch().and_then(|batch| batch.compression()) {
+            Some(compression) => {
+                let table = compression._tab;
+                let offset = table.vtable().get(arrow_ipc::BodyCompression::VT_CODEC);
+                assert_ne!(offset, 0, "the codec is written");
+                break metadata.start + table.loc() + offset as usize;
+            }
+            None => start = metadata.end + message.bodyLength() as usize,
+        }
+    };
+    bytes[codec] = 7;
+    let path = write(dir.path(), "x.arrow", &bytes);
+    for memory_limit in [u64::MAX, 0] {
+        let options = TableOptions { memory_limit, ..Default::default() };
+        let error = ArrowFile::open_with(&path, options).unwrap_err();
+        assert!(error.to_string().contains("compressed by codec 7, which is not read"), "{error}");
+        assert_eq!((error.path(), error.offset()), (Some(&*path), Some(start as u64)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn any_table_is_read_or_refused(
+        file in 0..6usize,
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        near_the_end: bool,
+        in_memory: bool,
+    ) {
+        let names =
+            ["plain.arrow", "zstd.arrow", "lz4.stream", "delta.parquet", "gzip.parquet", "none.parquet"];
+        let mut bytes = std::fs::read(golden(names[file])).unwrap();
+        for (at, byte) in changes {
+            // Sizes and types are in the last kilobytes of files.
+            let first = if near_the_end { bytes.len() - 4000 } else { 0 };
+            let at = first + at.index(bytes.len() - first);
+            bytes[at] = byte;
+        }
+        let dir = tempdir().unwrap();
+        let path = write(dir.path(), names[file], &bytes);
+        let options = OpenOptions::with_memory_limit(if in_memory { u64::MAX } else { 0 });
+        let read = open_with(&path, &options).and_then(|reader| {
+            let mut values = Values::new();
+            (0..reader.len().min(200)).try_for_each(|sample| reader.read(sample, &mut values))
+        });
+        if let Err(error) = read {
+            let line = error.to_string();
+            prop_assert!(error.path() == Some(&path) && !line.contains('\n'), "{line}");
+        }
+    }
+}

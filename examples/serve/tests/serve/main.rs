@@ -1,0 +1,6 @@
+//! Tests of the example server.
+
+mod program;
+#[path = "../running/mod.rs"]
+mod running;
+mod server;

@@ -1,0 +1,92 @@
+//! The small examples: each runs to its end and prints what its first lines promise.
+
+use std::process::Command;
+
+use crate::program::example;
+
+/// The lines that an example prints, on the host.
+fn run(name: &str) -> Vec<String> {
+    run_with(name, &[])
+}
+
+fn run_with(name: &str, arguments: &[&str]) -> Vec<String> {
+    let output = Command::new(example(name)).args(arguments).env("CUDA_VISIBLE_DEVICES", "").output();
+    let output = output.expect("a process");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{name} ends with {}: {error}", output.status);
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn own_dataset_is_checked_and_delivered() {
+    let lines = run("own_dataset");
+    assert_eq!(lines.first().unwrap(), "64 samples checked, 0 faults");
+    assert_eq!(lines.last().unwrap(), "1000 samples delivered");
+    let points = &lines[1..lines.len() - 1];
+    assert_eq!(points.len(), 1000_usize.div_ceil(64));
+    let number = |text: &str| text.split(' ').nth(1).unwrap().parse::<f32>().unwrap();
+    for point in points {
+        let (x, y) = point.split_once(", ").unwrap();
+        assert_eq!(number(x) * number(x), number(y), "{point}");
+    }
+}
+
+#[test]
+fn validation_falls_and_the_resumed_run_ends_bit_equal() {
+    let lines = run("validation");
+    let losses = |lines: &[String]| -> Vec<(String, f64)> {
+        let parts = lines.iter().map(|line| line.split_once(": validation loss ").unwrap());
+        parts.map(|(epoch, loss)| (epoch.to_owned(), loss.parse().unwrap())).collect()
+    };
+    let whole = losses(&lines[..3]);
+    assert_eq!(lines[3], "resumed from epoch 1");
+    let resumed = losses(&lines[4..6]);
+    assert!(whole[2].1 < 0.01 && whole[2].1 < whole[0].1, "{whole:?}");
+    assert_eq!(resumed, whole[1..]);
+    assert!(lines[6].ends_with("resumed bit-equal: true") && lines.len() == 7, "{lines:?}");
+}
+
+#[test]
+fn check_my_loop_finds_the_missing_wait_and_nothing_else() {
+    let lines = run("check_my_loop");
+    assert_eq!(lines[0], "with the wait: no race in 20 schedules");
+    for part in [
+        "without it: race",
+        "\"fill\" on stream",
+        "\"cleaner\"",
+        "what \"step\" on stream",
+        "wait for an event",
+    ] {
+        assert!(lines[1].contains(part), "no {part:?} in: {}", lines[1]);
+    }
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn branches_on_own_streams_overlap_and_give_the_same_weights() {
+    // The times are those of the last step, in which other processes may have had the cores.
+    let overlapped = (0..20).any(|_| {
+        let lines = run_with("branches", &["--steps", "5"]);
+        assert!(lines.last().unwrap().ends_with("the same weights: true"), "{lines:?}");
+        let text = lines.iter().find_map(|line| line.strip_prefix("branches at a time: ")).unwrap();
+        let (own, one) = text.split_once("; on one stream ").unwrap();
+        let [own, one] = [own, one].map(|number| number.parse::<f64>().unwrap());
+        // On one stream there is never more than one.
+        assert!(one <= 1.01, "{text}");
+        own > 1.1
+    });
+    assert!(overlapped, "the branches ran one after the other in 20 runs");
+}
+
+#[test]
+fn a_schedule_on_streams_gives_the_output_of_one_stream() {
+    let lines = run("schedule");
+    let ops: Vec<_> = lines.iter().filter(|line| line.starts_with("op ")).collect();
+    assert_eq!(ops.len(), 11);
+    let streams = |number: &str| ops.iter().filter(|op| op.contains(&format!("stream {number},"))).count();
+    assert!(["0", "1", "2"].map(streams).into_iter().all(|ops| ops >= 2), "{lines:?}");
+    // An op behind its parent on the same stream needs no event.
+    assert!(ops[0].contains(" 0 events") && ops[10].contains(" 1 events"), "{lines:?}");
+    assert!(lines.contains(&"the same output: true".to_owned()), "{lines:?}");
+    assert_eq!(lines.last().unwrap(), "no race in 10 schedules of the simulator");
+}

@@ -1,0 +1,7 @@
+//! Tests of decoders and transforms.
+
+mod bounds;
+mod epochs;
+mod pillow;
+mod scaled;
+mod transforms;

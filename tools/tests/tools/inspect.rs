@@ -1,0 +1,124 @@
+//! The example `inspect`: what it prints, and how it ends.
+
+use crate::run::{npy, run, shared, write};
+use serde_json::{Value, json};
+
+/// Two samples of a big-endian array in Fortran order: rows 1 2 3 and 4 5 6.
+fn array() -> Vec<u8> {
+    let numbers: Vec<u8> = [1, 4, 2, 5, 3, 6].iter().flat_map(|&number: &i16| number.to_be_bytes()).collect();
+    npy(">i2", "True", "(2, 3)", &numbers)
+}
+
+fn inspect(arguments: &[&str]) -> std::process::Output {
+    run("inspect", arguments)
+}
+
+#[test]
+fn json_has_format_samples_fields_and_checksums() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "numbers", &array());
+    for arguments in [&["--json"][..], &["--json", "--all"]] {
+        let output = inspect(&[&[path.to_str().unwrap()], arguments].concat());
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        // printf '\1\0\2\0\3\0' | sha256sum, and of 4, 5, 6.
+        let expected = json!({
+            "format": "npy", "samples": 2, "fields": [{"name": "array", "dtype": "i16", "shape": [3]}],
+            "first": "047dbf5366372631ba7e3e02520e651446b899c96c4b64663bac378a298a7bf7",
+            "last": "d0b212f1ebaf2e1773e29deeae045a7098e35ccc7ce42410571605bd848ada10",
+        });
+        assert_eq!(printed, expected);
+    }
+    let text = String::from_utf8(inspect(&[path.to_str().unwrap()]).stdout).unwrap();
+    assert!(text.starts_with("format   npy\nsamples  2\nfield    array i16 [3]\nfirst    "), "{text}");
+}
+
+#[test]
+fn what_is_wrong_is_one_line_with_the_file_and_the_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = write(folder.path(), "cut.npy", &array()[..array().len() - 1]);
+    let cut = cut.to_str().unwrap();
+    let end = format!("byte {}", array().len() - 1);
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&[cut], &["cut short: [2, 3] of i16 are 12 bytes of data, found 11", cut, &end]),
+        (&["/nowhere/x.npy"], &["no such file", "/nowhere/x.npy"]),
+        (&[], &["there is no path"]),
+        (&[cut, "--every"], &["--every"]),
+    ];
+    for (arguments, parts) in cases {
+        let output = inspect(arguments);
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]), "{line}");
+        assert!(line.starts_with("inspect: ") && line.matches('\n').count() == 1, "{line}");
+        assert!(parts.iter().all(|part| line.contains(part)), "{parts:?}: {line}");
+    }
+}
+
+#[test]
+fn a_folder_with_bad_files_is_listed_whole_and_ends_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["set/0.npy", "set/1.npy", "set/2.npy", "set/3.npy"];
+    let [good, cut, other, last] = names.map(|name| folder.path().join(name));
+    write(folder.path(), names[0], &array());
+    write(folder.path(), names[1], &array()[..array().len() - 1]);
+    write(folder.path(), names[2], b"");
+    write(folder.path(), names[3], &array());
+    let set = folder.path().join("set");
+    let output = inspect(&[set.to_str().unwrap()]);
+    let (text, line) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert!(line.starts_with("inspect: 2 of 4 files are bad: ") && line.matches('\n').count() == 1, "{line}");
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    for (line, (state, path, what)) in lines.iter().zip([
+        ("good", &good, "npy, 2 samples"),
+        ("bad", &cut, "cut short"),
+        ("bad", &other, "the file is empty"),
+        ("good", &last, "npy, 2 samples"),
+    ]) {
+        let begins = format!("{state:<8} {}  ", path.display());
+        assert!(line.starts_with(&begins) && line.contains(what), "{begins}: {line}");
+    }
+    let output = inspect(&[set.to_str().unwrap(), "--json"]);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let is_bad = |file: &Value| file.get("error").is_some();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        printed["files"].as_array().unwrap().iter().map(is_bad).collect::<Vec<_>>(),
+        [false, true, true, false]
+    );
+    // A good file that does not fit the others is the bad one.
+    write(folder.path(), names[1], &array());
+    write(folder.path(), names[2], &npy("|u1", "False", "(2,)", &[1, 2]));
+    let text = String::from_utf8(inspect(&[set.to_str().unwrap()]).stdout).unwrap();
+    let bad: Vec<_> = text.lines().filter(|line| line.starts_with("bad")).collect();
+    assert!(bad.len() == 1 && bad[0].contains("2.npy") && bad[0].contains("the shards differ"), "{text}");
+}
+
+#[test]
+fn every_format_is_read_by_one_program() {
+    let Some(shared) = shared() else { return };
+    for (file, format, samples) in [
+        ("arrow/1.0.0-littleendian__generated_nested.stream", "arrow", 17),
+        ("arrow/2.0.0-compression__generated_uncompressible_zstd.arrow_file", "arrow", 4),
+        ("cifar10/cifar_test_first1000.bin.gz", "cifar10", 1000),
+        ("csv/seaborn-data__iris.csv", "csv", 150),
+        ("imagenet-sample", "folder", 45),
+        ("mds/timeseries20_text", "mds", 20),
+        ("mnist", "idx", 60000),
+        ("npy/npyz__compressed.npz", "npz", 1),
+        ("parquet/parquet-testing__alltypes_plain.snappy.parquet", "parquet", 2),
+        ("text", "text", 40000),
+    ] {
+        let path = shared.join(file);
+        let output = inspect(&[path.to_str().unwrap(), "--json"]);
+        let line = String::from_utf8(output.stderr).unwrap();
+        if output.status.code() == Some(2) {
+            // The first row of these has a null: the line names row and column.
+            assert!(line.contains("has a null in row 0") && line.contains("column \""), "{line}");
+            continue;
+        }
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&printed["format"], &printed["samples"]), (&json!(format), &json!(samples)), "{file}");
+    }
+}

@@ -7,7 +7,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use feedline::{BackendKind, Device, Error, ErrorKind, Result};
+use feedline::device::BackendKind;
+use feedline::{Device, Error, ErrorKind, Result};
 use feedline_examples::branches::{Model, Sizes, Times};
 use lexopt::prelude::{Long, Short, ValueExt};
 

@@ -4,9 +4,8 @@
 //! waits, and the arguments that work on a stream declares. It does not see raw pointers, calls of the
 //! driver, or what kernels of other libraries touch without declaring it.
 
-use feedline::{
-    Context, DType, Dataset, Device, ErrorKind, Loader, Priority, ReadError, Result, Row, Spec, StreamId,
-};
+use feedline::device::{Priority, StreamId};
+use feedline::{Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Result, Row, Spec};
 
 struct Numbers(Spec);
 

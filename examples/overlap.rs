@@ -112,7 +112,7 @@ fn parse() -> Result<Result<Option<Options>>, lexopt::Error> {
         other => return Err(format!("--device is \"{other}\": give auto, cuda or host").into()),
     };
     Ok(device.map(|device| {
-        let is_host = device.kind() == feedline::BackendKind::Host;
+        let is_host = device.kind() == feedline::device::BackendKind::Host;
         let unit = unit.unwrap_or(Duration::from_micros(if is_host { 1000 } else { 200 }));
         Some(Options { device, steps, unit, svg })
     }))

@@ -1,7 +1,8 @@
 //! A data set of your own: three methods, a check, and the loop.
 #![forbid(unsafe_code)]
 
-use feedline::{CheckOptions, Context, DType, Dataset, Device, Loader, ReadError, Row, Spec, check_dataset};
+use feedline::check::CheckOptions;
+use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec, check_dataset};
 
 /// Points of a parabola.
 struct Parabola(Spec);

@@ -2,9 +2,11 @@
 //!
 //! `cargo run --release --example own_kernel`; without a GPU the same step runs as host code.
 
-use feedline::cuda::cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
-use feedline::cuda::{Cuda, cudarc::nvrtc};
-use feedline::{Device, Loader, Ready, ViewMut};
+use feedline::device::ViewMut;
+use feedline::device::cuda::Cuda;
+use feedline::device::cuda::cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
+use feedline::device::cuda::cudarc::nvrtc;
+use feedline::{Device, Loader, Ready};
 use feedline_datasets::{Idx, digits};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;

@@ -9,7 +9,8 @@
 
 use std::time::Instant;
 
-use feedline::{BackendKind, Buffer, Device, Error, ErrorKind, Event, Result, SharedBuffer, Stream};
+use feedline::device::{BackendKind, Buffer, SharedBuffer};
+use feedline::{Device, Error, ErrorKind, Event, Result, Stream};
 use feedline_examples::branches::{add, random};
 use feedline_kernels::ops::{Kernels, Linear};
 

@@ -2,9 +2,10 @@
 //! early, a checkpoint inside an epoch, and a run that resumes from it bit-equal.
 #![forbid(unsafe_code)]
 
+use feedline::check::CheckOptions;
 use feedline::{
-    CheckOptions, Checkpoint, Context, DType, Dataset, HostBatch, HostLoader, Loader, ReadError, Result, Row,
-    Spec, WorkerPool, Workers, check_dataset,
+    Checkpoint, Context, DType, Dataset, HostBatch, HostLoader, Loader, ReadError, Result, Row, Spec,
+    WorkerPool, Workers, check_dataset,
 };
 
 const EPOCHS: u64 = 3;

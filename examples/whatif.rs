@@ -74,7 +74,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
-            Long("workers") => what.workers = Some(count(&mut parser, feedline::MAX_WORKERS)?),
+            Long("workers") => what.workers = Some(count(&mut parser, feedline::report::MAX_WORKERS)?),
             Long("depth") => what.depth = Some(count(&mut parser, 1 << 16)?),
             Long("step-us") => what.step = Some(micros(count(&mut parser, 1 << 40)?)),
             Long("decode-us") => what.decode = Some(micros(count(&mut parser, 1 << 40)?)),

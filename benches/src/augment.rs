@@ -1,6 +1,8 @@
 //! The transforms of a batch on the device, in one launch, against a copy of as many bytes on the device.
 
-use feedline::{Buffer, DType, Random, Result, Stream};
+use feedline::dataset::Random;
+use feedline::device::Buffer;
+use feedline::{DType, Result, Stream};
 use feedline_images::device::{Value, WORDS, Written};
 use feedline_images::{CenterCrop, IMAGENET_MEAN, IMAGENET_STD, Size, Transforms};
 use feedline_pictures::{Augment, Pictures};
@@ -110,7 +112,7 @@ struct Copy {
 
 enum To {
     #[cfg(feature = "cuda")]
-    Gpu(feedline::cuda::cudarc::driver::CudaSlice<u8>),
+    Gpu(feedline::device::cuda::cudarc::driver::CudaSlice<u8>),
     Host(Buffer<u8>),
 }
 
@@ -146,6 +148,6 @@ impl Copy {
 }
 
 #[cfg(feature = "cuda")]
-fn failed(error: feedline::cuda::cudarc::driver::DriverError) -> feedline::Error {
+fn failed(error: feedline::device::cuda::cudarc::driver::DriverError) -> feedline::Error {
     feedline::Error::new(feedline::ErrorKind::Device, "cannot copy on the device").with_source(error)
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Mutex;
 
-use feedline::{BackendKind, Device, Error, ErrorKind, Result, TransferMode, Workers};
+use feedline::device::BackendKind;
+use feedline::{Device, Error, ErrorKind, Result, TransferMode, Workers};
 use serde_json::json;
 
 use crate::baseline::Bare;

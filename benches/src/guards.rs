@@ -2,7 +2,8 @@
 //! them.
 
 use crate::baseline::{Bare, Empty};
-use feedline::{Device, Priority, Result, Stream};
+use feedline::device::Priority;
+use feedline::{Device, Result, Stream};
 use feedline_device::Pinned;
 use feedline_device::slot::SlotRing;
 use feedline_slots::Ring;

@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use feedline::{
-    Context, DType, Dataset, Error, ErrorKind, Loader, Random, ReadError, Result, Row, Spec, Workers,
-};
+use feedline::dataset::Random;
+use feedline::{Context, DType, Dataset, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, Workers};
 use feedline_images::{Chroma, Decoder, IMAGENET_MEAN, IMAGENET_STD, Scratch, Transforms};
 use feedline_pictures::{Augment, Pictures as Crossed};
 use serde_json::json;

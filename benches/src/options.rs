@@ -120,7 +120,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             return Err(Error::new(ErrorKind::Config, why));
         }
     };
-    let gpu = device.kind() == feedline::BackendKind::Cuda;
+    let gpu = device.kind() == feedline::device::BackendKind::Cuda;
     let (default_reps, default_seconds, default_mib) =
         if smoke { (1, 0.01, 8) } else { (7, 0.25, if gpu { 4096 } else { 256 }) };
     Ok(Command::Run(Box::new(Options {

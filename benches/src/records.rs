@@ -208,7 +208,7 @@ impl Filed {
             "samples_per_s": batch as f64 / sides.value.median(),
             "file_bytes": file_bytes, "steps": whole, "build_s": build, "depth": depth,
         });
-        let is_gpu = options.device.kind() == feedline::BackendKind::Cuda;
+        let is_gpu = options.device.kind() == feedline::device::BackendKind::Cuda;
         report.add(
             self.case.bench,
             Entry {

@@ -1,8 +1,9 @@
 //! Batches gathered in device memory, from a set that was put there once. `peers/index_select.py` measures
 //! the same with `torch.index_select`.
 
+use feedline::device::BackendKind;
 use feedline::report::{Cause, ServiceTimes};
-use feedline::{BackendKind, DType, Error, ErrorKind, Loader, Result, Spec, TransferMode};
+use feedline::{DType, Error, ErrorKind, Loader, Result, Spec, TransferMode};
 use feedline_datasets::{OpenOptions, Records};
 use serde_json::json;
 

@@ -6,7 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::{BackendKind, Result, TransferMode, Workers};
+use feedline::device::BackendKind;
+use feedline::{Result, TransferMode, Workers};
 
 use crate::options::Options;
 use crate::records::{self, Filed};

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use feedline::{Context, DType, Dataset, ReadError, Result, Row, Rows, Spec};
+use feedline::dataset::Rows;
+use feedline::{Context, DType, Dataset, ReadError, Result, Row, Spec};
 use feedline_core::random::splitmix64;
 use feedline_datasets::{Idx, digits};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use feedline::dataset::Rows;
 use feedline::{
-    Context, DType, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Rows, Spec, Workers,
+    Context, DType, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, Workers,
 };
 use feedline_core::random::splitmix64;
 use feedline_testkit::NullDevice;

@@ -1,6 +1,7 @@
 //! The training step fed by the pipeline, against the same step on data that is already on the device.
 
-use feedline::{Buffer, Error, ErrorKind, Graph, Loader, Replay, Result, Stream, TransferMode, Workers};
+use feedline::device::{Buffer, Replay};
+use feedline::{Error, ErrorKind, Loader, Result, Stream, TransferMode, Workers};
 use feedline_datasets::Idx;
 use feedline_kernels::ops::{Kernels, Options as Computing, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
@@ -126,7 +127,7 @@ struct Resident {
     image: Buffer<u8>,
     label: Buffer<u8>,
     result: Buffer<u32>,
-    graph: Option<Graph>,
+    graph: Option<feedline_device::Graph>,
 }
 
 impl Resident {

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use feedline::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows};
+use feedline::dataset::{Layout, Rows};
+use feedline::{Context, Dataset, Error, ErrorKind, Result};
 use feedline_images::{CenterCrop, Filter, Resize, Size, Transforms};
 
 use crate::options::Options;

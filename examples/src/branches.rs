@@ -4,7 +4,8 @@
 //! stream to another lies in shared buffers, so every fork and join is a wait on the device. The backward
 //! pass of a branch runs on the stream of its forward pass, where its activations are.
 
-use feedline::{Buffer, Device, Event, Result, SharedBuffer, Stream, View, ViewMut};
+use feedline::device::{Buffer, SharedBuffer, ViewMut};
+use feedline::{Device, Event, Result, Stream, View};
 use feedline_core::random::splitmix64;
 use feedline_kernels::ops::{Kernels, Linear, Sgd};
 

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::{
-    BackendKind, Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, Stream, Workers,
-};
+use feedline::device::BackendKind;
+use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, Stream, Workers};
 use feedline_device::Priority;
 use feedline_device::slot::SlotRing;
 use feedline_kernels::ops::Kernels;

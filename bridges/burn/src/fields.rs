@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use feedline::{DType, Element, Error, ErrorKind, Field, HostBatch, Result};
+use feedline::{DType, Error, ErrorKind, HostBatch, Result};
+use feedline::dataset::{Element, Field};
 
 use crate::slot;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use burn::tensor::{AllocationProperty, Bytes};
 use cubecl_environment::bytes::{AccessError, AccessPolicy, AllocationController};
-use feedline::{Element, HostBatch};
+use feedline::HostBatch;
+use feedline::dataset::Element;
 use self_cell::self_cell;
 
 type Slice<'a> = &'a [u8];

@@ -3,7 +3,8 @@
 use std::sync::mpsc::channel;
 
 use candle_core::{Device, Tensor, WithDType};
-use feedline::{DType, Element, Error, ErrorKind, Ready, Result, View};
+use feedline::{DType, Error, ErrorKind, Ready, Result, View};
+use feedline::dataset::Element;
 use half::{bf16, f16};
 
 use crate::{dtype, failed, no_such_tensor, view};

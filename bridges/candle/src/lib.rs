@@ -52,7 +52,9 @@ mod gpu;
 mod host;
 
 use candle_core::Tensor;
-use feedline::{BackendKind, Batch, DType, Device, Element, Error, ErrorKind, Ready, Result, Stream, View};
+use feedline::{Batch, DType, Device, Error, ErrorKind, Ready, Result, Stream, View};
+use feedline::dataset::Element;
+use feedline::device::BackendKind;
 
 /// A candle device, and the feedline device and stream on which batches become its tensors.
 pub struct Bridge {

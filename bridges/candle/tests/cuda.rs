@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use candle_core::{Device as Candle, Storage, Tensor};
-use feedline::cuda::Cuda;
-use feedline::cuda::cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
-use feedline::cuda::cudarc::nvrtc::Ptx;
+use feedline::device::cuda::Cuda;
+use feedline::device::cuda::cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
+use feedline::device::cuda::cudarc::nvrtc::Ptx;
 use feedline::{Device, ErrorKind, Loader};
 use feedline_candle::Bridge;
 use feedline_sim::interceptors::chaos::{Chaos, Options};

@@ -36,6 +36,7 @@ pub struct Context {
 
 impl Context {
     /// A context for samples of `epoch` under `seed`.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn new(seed: u64, epoch: u64) -> Self {
         Self {
             seed,
@@ -57,11 +58,13 @@ impl Context {
     }
 
     /// Uses the scratch memory of a worker; [`into_scratch`](Self::into_scratch) gives it back.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn with_scratch(self, scratch: Scratch) -> Self {
         Self { scratch, ..self }
     }
 
     /// The scratch memory, for the next context of the same worker.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn into_scratch(self) -> Scratch {
         self.scratch
     }
@@ -115,6 +118,7 @@ impl Context {
     ///
     /// A custom [`Dataset::read_many`](crate::Dataset::read_many) must call this before each sample that uses
     /// random numbers.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn begin(&mut self, index: usize, id: u64) {
         let place = self.delegated.and_then(|first| self.scratch.places.get(first + index).copied());
         let (index, id) = place.unwrap_or((index, id));
@@ -139,6 +143,7 @@ impl Context {
     /// context.delegate(1, &[8, 9], |context| context.begin(1, 108));
     /// assert_eq!(context.current(), Some((2, 9)));
     /// ```
+    #[doc(hidden)] // For the crates of this repository.
     pub fn delegate<R>(&mut self, first: usize, ids: &[u64], work: impl FnOnce(&mut Self) -> R) -> R {
         let start = self.scratch.places.len();
         let above = self.delegated.replace(start);
@@ -164,6 +169,7 @@ impl Context {
     /// assert_ne!(image, mask);
     /// assert_eq!(image, context.with_stream(0, |context| context.random().next_u64()));
     /// ```
+    #[doc(hidden)] // For the crates of this repository.
     pub fn with_stream<R>(&mut self, number: u64, work: impl FnOnce(&mut Self) -> R) -> R {
         let random = self.random.take();
         let stream = key(&[self.stream, number]);
@@ -192,11 +198,13 @@ impl Context {
 
     /// Whether a read with this context has asked for the epoch or for random numbers: what it wrote may
     /// differ in another epoch, so it must not be kept.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn varies(&self) -> bool {
         self.varies.get()
     }
 
     /// Runs `work`, and returns whether it asked for the epoch or for random numbers.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn watch_variation<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> (R, bool) {
         let before = self.varies.replace(false);
         let result = work(self);

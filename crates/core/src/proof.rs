@@ -87,6 +87,7 @@ impl Proof {
     }
 
     /// Adds samples of one epoch. Takes 1 to 3 nanoseconds per sample.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn add_all(&mut self, epoch: u64, ids: &[u64]) {
         let mixer = Mixer::new(epoch);
         self.count = self.count.wrapping_add(ids.len() as u64);

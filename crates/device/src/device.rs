@@ -100,6 +100,7 @@ impl Device {
     }
 
     /// The address on the PCI bus, as in `0000:1b:00.0`; `None` for a device that has none, like the host.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn pci_address(&self) -> Option<String> {
         self.core.backend.pci_address()
     }
@@ -152,6 +153,7 @@ impl Device {
     }
 
     /// The error that lost the device, if it is lost. No later call can succeed.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn lost(&self) -> Option<Error> {
         self.core.backend.lost()
     }
@@ -166,6 +168,7 @@ impl Device {
     }
 
     /// The backend below.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn backend(&self) -> &dyn Backend {
         &*self.core.backend
     }

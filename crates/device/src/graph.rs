@@ -39,6 +39,7 @@ impl Stream {
     /// # Errors
     /// `Config` for work that cannot be recorded; any error of `body`; a device failure, also if the
     /// device cannot record graphs.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn record_graph(&self, batch: Option<&Reader>, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let core = self.core();
         if let Some(reader) = batch {
@@ -92,6 +93,7 @@ impl Stream {
     ///
     /// # Safety
     /// Neither closure's work writes memory that the other's reads or writes.
+    #[doc(hidden)] // For the crates of this repository.
     pub unsafe fn fork_join(
         &self,
         main: impl FnOnce() -> Result<()>,

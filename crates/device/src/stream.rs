@@ -171,6 +171,7 @@ impl Stream {
     }
 
     /// Which implementation the stream's device is.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn kind(&self) -> crate::BackendKind {
         self.core.device.backend.kind()
     }

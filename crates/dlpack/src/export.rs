@@ -4,7 +4,9 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use feedline::{BackendKind, DType, Element, Error, ErrorKind, Ready, Result, View};
+use feedline::dataset::Element;
+use feedline::device::BackendKind;
+use feedline::{DType, Error, ErrorKind, Ready, Result, View};
 
 use crate::Consumer;
 use crate::ffi::{CPU, CUDA, DLDevice, DLManagedTensorVersioned, DLTensor, READ_ONLY, VERSION};

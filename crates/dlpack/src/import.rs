@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use feedline::{Buffer, DType, Element, Error, ErrorKind, Result};
+use feedline::dataset::Element;
+use feedline::device::Buffer;
+use feedline::{DType, Error, ErrorKind, Result};
 
 use crate::ffi::{CPU, CUDA, DLDevice, DLManagedTensorVersioned, DLTensor, VERSION};
 
@@ -203,7 +205,7 @@ impl Imported {
 
     #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
     fn copy_on_gpu<T: Element>(&self, buffer: &mut Buffer<T>) -> Result<()> {
-        use feedline::cuda::cudarc::driver::{DevicePtrMut, DriverError, result};
+        use feedline::device::cuda::cudarc::driver::{DevicePtrMut, DriverError, result};
         let failed = |error: DriverError| {
             Error::new(ErrorKind::Device, "cannot copy a DLPack tensor").with_source(error)
         };

@@ -5,7 +5,8 @@
 //! compute, not their sum.
 //!
 //! ```
-//! use feedline::{CheckOptions, check_dataset};
+//! use feedline::check_dataset;
+//! use feedline::check::CheckOptions;
 //! use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
 //!
 //! // A data set says how many samples there are, what a sample is, and how to write one.
@@ -132,26 +133,60 @@ mod tune;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
-pub use compute::{Batch, HostBatch, Padded, Ragged, Ready, Replay, WaitMeter};
-pub use decode::{FilledBatch, MAX_WORKERS, Reading, WorkerPool, Workers};
+pub use compute::{Batch, HostBatch, Ready};
+pub use decode::{WorkerPool, Workers};
 pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
-    BadSampleReport, BadSamples, BatchSampler, BatchSamplerOptions, Budget, CheckOptions, Context, Cursor,
-    DType, Dataset, Element, Error, ErrorKind, Failure, Field, Fingerprint, InMemory, LastBatch, Layout, Mix,
-    OrderHash, Packed, PackedOptions, Pad, Proof, Random, ReadError, Result, Row, RowFields, Rows, Sample,
-    Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, Substituted, World, bad_samples::BadSample,
-    check, check_dataset, compose, from_fn, lengths, source,
+    BadSampleReport, BadSamples, Context, Cursor, DType, Dataset, Error, ErrorKind, InMemory, LastBatch, Mix,
+    Pad, ReadError, Result, Row, Sampler, Source, Spec, Stage, World, check, check_dataset, compose, from_fn,
+    source,
 };
-#[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
-pub use feedline_device::cuda;
-pub use feedline_device::{
-    Address, BackendKind, Buffer, Device, DeviceStats, Event, Gauge, Graph, Input, Memory, Output, Pinned,
-    Priority, Readback, SharedBuffer, Span, Stream, StreamId, Submission, View, ViewMut,
-};
+pub use feedline_device::{Device, Event, Stream, View};
 pub use host_loader::{HostEpoch, HostLoader};
-pub use loader::{Loader, MemoryUse};
+pub use loader::Loader;
 pub use progress::Progress;
-pub use report::{Report, Reporter};
 pub use shutdown::StopHandle;
-pub use transfer_mode::{ChosenMode, TransferMode};
+pub use transfer_mode::TransferMode;
 pub use tune::Depth;
+
+/// Samples that could not be read, and what replaced them.
+pub mod bad_samples {
+    pub use feedline_core::bad_samples::BadSample;
+    pub use feedline_core::{Budget, Failure, Substituted};
+}
+
+/// What is known of a batch, its fields of variable length, and a batch before it is copied.
+pub mod batch {
+    pub use feedline_core::BatchInfo;
+
+    pub use crate::compute::{Padded, Ragged};
+    pub use crate::decode::FilledBatch;
+}
+
+/// What a data set of your own is made of: fields, rows, random numbers, fingerprints.
+pub mod dataset {
+    pub use feedline_core::{
+        Element, Field, Fingerprint, Layout, Packed, PackedOptions, Random, RowFields, Rows, Sample,
+        StridedColumn, lengths,
+    };
+}
+
+/// Memory of a device, work on its streams, and its statistics: for kernels and graphs of your own.
+pub mod device {
+    /// cudarc, and what a view gives to it.
+    #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
+    pub mod cuda {
+        pub use feedline_device::cuda::{Cuda, CudaSliceRef, cudarc};
+    }
+    pub use feedline_device::{
+        Address, BackendKind, Buffer, DeviceStats, Gauge, Input, Memory, Output, Pinned, Priority, Readback,
+        SharedBuffer, Span, StreamId, Submission, ViewMut,
+    };
+
+    pub use crate::compute::{Replay, WaitMeter};
+}
+
+/// Which samples make up which batch, and the proof that each was delivered once.
+pub mod sampler {
+    pub use feedline_core::{BatchSampler, BatchSamplerOptions, OrderHash, Proof};
+}

@@ -38,7 +38,7 @@ pub struct ServiceTimes {
     /// The consumer's thread, between two calls.
     pub step_ns: u64,
     /// The consumer's work on the device, where it held up the pipeline or was told
-    /// ([`Reporter::set_step_time`](crate::Reporter::set_step_time)); 0 if it is not known.
+    /// ([`Reporter::set_step_time`](crate::report::Reporter::set_step_time)); 0 if it is not known.
     pub device_ns: u64,
 }
 

@@ -333,7 +333,7 @@ fn the_pipeline_never_blocks_on_a_slow_device() {
             let ready = batch.wait_on(&compute).unwrap();
             let (ids, key) = (ready.ids().to_vec(), fine.key(ready.epoch()));
             let wrong = wrong.clone();
-            let body = move |memory: &mut feedline::Memory<'_>| {
+            let body = move |memory: &mut feedline::device::Memory<'_>| {
                 std::thread::sleep(Duration::from_millis(2));
                 let rows = memory.input::<u8>(0).chunks(64);
                 let is_wrong = |(&id, row)| pattern::check(row, key, id).is_err();

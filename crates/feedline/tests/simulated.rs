@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{LONG, alone};
-use feedline::{Device, Loader, Readback, Result, Workers};
+use feedline::device::Readback;
+use feedline::{Device, Loader, Result, Workers};
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::pattern;
 

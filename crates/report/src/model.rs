@@ -62,7 +62,7 @@ impl Prediction {
 impl WhatIf {
     /// Replays `batches` batches of the profile with these settings. The samples repeat.
     ///
-    /// Every number is taken as at most what a loader can have: [`MAX_WORKERS`](feedline::MAX_WORKERS) workers,
+    /// Every number is taken as at most what a loader can have: [`MAX_WORKERS`](feedline::report::MAX_WORKERS) workers,
     /// 65,536 batches on the device, 1000 s of each stage; and 2^20 batches are replayed at most.
     pub fn predict(&self, profile: &Profile, batches: usize) -> Prediction {
         let batches = batches.min(MAX_BATCHES);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use feedline::MAX_WORKERS;
+use feedline::report::MAX_WORKERS;
 use feedline::report::{Reporter, ServiceTimes, Setup, mean};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::MAX_SLOTS;

@@ -1,6 +1,7 @@
 //! The backward pass: from the loss to the gradients of all layers.
 
-use feedline::{Buffer, Result, View, ViewMut};
+use feedline::device::{Buffer, ViewMut};
+use feedline::{Result, View};
 use feedline_kernels::ops::{ClassifierGradients, Kernels, Linear};
 
 use crate::Layer;

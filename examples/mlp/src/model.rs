@@ -1,6 +1,7 @@
 //! Forward, backward and update, as work on one stream.
 
-use feedline::{Buffer, Error, ErrorKind, Result, Stream, View, ViewMut};
+use feedline::device::{Buffer, ViewMut};
+use feedline::{Error, ErrorKind, Result, Stream, View};
 use feedline_kernels::ops::{AdamW, Kernels, Sgd};
 
 use crate::average::start;

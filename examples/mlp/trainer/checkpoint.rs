@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use feedline::{BadSampleReport, Error, ErrorKind, Proof, Result, World};
+use feedline::sampler::Proof;
+use feedline::{BadSampleReport, Error, ErrorKind, Result, World};
 use feedline_mlp::State;
 pub use feedline_mlp::sealed::seal;
 use feedline_mlp::sealed::{CHECKSUM, Cause, checksum, read_file};

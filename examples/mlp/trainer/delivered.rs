@@ -1,6 +1,7 @@
 //! What the ranks of a run have delivered, one by one and together.
 
-use feedline::{BadSampleReport, Cursor, Proof};
+use feedline::sampler::Proof;
+use feedline::{BadSampleReport, Cursor};
 use feedline_core::random::key;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,7 @@
 //! The proof that a run must arrive at, even if it was resumed with another batch size.
 
-use feedline::{BadSampleReport, BatchSampler, Cursor, Proof};
+use feedline::sampler::{BatchSampler, Proof};
+use feedline::{BadSampleReport, Cursor};
 
 /// The proof of the epochs that have ended, and the position of the run.
 ///

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use feedline::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
-};
+use feedline::dataset::{Fingerprint, StridedColumn};
+use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec};
 use feedline_datasets::{ElementType, Reader, SchemaField, Value, Values};
 
 use crate::pictures::{Pictures, Scratch};

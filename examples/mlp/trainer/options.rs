@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use feedline::{Depth, Device, Error, ErrorKind, MAX_WORKERS, Result, TransferMode, Workers};
+use feedline::report::MAX_WORKERS;
+use feedline::{Depth, Device, Error, ErrorKind, Result, TransferMode, Workers};
 use lexopt::prelude::{Long, Short};
 
 /// What `--help` prints.

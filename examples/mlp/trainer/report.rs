@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use feedline::{Error, ErrorKind, Proof, Result};
+use feedline::sampler::Proof;
+use feedline::{Error, ErrorKind, Result};
 use feedline_core::bad_samples::BadSample;
 use serde::Serialize;
 
@@ -46,7 +47,7 @@ pub struct Report {
     /// The rank that keeps the others waiting, because it waits for its data much longer than they do.
     pub slow_rank: Option<Pace>,
     /// What the consumer's time went to, and the service times of the stages.
-    pub stalls: feedline::Report,
+    pub stalls: feedline::report::Report,
     pub peak_pinned_bytes: u64,
     pub peak_device_bytes: u64,
 }

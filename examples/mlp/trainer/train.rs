@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use feedline::device::{Readback, Replay, WaitMeter};
 use feedline::report::Account;
+use feedline::sampler::Proof;
 use feedline::trace::{StreamTrace, Trace};
-use feedline::{
-    BadSampleReport, Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter,
-};
+use feedline::{BadSampleReport, Cursor, Error, ErrorKind, Loader, Result, Stream};
 use feedline_mlp::Mlp;
 use feedline_report::History;
 use indicatif::ProgressBar;

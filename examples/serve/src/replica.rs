@@ -1,6 +1,7 @@
 //! One copy of the model, on one stream.
 
-use feedline::{Device, Error, ErrorKind, Pinned, Readback, Result, Stream};
+use feedline::device::{Pinned, Readback};
+use feedline::{Device, Error, ErrorKind, Result, Stream};
 use feedline_device::slot::SlotRing;
 use feedline_kernels::ops::{Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};

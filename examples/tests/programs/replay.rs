@@ -1,6 +1,7 @@
 //! Replayed steps give the same bits as steps run call by call, even under chaos and with a short last batch.
 
-use feedline::{Device, Loader, Readback, Replay, Result, Workers};
+use feedline::device::{Readback, Replay};
+use feedline::{Device, Loader, Result, Workers};
 use feedline_datasets::Idx;
 use feedline_device::host::Host;
 use feedline_kernels::ops::{AdamW, Kernels, Options, Sgd};
@@ -19,7 +20,7 @@ fn optimizers() -> [Optimizer; 2] {
 fn data() -> Idx {
     let folder = tempfile::tempdir().unwrap();
     let (len, side) = (STEPS * BATCH + 5, 8);
-    let mut random = feedline::Random::from_key(5);
+    let mut random = feedline::dataset::Random::from_key(5);
     let pixels: Vec<u8> = (0..len * side * side).map(|_| random.next_u64() as u8).collect();
     let labels: Vec<u8> = (0..len).map(|_| random.below(10) as u8).collect();
     let header = |magic: u32, sizes: &[usize]| {

@@ -24,7 +24,7 @@ fn train(device: &Device, options: Options) -> Result<Trained> {
     assert_eq!(kernels.prefers_transposed(first), options.transposed, "on {device:?}");
     let sgd = Optimizer::Sgd(Sgd { lr: 0.05, momentum: 0.9 });
     let mut model = Mlp::new(&compute, kernels, SHAPE, Init::Random(1), sgd)?;
-    let mut random = feedline::Random::from_key(6);
+    let mut random = feedline::dataset::Random::from_key(6);
     let (mut states, mut results) = (Vec::new(), Vec::new());
     for rows in BATCHES {
         let pixels: Vec<u8> = (0..rows * SHAPE.inputs).map(|_| random.next_u64() as u8).collect();

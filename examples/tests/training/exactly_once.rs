@@ -3,7 +3,8 @@
 
 use crate::report::Report;
 use crate::trainer::{TRAIN, command, small_set, text, train};
-use feedline::{ErrorKind, Proof};
+use feedline::ErrorKind;
+use feedline::sampler::Proof;
 use feedline_core::Random;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
@@ -88,7 +89,7 @@ fn report_of(ids: &[u64]) -> Report {
         wait_share: 0.0,
         diagnosis: String::new(),
         slow_rank: None,
-        stalls: feedline::Report::default(),
+        stalls: feedline::report::Report::default(),
         peak_pinned_bytes: 0,
         peak_device_bytes: 0,
     }

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use feedline::{BadSamples, Budget, Cursor, Device, Loader, LoaderBuilder, Stream, View, Workers, World};
+use feedline::bad_samples::Budget;
+use feedline::{BadSamples, Cursor, Device, Loader, LoaderBuilder, Stream, View, Workers, World};
 use feedline_datasets::{ImageDataset, open};
 use feedline_images::device::{HostBatch, WORDS};
 use feedline_images::{DevicePart, Transforms};
@@ -84,7 +85,8 @@ fn finished(part: &DevicePart, pixels: &[u8], parameters: &[u32]) -> Vec<u8> {
 
 fn bytes(stream: &Stream, view: View<'_, u8>) -> Vec<u8> {
     let (send, receive) = channel();
-    let copy = move |memory: &mut feedline::Memory<'_>| drop(send.send(memory.input::<u8>(0).to_vec()));
+    let copy =
+        move |memory: &mut feedline::device::Memory<'_>| drop(send.send(memory.input::<u8>(0).to_vec()));
     stream.run("bytes", [view.into()], [], copy).unwrap();
     receive.recv().unwrap()
 }

@@ -147,6 +147,7 @@ impl Cursor {
     }
 
     /// Adds the proof of ranks that this rank continues; see [`fit`](Self::fit).
+    #[doc(hidden)] // For the crates of this repository.
     pub fn merge_proof(&mut self, delivered: &Proof) {
         self.proof.merge(delivered);
     }

@@ -149,6 +149,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// `Sample` for the first row that was not, with the row.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn check_written(&mut self) -> Result<(), (usize, Error)> {
         self.check_rows(0..self.len)
     }
@@ -218,6 +219,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If the range is not inside the rows.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn part(&mut self, range: Range<usize>) -> Rows<'_> {
         let fields = self.fields.iter_mut().zip(self.spec.fields());
         let fields = fields.map(|(bytes, field)| {
@@ -240,6 +242,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If there are no such fields, or `spec` has other sizes.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
         // The loader may have stated another form, or another limit of a batch.
         let size = |field: &Field| (field.row_bytes(), field.as_ragged().is_some());

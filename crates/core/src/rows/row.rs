@@ -26,6 +26,7 @@ impl<'a> Row<'_, 'a> {
     }
 
     /// A one-row view of this row, for splitting fields.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn as_rows_mut(&mut self) -> Rows<'_> {
         self.rows.part(self.index..self.index + 1)
     }
@@ -162,6 +163,7 @@ impl<'a> Row<'_, 'a> {
     ///
     /// # Errors
     /// `Sample` when a ragged field was not written.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn check_written(&mut self) -> Result<()> {
         self.rows.check_rows(self.index..self.index + 1).map_err(|(_, error)| error)
     }

@@ -36,6 +36,7 @@ impl Stream {
     /// # Safety
     /// `args` match the kernel's parameters in number, order and type, and the kernel accesses no memory
     /// outside them.
+    #[doc(hidden)] // For the crates of this repository.
     #[track_caller]
     pub unsafe fn launch(&self, function: &Function, grid: Grid, args: &[Arg<'_>]) -> Result<()> {
         let _site = self.core().device.call_site();

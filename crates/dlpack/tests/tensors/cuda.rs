@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use feedline::cuda::Cuda;
-use feedline::cuda::cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
-use feedline::cuda::cudarc::nvrtc::Ptx;
+use feedline::device::cuda::Cuda;
+use feedline::device::cuda::cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
+use feedline::device::cuda::cudarc::nvrtc::Ptx;
 use feedline::{Device, Loader};
 use feedline_dlpack::ffi::{CUDA, DLManagedTensorVersioned};
 use feedline_dlpack::{Consumer, Imported, Share, StreamHandle};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use feedline::{BackendKind, DType, Device, ErrorKind, Loader, Stream};
+use feedline::device::BackendKind;
+use feedline::{DType, Device, ErrorKind, Loader, Stream};
 use feedline_dlpack::ffi::{
     CPU, DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, READ_ONLY, VERSION,
 };
@@ -20,7 +21,7 @@ fn shares(device: &Device, stream: &Stream, check: impl Fn(&Share)) {
 }
 
 /// Takes a field back and compares it with the samples.
-fn check_field<T: feedline::Element + Into<f64>>(share: &Share, name: &str) {
+fn check_field<T: feedline::dataset::Element + Into<f64>>(share: &Share, name: &str) {
     let raw = share.tensor(name, Consumer::Cpu).unwrap().into_raw();
     // SAFETY: a tensor that nothing else has taken.
     let taken = unsafe { Imported::from_raw(raw) }.unwrap();

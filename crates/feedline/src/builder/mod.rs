@@ -220,7 +220,8 @@ impl LoaderBuilder {
     ///
     /// ```
     /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
-    /// use feedline::{StridedColumn, TransferMode};
+    /// use feedline::TransferMode;
+    /// use feedline::dataset::StridedColumn;
     ///
     /// // Ten numbers in memory. `column` says where they are, so the device can read them itself.
     /// struct Numbers(Vec<u8>, Spec);

@@ -14,7 +14,7 @@ const OPEN: usize = 8;
 ///
 /// That is while the host is blocked in `next` and the stream has no work left, and while the stream itself
 /// waits for a copy. It is less than what the host's thread waits
-/// ([`Report::wait_share`](crate::Report::wait_share)) by the time in which the stream still has work. Host
+/// ([`Report::wait_share`](crate::report::Report::wait_share)) by the time in which the stream still has work. Host
 /// work between steps, kernels and launch gaps do not count. One step in `period` is measured, with four
 /// timing events; the other steps cost nothing.
 ///
@@ -75,6 +75,7 @@ impl WaitMeter {
     }
 
     /// Call this before asking for the next batch.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn begin(&mut self) {
         self.asked = Instant::now();
     }
@@ -97,6 +98,7 @@ impl WaitMeter {
     ///
     /// # Errors
     /// A device failure.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn end(&mut self) -> Result<()> {
         if let Some(index) = self.current.take() {
             self.stream.record(&self.samples[index].end)?;
@@ -136,6 +138,7 @@ impl WaitMeter {
     }
 
     /// Steps measured so far.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn measured(&self) -> u64 {
         self.measured
     }

@@ -15,7 +15,7 @@ const MAX_RECORDINGS: usize = 64;
 /// slot replay the recording. On a device that cannot record, every step runs directly.
 ///
 /// ```
-/// use feedline::Replay;
+/// use feedline::device::Replay;
 /// use feedline_device::Device;
 /// let stream = Device::new_host().stream()?;
 /// let replay = Replay::new(&stream);

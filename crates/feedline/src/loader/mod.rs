@@ -30,7 +30,7 @@ mod start;
 ///
 /// Dropping a loader calls [`stop`](Loader::stop) with the limit
 /// [`drop_timeout`](LoaderBuilder::drop_timeout), and then frees the slots. What still runs after the limit
-/// is reported to the device's [`DeviceStats`](crate::DeviceStats) and left behind: a thread whose read
+/// is reported to the device's [`DeviceStats`](crate::device::DeviceStats) and left behind: a thread whose read
 /// does not return keeps the host slots until it does; if work on the device still uses slots, all
 /// slots and the copy stream are leaked. Delivered batches stay valid; dropping the last one frees the
 /// slots and waits for the work that reads them.
@@ -167,7 +167,7 @@ impl Loader {
     /// [`fingerprint`](Dataset::fingerprint), which covers what the set chooses: by default only the
     /// length and the spec, so a set whose samples have changed, but not their number, is resumed
     /// without an error. The sets of `feedline-datasets` cover every byte of files up to 4 GiB, and the
-    /// size and 64 samples of larger ones. For your own set, [`Fingerprint`](crate::Fingerprint) covers
+    /// size and 64 samples of larger ones. For your own set, [`Fingerprint`](crate::dataset::Fingerprint) covers
     /// files by name, size and time, or by content.
     ///
     /// # Errors
@@ -300,6 +300,7 @@ impl Loader {
     }
 
     /// The memory layout of a batch.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }

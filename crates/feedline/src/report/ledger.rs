@@ -271,7 +271,7 @@ impl Reporter {
     }
 
     /// Tells how long a step takes on the device, if it is known (from
-    /// [`WaitMeter::step_time`](crate::WaitMeter::step_time), for example).
+    /// [`WaitMeter::step_time`](crate::device::WaitMeter::step_time), for example).
     ///
     /// The loader sees only when the consumer asks. Where steps are queued on a stream and data comes late,
     /// that says nothing about the step, and a prediction without it is too high.

@@ -18,9 +18,12 @@ mod metrics;
 
 #[doc(hidden)] // For the model of the pipeline in feedline-report.
 pub use crate::decode::piece_rows;
+pub use crate::decode::{MAX_WORKERS, Reading};
+pub use crate::loader::MemoryUse;
 #[doc(hidden)] // As above.
 pub use crate::service::mean;
 pub use crate::service::{ServiceTimes, Setup};
+pub use crate::transfer_mode::ChosenMode;
 pub use crate::tune::{Move, Setting, Tuning};
 pub use account::{Account, Report};
 pub use cause::{Cause, Causes};

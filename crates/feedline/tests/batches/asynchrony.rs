@@ -5,7 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::common::{LONG, alone, assert_empty, assert_intact, wait_until};
-use feedline::{Batch, Device, Event, Loader, LoaderBuilder, Ready, Stream, WaitMeter, Workers};
+use feedline::device::WaitMeter;
+use feedline::{Batch, Device, Event, Loader, LoaderBuilder, Ready, Stream, Workers};
 use feedline_kernels::ops::Kernels;
 use feedline_testkit::fixtures::{self, Fine};
 
@@ -25,7 +26,7 @@ impl Kernel {
     fn start(stream: &Stream, batch: &Ready) -> Self {
         let ((begin, begun), (end, ended)) = (channel(), channel::<()>());
         let bytes = batch.field::<u8>("bytes").unwrap();
-        let body = move |memory: &mut feedline::Memory<'_>| {
+        let body = move |memory: &mut feedline::device::Memory<'_>| {
             let before = memory.input::<u8>(0).to_vec();
             let _ = begin.send(());
             // A failing test drops the sender, which also ends the kernel.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{LONG, alone_in_parts, assert_empty};
-use feedline::cuda::Cuda;
-use feedline::cuda::cudarc::driver::{
+use feedline::device::cuda::Cuda;
+use feedline::device::cuda::cudarc::driver::{
     CudaContext, CudaFunction, CudaSlice, CudaStream, CudaView, LaunchConfig, PushKernelArg,
 };
-use feedline::cuda::cudarc::nvrtc::Ptx;
+use feedline::device::cuda::cudarc::nvrtc::Ptx;
 use feedline::{Device, ErrorKind, Loader};
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::{fixtures::Fine, gpu};

@@ -2,7 +2,8 @@
 //! The same loop also runs on the streams of the host device and of the simulated device.
 
 use crate::common::{LONG, alone, assert_empty};
-use feedline::{Device, Loader, Readback, Result, Stream, Workers};
+use feedline::device::Readback;
+use feedline::{Device, Loader, Result, Stream, Workers};
 use feedline_kernels::ops::Kernels;
 use feedline_testkit::fixtures::Fine;
 

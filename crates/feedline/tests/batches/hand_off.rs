@@ -23,7 +23,7 @@ struct SlowReader {
 impl SlowReader {
     fn start(batch: &Ready) -> Self {
         let ((go, wait), (report, same)) = (channel::<()>(), channel());
-        let read = move |memory: &mut feedline::Memory<'_>| {
+        let read = move |memory: &mut feedline::device::Memory<'_>| {
             let first = memory.input::<u8>(0).to_vec();
             let _ = wait.recv_timeout(LONG);
             let _ = report.send(memory.input::<u8>(0) == first);

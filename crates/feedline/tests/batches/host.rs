@@ -193,7 +193,7 @@ fn a_host_loader_delivers_the_batches_of_the_loader_in_its_order() {
                 assert_eq!(all, on_device(epoch));
             }
             let proof = *loader.cursor().proof();
-            assert_eq!(proof, feedline::Proof::expected(loader.batch_sampler(), 0..3));
+            assert_eq!(proof, feedline::sampler::Proof::expected(loader.batch_sampler(), 0..3));
             loader.stop(LONG).unwrap();
         }
     });

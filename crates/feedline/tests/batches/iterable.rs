@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use crate::common::{LONG, alone, alone_in_parts, wait_until};
 use crate::restoring::{Restored, implementors, sources};
-use feedline::{
-    BatchSampler, Device, LastBatch, Loader, LoaderBuilder, Sampler, TryNext, Workers, World, source,
-};
+use feedline::sampler::BatchSampler;
+use feedline::{Device, LastBatch, Loader, LoaderBuilder, Sampler, TryNext, Workers, World, source};
 use feedline_core::BatchSamplerOptions;
 use feedline_testkit::fixtures::streams::{
     Archive, Generator, Hooked, MOST, Server, Socket, append, finish, record, row,

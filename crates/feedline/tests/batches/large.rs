@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{LONG, alone, assert_intact};
-use feedline::{Cursor, Device, Loader, LoaderBuilder, Proof, Sampler, Workers, World};
+use feedline::sampler::Proof;
+use feedline::{Cursor, Device, Loader, LoaderBuilder, Sampler, Workers, World};
 use feedline_testkit::Census;
 use feedline_testkit::fixtures::Fine;
 

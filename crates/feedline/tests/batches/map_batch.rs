@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{LONG, alone, assert_empty};
+use feedline::bad_samples::Budget;
+use feedline::batch::FilledBatch;
 use feedline::{
-    BadSamples, Budget, Cursor, Dataset, Device, Error, ErrorKind, FilledBatch, HostLoader, LastBatch,
-    Loader, LoaderBuilder, Stage, TransferMode, Workers, World,
+    BadSamples, Cursor, Dataset, Device, Error, ErrorKind, HostLoader, LastBatch, Loader, LoaderBuilder,
+    Stage, TransferMode, Workers, World,
 };
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{Fine, Laid, failing, slow};

@@ -5,11 +5,11 @@
 use std::path::Path;
 
 use crate::common::alone;
-use feedline::{Context, Dataset, Element, Memory, ReadError, Row, Stream, View};
-use feedline::{
-    Cursor, DType, Device, Loader, LoaderBuilder, Packed, PackedOptions, Pad, Random, Ready, Sampler, Spec,
-    World, lengths,
-};
+use feedline::dataset::Element;
+use feedline::dataset::{Packed, PackedOptions, Random, lengths};
+use feedline::device::Memory;
+use feedline::{Context, Dataset, ReadError, Row, Stream, View};
+use feedline::{Cursor, DType, Device, Loader, LoaderBuilder, Pad, Ready, Sampler, Spec, World};
 use feedline_datasets::{Ragged, open};
 use feedline_testkit::not_run;
 

@@ -1,9 +1,11 @@
 //! A `read` that writes only a part of its row.
 
 use crate::common::{alone, elements};
+use feedline::bad_samples::Budget;
+use feedline::check::CheckOptions;
 use feedline::{
-    BadSamples, Budget, CheckOptions, Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec,
-    TransferMode, check_dataset,
+    BadSamples, Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, TransferMode,
+    check_dataset,
 };
 
 const LEN: u64 = 24;

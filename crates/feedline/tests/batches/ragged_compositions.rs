@@ -131,7 +131,9 @@ fn map_batch_changes_ragged_fields_before_they_are_padded() {
 
 #[test]
 fn what_a_hook_cannot_do_to_a_ragged_field_ends_the_run_with_its_batch() {
-    fn ends(hook: impl Fn(&mut feedline::FilledBatch<'_>) -> Result<()> + Send + Sync + 'static) -> Error {
+    fn ends(
+        hook: impl Fn(&mut feedline::batch::FilledBatch<'_>) -> Result<()> + Send + Sync + 'static,
+    ) -> Error {
         let builder = Loader::builder(uneven()).batch_size(BATCH).max_per_batch("bytes", 8 * MOST - 20);
         let builder = builder.map_batch(move |batch, _| Ok(hook(batch)?)).workers(Workers::Count(2));
         let mut loader = builder.build_host().expect("a loader");

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::common::{alone_in_parts, assert_empty};
+use feedline::bad_samples::Budget;
+use feedline::dataset::Random;
+use feedline::device::Memory;
 use feedline::{
-    BadSamples, Budget, Cursor, Device, LastBatch, Loader, LoaderBuilder, Memory, Pad, Random, Ready,
-    Sampler, Workers, World,
+    BadSamples, Cursor, Device, LastBatch, Loader, LoaderBuilder, Pad, Ready, Sampler, Workers, World,
 };
 use feedline_device::host::Host;
 use feedline_sim::SimHandle;

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::{LONG, alone, assert_empty};
+use feedline::bad_samples::Budget;
+use feedline::dataset::StridedColumn;
 use feedline::{
-    BadSamples, Budget, Context, DType, Dataset, Device, ErrorKind, HostEpoch, HostLoader, LastBatch, Loader,
-    LoaderBuilder, ReadError, Row, Sampler, Spec, StridedColumn, TransferMode, Workers, World,
+    BadSamples, Context, DType, Dataset, Device, ErrorKind, HostEpoch, HostLoader, LastBatch, Loader,
+    LoaderBuilder, ReadError, Row, Sampler, Spec, TransferMode, Workers, World,
 };
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Count, Op};

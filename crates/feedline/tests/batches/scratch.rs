@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{LONG, alone, assert_empty};
+use feedline::bad_samples::Budget;
 use feedline::{
-    BadSamples, Budget, Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Row, Spec, WorkerPool,
-    Workers,
+    BadSamples, Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Row, Spec, WorkerPool, Workers,
 };
 
 /// How many values the workers have made, and dropped.

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use crate::common::alone;
 use crate::restoring::Restored;
+use feedline::bad_samples::Budget;
+use feedline::sampler::Proof;
 use feedline::{
-    BadSampleReport, BadSamples, Budget, Context, DType, Dataset, Device, Error, ErrorKind, LastBatch,
-    Loader, LoaderBuilder, Proof, ReadError, Row, Sampler, Spec, World,
+    BadSampleReport, BadSamples, Context, DType, Dataset, Device, Error, ErrorKind, LastBatch, Loader,
+    LoaderBuilder, ReadError, Row, Sampler, Spec, World,
 };
 use feedline_core::random::splitmix64;
 use feedline_testkit::fixtures::Random;

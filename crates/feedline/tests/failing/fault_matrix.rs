@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::hush_planned_panics;
 use crate::matrix::{Cycle, Fault, Moment};
-use feedline::Random;
+use feedline::dataset::Random;
 use feedline_testkit::{Census, Watchdog};
 
 /// The longest a cycle may take.

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{LONG, alone, assert_empty, one_at_a_time, wait_until_gone};
+use feedline::bad_samples::Budget;
 use feedline::{
-    BadSamples, Budget, Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Result, Row, Spec,
-    Stage, Stream, Workers,
+    BadSamples, Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Result, Row, Spec, Stage,
+    Stream, Workers,
 };
 use feedline_device::Backend;
 use feedline_device::host::Host;

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use crate::common::{alone, hush_planned_panics};
 use crate::restoring::Restored;
+use feedline::bad_samples::Budget;
 use feedline::{
-    BadSamples, Budget, Cursor, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler,
-    Source, World, source,
+    BadSamples, Cursor, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, Source,
+    World, source,
 };
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::fixtures::streams::{Archive, Generator, Hooked, append, record};
@@ -143,7 +144,7 @@ struct WrongOffsets {
     reported: fn(u64) -> u64,
 }
 
-struct WrongOffsetsShard(Box<dyn feedline::Shard>, fn(u64) -> u64);
+struct WrongOffsetsShard(Box<dyn feedline::source::Shard>, fn(u64) -> u64);
 
 impl Source for WrongOffsets {
     fn shards(&self) -> u64 {
@@ -159,7 +160,7 @@ impl Source for WrongOffsets {
         epoch: u64,
         shard: u64,
         offset: u64,
-    ) -> Result<Box<dyn feedline::Shard>, feedline::ReadError> {
+    ) -> Result<Box<dyn feedline::source::Shard>, feedline::ReadError> {
         Ok(Box::new(WrongOffsetsShard(self.inner.open(epoch, shard, offset)?, self.reported)))
     }
 
@@ -173,7 +174,7 @@ impl Source for WrongOffsets {
     }
 }
 
-impl feedline::Shard for WrongOffsetsShard {
+impl feedline::source::Shard for WrongOffsetsShard {
     fn offset(&self) -> u64 {
         (self.1)(self.0.offset())
     }

@@ -109,7 +109,7 @@ impl Saved {
 fn step(compute: &Stream, batch: &Ready, model: &Arc<Mutex<Model>>) {
     let model = model.clone();
     let points = [batch.field::<f32>("x").unwrap().into(), batch.field::<f32>("y").unwrap().into()];
-    let work = move |memory: &mut feedline::Memory<'_>| {
+    let work = move |memory: &mut feedline::device::Memory<'_>| {
         std::thread::sleep(STEP);
         let points = memory.input::<f32>(0).iter().zip(memory.input::<f32>(1));
         model.lock().unwrap().update(points.map(|(&x, &y)| (x, y)));

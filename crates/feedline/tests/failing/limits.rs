@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::common::small::{builder, fine, on_a_device, take_epoch};
 use crate::common::{LONG, alone, hush_planned_panics, one_at_a_time, wait_until_gone};
+use feedline::dataset::StridedColumn;
 use feedline::{
     Context, Dataset, Device, ErrorKind, Loader, LoaderBuilder, ReadError, Ready, Row, Spec, Stream,
-    StridedColumn, TransferMode, TryNext,
+    TransferMode, TryNext,
 };
 use feedline_device::Backend;
 use feedline_device::host::Host;
@@ -23,7 +24,7 @@ const SHORT: Duration = Duration::from_millis(100);
 fn endless_work(stream: &Stream, batch: &Ready) -> Sender<()> {
     let (end, ended) = channel::<()>();
     let bytes = batch.field::<u8>("bytes").unwrap();
-    let wait = move |_: &mut feedline::Memory<'_>| while ended.recv().is_ok() {};
+    let wait = move |_: &mut feedline::device::Memory<'_>| while ended.recv().is_ok() {};
     stream.run("endless", [bytes.into()], [], wait).unwrap();
     end
 }

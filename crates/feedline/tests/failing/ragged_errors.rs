@@ -3,9 +3,11 @@
 
 use crate::common::{alone, elements};
 use feedline::InMemory;
+use feedline::bad_samples::Budget;
+use feedline::dataset::{Rows, StridedColumn};
 use feedline::{
-    BadSamples, Budget, Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Pad,
-    ReadError, Row, Rows, Spec, Stage, StridedColumn, TransferMode,
+    BadSamples, Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Pad, ReadError,
+    Row, Spec, Stage, TransferMode,
 };
 
 type Read = fn(u64, &mut Row<'_, '_>) -> Result<(), ReadError>;

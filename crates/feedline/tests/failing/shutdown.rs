@@ -7,7 +7,8 @@ use crate::common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch}
 use crate::common::{
     LONG, alone, assert_empty, assert_intact, hush_planned_panics, one_at_a_time, wait_until, wait_until_gone,
 };
-use feedline::{Device, ErrorKind, Random, Workers};
+use feedline::dataset::Random;
+use feedline::{Device, ErrorKind, Workers};
 use feedline_device::host::Host;
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::fixtures::{self, Fine};

@@ -6,9 +6,8 @@ mod device;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use feedline::{
-    Batch, Epoch, Error, ErrorKind, Loader, Random, Ready, Result, Stage, Stream, TryNext, Workers,
-};
+use feedline::dataset::Random;
+use feedline::{Batch, Epoch, Error, ErrorKind, Loader, Ready, Result, Stage, Stream, TryNext, Workers};
 use feedline_testkit::fixtures::Fine;
 
 use crate::common::{LONG, assert_intact, wait_until};

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use feedline::dataset::Random;
 use feedline::{
-    Dataset, LastBatch, Loader, LoaderBuilder, Random, Sampler, TransferMode, WorkerPool, Workers, World,
+    Dataset, LastBatch, Loader, LoaderBuilder, Sampler, TransferMode, WorkerPool, Workers, World,
 };
 use feedline_testkit::fixtures::{Fine, Laid};
 

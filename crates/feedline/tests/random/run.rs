@@ -251,7 +251,7 @@ fn check_on_stream(case: &Case, ready: &Ready, checks: &Arc<Checks>) {
     let (ids, key, place) = (ready.ids().to_vec(), case.key(ready.epoch()), format!("{ready:?}"));
     let (width, checks) = (case.row_bytes, checks.clone());
     let fields = [ready.field::<i64>("id").unwrap().into(), ready.field::<u8>("bytes").unwrap().into()];
-    let compare = move |memory: &mut feedline::Memory<'_>| {
+    let compare = move |memory: &mut feedline::device::Memory<'_>| {
         let rows = memory.input::<i64>(0).iter().zip(memory.input::<u8>(1).chunks(width));
         checks.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
         for (row, (&id, (read, bytes))) in ids.iter().zip(rows).enumerate() {

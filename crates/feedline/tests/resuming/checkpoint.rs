@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{alone, assert_empty};
-use feedline::{Checkpoint, Device, Error, ErrorKind, Loader, Proof, Ready, Result, Stream, Workers};
+use feedline::sampler::Proof;
+use feedline::{Checkpoint, Device, Error, ErrorKind, Loader, Ready, Result, Stream, Workers};
 use feedline_device::Backend;
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};

@@ -6,9 +6,9 @@
 use std::time::SystemTime;
 
 use crate::common::{alone_in_parts, elements};
+use feedline::dataset::Random;
 use feedline::{
-    Cursor, Dataset, Device, LastBatch, Loader, LoaderBuilder, Random, Sampler, Stream, TransferMode,
-    Workers, World,
+    Cursor, Dataset, Device, LastBatch, Loader, LoaderBuilder, Sampler, Stream, TransferMode, Workers, World,
 };
 use feedline_testkit::fixtures::{Fine, Laid};
 use feedline_testkit::{Watchdog, watchdog};

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{alone, elements};
-use feedline::{
-    BatchSampler, Cursor, Device, LastBatch, Loader, LoaderBuilder, Proof, Sampler, Workers, World,
-};
+use feedline::sampler::{BatchSampler, Proof};
+use feedline::{Cursor, Device, LastBatch, Loader, LoaderBuilder, Sampler, Workers, World};
 use feedline_core::BatchSamplerOptions;
 use feedline_testkit::fixtures::Fine;
 use serde_json::{Value, json};

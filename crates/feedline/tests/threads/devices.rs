@@ -4,9 +4,9 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::common::{LONG, alone, assert_empty, assert_intact, wait_until};
-use feedline::{
-    BackendKind, Device, ErrorKind, Loader, LoaderBuilder, Proof, Result, WorkerPool, Workers, World,
-};
+use feedline::device::BackendKind;
+use feedline::sampler::Proof;
+use feedline::{Device, ErrorKind, Loader, LoaderBuilder, Result, WorkerPool, Workers, World};
 use feedline_device::{Backend, host::Host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::Census;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{LONG, alone, alone_in_parts, wait_until};
+use feedline::report::Reporter;
 use feedline::report::{Account, Cause};
-use feedline::{Device, Loader, LoaderBuilder, Reporter, Workers};
+use feedline::{Device, Loader, LoaderBuilder, Workers};
 use feedline_device::host::Host;
 use feedline_sim::SimOptions;
 use feedline_sim::interceptors::SlowCopies;
@@ -133,7 +134,7 @@ impl Case {
             let ready = batch.unwrap().wait_on(&compute).unwrap();
             let kernel = self.time_of(Slow::Kernel);
             if kernel > 0 {
-                let sleep = move |_: &mut feedline::Memory<'_>| {
+                let sleep = move |_: &mut feedline::device::Memory<'_>| {
                     std::thread::sleep(Duration::from_millis(kernel));
                 };
                 compute.run("kernel", [ready.field_at::<u8>(1).unwrap().into()], [], sleep).unwrap();

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{alone, assert_empty};
+use feedline::dataset::StridedColumn;
 use feedline::{
-    Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, StridedColumn,
-    TransferMode,
+    Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, TransferMode,
 };
 use feedline_testkit::fixtures::{Fine, Laid};
 

@@ -20,7 +20,7 @@ fn fail_in(device: &Device, bad: u64) -> (u64, feedline::Error, u32) {
     let step = |batch: Result<feedline::Batch>| {
         let batch = batch?.wait_on(&stream)?;
         let step = batch.step();
-        let body = move |_: &mut feedline::Memory<'_>| assert!(step != bad, "step {bad} fails");
+        let body = move |_: &mut feedline::device::Memory<'_>| assert!(step != bad, "step {bad} fails");
         let view = batch.field::<u8>("bytes")?;
         stream.run("train", [view.into()], [], body)
     };

@@ -48,7 +48,7 @@ fn load(trace: &Trace, batches: u64, slow: Option<u64>) {
     for batch in loader.epoch(0).unwrap() {
         let ready = batch.unwrap().wait_on(&compute).unwrap();
         steps.begin("kernel").unwrap();
-        let sleep = |_: &mut feedline::Memory<'_>| std::thread::sleep(Duration::from_millis(1));
+        let sleep = |_: &mut feedline::device::Memory<'_>| std::thread::sleep(Duration::from_millis(1));
         compute.run("kernel", [ready.field_at::<u8>(1).unwrap().into()], [], sleep).unwrap();
         steps.end().unwrap();
         let _span = trace.annotate("mine \"quoted\"");

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use crate::common::small::{BATCH, builder, fine, on_a_device, take_epoch};
 use crate::common::{LONG, alone};
-use feedline::{
-    Context, Dataset, Device, ErrorKind, Loader, MAX_WORKERS, ReadError, Row, Spec, WorkerPool, Workers,
-};
+use feedline::report::MAX_WORKERS;
+use feedline::{Context, Dataset, Device, ErrorKind, Loader, ReadError, Row, Spec, WorkerPool, Workers};
 use feedline_device::Backend;
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor};

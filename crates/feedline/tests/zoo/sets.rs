@@ -94,7 +94,7 @@ pub fn compositions(dir: &Path) -> Vec<Entry> {
             .unwrap()
         }),
         entry("Subset by filter", || {
-            let ids = |sample: &feedline::Sample<'_>| sample.field::<i64>(0).unwrap()[0] % 3 != 1;
+            let ids = |sample: &feedline::dataset::Sample<'_>| sample.field::<i64>(0).unwrap()[0] % 3 != 1;
             let all = Laid::columns(&Fine::new(LEN + 11, 50).unwrap(), 0).unwrap();
             all.filter(ids).unwrap()
         }),

@@ -16,7 +16,7 @@ pack() {
     export CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/gpu}
     cargo nextest archive -p feedline-device -p feedline-kernel-compiler -p feedline-kernels -p feedline-pictures -p feedline \
         -p feedline-examples -p feedline-mlp -p feedline-dlpack -p feedline-dist \
-        --features feedline-pictures/nvjpeg,feedline-examples/nvjpeg \
+        --features feedline-pictures/nvjpeg,feedline-examples/nvjpeg,feedline-mlp/formats \
         --archive-file "$dir/tests.tar.zst"
     cargo build --release -p feedline-examples -p feedline-mlp --examples --features feedline-mlp/formats
     for example in $EXAMPLES; do

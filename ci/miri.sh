@@ -26,11 +26,11 @@ strict=-Zmiri-strict-provenance
 device=-Zmiri-permissive-provenance
 for model in "" -Zmiri-tree-borrows; do
     # The other tests of core count and sort ids: safe arithmetic, and hours under miri.
-    check "$strict" --package feedline-core --lib --test check --test compose --test packed --test proof
-    check "$strict" --package feedline-slots --lib --tests
+    check "$strict" --package feedline-core --lib --test logic -- check:: compose:: packed:: proof::
+    check "$strict" --package feedline-slots --lib --test slots
     check "$device" --package feedline-backend --lib
     # `own_stream` fills queues of 1,024 commands.
-    check "$device" --package feedline-device --no-default-features --test host -- --skip own_stream
+    check "$device" --package feedline-device --no-default-features --test device -- host:: --skip own_stream
     # The other two run a whole loader, with its time-outs.
     check "$device" --package feedline-dlpack --no-default-features --lib --test tensors -- \
         --skip every_type --skip a_tensor_keeps

@@ -1,6 +1,6 @@
 //! Says what a file or folder holds: format, samples, fields, and checksums of the first and the last sample.
 //!
-//! `cargo run --release -p feedline-tools --example inspect -- PATH [--all] [--test] [--json]`
+//! `cargo run --release -p feedline-tools --example inspect -- PATH [--all] [--test] [--fill] [--json]`
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use feedline_core::Error;
-use feedline_datasets::{OpenOptions, Reader, Split, Values, open_with};
+use feedline_datasets::{Nulls, OpenOptions, Reader, Split, Values, open_with};
 use lexopt::prelude::{Long, Short, Value};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -21,6 +21,7 @@ Says what a file or folder of training data holds.
 usage: inspect PATH [options]
   --all     read every sample, not the first and the last one only
   --test    the test set of a folder or archive whose file names tell the sets apart
+  --fill    missing values become NaN, or zero among whole numbers; without it they are an error
   --json    print one JSON object: format, samples, fields, first, last
   --help
 
@@ -36,6 +37,7 @@ struct Options {
     path: PathBuf,
     all: bool,
     test: bool,
+    fill: bool,
     json: bool,
 }
 
@@ -64,7 +66,8 @@ type Inspected = (Box<dyn Reader>, [Option<String>; 2]);
 
 fn inspect(path: &Path, options: &Options) -> feedline_core::Result<Inspected> {
     let split = options.test.then_some(Split::Test);
-    let open = OpenOptions { split, ..OpenOptions::with_memory_limit(IN_MEMORY) };
+    let nulls = if options.fill { Nulls::Fill } else { Nulls::Refuse };
+    let open = OpenOptions { split, nulls, ..OpenOptions::with_memory_limit(IN_MEMORY) };
     let reader = open_with(path, &open)?;
     let checksums = checksums(&*reader, options.all)?;
     Ok((reader, checksums))
@@ -129,12 +132,13 @@ fn walk(folder: &Path, to: &mut Vec<PathBuf>) -> std::io::Result<()> {
 }
 
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, lexopt::Error> {
-    let (mut path, mut all, mut test, mut json) = (None, false, false, false);
+    let (mut path, mut all, mut test, mut fill, mut json) = (None, false, false, false, false);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("all") => all = true,
             Long("test") => test = true,
+            Long("fill") => fill = true,
             Long("json") => json = true,
             Long("help") | Short('h') => return Ok(None),
             Value(value) if path.is_none() => path = Some(PathBuf::from(value)),
@@ -142,7 +146,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
         }
     }
     let path = path.ok_or("there is no path: give a file or a folder, see --help")?;
-    Ok(Some(Options { path, all, test, json }))
+    Ok(Some(Options { path, all, test, fill, json }))
 }
 
 /// The checksums of the first and the last sample; none where there are no samples.

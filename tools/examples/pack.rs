@@ -1,6 +1,6 @@
 //! Writes any source as Arrow files, which are read fastest.
 //!
-//! `cargo run --release -p feedline-tools --example pack -- SRC DST [--shard-mib N] [--test] [--quiet]`
+//! `cargo run --release -p feedline-tools --example pack -- SRC DST [--shard-mib N] [--test] [--fill] [--quiet]`
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use feedline_datasets::{OpenOptions, PackOptions, Packed, Split, open_with, pack};
+use feedline_datasets::{Nulls, OpenOptions, PackOptions, Packed, Split, open_with, pack};
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::prelude::{Long, Short, Value, ValueExt as _};
 
@@ -18,6 +18,7 @@ Writes any file or folder of training data as Arrow files.
 usage: pack SRC DST [options]
   --shard-mib N   DST is a folder: files of about N MiB each, with an index
   --test          the test set of a folder or archive whose file names tell the sets apart
+  --fill          missing values become NaN, or zero among whole numbers; without it they are an error
   --quiet         no progress bar
   --help
 
@@ -33,6 +34,7 @@ struct Options {
     to: PathBuf,
     shard_bytes: Option<u64>,
     split: Option<Split>,
+    nulls: Nulls,
     quiet: bool,
 }
 
@@ -41,10 +43,11 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std::error::Error>> {
-    let Some(Options { from, to, shard_bytes, split, quiet }) = parse(arguments)? else {
+    let Some(Options { from, to, shard_bytes, split, nulls, quiet }) = parse(arguments)? else {
         return Ok(format!("{HELP}\n"));
     };
-    let reader = open_with(&from, &OpenOptions { split, ..OpenOptions::with_memory_limit(IN_MEMORY) })?;
+    let reader =
+        open_with(&from, &OpenOptions { split, nulls, ..OpenOptions::with_memory_limit(IN_MEMORY) })?;
     let bar = if quiet || !std::io::stderr().is_terminal() {
         ProgressBar::hidden()
     } else {
@@ -64,6 +67,7 @@ fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std:
 
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, lexopt::Error> {
     let (mut from, mut to, mut shard_bytes, mut split, mut quiet) = (None, None, None, None, false);
+    let mut nulls = Nulls::default();
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -73,6 +77,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
                 shard_bytes = Some(bytes.ok_or("--shard-mib takes a number from 1 on")?);
             }
             Long("test") => split = Some(Split::Test),
+            Long("fill") => nulls = Nulls::Fill,
             Long("quiet") => quiet = true,
             Long("help") | Short('h') => return Ok(None),
             Value(value) if from.is_none() => from = Some(PathBuf::from(value)),
@@ -83,5 +88,5 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
     let (Some(from), Some(to)) = (from, to) else {
         return Err("give a source and a target, see --help".into());
     };
-    Ok(Some(Options { from, to, shard_bytes, split, quiet }))
+    Ok(Some(Options { from, to, shard_bytes, split, nulls, quiet }))
 }

@@ -39,7 +39,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// let queue = Monitor::new(Vec::new());
 /// std::thread::scope(|scope| {
 ///     let taken = scope.spawn(|| queue.wait(None, Vec::pop));
-///     queue.add(1, |items| items.push(7));
+///     queue.add(1, |items| (items.push(7), items.len()));
 ///     assert_eq!(taken.join().unwrap(), Some(7));
 /// });
 /// ```

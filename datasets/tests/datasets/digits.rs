@@ -146,7 +146,7 @@ fn child_process() {
 
 fn start_child(dir: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_process", "--ignored"])
+        .args(["--exact", "digits::child_process", "--ignored"])
         .env(DIR, dir)
         .stdout(Stdio::null())
         .spawn()

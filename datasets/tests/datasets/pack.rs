@@ -64,7 +64,7 @@ fn fields(varying: bool) -> Vec<SchemaField> {
         if varying { &[&[None], &[None, Some(3)]] } else { &[&[], &[Some(5)], &[Some(2), Some(3)]] };
     let field = |element: ElementType| {
         shapes.iter().map(move |shape| SchemaField {
-            name: format!("{element} {}", shape.len()),
+            name: format!("{element} {}{}", shape.len(), if varying { " varying" } else { "" }),
             element,
             shape: shape.to_vec(),
         })

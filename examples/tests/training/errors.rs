@@ -93,7 +93,7 @@ fn inconsistent_options_are_refused_before_training() {
                 &["--transfer-mode", "zero-copy", "--pinned-budget", "20000"],
                 &["zero copy is not possible", "pinned", "left", "ask for auto or staged"],
             ),
-            (&["--depth", "18446744073709551615"], &["pinned bytes", "the budget is 2147483648"]),
+            (&["--depth", "18446744073709551615"], &["depth is 18446744073709551615", "below 65536"]),
             (&["--batch", "18446744073709551615"], &["the training set has 320 images", "smaller batch"]),
             (&["--hidden", "18446744073709551615"], &["18446744073709551615", "fewer units"]),
             (

@@ -103,7 +103,7 @@ fn each_changed_field_is_refused_with_one_clear_line() {
             ("cursor", "/proof/sum", "0x1".into(), &[], "the checkpoint contradicts itself"),
             ("expected", "/count", most.into(), &[], "the checkpoint contradicts itself"),
             ("expected", "/sum", "0x1".into(), &[], "the checkpoint contradicts itself"),
-            ("bad_samples", "/given/count", 1.into(), &[], "the checkpoint contradicts itself"),
+            ("bad_samples", "/given/count", 1.into(), &[], "not one substitute for each replaced sample"),
             (
                 "samples",
                 "",

@@ -180,7 +180,7 @@ fn the_panics_of_a_check_print_nothing_and_each_fault_is_found_once() {
     }
     let own = std::env::current_exe().unwrap();
     let child = std::process::Command::new(own)
-        .args(["--exact", NAME, "--nocapture"])
+        .args(["--exact", &format!("check::{NAME}"), "--nocapture"])
         .env("FEEDLINE_CHECK_CHILD", "1")
         .output()
         .unwrap();

@@ -287,7 +287,7 @@ fn without_file_descriptors_the_store_waits() {
     with_watchdog(watchdog::LIMIT, || {
         let this = std::env::current_exe().unwrap();
         let output = Command::new("sh")
-            .args(["-c", "ulimit -n 32; exec \"$0\" --exact without_file_descriptors --ignored"])
+            .args(["-c", "ulimit -n 32; exec \"$0\" --exact store::without_file_descriptors --ignored"])
             .arg(this)
             .output()
             .unwrap();

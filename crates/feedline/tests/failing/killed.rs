@@ -174,7 +174,7 @@ fn training_process() {
 
 fn start(folder: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--ignored", "--exact", "training_process"]).env(FOLDER, folder);
+    command.args(["--ignored", "--exact", "killed::training_process"]).env(FOLDER, folder);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process")
 }
 

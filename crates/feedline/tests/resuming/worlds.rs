@@ -1,7 +1,7 @@
 //! Ranks as processes of one machine: together they deliver every sample once, in step, and another number
 //! of ranks resumes in the same global order.
 //!
-//! A rank is this test program, started with `--ignored --exact rank_process` and a job in its environment.
+//! A rank is this test program, started with `--ignored --exact worlds::rank_process` and a job in its environment.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -92,7 +92,7 @@ impl Job<'_> {
         for name in LAUNCHERS.concat() {
             command.env_remove(name);
         }
-        command.args(["--ignored", "--exact", "rank_process"]).env(JOB, job.to_string());
+        command.args(["--ignored", "--exact", "worlds::rank_process"]).env(JOB, job.to_string());
         command.env(self.launcher[0], rank.to_string()).env(self.launcher[1], world.to_string());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process")
     }

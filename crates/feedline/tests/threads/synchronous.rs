@@ -113,7 +113,7 @@ fn the_variable_turns_it_on_for_every_device() {
     with_watchdog(LIMIT, || {
         let this = std::env::current_exe().expect("the test's own program");
         let mut child = std::process::Command::new(this);
-        child.args(["--exact", "the_variable_turns_it_on_for_every_device", "--nocapture"]);
+        child.args(["--exact", "synchronous::the_variable_turns_it_on_for_every_device", "--nocapture"]);
         let ended = child.env(CHILD, "1").env("FEEDLINE_SYNC", "1").output().expect("a child");
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     });

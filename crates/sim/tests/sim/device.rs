@@ -57,7 +57,7 @@ fn waiting_for_work_that_cannot_run_is_an_error() {
     let text = error.message();
     assert!(text.contains("can never run") && text.contains("stream 0 \"a\" is held"), "{text}");
     let waits = "stream 1 \"b\" waits for an event recorded on stream 0 \"a\" by call 4 at \
-                 crates/sim/tests/sim_device.rs:";
+                 crates/sim/tests/sim/device.rs:";
     assert!(text.contains(waits), "{text}");
     sim.release(&a).and_then(|()| b.synchronize()).expect("released");
 }

@@ -14,7 +14,7 @@ import pathlib, re, sys
 # kernels/pictures/src/pinned.rs: allocates pinned memory, and copies from it.
 # datasets/src/bytes.rs: maps files through an unsafe fn, whose caller guarantees that they do not change.
 # crates/dist/src/collectives/: work on a second stream, on memory borrowed until it is joined; calls of NCCL.
-# kernels/tests/cuda.rs, crates/feedline/tests/cudarc_loop.rs: launch a kernel directly.
+# kernels/tests/streams/cuda.rs, crates/feedline/tests/batches/cudarc_loop.rs: launch a kernel directly.
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
 # crates/testkit/src/fork.rs: forks a child, for tests.
 # crates/testkit/src/null_device.rs: a backend, for tests and benches.
@@ -29,8 +29,8 @@ FILES = {
     "kernels/pictures/src/nvjpeg/mod.rs", "kernels/pictures/src/nvjpeg/library.rs", "kernels/pictures/src/pinned.rs",
     "datasets/src/bytes.rs", "crates/dist/src/collectives/mod.rs", "crates/dist/src/collectives/nccl/library.rs",
     "crates/dist/src/collectives/nccl/mod.rs",
-    "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
-    "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",
+    "kernels/tests/streams/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
+    "crates/feedline/tests/batches/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",
     "bridges/candle/src/gpu.rs", "bridges/candle/tests/cuda.rs",
     "bridges/burn/src/slot.rs",
     "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",

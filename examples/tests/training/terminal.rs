@@ -189,7 +189,7 @@ fn an_interrupt_leaves_one_line_on_the_screen_with_a_checkpoint_and_without() {
             let what =
                 if saved.is_empty() { "; nothing is saved without --checkpoint FILE" } else { "--resume" };
             assert!(line.starts_with("mlp: interrupted after step ") && line.contains(what), "{line:?}");
-            // Only the checkpoint is left (tests/resume.rs resumes one): no unfinished file, and no report.
+            // Only the checkpoint is left (resume.rs resumes one): no unfinished file, and no report.
             let left: Vec<_> = listing(set.path()).into_iter().map(|(name, _)| name).collect();
             let there =
                 before.into_iter().map(|(name, _)| name).chain(saved.get(1).map(|name| name.to_string()));

@@ -11,7 +11,7 @@
 //! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
 //!
-//! `tests/golden.rs` fixes the orders. If you change one on purpose, raise its version below, so that a
+//! `tests/logic/golden.rs` fixes the orders. If you change one on purpose, raise its version below, so that a
 //! cursor saved under the old order is rejected and does not continue in the new one.
 
 pub mod balanced;

@@ -27,7 +27,7 @@ import subprocess
 import sys
 
 # Raise them only for what a user would miss.
-LIMIT = 482
+LIMIT = 387
 ROOT_LIMIT = 45
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -96,7 +96,8 @@ def not_exported(found):
         for signature in SIGNATURE.findall(own_part(page)):
             unlinked = plain(re.sub(r"<a [^>]*>.*?</a>", "", signature))
             for word in re.findall(r"\b[A-Z][A-Za-z]+\b", unlinked):
-                if word != "Self" and not word.isupper():
+                # An associated type, and cudarc, which is exported whole.
+                if word not in ("Self", "Item") and not word.isupper() and not word.startswith("Cuda"):
                     wrong.add(f"{name}: {plain(signature)} names {word}")
     return sorted(wrong)
 

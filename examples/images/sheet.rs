@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use feedline::dataset::{Layout, Rows};
+use feedline::dataset::Rows;
 use feedline::{Context, Dataset, Error, ErrorKind, Result};
+use feedline_core::Layout;
 use feedline_images::{CenterCrop, Filter, Resize, Size, Transforms};
 
 use crate::options::Options;

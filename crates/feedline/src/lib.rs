@@ -159,15 +159,17 @@ pub mod bad_samples {
 pub mod batch {
     pub use feedline_core::BatchInfo;
 
-    pub use crate::compute::{Padded, Ragged};
+    pub use crate::compute::{PaddedView, RaggedView};
     pub use crate::decode::FilledBatch;
 }
 
 /// What a data set of your own is made of: fields, rows, random numbers, fingerprints.
 pub mod dataset {
+    pub use feedline_core::packed::Piece;
+    pub use feedline_core::ragged::{Form, Ragged};
     pub use feedline_core::{
-        Element, Field, Fingerprint, Layout, Packed, PackedOptions, Random, RowFields, Rows, Sample,
-        StridedColumn, lengths,
+        Element, Field, Fingerprint, Packed, PackedOptions, Random, RowFields, Rows, Sample, StridedColumn,
+        lengths,
     };
 }
 

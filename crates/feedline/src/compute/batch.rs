@@ -88,7 +88,7 @@ pub struct Ready {
 
 /// A ragged field of a batch, on the device; from [`Ready::ragged`].
 #[derive(Clone, Copy, Debug)]
-pub struct Ragged<'a, T: Element> {
+pub struct RaggedView<'a, T: Element> {
     /// The items of all rows, one behind another.
     pub values: View<'a, T>,
     /// `rows + 1` offsets, counted in items: row `i` has the items from offset `i` to offset `i + 1`.
@@ -97,7 +97,7 @@ pub struct Ragged<'a, T: Element> {
 
 /// A padded field of a batch, on the device; from [`Ready::padded`].
 #[derive(Clone, Copy, Debug)]
-pub struct Padded<'a, T: Element> {
+pub struct PaddedView<'a, T: Element> {
     /// `[rows, width, item...]`, row-major.
     pub values: View<'a, T>,
     /// The items of each row that are not padding.
@@ -175,25 +175,25 @@ impl Ready {
     /// # Errors
     /// `Config` for a name that the spec does not have, a field that is not ragged or is padded, or one of
     /// another type.
-    pub fn ragged<T: Element>(&self, name: &str) -> Result<Ragged<'_, T>> {
+    pub fn ragged<T: Element>(&self, name: &str) -> Result<RaggedView<'_, T>> {
         let (values, index, extent, form) = self.values(name)?;
         if let Form::Padded(_) = form {
             let why = format!("field \"{name}\" is padded: read it by padded");
             return Err(Error::new(ErrorKind::Config, why));
         }
         debug_assert_eq!(extent.padding, 0);
-        Ok(Ragged { values, offsets: self.reader.view(self.layout.offset(index), self.len() + 1)? })
+        Ok(RaggedView { values, offsets: self.reader.view(self.layout.offset(index), self.len() + 1)? })
     }
 
     /// The padded field `name`: `[rows, width, item...]`, row-major, and the length of each row.
     ///
     /// # Errors
     /// `Config` for a name that the spec does not have, a field that is not padded, or one of another type.
-    pub fn padded<T: Element>(&self, name: &str) -> Result<Padded<'_, T>> {
+    pub fn padded<T: Element>(&self, name: &str) -> Result<PaddedView<'_, T>> {
         let (values, _, extent, _) = self.values(name)?;
         let lengths = self.lengths(name)?;
         let width = extent.items.checked_div(self.len()).unwrap_or(0);
-        Ok(Padded { values, lengths, width, padding: extent.padding })
+        Ok(PaddedView { values, lengths, width, padding: extent.padding })
     }
 
     /// The length of each row of the padded field `name`, in items; the field may have any type.

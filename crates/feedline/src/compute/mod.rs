@@ -14,7 +14,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Batch, Padded, Ragged, Ready};
+pub use batch::{Batch, PaddedView, RaggedView, Ready};
 pub use host::HostBatch;
 pub use meter::WaitMeter;
 pub use replay::Replay;

@@ -329,7 +329,7 @@ impl Reader for ArrowFile {
         Some(&self.path)
     }
 
-    /// Covers the content of a file in memory; of other files the name, size and time of the last write.
+    /// Covers the content of a file in memory. Covers name, size and last write time of other files.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

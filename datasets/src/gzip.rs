@@ -23,7 +23,7 @@ const UNSUSPECTED: u64 = 32 << 20;
 /// Max ratio of larger content; data that compresses better is taken for a bomb.
 const MAX_RATIO: u64 = 200;
 
-/// Max bytes of the content of `compressed` bytes, if its length is not known.
+/// Max bytes of inflated content for `compressed` bytes of gzip, if no header states the length.
 pub(crate) fn most_inflated(compressed: u64) -> u64 {
     compressed.saturating_mul(MAX_RATIO).max(UNSUSPECTED)
 }

@@ -48,7 +48,8 @@ pub struct ImageDataset {
     encoded: Option<usize>,
     /// The reader's field that holds the picture.
     image: usize,
-    /// The reader's field of each field behind those of the picture, and whether it is a number as text.
+    /// For each field after those of the picture: its index in the reader, and whether it is a number as
+    /// text.
     others: Vec<(usize, bool)>,
     spec: Spec,
 }

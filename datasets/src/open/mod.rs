@@ -155,7 +155,7 @@ fn of_split(files: Vec<PathBuf>, split: Option<Split>) -> Result<Vec<PathBuf>> {
 fn is_shard(first: &Path) -> bool {
     match Start::read(first).map(|start| start.kind) {
         Ok(Kind::Image) | Err(_) => false,
-        // CIFAR, or bytes as they are.
+        // CIFAR, or else the bytes as they are.
         Ok(Kind::Unknown) => open_with(first, &OpenOptions::with_memory_limit(0)).is_ok(),
         Ok(_) => true,
     }

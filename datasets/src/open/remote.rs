@@ -172,7 +172,7 @@ fn remote_mds_folder(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
     Err(super::needs("mds"))
 }
 
-/// Opens what `open` was given in place of a path.
+/// Opens a URL that was passed to `open` as a path.
 #[cfg(feature = "object-store")]
 pub(super) fn url(url: &str, options: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
     let open = || Remote::new(Default::default())?.open_with(url, options);
@@ -184,7 +184,7 @@ pub(super) fn url(url: &str, _: &OpenOptions) -> Option<Result<Box<dyn Reader>>>
     is_url(url).then(|| Err(super::needs("object-store").at_path(shown(url))))
 }
 
-/// Whether `text` is a URL of a store, and no path.
+/// Whether `text` is a URL of a store rather than a path.
 pub(crate) fn is_url(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
 }

@@ -12,9 +12,9 @@ use super::picture_queue::{Picture, PictureQueue};
 
 /// The decoders of the CPU, one per thread.
 pub(super) struct Decoders {
-    /// Reads headers; the others are made with its settings.
+    /// Reads headers; the other decoders are made with its settings.
     pub(super) headers: Decoder,
-    /// Decoders that no thread uses at the moment.
+    /// Idle decoders.
     pub(super) free: Mutex<Vec<Decoder>>,
     /// Whether the GPU decodes too; the CPU then uses half of its cores.
     pub(super) with_gpu: bool,

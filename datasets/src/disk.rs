@@ -168,7 +168,7 @@ impl DiskFile {
     /// Checks that the file still has the length, write time and change time that it was opened with.
     ///
     /// A check after a read covers that read, because a write sets the times before it changes a byte. File
-    /// systems keep them in steps of a few milliseconds: a write within the step of the opening is not seen.
+    /// systems round the times to a few milliseconds: a write so soon after the opening is not detected.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         let now = self.file.metadata().map_err(|error| data("cannot read the file").with_source(error));
         now.and_then(|now| self.version.check(&Version::new(&now))).map_err(|error| error.at_path(&self.path))

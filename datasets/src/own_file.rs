@@ -52,9 +52,10 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Refuses what is not a regular file of one name, and a `file` that is not the one at `path`.
+/// Refuses a file that is not regular, has several names, or is not the one at `path`.
 ///
-/// Before the opening, because that of a pipe blocks; and after it, because a link may have come meanwhile.
+/// Checked before opening, because opening a pipe blocks, and after it, because a link may have been created
+/// meanwhile.
 fn check(path: &Path, file: Option<&File>) -> io::Result<()> {
     // Does not follow a link at `path`.
     let there = fs::symlink_metadata(path)?;

@@ -113,8 +113,8 @@ impl ParquetFile {
         content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 
-    /// Opens a file in an object store. Of a row group, the columns that are read are fetched when a row of
-    /// it is read.
+    /// Opens a file in an object store. The selected columns of a row group are fetched when a row of it is
+    /// read.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with), and those of [`Remote`](crate::Remote).

@@ -1,7 +1,7 @@
 //! Stage 1: a pool of workers decodes batches in place, into pinned host slots.
 //!
-//! The transfer thread queues the batches to decode, in order. A worker takes one, reads its rows, and
-//! sends the filled slot back. `README.md` in this folder explains how, and why no wake-up is lost.
+//! The transfer thread queues the batches to decode, in order. A worker takes one, reads its rows, and sends
+//! the filled slot back. `README.md` in this folder explains the steps, and why no wake-up is lost.
 //!
 //! | part | file |
 //! | --- | --- |

@@ -28,10 +28,9 @@ pub(crate) fn most_inflated(compressed: u64) -> u64 {
     compressed.saturating_mul(MAX_RATIO).max(UNSUSPECTED)
 }
 
-/// Inflates `file` from its beginning; it has `compressed` bytes, and its content does not say how long it
-/// is.
+/// Inflates a whole `file` of `compressed` bytes whose header states no length.
 ///
-/// The content is compared with [`most_inflated`] as it grows, so that a bomb ends early.
+/// Compares the content with [`most_inflated`] as it grows, so that a bomb ends early.
 pub(crate) fn inflate_all(mut file: impl Read + Seek, compressed: u64) -> Result<Memory> {
     // The last four bytes hold the length of the last member, modulo 4 GiB: a hint, not a promise.
     let mut hint = [0; 4];

@@ -271,8 +271,8 @@ pub trait Dataset: Send + Sync + 'static {
     /// again and written anew.
     ///
     /// # Errors
-    /// `Config` for a set without fields, or a path at which there is something else than a cache; `Data`
-    /// when the file cannot be opened or made.
+    /// `Config` for a set without fields, or if there is something else than a cache at `path`; `Data` when
+    /// the file cannot be opened or made.
     fn cached_in_file(self, path: impl AsRef<Path>, budget: u64) -> crate::Result<Cached>
     where
         Self: Sized,

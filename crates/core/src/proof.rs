@@ -144,7 +144,7 @@ impl Proof {
     }
 }
 
-/// What the delivered rows of one batch add to a [`Proof`] and to an [`OrderHash`].
+/// The contribution of one batch's delivered rows to a [`Proof`] and to an [`OrderHash`].
 ///
 /// The worker that finishes a batch computes it, in one loop over the ids; the consumer's thread adds it to
 /// the cursor in constant time.

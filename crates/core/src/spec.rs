@@ -193,7 +193,7 @@ impl Spec {
         Ok(self)
     }
 
-    /// Adds a field of another spec, as it is there.
+    /// Adds a field of another spec unchanged.
     ///
     /// # Errors
     /// `Config` for a repeated name, or more than [`MAX_FIELDS`] fields.

@@ -30,8 +30,9 @@ pub enum TransferMode {
     /// there, and only their ids cross the bus. For any set that writes the same bytes in every epoch; never
     /// chosen by `Auto`.
     ///
-    /// Of a set beyond [`resident_budget`](crate::LoaderBuilder::resident_budget) the first samples are kept,
-    /// as many as fit. Workers read the others, only those cross the bus, and the batches are the same.
+    /// Of a set larger than [`resident_budget`](crate::LoaderBuilder::resident_budget), as many of the first
+    /// samples are kept as fit. Workers read the others, and only those cross the bus. The batches are the
+    /// same.
     Resident,
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, sleep};
 
-/// What it costs to let a thread sleep and to wake it: 15 us of CPU time on both sides, and up to 20 us until
-/// it runs. Other constants are multiples of it.
+/// The cost of a sleep and a wake-up: 15 us of CPU time on both sides, and up to 20 us until the thread runs.
+/// Other constants are multiples of it.
 ///
 /// Machine: 16 cores of a Xeon beside an H200, 2026-11-22. Bench: `idle` (CPU time), `tiny` (latency).
 pub const WAKE_UP: Duration = Duration::from_micros(20);

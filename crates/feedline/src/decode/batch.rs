@@ -19,8 +19,8 @@ use super::source::SourceReader;
 use super::worker::Worker;
 use crate::spans::enter;
 
-/// A batch that takes one worker less than this is decoded by that worker alone; a longer one is split. A
-/// piece must be long against a [`WAKE_UP`].
+/// A batch that takes one worker less time than this is decoded by that worker alone; a longer one is split.
+/// A piece must be long against a [`WAKE_UP`].
 ///
 /// Machine: 16 cores of a Xeon beside an H200, 2026-11-21. Bench: `tiny`, `gather`.
 const PIECE: Duration = WAKE_UP.saturating_mul(5);

@@ -20,7 +20,7 @@ use super::worker::Worker;
 use crate::trace::{BatchId, LoaderTrace};
 use crate::transfer::Requests;
 
-/// Up to this many workers copy long rows by non-temporal stores; more of them use plain stores.
+/// Up to this many workers copy long rows by non-temporal stores; if there are more, all use plain stores.
 ///
 /// Records of 150 KB of a mapped file to an H200 by 4, 8 and 15 workers: 31, 44 and 45 GB/s by
 /// non-temporal stores, 25, 43 and 53 by plain stores. 2026-11-21. Bench: `raw`.
@@ -86,7 +86,7 @@ impl Decoder {
         }
     }
 
-    /// Does `work` on batch `number` and sends what became of it, if that is known by then.
+    /// Does `work` on batch `number`, and sends the outcome if `work` returns one.
     ///
     /// Each call of user code has a guard of its own, which names the sample. A panic that gets this far is a
     /// bug, and must not hang the loader.

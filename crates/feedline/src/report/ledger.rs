@@ -271,11 +271,11 @@ impl Reporter {
         self.with_step(self.shared.state().recent.mean())
     }
 
-    /// Tells how long a step takes on the device, if it is known (from
+    /// Sets the time of a step on the device, if it is known (from
     /// [`WaitMeter::step_time`](crate::device::WaitMeter::step_time), for example).
     ///
-    /// The loader sees only when the consumer asks. Where steps are queued on a stream and data comes late,
-    /// that says nothing about the step, and a prediction without it is too high.
+    /// The loader only observes the consumer's calls. If steps are queued on a stream and data comes late,
+    /// the calls do not show the time of a step, and predictions are too high.
     pub fn set_step_time(&self, step: Duration) {
         self.shared.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
     }

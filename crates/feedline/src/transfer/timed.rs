@@ -96,7 +96,7 @@ impl TimedCopies {
         self.trace.is_some() && self.running > 0
     }
 
-    /// Draws the copies that have ended, if there is a trace.
+    /// Adds the copies that have ended to the trace, if there is one.
     ///
     /// # Errors
     /// A device failure.

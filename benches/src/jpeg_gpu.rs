@@ -153,7 +153,7 @@ fn encoded(batch: &HostBatch) -> Result<(Encoded<'_>, usize)> {
     Ok((Encoded { bytes, offsets, parameters, labels: &[] }, batch.len()))
 }
 
-/// Images per second in each repetition, of batches with so many images.
+/// Images per second in each repetition, for batches of this number of images.
 fn rates(options: &Options, warm_up: u64, batches: impl Iterator<Item = Result<usize>>) -> Result<Figures> {
     let (mut rates, mut since, mut images) = (Vec::new(), Instant::now(), 0);
     for (step, batch) in (0..).zip(batches) {

@@ -53,7 +53,7 @@ struct Format {
     name: &'static str,
     /// Bytes of a sample in the files, about.
     sample_bytes: u64,
-    /// Writes so many samples below the folder; returns the path to open.
+    /// Writes this number of samples below the folder; returns the path to open.
     write: fn(&Path, u64) -> Outcome<PathBuf>,
     plain: fn(&Path, Order) -> Outcome<Plain>,
 }

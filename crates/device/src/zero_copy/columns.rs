@@ -103,9 +103,9 @@ impl StridedColumns {
     /// Blocks until the samples are on the device.
     ///
     /// # Errors
-    /// `Budget` where not one sample fits, `Config` for an empty set or one whose reads use random numbers
-    /// or the epoch, `Sample` or `Panic` for a sample that cannot be read; a device failure, for example if
-    /// the device is out of memory.
+    /// `Budget` if not one sample fits, `Config` for an empty set or one whose reads use random numbers or
+    /// the epoch, `Sample` or `Panic` for a sample that cannot be read; a device failure, for example if the
+    /// device is out of memory.
     pub fn resident(
         device: &Device,
         dataset: &StableDataset,

@@ -1,4 +1,4 @@
-//! Inspects the machine, and says what will limit training on it and what to change.
+//! Inspects the machine, and reports what will limit training on it and what to change.
 //!
 //! `cargo run --release --example doctor [-- --json] [--data FOLDER]`
 #![forbid(unsafe_code)]

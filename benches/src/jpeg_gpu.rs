@@ -39,7 +39,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let (batch, warm_up) = if options.smoke { (2, 1) } else { (BATCH, WARM_UP) };
     let (interpolated, nearest) = (Chroma::Interpolated, Chroma::Nearest);
     let ways = [
-        // What the loader delivers, which nobody decodes.
+        // The loader's batches, without decoding.
         ("none", None, interpolated),
         ("gpu", Some(Decode::Gpu), interpolated),
         ("gpu", Some(Decode::Gpu), nearest),
@@ -97,7 +97,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Images per second in each repetition, and what the stage says of itself and of its time.
+    /// Images per second in each repetition, and the stage's description and times.
     fn measure(
         &self,
         options: &Options,

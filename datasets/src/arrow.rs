@@ -168,7 +168,7 @@ impl ArrowFile {
         let fingerprint = state.value();
         let file =
             Self { path, content, layout, decoder, batches, ends, ready, decoded, metadata, fingerprint };
-        // A remote file is not fetched as a whole for this.
+        // A remote file is not fetched as a whole only to compare its checksum.
         if file.content.len() <= VERIFIED && !file.content.is_remote() {
             file.verify()?;
         }

@@ -72,7 +72,7 @@ fn of(path: &Path) -> Result<Arrays> {
     Arrays::new("npz", path, blocks, arrays)
 }
 
-/// Refuses two members of the same name, of which the crate `zip` keeps the last.
+/// Refuses two members of the same name: the crate `zip` would keep only the last.
 fn check_names(file: &Content, directory: u64) -> Result<()> {
     /// The bytes of a directory entry before its name, and the offsets of the lengths of its last three
     /// parts.

@@ -230,7 +230,7 @@ impl ParquetFile {
     }
 }
 
-/// Refuses columns of a codec that is not read, before any of it is.
+/// Refuses columns of an unsupported codec before any column is read.
 fn check_codecs(metadata: &ParquetMetaData, columns: &[usize]) -> Result<()> {
     for group in metadata.row_groups() {
         for &index in columns {

@@ -65,7 +65,8 @@ impl ReadAhead {
     }
 
     /// # Errors
-    /// `Data` when a file of the group's reads was changed since it was opened: what was read is not valid.
+    /// `Data` if a file of the group's reads was changed since it was opened; the bytes read are then
+    /// invalid.
     pub(crate) fn end_group(&mut self) -> Result<()> {
         self.is_grouped = false;
         self.check()

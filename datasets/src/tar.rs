@@ -89,9 +89,9 @@ struct Part {
 ///
 /// The key of a member is its path up to the first dot of its file name; the rest, in lower case, is the
 /// field's name: `images/0017.seg.png` is field `seg.png` of key `images/0017`. Neighbours with one key are a
-/// sample. Every field holds bytes as they are, compressed members too. A sample that lacks a member of
-/// others is an error, or has no bytes there, see [`OpenOptions::empty_members`]. Names without a dot, and
-/// those that begin and end with two underscores, are left out.
+/// sample. Every field holds raw bytes, also of compressed members. A sample that lacks a member of others is
+/// an error, or has no bytes there, see [`OpenOptions::empty_members`]. Names without a dot, and those that
+/// begin and end with two underscores, are left out.
 ///
 /// A plain archive stays on disk, and samples are read on demand. A gzip archive is inflated into memory.
 #[derive(Debug)]

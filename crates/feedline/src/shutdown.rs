@@ -228,7 +228,7 @@ impl Running {
         std::mem::forget(self.closers.clone());
     }
 
-    /// Waits for the device. A `Timeout` error says what still runs there.
+    /// Waits for the device. A `Timeout` error names the work that still runs there.
     fn drain(&self, limit: Duration) -> Result<()> {
         self.closers.device_slots.drain_timeout(limit)
     }

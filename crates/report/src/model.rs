@@ -16,7 +16,7 @@ use crate::profile::{Profile, bounded_setup, bounded_times};
 /// Max batches of a prediction; each takes 250 bytes.
 const MAX_BATCHES: usize = 1 << 20;
 
-/// Settings to try on a [`Profile`]; what is `None` stays as it was measured.
+/// Settings to try on a [`Profile`]; `None` keeps the measured value.
 ///
 /// ```
 /// use std::time::Duration;

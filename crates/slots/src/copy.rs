@@ -37,8 +37,8 @@ pub fn copy_rows(to: &mut [u8], rows: &[&[u8]]) {
 /// fences them before it returns: the bytes may be handed to another thread or to the device as after plain
 /// stores.
 ///
-/// With many threads, memory bandwidth is the limit and this is slower: the device then reads from memory
-/// what it would have found in the last-level cache.
+/// With many threads, memory bandwidth is the limit and this is slower: the device then reads the bytes from
+/// memory instead of the last-level cache.
 ///
 /// ```
 /// let mut to = [0; 6];

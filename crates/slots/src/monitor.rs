@@ -1,7 +1,7 @@
 //! A locked value that threads wait for: a wait spins for a moment, then sleeps.
 //!
 //! Every wait of the pipeline for another thread is one of these, and `ci/loom.sh` checks that no wake-up is
-//! lost. The constants below are the only ones on what a wake-up costs.
+//! lost. Only the constants below state the cost of a wake-up.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};

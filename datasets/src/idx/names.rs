@@ -32,7 +32,7 @@ pub(crate) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Whether the images of one of MNIST's sets lie in `dir`.
+/// Whether `dir` contains the images of one of MNIST's sets.
 pub(crate) fn has_set(dir: &Path) -> Result<bool> {
     Ok(find(dir, TRAIN[0])?.is_some() || find(dir, TEST[0])?.is_some())
 }

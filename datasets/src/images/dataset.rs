@@ -29,8 +29,8 @@ const NAMES: [&str; 12] = [
 /// the device, and every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a
 /// number as text, becomes the field `label` (`i64`). Fields that vary in size are left out.
 ///
-/// The random numbers of a sample come from [`Context::random`]: a sample of an epoch is the same picture
-/// whatever the workers, the ranks, or the resume.
+/// The random numbers of a sample come from [`Context::random`]: workers, ranks and a resume do not change
+/// the picture of a sample in an epoch.
 ///
 /// ```no_run
 /// use feedline_datasets::{ImageDataset, open};

@@ -28,7 +28,7 @@ const PACK_INDEX: &str = "_index.json";
 /// A URL in place of a path is opened by `open_url` (feature `object-store`).
 ///
 /// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, or shards of one format. The
-/// table in this crate's README lists the formats; what needs a feature that is off is refused by its name.
+/// table in this crate's README lists the formats; a format whose feature is off is refused by name.
 ///
 /// ```
 /// use feedline_datasets::open;

@@ -1,4 +1,4 @@
-//! Opens what a URL names.
+//! Opens files and folders by their URLs.
 
 use feedline_core::Result;
 
@@ -19,8 +19,8 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 ///
 /// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content. The
 /// URL of a folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by
-/// its `index.json` or `_index.json`. `Records::open_remote` reads records. Use one
-/// [`Remote`](crate::Remote) for several files, and see there for what is fetched when.
+/// its `index.json` or `_index.json`. `Records::open_remote` reads records. Use one [`Remote`](crate::Remote)
+/// for several files, which also describes what is fetched and when.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};

@@ -27,7 +27,7 @@ struct Collected<'a> {
 }
 
 /// Writes the samples from `first` on, up to about `bytes`; returns their number and the checksum. With a
-/// journal, goes on where an earlier run was ended.
+/// journal, resumes an interrupted run.
 pub(super) fn write(
     reader: &dyn Reader,
     columns: &Columns,

@@ -58,7 +58,7 @@ impl Default for RemoteOptions {
 
 impl RemoteOptions {
     pub(super) fn check(&self) -> Result<()> {
-        // The first 512 bytes tell the kind of a file.
+        // The first 512 bytes determine the kind of a file.
         if !(512..=1 << 30).contains(&self.block_bytes) {
             return Err(config(format!("block_bytes are {}: choose 512 to 1 GiB", self.block_bytes)));
         }

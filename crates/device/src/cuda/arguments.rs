@@ -42,7 +42,7 @@ use feedline_cuda::cudarc::driver::{CudaSlice, DevicePtrMut, LaunchArgs, PushKer
 use super::interop::refuse_captured;
 use crate::view::{View, ViewMut};
 
-// SAFETY: what is pushed is a pointer to the view's device address, a `u64` inside the view, which is
+// SAFETY: the pushed argument is a pointer to the view's device address, a `u64` inside the view, which is
 // borrowed until the launch.
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b View<'_, T>> for LaunchArgs<'a> {
     /// The address of the first element: a `const T *` of the kernel.

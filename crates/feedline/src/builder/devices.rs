@@ -20,7 +20,7 @@ impl LoaderBuilder {
     ///
     /// Where the machine has several NUMA nodes with devices on them, each node has workers of its own, which
     /// decode for its devices. [`workers`](Self::workers) counts those of all nodes together. A given
-    /// [`pool`](Self::pool) is shared as it is.
+    /// [`pool`](Self::pool) is shared unchanged.
     ///
     /// ```
     /// use feedline::{Device, InMemory, Loader};

@@ -199,7 +199,7 @@ impl Split {
         if !self.decode_pieces(decoder, worker)? {
             return Ok(None);
         }
-        // Only the worker that finishes the last piece gets here; the others have no piece left.
+        // Only the worker that finishes the last piece reaches this line; the others have no piece left.
         let Some(fill) = self.fill.write().unwrap_or_else(PoisonError::into_inner).take() else {
             return Ok(None);
         };

@@ -1,4 +1,4 @@
-//! One loader's decoding: what its workers share, and how they finish a batch.
+//! One loader's decoding: the state that its workers share, and the end of a batch.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

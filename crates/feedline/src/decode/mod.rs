@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | the worker threads | `pool.rs` |
 //! | the queue of their work | `queue.rs` |
-//! | one worker: what it reads, its scratch memory | `worker.rs` |
+//! | one worker: its activity and scratch memory | `worker.rs` |
 //! | a batch to decode, by one worker or by several | `batch.rs` |
 //! | what the workers share about a loader; the end of a batch | `decoder.rs` |
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |

@@ -195,7 +195,7 @@ fn in_zero_copy_mode_a_slot_holds_the_gather_order_of_its_batch() {
                 let places: Vec<_> = places.take(ids.len()).collect();
                 assert!(visited.iter().zip(&places).all(|(&id, &place)| ids[place] == id));
                 assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), ids.len(), "each place once");
-                // 2,660 samples have 512 buckets of 8, not all of them in use.
+                // 2,660 samples have 512 buckets of 8, some of them unused.
                 assert!(visited.iter().map(|id| id / 8).is_sorted());
             }
         }

@@ -296,7 +296,7 @@ fn labels_are_mixed_in_the_shares_of_the_pictures() {
     let part = list.device_part().unwrap();
     let rows = 6;
     let mut batch = fixed(&part, Size::new(8, 8), rows, 9);
-    // Every pixel says which picture it is of.
+    // Every pixel identifies its picture.
     for (index, level) in batch.pixels.iter_mut().enumerate() {
         *level = (index / 192) as u8;
     }

@@ -70,8 +70,8 @@ fn any_number_of_workers_and_slots_delivers_all_batches_in_order() {
     });
 }
 
-/// One worker alone may decode batches that take a moment. If one of them takes long after all, the
-/// other workers must wake up: here no batch is finished before every worker reads one.
+/// One worker alone may decode batches that take a moment. If one of them unexpectedly takes long, the other
+/// workers must wake up: here no batch is finished before every worker reads one.
 #[test]
 fn a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep() {
     const WORKERS: usize = 3;

@@ -108,8 +108,8 @@ pub(crate) fn inflate(
              gunzip it, a plain file can be larger"
         )));
     }
-    // One byte more than claimed: it finds surplus bytes, and otherwise makes the decoder check the
-    // CRC. Pages that are not written take no memory.
+    // One byte more than claimed: reading it detects surplus bytes, or reaches the end, where the decoder
+    // checks the CRC. Pages that are not written take no memory.
     let mut content = Memory::new(claimed.saturating_add(1).max(start.len() as u64))?;
     content.bytes_mut()[..start.len()].copy_from_slice(&start);
     let mut len = start.len();

@@ -227,8 +227,7 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    /// Writes the error without the locations in `named`. An inner error may repeat these, and its own text
-    /// follows.
+    /// Writes the error without the locations in `named`: the outer errors print those after it.
     fn write(&self, f: &mut fmt::Formatter<'_>, named: &mut Vec<String>) -> fmt::Result {
         let inner = &*self.0;
         let places = [

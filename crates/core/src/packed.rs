@@ -281,7 +281,7 @@ impl Dataset for Packed {
     }
 }
 
-/// Document `id` in pieces of at most `window` items; none if it has no items.
+/// Cuts `document` into pieces of at most `window` items; none if it has no items.
 fn cut(document: u64, length: u32, window: usize) -> impl Iterator<Item = Stored> {
     // At most 2^31 - 1.
     let window = window as u32;

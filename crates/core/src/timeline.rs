@@ -30,7 +30,7 @@ pub struct Timeline {
     pub overtaken: u64,
     /// Its last row was decoded.
     pub decoded: u64,
-    /// Every earlier batch had been delivered to the consumer.
+    /// Every earlier batch had been sent to the consumer.
     pub ordered: u64,
     /// It got its device slot.
     pub device_slot: u64,

@@ -17,7 +17,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Sleeps until `condition` is notified, for at most `limit`. Loom's models have no time, so there the sleep
-/// has no limit: they show that no lost wake-up needs one.
+/// has no limit: the models show that threads are woken without it.
 pub(crate) fn sleep<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

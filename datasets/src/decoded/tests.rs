@@ -68,7 +68,7 @@ impl Parts {
 
 impl DecodedRows for Part {
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
-        // Part `None`: these samples are read one by one.
+        // Row 5 has no slice, so it is read by itself.
         (row != 5).then(|| &self.rows[row][field][..])
     }
 }

@@ -1,8 +1,8 @@
 //! Blocks on disk, in a folder that several processes share.
 //!
-//! A block is one file: a line that names the format, the length of the block's key, the key, the length and
-//! the CRC-32C of the content, and the content. A file is renamed to its name when it is complete. The file
-//! `_lock` holds the total bytes, and is locked while files are added or removed; reads take no lock.
+//! A block is one file. It has a line that names the format; the length of the block's key, and the key; the
+//! length and CRC-32C of the content, and the content. A file is renamed to its name when it is complete. The
+//! file `_lock` holds the total bytes, and is locked while files are added or removed; reads take no lock.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};

@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that often occur as fields.
+    /// Random bytes, many of which are tags of fields.
     fn message() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             4 => prop::sample::select(vec![0x0A, 0x12, 0x1A, 0x8A, 0x00]),

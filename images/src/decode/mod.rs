@@ -338,7 +338,7 @@ impl Work {
             return Ok(());
         }
         let Self { raw, jpeg, .. } = self;
-        // A fault that a crate does not check for is an error of the picture too.
+        // A panic in a decoder becomes an error of the picture.
         let decoded = catch_panic("the decoder panicked", || match format {
             Format::Jpeg => jpeg.decode(bytes, region, chroma, to),
             Format::Png => png::decode(bytes, size, to, raw),

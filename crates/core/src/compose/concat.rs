@@ -84,7 +84,7 @@ impl Dataset for Concat {
         self.parts().read_many(ids, rows, context, |id| self.existing(id))
     }
 
-    /// The only part that has samples, with its column; `None` if several have some.
+    /// The column of the only part that has samples; `None` if several parts have some.
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let mut parts = (0..self.parts.len()).filter(|&part| self.starts[part] < self.starts[part + 1]);
         let only = parts.next()?;

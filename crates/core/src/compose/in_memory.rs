@@ -136,7 +136,7 @@ impl InMemory {
         Ok(self)
     }
 
-    /// Checks that field `name` has `len` samples.
+    /// Sets the number of samples; checks that field `name` has as many as the fields before it.
     fn set_len(&mut self, name: &str, len: u64) -> Result<()> {
         if !self.fields.is_empty() && len != self.len {
             let want = self.len;

@@ -71,7 +71,7 @@ impl Rest {
             *place = (self.kept + missing as u64).to_ne_bytes();
             for (index, field) in layout.spec().fields().iter().enumerate() {
                 let (first, bytes) = (layout.offset(index), field.row_bytes());
-                // Rows never move forward: at most as many rows were read before each.
+                // Rows only move towards the front, because `missing` is at most `row`.
                 rows.copy_within(first + row * bytes..first + (row + 1) * bytes, first + missing * bytes);
             }
             missing += 1;

@@ -20,7 +20,8 @@ use feedline_device::slot::SlotRing;
 
 use crate::service::ServiceTimes;
 
-/// The benefit of one more slot: the loss with a single slot, as a share of the longest stage.
+/// The assumed loss by uneven times with one slot on the device, as a share of the longest stage. With `n`
+/// slots it is an `n`-th of this.
 const UNEVEN: f64 = 0.05;
 
 /// The number of batches on the device at a time.

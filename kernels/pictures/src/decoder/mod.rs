@@ -298,7 +298,7 @@ impl PictureDecoder {
             _ => decoders.run(&queue, || true)?,
         };
         if !decoded {
-            // A damaged file fails the whole call; the CPU then decodes the batch to find the file.
+            // A damaged file fails the whole call; the CPU then decodes the GPU's pictures, to find the file.
             let again = pictures(encoded, &sizes, host.bytes_mut());
             let was_on_gpu = |picture: &Picture<'_>| ranges[..on_gpu].contains(&picture.range);
             let again = again.into_iter().filter(was_on_gpu).collect();

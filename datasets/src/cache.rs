@@ -12,7 +12,7 @@ pub(crate) struct Cache<T> {
     parts: Vec<Part<T>>,
     /// Clock of the cache: counts uses, except repeated uses of the part that was used last.
     clock: AtomicU64,
-    /// The cached parts, and their total size in bytes.
+    /// The cached parts, with the bytes of each.
     held: Mutex<Vec<(usize, u64)>>,
 }
 

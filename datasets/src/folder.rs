@@ -140,7 +140,7 @@ fn check_sets(folders: &[String]) -> Result<()> {
 /// Checks that the set `root`, if it is called `val` or the like, has the classes of the training set beside
 /// it.
 fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
-    // Canonical, so that `.` has a name too.
+    // Absolute, so that `.` has a name too.
     let Ok(root) = std::path::absolute(root) else { return Ok(()) };
     let Some(parent) = root.parent().filter(|_| set(&name_of(&root)) == Some(Split::Test)) else {
         return Ok(());

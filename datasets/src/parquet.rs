@@ -184,7 +184,7 @@ impl ParquetFile {
     fn decode(&self, group: usize) -> Result<(Group, u64)> {
         let samples = self.row_group(group);
         let stored = &self.metadata.metadata().row_groups()[group];
-        // A new reader per call: it must not keep a failure of an earlier read.
+        // A new input per call: it must not keep a failure of an earlier read.
         let input = Input::new(self.content.clone());
         let named = |error: &ParquetError| {
             input.cause_or(|| {

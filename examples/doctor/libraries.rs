@@ -1,4 +1,4 @@
-//! CUDA's libraries: their locations, and the features that need them.
+//! CUDA's libraries: their locations, and the consequences of missing ones.
 
 use std::env;
 use std::fs;
@@ -11,11 +11,11 @@ use serde::Serialize;
 pub struct Library {
     pub name: &'static str,
     pub path: Option<PathBuf>,
-    /// The features that are missing without it.
+    /// The consequence if it is missing.
     pub missing: &'static str,
 }
 
-/// The name, the beginning of the file's name, and the features that are missing without it.
+/// The name, the beginning of the file's name, and the consequence if it is missing.
 const LIBRARIES: [(&str, &str, &str); 5] = [
     ("driver library", "libcuda.so", "no GPU can be used; it comes with the NVIDIA driver"),
     ("NVRTC", "libnvrtc.so", "kernels cannot be compiled, except those that were compiled before"),

@@ -94,7 +94,7 @@ impl Feed {
     }
 }
 
-/// Pictures per batch, limited to all pictures.
+/// Pictures per batch, limited to the pictures of the set.
 fn batch(options: &Options, set: &Pictures) -> usize {
     options.batch.min(set.len() as usize).max(1)
 }

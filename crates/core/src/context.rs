@@ -26,7 +26,8 @@ pub struct Context {
     random: Option<Random>,
     /// Keys the random streams of the present part of a composed set; 0 outside of all parts.
     stream: u64,
-    /// The range of the loader's samples in the scratch for the ids being read, within [`Self::delegate`].
+    /// The index in the scratch at which the loader's samples for the ids being read begin, within
+    /// [`Self::delegate`].
     delegated: Option<usize>,
     /// Whether the read asked for the epoch or a random number.
     varies: Cell<bool>,

@@ -7,7 +7,7 @@ use feedline_core::{Error, ErrorKind, Layout, Result, Sampler, StableDataset};
 use feedline_device::zero_copy::{GatherOrder, Rest, StridedColumns};
 use feedline_device::{BackendKind, Device};
 
-/// The way of rows to the device; set by
+/// The path of rows to the device; set by
 /// [`LoaderBuilder::transfer_mode`](crate::LoaderBuilder::transfer_mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

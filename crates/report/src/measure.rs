@@ -108,7 +108,7 @@ pub fn overlap(
     Ok(Overlap { first: run(true, false)?, second: run(false, true)?, together: run(true, true)? })
 }
 
-/// The way of ordinary memory to the device.
+/// The path of ordinary memory to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// From pinned memory.

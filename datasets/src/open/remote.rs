@@ -20,7 +20,7 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 /// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content. The
 /// URL of a folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by
 /// its `index.json` or `_index.json`. `Records::open_remote` reads records. Use one [`Remote`](crate::Remote)
-/// for several files, which also describes what is fetched and when.
+/// for several files; its documentation describes what is fetched and when.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};

@@ -28,7 +28,7 @@ pub(super) struct Written {
     pub(super) blocks: Vec<[u64; 3]>,
 }
 
-/// Identifies the source and the form of the file.
+/// The result of writing a file.
 pub(super) struct Whole {
     pub(super) samples: u64,
     /// Number of those samples that an earlier run wrote.

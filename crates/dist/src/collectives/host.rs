@@ -111,7 +111,7 @@ fn all_gather(hosts: &Hosts, part: &[u8], all: &mut [u8]) -> Result<()> {
     Peer::all(&hosts.shared).try_for_each(|peer| peer.send(all))
 }
 
-/// Receives the call of a rank. It must equal that of rank 0.
+/// The call of a rank. It must equal that of rank 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Head {
     set: u64,

@@ -248,7 +248,7 @@ fn join(world: World, host: &str, store: &Store, until: Instant, limit: Duration
     };
     let lost = |error: io::Error| no_rank_0().with_source(error);
     let (control, data) = (open(CONTROL).map_err(lost)?, open(DATA).map_err(lost)?);
-    // Rank 0's limit starts later, and its report names the missing rank.
+    // Rank 0's limit may start later, and its report names the missing rank.
     let extended = deadline(left().saturating_add(limit.min(MAX_EXTENSION)));
     match Message::read(&mut Timed { connection: &control, deadline: extended }) {
         Ok(Message::Welcome) => Ok(Link { rank: 0, control, data }),

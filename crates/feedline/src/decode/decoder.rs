@@ -34,7 +34,7 @@ pub(crate) struct Decoder {
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
-    /// For a set that is partly on the device: the reader of the other samples.
+    /// The content of host slots for a set that is partly on the device.
     pub(crate) rest: Option<Rest>,
     /// Number of workers that may take work.
     pub(crate) workers: Arc<AtomicUsize>,

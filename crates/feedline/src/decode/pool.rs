@@ -87,7 +87,7 @@ struct Shared {
     queue: Queue<OfLoader<Undecoded>, OfLoader<Arc<Split>>>,
     /// The activity of each worker: the sample that it reads.
     activity: Box<[Activity]>,
-    /// The number of workers that may take work, as a condition of the queue.
+    /// The number of workers that may take work, which decoders read too.
     active: Arc<AtomicUsize>,
 }
 

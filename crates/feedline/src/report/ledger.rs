@@ -32,7 +32,7 @@ pub(crate) struct Ledger {
     polled: usize,
     /// Time of the consumer since the last delivery.
     busy: u64,
-    /// The part of it in which the consumer was blocked until the copy of a batch had ended: not its own
+    /// Time since the last delivery in which it was blocked until the copy of a batch had ended: not its own
     /// time.
     copied: u64,
     charger: Charger,

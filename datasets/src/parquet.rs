@@ -250,7 +250,7 @@ fn check_codecs(metadata: &ParquetMetaData, columns: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The file's metadata, with views as the types of byte strings, so that the crate does not copy them.
+/// The file's metadata, with byte strings typed as views, so that the crate does not copy them.
 fn metadata(input: &Input) -> Result<ArrowReaderMetadata> {
     let len = input.len();
     let mut magic = [0; MAGIC.len()];

@@ -128,7 +128,7 @@ impl ReadAhead {
         checked
     }
 
-    /// Empties the buffer. Reads that are not checked yet still will be.
+    /// Empties the buffer. Pending checks of earlier reads stay pending.
     fn forget(&mut self) {
         (self.start, self.held, self.end, self.stretch) = (0, 0, 0, 0);
     }

@@ -23,7 +23,7 @@ usage: branches [options]
   --steps N      steps of each measurement [200]
   --help";
 
-/// How often the two ways alternate.
+/// The number of turns in which both versions run.
 const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn run() -> Result<()> {
     };
     println!("{}: {sizes:?}", device.name());
     let mut ways = [Model::new(&device, sizes, false)?, Model::new(&device, sizes, true)?];
-    // The best of a few turns each: a passing load affects both.
+    // The best of several turns each: a passing load affects both.
     let mut best = [f64::INFINITY; 2];
     for _ in 0..ROUNDS {
         for (model, best) in ways.iter_mut().zip(&mut best) {

@@ -1,8 +1,8 @@
 //! Looks for missing waits in a training loop, without a GPU: the loop runs on the simulated device.
 //!
-//! The simulator sees what goes through feedline's streams, buffers and batches: copies, fills, events,
-//! waits, and the arguments that work on a stream declares. It does not see raw pointers, calls of the
-//! driver, or what kernels of other libraries touch without declaring it.
+//! The simulator sees all work through feedline's streams, buffers and batches: copies, fills, events, waits,
+//! and the arguments that work on a stream declares. It does not see raw pointers, calls of the driver, or
+//! memory that kernels of other libraries use without declaring it.
 
 use feedline::device::{Priority, StreamId};
 use feedline::{Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Result, Row, Spec};
@@ -25,7 +25,8 @@ impl Dataset for Numbers {
 }
 
 /// Your own loop, written for any device. This one clears its sum on a second stream, by a raw call. Types
-/// keep the order of views and batches, but not of raw calls: `waits` says whether the loop does.
+/// enforce the order of views and batches, but not of raw calls: `waits` says whether the loop waits for
+/// them.
 fn train(device: &Device, waits: bool) -> Result<f32> {
     let (compute, cleaner) = (device.stream()?, device.named_stream("cleaner", Priority::Normal)?);
     let (cleared, stepped) = (device.event()?, device.event()?);

@@ -1,4 +1,4 @@
-//! Looks at the machine, and says what will limit training on it and what to change.
+//! Inspects the machine, and reports what will limit training on it and what to change.
 //!
 //! `cargo run --release --example doctor [-- --json] [--data FOLDER]`
 #![forbid(unsafe_code)]
@@ -29,12 +29,12 @@ usage: doctor [options]
 
 Takes a few seconds and up to 0.5 GB of memory. exit code: 0, also without a GPU; 2 for a wrong option";
 
-/// Everything that was found. What could not be found out is null.
+/// All findings. Unknown ones are null.
 #[derive(Debug, Serialize)]
 struct Findings {
     host: host::Host,
     gpu: Option<gpu::Gpu>,
-    /// Why there is no GPU.
+    /// The reason why there is no GPU.
     no_gpu: Option<String>,
     libraries: Vec<libraries::Library>,
     advice: Vec<String>,

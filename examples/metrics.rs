@@ -31,7 +31,7 @@ fn serve(port: u16, handle: &PrometheusHandle) -> std::io::Result<()> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Before the loader is built: it looks for the recorder then.
+    // Before the loader is built, because building it looks up the recorder.
     let handle = PrometheusBuilder::new().install_recorder()?;
     let port = std::env::args().nth(1).map(|port| port.parse()).transpose()?;
     if let Some(port) = port {

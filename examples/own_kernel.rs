@@ -30,14 +30,14 @@ fn main() -> Outcome<()> {
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(&compute)?;
         step(&batch, kernel.as_ref(), means.slice_mut(0..batch.len())?)?;
-        sum += means.read()?.into_iter().map(f64::from).sum::<f64>(); // blocks; a Readback would not
+        sum += means.read()?.into_iter().map(f64::from).sum::<f64>(); // this blocks; a `Readback` would not
     }
     println!("mean ink of 10000 images: {:.2} of 255", sum / 10_000.0);
     Ok(())
 }
 
 fn compile(cuda: &Cuda) -> Outcome<CudaFunction> {
-    // SAFETY: looks for the library only. Without it, cudarc's calls would panic.
+    // SAFETY: only looks for the library. Without it, cudarc's calls would panic.
     if !unsafe { nvrtc::sys::is_culib_present() } {
         return Err("no NVRTC (libnvrtc.so): install CUDA, or add its folder to LD_LIBRARY_PATH".into());
     }

@@ -1,8 +1,8 @@
 //! Ops scheduled by their dependencies on several streams, the way frameworks do it.
 //!
-//! An op goes behind one of its parents, on the same stream and without an event, if nothing else went there
-//! since; otherwise to the stream that got its last op longest ago. Every other edge of the graph is an
-//! event: the output of an op is a shared buffer, and the stream that reads it waits for it.
+//! An op runs after one of its parents, on the same stream and without an event, if no other op was queued
+//! there since. Otherwise it runs on the stream whose last op was queued longest ago. Every other edge of the
+//! graph is an event: the output of an op is a shared buffer, and the stream that reads it waits for it.
 //!
 //! `cargo run --release --example schedule`
 #![forbid(unsafe_code)]
@@ -23,7 +23,7 @@ fn place(graph: &[&[usize]], streams: usize) -> Vec<usize> {
     let mut last = vec![None; streams];
     let stream = |(op, parents): (usize, &&[usize])| {
         let behind = last.iter().position(|last| last.is_some_and(|last| parents.contains(&last)));
-        // `None`, a stream without an op, is the least.
+        // `None`, a stream without an op, comes first in this order.
         let stream = behind.or_else(|| (0..streams).min_by_key(|&stream| last[stream])).unwrap_or(0);
         last[stream] = Some(op);
         stream
@@ -110,7 +110,7 @@ impl Plan {
         self.ops.last().map_or(Ok(Vec::new()), |op| op.output.read())
     }
 
-    /// Microseconds per run, the best of a few turns.
+    /// Microseconds per run, the best of several turns.
     fn time(&mut self) -> Result<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Predicts from the service times of a run what other settings would give; needs no GPU.
+//! Predicts the effect of other settings from the service times of a run; needs no GPU.
 //!
 //! `cargo run --release --example whatif -- FILE --workers 8`, with a file of `mlp --profile FILE`.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! JPEG files through the loader, against plain threads that do the same work, without what the device does.
+//! JPEG files through the loader, against plain threads that do the same work, except for the device's part.
 //! Needs a folder: `--images`.
 
 use std::path::Path;

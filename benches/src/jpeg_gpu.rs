@@ -39,7 +39,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let (batch, warm_up) = if options.smoke { (2, 1) } else { (BATCH, WARM_UP) };
     let (interpolated, nearest) = (Chroma::Interpolated, Chroma::Nearest);
     let ways = [
-        // What the loader delivers, which nobody decodes.
+        // The loader's batches, without decoding.
         ("none", None, interpolated),
         ("gpu", Some(Decode::Gpu), interpolated),
         ("gpu", Some(Decode::Gpu), nearest),
@@ -97,7 +97,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Images per second in each repetition, and what the stage says of itself and of its time.
+    /// Images per second in each repetition, and the stage's description and times.
     fn measure(
         &self,
         options: &Options,
@@ -153,7 +153,7 @@ fn encoded(batch: &HostBatch) -> Result<(Encoded<'_>, usize)> {
     Ok((Encoded { bytes, offsets, parameters, labels: &[] }, batch.len()))
 }
 
-/// Images per second in each repetition, of batches with so many images.
+/// Images per second in each repetition, for batches of this number of images.
 fn rates(options: &Options, warm_up: u64, batches: impl Iterator<Item = Result<usize>>) -> Result<Figures> {
     let (mut rates, mut since, mut images) = (Vec::new(), Instant::now(), 0);
     for (step, batch) in (0..).zip(batches) {

@@ -12,8 +12,8 @@ use feedline_datasets::{Idx, digits};
 use crate::measure::busy;
 use crate::options::Options;
 
-/// A data set that writes nothing: a batch is whatever its slot holds. Only the first rows are written, with
-/// pseudo-random bytes, so that no slot is sent as all zeros.
+/// A data set that writes nothing: a batch is the present content of its slot. Only the first rows are
+/// written, with pseudo-random bytes, so that no slot is sent as all zeros.
 pub struct Nothing {
     spec: Spec,
     rows_to_write: AtomicUsize,

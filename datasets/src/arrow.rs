@@ -168,7 +168,7 @@ impl ArrowFile {
         let fingerprint = state.value();
         let file =
             Self { path, content, layout, decoder, batches, ends, ready, decoded, metadata, fingerprint };
-        // A remote file is not fetched as a whole for this.
+        // A remote file is not fetched as a whole only to compare its checksum.
         if file.content.len() <= VERIFIED && !file.content.is_remote() {
             file.verify()?;
         }
@@ -329,7 +329,7 @@ impl Reader for ArrowFile {
         Some(&self.path)
     }
 
-    /// Covers the content of a file in memory; of other files the name, size and time of the last write.
+    /// Covers the content of a file in memory. Covers name, size and last write time of other files.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -61,8 +61,8 @@ impl Content {
         Self::of_file(file, limit)
     }
 
-    /// Opens `path`, whose content has no length of its own. Inflates gzip into memory, within
-    /// [`gzip::most_inflated`]; leaves a plain file on disk.
+    /// Opens `path`, in a format whose header does not state the file's length. Inflates gzip into memory,
+    /// within [`gzip::most_inflated`]; leaves a plain file on disk.
     pub(crate) fn open_unclaimed(path: &Path) -> Result<Self> {
         let file = DiskFile::open(path)?;
         let mut magic = [0; 2];
@@ -188,7 +188,7 @@ impl Content {
     /// Adds the content to a fingerprint: every byte of a file up to [`MEMORY_LIMIT`], however it is
     /// read; for a larger one the length and 64 rows of `row_bytes` bytes, spread from byte `first` on.
     ///
-    /// Of a file in an object store it covers URL, length and version.
+    /// For a file in an object store it covers URL, length and version.
     pub(crate) fn fingerprint(&self, state: Fingerprint, first: u64, row_bytes: u64) -> Result<Fingerprint> {
         #[cfg(feature = "object-store")]
         if let Self::Remote(file) = self {

@@ -10,9 +10,9 @@ use feedline_core::Result;
 pub(crate) struct Cache<T> {
     limit: u64,
     parts: Vec<Part<T>>,
-    /// Counts the uses of a part other than the last one: a use time for each part.
+    /// Clock of the cache: counts uses, except repeated uses of the part that was used last.
     clock: AtomicU64,
-    /// The cached parts and their bytes.
+    /// The cached parts, with the bytes of each.
     held: Mutex<Vec<(usize, u64)>>,
 }
 
@@ -33,7 +33,7 @@ impl<T> Cache<T> {
     /// Part `index` from the cache, or from `decode`, which also returns its size in bytes.
     pub(crate) fn get(&self, index: usize, decode: impl FnOnce() -> Result<(T, u64)>) -> Result<Arc<T>> {
         let part = &self.parts[index];
-        // Skipped while workers share a part, so that they do not write to a shared cache line.
+        // Skipped while several workers use one part, so that they do not contend for its cache line.
         if part.used.load(Ordering::Relaxed) != self.clock.load(Ordering::Relaxed) {
             self.touch(part);
         }
@@ -61,7 +61,7 @@ impl<T> Cache<T> {
         part.used.store(self.clock.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Adds a part; returns the parts to drop for it.
+    /// Adds a part; returns the evicted parts, to be dropped outside the lock.
     fn hold(&self, index: usize, bytes: u64) -> Vec<usize> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.retain(|(part, _)| *part != index);
@@ -97,7 +97,7 @@ mod tests {
             decoded.load(Ordering::Relaxed) > before
         };
         assert_eq!([0, 1, 0, 1].map(get), [true, true, false, false]);
-        // 1 was used before 0 is used again, and before 2 came.
+        // 1 was used before 0 was used again, and before 2 was added.
         assert_eq!([2, 0].map(get), [true, true]);
         assert_eq!([0, 2, 0].map(get), [false, false, false]);
         assert_eq!([3, 3].map(get), [true, false]);
@@ -109,7 +109,7 @@ mod tests {
         let cache = Cache::new(50, 20);
         let mut decoded = Vec::new();
         for part in 1..50 {
-            // One worker begins a part while another one is at the end of the part before.
+            // One worker begins a part while another one finishes the previous part.
             for index in [part, part - 1, part] {
                 let decode = || {
                     decoded.push(index);

@@ -93,7 +93,7 @@ pub(crate) fn open_split(path: &Path, split: Split) -> Result<Arrays> {
 /// The set in `content`; `None` if it is not CIFAR.
 pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>> {
     let Some(kind) = Kind::of(&content)? else { return Ok(None) };
-    // In memory, for zero-copy loading.
+    // Held in memory, for zero-copy loading.
     let content = match content {
         Content::OnDisk(file) => Content::of_file(file, MEMORY_LIMIT)?,
         content => content,
@@ -120,8 +120,7 @@ fn file_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// The set that a file of this name belongs to, and the number of its batch; `None` if it is not a name of
-/// CIFAR.
+/// The split and batch number that a file name stands for; `None` if it is not a name of CIFAR.
 fn named(name: &str) -> Option<(Split, Option<u8>)> {
     let name = file_name(name);
     let batch = name.strip_prefix("data_batch_").and_then(|rest| rest.strip_suffix(".bin"));

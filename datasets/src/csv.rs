@@ -249,7 +249,7 @@ pub(crate) fn delimiter(content: &Content) -> Result<Option<u8>> {
         for number in 0..SNIFFED_ROWS {
             match rows.read_byte_record(&mut row) {
                 Ok(true) => cells = Some(row.len()),
-                // A single row may be any text with a comma in it.
+                // A single row may be any text that contains a comma.
                 Ok(false) if number < 2 => return None,
                 Ok(false) => break,
                 Err(_) => return None,
@@ -258,14 +258,14 @@ pub(crate) fn delimiter(content: &Content) -> Result<Option<u8>> {
         cells.filter(|&cells| cells > 1)
     };
     let possible = DELIMITERS.into_iter().filter_map(|one| Some((cells(one)?, one)));
-    // If several fit, the first that makes the most cells.
+    // If several fit, the one that makes the most cells; in a tie the first.
     Ok(possible.rev().max_by_key(|(cells, _)| *cells).map(|(_, delimiter)| delimiter))
 }
 
 fn damaged(error: csv::Error) -> Error {
     let (offset, text) = (error.position().map(csv::Position::byte), one_line(&error));
     let error = match error.into_kind() {
-        // An error of reading keeps its own place.
+        // A read error already names its place.
         CsvError::Io(error) => {
             return of_stream(error, |error| data("the table cannot be read").with_source(error));
         }
@@ -369,7 +369,7 @@ impl Reader for Csv {
         Some(&self.path)
     }
 
-    /// Covers the content of a gzip file; of a plain one its name, size and time of the last write.
+    /// Covers the content of a gzip file. Covers name, size and last write time of a plain one.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -45,7 +45,7 @@ impl Decoded {
         self.rows.slice(usize::try_from(row).ok()?, field)
     }
 
-    /// The same rows, with `before` other samples before them.
+    /// The same rows, with sample numbers increased by `before`.
     pub(crate) fn behind(self, before: u64) -> Self {
         let Range { start, end } = self.samples;
         Self { samples: start.saturating_add(before)..end.saturating_add(before), ..self }
@@ -93,7 +93,7 @@ fn hold(reader: &dyn Reader, ids: &[u64], held: &mut Vec<Decoded>) -> (usize, Op
     (ids.len(), None)
 }
 
-/// Field `field` of `sample` in one of the parts, if its bytes are contiguous.
+/// Field `field` of `sample`, if one of the parts holds it in contiguous bytes.
 pub(crate) fn slice(held: &[Decoded], sample: u64, field: usize) -> Option<&[u8]> {
     held.iter().find(|decoded| decoded.has(sample))?.slice(sample, field)
 }

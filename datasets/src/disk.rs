@@ -88,8 +88,8 @@ impl Version {
         self.inode.id == now.inode.id
     }
 
-    /// Whether the change time differs. A new or removed link changes it too: a file that was replaced by
-    /// another one keeps its content for who has it open.
+    /// Whether the change time differs. A new or removed link changes it too: a replaced file keeps its
+    /// content for processes that have it open.
     #[cfg(unix)]
     fn is_changed(&self, now: &Self) -> bool {
         self.inode.links == now.inode.links && self.inode.changed != now.inode.changed
@@ -168,7 +168,7 @@ impl DiskFile {
     /// Checks that the file still has the length, write time and change time that it was opened with.
     ///
     /// A check after a read covers that read, because a write sets the times before it changes a byte. File
-    /// systems keep them in steps of a few milliseconds: a write within the step of the opening is not seen.
+    /// systems round the times to a few milliseconds: a write so soon after the opening is not detected.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         let now = self.file.metadata().map_err(|error| data("cannot read the file").with_source(error));
         now.and_then(|now| self.version.check(&Version::new(&now))).map_err(|error| error.at_path(&self.path))
@@ -198,7 +198,7 @@ impl DiskFile {
     }
 }
 
-/// Reads the file at `path` whole; returns its version, which nobody has changed meanwhile.
+/// Reads the whole file at `path`; returns its version, and fails if the file was changed meanwhile.
 pub(crate) fn read_whole(path: &Path, to: &mut Vec<u8>) -> Result<Version> {
     let cannot = |error| data("cannot read the file").with_source(error);
     let mut read = || {

@@ -5,12 +5,12 @@ use std::{fmt, io};
 
 use feedline_core::{Error, ErrorKind};
 
-/// The error of a file whose content is not as it should be.
+/// An error about invalid content of a file.
 pub(crate) fn data(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Data, message)
 }
 
-/// What `text` says, on one line: what a file holds may have line breaks.
+/// `text` on one line: text from a file may have line breaks.
 pub(crate) fn one_line(text: impl fmt::Display) -> String {
     let text = text.to_string();
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
@@ -30,14 +30,14 @@ pub(crate) fn of_stream(error: io::Error, damaged: impl FnOnce(io::Error) -> Err
     damaged(error)
 }
 
-/// The error of this crate that `error` was made of.
+/// The error of this crate inside `error`, if any.
 fn own(error: &io::Error) -> Option<&Error> {
     let mut cause: &(dyn StdError + 'static) = error.get_ref()?;
     loop {
         if let Some(own) = cause.downcast_ref::<Error>() {
             return Some(own);
         }
-        // `source` of an I/O error leaves out the error that it holds.
+        // `source` of an I/O error skips the error that it wraps.
         cause = match cause.downcast_ref::<io::Error>() {
             Some(error) => error.get_ref()?,
             None => cause.source()?,

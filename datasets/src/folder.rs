@@ -140,7 +140,7 @@ fn check_sets(folders: &[String]) -> Result<()> {
 /// Checks that the set `root`, if it is called `val` or the like, has the classes of the training set beside
 /// it.
 fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
-    // Also finds the name of `.`.
+    // Absolute, so that `.` has a name too.
     let Ok(root) = std::path::absolute(root) else { return Ok(()) };
     let Some(parent) = root.parent().filter(|_| set(&name_of(&root)) == Some(Split::Test)) else {
         return Ok(());
@@ -171,7 +171,7 @@ fn set(name: &str) -> Option<Split> {
     Split::named(name).filter(|_| is_word)
 }
 
-/// The folders and the regular files in `folder`, each sorted by name.
+/// The subfolders and the regular files of `folder`, each sorted by name.
 pub(crate) fn list(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let cannot = |error| data("cannot list the folder").with_source(error).at_path(folder);
     let (mut folders, mut files) = (Vec::new(), Vec::new());
@@ -243,11 +243,11 @@ impl Reader for Folder {
         self.files.get(usize::try_from(sample).ok()?).map(|(path, _)| path.as_path())
     }
 
-    /// Covers name, class, size and time of the last write of every file, as they are now.
+    /// Covers name, class, size and last write time of every file at this moment.
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.len());
         let state = self.files.iter().fold(state, |state, (path, class)| {
-            // A file that is gone counts too: as one without a size.
+            // A missing file counts as a file without a size.
             state.number(*class as u64).file(path).unwrap_or(state.number(u64::MAX))
         });
         state.value()

@@ -23,15 +23,14 @@ const UNSUSPECTED: u64 = 32 << 20;
 /// Max ratio of larger content; data that compresses better is taken for a bomb.
 const MAX_RATIO: u64 = 200;
 
-/// Max bytes of the content of `compressed` bytes, if its length is not known.
+/// Max bytes of inflated content for `compressed` bytes of gzip, if no header states the length.
 pub(crate) fn most_inflated(compressed: u64) -> u64 {
     compressed.saturating_mul(MAX_RATIO).max(UNSUSPECTED)
 }
 
-/// Inflates `file` from its beginning; it has `compressed` bytes, and its content does not say how long it
-/// is.
+/// Inflates a whole `file` of `compressed` bytes whose header states no length.
 ///
-/// The content is compared with [`most_inflated`] as it grows, so that a bomb ends early.
+/// Compares the content with [`most_inflated`] as it grows, so that a bomb ends early.
 pub(crate) fn inflate_all(mut file: impl Read + Seek, compressed: u64) -> Result<Memory> {
     // The last four bytes hold the length of the last member, modulo 4 GiB: a hint, not a promise.
     let mut hint = [0; 4];
@@ -109,8 +108,8 @@ pub(crate) fn inflate(
              gunzip it, a plain file can be larger"
         )));
     }
-    // One byte more than claimed: it finds surplus bytes, and otherwise makes the decoder check the
-    // CRC. Pages that are not written take no memory.
+    // One byte more than claimed: reading it detects surplus bytes, or reaches the end, where the decoder
+    // checks the CRC. Pages that are not written take no memory.
     let mut content = Memory::new(claimed.saturating_add(1).max(start.len() as u64))?;
     content.bytes_mut()[..start.len()].copy_from_slice(&start);
     let mut len = start.len();

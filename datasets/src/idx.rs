@@ -240,7 +240,7 @@ impl Dataset for Idx {
         outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
     }
 
-    // Columns cover the whole files, because a file begins on a page and its elements need not.
+    // The memory of a column is the whole file: it begins on a page, and its elements need not.
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let (file, bytes) = match field {
             IMAGE => (&self.images, self.image_bytes()),

@@ -1,4 +1,4 @@
-//! The entries of a JSON object, in order: doubled keys are seen.
+//! The entries of a JSON object, in order, including repeated keys.
 
 use std::fmt;
 

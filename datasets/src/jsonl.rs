@@ -86,7 +86,7 @@ fn parse<'a, T: serde::Deserialize<'a>>(json: &'a str) -> Option<T> {
     serde_json::from_str(json).ok()
 }
 
-/// The finite number that `json` is, rounded once: `serde_json` may be off by the last bit.
+/// The finite number in `json`, rounded once: `serde_json` may be off by the last bit.
 fn float(json: &str) -> Option<f64> {
     let is_number = json.starts_with(|first: char| first == '-' || first.is_ascii_digit());
     is_number.then(|| json.parse().ok())?.filter(|number: &f64| number.is_finite())
@@ -273,7 +273,7 @@ impl JsonLines {
     }
 }
 
-/// The number of lines without the blank ones at the end.
+/// The number of lines up to the last one that is not blank.
 fn without_blank_end(lines: &Lines) -> Result<u64> {
     let (mut len, mut values) = (lines.len(), Values::new());
     while len > 0 {

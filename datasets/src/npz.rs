@@ -72,9 +72,10 @@ fn of(path: &Path) -> Result<Arrays> {
     Arrays::new("npz", path, blocks, arrays)
 }
 
-/// Refuses two members of the same name, of which the crate `zip` keeps the last.
+/// Refuses two members of the same name: the crate `zip` would keep only the last.
 fn check_names(file: &Content, directory: u64) -> Result<()> {
-    /// Bytes of a directory entry before its name, and the places of the lengths of its last three parts.
+    /// The bytes of a directory entry before its name, and the offsets of the lengths of its last three
+    /// parts.
     const ENTRY: usize = 46;
     const LENGTHS: [usize; 3] = [28, 30, 32];
     let mut names = HashSet::new();
@@ -82,7 +83,7 @@ fn check_names(file: &Content, directory: u64) -> Result<()> {
     let mut directory_reader = BufReader::new(file.stream());
     let unreadable = |error| of_stream(error, |error| damaged(error.into()));
     directory_reader.seek(SeekFrom::Start(directory)).map_err(unreadable)?;
-    // Each entry has been read by the crate: the first bytes of something else end the directory.
+    // The crate has read each entry, so other first bytes mean the end of the directory.
     while directory_reader.read_exact(&mut entry).is_ok() && entry.starts_with(b"PK\x01\x02") {
         let [name, extra, comment] =
             LENGTHS.map(|at| usize::from(entry[at]) | usize::from(entry[at + 1]) << 8);

@@ -13,7 +13,7 @@ pub enum Nulls {
     /// NaN among floating-point numbers, zero among others, nothing where the size varies.
     ///
     /// CSV and JSON Lines have no types of their own: a column of whole numbers with missing values becomes
-    /// `f64` with NaN, one of truth values becomes text.
+    /// `f64` with NaN, one of `true` and `false` becomes text.
     Fill,
 }
 

@@ -1,4 +1,5 @@
-//! Files of this library in a folder that others may write to: never another file through a planted link.
+//! Files of this library in a folder that others may write to. Never opens another file through a planted
+//! link.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +17,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file to read and write it, as it is; creates it if there is none.
+/// Opens a file to read and write it, without truncating; creates it if there is none.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     let existing = || -> io::Result<File> {
         check(path, None)?;
@@ -38,7 +39,7 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     Err(io::Error::other("other processes remove the file"))
 }
 
-/// Creates a file; removes what has its name.
+/// Creates a file, after removing any file of that name.
 #[cfg(feature = "object-store")]
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let create = || File::options().read(true).write(true).create_new(true).open(path);
@@ -51,9 +52,10 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Refuses what is not a regular file of one name, and a `file` that is not the one at `path`.
+/// Refuses a file that is not regular, has several names, or is not the one at `path`.
 ///
-/// Before the opening, because that of a pipe blocks; and after it, because a link may have come meanwhile.
+/// Checked before opening, because opening a pipe blocks, and after it, because a link may have been created
+/// meanwhile.
 fn check(path: &Path, file: Option<&File>) -> io::Result<()> {
     // Does not follow a link at `path`.
     let there = fs::symlink_metadata(path)?;
@@ -62,7 +64,7 @@ fn check(path: &Path, file: Option<&File>) -> io::Result<()> {
     let is_own = {
         use std::os::unix::fs::MetadataExt;
         let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
-        // Some file systems count no links.
+        // Some file systems do not count links.
         there.nlink() <= 1 && opened.is_none_or(|opened| id(&opened) == id(&there))
     };
     #[cfg(not(unix))]

@@ -8,7 +8,7 @@ use feedline_core::{Result, catch_panic};
 use crate::error::{data, one_line};
 
 thread_local! {
-    /// Whether a panic of this thread becomes an error, and is not printed.
+    /// Whether this thread turns a panic into an error, without printing it.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -56,7 +56,7 @@ pub struct ParquetFile {
     projection: ProjectionMask,
     /// The stored columns of the projection.
     columns: Vec<usize>,
-    /// Those of them that hold times of 96 bits, and the units in a second.
+    /// Those columns that hold times of 96 bits, with their units per second.
     times: Vec<(usize, i128)>,
     /// Cumulative row counts of the row groups.
     ends: Vec<u64>,
@@ -70,7 +70,7 @@ struct Group {
     batches: Vec<Batch>,
     /// Rows of each batch but the last.
     rows: usize,
-    /// Rows with a time that 64 bits cannot hold, each with its column.
+    /// Rows with a time that 64 bits cannot hold, with the column of each.
     too_large: BTreeMap<usize, String>,
 }
 
@@ -83,7 +83,7 @@ impl Group {
 
 impl DecodedRows for Group {
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
-        // `visit` reports such a row.
+        // Such a row is left to `visit`, which reports it.
         if self.too_large.contains_key(&row) {
             return None;
         }
@@ -113,8 +113,8 @@ impl ParquetFile {
         content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 
-    /// Opens a file in an object store. Of a row group, the columns that are read are fetched when a row of
-    /// it is read.
+    /// Opens a file in an object store. The selected columns of a row group are fetched when a row of it is
+    /// read.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with), and those of [`Remote`](crate::Remote).
@@ -184,7 +184,7 @@ impl ParquetFile {
     fn decode(&self, group: usize) -> Result<(Group, u64)> {
         let samples = self.row_group(group);
         let stored = &self.metadata.metadata().row_groups()[group];
-        // A new one, so that it holds no failure of an earlier read.
+        // A new input per call: it must not keep a failure of an earlier read.
         let input = Input::new(self.content.clone());
         let named = |error: &ParquetError| {
             input.cause_or(|| {
@@ -230,7 +230,7 @@ impl ParquetFile {
     }
 }
 
-/// Refuses columns of a codec that is not read, before any of it is.
+/// Refuses columns of an unsupported codec before any column is read.
 fn check_codecs(metadata: &ParquetMetaData, columns: &[usize]) -> Result<()> {
     for group in metadata.row_groups() {
         for &index in columns {
@@ -250,7 +250,7 @@ fn check_codecs(metadata: &ParquetMetaData, columns: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The file's metadata, with views as the types of byte strings, so that the crate does not copy them.
+/// The file's metadata, with byte strings typed as views, so that the crate does not copy them.
 fn metadata(input: &Input) -> Result<ArrowReaderMetadata> {
     let len = input.len();
     let mut magic = [0; MAGIC.len()];
@@ -299,7 +299,7 @@ fn view(kind: &DataType) -> DataType {
     match kind {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
-        // The dictionary of a page is not copied for a view either.
+        // A dictionary page is not copied for a view either.
         DataType::Dictionary(_, values) => view(values),
         DataType::List(field) => DataType::List(item(field)),
         DataType::LargeList(field) => DataType::LargeList(item(field)),
@@ -355,7 +355,7 @@ impl Reader for ParquetFile {
         Some(&self.path)
     }
 
-    /// Covers name, size and time of the last write.
+    /// Covers name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

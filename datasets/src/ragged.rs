@@ -163,7 +163,7 @@ impl Ragged {
         }
         for (index, field) in self.spec.fields().iter().enumerate() {
             let slice = slice(held, id, index);
-            // The reader reports what is wrong with other values.
+            // For other values the reader reports the error.
             let Some(bytes) = slice.filter(|bytes| bytes.len().is_multiple_of(field.item_bytes())) else {
                 return Ok(false);
             };

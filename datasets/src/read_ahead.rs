@@ -65,7 +65,8 @@ impl ReadAhead {
     }
 
     /// # Errors
-    /// `Data` when a file of the group's reads was changed since it was opened: what was read is not valid.
+    /// `Data` if a file of the group's reads was changed since it was opened; the bytes read are then
+    /// invalid.
     pub(crate) fn end_group(&mut self) -> Result<()> {
         self.is_grouped = false;
         self.check()
@@ -101,7 +102,7 @@ impl ReadAhead {
         self.is_of(file) && self.start <= offset && end <= self.start + self.held as u64
     }
 
-    /// Bytes to read from `offset` on; 0, for the sample alone, if the read is not sequential.
+    /// Bytes to read ahead from `offset` on; 0 if the read is not sequential.
     fn next_stretch(&self, file: &Arc<DiskFile>, offset: u64) -> usize {
         let follows = self.is_of(file) && offset.checked_sub(self.end).is_some_and(|gap| gap <= MAX_GAP);
         if follows { (self.stretch * 2).clamp(MIN, MAX) } else { 0 }
@@ -127,7 +128,7 @@ impl ReadAhead {
         checked
     }
 
-    /// Empties the buffer. Reads that are not checked yet still will be.
+    /// Empties the buffer. Pending checks of earlier reads stay pending.
     fn forget(&mut self) {
         (self.start, self.held, self.end, self.stretch) = (0, 0, 0, 0);
     }
@@ -163,7 +164,7 @@ mod tests {
         let mut state = 7u64;
         for round in 0..4000u64 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            // Runs of neighbours, jumps, and another file between them.
+            // Sequential runs and jumps, and another file between them.
             let len = (state >> 33) as usize % 3000;
             let offset = if round % 50 < 40 { ahead.end.max(1) } else { (state >> 20) % 590_000 };
             let offset = offset.min(bytes.len() as u64 - 3000);
@@ -203,7 +204,7 @@ mod tests {
         ahead.read(&file, 20, 10).unwrap();
         let error = ahead.end_group().unwrap_err();
         assert!(error.to_string().contains("was cut while it was in use"), "{error}");
-        // Alone, a read is checked at once; and nothing old is handed out.
+        // A single read is checked at once, and stale bytes are never returned.
         assert!(ahead.read(&file, 20, 10).is_err());
         let (_other, good) = content(&[7; 100]);
         assert_eq!(ahead.read(&good, 20, 3).unwrap(), [7; 3]);

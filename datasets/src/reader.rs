@@ -133,9 +133,9 @@ pub struct Values {
 /// Buffers for reading a sample.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers {
-    /// The part of the file that was read last.
+    /// The part of the file that was read most recently.
     pub(crate) ahead: ReadAhead,
-    /// A value that is put together from several parts.
+    /// Buffer for a value that is assembled from several parts.
     #[cfg(any(feature = "table", feature = "tfrecord"))]
     pub(crate) value: Vec<u8>,
     /// Whether each field was visited.

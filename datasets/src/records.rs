@@ -183,7 +183,7 @@ impl Dataset for Records {
         Ok(())
     }
 
-    // In memory, field by field: one bounds check and one copy per row.
+    // In memory: copies field by field, with one bounds check and one copy per row.
     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
         let outside = ids.iter().position(|&id| id >= self.len);
         let read = &ids[..outside.unwrap_or(ids.len())];

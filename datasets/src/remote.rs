@@ -39,13 +39,12 @@ use url::{Place, Stores};
 /// All files opened by one value share its thread, its memory and its cache on disk, see [`RemoteOptions`].
 /// The thread ends when this value and all that was opened by it are dropped.
 ///
-/// The version of a file is its strong ETag. A server without one has the time of the last write, in whole
-/// seconds: a file that was written less than two seconds ago is opened when they have passed.
+/// The version of a file is its strong ETag. Without one it is the time of the last write, in whole seconds.
+/// A file that was written less than two seconds ago is then opened only after two seconds have passed.
 ///
 /// Redirects are followed, up to ten, also to other hosts: many servers hand out files that way. Credentials
 /// (the header `Authorization`) are not sent to another host, and https never leads to http. The answer of
-/// the last host is held against the pinned version like any other. User and password of a URL are not sent
-/// at all, and not shown.
+/// the last host must have the pinned version too. User and password in a URL are neither sent nor shown.
 ///
 /// ```no_run
 /// use feedline_datasets::{Remote, RemoteCache, RemoteOptions, Shards};
@@ -98,7 +97,7 @@ pub struct RemoteStats {
     pub bytes: u64,
     /// Blocks that came from the cache on disk.
     pub from_cache: u64,
-    /// Damaged or foreign files of the cache, which were removed and their blocks fetched.
+    /// Damaged or foreign cache files that were removed, and whose blocks were fetched again.
     pub damaged: u64,
     /// Bytes of blocks in memory and in flight, now.
     pub memory: u64,
@@ -140,7 +139,7 @@ impl Remote {
     /// Opens a file: fetches the first block and pins the version.
     pub(crate) fn file(&self, url: &str) -> Result<RemoteFile> {
         let inner = &self.0;
-        // First: another thread may have held a lock when the process was forked.
+        // First of all: in a forked process, a lock may be held by a thread that exists only in the parent.
         inner.thread.check()?;
         let place = inner.stores.lock().unwrap_or_else(PoisonError::into_inner).place(url)?;
         let shown = PathBuf::from(&place.shown);
@@ -151,7 +150,7 @@ impl Remote {
         inner.thread.spawn(async move {
             let range = 0..shared.options.block_bytes;
             let fetch = Fetch { place: &task_place, range, pinned: None };
-            // Fails if the caller has gone: then the answer is not needed.
+            // Fails if the caller has gone; nobody needs the answer then.
             let _ = sender.send(fetch.open(&shared.options, &shared.counts).await);
         });
         let first = first.recv().map_err(|_| thread::ended())?;
@@ -171,7 +170,7 @@ struct Object {
     id: u64,
     place: Arc<Place>,
     tag: Tag,
-    /// The error of the first answer that had another version.
+    /// The error of the first answer with another version.
     changed: OnceLock<Error>,
 }
 

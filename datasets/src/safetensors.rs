@@ -44,7 +44,7 @@ fn of(path: &Path, limit: u64) -> Result<Arrays> {
     let file = DiskFile::open(path)?;
     let (metadata, first) = header(&file)?;
     let mut tensors: Vec<_> = metadata.tensors().into_iter().collect();
-    // Tensors without elements share an offset: sorts them by name.
+    // Tensors without elements share an offset, so equal offsets are sorted by name.
     tensors.sort_by(|(one, a), (two, b)| a.data_offsets.cmp(&b.data_offsets).then_with(|| one.cmp(two)));
     let mut arrays = Vec::new();
     for (name, tensor) in tensors {

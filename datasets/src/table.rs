@@ -73,7 +73,7 @@ pub(crate) struct Layout {
 pub(crate) struct Batch {
     columns: Vec<(Part, Column)>,
     pub(crate) rows: usize,
-    /// Bytes that it takes in memory.
+    /// Bytes in memory.
     pub(crate) bytes: u64,
 }
 
@@ -162,7 +162,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The bytes of all rows of field `field` and of one row, if they are contiguous in `batch`.
+    /// The bytes of all rows of field `field`, and the size of one row, if they are contiguous in `batch`.
     #[cfg(feature = "arrow")]
     pub(crate) fn ready<'a>(&self, batch: &'a Batch, field: usize) -> Option<(&'a [u8], usize)> {
         let (part, column) = batch.columns.get(field)?;
@@ -177,7 +177,7 @@ impl DecodedRows for Batch {
     }
 }
 
-/// Bytes of the buffers of `data` that are not in `counted` yet: batches share dictionaries and pages.
+/// Bytes of the buffers of `data` that are not in `counted` yet: batches may share dictionaries and pages.
 fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
     let nulls = data.nulls().map(|nulls| nulls.buffer());
     let mut count = |buffer: &Buffer| {
@@ -264,7 +264,7 @@ fn packed_as(
     fits.then_some((element, packed))
 }
 
-/// Says why a type is not read.
+/// The error for a type that is not supported.
 fn refused(kind: &DataType) -> String {
     match kind {
         DataType::Null => "holds nulls only, from row 0 on".into(),

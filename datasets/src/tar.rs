@@ -87,11 +87,11 @@ struct Part {
 
 /// The samples of a WebDataset shard.
 ///
-/// The key of a member is its path up to the first dot of its file name; what follows, in lower case, is the
-/// field's name, as in `images/0017.seg.png`. Neighbours with one key are a sample. Every field holds bytes
-/// as they are, compressed members too. A sample that lacks a member of others is an error, or has no bytes
-/// there, see [`OpenOptions::empty_members`]. Names without a dot, and those that begin and end with two
-/// underscores, are left out.
+/// The key of a member is its path up to the first dot of its file name; the rest, in lower case, is the
+/// field's name: `images/0017.seg.png` is field `seg.png` of key `images/0017`. Neighbours with one key are a
+/// sample. Every field holds raw bytes, also of compressed members. A sample that lacks a member of others is
+/// an error, or has no bytes there, see [`OpenOptions::empty_members`]. Names without a dot, and those that
+/// begin and end with two underscores, are left out.
 ///
 /// A plain archive stays on disk, and samples are read on demand. A gzip archive is inflated into memory.
 #[derive(Debug)]
@@ -215,7 +215,7 @@ fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], members
     Err(data(one_line(why)).at_offset(first.offset))
 }
 
-/// The max bytes from a sample's first member to the end of its last one that are read at once.
+/// Max bytes from a sample's first member to the end of its last one for reading them in one go.
 const TOGETHER: u64 = 64 << 10;
 
 /// Key and extension of a member's name; `None` if it belongs to no sample.
@@ -274,7 +274,7 @@ impl Reader for WebDataset {
         Some(&self.path)
     }
 
-    /// Covers the content of a gzip archive; of a plain one its name, size and time of the last write.
+    /// Covers the content of a gzip archive. Covers name, size and last write time of a plain one.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -305,7 +305,7 @@ impl Reader for TfRecord {
         Some(&self.path)
     }
 
-    /// Covers the content of a gzip file; of a plain one its name, size and time of the last write.
+    /// Covers the content of a gzip file. Covers name, size and last write time of a plain one.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

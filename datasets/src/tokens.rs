@@ -263,8 +263,8 @@ impl Dataset for Tokens {
         self.find(id).ok().map(|(stream, _)| stream.path.as_path())
     }
 
-    /// Covers the options and every byte of files in memory; of other files the name, size and time of the
-    /// last write.
+    /// Covers the options, and every byte of files in memory. Covers name, size and last write time of other
+    /// files.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

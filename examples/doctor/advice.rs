@@ -1,4 +1,4 @@
-//! What will limit training, and what to change, in words.
+//! Advice in words: what will limit training, and what to change.
 
 use crate::gpu::{Gpu, Link};
 use crate::host::Host;
@@ -7,7 +7,7 @@ use crate::libraries::Library;
 /// Decode threads that usually keep a training step fed.
 const ENOUGH_CORES: usize = 8;
 
-/// Pinned memory that a loader takes by default at most.
+/// Default max of a loader's pinned memory.
 const PINNED: u64 = 2 << 30;
 
 pub fn advise(host: &Host, gpu: Option<&Gpu>, libraries: &[Library]) -> Vec<String> {

@@ -14,7 +14,7 @@ use serde::Serialize;
 const COPY: usize = 64 << 20;
 const LIMIT: Duration = Duration::from_millis(400);
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Serialize)]
 pub struct Gpu {
     pub name: String,
@@ -32,10 +32,10 @@ pub struct Gpu {
 #[derive(Debug, Serialize)]
 pub struct Link {
     pub address: String,
-    /// The speed of a lane in GT/s, now and at most.
+    /// The speed of a lane in GT/s, current and max.
     pub speed: Option<f64>,
     pub max_speed: Option<f64>,
-    /// Lanes, now and at most.
+    /// Lanes, current and max.
     pub width: Option<u32>,
     pub max_width: Option<u32>,
 }
@@ -76,7 +76,7 @@ impl Gpu {
 }
 
 impl Link {
-    /// The generation of PCIe that a lane's speed stands for.
+    /// The generation of PCIe with this speed of a lane.
     pub fn generation(speed: f64) -> u32 {
         match speed {
             speed if speed >= 64.0 => 6,

@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Bytes of the file that is read.
 const FILE: usize = 128 << 20;
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Serialize)]
 pub struct Host {
     /// Cores of the machine.
@@ -24,14 +24,14 @@ pub struct Host {
     pub quota: Option<f64>,
     pub numa_nodes: usize,
     pub memory_bytes: Option<u64>,
-    /// The most bytes that may be locked; `None` without a limit.
+    /// Max bytes that may be locked; `None` without a limit.
     pub memlock_bytes: Option<u64>,
     /// Bytes per second of one thread that copies memory.
     pub memory_copy_rate: Option<f64>,
     pub read_folder: PathBuf,
-    /// Bytes per second of one thread, of a file that was dropped from the page cache.
+    /// Bytes per second of one thread that reads a file after it was dropped from the page cache.
     pub read_rate: Option<f64>,
-    /// Why it could not be measured.
+    /// The reason why it could not be measured.
     pub read_error: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! CUDA's libraries: where they are, and what is missing without them.
+//! CUDA's libraries: their locations, and the consequences of missing ones.
 
 use std::env;
 use std::fs;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// A library, and where it was found.
+/// A library and its location.
 #[derive(Debug, Serialize)]
 pub struct Library {
     pub name: &'static str,
     pub path: Option<PathBuf>,
-    /// What is missing without it.
+    /// The consequence if it is missing.
     pub missing: &'static str,
 }
 
-/// The name, the beginning of the file's name, and what is missing without it.
+/// The name, the beginning of the file's name, and the consequence if it is missing.
 const LIBRARIES: [(&str, &str, &str); 5] = [
     ("driver library", "libcuda.so", "no GPU can be used; it comes with the NVIDIA driver"),
     ("NVRTC", "libnvrtc.so", "kernels cannot be compiled, except those that were compiled before"),
@@ -47,7 +47,7 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     found.into_iter().next()
 }
 
-/// Where libraries lie: the loader's own folders, CUDA's, and those of Python's wheels.
+/// Folders that may contain libraries: the dynamic loader's own, CUDA's, and those of Python's wheels.
 fn folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         env::var_os("LD_LIBRARY_PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();

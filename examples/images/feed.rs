@@ -1,4 +1,4 @@
-//! The source of batches: the loader's workers decode, or a decode stage behind the loader does.
+//! The source of batches: either the loader's workers decode, or a decode stage after the loader does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use feedline_pictures::{DecodeStage, Encoded};
 use crate::options::Options;
 use crate::pictures::{Pictures, augmented, plain};
 
-/// How long the loader may take to stop.
+/// Time limit for stopping the loader.
 const STOP: Duration = Duration::from_secs(10);
 
 /// Batches for training; their order and random numbers do not depend on the decoder.
@@ -32,7 +32,7 @@ enum Source {
 
 impl Feed {
     pub fn new(options: &Options, folder: &Arc<Folder>, device: &Device) -> Result<Self> {
-        // The same list in both cases; behind `on_device` its transforms run on the device.
+        // The same list in both cases; transforms after `on_device` run on the device.
         let list = |start: Transforms| {
             let list = if options.plain { plain } else { augmented };
             list(start.chroma(options.chroma), options.size)
@@ -94,7 +94,7 @@ impl Feed {
     }
 }
 
-/// Pictures per batch, at most all.
+/// Pictures per batch, limited to the pictures of the set.
 fn batch(options: &Options, set: &Pictures) -> usize {
     options.batch.min(set.len() as usize).max(1)
 }
@@ -107,7 +107,7 @@ fn builder(options: &Options, set: Pictures, batch: usize) -> LoaderBuilder {
         .epochs(options.epochs)
 }
 
-/// Finds the files and labels in a batch; keeps nothing else of it.
+/// Finds the files and labels in a batch; the rest is dropped.
 fn encoded(batch: &HostBatch) -> Result<(Encoded<'_>, ())> {
     let (bytes, offsets) = batch.ragged("image")?;
     let (parameters, labels) = (batch.field("image.parameters")?, batch.field("label")?);

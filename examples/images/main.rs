@@ -1,4 +1,4 @@
-//! Trains a small classifier on a folder of pictures, and shows what it sees.
+//! Trains a small classifier on a folder of pictures, and shows its input.
 //!
 //! `cargo run --release --features nvjpeg --example images -- FOLDER [--epochs N] [--decode BY]`
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ use feedline::Result;
 
 fn main() -> ExitCode {
     let Err(error) = run() else { return ExitCode::SUCCESS };
-    // Not `eprintln`, which panics where standard error is closed: the exit code still says what happened.
+    // Not `eprintln`, which panics if standard error is closed: the exit code still shows the result.
     let _ = writeln!(std::io::stderr(), "images: {error}");
     ExitCode::from(2)
 }

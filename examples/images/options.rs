@@ -49,7 +49,7 @@ pub struct Options {
     pub device: String,
 }
 
-/// The options; none when help is asked for.
+/// The options; `None` if help is requested.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Options>> {
     let mut options = Options {
         folder: PathBuf::new(),

@@ -8,16 +8,16 @@ use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row
 use feedline_datasets::{Folder, Reader, Values};
 use feedline_images::{RandomResizedCrop, Scratch, Size, Transforms};
 
-/// One in so many files is held out.
+/// One in this many files is held out.
 const HELD_OUT: u64 = 5;
 
-/// Files of a folder, their classes, and what happens to each picture.
+/// Files of a folder, their classes, and the transforms of each picture.
 pub struct Pictures {
     folder: Arc<Folder>,
     /// The files of this part, by their numbers in the folder.
     files: Vec<u64>,
     transforms: Transforms,
-    /// Whether files are delivered as they are, for a stage that decodes behind the loader.
+    /// Whether files are delivered without decoding, for a stage that decodes after the loader.
     is_encoded: bool,
     spec: Spec,
 }
@@ -29,13 +29,13 @@ struct Memory {
     scratch: Scratch,
 }
 
-/// What the model is trained on: a random part of the picture in random colours. Continues `list`.
+/// Transforms for training: a random part of the picture in random colours. Extends `list`.
 pub fn augmented(list: Transforms, size: usize) -> Transforms {
     let part = RandomResizedCrop::new(Size::new(size, size)).scale(0.4, 1.0);
     list.then(part).flip(0.5).color_jitter(0.3, 0.3, 0.3, 0.05)
 }
 
-/// What the model is tested on: the middle. Continues `list`.
+/// Transforms for testing: the middle of the picture. Extends `list`.
 pub fn plain(list: Transforms, size: usize) -> Transforms {
     list.resize_shorter_side(size).center_crop(size)
 }
@@ -59,8 +59,8 @@ impl Pictures {
         Ok(Self { folder: folder.clone(), files, transforms, is_encoded: false, spec })
     }
 
-    /// The files that are not held out, as they are, each with what `transforms` drew for it: the list of a
-    /// stage, which runs on the device.
+    /// The files that are not held out, undecoded, each with the parameters that `transforms` drew for it. A
+    /// stage decodes them, and runs the list on the device.
     pub fn encoded(folder: &Arc<Folder>, transforms: Transforms) -> Result<Self> {
         let files = files(folder, false);
         // Slots of the loader have room for a batch of the largest file.
@@ -75,7 +75,8 @@ impl Pictures {
     }
 }
 
-/// The files that are held out, or the others. Files are sorted by class, so that every class is split alike.
+/// The files that are held out, or the others. Files are sorted by class, so that every class is split in the
+/// same proportion.
 fn files(folder: &Folder, held_out: bool) -> Vec<u64> {
     (0..folder.len()).filter(|file| (file % HELD_OUT == 0) == held_out).collect()
 }
@@ -103,7 +104,7 @@ impl Dataset for Pictures {
                 Some(path) => error.at_path(path),
                 None => error,
             })?;
-            // There are at most 256 classes: the label's first byte is all of it.
+            // There are at most 256 classes: the first byte holds the whole label.
             row.write(next, &label.bytes[..1]);
             Ok(())
         })

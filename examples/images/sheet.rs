@@ -1,4 +1,4 @@
-//! A contact sheet: pictures on the left, and what the model is trained on in some epochs beside them.
+//! A contact sheet: pictures on the left, and beside them the model's input in several epochs.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -12,7 +12,7 @@ use feedline_images::{CenterCrop, Filter, Resize, Size, Transforms};
 use crate::options::Options;
 use crate::pictures::{Pictures, augmented};
 
-/// Rows, and pictures beside the first one of each.
+/// Number of rows, and of pictures beside the first one of each row.
 const ROWS: usize = 8;
 const EPOCHS: usize = 9;
 /// Pixels of a picture's side, between pictures, and between the first one and the others.
@@ -34,7 +34,7 @@ pub fn write(options: &Options, path: &Path) -> Result<()> {
     let height = GAP + rows * (SIDE + GAP);
     let mut sheet = vec![PAPER; height * width * 3];
     for row in 0..rows {
-        // Spread over the folder, so that several classes are seen.
+        // Spread over the folder, so that several classes appear.
         let id = row as u64 * first.len() / rows as u64;
         let top = GAP + row * (SIDE + GAP);
         let mut place = |left: usize, pixels: &[u8]| {

@@ -56,7 +56,7 @@ pub fn run(options: &Options) -> Result<()> {
     feed.stop()
 }
 
-/// The share of the files held out that the model classifies correctly.
+/// The share of the held-out files that the model classifies correctly.
 fn test(
     options: &Options,
     folder: &Arc<Folder>,

@@ -1,19 +1,19 @@
-//! The share of the training's time in which the device has no step to work on: it waits for data.
+//! The share of the training time in which the device has no step to run, because it waits for data.
 
 use std::time::{Duration, Instant};
 
 use feedline::{Event, Result, Stream};
 
-/// Measures every step by two events of the compute stream. The first one is recorded behind the wait for
-/// the step's batch, so what lies between two steps is time without data, on the device's own clock. It is
-/// the same for a loader's batches and for those of a stage.
+/// Measures every step by two events of the compute stream. The first one is recorded after the wait for the
+/// step's batch, so the time between two steps is time without data, on the device's own clock. It is the
+/// same for a loader's batches and for those of a stage.
 ///
-/// A gap between two kernels of a step counts as work, and so does what a step loses to a decoder on the same
-/// device: look at the rate too. What is read ahead between two epochs, while the
-/// accuracy is tested, is not charged: a few batches.
+/// A gap between two kernels of a step counts as work, and so does the slowdown of a step by a decoder on the
+/// same device: look at the rate too. A few batches are read ahead between two epochs, while the accuracy is
+/// tested; their waits are not counted.
 pub struct Waited {
     stream: Stream,
-    /// Before and after each step of an epoch; used again in the next one.
+    /// Before and after each step of an epoch; reused in the next one.
     events: Vec<[Event; 2]>,
     /// Steps of this epoch.
     steps: usize,
@@ -23,13 +23,13 @@ pub struct Waited {
     last: Spent,
 }
 
-/// Where the time went.
+/// The time of the training and of its steps.
 #[derive(Clone, Copy, Default)]
 pub struct Spent {
     pub steps: usize,
     /// From the first request for a batch to the end of the last step.
     pub whole: Duration,
-    /// The sum of all steps, as the device saw them.
+    /// The sum of all steps, on the device's clock.
     pub in_steps: Duration,
 }
 

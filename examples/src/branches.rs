@@ -1,8 +1,8 @@
 //! A model with independent branches, each on a stream of its own, forward and backward.
 //!
-//! A trunk feeds every branch, and the sum of the branches' outputs is the logits. What crosses from one
-//! stream to another lies in shared buffers, so every fork and join is a wait on the device. The backward
-//! pass of a branch runs on the stream of its forward pass, where its activations are.
+//! A trunk feeds every branch, and the sum of the branches' outputs is the logits. Data that one stream
+//! writes and another reads is in shared buffers, so every fork and join is a wait on the device. The
+//! backward pass of a branch runs on the stream of its forward pass, where its activations are.
 
 use feedline::device::{Buffer, SharedBuffer, ViewMut};
 use feedline::{Device, Event, Result, Stream, View};
@@ -45,7 +45,7 @@ pub struct Model {
     start: Event,
 }
 
-/// When the forward and the backward pass of a branch began and ended, in ms since the step began.
+/// The start and end of a branch's forward and backward pass, in ms since the step began.
 pub type Times = [[f32; 2]; 2];
 
 impl Model {
@@ -91,7 +91,7 @@ impl Model {
         trunk.forward(kernels, self.x.view(), true, h.view_mut()?)?;
         // Fork: each branch waits for the trunk.
         branches.iter_mut().try_for_each(|branch| branch.forward(h))?;
-        // Join: the main stream waits for each branch where it reads the branch's output.
+        // Join: the main stream waits for each branch before it reads the branch's output.
         kernels.fill(logits.view_mut()?, 0.0)?;
         for branch in &*branches {
             add(kernels, logits.view_mut()?, branch.y.on(main)?, scratch)?;
@@ -218,7 +218,7 @@ impl Layer {
         kernels.linear(x, self.weights.view(), self.bias.view(), relu, y, self.shape)
     }
 
-    /// The gradients of the weights and, behind the ReLU that made `x`, of `x`.
+    /// The gradients of the weights and of `x`, before the ReLU that produced `x`.
     fn backward(
         &mut self,
         kernels: &Kernels,
@@ -235,7 +235,7 @@ impl Layer {
     }
 }
 
-/// `to += from`: a step of descent by -1 without momentum, which leaves `from` in the scratch memory.
+/// `to += from`: a descent step with rate -1 and no momentum, which leaves `from` in the scratch memory.
 ///
 /// # Errors
 /// `Config` if the lengths differ; a device failure.

@@ -1,4 +1,4 @@
-//! What the examples and the benchmarks share.
+//! Code that the examples and the benchmarks share.
 #![forbid(unsafe_code)]
 
 pub mod branches;

@@ -1,4 +1,4 @@
-//! What overlapping gains: a loop that decodes, copies and computes one after the other, against the loader.
+//! The gain by overlapping: a loop that decodes, copies and computes one after the other, against the loader.
 
 use std::time::{Duration, Instant};
 
@@ -13,21 +13,21 @@ use feedline_slots::Ring;
 /// Device slots of the loader.
 const DEPTH: usize = 4;
 
-/// How long the stages take for a batch.
+/// The times of the stages for one batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stages {
-    /// One worker decodes it.
+    /// Decoding by one worker.
     pub decode: Duration,
-    /// It is copied to the device.
+    /// The copy to the device.
     pub copy: Duration,
-    /// The device computes with it.
+    /// The computation on the device.
     pub compute: Duration,
 }
 
-/// A loop one stage after the other, and the same work through the loader.
+/// The times of a loop that runs one stage after the other, and of the same work through the loader.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// The stages as they were measured, one by one.
+    /// The measured times of the single stages.
     pub stages: Stages,
     /// Time of a step, one stage after the other.
     pub one_by_one: Duration,
@@ -52,7 +52,7 @@ impl Stages {
         named.max_by(|a, b| a.1.total_cmp(&b.1)).map_or("none", |(name, _)| name)
     }
 
-    /// Whether overlapping helps, and what else would.
+    /// Whether overlapping helps, and what else would help.
     pub fn advice(&self) -> String {
         let (gain, longest) = (self.speed_up(), self.longest());
         if gain >= 1.15 {
@@ -114,7 +114,7 @@ pub fn measure(device: &Device, wanted: Stages, steps: usize) -> Result<Measured
         compute.stream.synchronize()?;
         Ok(start.elapsed())
     };
-    // The first steps consume what is read ahead; what the last ones leave read ahead was read meanwhile.
+    // The first steps consume batches that were read ahead; in return, the last ones leave as many behind.
     run(3 * DEPTH)?;
     let overlapped = run(steps)? / steps as u32;
     Ok(Measured { stages, one_by_one, overlapped })
@@ -128,7 +128,7 @@ fn mean(times: usize, mut work: impl FnMut() -> Result<()>) -> Result<Duration> 
     Ok(start.elapsed() / times as u32)
 }
 
-/// Samples whose decoding takes a known time, and leaves the slot as it is.
+/// Samples that take a known time to decode, and leave the slot unchanged.
 struct Timed {
     spec: Spec,
     time: Duration,
@@ -140,7 +140,7 @@ impl Timed {
     }
 }
 
-/// Sleeps where that is exact enough, so that the machine needs no core for each stage.
+/// Sleeps if that is accurate enough, so that the machine needs no core for each stage.
 fn pass(time: Duration) {
     let start = Instant::now();
     if time > Duration::from_millis(1) {
@@ -188,7 +188,7 @@ impl Compute {
     }
 }
 
-/// A copy that the host waits for.
+/// A copy for which the host waits.
 struct Bare {
     host: Ring<feedline_device::Pinned>,
     slots: SlotRing,

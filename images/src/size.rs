@@ -45,7 +45,7 @@ impl Size {
 }
 
 impl fmt::Display for Size {
-    /// Width first, as is usual.
+    /// Width first, the usual order in text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} x {}", self.width, self.height)
     }

@@ -1,4 +1,5 @@
-//! Says what a file or folder holds: format, samples, fields, and checksums of the first and the last sample.
+//! Prints the content of a file or folder: format, samples, fields, and checksums of the first and the last
+//! sample.
 //!
 //! `cargo run --release -p feedline-tools --example inspect -- PATH [--all] [--test] [--fill] [--json]`
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Plain loops over formats that lie in memory: rows are copied.
+//! Plain loops over formats in memory: rows are copied.
 
 use std::fs;
 use std::io::Read;

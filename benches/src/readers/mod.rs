@@ -53,7 +53,7 @@ struct Format {
     name: &'static str,
     /// Bytes of a sample in the files, about.
     sample_bytes: u64,
-    /// Writes so many samples below the folder; returns the path to open.
+    /// Writes this number of samples below the folder; returns the path to open.
     write: fn(&Path, u64) -> Outcome<PathBuf>,
     plain: fn(&Path, Order) -> Outcome<Plain>,
 }
@@ -83,7 +83,7 @@ const FORMATS: [Format; 14] = [
     Format { name: "csv", sample_bytes: TABLE_ROW, write: files::csv, plain: tables::csv },
     Format { name: "jsonl", sample_bytes: TABLE_ROW, write: files::jsonl, plain: tables::jsonl },
 ];
-/// Lines of a text are short: a sample costs little beside what the loader does for it.
+/// Lines of a text are short: a sample costs little compared with the loader's work for it.
 const TEXT: Format =
     Format { name: "text", sample_bytes: LINE_ROW, write: files::text, plain: samples::text };
 
@@ -132,7 +132,7 @@ fn one(
     let builder = match (order, together) {
         (Order::Sequential, _) => builder,
         (Order::Shuffled, None) => builder.shuffle(1),
-        // As the plain loop: what is decoded together is shuffled together.
+        // As the plain loop: samples that are decoded together are shuffled together.
         (Order::Shuffled, Some(block)) => builder.sampler(Sampler::block(block, block)?).seed(1),
     };
     let setting = Setting { batch: BATCH, workers: Workers::Count(workers), depth: DEPTH };

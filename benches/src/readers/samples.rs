@@ -70,7 +70,7 @@ pub fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8)
 }
 
-/// Splits a length and so many bytes off.
+/// Splits off a length, and that number of bytes.
 fn nested<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (mut len, mut shift) = (0, 0);
     loop {

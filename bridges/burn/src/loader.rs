@@ -10,7 +10,7 @@ use self_cell::{MutBorrow, self_cell};
 
 use crate::Fields;
 
-/// Makes what a step takes of a batch.
+/// Converts a batch to the input of a step.
 type Make<O> = dyn Fn(&Fields, &Device) -> Result<O> + Send + Sync;
 
 /// A feedline loader for burn's `Learner`.
@@ -37,8 +37,8 @@ struct State {
 }
 
 impl<O: 'static> BurnLoader<O> {
-    /// Wraps `loader`. `make` turns a batch into what the model's step takes, on the device that burn trains
-    /// on.
+    /// Wraps `loader`. `make` converts a batch to the input of the model's step, on the device that burn
+    /// trains on.
     ///
     /// burn takes host memory, and copies it to its device. A loader of a device does not compile:
     ///

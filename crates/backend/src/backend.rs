@@ -164,7 +164,7 @@ pub unsafe trait Backend: Any + Send + Sync {
     ///
     /// # Safety
     /// The ids, the places, all source rows and the targets stay valid until the work ends. No unordered
-    /// access writes what is read or touches the targets.
+    /// access writes the source or touches the targets.
     unsafe fn gather(&self, stream: StreamId, _gather: &Gather) -> Result<()> {
         let _ = stream;
         Err(Error::new(
@@ -259,7 +259,7 @@ pub unsafe trait Backend: Any + Send + Sync {
         Ok(())
     }
 
-    /// Tells a race checker what the memory at `address` is called. Other backends do nothing.
+    /// Gives the memory at `address` a name in the messages of a race checker. Other backends do nothing.
     fn name_memory(&self, _address: u64, _name: &str) {}
 
     /// The error that lost the device, if a call has failed that way. No later call can succeed.

@@ -110,8 +110,8 @@ impl Gather {
     /// Gathers on the calling thread. For devices whose memory is host memory.
     ///
     /// # Safety
-    /// The ids, places, sources and targets are valid host memory. During the call nothing else writes
-    /// what is read or accesses what is written.
+    /// The ids, places, sources and targets are valid host memory. During the call nothing else writes the
+    /// source or accesses the target.
     pub unsafe fn execute(&self) {
         for visit in 0..self.rows {
             // SAFETY: `visit` is below the number of ids, which are valid and not written during the call

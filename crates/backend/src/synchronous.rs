@@ -46,7 +46,7 @@ impl<B: Backend> Synchronous<B> {
     }
 }
 
-/// Forwards methods of [`Backend`] as they are.
+/// Forwards methods of [`Backend`] unchanged.
 macro_rules! forward {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {$(
         fn $name(&self, $($arg: $type),*) -> $out {

@@ -32,7 +32,7 @@ pub fn substitute(seed: u64, epoch: u64, position: u64, attempt: u32, len: u64) 
     Random::from_key(key(&[seed, epoch, TAG, position, u64::from(attempt)])).below(len)
 }
 
-/// What to do about a sample that cannot be read.
+/// The policy for samples that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]

@@ -23,19 +23,19 @@ pub struct BatchInfo {
     /// Number of valid rows, which come first. The rows after them repeat samples to pad the last batch.
     #[doc(hidden)]
     pub valid: usize,
-    /// What the valid rows add to the proof of the run: see [`prove`](Self::prove).
+    /// The valid rows' contribution to the proof of the run: see [`prove`](Self::prove).
     #[doc(hidden)]
     pub proof: BatchProof,
-    /// How far a source was read for this batch; `None` for a data set.
+    /// The position up to which a source was read for this batch; `None` for a data set.
     #[doc(hidden)]
     pub source_position: Option<SourcePosition>,
     /// Rows whose sample could not be read, in ascending order.
     #[doc(hidden)]
     pub substituted: Vec<Substituted>,
-    /// When each stage worked on the batch.
+    /// The times at which each stage worked on the batch.
     #[doc(hidden)]
     pub timeline: Timeline,
-    /// What the batch holds of each ragged field, in the order of the spec.
+    /// The extent of each ragged field, in the order of the spec.
     #[doc(hidden)]
     pub extents: Vec<Extent>,
 }

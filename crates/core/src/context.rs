@@ -26,9 +26,10 @@ pub struct Context {
     random: Option<Random>,
     /// Keys the random streams of the present part of a composed set; 0 outside of all parts.
     stream: u64,
-    /// Where in the scratch the loader's samples for the ids being read are, within [`Self::delegate`].
+    /// The index in the scratch at which the loader's samples for the ids being read begin, within
+    /// [`Self::delegate`].
     delegated: Option<usize>,
-    /// Whether the epoch or a random number was asked for.
+    /// Whether the read asked for the epoch or a random number.
     varies: Cell<bool>,
     watch: Option<Arc<AtomicU64>>,
     scratch: Scratch,
@@ -72,10 +73,10 @@ impl Context {
     /// This worker's value of type `T`, such as the buffers of a decoder: made by `T::default()` once, then
     /// kept from sample to sample and from batch to batch, so that a read need not allocate.
     ///
-    /// It holds whatever an earlier read has left in it, perhaps of another data set that uses the same type,
-    /// and it is lost when a read panics. So what [`Dataset::read`](crate::Dataset::read) writes must not
-    /// depend on what it holds: treat it like memory that was never written. Use a type of your own, which no
-    /// other set uses for something else.
+    /// It keeps the content of an earlier read, perhaps by another data set that uses the same type, and it
+    /// is lost when a read panics. So the output of [`Dataset::read`](crate::Dataset::read) must not depend
+    /// on its content: treat it like memory that was never written. Use a type of your own, which no other
+    /// set uses for something else.
     ///
     /// ```
     /// # use feedline_core::Context;
@@ -129,9 +130,9 @@ impl Context {
         }
     }
 
-    /// For a [`Dataset::read_many`](crate::Dataset::read_many) that reads its samples `ids`, which are at
-    /// `first` and after it of the ids it was given, from another set under other ids: `work` calls
-    /// `read_many` of that set.
+    /// For a [`Dataset::read_many`](crate::Dataset::read_many) that reads some of its samples from another
+    /// set under other ids. `ids` are those samples, and the first of them is at index `first` of the
+    /// requested ids. `work` calls `read_many` of the other set.
     ///
     /// Within `work`, [`begin`](Self::begin) of the `n`-th sample begins the `n`-th of `ids`: random
     /// numbers and error messages stay those of the sample that the loader asked for.
@@ -196,8 +197,8 @@ impl Context {
         })
     }
 
-    /// Whether a read with this context has asked for the epoch or for random numbers: what it wrote may
-    /// differ in another epoch, so it must not be kept.
+    /// Whether a read with this context has asked for the epoch or for random numbers. Its output may then
+    /// differ in another epoch, so it must not be cached.
     #[doc(hidden)] // For the crates of this repository.
     pub fn varies(&self) -> bool {
         self.varies.get()

@@ -12,8 +12,8 @@ pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Samples with random access, identified by ids from 0 to `len() - 1`.
 ///
-/// `read` is called from many threads at once, in any order. What it writes must depend only on `id` and on
-/// the random numbers of `context`, never on the thread or on earlier reads.
+/// `read` is called from many threads at once, in any order. Its output must depend only on `id` and on the
+/// random numbers of `context`, never on the thread or on earlier reads.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Dataset, ReadError, Row, Spec};
@@ -101,8 +101,8 @@ pub trait Dataset: Send + Sync + 'static {
     /// Writes a function of each sample: `function` gets the sample and the row to write, of `spec`.
     ///
     /// The sample is read into scratch memory, so nothing is allocated per sample. The function must write
-    /// the whole row, and what it writes must depend only on the sample and on the random numbers of the
-    /// context. It has a random stream of its own.
+    /// the whole row, and its output must depend only on the sample and on the random numbers of the context.
+    /// It has a random stream of its own.
     ///
     /// ```
     /// use feedline_core::{DType, Dataset, InMemory, Spec};
@@ -135,8 +135,8 @@ pub trait Dataset: Send + Sync + 'static {
         Map::new(StableDataset::new(Arc::new(self)), spec, function)
     }
 
-    /// The samples for which `keep` is true. Blocks while it reads every sample once;
-    /// [`Subset::ids`] are the index, which [`subset`](Self::subset) takes another time.
+    /// The samples for which `keep` is true. Blocks while it reads every sample once; [`Subset::ids`] returns
+    /// the index; pass it to [`subset`](Self::subset) later to skip the scan.
     ///
     /// ```
     /// use feedline_core::{Dataset, InMemory};
@@ -199,7 +199,7 @@ pub trait Dataset: Send + Sync + 'static {
     }
 
     /// Splits the samples at random: part `n` gets `fractions[n]` of them, in the order of their ids. Every
-    /// sample is in exactly one part; which, depends only on the number of samples, the fractions and
+    /// sample is in exactly one part. The choice depends only on the number of samples, the fractions and
     /// `seed`.
     ///
     /// ```
@@ -271,8 +271,8 @@ pub trait Dataset: Send + Sync + 'static {
     /// again and written anew.
     ///
     /// # Errors
-    /// `Config` for a set without fields, or a path at which there is something else than a cache; `Data`
-    /// when the file cannot be opened or made.
+    /// `Config` for a set without fields, or if there is something else than a cache at `path`; `Data` when
+    /// the file cannot be opened or made.
     fn cached_in_file(self, path: impl AsRef<Path>, budget: u64) -> crate::Result<Cached>
     where
         Self: Sized,
@@ -281,7 +281,7 @@ pub trait Dataset: Send + Sync + 'static {
     }
 }
 
-/// Mixes a spec into a fingerprint.
+/// Adds a spec to a fingerprint.
 pub(crate) fn spec_key(mut state: u64, spec: &Spec) -> u64 {
     for field in spec.fields() {
         for byte in field.name().bytes().chain(field.dtype().name().bytes()) {

@@ -1,4 +1,4 @@
-//! The error type: what is wrong, where (stage, batch, sample, path, offset), and what to do.
+//! The error type: the fault, its location (stage, batch, sample, path, offset), and the remedy.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -227,7 +227,7 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    /// Writes the error without the places in `named`: those of the errors that it caused, which follow it.
+    /// Writes the error without the locations in `named`: the outer errors print those after it.
     fn write(&self, f: &mut fmt::Formatter<'_>, named: &mut Vec<String>) -> fmt::Result {
         let inner = &*self.0;
         let places = [

@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Field, Result, Spec};
 /// Alignment of every field, in bytes.
 pub const ALIGN: usize = 256;
 
-/// The places of a batch's fields in a slab of [`bytes`](Self::bytes) bytes.
+/// The offsets of a batch's fields in a slab of [`bytes`](Self::bytes) bytes.
 ///
 /// Fields of one size come first, in the order of the spec, and ragged fields behind them, each with its
 /// offsets before its values. So a batch is one copy, and one more for each ragged field after the first.
@@ -35,7 +35,7 @@ pub struct Layout {
     bytes: usize,
     /// The indices of the ragged fields.
     ragged: ArrayVec<usize, MAX_FIELDS>,
-    /// The last field of one size.
+    /// The last field of fixed size.
     last: Option<usize>,
 }
 
@@ -89,8 +89,8 @@ impl Layout {
         self.offsets[index]
     }
 
-    /// The leading bytes of the slab that the fields of one size use in a batch of `rows` samples, which must
-    /// be copied.
+    /// The number of leading bytes of the slab that the fields of fixed size use in a batch of `rows`
+    /// samples, and that must be copied.
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).
@@ -105,7 +105,7 @@ impl Layout {
         !self.ragged.is_empty()
     }
 
-    /// The place of the ragged field `index` among the ragged fields, which is that of its [`Extent`].
+    /// The index of the ragged field `index` among the ragged fields, which is that of its [`Extent`].
     #[doc(hidden)] // For the loader.
     pub fn ragged_place(&self, index: usize) -> Option<usize> {
         self.ragged.iter().position(|&ragged| ragged == index)
@@ -173,7 +173,7 @@ impl Layout {
         for (&index, extent) in self.ragged.iter().zip(extents) {
             let values = self.values(index);
             let end = values.start + extent.items * self.spec.fields()[index].item_bytes();
-            // The first one goes with the fields of one size, which lie before it.
+            // The first ragged field is copied with the fields of fixed size, which lie before it.
             parts.push(first..end.min(values.end));
             first = self.ragged.get(parts.len()).map_or(self.bytes, |&next| self.offsets[next]);
         }
@@ -183,12 +183,12 @@ impl Layout {
         parts
     }
 
-    /// What all regions of a batch of `rows` rows have in common.
+    /// The parameters that all regions of a batch of `rows` rows share.
     pub(crate) fn room(&self, rows: usize) -> Room {
         Room { values_at: offsets_bytes(self.capacity), rows }
     }
 
-    /// The fields in the order of their places in the slab, each with its bytes.
+    /// The fields in the order of their offsets in the slab, each with its bytes.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let fixed = (0..self.offsets.len()).filter(|index| !self.ragged.contains(index));
         let fixed = fixed.map(|index| (index, self.spec.fields()[index].row_bytes() * self.capacity));
@@ -216,7 +216,7 @@ fn region_bytes(field: &Field, capacity: usize) -> Result<Option<usize>> {
     };
     let offsets = capacity.checked_add(1).and_then(|rows| rows.checked_mul(2 * OFFSET_BYTES));
     let values = field.item_bytes().checked_mul(room);
-    // Not summed here where the product alone is too large.
+    // Not summed here if the product alone is too large.
     Ok(offsets.and(values).and_then(|values| values.checked_add(offsets_bytes(capacity))))
 }
 

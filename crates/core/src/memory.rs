@@ -1,8 +1,8 @@
-//! Vectors whose length comes from outside: where memory runs out, they are errors, not aborts.
+//! Vectors whose length comes from outside: if memory runs out, they return errors instead of aborting.
 
 use crate::{Error, ErrorKind, Result};
 
-/// Lengthens `values` to `len` values, if there are fewer. The new ones are `T::default()`.
+/// Lengthens `values` to `len` values if it is shorter. New values are `T::default()`.
 ///
 /// # Errors
 /// `Budget` if the allocation fails.

@@ -5,8 +5,8 @@
 //! is in exactly one, and the loader treats windows as samples like any others: shuffles, ranks, cursors and
 //! proofs count windows.
 //!
-//! What is in a window can differ from epoch to epoch all the same: documents of equal length change places,
-//! by a keyed permutation of their own for each length and epoch.
+//! The content of a window can still differ from epoch to epoch: documents of equal length change places, by
+//! a keyed permutation for each length and epoch.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,15 +26,15 @@ use crate::{
 pub struct PackedOptions {
     /// Items per window.
     pub window: usize,
-    /// Whether documents longer than a window are split into pieces of a window and a rest, which count as
-    /// documents of their own. Otherwise such a document is an error, and no document is split.
+    /// Whether documents longer than a window are split into pieces: as many whole windows as possible, and a
+    /// rest. Each piece counts as a document. Otherwise such a document is an error.
     pub split: bool,
-    /// The seed by which documents of equal length change places from epoch to epoch; `None` for the same
-    /// windows in every epoch.
+    /// The seed for exchanging documents of equal length from epoch to epoch; `None` for the same windows in
+    /// every epoch.
     pub shuffle: Option<u64>,
 }
 
-/// A part of a document, in most cases all of it.
+/// A part of a document, usually all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The document's id in the inner set.
@@ -92,7 +92,7 @@ pub struct Packed {
     pieces: Vec<Stored>,
     /// The indices of pieces, window by window.
     places: Vec<usize>,
-    /// Where each window begins in `places`, and the end.
+    /// The start of each window in `places`, and the end.
     starts: Vec<usize>,
 }
 
@@ -195,7 +195,7 @@ impl Packed {
         ends.map_or(&[], |ends| &self.places[ends[0]..ends[1]])
     }
 
-    /// The piece that has the place of piece `place` in `epoch`, which is one of the same length.
+    /// The piece that takes the place of piece `place` in `epoch`; it has the same length.
     fn shuffled(&self, epoch: u64, place: usize) -> usize {
         let Some(seed) = self.options.shuffle else { return place };
         let len = self.pieces[place].len;
@@ -281,7 +281,7 @@ impl Dataset for Packed {
     }
 }
 
-/// Document `id` in pieces of at most `window` items; none if it has no items.
+/// Cuts `document` into pieces of at most `window` items; none if it has no items.
 fn cut(document: u64, length: u32, window: usize) -> impl Iterator<Item = Stored> {
     // At most 2^31 - 1.
     let window = window as u32;
@@ -289,10 +289,10 @@ fn cut(document: u64, length: u32, window: usize) -> impl Iterator<Item = Stored
     starts.map(move |start| Stored { document, start, len: window.min(length - start) })
 }
 
-/// Puts each piece into the fullest window that it fits. Returns the pieces window by window, and where each
-/// window begins.
+/// Puts each piece into the fullest window that it fits. Returns the pieces window by window, and the start
+/// of each window.
 fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
-    // Windows by the room that they have left.
+    // Windows by the room left in them.
     let mut open: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut windows: Vec<Vec<usize>> = Vec::new();
     for (piece, len) in pieces.iter().map(|piece| piece.len as usize).enumerate() {

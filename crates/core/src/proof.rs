@@ -102,7 +102,7 @@ impl Proof {
         self.unmerge(&one);
     }
 
-    /// Adds the samples that another rank, or the run before a restart, delivered.
+    /// Adds the samples that another rank delivered, or this run before a restart.
     pub fn merge(&mut self, other: &Self) {
         self.count = self.count.wrapping_add(other.count);
         self.sum = self.sum.wrapping_add(other.sum);
@@ -144,19 +144,19 @@ impl Proof {
     }
 }
 
-/// What the delivered rows of one batch add to a [`Proof`] and to an [`OrderHash`].
+/// The contribution of one batch's delivered rows to a [`Proof`] and to an [`OrderHash`].
 ///
 /// The worker that finishes a batch computes it, in one loop over the ids; the consumer's thread adds it to
 /// the cursor in constant time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchProof {
     proof: Proof,
-    /// The order hash of the ids alone, from 0 on.
+    /// The order hash of these ids alone, from 0 on.
     order: u64,
 }
 
 impl BatchProof {
-    /// Of a batch of `epoch` that delivers `ids`.
+    /// The contribution of a batch of `epoch` that delivers `ids`.
     pub fn of(epoch: u64, ids: &[u64]) -> Self {
         let mixer = Mixer::new(epoch);
         let (mut sum, mut order) = (0u128, 0);
@@ -194,8 +194,8 @@ const BASE: u64 = 0xF135_7AEA_2E62_A9C5;
 
 /// A 64-bit hash of delivered ids in order, independent of the batch boundaries. A later run can continue it.
 ///
-/// The mixed ids are the digits of a number in an odd base, modulo 2^64; so the hash of one batch behind
-/// another follows from the hashes of both. A single changed id always changes it. An exchange of two ids is
+/// The mixed ids are the digits of a number in an odd base, modulo 2^64. So the hash of two batches in a row
+/// can be computed from the hashes of both. A single changed id always changes it. An exchange of two ids is
 /// missed with a probability of at most 2^-62 times the distance between them.
 ///
 /// ```
@@ -230,7 +230,7 @@ impl OrderHash {
         self.0 = ids.iter().fold(self.0, |state, &id| Self::next(state, id));
     }
 
-    /// Appends `count` ids, which have the hash `order` alone.
+    /// Appends `count` ids whose hash alone is `order`.
     fn append(&mut self, order: u64, count: u64) {
         // By squares; `wrapping_pow` takes exponents of 32 bits only.
         let (mut power, mut square, mut rest) = (1u64, BASE, count);
@@ -316,12 +316,12 @@ mod tests {
             exchanged.swap(5, 5 + (1 << distance));
             assert_ne!(hash(&exchanged), all, "2^{distance}");
         }
-        // Two batches, and the ids of two batches in turns.
+        // Two batches one after the other, and their ids interleaved.
         assert_ne!(hash(&[&ids[4096..8192], &ids[..4096]].concat()), hash(&ids[..8192]));
         assert_ne!(hash(&[0, 2, 1, 3]), hash(&[0, 1, 2, 3]));
     }
 
-    /// The value is part of checkpoints and of the report of `mlp`: a change of it is a new version of the
+    /// The value is part of checkpoints and of the report of `mlp`: changing it requires a new version of the
     /// cursor.
     #[test]
     fn the_order_hash_of_ten_ids_is_fixed() {

@@ -1,4 +1,4 @@
-//! Fields of variable length: the values of all rows one behind another, and where each row's begin.
+//! Fields of variable length: the values of all rows one behind another, and the offset of each row.
 //!
 //! The region of such a field in a slab is `capacity + 1` offsets of type `u32`, padded to
 //! [`ALIGN`](crate::layout::ALIGN), and then the values. Row `i` has the items from offset `i` to offset
@@ -14,7 +14,7 @@ use crate::{DType, Element};
 /// Maximum number of items in a batch.
 pub const MAX_ITEMS: usize = i32::MAX as usize;
 
-/// How much a field of variable length holds, and the form in which a batch has it.
+/// The limits of a field of variable length, and its form in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "stored::Ragged"))]
@@ -33,7 +33,7 @@ pub enum Form {
     Rows,
     /// Rows of one width, with the length of each.
     Padded(Pad),
-    /// The `u32` values of all rows added up, from 0 on: one more than there are values.
+    /// The running sums of the `u32` values of all rows, from 0 on: one more than there are values.
     Cumulative,
 }
 
@@ -50,7 +50,7 @@ pub enum Form {
 #[cfg_attr(feature = "serde", serde(try_from = "stored::Pad"))]
 pub struct Pad {
     multiple: usize,
-    /// The bytes of one element of padding, and how many of them count; none for zeros.
+    /// The bytes of one padding element, and their number; none for zeros.
     element: ([u8; 8], usize),
 }
 
@@ -91,7 +91,7 @@ impl Pad {
     }
 }
 
-/// How much of a ragged field a batch holds; known on the host before the batch has arrived.
+/// The extent of a ragged field in a batch; known on the host before the batch has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Items that the batch has, padding included.
@@ -153,7 +153,7 @@ impl Ragged {
         Some(max).filter(|&max| max < MAX_ITEMS)
     }
 
-    /// Items that the region has room for: cumulative values have one more than their rows.
+    /// Number of items that the region has room for: cumulative values are one more than their rows.
     pub(crate) fn room(&self, rows: usize) -> Option<usize> {
         self.max_per_batch(rows).map(|max| max + usize::from(self.form == Form::Cumulative))
     }

@@ -12,7 +12,7 @@ pub(crate) const OFFSET_BYTES: usize = size_of::<u32>();
 /// The offset of a row that is not written yet.
 const UNWRITTEN: u32 = u32::MAX;
 
-/// What all regions of a batch have in common.
+/// The parameters that all regions of a batch share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
     /// The byte at which the values begin.
@@ -32,10 +32,10 @@ pub(crate) struct Region<'r> {
 }
 
 impl<'r> Region<'r> {
-    /// The region in `bytes`, which end with the room for values that the layout has.
+    /// The region in `bytes`; the layout's room for values is at their end.
     pub(crate) fn new(field: &'r Field, bytes: &'r mut [u8], Room { values_at, rows }: Room) -> Self {
         let (offsets, values) = bytes.split_at_mut(values_at);
-        // One place is for the sum of all values.
+        // One item is reserved for the sum of all values.
         let sum = field.as_ragged().is_some_and(|ragged| ragged.form == Form::Cumulative);
         let max = (values.len() / field.item_bytes()).saturating_sub(usize::from(sum));
         Self { field, offsets: &mut offsets[..(rows + 1) * OFFSET_BYTES], values, max }
@@ -136,7 +136,7 @@ impl<'r> Region<'r> {
             return Err((row, Error::new(ErrorKind::Budget, why)));
         }
         let item = self.field.item_bytes();
-        // From the last row on: a row never moves forward over one that is still in its old place.
+        // From the last row on, so that no row overwrites one that has not moved yet.
         for row in (0..rows).rev() {
             let (start, len) = place(self, row);
             self.values.copy_within(start * item..(start + len) * item, row * width * item);
@@ -167,7 +167,7 @@ impl<'r> Region<'r> {
         Ok(Extent { items: total + 1, padding: 0 })
     }
 
-    /// The item at which row `row` begins.
+    /// The index of the first item of row `row`.
     fn start(&self, row: usize) -> Result<usize> {
         self.offset(row).ok_or_else(|| {
             let why = format!(

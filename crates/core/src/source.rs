@@ -16,8 +16,8 @@
 //! workers.
 //!
 //! The length of an epoch is unknown until it was read: ranks may have different numbers of steps, and there
-//! is no closed form of the expected proof. The [proof](crate::Proof) of each rank's cursor covers what the
-//! rank delivered; compare it with what the writer of the data counted.
+//! is no closed form of the expected proof. The [proof](crate::Proof) of each rank's cursor covers the
+//! samples that the rank delivered; compare it with the count of the writer of the data.
 
 use std::path::Path;
 
@@ -146,7 +146,7 @@ pub trait Source: Send + Sync + 'static {
 
 /// An open shard of a [`Source`].
 pub trait Shard: Send {
-    /// Where the next record begins, in any unit that grows with every record and stays below [`MAX_OFFSET`],
+    /// The start of the next record, in any unit that grows with every record and stays below [`MAX_OFFSET`],
     /// such as bytes of a file, so that [`Source::open`] can seek there, or the number of the record.
     fn offset(&self) -> u64;
 
@@ -159,7 +159,7 @@ pub trait Shard: Send {
     fn read(&mut self, record: &mut Vec<u8>) -> Result<Next, ReadError>;
 }
 
-/// How far a rank has read a source.
+/// The position up to which a rank has read a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourcePosition {
     /// The position of the rank's present shard in the epoch's order of shards, over all ranks.

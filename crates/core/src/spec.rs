@@ -115,7 +115,7 @@ impl Spec {
     /// A batch holds the items of all rows one behind another, and `rows + 1` offsets of type `u32`: row `i`
     /// has the items from offset `i` to offset `i + 1`. `read` writes a row by
     /// [`Row::write_ragged`](crate::Row::write_ragged). One worker writes all rows of a batch, in order;
-    /// other workers decode other batches meanwhile. Only what is written is copied to the device.
+    /// other workers decode other batches meanwhile. Only written items are copied to the device.
     ///
     /// A slot has room for `max_per_sample` items in each row, or for
     /// [`max_per_batch`](Self::max_per_batch).
@@ -149,8 +149,8 @@ impl Spec {
         self.add(Field::new(name, dtype, item_shape.into(), Some(ragged))?)
     }
 
-    /// Adds a ragged field of `u32` that a batch has added up: `read` writes lengths, and the values of a
-    /// batch are 0 and the sums of all lengths so far, as attention kernels for variable lengths take them.
+    /// Adds a ragged field of `u32` whose values become running sums: `read` writes lengths, and a batch has
+    /// 0 and then the running sum of all lengths, the input of attention kernels for variable lengths.
     ///
     /// # Errors
     /// As for [`ragged`](Self::ragged).
@@ -193,7 +193,7 @@ impl Spec {
         Ok(self)
     }
 
-    /// Adds a field of another spec, as it is there.
+    /// Adds a field of another spec unchanged.
     ///
     /// # Errors
     /// `Config` for a repeated name, or more than [`MAX_FIELDS`] fields.

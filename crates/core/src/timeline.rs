@@ -1,4 +1,4 @@
-//! When each part of a batch's way through the pipeline happened.
+//! The times of each part of a batch's way through the pipeline.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -16,9 +16,9 @@ pub fn now() -> u64 {
 pub struct Timeline {
     /// The number of the batch, counted over all batches of a loader.
     pub number: u64,
-    /// Since when no host slot was free for this batch.
+    /// The time since which no host slot was free for this batch.
     pub no_slot: u64,
-    /// Whether copies held the host slots then; otherwise work on an abandoned request did.
+    /// Whether copies held the host slots at that time; otherwise work on an abandoned request did.
     pub held_by_copies: bool,
     /// The batch got its host slot and was queued for the workers.
     pub handed_out: u64,
@@ -30,7 +30,7 @@ pub struct Timeline {
     pub overtaken: u64,
     /// Its last row was decoded.
     pub decoded: u64,
-    /// Every earlier batch had been sent on.
+    /// Every earlier batch had been sent to the consumer.
     pub ordered: u64,
     /// It got its device slot.
     pub device_slot: u64,
@@ -40,7 +40,7 @@ pub struct Timeline {
     pub decode_ns: u64,
     /// The worker that began it.
     pub worker: u32,
-    /// That worker had nothing to do since then.
+    /// The time since which that worker was idle.
     pub idle_since: u64,
     /// Nanoseconds that the last timed copy took on the device.
     pub copy_ns: u64,
@@ -49,7 +49,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// `worker`, which had nothing to do since `idle_since`, begins at `begun`, unless the batch has begun
+    /// `worker`, idle since `idle_since`, begins the batch at `begun`, unless another worker has begun it
     /// before.
     pub fn begin(&mut self, begun: u64, worker: usize, idle_since: u64) {
         if self.begun == 0 {

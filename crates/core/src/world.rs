@@ -20,7 +20,7 @@ pub struct World {
 /// The variables that launchers set, as (launcher, rank, size); the first match wins.
 ///
 /// Slurm comes last: its variables are also set when torchrun or mpirun runs inside a Slurm job, and then
-/// they count other processes.
+/// count other processes.
 const SOURCES: [(&str, &str, &str); 3] = [
     ("torchrun", "RANK", "WORLD_SIZE"),
     ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),

@@ -1,7 +1,7 @@
 //! Host memory that is registered with the driver: once in the process, whichever devices read it.
 //!
 //! Loaders of several devices read the memory of one data set. The driver refuses to register memory a second
-//! time, but every device can read what was registered as portable.
+//! time, but every device can read memory that was registered as portable.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -151,8 +151,8 @@ impl<T: Element> Buffer<T> {
 }
 
 impl<T: Element> View<'_, T> {
-    /// Copies the elements to the host. Blocks until all work that the stream has so far, and the copy
-    /// behind it, have ended. For tests and checkpoints, not for loops: it allocates pinned memory.
+    /// Copies the elements to the host. Blocks until all work submitted to the stream so far, and the copy
+    /// after it, have ended. For tests and checkpoints, not for loops: it allocates pinned memory.
     ///
     /// # Errors
     /// `Config` while the stream is being recorded; a device failure.

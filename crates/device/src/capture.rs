@@ -109,7 +109,7 @@ impl Recorder {
     }
 
     /// The stream for the calling thread's work on the memory `used`, or `None` for the stream itself. A
-    /// recording accepts batches of its own slot only, since no other batch is held while it is replayed.
+    /// recording accepts batches of its own slot only, because no other batch is held while it is replayed.
     pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<Option<StreamId>> {
         if !self.recording.load(Ordering::Acquire) {
             return Ok(None);

@@ -13,7 +13,7 @@ use crate::{Event, Pinned, Stream};
 ///
 /// A fault on a device is usually returned by a later call than the one that caused it. If the environment
 /// variable `FEEDLINE_SYNC` is `1` when the device is opened, every call waits for its own work: then the
-/// call that caused the fault returns it, with its source line, its stage and its batch. It is slow, and
+/// call that caused the fault returns it, with its source line, its stage and its batch. This is slow, and
 /// work that waits for the calling thread never ends.
 ///
 /// ```
@@ -76,7 +76,7 @@ impl Device {
     /// Creates a device on any [`Backend`].
     #[doc(hidden)] // For the simulator and tests.
     pub fn with_backend(backend: impl Backend) -> Self {
-        // Read once per device; its calls look at no variable.
+        // Read once per device; calls do not read the variable.
         match std::env::var_os("FEEDLINE_SYNC") {
             Some(value) if !value.is_empty() && value != "0" => Self::synchronous(backend),
             _ => Self { core: Arc::new(Core::new(Box::new(backend), false)) },
@@ -89,7 +89,7 @@ impl Device {
         Self { core: Arc::new(Core::new(Box::new(Synchronous::new(backend)), true)) }
     }
 
-    /// Which implementation this is.
+    /// The kind of backend.
     pub fn kind(&self) -> BackendKind {
         self.core.backend.kind()
     }
@@ -167,7 +167,7 @@ impl Device {
         self.core.backend.bind()
     }
 
-    /// The backend below.
+    /// The underlying backend.
     #[doc(hidden)] // For the crates of this repository.
     pub fn backend(&self) -> &dyn Backend {
         &*self.core.backend

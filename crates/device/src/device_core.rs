@@ -32,13 +32,13 @@ impl Core {
         self.is_synchronous
     }
 
-    /// Makes the messages of the device calls to come name the caller's line, as long as the result lives.
+    /// Makes messages of the next device calls name the caller's line, while the result lives.
     #[track_caller]
     pub(crate) fn call_site(&self) -> Option<CallSite> {
         if self.names_lines { Some(CallSite::enter()) } else { None }
     }
 
-    /// Adds the batch that work reads to its error, if it is known to be the error of that very work.
+    /// Adds the batch that work reads to the work's error, if the error is known to belong to that work.
     pub(crate) fn place(&self, error: Error, step: Option<u64>) -> Error {
         match step {
             Some(step) if self.is_synchronous => error.at_stage(Stage::Compute).at_batch(step),

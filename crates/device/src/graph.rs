@@ -68,7 +68,7 @@ impl Stream {
         });
         match (recorded, ended) {
             (Ok(()), Ok(id)) => {
-                // From here on the graph releases what the recording holds.
+                // From here on the graph releases the resources of the recording.
                 std::mem::forget(recording);
                 Ok(Graph { stream: core.clone(), id, slot, needed })
             }
@@ -86,7 +86,7 @@ impl Stream {
     /// Submits the work of `main` and then of `side`. In a recording, the two become branches that may
     /// run concurrently: the side branch is forked before `main`, and joined after both.
     ///
-    /// Put the work on the critical path into `main`: a GPU starts with what was submitted first.
+    /// Put the work on the critical path into `main`: a GPU starts with the work that was submitted first.
     ///
     /// # Errors
     /// The first error of `main` or `side`; a device failure.

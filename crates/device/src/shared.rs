@@ -11,11 +11,10 @@ use crate::{Buffer, Event, Stream};
 
 /// `len` elements of device memory that one stream writes and any stream of the device reads.
 ///
-/// It is how work forks and joins. The first stream to read with [`on`](Self::on) after a write waits for
-/// that write: the fork. The owner waits for all readers before it writes again with
-/// [`view_mut`](Self::view_mut): the join. Both are waits on the device, through two events that are made
-/// once; the host does not block, and a stream waits once per write, however often it reads. Reads on the
-/// owner's own stream need no event.
+/// Use it to fork and join work. Fork: a stream that reads with [`on`](Self::on) after a write waits for that
+/// write. Join: the owner waits for all readers before it writes again with [`view_mut`](Self::view_mut).
+/// Both are waits on the device, through two events that are created once; the host does not block, and a
+/// stream waits once per write, however often it reads. Reads on the owner's own stream need no event.
 ///
 /// So a step with branches is written like one without: each branch has a stream, owns the buffers that it
 /// writes, and reads the buffers of others.
@@ -61,7 +60,7 @@ pub struct SharedBuffer<T: Element> {
 /// Streams that read the latest write.
 #[derive(Default)]
 struct Readers {
-    /// Whether `written` is recorded behind the last write.
+    /// Whether `written` is recorded after the last write.
     is_published: bool,
     streams: Vec<Stream>,
 }
@@ -96,12 +95,12 @@ impl<T: Element> SharedBuffer<T> {
         self.buffer.stream()
     }
 
-    /// All elements, for reading on `stream`. Work that `stream` gets from now on runs after the last write;
-    /// the host does not block.
+    /// All elements, for reading on `stream`. Work submitted to `stream` from now on runs after the last
+    /// write; the host does not block.
     ///
-    /// At the first call for another stream after a write, "the last write" is all work that the owner's
-    /// stream has so far. To let a branch start early, call this, or [`publish`](Self::publish), before the
-    /// owner gets other work.
+    /// At the first call for another stream after a write, "the last write" is all work submitted to the
+    /// owner's stream so far. To let a branch start early, call this, or [`publish`](Self::publish), before
+    /// submitting other work to the owner.
     ///
     /// # Errors
     /// `Config` for a stream of another device, or one that is being recorded; a device failure.
@@ -117,8 +116,8 @@ impl<T: Element> SharedBuffer<T> {
         Ok(View::new(self.buffer.view().address(), self.len(), stream.core(), Some(SlotId::SHARED)))
     }
 
-    /// Ends the last write: streams that read later wait for the work that the owner's stream has now, not
-    /// for what it gets afterwards. Without this call, the first read from another stream does it.
+    /// Ends the last write: streams that read later wait for the work submitted to the owner's stream so far,
+    /// not for later work. Without this call, the first read from another stream does it.
     ///
     /// ```
     /// use feedline_device::Device;
@@ -181,8 +180,8 @@ impl<T: Element> SharedBuffer<T> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the owner's stream wait for all readers. No view is alive, since this borrows mutably, so the
-    /// work that each reader has so far includes every use.
+    /// Makes the owner's stream wait for all readers. This borrows mutably, so no view is alive, and the work
+    /// submitted to each reader so far includes every use.
     fn join(&mut self) -> Result<()> {
         let readers = self.readers.get_mut().unwrap_or_else(PoisonError::into_inner);
         while let Some(reader) = readers.streams.last() {

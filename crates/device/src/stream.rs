@@ -62,9 +62,9 @@ impl StreamCore {
         unsafe { self.device.backend.wait(self.id, event.id()) }
     }
 
-    /// Like [`wait`](Self::wait), but skipped if the host sees that `event` is complete: work submitted
-    /// after that runs after the recorded work anyway. A wait between two kernels takes a GPU about a
-    /// microsecond, a query takes the host 0.3.
+    /// Like [`wait`](Self::wait), but skipped if the host sees that `event` is complete: work submitted later
+    /// runs after the recorded work anyway. A wait between two kernels takes a GPU about a microsecond, a
+    /// query takes the host 0.3.
     pub(crate) fn wait_unless_done(&self, event: &Event) -> Result<()> {
         self.device.same(event.device(), "the event")?;
         self.refuse("a wait")?;
@@ -170,7 +170,7 @@ impl Stream {
         Arc::ptr_eq(&self.core, &other.core)
     }
 
-    /// Which implementation the stream's device is.
+    /// The kind of the stream's device.
     #[doc(hidden)] // For the crates of this repository.
     pub fn kind(&self) -> crate::BackendKind {
         self.core.device.backend.kind()

@@ -7,13 +7,13 @@ use feedline_core::{Cursor, Result};
 
 use crate::{Batch, Loader};
 
-/// What [`Epoch::try_next`] and [`Epoch::next_timeout`] have found.
+/// The result of [`Epoch::try_next`] and [`Epoch::next_timeout`].
 #[derive(Debug)]
 #[must_use = "a batch that is dropped unread was decoded and copied for nothing"]
 pub enum TryNext {
     /// The next batch.
     Batch(Batch),
-    /// The batch is not there yet: ask again.
+    /// The next batch is not ready: ask again.
     NotYet,
     /// The epoch is over: every batch has been delivered, or an error has ended it.
     Over,

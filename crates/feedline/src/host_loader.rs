@@ -1,4 +1,4 @@
-//! A loader for those who compute on the host: batches whose fields are slices, without a device.
+//! A loader for programs that compute on the host: batches whose fields are slices, without a device.
 
 use std::iter::FusedIterator;
 use std::ops::{Deref, DerefMut};
@@ -9,7 +9,7 @@ use feedline_device::{Device, Stream};
 use crate::{Checkpoint, Epoch, HostBatch, Loader, LoaderBuilder};
 
 impl LoaderBuilder {
-    /// Like [`build`](Self::build), for those who compute on the host, or copy batches to a device
+    /// Like [`build`](Self::build), for programs that compute on the host, or copy batches to a device
     /// themselves: the fields of a batch are slices.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl HostLoader {
     }
 }
 
-/// The loader below: its cursor, its report, its stop handle and all else that it can do.
+/// The underlying loader: its cursor, report, stop handle and other methods.
 impl Deref for HostLoader {
     type Target = Loader;
 

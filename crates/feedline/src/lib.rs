@@ -43,7 +43,7 @@
 //! # In the loop of a framework
 //!
 //! `feedline-candle` makes candle's tensors of a batch, on the same GPU (`Bridge::tensor`); `feedline-burn`
-//! is a `DataLoader` for burn's `Learner` (`BurnLoader`); `feedline-dlpack` is for whatever else speaks
+//! is a `DataLoader` for burn's `Learner` (`BurnLoader`); `feedline-dlpack` is for every other library with
 //! DLPack. A view of a batch is an argument of cudarc's launch builder. The README begins with a loop of
 //! each.
 //!
@@ -149,13 +149,13 @@ pub use shutdown::StopHandle;
 pub use transfer_mode::TransferMode;
 pub use tune::Depth;
 
-/// Samples that could not be read, and what replaced them.
+/// Samples that could not be read, and their substitutes.
 pub mod bad_samples {
     pub use feedline_core::bad_samples::BadSample;
     pub use feedline_core::{Budget, Failure, Substituted};
 }
 
-/// What is known of a batch, its fields of variable length, and a batch before it is copied.
+/// The description of a batch, its fields of variable length, and a batch before it is copied.
 pub mod batch {
     pub use feedline_core::BatchInfo;
 
@@ -163,7 +163,7 @@ pub mod batch {
     pub use crate::decode::FilledBatch;
 }
 
-/// What a data set of your own is made of: fields, rows, random numbers, fingerprints.
+/// The parts of a data set of your own: fields, rows, random numbers, fingerprints.
 pub mod dataset {
     pub use feedline_core::packed::Piece;
     pub use feedline_core::ragged::{Form, Ragged};
@@ -175,7 +175,7 @@ pub mod dataset {
 
 /// Memory of a device, work on its streams, and its statistics: for kernels and graphs of your own.
 pub mod device {
-    /// cudarc, and what a view gives to it.
+    /// cudarc, and the adapter from a view to its kernel arguments.
     #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
     pub mod cuda {
         pub use feedline_device::cuda::{Cuda, CudaSliceRef, cudarc};
@@ -188,7 +188,7 @@ pub mod device {
     pub use crate::compute::{Replay, WaitMeter};
 }
 
-/// Which samples make up which batch, and the proof that each was delivered once.
+/// The samples of each batch, and the proof that each was delivered once.
 pub mod sampler {
     pub use feedline_core::{BatchSampler, BatchSamplerOptions, OrderHash, Proof};
 }

@@ -1,5 +1,5 @@
-//! NUMA nodes: which cores are close to a device. Without several nodes, or where the system does not say,
-//! nothing is placed.
+//! NUMA nodes: the cores that are close to a device. On a single node, or if the system does not report
+//! nodes, this does nothing.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -24,8 +24,8 @@ pub(crate) struct Node {
     cpus: Vec<usize>,
 }
 
-/// The calling thread is on the cores of a node until this is dropped. Memory that it touches first, and
-/// threads that it starts, are there too.
+/// Keeps the calling thread on the cores of a node until it is dropped. Memory that the thread touches first,
+/// and threads that it starts, are on that node too.
 pub(crate) struct OnNode {
     before: CpuSet,
 }
@@ -47,7 +47,7 @@ impl Nodes {
 
     fn at(&self, sys: &Path, pci_address: &str) -> Option<&Node> {
         let path = sys.join("bus/pci/devices").join(pci_address).join("numa_node");
-        // -1 where the firmware does not say.
+        // -1 if the firmware does not report it.
         let number: usize = read_to_string(path).ok()?.trim().parse().ok()?;
         self.0.iter().find(|node| node.number == number)
     }
@@ -70,7 +70,7 @@ impl Node {
 
 impl Drop for OnNode {
     fn drop(&mut self) {
-        // The cores were allowed before; if they no longer are, the thread stays where it is.
+        // The cores were allowed before; if they are not any more, the thread stays on its present cores.
         let _ = sched_setaffinity(None, &self.before);
     }
 }
@@ -99,7 +99,7 @@ pub(crate) fn node(number: usize, cpus: Vec<usize>) -> Node {
 mod tests {
     use super::*;
 
-    /// A machine with the cpu lists of its nodes, and devices with the text of their `numa_node`.
+    /// A machine with the given CPU lists of its nodes, and devices with the given `numa_node` texts.
     fn machine(nodes: &[(&str, &str)], devices: &[(&str, &str)]) -> tempfile::TempDir {
         let sys = tempfile::tempdir().unwrap();
         let put = |folder: String, name: &str, text: &str| {

@@ -1,4 +1,4 @@
-//! How far a loader has come: counted as batches are delivered, and readable while an epoch is borrowed.
+//! The progress of a loader: counted as batches are delivered, and readable while an epoch is borrowed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,7 +51,7 @@ pub struct Progress {
     device: Device,
 }
 
-/// What was delivered so far.
+/// The delivered batches so far.
 struct Counted {
     cursor: Cursor,
     bad_sample_report: BadSampleReport,
@@ -76,8 +76,8 @@ impl Progress {
     /// A checkpoint to save with the model; see [`Loader::checkpoint`](crate::Loader::checkpoint).
     ///
     /// # Errors
-    /// As [`Loader::checkpoint`](crate::Loader::checkpoint). Also `BatchHeld` if another thread takes a
-    /// batch during the call: it is not known then whether the model has seen that batch.
+    /// As [`Loader::checkpoint`](crate::Loader::checkpoint). Also `BatchHeld` if another thread takes a batch
+    /// during the call: the model may or may not have seen that batch.
     pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
         self.device.check_stream(compute)?;
         // Before the wait, so that no work queued for a batch after this point is missed.
@@ -94,7 +94,7 @@ impl Progress {
 
     /// The present state, if every delivered batch is released.
     pub(crate) fn released(&self) -> Result<Checkpoint> {
-        // A batch counts as in hand before the cursor counts it.
+        // A batch counts as held before the cursor counts it.
         let counted = self.lock();
         let held = self.in_hand.count();
         if held > 0 {
@@ -153,7 +153,7 @@ impl Progress {
                 }
             }
         }
-        // Only once there are some, because the check allocates.
+        // Only if there are bad samples, because the check allocates.
         if !bad_sample_report.samples().is_empty() {
             bad_sample_report.check(policy).map_err(|error| error.at_batch(batch.step()))?;
         }

@@ -1,11 +1,11 @@
-//! Service times of the stages: how long each works on a batch, without the waits.
+//! Service times: the working time of each stage per batch, without the waits.
 
 use serde::{Deserialize, Serialize};
 
 /// Batches whose times are kept.
 const KEPT: usize = 256;
 
-/// How a loader is set up.
+/// The setup of a loader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
     /// Decode threads.
@@ -24,7 +24,7 @@ pub struct Setup {
     pub is_zero_copy: bool,
 }
 
-/// How long each stage works on one batch, in nanoseconds.
+/// The working time of each stage for one batch, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceTimes {
     /// One worker reads the records of a source.
@@ -37,7 +37,7 @@ pub struct ServiceTimes {
     pub copy_ns: u64,
     /// The consumer's thread, between two calls.
     pub step_ns: u64,
-    /// The consumer's work on the device, where it held up the pipeline or was told
+    /// The consumer's work on the device, if it held up the pipeline or was set
     /// ([`Reporter::set_step_time`](crate::report::Reporter::set_step_time)); 0 if it is not known.
     pub device_ns: u64,
 }
@@ -54,7 +54,7 @@ impl Recent {
         self.count += 1;
     }
 
-    /// The batches, the oldest first, without the very first one: its consumer has not had a batch yet.
+    /// The batches, the oldest first. Leaves out the very first one, before which the consumer had no batch.
     pub(crate) fn samples(&self) -> Vec<ServiceTimes> {
         let first = self.count.saturating_sub(KEPT).max(1);
         let device_ns = self.mean().device_ns;
@@ -65,8 +65,8 @@ impl Recent {
     pub(crate) fn mean(&self) -> ServiceTimes {
         let (kept, count) = (&self.samples[..self.count.min(KEPT)], self.count);
         let mean = mean(if (2..KEPT).contains(&count) { &kept[1..] } else { kept });
-        // A step that is the longest part holds up the pipeline for the rest of its time. Host slots come
-        // back several at a time, so only the mean over many batches says for how long.
+        // If the step is the longest stage, it holds up the pipeline for the rest of its time. Host slots are
+        // released several at a time, so only the mean over many batches tells for how long.
         let held = mean.device_ns;
         let device_ns = if held > mean.step_ns / 20 { mean.step_ns + held } else { 0 };
         ServiceTimes { device_ns, ..mean }

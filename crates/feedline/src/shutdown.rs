@@ -1,7 +1,7 @@
 //! How a pipeline ends: stop, close, join, drain the device, and only then free.
 //!
 //! Every wait of the transfer thread ends in one of three ways: the slots are closed, the other end of its
-//! channel is gone, or what it waits for arrives. A stop from outside closes the slots and wakes the thread.
+//! channel is gone, or the awaited item arrives. A stop from outside closes the slots and wakes the thread.
 //! An error inside ends the thread: the batches before the failed one are delivered first, then the consumer
 //! finds the channel closed, and the cause.
 //!
@@ -21,7 +21,7 @@ use feedline_slots::Ring;
 use crate::decode::{HostInfo, WorkerPool};
 use crate::transfer::Requests;
 
-/// What ends every wait of the threads.
+/// The means to end every wait of the threads.
 pub(crate) struct Closers {
     pub(crate) stop: Arc<Stop>,
     pub(crate) host_slots: Ring<Pinned, HostInfo>,
@@ -92,7 +92,7 @@ impl Closers {
     }
 }
 
-/// The threads of a loader, and how to end them.
+/// The threads of a loader, and the means to end them.
 pub(crate) struct Running {
     /// The value of [`forks`] at the start. Threads do not survive a fork, so a forked child waits for
     /// nothing.
@@ -149,7 +149,7 @@ impl Running {
         StopHandle { forks: self.forks, closers: Arc::downgrade(&self.closers) }
     }
 
-    /// Fails once someone has asked for a stop. The batches before any other cause are still delivered.
+    /// Fails once a stop was requested. The batches before any other cause are still delivered.
     pub(crate) fn check_stopped(&self) -> Result<()> {
         let stopped = |cause: &&Error| cause.kind() == ErrorKind::Stopped;
         self.closers.stop.cause().filter(stopped).cloned().map_or(Ok(()), Err)
@@ -160,7 +160,7 @@ impl Running {
         self.closers.stop.check()
     }
 
-    /// Why no more batches will come.
+    /// The reason why no more batches will come.
     pub(crate) fn cause(&self) -> Error {
         let stopped = || Error::new(ErrorKind::Stopped, "the pipeline was stopped");
         self.closers.stop.cause().cloned().unwrap_or_else(stopped)
@@ -190,7 +190,8 @@ impl Running {
             let Ok(name) = self.ended.1.recv_timeout(left()) else { return Err(self.stuck(limit)) };
             self.started.retain(|started| *started != name);
         }
-        // Only the threads' returns are left. If the data set owns the loader, this thread is one of them.
+        // Only the return of the threads remains. If the data set owns the loader, this thread is one of
+        // them.
         let this = std::thread::current().id();
         let workers = self.pool.take().map(WorkerPool::into_handles).unwrap_or_default();
         let threads = self.transfer.take().into_iter().chain(workers);
@@ -227,13 +228,13 @@ impl Running {
         std::mem::forget(self.closers.clone());
     }
 
-    /// Waits for the device. A `Timeout` error says what still runs there.
+    /// Waits for the device. A `Timeout` error names the work that still runs there.
     fn drain(&self, limit: Duration) -> Result<()> {
         self.closers.device_slots.drain_timeout(limit)
     }
 
-    /// What still runs on the device, if anything. A failed device counts as idle here: freeing the slots
-    /// reports the failure again.
+    /// A description of the work that still runs on the device, if any. A failed device counts as idle here:
+    /// freeing the slots reports the failure again.
     fn runs_on_device(&self) -> Option<String> {
         let busy = self.drain(Duration::ZERO).err().filter(|error| error.kind() == ErrorKind::Timeout);
         busy.map(|error| error.message().to_owned())

@@ -1,7 +1,6 @@
 //! Spans for subscribers of `tracing`, and ranges for Nsight Systems: each behind the feature of its name.
 
-/// The part of the work that the calling thread does, until this is dropped. Without the features it is
-/// nothing.
+/// A span of the calling thread's work, until this is dropped. Without the features it does nothing.
 pub(crate) struct Entered {
     #[cfg(feature = "tracing")]
     pub(crate) _span: tracing::span::EnteredSpan,
@@ -9,7 +8,7 @@ pub(crate) struct Entered {
     pub(crate) _range: Range,
 }
 
-/// Enters the part called `$name`, of the batch of `$info`.
+/// Enters the span called `$name`, for the batch of `$info`.
 macro_rules! enter {
     ($name:literal) => {
         $crate::spans::Entered {

@@ -1,4 +1,4 @@
-//! How rows get to the device, and how a loader chooses.
+//! The transfer mode, and how a loader chooses it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use feedline_core::{Error, ErrorKind, Layout, Result, Sampler, StableDataset};
 use feedline_device::zero_copy::{GatherOrder, Rest, StridedColumns};
 use feedline_device::{BackendKind, Device};
 
-/// How rows get to the device; set by [`LoaderBuilder::transfer_mode`](crate::LoaderBuilder::transfer_mode).
+/// The path of rows to the device; set by
+/// [`LoaderBuilder::transfer_mode`](crate::LoaderBuilder::transfer_mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransferMode {
@@ -29,8 +30,9 @@ pub enum TransferMode {
     /// there, and only their ids cross the bus. For any set that writes the same bytes in every epoch; never
     /// chosen by `Auto`.
     ///
-    /// Of a set beyond [`resident_budget`](crate::LoaderBuilder::resident_budget) the first samples are kept,
-    /// as many as fit. Workers read the others, only those cross the bus, and the batches are the same.
+    /// Of a set larger than [`resident_budget`](crate::LoaderBuilder::resident_budget), as many of the first
+    /// samples are kept as fit. Workers read the others, and only those cross the bus. The batches are the
+    /// same.
     Resident,
 }
 
@@ -49,7 +51,7 @@ enum Mode {
     Staged,
     ZeroCopy,
     Resident,
-    /// The rest is read by workers.
+    /// Samples that workers read.
     PartlyResident(Rest),
 }
 
@@ -64,7 +66,7 @@ impl ChosenMode {
         matches!(self.mode, Mode::Resident | Mode::PartlyResident(_))
     }
 
-    /// How many samples are on the device, if that is a part of the set: those with smaller ids.
+    /// The number of samples on the device, if that is only a part of the set: those with the smallest ids.
     pub fn resident_samples(&self) -> Option<u64> {
         match self.mode {
             Mode::PartlyResident(rest) => Some(rest.kept()),
@@ -72,7 +74,7 @@ impl ChosenMode {
         }
     }
 
-    /// Whether workers write ids only.
+    /// Whether workers only write ids.
     pub(crate) fn needs_no_decoding(&self) -> bool {
         matches!(self.mode, Mode::Resident | Mode::ZeroCopy)
     }
@@ -97,7 +99,7 @@ impl std::fmt::Display for ChosenMode {
     }
 }
 
-/// The error for the `mode` that was asked for and is not possible. Keeps a device failure as it is.
+/// The error for a requested `mode` that is not possible. Keeps a device failure as it is.
 fn cannot(mode: &str, error: Error) -> Error {
     match error.kind() {
         kind @ (ErrorKind::Config | ErrorKind::Budget | ErrorKind::Unavailable) => {
@@ -108,17 +110,17 @@ fn cannot(mode: &str, error: Error) -> Error {
     }
 }
 
-/// Workers that keep a training step fed.
+/// Number of workers that can feed a training step by staged copies.
 const ENOUGH_WORKERS: usize = 8;
 
-/// Why `Auto` prefers staged copies, if it does.
+/// The reason why `Auto` prefers staged copies, if it does.
 pub(crate) fn against_zero_copy(
     (kind, name): (BackendKind, String),
     sampler: &Sampler,
     workers: Workers,
 ) -> Option<String> {
     if kind != BackendKind::Cuda {
-        // The host's copy stream is one thread; there are more workers.
+        // The host device copies on one thread; there are more workers.
         return Some(format!("{name} is not a GPU"));
     }
     let workers = workers.count().unwrap_or(0);
@@ -127,7 +129,7 @@ pub(crate) fn against_zero_copy(
     (gathers && workers >= ENOUGH_WORKERS).then(why)
 }
 
-/// The chosen mode, and what the loader needs for it.
+/// The chosen mode, with its memory.
 pub(crate) struct Chosen {
     pub(crate) mode: ChosenMode,
     /// The set's columns, in zero-copy and resident mode.
@@ -136,10 +138,10 @@ pub(crate) struct Chosen {
     pub(crate) slot_bytes: usize,
 }
 
-/// The options that the choice depends on.
+/// The options that affect the choice.
 pub(crate) struct Choice<'a> {
     pub(crate) transfer_mode: TransferMode,
-    /// Why `Auto` does not try zero copy.
+    /// The reason why `Auto` does not try zero copy.
     pub(crate) against: Option<String>,
     /// Whether a hook needs the batches in host memory.
     pub(crate) map_batch: bool,
@@ -147,7 +149,7 @@ pub(crate) struct Choice<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) host_slots: usize,
     pub(crate) pinned_budget: usize,
-    /// The most device memory for a resident set.
+    /// Max device memory for a resident set.
     pub(crate) resident_budget: usize,
     /// Threads that read a resident set.
     pub(crate) workers: Workers,
@@ -245,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// What `Auto` chooses on a GPU, with a budget of four slots of eight ids and `room` bytes.
+    /// The choice of `Auto` on a GPU, with a budget of four slots of eight ids and `room` bytes.
     fn auto(set: Arc<StableDataset>, device: &Device, room: usize) -> Result<String> {
         let layout = Layout::new(set.spec(), 8)?;
         let pinned_budget = 4 * 8 * size_of::<u64>() + room;

@@ -1,4 +1,4 @@
-//! What limits a run, and what would help, in words.
+//! The diagnosis of a run in words: the limiting stage, and settings that would help.
 
 use std::fmt;
 use std::thread::available_parallelism;
@@ -13,10 +13,10 @@ use crate::ratio;
 /// Batches of a prediction.
 const BATCHES: usize = 400;
 
-/// A consumer that waits less than this share of its time is not held up.
+/// A consumer whose share of waiting is smaller is not held up.
 const LITTLE: f64 = 0.03;
 
-/// Other settings are worth a try if they give this much.
+/// Other settings are suggested if they gain at least this factor.
 const WORTH: f64 = 1.03;
 
 /// The stage that limits a run.
@@ -29,15 +29,15 @@ pub enum Bound {
     Decode,
     /// Copying to the device.
     Copy,
-    /// The consumer: its own work is the longest.
+    /// The consumer: its own work is the longest stage.
     Compute,
     /// No stage: uneven times, with too few slots to even them out, or wake-ups of threads.
     Latency,
-    /// Too few batches to tell.
+    /// Too few batches for a diagnosis.
     Unknown,
 }
 
-/// What limits a run, and what would help. Displays as one or two sentences.
+/// The limiting stage, and settings that would help. Displays as one or two sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// The stage that limits the run.
@@ -53,7 +53,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// What limits the run, and what would help, from the service times.
+    /// The diagnosis of a run, from the service times.
     pub fn new(report: &Report) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
         Self::on(cores, &report.setup, &report.service, &report.run)
@@ -148,7 +148,7 @@ impl Diagnosis {
     }
 }
 
-/// How long each stage takes per batch, in nanoseconds, with all its workers.
+/// The time of each stage per batch, in nanoseconds, with all its workers.
 struct Stages {
     times: [(Bound, f64); 4],
     bytes: usize,
@@ -196,7 +196,7 @@ impl Stages {
         }
     }
 
-    /// How much the stages before the consumer could give beyond `per_batch`.
+    /// The factor by which the stages before the consumer could exceed `per_batch`.
     fn headroom(&self, per_batch: f64) -> String {
         let (bound, longest) = self.longest_of(|bound| bound != Bound::Compute);
         if longest < 1000.0 {

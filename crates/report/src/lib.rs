@@ -1,11 +1,11 @@
-//! Where a loader's time went, what would help, and what other settings would give: displays of what the
-//! pipeline has stamped. `feedline` keeps the stamps and the accounts and knows nothing of this crate.
+//! Displays of a loader's time stamps: the account of its time, a diagnosis, and predictions for other
+//! settings. `feedline` keeps the stamps and the accounts, and does not depend on this crate.
 //!
 //! | part | file |
 //! | --- | --- |
 //! | the diagnosis in words | `diagnosis.rs` |
 //! | service times of a run, for a small file | `profile.rs` |
-//! | the pipeline in virtual time: what other settings would give | `model.rs` |
+//! | the pipeline in virtual time: predictions for other settings | `model.rs` |
 //! | the report page for a browser | `page.rs`, `page.html` |
 //! | a trace as a file for Perfetto | `trace.rs` |
 //! | a trace as a profiler's table | `table.rs` |

@@ -20,7 +20,7 @@ pub struct Times {
     pub all: Vec<f64>,
 }
 
-/// How far the work of two streams runs at the same time.
+/// The overlap of the work of two streams.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overlap {
     /// Milliseconds of the first work alone.
@@ -64,7 +64,7 @@ pub fn time(
         work()?;
     }
     stream.synchronize()?;
-    // One event between two repetitions: nothing but the work lies between two of them.
+    // One event between two repetitions: only the work lies between two events.
     let events = (0..=times).map(|_| stream.device().timing_event()).collect::<Result<Vec<_>>>()?;
     stream.record(&events[0])?;
     for event in &events[1..] {
@@ -108,12 +108,12 @@ pub fn overlap(
     Ok(Overlap { first: run(true, false)?, second: run(false, true)?, together: run(true, true)? })
 }
 
-/// How ordinary memory gets to the device.
+/// The path of ordinary memory to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// It lies in pinned memory.
+    /// From pinned memory.
     Pinned,
-    /// It is copied into pinned memory first, by one thread.
+    /// One thread copies it into pinned memory first.
     Pageable,
 }
 
@@ -135,7 +135,7 @@ pub fn copy_rate(device: &Device, bytes: usize, from: From, limit: Duration) -> 
         }
         drop(slots.acquire()?.upload(&stream, lease.ready(), bytes)?);
         if copy == 3 {
-            // The first copies have touched all memory.
+            // The first copies touched all memory.
             stream.synchronize()?;
             (start, copied) = (Instant::now(), 0);
         } else {

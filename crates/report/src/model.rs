@@ -1,9 +1,8 @@
-//! The pipeline in virtual time: from the service times of a run, what other settings would give.
+//! The pipeline in virtual time: predicts other settings from the service times of a run.
 //!
-//! It follows the code: host slots are handed out in order, and come back when their copy has ended; a long
+//! It follows the code: host slots are handed out in order, and released when their copy has ended; a long
 //! batch is split among the workers; copies run one after the other, each after the work on the batch that
-//! its slot held before. It has no wake-up times, so steps of a few microseconds are predicted too
-//! fast.
+//! its slot held before. It has no wake-up times, so steps of a few microseconds are predicted too fast.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,10 +13,10 @@ use feedline_core::Timeline;
 
 use crate::profile::{Profile, bounded_setup, bounded_times};
 
-/// Batches of a prediction at most; each takes 250 bytes.
+/// Max batches of a prediction; each takes 250 bytes.
 const MAX_BATCHES: usize = 1 << 20;
 
-/// Settings to try on a [`Profile`]; what is `None` stays as it was measured.
+/// Settings to try on a [`Profile`]; `None` keeps the measured value.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,7 +44,7 @@ pub struct WhatIf {
     pub copy: Option<Duration>,
 }
 
-/// What a setting would give.
+/// The prediction for a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// The account of the predicted run.
@@ -62,8 +61,8 @@ impl Prediction {
 impl WhatIf {
     /// Replays `batches` batches of the profile with these settings. The samples repeat.
     ///
-    /// Every number is taken as at most what a loader can have: [`MAX_WORKERS`](feedline::report::MAX_WORKERS) workers,
-    /// 65,536 batches on the device, 1000 s of each stage; and 2^20 batches are replayed at most.
+    /// Every number is limited to the max of a loader: [`MAX_WORKERS`](feedline::report::MAX_WORKERS)
+    /// workers, 65,536 batches on the device, 1000 s of each stage; and at most 2^20 batches are replayed.
     pub fn predict(&self, profile: &Profile, batches: usize) -> Prediction {
         let batches = batches.min(MAX_BATCHES);
         let setup = self.setup(&profile.setup);
@@ -100,7 +99,7 @@ impl WhatIf {
     }
 }
 
-/// What is known of a batch once it has been simulated.
+/// The times of a batch, once it has been simulated.
 #[derive(Clone, Copy, Default)]
 struct Passed {
     timeline: Timeline,
@@ -118,9 +117,9 @@ struct Passed {
 /// The state of the pipeline. Virtual time begins at 1, because 0 stands for "never".
 struct Model {
     setup: Setup,
-    /// When each worker is free.
+    /// The time at which each worker is free.
     workers: BinaryHeap<Reverse<u64>>,
-    /// When the reader of a source is free.
+    /// The time at which the reader of a source is free.
     reader: u64,
     passed: Vec<Passed>,
 }
@@ -131,7 +130,7 @@ impl Model {
         Self { setup, workers, reader: 1, passed: Vec::with_capacity(batches) }
     }
 
-    /// Lets the next batch pass.
+    /// Simulates the next batch.
     fn batch(&mut self, times: ServiceTimes) {
         let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = times;
         let before = self.passed.last().copied().unwrap_or(Passed {
@@ -180,7 +179,7 @@ impl Model {
         let rows = self.setup.batch_size.max(1);
         let row_ns = (decode_ns / rows as u64).max(1);
         let pieces = rows.div_ceil(piece_rows(rows, row_ns, self.setup.workers));
-        // Many pieces per worker are as good as any number.
+        // Beyond some pieces per worker, more make no difference.
         let pieces = pieces.min(8 * self.setup.workers) as u64;
         let mut decoded = at;
         for piece in 0..pieces {
@@ -192,7 +191,7 @@ impl Model {
         decoded
     }
 
-    /// The batch `count` before the next one.
+    /// The batch `count` batches before the next one.
     fn back(&self, count: usize) -> Option<&Passed> {
         self.passed.len().checked_sub(count).map(|index| &self.passed[index])
     }
@@ -243,8 +242,8 @@ mod tests {
         (account.wall().as_secs_f64() * 1e3 / 500.0, account)
     }
 
-    /// The injected time is named, with its size, on a grid: source, decode, copy and consumer, each slow
-    /// in turn, with other stages that take nothing or a millisecond.
+    /// The diagnosis names the injected stage and its time. The grid makes source, decode, copy and consumer
+    /// slow in turn, while the other stages take nothing or a millisecond.
     #[test]
     fn the_slow_stage_is_named_with_its_size_in_virtual_time() {
         let stages = [Cause::SourceRead, Cause::Decode, Cause::Copy, Cause::Consumer];
@@ -253,7 +252,7 @@ mod tests {
             for slow in [2, 5, 20] {
                 for base in [0, 1] {
                     for (workers, depth) in [(1, 3), (2, 3), (4, 8)] {
-                        // Only a source is read in sequence, by a worker that then decodes.
+                        // Only a source is read in sequence; the worker that reads a batch also decodes it.
                         let mut times = [0, base, base, base];
                         times[stage] = slow;
                         let (per_batch, account) = predict(workers, depth, times);
@@ -295,7 +294,7 @@ mod tests {
         assert!(account.share(Cause::OrderWait) > 0.7, "{account}");
     }
 
-    /// Numbers of a file or a caller are no sizes of memory, and no sum overflows.
+    /// Numbers of a file or a caller are not used as sizes of memory, and no sum overflows.
     #[test]
     fn numbers_from_outside_are_bounded() {
         let times = ServiceTimes {

@@ -10,7 +10,7 @@ use crate::trace::events;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Accounts that are kept; twice as many are thinned out.
+/// Max accounts that are kept; above twice this number they are thinned out.
 const KEPT: usize = 300;
 
 /// The accounts of a run over time, for the report page. Its memory is bounded.
@@ -45,8 +45,8 @@ impl History {
         }
     }
 
-    /// The page: `report` with its diagnosis, this history, and the middle of `trace`, in one HTML file
-    /// without any other.
+    /// The page: `report` with its diagnosis, this history, and the middle of `trace`, as one self-contained
+    /// HTML file.
     pub fn page(&self, report: &Report, trace: Option<&Trace>) -> String {
         let history = serde_json::to_string(&self.points).unwrap_or_default();
         let diagnosis = serde_json::Value::from(Diagnosis::new(report).text).to_string();
@@ -56,8 +56,8 @@ impl History {
             "{{\"report\":{report},\"waited\":{waited},\"diagnosis\":{diagnosis},\"history\":{history},\
              \"trace\":{trace}}}"
         );
-        // Texts of users are part of it: in a script, `</script>` and `<!--<script>` would end or change the
-        // page's program. A `<` is always within a string.
+        // The page contains texts of users. Within a script, `</script>` and `<!--<script>` would end or
+        // change the program, and in JSON a `<` is always within a string, so it can be escaped.
         PAGE.replace("/*DATA*/", &data.replace('<', "\\u003c"))
     }
 }
@@ -90,12 +90,12 @@ mod tests {
         let mut history = History::new();
         history.add(&Account::default());
         let page = history.page(&Report::default(), Some(&trace));
-        // No more than the page has without them, so nothing of them is markup.
+        // No more of these than in a page without such texts, so none of them acts as markup.
         for markup in ["<", "</script>", "<script", "<!--"] {
             assert_eq!(page.matches(markup).count(), plain.matches(markup).count(), "{markup}");
         }
         assert!(page.contains("\\u003c/script>") && page.contains("\"workers\":0"));
-        // The data is JSON, and holds the names as they are.
+        // The data is JSON, and holds the names unchanged.
         let data =
             page.split_once("const data = ").and_then(|(_, rest)| rest.split_once(";\n")).expect("data");
         let data: serde_json::Value = serde_json::from_str(data.0).expect("JSON");

@@ -1,4 +1,4 @@
-//! Service times of a run, in a small file: how long each stage works, without the waits.
+//! Service times of a run, in a small file: the working time of each stage, without the waits.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ impl Profile {
 /// The max of each time of a model, so that the sum over all batches fits 64 bits: 1000 s.
 const MAX_NS: u64 = 1_000_000_000_000;
 
-/// A setup within what a loader can have, because it may come from a file or a caller.
+/// Limits a setup to the max of a loader, because it may come from a file or a caller.
 pub(crate) fn bounded_setup(setup: &Setup) -> Setup {
     Setup {
         workers: setup.workers.clamp(1, MAX_WORKERS),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::ratio;
 
-/// What a row of a [`Table`] is about.
+/// The kind of a row of a [`Table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -29,24 +29,24 @@ pub enum Kind {
 /// All spans of one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What they are.
+    /// Their kind.
     pub kind: Kind,
     /// Their name.
     pub name: String,
     /// How many were recorded.
     pub count: usize,
-    /// Their sum.
+    /// Their total time.
     pub total: Duration,
     /// The share of the loader's run during which they ran, from 0 to 1: a mean over the threads or streams
     /// that they ran on. Spans that overlap count once, and the batches that were not recorded count as those
     /// that were. For the waits of the consumer it is the share in the loader's
     /// [`report`](feedline::Loader::report).
     pub share: f64,
-    /// Their mean.
+    /// Their mean time.
     pub mean: Duration,
-    /// Half of them took no longer.
+    /// Their median time.
     pub p50: Duration,
-    /// 99 % of them took no longer.
+    /// Their 99th percentile.
     pub p99: Duration,
 }
 
@@ -57,7 +57,7 @@ pub struct Row {
 pub struct Table {
     /// One row per kind and name.
     pub rows: Vec<Row>,
-    /// One batch in so many was recorded.
+    /// One batch in this many was recorded.
     pub one_in: u64,
     /// From the start of the first span to the end of the last.
     pub wall: Duration,
@@ -106,8 +106,8 @@ impl Table {
     }
 }
 
-/// When each loader ran: from the first span of its consumer to the last. What has no consumer, such as the
-/// user's own lanes, ran from the first span of all to the last.
+/// The run of each loader: from the first span of its consumer to the last. For lanes without a consumer,
+/// such as the user's own, it is from the first span of all to the last.
 #[derive(Default)]
 struct Runs {
     all: Range<u64>,
@@ -170,7 +170,7 @@ impl Kind {
     }
 }
 
-/// Characters of a name: as many as the longest name of a wait has.
+/// Width of the name column: the longest name of a wait.
 const NAME: usize = 25;
 
 impl fmt::Display for Table {
@@ -263,7 +263,7 @@ mod tests {
         let mut spans = vec![
             span(Lane::Consumer, "wait: decode", 1000, 600),
             span(Lane::Consumer, "step", 1600, 400),
-            // Two batches wait for the same slot; one began to wait before the consumer asked.
+            // Two batches wait for the same slot; one of them began before the consumer asked.
             span(Lane::CopyStream, "wait: readers of the slot", 800, 700),
             span(Lane::CopyStream, "wait: readers of the slot", 1200, 500),
             // Two workers; one is busy for all of the run.

@@ -61,7 +61,7 @@ pub(crate) fn events(recorded: &Recorded) -> String {
         }
     }
     for ((loader, number), mut spans) in batches {
-        // One span per lane: the first.
+        // One span per lane: the first one.
         spans.sort_by_key(|span| (span.lane, span.start));
         spans.dedup_by_key(|span| span.lane);
         spans.sort_by_key(|span| span.start);

@@ -22,7 +22,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Creates a simulated device, and the handle that reports what it found.
+    /// Creates a simulated device, and the handle that reports its findings.
     ///
     /// # Errors
     /// `Config` for an invalid option.

@@ -38,7 +38,7 @@ impl SimHandle {
         all
     }
 
-    /// Checks that nothing was found so far.
+    /// Checks that there are no findings so far.
     ///
     /// # Errors
     /// The first finding.
@@ -46,8 +46,8 @@ impl SimHandle {
         self.shared.lock().findings.first().cloned().map_or(Ok(()), Err)
     }
 
-    /// Runs all work to its end, and checks that nothing was found and nothing is leaked. Call it when
-    /// everything created from the device is dropped.
+    /// Runs all work to its end, and checks that there are no findings and no leaks. Call it when everything
+    /// created from the device is dropped.
     ///
     /// # Errors
     /// The first finding; else the loss of the device; else a list of the streams, events and memory that

@@ -41,8 +41,8 @@
 //! - **Frees** of memory that unfinished work may still touch.
 //! - **Misuse**: use of freed memory, ranges out of bounds, and handles that are unknown, destroyed, or
 //!   of another device.
-//! - **Waits that never end**: the host waits for work that a stream waits for in a circle, or on a channel
-//!   for a message of work that no call runs ([`SimOptions::stuck_after`]).
+//! - **Waits that never end**: a cycle of waits between the host and streams, or a host that waits on a
+//!   channel for work that no call runs ([`SimOptions::stuck_after`]).
 //! - **Leaks**, reported by [`SimHandle::finish`].
 //!
 //! A finding names the memory ([`Buffer::named`](feedline_device::Buffer::named), the slots of a loader),
@@ -165,9 +165,9 @@ pub struct SimOptions {
     pub fail_fast: bool,
     /// The probability, per step, that a stream is starved until no other can run. From 0 to 1.
     pub starve: f64,
-    /// How long the host may call nothing while work is queued that could run, before it is reported as
-    /// stuck: it waits for something that only this work gives. Default: 20 seconds. Raise it for a host
-    /// that computes for longer between two calls.
+    /// How long the host may make no call while queued work could run, before it is reported as stuck: it
+    /// then waits for the result of that work. Default: 20 seconds. Raise it for a host that computes for
+    /// longer between two calls.
     pub stuck_after: Duration,
 }
 
@@ -186,8 +186,8 @@ impl SimOptions {
     }
 }
 
-/// Creates a simulated device whose random choices come from `seed`, and the handle that reports what it
-/// found.
+/// Creates a simulated device whose random choices come from `seed`, and the handle that reports its
+/// findings.
 ///
 /// # Errors
 /// Currently none; see [`device_with`].

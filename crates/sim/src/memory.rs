@@ -27,8 +27,7 @@ pub(super) enum Space {
 }
 
 impl Space {
-    /// Whether memory of this kind can be used where `wanted` is required: copies to the device also read
-    /// registered memory.
+    /// Whether memory of this kind can be used as `wanted`: copies to the device also read registered memory.
     fn serves(self, wanted: Self) -> bool {
         self == wanted || (self, wanted) == (Self::Registered, Self::Host)
     }

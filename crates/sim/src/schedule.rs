@@ -160,7 +160,7 @@ impl State {
         let candidates = if preferred.is_empty() { &ready } else { &preferred };
         let lane = candidates[self.random.below(candidates.len() as u64) as usize];
         if std::mem::take(&mut self.lanes[lane].starved) {
-            // It was blocked while the others ran.
+            // The stream was blocked while the others ran.
             self.lanes[lane].time = self.lanes[lane].time.max(self.latest);
         }
         Some(lane)
@@ -190,7 +190,7 @@ impl State {
         self.running.is_none() && (0..self.lanes.len()).any(|lane| self.ready(lane))
     }
 
-    /// What each stream with work waits for.
+    /// The awaited event of each stream with work.
     pub(super) fn waits(&self) -> String {
         let waits = self.lanes.iter().enumerate().filter_map(|(index, lane)| {
             let stream = report::stream(&self.lanes, index);

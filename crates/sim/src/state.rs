@@ -29,7 +29,7 @@ struct EventState {
     recording: Option<Arc<Recording>>,
 }
 
-/// The memory that a call accesses, and how.
+/// The memory that a call accesses, and the kind of access.
 pub(super) type Touches<'a> = &'a [(Region, Access)];
 
 pub(super) struct State {
@@ -39,7 +39,7 @@ pub(super) struct State {
     number: u64,
     /// The last call, queries excepted.
     pub(super) call: Call,
-    /// When the host last called, queries included.
+    /// The time of the host's last call, queries included.
     pub(super) called_at: Instant,
     /// The host's vector clock.
     host: Clock,
@@ -191,7 +191,7 @@ impl State {
     ) -> Result<usize> {
         self.check_lost()?;
         let lane = self.lane(stream)?;
-        // Whatever the host has seen complete comes before everything it submits afterwards.
+        // Work that the host has seen complete comes before everything that it submits afterwards.
         self.lanes[lane].clock.join(&self.host);
         self.touch(lane + 1, what, touches)?;
         Ok(lane)

@@ -1,4 +1,4 @@
-//! Looks for hosts that wait for work that no call runs.
+//! Finds hosts that wait for work that no call runs.
 //!
 //! Work runs only in calls of the device. A host that waits for its result on a channel, a condition variable
 //! or a flag would wait for ever. One thread watches all simulated devices of the process: it reports such a
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::memory::misuse;
 use super::schedule::Shared;
 
-/// How often the thread looks.
+/// The interval between two checks.
 const LOOK: Duration = Duration::from_millis(50);
 
 struct Watched {
@@ -80,7 +80,7 @@ fn look(device: &Arc<Shared>) {
     state.called_at = Instant::now();
     drop(state);
     eprintln!("feedline-sim: {error}");
-    // On a thread of its own: the work is a user's, and may block.
+    // On a thread of its own: the work is user code, and may block.
     let device = device.clone();
     let run = std::thread::Builder::new().name("fl-sim-stuck".to_owned()).spawn(move || device.run_all());
     if let Err(error) = run {

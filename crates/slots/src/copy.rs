@@ -9,8 +9,8 @@ const STREAMED: usize = 16 << 10;
 /// How many rows ahead of the current one to prefetch.
 const AHEAD: usize = 4;
 
-/// How many bytes of a row to prefetch: the hardware prefetcher follows from there, and it overlaps shorter
-/// rows by itself. Measured as above: rows of 3 KiB a sixth faster, rows of 784 bytes up to a twentieth.
+/// How many bytes of a row to prefetch. The hardware prefetcher continues from there, and needs no help with
+/// shorter rows. Measured as above: rows of 3 KiB a sixth faster, rows of 784 bytes up to a twentieth.
 const PREFETCHED: usize = 512;
 
 /// Copies `rows` into `to`, one after the other, by plain stores.
@@ -37,8 +37,8 @@ pub fn copy_rows(to: &mut [u8], rows: &[&[u8]]) {
 /// fences them before it returns: the bytes may be handed to another thread or to the device as after plain
 /// stores.
 ///
-/// With many threads, memory bandwidth is the limit and this is slower: the device then reads from memory
-/// what it would have found in the last-level cache.
+/// With many threads, memory bandwidth is the limit and this is slower: the device then reads the bytes from
+/// memory instead of the last-level cache.
 ///
 /// ```
 /// let mut to = [0; 6];

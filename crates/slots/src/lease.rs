@@ -92,7 +92,7 @@ impl<M: HostMemory, T> FillLease<M, T> {
         Self { hold, info: PhantomData }
     }
 
-    /// All bytes of the slot. They still contain what the previous batch wrote.
+    /// All bytes of the slot. They still contain the bytes of the previous batch.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.parts_mut().0
     }

@@ -1,24 +1,24 @@
 //! A locked value that threads wait for: a wait spins for a moment, then sleeps.
 //!
 //! Every wait of the pipeline for another thread is one of these, and `ci/loom.sh` checks that no wake-up is
-//! lost. The constants below are the only ones on what a wake-up costs.
+//! lost. Only the constants below state the cost of a wake-up.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, sleep};
 
-/// What it costs to let a thread sleep and to wake it: 15 us of CPU time on both sides, and up to 20 us until
-/// it runs. Other constants are multiples of it.
+/// The cost of a sleep and a wake-up: 15 us of CPU time on both sides, and up to 20 us until the thread runs.
+/// Other constants are multiples of it.
 ///
 /// Machine: 16 cores of a Xeon beside an H200, 2026-11-22. Bench: `idle` (CPU time), `tiny` (latency).
 pub const WAKE_UP: Duration = Duration::from_micros(20);
 
-/// A wait that slept and took at most this long should have spun: the wake-up itself took a part of the time.
+/// A wait that slept and took at most this long should have spun: the wake-up was a part of its time.
 /// Machine, date and bench as for [`WAKE_UP`].
 const SHORT: Duration = Duration::from_micros(40);
 
-/// How many waits sleep at once after a wait that spun and still slept. Failed spinning wastes CPU, and a
+/// The number of waits that sleep at once after a wait that spun in vain. Failed spinning wastes CPU, and a
 /// pipeline that waits for its device should be idle. Machine, date and bench as for [`WAKE_UP`].
 const SKIPPED: u32 = 15;
 
@@ -29,7 +29,7 @@ const SKIPPED: u32 = 15;
 /// Machine: 2 cores of a Xeon, 2026-11-22. Bench: `handoff`.
 const CORES: usize = 8;
 
-/// A wait with a shorter limit belongs to a thread that polls for something else too; it does not spin.
+/// A wait with a shorter limit belongs to a thread that also polls something else; it does not spin.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A value behind a lock, and threads that wait until they can take something out of it.
@@ -55,9 +55,9 @@ pub struct Monitor<T> {
 #[derive(Debug)]
 struct State<T> {
     value: T,
-    /// Threads that spin. They take what is added before they sleep.
+    /// Number of spinning threads. They take added items before they sleep.
     spinning: usize,
-    /// Threads that sleep. To notify the condition costs a system call even when there are none.
+    /// Number of sleeping threads. Notifying the condition costs a system call even if there are none.
     asleep: usize,
 }
 
@@ -66,7 +66,7 @@ struct State<T> {
 pub struct Backoff {
     /// Whether the machine has enough cores.
     able: bool,
-    /// How many of the next waits sleep at once.
+    /// The number of next waits that sleep at once.
     skipped: AtomicU32,
 }
 
@@ -105,8 +105,8 @@ impl<T> Monitor<T> {
         lock(&self.state).asleep
     }
 
-    /// Adds `added` items to the value, and wakes a thread for each of them. `change` returns how many items
-    /// there are then: fewer threads are woken where threads that spin will take them.
+    /// Adds `added` items to the value, and wakes a thread for each of them. `change` returns the new number
+    /// of items. If spinning threads will take some of them, fewer threads are woken.
     pub fn add<R>(&self, added: usize, change: impl FnOnce(&mut T) -> (R, usize)) -> R {
         let mut state = lock(&self.state);
         let (result, items) = change(&mut state.value);
@@ -129,7 +129,8 @@ impl<T> Monitor<T> {
         result
     }
 
-    /// Counts a change, and unlocks the value. Under the lock, since two counts at once would be one.
+    /// Counts a change, and unlocks the value. The count needs the lock, because two counts at once would be
+    /// one.
     fn announce(&self, state: MutexGuard<'_, State<T>>) {
         // Relaxed: only this method writes the counter, with the lock held.
         let changes = self.changes.load(Ordering::Relaxed);

@@ -15,7 +15,7 @@ use crate::sync::Arc;
 pub(crate) struct Slot<M, T> {
     pub(crate) word: Word,
     pub(crate) memory: ManuallyDrop<M>,
-    /// The info that travels with the bytes; accessed only by the holder of the slot's lease.
+    /// The info that travels with the bytes; only the holder of the slot's lease accesses it.
     pub(crate) info: UnsafeCell<T>,
 }
 

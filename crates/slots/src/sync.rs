@@ -16,8 +16,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Sleeps until `condition` is notified, for at most `limit`. In loom's models, which have no time, without a
-/// limit: they show that no thread needs one that is woken.
+/// Sleeps until `condition` is notified, for at most `limit`. Loom's models have no time, so there the sleep
+/// has no limit: the models show that threads are woken without it.
 pub(crate) fn sleep<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

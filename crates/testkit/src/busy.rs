@@ -9,7 +9,7 @@ const TICKS: f64 = 100.0;
 /// The CPU time of others that leaves a measurement valid, in cores.
 const QUIET: f64 = 0.05;
 
-/// Watches the CPU time of other processes, and what a hypervisor took, while a test measures.
+/// Watches the CPU time that other processes and a hypervisor use while a test measures.
 ///
 /// A test that compares times asks after a failure: beside other work its times say nothing, and it reports
 /// itself as not run.

@@ -143,7 +143,7 @@ impl Index {
         }
         let Some(batch) = dictionary.data() else { return Err(at(data("a dictionary has no values"))) };
         let body = body(content, place)?;
-        #[allow(deprecated)] // no replacement exists, and `read_dictionary` uses it too
+        #[allow(deprecated)] // there is no replacement, and `read_dictionary` uses it too
         let fields = self.schema.fields_with_dict_id(dictionary.id());
         let values = fields.first().and_then(|field| match field.data_type() {
             DataType::Dictionary(_, values) => Some(&**values),
@@ -193,7 +193,7 @@ pub(super) fn body(content: &Arc<Content>, place: &Place) -> Result<Buffer> {
     Ok(buffer.into())
 }
 
-/// A content in memory.
+/// The content, in memory.
 struct InMemory(Arc<Content>);
 
 impl AsRef<[u8]> for InMemory {

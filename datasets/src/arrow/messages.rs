@@ -17,7 +17,7 @@ const MARKER: [u8; 4] = [0xFF; 4];
 /// Bytes before the content of a compressed buffer: the length when it is inflated.
 const LENGTH: u64 = 8;
 
-/// The place of a message.
+/// The offsets and lengths of a message.
 #[derive(Debug)]
 pub(super) struct Place {
     /// The first byte of the message.

@@ -45,7 +45,7 @@ fn fields(sample: u64) -> [Vec<u8>; 2] {
 }
 
 impl Parts {
-    /// With the number alone where `is_fixed`; part `bad` cannot be decoded.
+    /// Has only the field of numbers if `is_fixed`; decoding part `bad` fails.
     fn new(is_fixed: bool, bad: Option<u64>) -> Self {
         let number = SchemaField::fixed("number", ElementType::Number(DType::I64), &[]);
         let text = SchemaField::variable("text", ElementType::Bytes);
@@ -68,7 +68,7 @@ impl Parts {
 
 impl DecodedRows for Part {
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
-        // Some samples are read one by one.
+        // Row 5 has no slice, so it is read by itself.
         (row != 5).then(|| &self.rows[row][field][..])
     }
 }
@@ -139,7 +139,7 @@ fn check(data: &dyn Dataset, parts: &Parts) {
     std::thread::scope(|scope| {
         (0..THREADS as u64).for_each(|thread| drop(scope.spawn(move || work(thread))))
     });
-    // One in the cache, and for each worker the parts that it reads and one that the cache drops.
+    // One part in the cache; per worker, the parts that it reads and one that the cache has evicted.
     let most = parts.most.load(Ordering::SeqCst);
     assert!(most <= 1 + (MAX_HELD + 1) * THREADS, "{most} parts in memory at a time");
     assert_eq!(parts.live.load(Ordering::SeqCst), 1, "parts in memory after the batches");

@@ -83,7 +83,7 @@ mod tests {
             let many = images(Split::Test, threads, &mut |_| {}).unwrap();
             assert!(many == one, "{threads} threads draw other bytes than 1");
         }
-        // And each image is the one that `draw` gives for its id and label.
+        // Each image is also the one that `draw` gives for its id and label.
         let labels = labels(Split::Test);
         for id in [0, 1, CHUNK - 1, CHUNK, labels.len() - 1] {
             let mut image = [0; IMAGE_BYTES];

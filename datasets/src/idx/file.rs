@@ -103,7 +103,7 @@ impl IdxFile {
         self.content.bytes().map(|bytes| &bytes[self.header.bytes()..])
     }
 
-    /// The file's bytes, and where its array lies in them, as the array of a reader.
+    /// The file's bytes, and the offset and type of its array in them, for a reader.
     pub(crate) fn into_array(self, name: &str, block: usize) -> (Content, Array) {
         let size = self.dtype().size();
         let array = Array {

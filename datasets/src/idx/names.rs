@@ -32,7 +32,7 @@ pub(crate) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Whether the images of one of MNIST's sets lie in `dir`.
+/// Whether `dir` contains the images of one of MNIST's sets.
 pub(crate) fn has_set(dir: &Path) -> Result<bool> {
     Ok(find(dir, TRAIN[0])?.is_some() || find(dir, TEST[0])?.is_some())
 }
@@ -50,7 +50,7 @@ pub(crate) fn require(dir: &Path, name: &str) -> Result<PathBuf> {
     }
     find(dir, name)?.ok_or_else(|| {
         let names = spellings(name).join(", ");
-        // Not taken in its place: to train on the test set would look like a good result.
+        // No fallback to the other split: training on the test set would look like a good result.
         let other = if TRAIN.contains(&name) { ("test", TEST[0]) } else { ("training", TRAIN[0]) };
         let beside = match find(dir, other.1) {
             Ok(Some(_)) => format!("; only the {} set is there, see OpenOptions::split", other.0),

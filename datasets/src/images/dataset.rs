@@ -29,8 +29,8 @@ const NAMES: [&str; 12] = [
 /// the device, and every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a
 /// number as text, becomes the field `label` (`i64`). Fields that vary in size are left out.
 ///
-/// The random numbers of a sample come from [`Context::random`]: a sample of an epoch is the same picture
-/// whatever the workers, the ranks, or the resume.
+/// The random numbers of a sample come from [`Context::random`]: workers, ranks and a resume do not change
+/// the picture of a sample in an epoch.
 ///
 /// ```no_run
 /// use feedline_datasets::{ImageDataset, open};
@@ -48,7 +48,8 @@ pub struct ImageDataset {
     encoded: Option<usize>,
     /// The reader's field that holds the picture.
     image: usize,
-    /// The reader's field of each field behind those of the picture, and whether it is a number as text.
+    /// For each field after those of the picture: its index in the reader, and whether it is a number as
+    /// text.
     others: Vec<(usize, bool)>,
     spec: Spec,
 }
@@ -79,9 +80,9 @@ impl ImageDataset {
         Self::build(reader, name, transforms, None)
     }
 
-    /// Pictures that are decoded behind the loader, by `DecodeStage` of the crate `feedline-pictures`: the
-    /// field `image` is ragged and holds the encoded bytes, up to `max_bytes` per picture. The list must have
-    /// no transforms on the host.
+    /// The data set of pictures that `DecodeStage` of the crate `feedline-pictures` decodes after the loader:
+    /// the field `image` is ragged and holds the encoded bytes, up to `max_bytes` per picture. The list must
+    /// have no transforms on the host.
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].

@@ -84,7 +84,7 @@ pub(super) struct Zip {
 
 #[derive(Debug)]
 enum Source {
-    /// A file that is opened for each read, and must stay of this version.
+    /// A file that is opened for each read, and must keep this version.
     OnDisk(Version),
     /// A file that stays open.
     #[cfg(feature = "object-store")]
@@ -202,7 +202,7 @@ impl Reader for Zipped {
         Some(&self.zip.path)
     }
 
-    /// Covers name, size and time of the last write.
+    /// Covers name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -26,7 +26,7 @@ pub(super) fn safetensors(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> 
     Err(super::needs("safetensors"))
 }
 
-/// Opens a picture: decoded if this build does that, else as bytes.
+/// Opens a picture: decodes it if this build can, else returns its bytes.
 pub(super) fn image(path: &Path, _start: &[u8]) -> Result<Box<dyn Reader>> {
     #[cfg(feature = "images")]
     if feedline_images::Format::of(_start).is_some() {

@@ -28,7 +28,7 @@ const PACK_INDEX: &str = "_index.json";
 /// A URL in place of a path is opened by `open_url` (feature `object-store`).
 ///
 /// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, or shards of one format. The
-/// table in this crate's README lists the formats; what needs a feature that is off is refused by its name.
+/// table in this crate's README lists the formats; a format whose feature is off is refused by name.
 ///
 /// ```
 /// use feedline_datasets::open;
@@ -155,7 +155,7 @@ fn of_split(files: Vec<PathBuf>, split: Option<Split>) -> Result<Vec<PathBuf>> {
 fn is_shard(first: &Path) -> bool {
     match Start::read(first).map(|start| start.kind) {
         Ok(Kind::Image) | Err(_) => false,
-        // CIFAR, or bytes as they are.
+        // CIFAR, or else the bytes as they are.
         Ok(Kind::Unknown) => open_with(first, &OpenOptions::with_memory_limit(0)).is_ok(),
         Ok(_) => true,
     }

@@ -1,4 +1,4 @@
-//! What a user can choose when data is opened.
+//! Options for opening data.
 
 use crate::{MEMORY_LIMIT, Nulls};
 
@@ -22,8 +22,8 @@ pub struct OpenOptions {
     /// that the list lacks is an error; a class without a folder has no samples. `None` takes the folders
     /// that are there, by name.
     pub classes: Option<Vec<String>>,
-    /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that others have: it has no
-    /// bytes there. Otherwise that is an error, which is the default.
+    /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that other samples have; the
+    /// field is then empty. By default this is an error.
     pub empty_members: bool,
     /// What a missing value of a table becomes: CSV, JSON Lines, Arrow, Parquet.
     pub nulls: Nulls,
@@ -64,7 +64,7 @@ pub enum Split {
 }
 
 impl Split {
-    /// The set that a folder or file of this name holds: one of its words is `train`, `val`, `test`, ...
+    /// The split of a folder or file of this name: one of its words is `train`, `val`, `test`, ...
     pub(crate) fn named(name: &str) -> Option<Self> {
         name.split(|char: char| !char.is_ascii_alphabetic()).find_map(|word| {
             match word.to_ascii_lowercase().as_str() {

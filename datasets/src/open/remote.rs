@@ -1,4 +1,4 @@
-//! Opens what a URL names.
+//! Opens files and folders by their URLs.
 
 use feedline_core::Result;
 
@@ -19,8 +19,8 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 ///
 /// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content. The
 /// URL of a folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by
-/// its `index.json` or `_index.json`. `Records::open_remote` reads records. Use one
-/// [`Remote`](crate::Remote) for several files, and see there for what is fetched when.
+/// its `index.json` or `_index.json`. `Records::open_remote` reads records. Use one [`Remote`](crate::Remote)
+/// for several files; its documentation describes what is fetched and when.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};
@@ -172,7 +172,7 @@ fn remote_mds_folder(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
     Err(super::needs("mds"))
 }
 
-/// Opens what `open` was given in place of a path.
+/// Opens a URL that was passed to `open` as a path.
 #[cfg(feature = "object-store")]
 pub(super) fn url(url: &str, options: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
     let open = || Remote::new(Default::default())?.open_with(url, options);
@@ -184,7 +184,7 @@ pub(super) fn url(url: &str, _: &OpenOptions) -> Option<Result<Box<dyn Reader>>>
     is_url(url).then(|| Err(super::needs("object-store").at_path(shown(url))))
 }
 
-/// Whether `text` is a URL of a store, and no path.
+/// Whether `text` is a URL of a store rather than a path.
 pub(crate) fn is_url(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
 }

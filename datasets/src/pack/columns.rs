@@ -22,10 +22,10 @@ pub(super) struct Columns {
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) field: Field,
-    /// Bytes of a row, or, where it varies, of an item of it.
+    /// Bytes of a row; if rows vary in size, bytes of one item.
     pub(super) width: usize,
     pub(super) varies: bool,
-    /// Numbers per row that are a list of a fixed size.
+    /// Numbers per row, if a row is a list of a fixed size.
     pub(super) items: Option<usize>,
 }
 
@@ -36,7 +36,7 @@ impl Columns {
         Ok(Self { columns, schema: schema.into() })
     }
 
-    /// Bytes of a row, if it has always as many.
+    /// Bytes of a row, if all rows have the same size.
     pub(super) fn row_bytes(&self) -> Option<u64> {
         let widths = self.columns.iter().map(|column| (!column.varies).then_some(column.width as u64));
         widths.sum::<Option<u64>>()
@@ -82,7 +82,7 @@ impl Column {
         let about = json!({"dtype": field.element.name(), "shape": field.shape}).to_string();
         let mut metadata = BTreeMap::from([(FIELD.to_owned(), about)]);
         if matches!(field.element, ElementType::Number(_)) && items.is_some() && !varies {
-            // Other programs know tensors by this.
+            // Other programs recognise tensors by this key.
             metadata.insert("ARROW:extension:name".into(), "arrow.fixed_shape_tensor".into());
             metadata.insert("ARROW:extension:metadata".into(), json!({"shape": dims}).to_string());
         }
@@ -91,10 +91,10 @@ impl Column {
     }
 }
 
-/// The Arrow type of an element's numbers, and how many it has; none where it is stored as bytes.
+/// The Arrow type of the numbers in an element, and their count; `None` if the element is stored as bytes.
 fn number(element: ElementType) -> (Option<DataType>, usize) {
     let kind = match element {
-        // A byte each: bits could not be read where they lie.
+        // A byte each: single bits could not be read in place.
         ElementType::Bool => DataType::UInt8,
         ElementType::U64 => DataType::UInt64,
         ElementType::Complex64 => return (Some(DataType::Float32), 2),

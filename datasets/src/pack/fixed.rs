@@ -19,15 +19,15 @@ const REPORT: u64 = 256;
 
 /// A column that is being written.
 struct Place {
-    /// Where its next bytes go.
+    /// Offset of its next bytes in the file.
     at: u64,
     collected: Vec<u8>,
     crc: u32,
     length: u64,
 }
 
-/// Writes the samples to `file`; returns their number and the checksum. With a journal, goes on where an
-/// earlier run was ended.
+/// Writes the samples to `file`; returns their number and the checksum. With a journal, resumes an
+/// interrupted run.
 pub(super) fn write(
     reader: &dyn Reader,
     columns: &Columns,
@@ -41,7 +41,7 @@ pub(super) fn write(
         let bytes = rows.checked_mul(*width as u64).filter(|bytes| *bytes < 1 << 60);
         let bytes = bytes.ok_or_else(|| data("the set is larger than a file can be: pack it into shards"))?;
         let numbers = items.map(|items| rows * items as u64);
-        // A list has nodes for its rows and for its numbers, and no column has bits for nulls.
+        // A list has one node for its rows and one for its numbers. No column has a validity bitmap.
         for count in std::iter::once(rows).chain(numbers) {
             nodes.push(count);
             buffers.push((body, 0));
@@ -116,8 +116,8 @@ pub(super) fn write(
     Ok(Whole { samples: rows, kept: done, crc32c: crc })
 }
 
-/// Sets `places` behind what an earlier run has written, and returns its samples; `None` if that is not the
-/// same file.
+/// Moves `places` behind the bytes of an earlier run; returns the number of its samples, or `None` if the
+/// layout differs.
 fn go_on(found: &Written, head: Part, places: &mut [Place], columns: &[Column]) -> Option<u64> {
     let (first, parts) = found.parts.split_first()?;
     let fits = |((place, part), column): ((&Place, &Part), &Column)| {
@@ -133,7 +133,7 @@ fn go_on(found: &Written, head: Part, places: &mut [Place], columns: &[Column]) 
 }
 
 impl Place {
-    /// What is written of the column.
+    /// The written part of the column.
     fn part(&self) -> Part {
         Part { at: self.at - self.length, bytes: self.length, crc32c: self.crc }
     }

@@ -31,7 +31,7 @@ pub(super) fn start(schema: &Schema) -> Vec<u8> {
     bytes
 }
 
-/// The head of a batch of `rows` rows whose body has these buffers, as places and lengths.
+/// The head of a batch of `rows` rows; `buffers` has the offset and length of each buffer in the body.
 pub(super) fn batch(rows: u64, nodes: &[u64], buffers: &[(u64, u64)], body: u64) -> Vec<u8> {
     let mut builder = FlatBufferBuilder::new();
     let nodes: Vec<_> = nodes.iter().map(|&length| FieldNode::new(length as i64, 0)).collect();
@@ -52,7 +52,7 @@ pub(super) fn batch(rows: u64, nodes: &[u64], buffers: &[(u64, u64)], body: u64)
     message(builder.finished_data())
 }
 
-/// The bytes behind the batches; `blocks` has the place, the length of the head and that of the body of each.
+/// The bytes behind the batches; `blocks` has the offset, head length and body length of each.
 pub(super) fn end(schema: &Schema, blocks: &[[u64; 3]], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut builder = FlatBufferBuilder::new();
     let mut tracker = DictionaryTracker::new(true);
@@ -83,7 +83,7 @@ pub(super) fn end(schema: &Schema, blocks: &[[u64; 3]], metadata: &[(&str, &str)
     [&END[..], footer, &(footer.len() as i32).to_le_bytes(), crate::arrow::MAGIC].concat()
 }
 
-/// A message's metadata with what goes before it, filled up with zeros.
+/// The metadata of a message with its prefix, padded with zeros.
 fn message(metadata: &[u8]) -> Vec<u8> {
     let length = (metadata.len() + 8).next_multiple_of(ALIGNMENT) - 8;
     let mut bytes = [&[0xFF; 4][..], &(length as i32).to_le_bytes(), metadata].concat();

@@ -85,7 +85,7 @@ impl Index {
                 let why = "the folder holds shards of another source or size: choose an empty folder";
                 return Err(refuse(why).at_path(path));
             }
-            // A missing or cut file and all files after it are written again.
+            // A missing or cut file is written again, and so are all files after it.
             let whole = |shard: &Shard| {
                 fs::metadata(folder.join(&shard.name)).is_ok_and(|file| file.len() == shard.bytes)
             };
@@ -179,7 +179,7 @@ impl Index {
         self.save(folder, PROGRESS)
     }
 
-    /// Writes the index; the set is whole.
+    /// Writes the final index, once the set is complete.
     pub(super) fn finish(&self, folder: &Path) -> Result<()> {
         self.save(folder, INDEX)?;
         match fs::remove_file(folder.join(PROGRESS)) {

@@ -24,20 +24,20 @@ pub(super) struct Written {
     pub(super) samples: u64,
     /// Its bytes, in order.
     pub(super) parts: Vec<Part>,
-    /// The place, the length of the head and that of the body of each batch.
+    /// The offset, head length and body length of each batch.
     pub(super) blocks: Vec<[u64; 3]>,
 }
 
-/// What a file was written with.
+/// The result of writing a file.
 pub(super) struct Whole {
     pub(super) samples: u64,
-    /// Samples of an earlier run among them.
+    /// Number of those samples that an earlier run wrote.
     pub(super) kept: u64,
     /// The checksum of all bytes before the footer.
     pub(super) crc32c: u32,
 }
 
-/// Bytes that are written, one behind another.
+/// A range of written bytes.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Part {
     pub(super) at: u64,
@@ -48,7 +48,7 @@ pub(super) struct Part {
 /// The journal of one file: `NAME.progress`, beside `NAME.partial`.
 pub(super) struct Journal {
     path: PathBuf,
-    /// The source, and the form in which it is written.
+    /// The source, and the form of the file.
     source: [u64; 3],
 }
 

@@ -23,13 +23,13 @@ impl Partial {
     /// An empty file.
     pub(super) fn create(to: PathBuf) -> Result<Self> {
         let partial = Self::open(to)?;
-        // An earlier run may have left bytes.
+        // An earlier run may have left bytes in it.
         let emptied = partial.file.set_len(0);
         emptied.map_err(|error| cannot("write the file", error).at_path(&partial.temporary))?;
         Ok(partial)
     }
 
-    /// The file, with the bytes that an earlier run has left.
+    /// Opens the file with the bytes of an earlier run.
     pub(super) fn open(to: PathBuf) -> Result<Self> {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".partial");
@@ -42,7 +42,7 @@ impl Partial {
         &mut self.file
     }
 
-    /// Adds the file to an error of writing it.
+    /// Adds the file's path to a write error.
     pub(super) fn name_in(&self, error: Error) -> Error {
         if error.path().is_some() { error } else { error.at_path(&self.temporary) }
     }
@@ -53,7 +53,7 @@ impl Partial {
         self.file.sync_all().map_err(io)?;
         let bytes = self.file.metadata().map_err(io)?.len();
         fs::rename(&self.temporary, &self.to).map_err(io)?;
-        // The name is in the folder, which must be synced too.
+        // The name is an entry of the folder, so the folder must be synced too.
         #[cfg(unix)]
         if let Some(folder) = self.to.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

@@ -1,4 +1,4 @@
-//! A run that was ended goes on where it was, and never with bytes that are not its own.
+//! Interrupted runs resume at the right place, and never with bytes of another source.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::{ElementType, Reader, Schema, SchemaField, Values, open};
 
 const LEN: u64 = 60;
 
-/// Samples that are functions of their number, up to one that fails.
+/// Samples computed from their numbers; one of them fails.
 #[derive(Debug)]
 struct Source {
     schema: Schema,
@@ -71,13 +71,13 @@ impl Reader for Source {
     }
 }
 
-/// Packs into one file; how many samples were read, and what became of it.
+/// Packs into one file; returns the number of samples read, and the result.
 fn run(source: &Source, to: &Path) -> (u64, Result<Packed>) {
     let packed = pack(source, to, PackOptions::default(), |_| ());
     (source.reads.load(Ordering::Relaxed), packed)
 }
 
-/// The file of a run that was not ended.
+/// The file of an uninterrupted run.
 fn whole(varies: bool) -> Vec<u8> {
     let dir = tempdir().unwrap();
     run(&Source::new(varies, LEN), &dir.path().join("set")).1.unwrap();
@@ -97,12 +97,12 @@ fn one_file_goes_on_wherever_a_run_was_ended() {
             let (_, failed) = run(&Source::new(varies, ended), &to);
             assert!(failed.unwrap_err().to_string().contains("planned failure"));
             assert!(!to.exists());
-            // Ended once more, and then not.
+            // Interrupted once more, then not.
             run(&Source::new(varies, (ended + 5).min(LEN - 1)), &to).1.unwrap_err();
             let (reads, packed) = run(&Source::new(varies, LEN), &to);
             let packed = packed.unwrap();
             assert_eq!((packed.samples, packed.kept_samples + reads), (LEN, LEN));
-            // An entry is made about every 300 bytes, which are at least five samples.
+            // The journal gets an entry about every 300 bytes, which are at least five samples.
             assert!(packed.kept_samples + 20 > ended, "{} of {ended}", packed.kept_samples);
             most_kept = most_kept.max(packed.kept_samples);
             assert!(fs::read(&to).unwrap() == whole, "ended at {ended}, varying: {varies}");
@@ -121,7 +121,7 @@ fn what_is_damaged_or_of_another_source_is_never_continued() {
         let [partial, progress] = ["set.partial", "set.progress"].map(|name| dir.path().join(name));
         run(&Source::new(varies, 50), &to).1.unwrap_err();
         let [bytes, journal] = [&partial, &progress].map(|path| fs::read(path).unwrap());
-        // Of one size, the columns have gaps that are not written yet.
+        // With samples of one size, the columns have gaps that are not written yet.
         let written: Vec<usize> = {
             let text = std::str::from_utf8(&journal).unwrap().lines().nth(1).unwrap();
             let entry: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -170,7 +170,7 @@ fn what_is_damaged_or_of_another_source_is_never_continued() {
         put(&bytes, &journal);
         fs::remove_file(&partial).unwrap();
         starts_over("without a file".into(), source());
-        // Of the other form, which has other columns.
+        // The other form of file, with other columns.
         put(&bytes, &journal);
         let (reads, _) = run(&Source::new(!varies, LEN), &to);
         assert_eq!(reads, LEN);

@@ -21,13 +21,13 @@ use crate::{Reader, Values};
 struct Collected<'a> {
     column: &'a Column,
     bytes: Vec<u8>,
-    /// Items up to the end of each row, from 0 on; of a column that varies.
+    /// Of a column that varies: cumulative item counts of the rows, from 0 on.
     ends: Vec<i64>,
     rows: usize,
 }
 
 /// Writes the samples from `first` on, up to about `bytes`; returns their number and the checksum. With a
-/// journal, goes on where an earlier run was ended.
+/// journal, resumes an interrupted run.
 pub(super) fn write(
     reader: &dyn Reader,
     columns: &Columns,
@@ -84,7 +84,7 @@ pub(super) fn write(
     Ok(Whole { samples: sample - first, kept, crc32c: crc })
 }
 
-/// Writes a batch; returns its place, and the lengths of its head and its body.
+/// Writes a batch; returns its offset, head length and body length.
 fn write_batch(to: &mut Checked<'_>, columns: &Columns, batch: &mut [Collected<'_>]) -> Result<[u64; 3]> {
     let at = to.bytes;
     let arrays = batch.iter_mut().map(Collected::take).collect::<Result<Vec<_>, _>>();
@@ -142,7 +142,7 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// Values of one size that lie one behind another.
+/// Values of one size, contiguous.
 fn fixed(kind: &DataType, rows: usize, bytes: Buffer) -> std::result::Result<ArrayData, ArrowError> {
     let array = ArrayData::builder(kind.clone()).len(rows);
     let array = match kind {
@@ -154,7 +154,7 @@ fn fixed(kind: &DataType, rows: usize, bytes: Buffer) -> std::result::Result<Arr
     array.align_buffers(true).build()
 }
 
-/// A file, and the checksum of what was written to it.
+/// A file, and the checksum of the bytes written to it.
 struct Checked<'a> {
     to: BufWriter<&'a mut File>,
     crc: u32,

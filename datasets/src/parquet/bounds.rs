@@ -56,7 +56,7 @@ pub(super) fn check(input: &Input, group: &RowGroupMetaData, columns: &[usize]) 
         let values = claims.values.saturating_mul(width(column));
         claimed = claimed.saturating_add(claims.bytes).saturating_add(values);
         if claims.incremental > 0 {
-            // The max length of a value is that of its page.
+            // A value may be as long as its page.
             if !is_flat && claims.incremental.saturating_mul(claims.values) > max {
                 return Err(named(data(
                     "lists of texts that share beginnings are not read: write them plainly",
@@ -142,7 +142,7 @@ fn width(column: &ColumnChunkMetaData) -> u64 {
         Type::BOOLEAN => 1,
         Type::INT32 | Type::FLOAT => 4,
         Type::INT64 | Type::DOUBLE | Type::INT96 => 8,
-        // A view; the bytes of the value stay in the page.
+        // A view: the bytes of the value stay in the page.
         Type::BYTE_ARRAY => 16,
         Type::FIXED_LEN_BYTE_ARRAY => column.column_descr().type_length().max(0) as u64,
     }

@@ -10,7 +10,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::bytes::Content;
 
-/// The content of a file, and why a read of it failed: the crate keeps only the text of such an error.
+/// The content of a file, and the error of a failed read: the crate keeps only the text of such an error.
 #[derive(Clone, Debug)]
 pub(super) struct Input {
     pub(super) content: Arc<Content>,

@@ -1,4 +1,4 @@
-//! Row groups: what they take in memory, and batches of their rows.
+//! Row groups: their size in memory, and batches of their rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn a_row_group_takes_the_memory_of_its_own_rows() {
 fn batches_of_any_order_are_the_samples_that_are_read_one_by_one() {
     const ROWS: usize = 73;
     let dir = tempfile::tempdir().unwrap();
-    // Nulls in one row group alone, and a column whose rows do not lie ready.
+    // Nulls in a single row group, and a column whose rows are not contiguous.
     let number = |row: usize| (row / 10 != 3 || !row.is_multiple_of(4)).then_some(row as i64 * 7);
     let numbers = |rows: Range<usize>| -> ArrayRef { Arc::new(Int64Array::from_iter(rows.map(number))) };
     let bits = |rows: Range<usize>| Arc::new(BooleanArray::from_iter(rows.map(|row| Some(row % 3 == 0))));
@@ -176,7 +176,7 @@ fn a_codec_that_is_not_read_is_refused_at_the_opening_with_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.parquet");
     write(&path, [("x", bytes(0..10)), ("y", bytes(0..10))]);
-    // The writer lacks this codec: the metadata alone say so.
+    // The writer lacks this codec, so only the metadata name it.
     let bytes = std::fs::read(&path).unwrap();
     let file = ParquetFile::open(&path).unwrap();
     let metadata = file.metadata.metadata();
@@ -213,7 +213,7 @@ fn a_file_that_is_cut_while_it_is_open_is_not_a_damaged_page() {
     let error = file.read(99, &mut Values::new()).unwrap_err().to_string();
     assert!(error.starts_with("the file was cut while it was in use"), "{error}");
     assert_eq!(error.matches("x.parquet").count(), 1, "{error}");
-    // Zeros in place of pages: what was written to is not damaged either.
+    // Zeros instead of pages; the error must say changed, not damaged.
     writer.set_len(200_000).unwrap();
     let error = file.read(99, &mut Values::new()).unwrap_err().to_string();
     assert!(error.starts_with("the file was written to while it was in use"), "{error}");

@@ -33,7 +33,7 @@ struct State {
     bytes: u64,
     max_bytes: u64,
     in_flight: usize,
-    /// Counts uses of blocks: the age of a use.
+    /// Counts uses of blocks; gives each use its time.
     clock: u64,
 }
 
@@ -72,7 +72,7 @@ impl Blocks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are cached or in flight, now and at most.
+    /// Bytes that are cached or in flight: current and max.
     pub(super) fn bytes(&self) -> (u64, u64) {
         let state = self.lock();
         (state.bytes, state.max_bytes)
@@ -121,7 +121,7 @@ impl Blocks {
         }
     }
 
-    /// Number of cached blocks right before this one that were read: as many are prefetched.
+    /// Number of consecutive blocks before this one that are cached and were read: as many are prefetched.
     pub(super) fn read_before(&self, key: Key) -> u64 {
         let state = self.lock();
         let is_read =

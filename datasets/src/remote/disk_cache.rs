@@ -1,8 +1,8 @@
 //! Blocks on disk, in a folder that several processes share.
 //!
-//! A block is one file: a line that names the format, the length of the block's key, the key, the length and
-//! the CRC-32C of the content, and the content. A file is renamed to its name when it is complete. The file
-//! `_lock` holds the total bytes, and is locked while files are added or removed; reads take no lock.
+//! A block is one file. It has a line that names the format; the length of the block's key, and the key; the
+//! length and CRC-32C of the content, and the content. A file is renamed to its name when it is complete. The
+//! file `_lock` holds the total bytes, and is locked while files are added or removed; reads take no lock.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -31,7 +31,7 @@ pub(super) struct DiskCache(Arc<RemoteCache>);
 /// Outcome of a look-up.
 pub(super) enum Found {
     Block(Bytes),
-    /// A cut, changed or foreign file, which was removed.
+    /// A truncated, changed or foreign file; it was removed.
     Damaged,
     None,
 }
@@ -52,7 +52,7 @@ impl DiskCache {
         found.unwrap_or(Found::None)
     }
 
-    /// Caches a block. A failure is no error: the block is fetched again.
+    /// Caches a block. Ignores a failure: the block is fetched again.
     pub(super) async fn put(&self, key: String, content: Bytes) {
         let cache = self.0.clone();
         let _ = tokio::task::spawn_blocking(move || cache.write(&key, &content)).await;
@@ -70,7 +70,7 @@ impl RemoteCache {
         let Ok(mut file) = own_file::open(&path) else { return Found::None };
         match content(&mut file, key, bytes) {
             Some(content) => {
-                // Time of the last use. Fails in a read-only folder, which is read all the same.
+                // Sets the time of the last use. Fails in a read-only folder, which can still be read.
                 let _ = file.set_modified(SystemTime::now());
                 Found::Block(content)
             }
@@ -105,7 +105,7 @@ impl RemoteCache {
             None => self.remove_until(self.bytes)?,
         };
         if total.saturating_add(bytes) > self.bytes {
-            // Evicts a tenth more, so that not every block lists the folder.
+            // Evicts a tenth more than needed, so that the folder is not listed for every block.
             total = self.remove_until((self.bytes - bytes).min(self.bytes / 10 * 9))?;
         }
         // Counted first: a process that ends here leaves too large a number, which the next listing of the
@@ -169,11 +169,11 @@ fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The content of a block's file, if it is whole and the block of this key.
+/// The content of a block's file, if the file is complete and belongs to this key.
 fn content(file: &mut File, key: &str, bytes: u64) -> Option<Bytes> {
     let before = MAGIC.len() + 4 + key.len();
     let head = before + 8 + 4;
-    // A cut or foreign file is not read.
+    // A truncated or foreign file is not read.
     if file.metadata().ok()?.len() != head as u64 + bytes {
         return None;
     }

@@ -18,7 +18,7 @@ use crate::error::{data, one_line};
 
 /// The max wait between two attempts.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-/// How often an object is asked for that was just written, before it is refused.
+/// Max attempts to open an object that was just written, before it is refused.
 const OPENINGS: u32 = 3;
 
 /// A range of an object to fetch.
@@ -37,12 +37,12 @@ pub(super) struct Failure {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureKind {
-    /// Another attempt may succeed.
+    /// Transient: another attempt may succeed.
     Passing,
-    /// The same; there was no connection.
+    /// Transient, and no connection was made.
     Unreachable,
     Lasting,
-    /// The object has another version than it had.
+    /// The object's version has changed.
     Changed,
 }
 
@@ -57,7 +57,7 @@ impl Failure {
 }
 
 impl Fetch<'_> {
-    /// The bytes, and the version to pin. Waits while a later write could leave that version as it is.
+    /// The bytes, and the version to pin. Waits while another write could still leave that version unchanged.
     pub(super) async fn open(
         &self,
         options: &RemoteOptions,
@@ -73,7 +73,7 @@ impl Fetch<'_> {
         Err(Failure::lasting("the object is written to all the time: open it when its writer is done"))
     }
 
-    /// The bytes, and the version that they are of.
+    /// The bytes, and their version.
     pub(super) async fn run(
         &self,
         options: &RemoteOptions,
@@ -128,7 +128,7 @@ impl Fetch<'_> {
 
     async fn once(&self) -> Result<(Bytes, Tag), Failure> {
         let answer = match self.get(&self.range, self.pinned.and_then(Tag::strong)).await {
-            // Asked for again without the condition: the answer names the version that is there.
+            // Repeats the request without the condition: the answer names the current version.
             Err(StoreError::Precondition { .. }) => self.get(&self.range, None).await,
             answer => answer,
         };
@@ -184,7 +184,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// The error of a range beyond the object, which was cut or is empty.
+    /// The error of a range beyond the end of the object, which was truncated or is empty.
     async fn beyond(&self) -> Failure {
         if self.pinned.is_none() {
             return Failure::lasting("the object is empty: write it again");
@@ -273,14 +273,14 @@ fn failure(error: &StoreError) -> Failure {
     Failure::passing("the request could not be made: check the options and the credentials")
 }
 
-/// There is no connection, for a reason that the operating system gives.
+/// No connection, for a reason of the operating system.
 fn unreachable(error: &HttpError) -> Failure {
     let mut why = "cannot connect".to_owned();
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
             let text = error.to_string();
-            // Other texts may quote what was asked for.
+            // Other texts may quote the request.
             if error.raw_os_error().is_some() || text.starts_with("failed to lookup address information") {
                 why = format!("cannot connect: {}", one_line(text));
             }

@@ -26,16 +26,16 @@ pub struct RemoteOptions {
     pub total_time: Duration,
     /// Cache of blocks on disk; `None` for no cache.
     pub cache: Option<RemoteCache>,
-    /// Options of the store, by the names that the crate `object_store` has for them: `aws_region`,
-    /// `aws_endpoint`, `skip_signature`, `google_service_account`, `azure_storage_account_name`, ... They add
-    /// to the environment, such as `AWS_ACCESS_KEY_ID`. No error and no `Debug` shows a value.
+    /// Options of the store, by their names in the crate `object_store`: `aws_region`, `aws_endpoint`,
+    /// `skip_signature`, `google_service_account`, `azure_storage_account_name`, ... They add to the
+    /// environment, such as `AWS_ACCESS_KEY_ID`. No error and no `Debug` shows a value.
     pub store: Vec<(String, String)>,
 }
 
 /// A folder of blocks, shared by all processes that use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteCache {
-    /// The folder; it is created if it is not there.
+    /// The folder; created if it is missing.
     pub folder: PathBuf,
     /// Max bytes of its files. The least recently used blocks are evicted first.
     pub bytes: u64,
@@ -58,7 +58,7 @@ impl Default for RemoteOptions {
 
 impl RemoteOptions {
     pub(super) fn check(&self) -> Result<()> {
-        // The first 512 bytes tell the kind of a file.
+        // The first 512 bytes determine the kind of a file.
         if !(512..=1 << 30).contains(&self.block_bytes) {
             return Err(config(format!("block_bytes are {}: choose 512 to 1 GiB", self.block_bytes)));
         }

@@ -1,4 +1,4 @@
-//! The version of an object, as an answer names it.
+//! The version of an object, as stated by an answer.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,17 +7,17 @@ use object_store::ObjectMeta;
 
 use crate::error::one_line;
 
-/// A time of the last write has whole seconds, and two clocks differ: a version may stand for two contents
-/// until so long after the write.
+/// Write times have whole seconds, and clocks differ: for this long after a write, another write may leave
+/// the version unchanged.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// ETag, time of the last write and length.
 #[derive(Clone, Debug)]
 pub(super) struct Tag {
     etag: Option<String>,
-    /// Where the server says it.
+    /// The time of the last write, if the server states it.
     modified: Option<String>,
-    /// The same, in seconds of the Unix time.
+    /// The same time in seconds since 1970.
     seconds: Option<u64>,
     /// Bytes of the whole object.
     pub(super) len: u64,
@@ -25,7 +25,7 @@ pub(super) struct Tag {
 
 impl Tag {
     pub(super) fn of(meta: &ObjectMeta) -> Self {
-        // The crate gives the first second of 1970 where the server says nothing.
+        // The crate returns 1970-01-01 if the server states no time.
         let modified = Some(meta.last_modified).filter(|time| time.timestamp() != 0);
         Self {
             etag: meta.e_tag.clone(),
@@ -35,27 +35,27 @@ impl Tag {
         }
     }
 
-    /// The ETag, if all objects that have it have the same bytes: a weak one promises less.
+    /// The ETag if it is strong: a weak one may stand for objects with different bytes.
     pub(super) fn strong(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
-    /// How long another write may leave this version as it is: where nothing but the second of the last
-    /// write tells them apart, until that second has passed.
+    /// How long another write may still leave this version unchanged: until the second of the last write has
+    /// passed, if only that second tells versions apart. `None` if it cannot.
     pub(super) fn settles_in(&self, now: SystemTime) -> Option<Duration> {
         let seconds = self.seconds?;
-        // As nginx makes it.
+        // nginx makes this ETag from time and length.
         let of_time = format!("\"{seconds:x}-{:x}\"", self.len);
         if self.strong().is_some_and(|etag| etag != of_time) {
             return None;
         }
         let settled = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?.checked_add(SETTLED)?;
-        // Where the clocks differ by more, they say nothing.
+        // If the clocks differ by more, the time is ignored.
         settled.duration_since(now).ok().filter(|wait| *wait <= 2 * SETTLED)
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        // The same version may have other times on other machines of a store.
+        // Machines of one store may state different times for the same version.
         let is_strong = self.strong().is_some() && other.strong().is_some();
         self.etag == other.etag && self.len == other.len && (is_strong || self.modified == other.modified)
     }

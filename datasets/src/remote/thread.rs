@@ -31,14 +31,14 @@ impl Thread {
         let run = move || {
             // Ends when the sender is dropped.
             let _ = runtime.block_on(stopped);
-            // Does not wait for DNS, which may take long.
+            // Does not wait for a DNS look-up, which may take long.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("feedline-remote".into()).spawn(run).map_err(cannot)?;
         Ok(Self { handle, _stop, process: std::process::id() })
     }
 
-    /// Refuses a forked process: it has no such thread and would wait forever.
+    /// Refuses a forked process: it lacks the thread and would wait forever.
     pub(super) fn check(&self) -> Result<()> {
         if std::process::id() == self.process {
             return Ok(());

@@ -19,7 +19,8 @@ use crate::open::{SCHEMES, is_url};
 /// The URL of the object `name` in a folder; `url` is that of the folder or of its `index`.
 #[cfg(any(feature = "arrow", feature = "mds"))]
 pub(crate) fn in_folder(url: &str, index: &str, name: &str) -> String {
-    // Keeps the query: a signature is valid for one object, but a token for all objects of the store.
+    // Keeps the query: a signature is valid for one object only, but a token is valid for all objects of the
+    // store.
     let (url, query) = url.find('?').map_or((url, ""), |at| url.split_at(at));
     let folder = url.strip_suffix(index).unwrap_or(url).trim_end_matches('/');
     // Names are not escaped yet.
@@ -72,7 +73,7 @@ impl Stores {
         let mut shown = url.clone();
         shown.set_query(None);
         shown.set_fragment(None);
-        // An account in front of a host of Azure is no secret.
+        // The account in the host name of Azure is no secret.
         if url.scheme().starts_with("http") {
             let cleared = shown.set_username("").and_then(|()| shown.set_password(None));
             cleared.map_err(|()| config("the URL has no host"))?;
@@ -102,13 +103,13 @@ impl Stores {
     }
 
     fn store(&self, base: &Url) -> Result<Arc<dyn ObjectStore>> {
-        // `fetch` retries.
+        // No retries here: `fetch` retries.
         let once = RetryConfig { max_retries: 0, retry_timeout: self.request_time, ..Default::default() };
         let limits = [
             (ClientConfigKey::Timeout, format!("{}ms", self.request_time.as_millis().max(1))),
             (ClientConfigKey::ConnectTimeout, format!("{}ms", self.request_time.as_millis().max(1))),
         ];
-        // Without the cause, which may quote the value of an option.
+        // Leaves out the cause, which may quote the value of an option.
         let failed =
             |_| config("the store cannot be opened: check the options of the store and the environment's");
         macro_rules! cloud {

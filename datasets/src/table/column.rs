@@ -58,7 +58,7 @@ impl Column {
     /// The column at `path` in the structs of `data`. A null struct makes its fields null.
     pub(crate) fn at(data: &ArrayData, path: &[usize]) -> Self {
         let Some((&index, rest)) = path.split_first() else { return Self::of(data) };
-        // The nulls of a struct are not in its fields.
+        // The validity bitmap of a struct does not apply to its fields by itself.
         let child = data.child_data()[index].slice(data.offset(), data.len());
         let mut column = Self::at(&child, rest);
         column.nulls = NullBuffer::union(data.nulls(), column.nulls.as_ref());

@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that are often fields.
+    /// Random bytes, many of which are tags of fields.
     fn message() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             4 => prop::sample::select(vec![0x0A, 0x12, 0x1A, 0x8A, 0x00]),
@@ -234,7 +234,7 @@ mod tests {
             let entry = [0x0A, 1, name, 0x12, 4, 0x1A, 2, 0x08, 5];
             [tag, &[entry.len() as u8 + 2, 0x0A, entry.len() as u8], &entry[..]].concat()
         };
-        // The second tag is the same number in two bytes; between them is a part with nothing in it.
+        // The second tag encodes the same number in two bytes; an empty part lies between the two.
         let record = [part(b'a', &[0x0A]), vec![0x0A, 0], part(b'b', &[0x8A, 0])].concat();
         let names: Vec<_> = features(&record).unwrap().map(|feature| feature.unwrap()).collect();
         assert_eq!(names, [("a", Some((Kind::Int, &[8, 5][..]))), ("b", Some((Kind::Int, &[8, 5][..])))]);

@@ -101,7 +101,8 @@ fn every_real_file_is_read_as_independent_readers_do_or_refused() {
     assert!(cfg!(feature = "images") || names == BROKEN_IMAGES, "{refused:#?}");
 }
 
-/// A picture has the pixels that Pillow gives it. What Pillow refuses is refused, or read as far as it goes.
+/// A picture has the same pixels as in Pillow. A file that Pillow refuses is refused too, or decoded up to
+/// the damage.
 fn picture(file: &str, path: &Path) {
     let line = PICTURES.lines().find(|line| line.split('\t').next() == Some(file));
     let [_, height, width, hash] = line.into_iter().flat_map(|line| line.split('\t')).collect::<Vec<_>>()[..]

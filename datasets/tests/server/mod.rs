@@ -74,7 +74,7 @@ struct State {
     /// What goes wrong with the next answers, the first one last.
     faults: Mutex<Vec<Fault>>,
     always: Mutex<Option<Fault>>,
-    /// Every answer after so many requests is wrong.
+    /// Every answer after this number of requests is wrong.
     later: Mutex<Option<(usize, Fault)>>,
     /// Where requests for a path are sent.
     redirects: Mutex<HashMap<String, String>>,

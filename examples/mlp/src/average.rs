@@ -14,14 +14,14 @@ pub struct Average {
 }
 
 impl Average {
-    /// Averages through `collectives`. A layer's gradients travel while earlier layers are still computed if
-    /// they have at least `bucket_bytes`; smaller ones travel together at the end, because each transfer has
-    /// a cost of its own.
+    /// Averages through `collectives`. A layer's gradients of at least `bucket_bytes` are sent while earlier
+    /// layers are still computed. Smaller ones are sent together at the end, because each transfer has a
+    /// fixed cost.
     pub fn new(collectives: Collectives, bucket_bytes: usize) -> Self {
         Self { collectives, bucket_bytes }
     }
 
-    /// Runs a backward pass, and averages the gradients at its side.
+    /// Runs a backward pass, and averages the gradients concurrently.
     pub(super) fn overlap<'v>(
         &self,
         backward: impl FnOnce(&mut Overlap<'_, 'v>) -> Result<()>,
@@ -29,7 +29,7 @@ impl Average {
         self.collectives.overlap(backward)
     }
 
-    /// Whether the weights of the second layer travel early: while the first layer is computed.
+    /// Whether the gradients of the second layer's weights are sent early, while the first layer is computed.
     pub(super) fn sends_early(&self, second: &Layer) -> bool {
         second.weights.len() * size_of::<f32>() >= self.bucket_bytes
     }

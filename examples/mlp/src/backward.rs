@@ -6,12 +6,11 @@ use feedline_kernels::ops::{ClassifierGradients, Kernels, Linear};
 
 use crate::Layer;
 
-/// What the gradient of the first layer's weights is made from, the way round in which a GPU takes it
-/// quicker.
+/// The operands of the gradient of the first layer's weights, transposed for speed on a GPU.
 pub(super) struct Transposed {
     /// `[inputs, rows]`.
     pub(super) input: Buffer<f32>,
-    /// `[outputs, rows]`, in place of the first of `hidden_gradients`.
+    /// `[outputs, rows]`; replaces the first of `hidden_gradients`.
     pub(super) gradient: Buffer<f32>,
 }
 
@@ -34,7 +33,7 @@ pub(super) struct Backward<'v> {
 struct Parts<'g> {
     /// The whole first layer; ready at the end.
     first: ViewMut<'g, f32>,
-    /// The weights of the second layer; ready before the first layer is begun.
+    /// The weights of the second layer; ready before the first layer begins.
     second_weights: ViewMut<'g, f32>,
     /// The second layer's bias and the last layer; in a recorded step ready at the end.
     rest: ViewMut<'g, f32>,
@@ -50,7 +49,7 @@ impl<'g> Parts<'g> {
     }
 }
 
-/// Gets gradients that are complete while the pass goes on.
+/// Receives complete gradients while the pass continues.
 pub(super) type Send<'a, 'g> = &'a mut dyn FnMut(ViewMut<'g, f32>) -> Result<()>;
 
 impl Backward<'_> {

@@ -1,4 +1,4 @@
-//! The first weights.
+//! The initial weights.
 
 use feedline_core::random::{key, splitmix64};
 

@@ -2,8 +2,8 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | sizes, and the place of each layer in one flat buffer | `shape.rs` |
-//! | the first weights | `init.rs` |
+//! | sizes, and the offsets of each layer in one flat buffer | `shape.rs` |
+//! | the initial weights | `init.rs` |
 //! | forward, backward and update | `model.rs`, `backward.rs` |
 //! | gradients averaged over several ranks | `average.rs` |
 //! | the file of a checkpoint | `sealed.rs` |

@@ -8,7 +8,7 @@ use crate::average::start;
 use crate::backward::{Backward, Transposed};
 use crate::{Average, Init, Layer, Shape};
 
-/// How parameters are updated.
+/// The optimizer.
 #[derive(Clone, Copy, Debug)]
 pub enum Optimizer {
     /// Momentum SGD.
@@ -44,10 +44,10 @@ pub struct Mlp {
     /// Logits in an evaluation, their gradient in training.
     logits: Buffer<f32>,
     hidden_gradients: [Buffer<f32>; 2],
-    /// If transposing pays off for a full batch.
+    /// Present if transposing pays off for a full batch.
     transposed: Option<Transposed>,
     row_loss: Buffer<f32>,
-    /// With several ranks.
+    /// Present with several ranks.
     average: Option<Average>,
 }
 
@@ -113,8 +113,8 @@ impl Mlp {
 
     /// One training step: `image` is `[rows, inputs]`, `label` `[rows]`.
     ///
-    /// `result[0]` gets the bits of the mean loss (f32) before the update, `result[1]` the rows that were
-    /// right.
+    /// `result[0]` gets the bits of the mean loss (f32) before the update, `result[1]` the number of rows
+    /// classified correctly.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
@@ -190,7 +190,7 @@ impl Mlp {
         Ok(State { steps, parts })
     }
 
-    /// Goes on from a state; blocks while it is copied.
+    /// Continues from a state; blocks while it is copied.
     ///
     /// # Errors
     /// `Config` when a part is missing or of another length: the state is of another model or optimizer.
@@ -220,7 +220,7 @@ impl Mlp {
         self.transposed.is_some() && self.kernels.prefers_transposed(self.layers[0].linear(rows))
     }
 
-    /// The pixels as numbers, transposed too when the way back asks for it.
+    /// The pixels as floats, also transposed if the backward pass needs that.
     fn cast_pixels(&mut self, image: View<'_, u8>, rows: usize, transposes: bool) -> Result<()> {
         let inputs = self.layers[0].inputs;
         let (scale, pixels) = (1.0 / 255.0, self.input.slice_mut(0..rows * inputs)?);
@@ -249,8 +249,8 @@ impl Mlp {
         layer(&layers[1], first, second)
     }
 
-    /// The last layer and the loss there and back, and on to the first layer; with several ranks, the
-    /// gradients are averaged beside it.
+    /// The last layer and the loss, forward and backward, then the backward pass to the first layer. With
+    /// several ranks, the gradients are averaged concurrently.
     fn backward(&mut self, label: View<'_, u8>, result: ViewMut<'_, u32>, transposes: bool) -> Result<()> {
         let Some(average) = self.average.clone() else {
             let (pass, gradients) = self.backward_pass(label, result, transposes);

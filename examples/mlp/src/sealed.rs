@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 64 << 30;
 /// The longest header of a safetensors file.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// Why a file is not a checkpoint.
+/// The reason why a file is not a checkpoint.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// The parameters of a checkpoint: the weights and biases of all layers, flat, as

@@ -17,7 +17,7 @@ pub struct Shape {
     pub hidden: usize,
     /// Classes.
     pub classes: usize,
-    /// The most rows of a batch.
+    /// Max rows of a batch.
     pub batch: usize,
 }
 

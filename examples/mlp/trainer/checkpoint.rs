@@ -16,7 +16,7 @@ use crate::files::Output;
 
 /// Everything needed to continue a run.
 pub struct Checkpoint {
-    /// What each rank has delivered.
+    /// The samples that each rank has delivered.
     pub delivered: Vec<Delivered>,
     /// The expected proof of the epochs before the cursor's.
     pub expected: Proof,
@@ -131,7 +131,8 @@ impl Checkpoint {
         checkpoint.check().map(|()| checkpoint)
     }
 
-    /// Where a rank of `world` goes on. With another number of ranks, the first one goes on for all.
+    /// The position at which a rank of `world` continues. If the number of ranks has changed, that of the
+    /// first rank counts for all.
     pub fn of_rank(&self, world: World) -> Delivered {
         let (all, rank) = (&self.delivered, world.rank() as usize);
         if all.len() == world.size() as usize {

@@ -13,7 +13,8 @@ use crate::options::Options;
 
 /// The share of the samples that is held out for the test, where the data has no test set.
 const HELD_OUT: f64 = 0.1;
-/// Which samples are held out: the same for every run, so that a resumed one is not tested on what it saw.
+/// The seed of the choice of held-out samples. It is the same for every run, so that a resumed run is not
+/// tested on its training samples.
 const SPLIT_SEED: u64 = 1;
 
 /// The training and the test set, of the fields "image" and "label" (`u8` both).
@@ -100,7 +101,7 @@ impl Data {
         }
         for set in [&self.train, &self.test] {
             let mut last = None;
-            // Samples of one file follow each other, so a file is looked at once.
+            // Neighbouring samples are in one file, so each file is checked once.
             for path in (0..set.len()).map_while(|id| set.path(id)) {
                 if last != Some(path) {
                     output.spares(path, "a file of the data set")?;
@@ -112,7 +113,7 @@ impl Data {
     }
 }
 
-/// Whether `path` is a folder with one of MNIST's files, or with what was meant to be one.
+/// Whether `path` is a folder with one of MNIST's files, or with a file that was probably meant as one.
 fn has_mnist_names(path: &Path) -> bool {
     let entries = path.read_dir().into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

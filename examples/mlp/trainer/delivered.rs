@@ -1,18 +1,18 @@
-//! What the ranks of a run have delivered, one by one and together.
+//! The samples that the ranks of a run have delivered, per rank and together.
 
 use feedline::sampler::Proof;
 use feedline::{BadSampleReport, Cursor};
 use feedline_core::random::key;
 use serde::{Deserialize, Serialize};
 
-/// What one rank has delivered.
+/// The samples that one rank has delivered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delivered {
     pub cursor: Cursor,
     pub bad_sample_report: BadSampleReport,
 }
 
-/// The proof over what all ranks have delivered.
+/// The proof over the samples of all ranks.
 pub fn whole_proof(all: &[Delivered]) -> Proof {
     let mut proof = Proof::new();
     all.iter().for_each(|one| proof.merge(one.cursor.proof()));

@@ -1,4 +1,4 @@
-//! The built-in digits, drawn where they are missing.
+//! The built-in digits, drawn if they are missing.
 
 use std::path::{Path, PathBuf};
 

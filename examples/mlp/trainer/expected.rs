@@ -1,4 +1,4 @@
-//! The proof that a run must arrive at, even if it was resumed with another batch size.
+//! The proof that a run must end with, even if it was resumed with another batch size.
 
 use feedline::sampler::{BatchSampler, Proof};
 use feedline::{BadSampleReport, Cursor};
@@ -12,7 +12,7 @@ use feedline::{BadSampleReport, Cursor};
 pub struct Expected {
     ended: Proof,
     epoch: u64,
-    /// Where the steps of this run begin within `epoch`.
+    /// The start of this run's steps within `epoch`.
     start: u64,
 }
 

@@ -116,11 +116,11 @@ fn new_part(folder: &Path) -> io::Result<NamedTempFile> {
         let part = tempfile::Builder::new().prefix(PART).make_in(folder, create)?;
         match part.as_file().try_lock() {
             Ok(()) => {}
-            // No process can lock it here, so none takes it for a leftover.
+            // No process can lock it here, so none treats it as a leftover.
             Err(std::fs::TryLockError::Error(_)) => return Ok(part),
             Err(std::fs::TryLockError::WouldBlock) => continue,
         }
-        // Another process may have taken it for a leftover before it was locked.
+        // Another process may have removed it as a leftover before it was locked.
         if part.path().exists() {
             return Ok(part);
         }

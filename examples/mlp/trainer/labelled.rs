@@ -1,4 +1,4 @@
-//! A reader's image-like and label-like field as the model takes them: pixels and class, a byte each.
+//! A reader's image-like and label-like field in the form of the model: pixels and class, a byte each.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const LABELS: [&str; 8] =
 /// A data set of the fields "image" (`u8`) and "label" (`u8`, a scalar).
 pub struct Labelled {
     reader: Box<dyn Reader>,
-    /// The reader's field that holds the image, and what decodes it.
+    /// The reader's field that holds the image, and its decoder.
     input: (usize, Option<Pictures>),
     /// The reader's field that holds the class.
     label: usize,
@@ -34,7 +34,7 @@ struct Memory {
 }
 
 impl Labelled {
-    /// The samples of `reader`. Without a name, the field is found by what it holds.
+    /// The samples of `reader`. Without a name, the field is found by its content.
     ///
     /// # Errors
     /// `Config` if there is no such field, or several fields that could be meant; `Data` for a class that is
@@ -70,7 +70,7 @@ impl Labelled {
         self.spec.fields()[0].row_bytes()
     }
 
-    /// Checks the classes that lie ready in memory, which the device may read without `read`.
+    /// Checks classes that are in memory, because the device may read them without `read`.
     fn check_labels(&self) -> Result<()> {
         let Some(column) = self.column(1) else { return Ok(()) };
         for id in 0..self.len() {
@@ -193,7 +193,7 @@ fn choose(
     }
 }
 
-/// The shape of an image of pixels; `None` for one that is encoded.
+/// The shape of an image of pixels; `None` for an encoded image.
 fn pixels(field: &SchemaField) -> Option<Vec<usize>> {
     field.shape.iter().copied().collect()
 }
@@ -209,7 +209,7 @@ fn is_input(field: &SchemaField) -> bool {
     }
 }
 
-/// Whether a field can be the class: a whole number, or one written as text, as WebDataset's `cls`.
+/// Whether a field can be the class: a whole number, or a number as text, such as WebDataset's `cls`.
 fn is_label(field: &SchemaField) -> bool {
     use DType::{I8, I16, I32, I64, U8, U16, U32};
     match (field.element, field.shape.as_slice()) {
@@ -234,7 +234,7 @@ fn number(field: &SchemaField, value: &Value) -> Result<i64> {
     let is_signed =
         matches!(field.element, ElementType::Number(DType::I8 | DType::I16 | DType::I32 | DType::I64));
     let is_negative = is_signed && value.bytes.last().is_some_and(|&last| last >= 0x80);
-    // Little-endian, and the sign goes on to the left.
+    // Little-endian; the sign bit extends to the left.
     let mut bytes = [if is_negative { 0xFF } else { 0 }; 8];
     match bytes.get_mut(..value.bytes.len()) {
         Some(low) if !low.is_empty() => low.copy_from_slice(&value.bytes),

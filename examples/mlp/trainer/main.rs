@@ -29,8 +29,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not `eprintln`, which panics if standard error is full: the exit code still tells what
-            // happened.
+            // Not `eprintln`, which panics if standard error is full: the exit code still shows the result.
             let _ = writeln!(std::io::stderr(), "mlp: {error}");
             // 128 plus the number of SIGINT, as in shells.
             ExitCode::from(if error.kind() == ErrorKind::Stopped { 130 } else { 2 })
@@ -44,11 +43,11 @@ fn run() -> Result<()> {
         Command::Train(options) => options,
     };
     interrupt::survive_file_size_limit()?;
-    // Other ranks than the first have nothing to say.
+    // Only the first rank prints.
     let Some((report, output)) = run::run(&options)? else { return Ok(()) };
     let written = output.map_or(Ok(()), |output| report.write(&output));
     if written.is_err() {
-        // The report of a long run is not lost with the file.
+        // If the file cannot be written, the report of a long run must still be printed.
         print(&report.json()?)?;
     }
     if !options.quiet {

@@ -9,7 +9,7 @@ use feedline::report::MAX_WORKERS;
 use feedline::{Depth, Device, Error, ErrorKind, Result, TransferMode, Workers};
 use lexopt::prelude::{Long, Short};
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub const HELP: &str = "\
 Trains a multi-layer perceptron on labelled images through feedline.
 
@@ -51,7 +51,7 @@ usage: mlp [options], alone or under torchrun, srun or mpirun
 exit code: 0 done, 2 an error or a sample that was not delivered exactly once,
            130 interrupted: with --checkpoint FILE the run is saved there";
 
-/// Which device to train on.
+/// The device to train on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// A GPU if there is one, else the host.
@@ -84,11 +84,11 @@ fn own_gpu(local_rank: usize) -> Result<Device> {
     let missing =
         |device: &Result<Device>| device.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable);
     let own = Device::cuda(local_rank);
-    // Some launchers show each process its own GPU only, which is number 0 there.
+    // Some launchers show each process only its own GPU, which is number 0 there.
     if local_rank > 0 && missing(&own) && missing(&Device::cuda(1)) { Device::cuda(0) } else { own }
 }
 
-/// How parameters are updated.
+/// The optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Momentum SGD.
@@ -174,7 +174,7 @@ impl Default for Options {
     }
 }
 
-/// What the command line asks for.
+/// The action that the command line asks for.
 pub enum Command {
     /// Train.
     Train(Box<Options>),
@@ -214,7 +214,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
 }
 
 impl Options {
-    /// The options that decide what is computed, which must be the same on all ranks.
+    /// The options that determine the result; they must be the same on all ranks.
     pub fn decisive(&self) -> String {
         let Self { epochs, steps, batch, hidden, classes, method, lr, momentum, seed, shuffle, .. } = self;
         let lr = lr.map_or("default".to_owned(), |lr| lr.to_string());
@@ -305,7 +305,7 @@ impl Options {
     }
 }
 
-/// The arguments as a shell reads them, without `--resume FILE`.
+/// The arguments in shell syntax, without `--resume FILE`.
 fn command(arguments: &[OsString]) -> String {
     let mut words = vec!["mlp".to_owned()];
     let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy());
@@ -319,7 +319,7 @@ fn command(arguments: &[OsString]) -> String {
     words.join(" ")
 }
 
-/// A word as a shell reads it.
+/// A word in shell syntax.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

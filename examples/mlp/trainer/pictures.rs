@@ -33,11 +33,11 @@ impl Pictures {
     }
 }
 
-/// No value of it exists without the feature.
+/// Without the feature, no value of this type exists.
 #[cfg(not(feature = "images"))]
 pub enum Pictures {}
 
-/// Nothing is decoded without the feature.
+/// Without the feature, nothing is decoded.
 #[cfg(not(feature = "images"))]
 #[derive(Default)]
 pub struct Scratch;
@@ -50,7 +50,7 @@ impl Pictures {
         Err(feedline::Error::new(feedline::ErrorKind::Config, why))
     }
 
-    /// Is never called.
+    /// Never called.
     pub fn read(&self, _: &[u8], _: &mut Context, _: &mut Scratch, _: &mut [u8]) -> Result<()> {
         match *self {}
     }

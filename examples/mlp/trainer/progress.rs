@@ -19,23 +19,23 @@ pub fn drawing(quiet: bool) -> ProgressBar {
 
 /// The bar shown while the model trains; its message holds the figures.
 pub fn training(quiet: bool, steps: u64) -> ProgressBar {
-    // The bar takes the width that the figures leave.
+    // The bar takes the width beside the figures.
     let bar = bar(quiet, "{prefix} {percent:>3}% {wide_bar} {msg}  {eta} left");
     bar.set_length(steps);
     bar
 }
 
-/// The terminal has fewer columns than the figures take with all their words.
+/// The terminal has fewer columns than the figures with all their words.
 fn is_narrow() -> bool {
     console::Term::stderr().size().1 < 78
 }
 
-/// Samples per second, with as many words as there is room for.
+/// Samples per second, with as many words as fit.
 pub fn per_second(rate: f64) -> String {
     if is_narrow() { format!("{rate:.0}/s") } else { format!("{rate:.0} samples/s") }
 }
 
-/// The epoch, of how many.
+/// The epoch, and the number of epochs.
 pub fn of_epochs(epoch: u64, epochs: u64) -> String {
     let word = if is_narrow() { "" } else { "epoch " };
     format!("{word}{}/{epochs}", epoch + 1)
@@ -51,19 +51,19 @@ pub fn figures(rate: f64, loss: f32, wait_share: f64) -> String {
     }
 }
 
-/// The rate over the last seconds, not since the start: it shows at once when something changes.
+/// The rate over the last seconds, not since the start, so that a change shows at once.
 #[derive(Debug, Default)]
 pub struct Rate {
-    /// Moments and how many samples there were by then, the oldest first.
+    /// Points in time with the number of samples by then, the oldest first.
     points: VecDeque<(Instant, u64)>,
 }
 
-/// What counts as the last seconds, and how close two points are at most.
+/// The time span of the rate, and the min time between two points.
 const WINDOW: Duration = Duration::from_secs(5);
 const CLOSE: Duration = Duration::from_millis(100);
 
 impl Rate {
-    /// There are `samples` by now; returns how many come in a second.
+    /// There are `samples` by now; returns the rate in samples per second.
     pub fn add(&mut self, now: Instant, samples: u64) -> f64 {
         if self.points.back().is_none_or(|(last, _)| now - *last >= CLOSE) {
             self.points.push_back((now, samples));
@@ -77,17 +77,17 @@ impl Rate {
     }
 }
 
-/// A mean in which older values count less and less.
+/// A mean in which older values lose weight.
 #[derive(Debug, Default)]
 pub struct Smoothed(Option<f32>);
 
 impl Smoothed {
-    /// Adds a value; the last twenty or so count.
+    /// Adds a value; about the last twenty count.
     pub fn add(&mut self, value: f32) {
         self.0 = Some(self.0.map_or(value, |mean| mean + 0.05 * (value - mean)));
     }
 
-    /// The mean so far; not a number before the first value.
+    /// The mean so far; NaN before the first value.
     pub fn value(&self) -> f32 {
         self.0.unwrap_or(f32::NAN)
     }

@@ -1,4 +1,4 @@
-//! What the trainer does together with the other ranks of its run; alone, almost nothing.
+//! The trainer's operations that involve the other ranks of its run; with one rank, almost nothing.
 
 use std::io::Write;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::delivered::Delivered;
 use crate::options::Options;
 use crate::pace::{Pace, slow_rank};
 
-/// Steps between two agreements on whether to stop.
+/// Steps between two agreements about stopping.
 const SIGNAL: u64 = 16;
 
-/// How long a rank may take to end by itself after the run has failed: longer than any step.
+/// The time in which a rank must end by itself after the run has failed: longer than any step.
 const END: Duration = Duration::from_secs(10);
 
 /// The ranks of this run.
 pub struct Ranks {
     group: Group,
     launch: Launch,
-    /// The agreement that was begun last.
+    /// The agreement that was begun most recently.
     signal: Option<Exchange>,
 }
 
@@ -75,8 +75,8 @@ impl Ranks {
         Ok(data)
     }
 
-    /// Makes `model`, which works on `compute`, average its gradients over all ranks. Returns what connects
-    /// them.
+    /// Makes `model`, which works on `compute`, average its gradients over all ranks. Returns the name of the
+    /// transport.
     pub fn connect(&self, options: &Options, compute: &Stream, model: &mut Mlp) -> Result<String> {
         let collectives = Collectives::new(&self.group, compute)?;
         let connection = collectives.describe();
@@ -125,12 +125,12 @@ impl Ranks {
         Ok(())
     }
 
-    /// What each rank has delivered.
+    /// The samples that each rank has delivered.
     pub fn delivered(&self, own: Delivered) -> Result<Vec<Delivered>> {
         self.exchange(own)
     }
 
-    /// The rank that keeps the others waiting, if there is one.
+    /// The rank that slows down the others, if any.
     pub fn slow_rank(&self, wait_share: f64, diagnosis: String) -> Result<Option<Pace>> {
         self.exchange(Pace { rank: self.world().rank(), wait_share, diagnosis }).map(slow_rank)
     }
@@ -164,8 +164,8 @@ impl Ranks {
         self.group.agree_on_hash("the parameters", hash)
     }
 
-    /// Ends the run: with the other ranks after `Ok` or an interrupt, else by telling them the error. Returns
-    /// the first cause: another rank's error, where this one's is only its consequence.
+    /// Ends the run. After `Ok` or an interrupt, ends together with the other ranks; otherwise sends them the
+    /// error. Returns the first cause: another rank's error, if this one's is only a consequence.
     pub fn end<T>(self, outcome: Result<T>) -> Result<T> {
         match outcome {
             Err(error) if error.kind() != ErrorKind::Stopped => {

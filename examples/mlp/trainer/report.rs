@@ -14,13 +14,13 @@ use crate::pace::Pace;
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub device: String,
-    /// The number of ranks. Other figures than counts, rates and losses are those of the first rank.
+    /// The number of ranks. Except for counts, rates and losses, the figures are those of the first rank.
     pub world: u32,
-    /// What connects the ranks.
+    /// The transport between the ranks.
     pub connection: String,
     /// The implementation of the matrix products.
     pub kernels: String,
-    /// How rows got to the device, and why staged if zero copy was not possible.
+    /// The transfer mode, and why it is staged if zero copy was not possible.
     pub transfer_mode: String,
     pub samples_per_s: f64,
     pub seconds: f64,
@@ -42,11 +42,11 @@ pub struct Report {
     pub bad_samples: Vec<BadSample>,
     /// The share of time that the training loop waited for data.
     pub wait_share: f64,
-    /// What limits the run, and what would help.
+    /// The limiting stage, and settings that would help.
     pub diagnosis: String,
-    /// The rank that keeps the others waiting, because it waits for its data much longer than they do.
+    /// The rank that slows down the others, because it waits for its data much longer than they do.
     pub slow_rank: Option<Pace>,
-    /// What the consumer's time went to, and the service times of the stages.
+    /// The account of the consumer's time, and the service times of the stages.
     pub stalls: feedline::report::Report,
     pub peak_pinned_bytes: u64,
     pub peak_device_bytes: u64,

@@ -17,7 +17,7 @@ use crate::ranks::Ranks;
 use crate::report::Report;
 use crate::train::Training;
 
-/// How long the pipeline may take to stop.
+/// Time limit for stopping the pipeline.
 const STOP: Duration = Duration::from_secs(10);
 
 /// Trains and tests as the options say, with the other ranks. Returns the report, and the file to write it
@@ -57,11 +57,11 @@ fn run_rank(
     let mut model = Mlp::new(&compute, kernels, shape, init(options), optimizer(options))?;
 
     let mut training = Training::new(&compute, options, ranks, checkpoint, resumed, &mut loader, &mut model)?;
-    // After the parameters are those of the checkpoint.
+    // After the parameters are replaced by those of the checkpoint.
     let connection = ranks.connect(options, &compute, &mut model)?;
     training.trace(trace.as_ref())?;
     let trained = training.run(&mut loader, &mut model, ranks, started);
-    // After an interrupt or an error, too: then it is wanted most.
+    // Also after an interrupt or an error, when it is needed most.
     if let Some(step) = training.step_time()? {
         loader.reporter().set_step_time(step);
     }
@@ -208,7 +208,8 @@ fn optimizer(options: &Options) -> Optimizer {
     }
 }
 
-/// How many of this rank's part of the test set the model classifies correctly, and how many there are.
+/// The number of samples in this rank's part of the test set that the model classifies correctly, and the
+/// number of all.
 fn test(
     options: &Options,
     world: World,

@@ -32,7 +32,7 @@ pub struct Training {
     epochs: u64,
     /// The step to stop after, counted over all parts of the run.
     last_step: u64,
-    /// Whether the run is saved, and where; only the first rank writes.
+    /// The path of the checkpoint, if the run is saved; only the first rank writes it.
     saves: bool,
     checkpoint: Option<Output>,
     every: Option<u64>,
@@ -40,7 +40,7 @@ pub struct Training {
     quiet: bool,
     /// The command line without `--resume`.
     command: String,
-    /// Where to continue, if this run was resumed; and what all ranks had delivered.
+    /// The position to continue from if this run was resumed, and the samples that all ranks had delivered.
     resumed: Option<(Cursor, Proof, BadSampleReport)>,
     expected: Expected,
     interrupt: Interrupt,
@@ -52,12 +52,12 @@ pub struct Training {
     history: History,
     rate: Rate,
     loss: Smoothed,
-    /// How many losses have been added to it.
+    /// The number of losses that have been added to it.
     smoothed: usize,
-    /// When the last line of an epoch was printed.
+    /// The time at which the last line of an epoch was printed.
     lined: Instant,
     losses: Vec<f32>,
-    /// How many losses are means over all ranks; later ones are those of this rank.
+    /// The number of losses that are means over all ranks; later ones are those of this rank.
     averaged: usize,
     steps: u64,
     samples: u64,
@@ -68,7 +68,7 @@ pub struct Training {
 }
 
 impl Training {
-    /// A run with these options, at its beginning or where `resumed` left off.
+    /// A run with these options, at its beginning or at the position of `resumed`.
     pub fn new(
         compute: &Stream,
         options: &Options,
@@ -142,8 +142,8 @@ impl Training {
     /// Trains up to the last epoch or step.
     ///
     /// # Errors
-    /// `Stopped` after an interrupt, once the checkpoint is written, if there is to be one; whatever
-    /// the pipeline ends with.
+    /// `Stopped` after an interrupt, once the checkpoint is written if the run is saved; any error of the
+    /// pipeline.
     pub fn run(
         &mut self,
         loader: &mut Loader,
@@ -207,7 +207,7 @@ impl Training {
             self.meter.begin();
             let Some(batch) = batches.next() else { break };
             let batch = batch?;
-            // Every rank has as many.
+            // All ranks have the same number.
             self.samples += batch.len() as u64 * u64::from(ranks.world().size());
             let batch = self.meter.wait_on(batch)?;
             self.collect()?;
@@ -343,7 +343,7 @@ impl Training {
         self.loss.value()
     }
 
-    /// Leaves a line about an epoch above the bar; not for epochs that follow each other within a second.
+    /// Prints a line about an epoch above the bar, but at most one per second.
     fn leave_line(&mut self, epoch: u64, ranks: &Ranks, account: &Account, bar: &ProgressBar) {
         if self.lined.elapsed() < Duration::from_secs(1) {
             return;
@@ -393,7 +393,7 @@ impl Training {
         self.first_step_seconds
     }
 
-    /// How long a step takes on the compute stream, once one was measured.
+    /// The time of a step on the compute stream, once one was measured.
     pub fn step_time(&mut self) -> Result<Option<Duration>> {
         self.meter.step_time()
     }

@@ -20,8 +20,8 @@ pub struct PoolOptions {
     pub streams: usize,
     /// The maximum number of requests of a micro-batch.
     pub batch: usize,
-    /// A micro-batch that is not full leaves when its first request has waited this long. Zero: it takes what
-    /// is in the queue and leaves at once.
+    /// The max time that the first request of a micro-batch waits for more. Zero: a micro-batch takes the
+    /// requests in the queue and leaves at once.
     pub delay: Duration,
     /// The maximum number of requests in the queue; more are refused.
     pub queue: usize,

@@ -23,7 +23,7 @@ pub struct Model {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The class with the largest logit; of equal ones the first.
+    /// The class with the largest logit; among equal ones the first.
     pub class: usize,
     /// One logit per class.
     pub logits: Vec<f32>,

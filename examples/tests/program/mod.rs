@@ -1,4 +1,4 @@
-//! Where the built examples lie.
+//! The location of the built examples.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The example `images`: it learns from a folder of pictures, and writes the sheet of what it sees.
+//! The example `images`: it learns from a folder of pictures, and writes a sheet of its input.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -15,7 +15,7 @@ const SIDE: u32 = 48;
 fn stripes(path: &Path, are_upright: bool, random: &mut Random) {
     let mut color = || [0, 1, 2].map(|_| random.next_u64() as u8);
     let (mut one, other) = (color(), color());
-    // The two must differ: one is made dark, the other bright below.
+    // The classes must differ: one is dark, the other bright below.
     one.iter_mut().for_each(|level| *level /= 4);
     let other = other.map(|level| 160 + level / 3);
     let width = 4 + random.below(4) as u32;
@@ -101,8 +101,8 @@ fn the_example_learns_and_writes_the_sheet() {
     assert_ne!(at(picture.size.width - 80, picture.size.height - 80), [245; 3]);
 }
 
-/// Where nothing is scaled, whoever decodes: pictures of 48 pixels stay as they are. Scaled ones differ by a
-/// level, because workers and device round at different places.
+/// If nothing is scaled, both decoders give equal results: pictures of 48 pixels stay as they are. Scaled
+/// ones differ by a level, because workers and device round at different points.
 #[test]
 fn the_model_sees_the_same_pixels_and_labels_whoever_decodes() {
     let folder = folder();

@@ -1,4 +1,4 @@
-//! The example `own_kernel`: what it prints, as a kernel and as host code.
+//! The output of the example `own_kernel`, as a kernel and as host code.
 
 use std::process::Command;
 

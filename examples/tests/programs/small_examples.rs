@@ -1,4 +1,4 @@
-//! The small examples: each runs to its end and prints what its first lines promise.
+//! The small examples: each runs to its end, and prints the lines that its first comment promises.
 
 use std::process::Command;
 
@@ -71,7 +71,7 @@ fn branches_on_own_streams_overlap_and_give_the_same_weights() {
         let text = lines.iter().find_map(|line| line.strip_prefix("branches at a time: ")).unwrap();
         let (own, one) = text.split_once("; on one stream ").unwrap();
         let [own, one] = [own, one].map(|number| number.parse::<f64>().unwrap());
-        // On one stream there is never more than one.
+        // On one stream, at most one branch runs at a time.
         assert!(one <= 1.01, "{text}");
         own > 1.1
     });
@@ -85,7 +85,7 @@ fn a_schedule_on_streams_gives_the_output_of_one_stream() {
     assert_eq!(ops.len(), 11);
     let streams = |number: &str| ops.iter().filter(|op| op.contains(&format!("stream {number},"))).count();
     assert!(["0", "1", "2"].map(streams).into_iter().all(|ops| ops >= 2), "{lines:?}");
-    // An op behind its parent on the same stream needs no event.
+    // An op after its parent on the same stream needs no event.
     assert!(ops[0].contains(" 0 events") && ops[10].contains(" 1 events"), "{lines:?}");
     assert!(lines.contains(&"the same output: true".to_owned()), "{lines:?}");
     assert_eq!(lines.last().unwrap(), "no race in 10 schedules of the simulator");

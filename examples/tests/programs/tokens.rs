@@ -1,4 +1,4 @@
-//! The example `tokens`: it learns a text that repeats itself, and ends with one line when it cannot begin.
+//! The example `tokens`: it learns a text that repeats itself, and ends with one line if it cannot begin.
 
 use std::process::{Command, Output};
 

@@ -7,7 +7,7 @@ use feedline_testkit::{not_run, watchdog::LIMIT, with_watchdog};
 use safetensors::tensor::{Dtype, TensorView, serialize};
 use tempfile::TempDir;
 
-/// Enough for the small set's patterns to be told apart.
+/// Enough steps to tell the small set's patterns apart.
 const EPOCHS: usize = 10;
 const HOST: [&str; 10] =
     ["--device", "host", "--batch", "32", "--hidden", "32", "--epochs", "10", "--optimizer", "adamw"];

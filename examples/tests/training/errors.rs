@@ -9,7 +9,8 @@ use feedline::Device;
 use feedline_testkit::{not_run, watchdog::LIMIT, with_watchdog};
 use tempfile::TempDir;
 
-/// Runs the trainer on the host over `data`, with so many epochs that an error at the end would never come.
+/// Runs the trainer on the host over `data`, with a number of epochs so large that an error at the end would
+/// never come.
 fn refused(data: &Path, arguments: &[&str]) -> Output {
     let work = TempDir::new().unwrap();
     let before = listing(data);

@@ -1,5 +1,5 @@
-//! The proof covers all parts of a run, even with different batch sizes, and a run that lost a sample
-//! fails and says so.
+//! The proof covers all parts of a run, even with different batch sizes. A run that lost a sample fails and
+//! reports it.
 
 use crate::report::Report;
 use crate::trainer::{TRAIN, command, small_set, text, train};

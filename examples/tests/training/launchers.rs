@@ -1,4 +1,4 @@
-//! mpirun, torchrun and srun launch the trainer, and what they launch ends and resumes when a rank is killed.
+//! mpirun, torchrun and srun launch the trainer; when a rank is killed, the run ends and can be resumed.
 //!
 //! A launcher that is not installed is reported as not run: Debian's openmpi-bin, torchrun of PyPI's torch
 //! (or `FEEDLINE_TORCHRUN`), and a Slurm that runs jobs, such as that of `ci/slurm.sh`.

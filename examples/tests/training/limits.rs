@@ -49,7 +49,7 @@ fn a_thread_that_cannot_be_started_is_reported_in_one_line() {
             }
             assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{processes}: {said}");
             assert!(said.starts_with("mlp: cannot start "), "{processes}: {said}");
-            // The loader words the message about decode workers.
+            // The loader adds the text about decode workers.
             assert!(said.contains("ulimit -u") || said.contains("workers"), "{processes}: {said}");
             refused += 1;
         }

@@ -1,5 +1,5 @@
-//! The trainer's files are always complete, whatever else writes there or is in the way, and it reads
-//! only regular files.
+//! The trainer's files are always complete, even if other processes write there or something is in the way.
+//! It reads only regular files.
 
 use std::fs::File;
 use std::os::unix::fs::symlink;
@@ -83,7 +83,7 @@ fn leftovers_of_interrupted_runs_are_removed_and_files_being_written_are_kept() 
     });
 }
 
-/// Kills the trainer at moments all over its run; most of its time it writes the large model.
+/// Kills the trainer at random moments of its run, most of which it spends writing the large model.
 #[test]
 fn the_next_run_removes_what_a_trainer_killed_while_writing_leaves() {
     with_watchdog(LIMIT, || {
@@ -234,7 +234,7 @@ fn the_longest_file_name_works_and_a_longer_one_is_refused_at_the_start() {
         }
         for option in ["--checkpoint", "--json"] {
             let name = "n".repeat(256);
-            // So many epochs that an error at the end would never come.
+            // A number of epochs so large that an error at the end would never come.
             let output = run(&mut trainer(&set, &work, &["--epochs", "9999999999", option, &name]));
             assert_says(&output, &["cannot write the", "File name too long", "give a path"]);
         }

@@ -96,11 +96,11 @@ fn of_four_ranks_one_is_killed_at_twenty_random_moments() {
             world.ranks[victim].kill().expect("the kill");
             let killed = Instant::now();
             if ended {
-                // It came after the end of the run, which is drawn again.
+                // The kill came after the end of the run: try again.
                 world.wait(&[], SOON);
                 length = length.mul_f64(0.8);
             } else {
-                // Of a world that was about to end, the other ranks may end without an error.
+                // If the world was about to end, the other ranks may end without an error.
                 world.wait(&[], Duration::from_secs(20) + SOON);
                 slowest = slowest.max(killed.elapsed());
                 (kills, from_saved) = (kills + 1, from_saved + usize::from(set.path().join(SAVED).exists()));

@@ -16,8 +16,8 @@ fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&ARGUMENTS[..], more].concat()
 }
 
-/// Asserts that two runs have the same losses but for the order in which floats were added, and delivered the
-/// same samples.
+/// Asserts that two runs delivered the same samples, and have the same losses up to the order of float
+/// additions.
 #[track_caller]
 fn assert_alike(one: &Value, two: &Value) {
     let (left, right) = (losses(one), losses(two));

@@ -61,7 +61,7 @@ fn the_host_follows_the_reference() {
     with_watchdog(LIMIT, || follows_the_reference("host", &data, &reference));
 }
 
-/// The first steps only: on the host, several ranks take as long as one for all of them together.
+/// The first steps only: on the host, several ranks together take as long as one.
 #[test]
 fn worlds_of_two_and_four_follow_the_reference() {
     let Some((data, reference)) = recipe("host, worlds of 2 and 4") else { return };
@@ -87,7 +87,7 @@ fn worlds_of_two_and_four_follow_the_reference() {
 
 #[test]
 fn a_gpu_follows_the_reference() {
-    // The data come first: without them the test counts as not run.
+    // Checks for the data first: without them the test counts as not run.
     let Some((data, reference)) = recipe("cuda") else { return };
     let Some(device) = gpu("the trainer follows its reference") else { return };
     drop(device);

@@ -1,4 +1,4 @@
-//! The programs that look at a run or a machine: `doctor`, `whatif`, and the files that `mlp` writes for
+//! The programs that inspect a run or a machine: `doctor`, `whatif`, and the files that `mlp` writes for
 //! them.
 
 use crate::trainer;
@@ -51,14 +51,14 @@ fn a_run_leaves_a_trace_a_page_and_service_times_that_whatif_reads() {
         assert!(output.status.success(), "{output:?}");
         let predicted: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let rate = predicted["asked"]["batches_per_s"].as_f64().expect("a rate");
-        // The last steps, as many as there are slots, are not waited for.
+        // The last steps, one per slot, are not waited for.
         assert!(rate > 500.0 && rate < 1050.0, "a step of 1 ms: {predicted}");
         let wrong = run("whatif", &["t.json", "--workers", "0"]);
         assert_eq!(wrong.status.code(), Some(2));
     });
 }
 
-/// The text, the JSON and the page of a run say the same of how long it waited.
+/// The text, the JSON and the page of a run show the same share of waiting.
 #[test]
 fn a_run_says_once_how_long_it_waited() {
     with_watchdog(LIMIT, || {

@@ -1,5 +1,5 @@
-//! What a user at a terminal sees: a bar with figures during training, one line after an interrupt, and
-//! nothing with `--quiet`.
+//! The output at a terminal: a bar with figures during training, one line after an interrupt, and nothing
+//! with `--quiet`.
 
 use std::fs::File;
 use std::io::Read;

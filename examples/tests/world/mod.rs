@@ -13,7 +13,7 @@ use crate::trainer::{command, text};
 /// The time limit of a world; only a hang takes this long.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// Ranks that run. Those that still do are killed at the end, however a test ends.
+/// The ranks that still run. The drop kills them, however a test ends.
 pub struct World {
     pub ranks: Vec<Child>,
 }
@@ -31,7 +31,7 @@ impl World {
         Self { ranks: (0..size).map(rank).collect() }
     }
 
-    /// Sends a signal to a rank, by its name: `STOP`, `INT`.
+    /// Sends a signal to a rank; `STOP` and `INT` are names of signals.
     pub fn signal(&self, rank: usize, name: &str) {
         let pid = self.ranks[rank].id().to_string();
         let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("the program kill");

@@ -126,8 +126,8 @@ pub struct Picture<'a> {
 /// JPEG is decoded without allocating once the buffers have grown. The crates for other formats allocate per
 /// picture: png a window of rows, image-webp its planes, gif its code table.
 ///
-/// With the feature `turbojpeg`, libjpeg-turbo decodes JPEG where it is faster: whole pictures and large
-/// regions, reduced or not. The pixels are the same. It allocates per picture, all coefficients of a
+/// With the feature `turbojpeg`, libjpeg-turbo decodes whole JPEGs and large regions of them, reduced or not,
+/// because it is faster there. The pixels are the same. It allocates per picture, all coefficients of a
 /// progressive one. The built-in decoder takes CMYK, and files that libjpeg-turbo refuses or warns about.
 ///
 /// ```
@@ -338,7 +338,7 @@ impl Work {
             return Ok(());
         }
         let Self { raw, jpeg, .. } = self;
-        // A fault that a crate does not check for is an error of the picture too.
+        // A panic in a decoder becomes an error of the picture.
         let decoded = catch_panic("the decoder panicked", || match format {
             Format::Jpeg => jpeg.decode(bytes, region, chroma, to),
             Format::Png => png::decode(bytes, size, to, raw),

@@ -214,7 +214,7 @@ mod tests {
                 let is_taken = both.compare(&name, &damaged, Reduction::None, Chroma::Interpolated);
                 counts[usize::from(is_taken)] += 1;
             }
-            // A sound file is read, whatever the file before it was.
+            // A sound file is decoded even after a damaged one.
             assert!(both.compare(sound_name, sound, Reduction::None, Chroma::Interpolated), "{name}");
         }
         assert!(counts.iter().all(|&count| count > 100), "{counts:?}");

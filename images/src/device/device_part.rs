@@ -204,7 +204,7 @@ impl DevicePart {
     /// Applies the transforms of sample `row` on the host, with the same bits as the kernel: writes the
     /// finished picture to `to`, and its row of probabilities if there are labels.
     ///
-    /// A record that does not fit its picture gives the colour of the border; it is never read out of bounds.
+    /// A record that does not fit its picture yields the colour of the border; no read is out of bounds.
     ///
     /// # Panics
     /// If `to` does not have [`elements`](Self::elements) elements, or `batch` has no such row.

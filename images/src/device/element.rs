@@ -17,7 +17,7 @@ pub trait Value: Element {
         0
     }
 
-    /// The element for a level of a border or an erased rectangle: the same fraction of white.
+    /// Converts an 8-bit level, of a border or an erased rectangle, to the same fraction of white.
     fn of_level(level: u8) -> Self;
 }
 

@@ -264,12 +264,12 @@ impl Record {
         }
     }
 
-    /// Refuses the list, whatever the picture.
+    /// Refuses the list for every picture.
     fn refuse(&mut self, why: &'static str) {
         self.refused.get_or_insert((ErrorKind::Config, why));
     }
 
-    /// Refuses the picture: the list works with pictures of other sizes.
+    /// Refuses this picture: the list accepts pictures of other sizes.
     fn refuse_sample(&mut self, why: &'static str) {
         self.refused.get_or_insert((ErrorKind::Sample, why));
     }

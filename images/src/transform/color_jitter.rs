@@ -12,13 +12,13 @@ use crate::device::{Color, Record};
 /// in either direction. A value of 0 skips the change, which then draws no number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ColorJitter {
-    /// 0 or more.
+    /// Brightness, 0 or more.
     pub brightness: f64,
-    /// 0 or more.
+    /// Contrast, 0 or more.
     pub contrast: f64,
-    /// 0 or more.
+    /// Saturation, 0 or more.
     pub saturation: f64,
-    /// 0 to 0.5.
+    /// Hue, 0 to 0.5.
     pub hue: f64,
 }
 

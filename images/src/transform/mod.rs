@@ -1,7 +1,7 @@
 //! Transforms of decoded pictures.
 //!
 //! Each draws its random numbers from the sample's own stream, [`Context::random`], in the order of the list.
-//! So a sample of an epoch does not depend on the number of workers or ranks, nor on a resume.
+//! So the number of workers or ranks, and a resume, do not change a sample of an epoch.
 //!
 //! | file | what |
 //! | --- | --- |

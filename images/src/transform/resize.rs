@@ -72,7 +72,7 @@ impl Transform for Resize {
         }
     }
 
-    // Not for a shorter side: the longer side of a reduced picture may differ by a pixel.
+    // Not for resizing by the shorter side: the longer side of a reduced picture may differ by a pixel.
     fn scaled_to(&self) -> Option<Size> {
         match self.to {
             To::Size(size) => Some(size),

@@ -57,7 +57,7 @@ pub enum Origin {
     Embedded,
 }
 
-/// PTX that was accepted.
+/// The accepted PTX.
 #[derive(Debug)]
 pub struct Accepted<T> {
     /// The result of `accept`.

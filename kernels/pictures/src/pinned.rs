@@ -29,9 +29,10 @@ impl Pinned {
         self.bytes
     }
 
-    /// The memory. No copy is in flight: [`copy`](Self::copy) waits.
+    /// The memory. No copy is in flight, because [`copy`](Self::copy) waits.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the block is initialised, `bytes` long and owned; `copy` does not return before it is read.
+        // SAFETY: the block is initialised, `bytes` long and owned; `copy` returns only after the device has
+        // read it.
         unsafe { std::slice::from_raw_parts_mut(self.first, self.bytes) }
     }
 

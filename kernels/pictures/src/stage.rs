@@ -16,7 +16,7 @@ use crate::decoder::{GpuQueue, locked};
 use crate::upload::HostMemory;
 use crate::{Counts, Decode, DecodeTimes, PictureDecoder, check};
 
-/// Batches of a worker at a time: one that it decodes, and the next.
+/// Max batches per worker: one that it decodes, and the next.
 const BATCHES: usize = 2;
 
 /// The encoded pictures of a batch, as `ImageDataset::encoded` delivers them, and their labels of type `L`.
@@ -100,9 +100,9 @@ pub struct DecodeStage<O: Written, L: Element = u8> {
 /// Work on one batch. Returns false if the worker must end.
 type Job<O, L> = Box<dyn FnOnce(&mut WorkerState<O, L>) -> bool + Send>;
 
-/// A worker, as the stage sees it.
+/// The stage's handle of a worker.
 struct Worker<O: Written, L: Element> {
-    /// `None` once the worker shall end.
+    /// `None` once the worker is asked to end.
     queue: Option<SyncSender<Job<O, L>>>,
     thread: Option<JoinHandle<()>>,
     report: Arc<Mutex<WorkerReport>>,
@@ -125,7 +125,7 @@ struct WorkerState<O: Written, L: Element> {
     /// Host memory to copy labels from.
     label_memory: HostMemory,
     report: Arc<Mutex<WorkerReport>>,
-    /// Time without a batch.
+    /// Time spent waiting for a batch.
     idle: Duration,
 }
 

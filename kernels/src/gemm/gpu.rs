@@ -63,7 +63,7 @@ impl Gemm {
                 ("nt", (rows, outputs, inputs), vec![bias, Arg::U32(u32::from(relu))])
             }
             Product::WeightGradient => ("tn", (outputs, inputs, rows), vec![Arg::U64(0)]),
-            // The forward product of a layer without a bias, with dy as the input and x as the weights.
+            // Written as the forward product of a layer without a bias: dy is the input, x the weights.
             Product::WeightGradientTransposed => {
                 ("nt", (outputs, inputs, rows), vec![Arg::U64(0), Arg::U32(0)])
             }

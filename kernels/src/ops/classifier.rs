@@ -282,7 +282,8 @@ mod gpu {
             let each = rows.div_ceil(self.multiprocessors).max(MIN_ROWS);
             let blocks = rows.div_ceil(each);
             let count = (classes + 1) * inputs + classes + 2;
-            // Taken out until the sums are queued: `then` may call anything, even this operator.
+            // Taken out of the scratch until the sums are queued: `then` may call anything, even this
+            // operator.
             let parts = self.scratch().fused_sums.take().filter(|parts| parts.len() >= blocks * count);
             let mut parts = parts.map_or_else(|| self.stream.buffer(blocks * count), Ok)?;
             let ClassifierGradients { x: mut dx, weights: dweights, bias: dbias, bias_before } = gradients;

@@ -1,5 +1,4 @@
-//! The example `pack`: what it writes is read back as it was, by this library and by pyarrow, also after a
-//! kill.
+//! The example `pack`: its output is read back unchanged, by this library and by pyarrow, also after a kill.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

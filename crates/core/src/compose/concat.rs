@@ -45,9 +45,9 @@ impl Concat {
         Ok(Self { parts, starts })
     }
 
-    /// The part that sample `id` is in, and its id there; `None` if there is no such sample.
+    /// The part that contains sample `id`, and its id in that part; `None` if there is no such sample.
     pub fn place(&self, id: u64) -> Option<(usize, u64)> {
-        // The last part that starts at or before the sample: empty parts are passed over.
+        // The last part that starts at or before the sample, which skips empty parts.
         let part = self.starts.partition_point(|&start| start <= id) - 1;
         (part < self.parts.len()).then(|| (part, id - self.starts[part]))
     }
@@ -84,7 +84,7 @@ impl Dataset for Concat {
         self.parts().read_many(ids, rows, context, |id| self.existing(id))
     }
 
-    /// That of the only part that has samples; `None` if there are several.
+    /// The column of the only part that has samples; `None` if several parts have some.
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let mut parts = (0..self.parts.len()).filter(|&part| self.starts[part] < self.starts[part + 1]);
         let only = parts.next()?;

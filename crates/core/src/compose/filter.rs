@@ -7,8 +7,8 @@ use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows, StableData
 /// Samples that are read at once.
 const AT_ONCE: usize = 64;
 
-/// Reads every sample of `inner` once, in order, and lists those that `keep` keeps. `progress` is called
-/// after every few samples with how many were read.
+/// Reads every sample of `inner` once, in order, and lists those for which `keep` is true. Now and then calls
+/// `progress` with the number of samples read so far.
 pub(crate) fn filter(
     inner: StableDataset,
     mut keep: impl FnMut(&Sample<'_>) -> bool,

@@ -32,7 +32,7 @@ pub struct InMemory {
 enum Values {
     /// Of one size, row after row.
     Fixed(Pages),
-    /// Of a ragged field: the bytes of all rows, and where each row ends.
+    /// Of a ragged field: the bytes of all rows, and the end of each row.
     Ragged { bytes: Vec<u8>, ends: Vec<usize> },
 }
 
@@ -46,7 +46,7 @@ struct Pages {
 impl Pages {
     fn copy(bytes: &[u8]) -> Self {
         let mut memory = vec![0; bytes.len().next_multiple_of(PAGE) + PAGE];
-        // `usize::MAX` where the address cannot be computed, as under Miri: then any place will do.
+        // `usize::MAX` if the address cannot be computed, as under Miri: then any offset will do.
         let first = memory.as_ptr().align_offset(PAGE).min(PAGE);
         memory[first..first + bytes.len()].copy_from_slice(bytes);
         Self { memory, first, len: bytes.len() }
@@ -136,7 +136,7 @@ impl InMemory {
         Ok(self)
     }
 
-    /// The field `name` has `len` samples.
+    /// Sets the number of samples; checks that field `name` has as many as the fields before it.
     fn set_len(&mut self, name: &str, len: u64) -> Result<()> {
         if !self.fields.is_empty() && len != self.len {
             let want = self.len;
@@ -181,7 +181,7 @@ impl Dataset for InMemory {
         Ok(())
     }
 
-    // Field by field: one bounds check and one copy per row.
+    // Copies field by field: one bounds check and one copy per row.
     fn read_many(
         &self,
         ids: &[u64],
@@ -189,7 +189,7 @@ impl Dataset for InMemory {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         if self.spec.is_ragged() {
-            // A batch may have no room for a row, and then the rows before it must be whole.
+            // A batch may lack room for a row, and then the rows before it must be complete.
             return ids.iter().enumerate().try_for_each(|(index, &id)| {
                 self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))
             });

@@ -46,7 +46,8 @@ impl Map {
         Self { version, ..self }
     }
 
-    /// Reads the samples `ids` into `slab`. Returns how many could be read, and the error after them.
+    /// Reads the samples `ids` into `slab`. Returns the number of samples read, and the error of the next
+    /// one.
     fn read_inner(
         &self,
         ids: &[u64],
@@ -56,7 +57,7 @@ impl Map {
     ) -> (usize, Option<ReadError>) {
         let mut rows = Rows::new(&self.layout, slab, ids.len());
         rows.poison();
-        // The function has the stream of this set.
+        // The function uses the random stream of this set.
         match context.with_stream(0, |context| read(&mut rows, context)) {
             Ok(()) => (ids.len(), None),
             Err((good, error)) => (good.min(ids.len()), Some(error)),

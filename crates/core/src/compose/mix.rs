@@ -8,8 +8,7 @@ use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset};
 
-/// Positions after which the sets follow each other in the same order again: shares are exact to one in as
-/// many.
+/// Length of the pattern in which the sets alternate: shares are exact to one in this number.
 const PERIOD: usize = 1 << 16;
 
 /// Several sets of one spec by weights, spread evenly over the epoch; made by [`Mix::builder`].
@@ -19,9 +18,9 @@ const PERIOD: usize = 1 << 16;
 /// - Every position of an epoch belongs to one set. Of every 65,536 positions each set has its share,
 ///   rounded to whole positions, and they are spread evenly: of the first `n` positions, each set has its
 ///   share of `n` to within the number of sets. The pattern is a function of the weights alone.
-/// - A set is drawn from in epochs of its own. Its first draw, counted from the beginning of epoch 0 of the
-///   run, begins its epoch 0; as many draws as it has samples are one epoch of the set, in which each of
-///   its samples comes exactly once, in an order shuffled by the seed, the set and the set's epoch.
+/// - Each set has epochs of its own. Its epoch 0 begins with its first draw in epoch 0 of the run. One epoch
+///   of a set has as many draws as the set has samples: each sample comes exactly once, in an order shuffled
+///   by the seed, the set and the set's epoch.
 /// - The set's epochs continue across epochs of the run: if the epoch ends midway through a set, the next
 ///   epoch resumes there. A large set with a small weight is seen whole, over several epochs; a small set
 ///   with a large weight comes several times within one.
@@ -43,9 +42,10 @@ const PERIOD: usize = 1 << 16;
 /// ```
 pub struct Mix {
     parts: Vec<StableDataset>,
-    /// Of each position within a period: its set, and how many positions before it are the set's.
+    /// For each position within a period: its set, and the number of positions before it that belong to that
+    /// set.
     pattern: Vec<(u32, u32)>,
-    /// Positions of a period that are each set's; they add up to the period.
+    /// Positions of each set in a period; they add up to the period.
     shares: Vec<u64>,
     /// Draws of each set in an epoch of the mix.
     draws: Vec<u64>,
@@ -102,7 +102,7 @@ impl Mix {
         MixBuilder { seed, ..MixBuilder::default() }
     }
 
-    /// How many samples of an epoch of the mix come from set `part`.
+    /// The number of samples of set `part` in an epoch of the mix.
     ///
     /// # Panics
     /// If there is no such set.
@@ -110,7 +110,7 @@ impl Mix {
         self.draws[part]
     }
 
-    /// The set that sample `id` comes from in `epoch`, and its id there; `None` if there is no such sample.
+    /// The set of sample `id` in `epoch`, and its id in that set; `None` if there is no such sample.
     pub fn place(&self, epoch: u64, id: u64) -> Option<(usize, u64)> {
         if id >= self.len {
             return None;
@@ -118,7 +118,7 @@ impl Mix {
         let (part, before) = self.pattern[(id % PERIOD as u64) as usize];
         let part = part as usize;
         let draw = id / PERIOD as u64 * self.shares[part] + u64::from(before);
-        // Counted from epoch 0 on, in numbers that no epoch makes overflow.
+        // Counted from epoch 0 on, in a number type that no epoch overflows.
         let draw = u128::from(epoch) * u128::from(self.draws[part]) + u128::from(draw);
         let len = u128::from(self.parts[part].len());
         let (round, position) = ((draw / len) as u64, (draw % len) as u64);
@@ -126,7 +126,7 @@ impl Mix {
         Some((part, Permutation::new(len as u64, order).at(position)))
     }
 
-    /// How many of the first `positions` positions are those of set `part`.
+    /// The number of positions of set `part` among the first `positions`.
     fn draws_before(&self, part: usize, positions: u64) -> u64 {
         let (periods, rest) = (positions / PERIOD as u64, (positions % PERIOD as u64) as usize);
         let of_rest = self.pattern[..rest].iter().filter(|(set, _)| *set as usize == part).count();

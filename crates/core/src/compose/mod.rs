@@ -62,7 +62,7 @@ use crate::{Context, Dataset, Error, ErrorKind, ReadError, Result, Row, Rows, St
 
 /// The sets that a composed set reads from.
 struct Parts<'a> {
-    /// How errors call the composed set.
+    /// The name of the composed set in errors.
     name: &'static str,
     sets: &'a [StableDataset],
     /// Whether errors name the file, because [`Dataset::path`] of the composed set cannot.
@@ -110,7 +110,7 @@ impl<'a> Parts<'a> {
                 inner.clear();
                 inner.push(sample);
                 let mut end = first + 1;
-                // A sample that does not exist fails after those before it.
+                // The error of a missing sample comes after the samples before it are read.
                 while end < ids.len()
                     && let Ok((other, sample)) = place(ids[end])
                 {
@@ -160,7 +160,7 @@ fn check_id(id: u64, len: u64) -> Result<(), ReadError> {
     Err(Error::new(ErrorKind::Sample, format!("no sample {id}: there are {len}")).into())
 }
 
-/// Checks that all `parts` have the same fields, for sets that the `name` puts together.
+/// Checks that all `parts` have the same fields; `name` is the kind of composition, for errors.
 fn check_specs(name: &str, parts: &[StableDataset]) -> Result<()> {
     let Some((first, others)) = parts.split_first() else {
         return Err(config(format!("a {name} of no data sets: give at least one")));
@@ -185,7 +185,7 @@ fn named(field: &crate::Field) -> String {
     format!("\"{}\" ({} {:?})", field.name(), field.dtype(), field.shape())
 }
 
-/// Refuses a number of samples that no loader can order.
+/// Refuses a number of samples beyond the limit of samplers.
 fn check_len(name: &str, len: Option<u64>) -> Result<u64> {
     len.filter(|&len| len <= MAX_LEN).ok_or_else(|| config(format!("the {name} has more than 2^63 samples")))
 }

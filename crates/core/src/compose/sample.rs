@@ -62,7 +62,7 @@ impl<'a> Sample<'a> {
 pub(super) struct Slab(Vec<u64>);
 
 impl Slab {
-    /// `bytes` bytes, aligned for every element type. Their content is that of earlier uses.
+    /// `bytes` bytes, aligned for every element type. They still hold the content of earlier uses.
     ///
     /// # Errors
     /// `Budget` if there is no memory for them.

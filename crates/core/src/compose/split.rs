@@ -6,7 +6,7 @@ use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{Dataset, Result, StableDataset};
 
-/// How far the sum of the fractions may be from 1.
+/// Max difference between the sum of the fractions and 1.
 const TOLERANCE: f64 = 1e-9;
 
 /// Splits `inner`: part `n` gets `fractions[n]` of the samples, in order of their ids.
@@ -26,7 +26,7 @@ pub(crate) fn split<const N: usize>(
     let mut parts = Vec::with_capacity(N);
     for (number, fraction) in (1..).zip(fractions) {
         share += fraction;
-        // The last part ends where the set does, whatever the rounding.
+        // The last part ends at the end of the set, whatever the rounding.
         let end = if number == N { len } else { ((len as f64 * share).round() as u64).clamp(first, len) };
         let mut ids = Vec::new();
         lengthen(&mut ids, usize::try_from(end - first).unwrap_or(usize::MAX))?;

@@ -88,7 +88,7 @@ impl Dataset for Zip {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
-        // Of several parts that fail, the sample that comes first counts: those before it are whole.
+        // If several parts fail, the earliest sample counts: the rows before it are complete.
         let (mut good, mut failed) = (ids.len(), None);
         for (number, part, fields) in self.parts() {
             let mut rows = rows.part(0..good);

@@ -1,4 +1,4 @@
-//! Checkpoints: a cursor covers what was delivered, never what was only prefetched.
+//! Checkpoints: a cursor covers the delivered samples, never those that were only prefetched.
 //!
 //! A cursor has two serialized forms: [`Cursor::to_bytes`], of fixed size with a checksum, and serde (feature
 //! `serde`), for readable JSON. [`Cursor::fit`] checks either against the batch sampler before a run resumes
@@ -15,7 +15,7 @@ const VERSION: u32 = 3;
 /// The progress of one rank.
 ///
 /// Each rank has its own cursor. Between two steps, epoch and position are the same on all ranks; proof and
-/// order hash cover what this rank delivered.
+/// order hash cover the samples that this rank delivered.
 ///
 /// ```
 /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
@@ -91,13 +91,13 @@ impl Cursor {
         }
     }
 
-    /// Moves to the beginning of `epoch`. The proof keeps what was delivered before.
+    /// Moves to the beginning of `epoch`. The proof keeps the samples delivered before.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn begin(&mut self, epoch: u64) {
         (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
     }
 
-    /// Advances over one delivered step. `delivered` is of the valid samples of this rank, with substitutes
+    /// Advances over one delivered step. `delivered` covers the valid samples of this rank, with substitutes
     /// in place of samples that could not be read.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn deliver(&mut self, batch_sampler: &BatchSampler, delivered: &BatchProof) {
@@ -136,12 +136,12 @@ impl Cursor {
         batch_sampler.steps(self.epoch, self.position) == 0
     }
 
-    /// The proof of what this rank delivered, in any order.
+    /// The proof of the samples that this rank delivered, in any order.
     pub fn proof(&self) -> &Proof {
         &self.proof
     }
 
-    /// The hash of what this rank delivered, in order.
+    /// The hash of the samples that this rank delivered, in order.
     pub fn order_hash(&self) -> OrderHash {
         self.order_hash
     }

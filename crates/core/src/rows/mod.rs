@@ -46,10 +46,10 @@ pub struct Rows<'a> {
     spec: &'a Spec,
     /// Empty for ragged fields.
     fields: ArrayVec<&'a mut [u8], MAX_FIELDS>,
-    /// The regions of ragged fields, for all rows of the batch; empty for the others. None at all where no
-    /// field is ragged.
+    /// The regions of ragged fields, for all rows of the batch; empty for other fields. The whole list is
+    /// empty if no field is ragged.
     regions: ArrayVec<&'a mut [u8], MAX_FIELDS>,
-    /// What is the same for all regions.
+    /// The parameters that all regions share.
     room: Room,
     first: usize,
     len: usize,
@@ -244,7 +244,7 @@ impl<'a> Rows<'a> {
     /// If there are no such fields, or `spec` has other sizes.
     #[doc(hidden)] // For the crates of this repository.
     pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
-        // The loader may have stated another form, or another limit of a batch.
+        // The loader may use another form, or another max per batch.
         let size = |field: &Field| (field.row_bytes(), field.as_ragged().is_some());
         let given = self.spec.fields()[range.clone()].iter().map(size);
         assert!(

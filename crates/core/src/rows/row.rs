@@ -114,8 +114,8 @@ impl<'a> Row<'_, 'a> {
     /// to the limit per sample and the space left in the batch. Then call
     /// [`set_ragged_len`](Self::set_ragged_len) with the number of items written.
     ///
-    /// The room may be shorter for the last rows of a batch. What is written must not depend on that: a
-    /// sample that does not fit passes the length that it needs, and gets the error.
+    /// The room may be shorter for the last rows of a batch. The output must not depend on that: for a sample
+    /// that does not fit, pass the needed length, and the call returns the error.
     ///
     /// ```
     /// # use feedline_core::{DType, Layout, Rows, Spec};

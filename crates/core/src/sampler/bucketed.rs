@@ -1,9 +1,9 @@
 //! Samples of similar length together, so that padded batches have little padding.
 //!
-//! The samples are sorted by length once, and the sorted list is cut into buckets of some batches each. In
+//! The samples are sorted by length once, and the sorted list is cut into buckets of several batches each. In
 //! every epoch each bucket is shuffled and cut into batches, and the batches are shuffled. Any position is
-//! found in constant time. Where the samples do not fill whole batches, the short batch is cut out of the
-//! sorted list at another place in each epoch, so that not always the same lengths are in it; it comes last.
+//! found in constant time. If the samples do not fill whole batches, there is a short batch, which comes
+//! last. It is cut out of the sorted list at another place in each epoch, so that its lengths vary.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -42,12 +42,12 @@ use feedline_cuda::cudarc::driver::{CudaSlice, DevicePtrMut, LaunchArgs, PushKer
 use super::interop::refuse_captured;
 use crate::view::{View, ViewMut};
 
-// SAFETY: what is pushed is a pointer to the view's device address, a `u64` inside the view, which is
+// SAFETY: the pushed argument is a pointer to the view's device address, a `u64` inside the view, which is
 // borrowed until the launch.
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b View<'_, T>> for LaunchArgs<'a> {
     /// The address of the first element: a `const T *` of the kernel.
     ///
-    /// Launch on the view's own stream, as [`Stream::cuda_stream`](crate::Stream::cuda_stream) gives it.
+    /// Launch on the view's own stream, which [`Stream::cuda_stream`](crate::Stream::cuda_stream) returns.
     /// cudarc does not show the builder's stream, so this cannot check it;
     /// [`device_ptr`](feedline_cuda::cudarc::driver::DevicePtr::device_ptr) does.
     ///
@@ -81,8 +81,8 @@ pub struct CudaSliceRef<'a, T: Element> {
 }
 
 impl<'a, T: Element> View<'a, T> {
-    /// The same elements as a cudarc slice. Creates two CUDA events if the context tracks them: where a
-    /// call takes any [`DevicePtr`](feedline_cuda::cudarc::driver::DevicePtr), pass the view itself.
+    /// The same elements as a cudarc slice. Creates two CUDA events if the context tracks them. So if a call
+    /// takes any [`DevicePtr`](feedline_cuda::cudarc::driver::DevicePtr), pass the view itself.
     ///
     /// cudarc's event tracking covers uses on other streams: they wait for the view's stream, and the view's
     /// stream waits for them when the slice is dropped. With tracking disabled, use it on the view's stream
@@ -97,7 +97,7 @@ impl<'a, T: Element> View<'a, T> {
             return Err(Error::new(ErrorKind::Config, why));
         };
         own.refuse_captured("a view")?;
-        // cudarc panics below if it cannot create an event; then this fails first.
+        // cudarc panics below if it cannot create an event; this call then fails first.
         let created = stream.context().new_event(None);
         created
             .map_err(|error| Error::new(ErrorKind::Device, "cannot create an event").with_source(error))?;

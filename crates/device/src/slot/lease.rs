@@ -55,8 +55,8 @@ impl WriteLease {
         unsafe { &mut *slot.info.get() }
     }
 
-    /// Records `event` on the copy stream right before the copy, behind the wait for the readers of the
-    /// slot's last batch. With events before and behind the copy it tells the wait from the copy itself.
+    /// Records `event` on the copy stream right before the copy, after the wait for the readers of the slot's
+    /// last batch. Together with events before the wait and after the copy, it separates the two times.
     pub fn record_copy_start(&mut self, event: &Arc<Event>) {
         self.copy_start = Some(event.clone());
     }
@@ -280,7 +280,7 @@ impl Reader {
         Ok(view.of_step(self.info().step))
     }
 
-    /// Blocks until the slot's copy has ended, but not for other work of this reader's stream. The time
+    /// Blocks until the slot's copy has ended. Does not wait for other work of this reader's stream. The time
     /// counts as a wait for data ([`SlotRing::take_host_waits`](super::SlotRing::take_host_waits)).
     ///
     /// # Errors
@@ -303,7 +303,7 @@ impl Reader {
     /// `Config` on another device; a device failure.
     pub fn host_bytes(&self) -> Result<&[u8]> {
         let device = &self.shared.device;
-        // Of the host itself: of other backends it is not known what an address is.
+        // The host backend only: other backends do not define what an address is.
         if device.backend.downcast_ref::<Host>().is_none() {
             let why = format!(
                 "cannot read a batch on {device} in place, only one on the host device: copy it \

@@ -88,7 +88,7 @@ pub(crate) struct Shared {
     pub(crate) host_waits: AtomicU64,
     /// Slots that are out of use for good.
     lost: AtomicUsize,
-    /// Why the first of them was lost.
+    /// The reason why the first of them was lost.
     first_loss: OnceLock<Error>,
     /// The only stream that copies into these slots, set by the first copy.
     pub(crate) copier: OnceLock<Arc<StreamCore>>,
@@ -253,7 +253,7 @@ impl SlotRing {
 
     /// Nanoseconds that host threads have been blocked by [`Reader::wait_until_copied`] since the last call.
     pub fn take_host_waits(&self) -> u64 {
-        // A plain load first: no other core's cache line is taken where nobody waits.
+        // A plain load first, so that the common case of no waits takes no other core's cache line.
         let waits = &self.shared.host_waits;
         if waits.load(Ordering::Relaxed) == 0 { 0 } else { waits.swap(0, Ordering::Relaxed) }
     }

@@ -13,8 +13,8 @@ use crate::zero_copy::registered::Registered;
 use crate::zero_copy::resident::{Resident, fitting};
 use crate::zero_copy::rest::Rest;
 
-/// A strided column for each field of a data set, readable by the device while this lives: of the set's own
-/// memory, which keeps the data set alive, or a copy on the device.
+/// A strided column for each field of a data set, readable by the device while this lives. The rows are in
+/// the set's own memory, and the set is kept alive; or they are a copy on the device.
 ///
 /// Dropping it blocks until the stream that reads it has drained.
 pub struct StridedColumns {
@@ -96,16 +96,16 @@ impl StridedColumns {
     }
 
     /// Copies the samples of `dataset` to the device, for batches of up to `capacity` samples. If they exceed
-    /// `budget` bytes, copies only the first ones, as many as fit beside the rows of a batch
+    /// `budget` bytes, copies only as many of the first samples as fit beside the rows of a batch
     /// ([`rest`](Self::rest)). Reads each sample once, on `threads` threads. The memory counts as device
     /// memory in the device's [`DeviceStats`](crate::DeviceStats).
     ///
     /// Blocks until the samples are on the device.
     ///
     /// # Errors
-    /// `Budget` where not one sample fits, `Config` for an empty set or one whose reads use random numbers
-    /// or the epoch, `Sample` or `Panic` for a sample that cannot be read; a device failure, for example if
-    /// the device is out of memory.
+    /// `Budget` if not one sample fits, `Config` for an empty set or one whose reads use random numbers or
+    /// the epoch, `Sample` or `Panic` for a sample that cannot be read; a device failure, for example if the
+    /// device is out of memory.
     pub fn resident(
         device: &Device,
         dataset: &StableDataset,
@@ -145,7 +145,7 @@ impl StridedColumns {
         self.blocks.iter().map(Block::device_bytes).sum()
     }
 
-    /// What workers have to read; `None` if every sample has its row.
+    /// The samples that workers have to read; `None` if every sample has its row.
     pub fn rest(&self) -> Option<Rest> {
         self.rest
     }

@@ -3,11 +3,11 @@
 /// Size in bytes above which the rows of a batch are read in their order in the data set.
 ///
 /// A GPU reads host memory by 4 KiB pages and caches a limited number of their addresses. On an H200,
-/// 784-byte rows of a batch of 4096 random ids arrived at 41.5 GB/s from 512 MiB, 38 from 1 GiB and 31
-/// from 4 GiB; of the same ids sorted, at 41.4, 41.8 and 34; of ids near each other, at 42 for any size.
+/// 784-byte rows of a batch of 4096 random ids arrived at 41.5 GB/s from 512 MiB, 38 from 1 GiB and 31 from 4
+/// GiB; rows of the same ids sorted at 41.4, 41.8 and 34; rows of neighbouring ids at 42 for any size.
 const LARGE: usize = 512 << 20;
 
-/// Batches of fewer rows are in flight all at once, in whatever order.
+/// Batches of fewer rows are completely in flight at once, so their order does not matter.
 const MIN_ROWS: usize = 256;
 
 /// The maximum number of buckets; a batch has about one per row. Rows in the same bucket keep the order
@@ -15,7 +15,7 @@ const MIN_ROWS: usize = 256;
 /// full sort 97 us, which is longer than the transfer of the rows.
 const BUCKETS: usize = 4096;
 
-/// How the ids of a batch are stored in a host slot, and in which order the device reads their rows.
+/// The format of a batch's ids in a host slot, and the order in which the device reads their rows.
 ///
 /// A slot holds the ids (`u64`) in gather order. If that is not the order of the batch, the ids are
 /// followed by the batch row of each id (`u32`).

@@ -33,7 +33,7 @@ pub(crate) struct Resident {
 
 impl Resident {
     /// Reads the first `len` samples of `dataset` on `threads` threads, and copies them to the device, with
-    /// room for `more` rows behind them. Blocks until they are there.
+    /// room for `more` rows behind them. Blocks until all are on the device.
     pub(crate) fn new(
         device: &Device,
         dataset: &StableDataset,
@@ -77,8 +77,8 @@ impl Resident {
     }
 }
 
-/// The number of samples to keep in `budget` bytes of device memory: all `len` if they fit, otherwise those
-/// that fit beside the rows of a batch of `batch`.
+/// The number of samples to keep in `budget` bytes of device memory: all `len` if they fit; otherwise as many
+/// as fit beside the rows of a batch of `batch`.
 pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Result<u64> {
     let (_, bytes) = place(spec, len)?;
     if bytes <= budget {
@@ -100,7 +100,7 @@ pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Resul
     Ok(kept)
 }
 
-/// The offset of the column of each field for `len` samples, and the bytes of all.
+/// The offset of each field's column for `len` samples, and the total bytes.
 fn place(spec: &Spec, len: u64) -> Result<(Vec<usize>, usize)> {
     let mut end = 0_usize;
     let mut offsets = Vec::with_capacity(spec.fields().len());
@@ -151,7 +151,7 @@ struct Load<'a> {
     /// The next sample to read.
     next: AtomicU64,
     is_failed: AtomicBool,
-    /// The first sample of the first piece that failed, and why.
+    /// The first sample of the first piece that failed, and its error.
     error: Mutex<Option<(u64, Error)>>,
 }
 

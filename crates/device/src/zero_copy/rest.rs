@@ -1,14 +1,15 @@
-//! The contents of a host slot for a set of which a part is on the device.
+//! The contents of a host slot for a set that is partly on the device.
 
 use feedline_core::Layout;
 
 use super::GatherOrder;
 
-/// The samples of a set that is partly on the device: the first ones are there, and workers read the rest.
+/// The samples of a set that is partly on the device: the device has the first ones, and workers read the
+/// rest.
 ///
 /// A slot holds the rows of a batch that workers have read, in the order of the batch, as the first rows of
-/// the layout. The ids to gather follow: the own id of a sample on the device; for another sample, the id of
-/// the row behind them that it is copied to.
+/// the layout. The ids to gather follow. A sample on the device has its own id; another sample has the id of
+/// the row, behind the samples on the device, to which it is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// Samples below this id are on the device.
@@ -18,7 +19,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Number of samples on the device: those with smaller ids.
+    /// Number of samples on the device: those with the smallest ids.
     pub fn kept(&self) -> u64 {
         self.kept
     }
@@ -33,7 +34,7 @@ impl Rest {
         layout.bytes().saturating_add(GatherOrder::slot_bytes(layout.capacity()))
     }
 
-    /// How many of `ids` are not on the device.
+    /// The number of `ids` that are not on the device.
     pub(crate) fn missing(&self, ids: &[u64]) -> usize {
         ids.iter().filter(|&&id| id >= self.kept).count()
     }
@@ -70,7 +71,7 @@ impl Rest {
             *place = (self.kept + missing as u64).to_ne_bytes();
             for (index, field) in layout.spec().fields().iter().enumerate() {
                 let (first, bytes) = (layout.offset(index), field.row_bytes());
-                // Never forward: there are at most as many rows before it.
+                // Rows only move towards the front, because `missing` is at most `row`.
                 rows.copy_within(first + row * bytes..first + (row + 1) * bytes, first + missing * bytes);
             }
             missing += 1;

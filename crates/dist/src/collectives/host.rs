@@ -19,11 +19,11 @@ const CHUNK: usize = 64 << 10;
 #[derive(Clone)]
 pub(super) struct Hosts {
     pub(super) shared: Arc<Shared>,
-    /// The number of the set, the same on every rank.
+    /// The number of this set of collectives, the same on every rank.
     pub(super) number: u64,
 }
 
-/// Runs a collective on the memory of a task with `outputs` outputs; in a world of one without `hosts`.
+/// Runs a collective on the memory of a task with `outputs` outputs. `hosts` is `None` in a world of one.
 pub(super) fn run(call: Call, hosts: Option<&Hosts>, memory: &mut Memory<'_>, outputs: usize) -> Result<()> {
     let _together = hosts.map(|hosts| hosts.shared.collective.lock().unwrap_or_else(PoisonError::into_inner));
     match call {
@@ -111,7 +111,7 @@ fn all_gather(hosts: &Hosts, part: &[u8], all: &mut [u8]) -> Result<()> {
     Peer::all(&hosts.shared).try_for_each(|peer| peer.send(all))
 }
 
-/// The call of a rank, which must be that of rank 0.
+/// The call of a rank. It must equal that of rank 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Head {
     set: u64,
@@ -164,7 +164,7 @@ impl<'a> Peer<'a> {
             return Ok(());
         }
         let name = |head: Head| {
-            // With one set, its number only distracts.
+            // With a single set, naming its number would only distract.
             let set = if set == own.set { String::new() } else { format!(" of collectives {}", head.set) };
             head.name() + &set
         };

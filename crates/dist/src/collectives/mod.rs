@@ -42,7 +42,7 @@ pub enum Reduce {
 /// every run. NCCL chooses its own order.
 ///
 /// On the host device all `Collectives` of a group share one connection per rank: those on different streams
-/// must not run at the same time. A call that meets one of another set fails the run.
+/// must not run at the same time. If calls of different sets meet, the run fails.
 #[derive(Clone)]
 pub struct Collectives {
     inner: Arc<Inner>,

@@ -18,7 +18,7 @@ pub enum Message {
     Failed(String),
     /// The number of an exchange, and the sender's part.
     Part(u64, Vec<u8>),
-    /// The number of an exchange, and the parts of all ranks in the order of ranks.
+    /// The number of an exchange, and the parts of all ranks in rank order.
     Gathered(u64, Vec<Vec<u8>>),
 }
 

@@ -175,7 +175,7 @@ impl Group {
     pub fn agree_on_hash(&self, what: &str, hash: u64) -> Result<()> {
         let hashes = self.all_gather(&hash.to_le_bytes())?;
         let votes = |hash: &Vec<u8>| hashes.iter().filter(|other| *other == hash).count();
-        // The first of the most frequent.
+        // The first of the most frequent hashes, so that a tie goes to the lowest rank.
         let usual = hashes.iter().rev().max_by_key(|hash| votes(hash));
         let other = hashes.iter().zip(0..).filter(|(hash, _)| Some(*hash) != usual);
         let other: BTreeSet<u32> = other.map(|(_, rank)| rank).collect();

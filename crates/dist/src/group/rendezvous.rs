@@ -42,7 +42,7 @@ const HELLO_LIMIT: Duration = Duration::from_secs(1);
 /// The maximum number of connections that have not sent their hello. More wait.
 const MAX_PENDING: usize = 64;
 
-/// The maximum time for which a rank waits for the outcome after its own limit.
+/// The max time that a rank waits for the outcome after its own limit has passed.
 const MAX_EXTENSION: Duration = Duration::from_secs(30);
 
 /// Meets the other ranks. Blocks for at most `limit` on rank 0; on the others up to twice as long.
@@ -72,7 +72,7 @@ fn gather(world: World, host: &str, store: &Store, until: Instant, limit: Durati
     let mut control: Vec<Option<TcpStream>> = (1..world.size()).map(|_| None).collect();
     let mut data: Vec<Option<TcpStream>> = (1..world.size()).map(|_| None).collect();
     let send_all = |controls: &mut [Option<TcpStream>], message: Message| {
-        // If a rank has ended by now, the run finds its closed connection.
+        // If a rank has ended by now, the group detects its closed connection.
         controls.iter_mut().flatten().for_each(|control| drop(message.write(control)));
     };
     while control.iter().chain(&data).any(Option::is_none) {
@@ -248,7 +248,7 @@ fn join(world: World, host: &str, store: &Store, until: Instant, limit: Duration
     };
     let lost = |error: io::Error| no_rank_0().with_source(error);
     let (control, data) = (open(CONTROL).map_err(lost)?, open(DATA).map_err(lost)?);
-    // Rank 0 counts from its own start, and sends which rank is missing.
+    // Rank 0's limit may start later, and its report names the missing rank.
     let extended = deadline(left().saturating_add(limit.min(MAX_EXTENSION)));
     match Message::read(&mut Timed { connection: &control, deadline: extended }) {
         Ok(Message::Welcome) => Ok(Link { rank: 0, control, data }),

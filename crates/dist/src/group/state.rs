@@ -24,7 +24,7 @@ pub(crate) struct Shared {
     pub(super) controls: Vec<Control>,
     /// For collectives of host devices: rank and connection, by rank.
     data: Vec<(u32, TcpStream)>,
-    /// Held during a collective of host devices: its bytes stay together.
+    /// Held during a collective of host devices, so that its bytes are not interleaved with others.
     pub(crate) collective: Mutex<()>,
     state: Mutex<State>,
     changed: Condvar,
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
 pub(super) struct Control {
     pub(super) rank: u32,
     writer: Mutex<TcpStream>,
-    /// For shutting it down while another thread writes.
+    /// For closing the connection while another thread writes.
     raw: TcpStream,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct State {
     callbacks: Vec<Callback>,
     /// Whether this rank has finished the run.
     left: bool,
-    /// By rank.
+    /// State of each rank, by rank.
     pub(super) peers: Vec<Peer>,
     next: u64,
     /// On rank 0: exchanges that lack the parts of some ranks.
@@ -64,10 +64,10 @@ pub(super) struct State {
 
 /// What this rank knows of another one, or of itself.
 pub(super) struct Peer {
-    /// When its last message arrived.
+    /// Arrival of its last message.
     pub(super) last_message: Instant,
     pub(super) progress: u64,
-    /// When its progress last changed.
+    /// Time of its last progress.
     pub(super) last_progress: Instant,
     pub(super) left: bool,
 }
@@ -266,7 +266,7 @@ impl Shared {
         }
     }
 
-    /// The failure of the run after the connection with `rank` has broken. Blocks until rank 0 has sent the
+    /// The error of the run after the connection with `rank` has broken. Blocks until rank 0 has sent the
     /// cause, for at most two seconds.
     pub(crate) fn cause_of_loss(&self, rank: u32) -> Error {
         let until = deadline(CAUSE_LIMIT);
@@ -340,7 +340,7 @@ impl Shared {
         drop(failing);
         self.changed.notify_all();
         for control in &self.controls {
-            // The system still sends what was written.
+            // The system still sends the bytes that are already written.
             let _ = control.raw.shutdown(Shutdown::Both);
         }
         for (_, connection) in &self.data {

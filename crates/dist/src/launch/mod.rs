@@ -123,7 +123,8 @@ impl Launch {
         let open_mpi = variables.launcher(&OPEN_MPI)?;
         // Without SLURM_PROCID, srun did not start this process: it runs in the shell of an allocation.
         let slurm = if variables.has(SLURM.rank) { variables.launcher(&SLURM)? } else { None };
-        // A batch script runs once, with the variables of the whole job: it may set a world of one.
+        // A batch script itself runs once, with the variables of the whole job. So it may set a world of one
+        // for a program that it starts without srun.
         let alone_in_batch = plain.as_ref().is_some_and(|plain| plain.world == World::single())
             && open_mpi.is_none()
             && !variables.has("SLURM_STEP_ID");

@@ -1,4 +1,4 @@
-//! What a tensor says, when its batch is released, and what is refused.
+//! The description of a tensor, the release of its batch, and refused calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,7 @@ use feedline_core::{Error, ErrorKind, LastBatch, Result, Sampler};
 use super::LoaderBuilder;
 use crate::decode::{Input, Workers};
 
-/// What was called, where two methods set the same thing. The last call of a method counts.
+/// The methods that were called, where two methods set the same option. The last call of a method counts.
 #[derive(Clone, Default)]
 pub(super) struct Calls {
     pub(super) shuffle: Option<u64>,
@@ -50,7 +50,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Refuses calls that contradict each other, and sets what they say together.
+    /// Refuses calls that contradict each other, and combines the others.
     ///
     /// # Errors
     /// `Config`, naming both calls.
@@ -103,7 +103,7 @@ impl LoaderBuilder {
         Ok(())
     }
 
-    /// The threads of a pool are those of the pool, whatever is asked for.
+    /// A given pool has its own number of threads, so neither option applies to it.
     fn check_workers(&self) -> Result<()> {
         if let (Workers::Count(workers), Some(max), None) = (self.workers, self.max_workers, &self.pool)
             && workers > max
@@ -115,7 +115,7 @@ impl LoaderBuilder {
         Ok(())
     }
 
-    /// Batches of a bucketed sampler that the loader's batches are no part of would mix lengths.
+    /// Refuses a batch size that does not divide the sampler's batches: lengths would be mixed.
     fn check_buckets(&self) -> Result<()> {
         let batch = self.batch_size as u64;
         let Some(bucketed) = self.sampler.bucketed_batch() else { return Ok(()) };

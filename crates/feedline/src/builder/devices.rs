@@ -10,17 +10,17 @@ use crate::numa::{Node, node_of};
 
 impl LoaderBuilder {
     /// Builds a loader for each of `devices`, in this process. They share the data set and the workers, and
-    /// each sample is read once: device `i` of `n` gets what rank `i` of a world of `n` would get, so the
-    /// batches of a device depend on nothing but the options. In a world of several processes, each with `n`
-    /// devices, its rank is `rank * n + i`.
+    /// each sample is read once: device `i` of `n` gets the samples of rank `i` in a world of `n`, so its
+    /// batches depend on the options only. In a world of several processes, each with `n` devices, its rank
+    /// is `rank * n + i`.
     ///
     /// The loaders do not wait for each other: each has its own slots, its own copy stream and its own thread
-    /// that drives it. A device that is slow fills its slots and then takes no more workers. Batch size,
-    /// depth and budgets are those of each device.
+    /// that drives it. A slow device fills its slots and then occupies no more workers. Batch size, depth and
+    /// budgets are those of each device.
     ///
     /// Where the machine has several NUMA nodes with devices on them, each node has workers of its own, which
     /// decode for its devices. [`workers`](Self::workers) counts those of all nodes together. A given
-    /// [`pool`](Self::pool) is shared as it is.
+    /// [`pool`](Self::pool) is shared unchanged.
     ///
     /// ```
     /// use feedline::{Device, InMemory, Loader};
@@ -66,7 +66,7 @@ impl LoaderBuilder {
     }
 }
 
-/// The pool of each device: one for all, or one for each node if the devices are on several.
+/// The pool of each device: one shared pool, or one per node if the devices are on several nodes.
 fn pools(workers: Workers, of: &[Option<&Node>]) -> Result<Vec<WorkerPool>> {
     let nodes: Vec<&Node> = of.iter().copied().flatten().collect();
     if nodes.len() < of.len() || nodes.iter().all(|node| *node == nodes[0]) {
@@ -80,7 +80,7 @@ fn pools(workers: Workers, of: &[Option<&Node>]) -> Result<Vec<WorkerPool>> {
                 Workers::Count(all) => Workers::Count((all * devices / of.len()).max(1)),
                 other => other,
             };
-            // Threads start on the cores of the thread that starts them, and `Auto` counts those.
+            // New threads inherit the cores of the thread that starts them, and `Auto` counts those.
             let _on = node.enter();
             pools.push((node, WorkerPool::new(workers)?));
         }

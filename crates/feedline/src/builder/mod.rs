@@ -60,7 +60,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 pub struct LoaderBuilder {
     pub(crate) input: Input,
     batch_size: usize,
-    /// What the next three come from; see [`LoaderBuilder::resolved`].
+    /// The options from which the next three fields are derived; see [`LoaderBuilder::resolved`].
     calls: Calls,
     sampler: Sampler,
     seed: u64,
@@ -68,7 +68,7 @@ pub struct LoaderBuilder {
     world: World,
     pub(crate) workers: Workers,
     pub(crate) pool: Option<WorkerPool>,
-    /// The most threads of `Workers::Auto`.
+    /// Max threads of `Workers::Auto`.
     max_workers: Option<usize>,
     depth: Depth,
     pinned_budget: usize,
@@ -192,7 +192,8 @@ impl LoaderBuilder {
         Self { max_workers: Some(workers), ..self }
     }
 
-    /// Batches on the device at a time: being copied, waiting, or being read. Default: [`Depth::BySize`].
+    /// Number of batches on the device at a time, whether being copied, waiting or being read. Default:
+    /// [`Depth::BySize`].
     ///
     /// ```
     /// use feedline::{Depth, Device, InMemory, Loader, Workers};
@@ -247,14 +248,14 @@ impl LoaderBuilder {
         Self { transfer_mode, ..self }
     }
 
-    /// The most pinned memory, in bytes. Default: 2 GiB. In zero-copy mode the set counts too.
+    /// Max pinned memory, in bytes. Default: 2 GiB. In zero-copy mode the set counts too.
     pub fn pinned_budget(self, bytes: usize) -> Self {
         Self { pinned_budget: bytes, ..self }
     }
 
-    /// The most device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, beside that
-    /// of the slots. Of a set that needs more the first samples are kept, as many as fit beside the rows of a
-    /// batch. Default: no limit but the device's.
+    /// Max device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, without that of
+    /// the slots. If the set needs more, only its first samples are kept: as many as fit, with room for the
+    /// rows of a batch. Default: no limit but the device's.
     ///
     /// ```
     /// use feedline::{Device, InMemory, Loader, TransferMode};
@@ -297,15 +298,15 @@ impl LoaderBuilder {
         Self { bad_samples, ..self }
     }
 
-    /// Calls `hook` on every filled batch, before it is copied to the device: for what needs all rows of a
-    /// batch, such as mixup, or is cheaper at once, such as tokenising. Default: none.
+    /// Calls `hook` on every filled batch, before it is copied to the device: for work that needs all rows of
+    /// a batch, such as mixup, or is cheaper per batch, such as tokenising. Default: none.
     ///
     /// The worker that finishes the batch calls it, exactly once per batch; batches are mapped by several
-    /// workers at a time, in any order. It changes the batch in place: for an output of another type or
-    /// size, let [`Dataset::map`](crate::Dataset::map) add a field for it. What it writes must depend only
-    /// on the batch and on the random numbers of the context, which are keyed by the seed, the epoch and the
-    /// position of the batch in the epoch: the same for any number of workers, and after a resume with the
-    /// same batch size and world.
+    /// workers at a time, in any order. It changes the batch in place: for an output of another type or size,
+    /// let [`Dataset::map`](crate::Dataset::map) add a field for it. Its output must depend only on the batch
+    /// and on the random numbers of the context, which are keyed by the seed, the epoch and the position of
+    /// the batch in the epoch: the same for any number of workers, and after a resume with the same batch
+    /// size and world.
     ///
     /// An error or a panic of the hook ends the run, with the batch; it does not count as a bad sample. The
     /// hook is not covered by the fingerprint, and not possible in zero-copy mode.
@@ -363,7 +364,7 @@ impl LoaderBuilder {
     }
 
     /// Pads the rows of the ragged field `field` to one width per batch; read them by
-    /// [`Ready::padded`](crate::Ready::padded). Only that width crosses the wire.
+    /// [`Ready::padded`](crate::Ready::padded). Only rows of that width cross the bus.
     ///
     /// ```
     /// use feedline::{Context, DType, Dataset, Device, Loader, Pad, ReadError, Row, Spec};
@@ -394,9 +395,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// The most items that a batch holds of the ragged field `field`, padding included. Default: as many as
-    /// `batch_size` samples may have. Slots have room for as many; a batch with more ends the run with an
-    /// error of kind [`Budget`](crate::ErrorKind::Budget).
+    /// Max items of the ragged field `field` in a batch, padding included. Default: `batch_size` times the
+    /// max of a sample. Slots have room for this number; a batch with more ends the run with an error of kind
+    /// [`Budget`](crate::ErrorKind::Budget).
     pub fn max_per_batch(mut self, field: &str, items: usize) -> Self {
         self.forms.push((field.to_owned(), RaggedForm::MostPerBatch(items)));
         self
@@ -407,8 +408,8 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// `Config` for options that cannot work or contradict each other; `Budget` for slots beyond the budget;
-    /// the reason why zero copy or residence is not possible, if it was asked for, and then a sample that
-    /// cannot be read; a device failure.
+    /// the reason why a requested zero-copy or resident mode is not possible; for a resident set, a sample
+    /// that cannot be read; a device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
         let builder = self.resolved()?;
         if builder.depth == Depth::Slots(0) {

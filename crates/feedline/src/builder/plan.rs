@@ -1,4 +1,4 @@
-//! What the options of a builder amount to: its batches, its slots, its pool.
+//! Derives batches, slots and pool from the options of a builder.
 
 use feedline_core::{
     BatchSampler, BatchSamplerOptions, Error, ErrorKind, LastBatch, Layout, Result, Spec, source,
@@ -12,13 +12,13 @@ use crate::tune::{Depth, Policy, Setting};
 /// Bytes of all device slots together, for batches so small that many slots fit.
 const SMALL: usize = 32 << 20;
 
-/// The workers that write the ids of resident batches: on an H200, a batch of 4096 rows of 784 bytes took 40
-/// us with one, which is three times the gather.
+/// Number of workers that write the ids of resident batches. On an H200, one worker took 40 us for a batch of
+/// 4096 rows of 784 bytes, three times as long as the gather.
 const RESIDENT_WORKERS: usize = 4;
 
 impl LoaderBuilder {
     /// The given pool, or a new one. If the device gathers the rows, workers write ids only, about 100
-    /// million per second each: one is enough for rows that cross the bus.
+    /// million per second each: one is enough if rows cross the bus.
     pub(crate) fn start_pool(&self, mode: &ChosenMode) -> Result<WorkerPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
@@ -40,9 +40,10 @@ impl LoaderBuilder {
         }
     }
 
-    /// Tunes a loader with `workers` threads and `depth` device slots, if that was asked for.
+    /// The tuning policy for up to `workers` threads and `depth` device slots; `None` unless an option is
+    /// `Auto`.
     pub(crate) fn policy(&self, workers: usize, depth: usize, is_gathered: bool) -> Option<Policy> {
-        // One worker is enough for a gather, and a pool that is shared belongs to no loader.
+        // One worker is enough for a gather, and one loader must not tune a shared pool.
         let tunes_workers = self.workers == Workers::Auto && self.pool.is_none() && !is_gathered;
         let tunes_depth = self.depth == Depth::Auto;
         let most = Setting { workers, depth };

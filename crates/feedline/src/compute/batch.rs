@@ -43,7 +43,7 @@ impl Batch {
 
     /// The index of the device slot that holds the batch. Slots have fixed addresses, so a step
     /// captured once per slot can be replayed.
-    #[doc(hidden)] // `Ready::slot` is where it is needed.
+    #[doc(hidden)] // For `Ready::slot`.
     pub fn slot(&self) -> usize {
         self.loaded.index()
     }
@@ -58,7 +58,7 @@ impl Batch {
     }
 }
 
-/// What is known of the batch.
+/// The description of the batch.
 impl std::ops::Deref for Batch {
     type Target = BatchInfo;
 
@@ -145,8 +145,8 @@ impl Ready {
 
     /// The ragged field `name`: the items of all rows one behind another, and `rows + 1` offsets.
     ///
-    /// What a host thread can know without waiting is the number of items: the length of the values, divided
-    /// by the elements of an item.
+    /// The host knows the number of items without waiting: the length of the values, divided by the elements
+    /// of an item.
     ///
     /// ```
     /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
@@ -210,7 +210,7 @@ impl Ready {
         self.reader.view(self.layout.offset(index), self.len())
     }
 
-    /// The values of a ragged field, its index, and what the batch holds of it.
+    /// The values of a ragged field, its index, and its extent in the batch.
     fn values<T: Element>(&self, name: &str) -> Result<(View<'_, T>, usize, Extent, Form)> {
         let index = self.layout.spec().index_of(name)?;
         let field = &self.layout.spec().fields()[index];
@@ -238,12 +238,12 @@ impl Ready {
         Ok(Ready { reader, layout: self.layout.clone() })
     }
 
-    /// Blocks until the copy of the batch has ended, but not for other work of the stream. There is no need to
-    /// call it before work on the stream.
+    /// Blocks until the copy of the batch has ended. Does not wait for other work of the stream. There is no
+    /// need to call it before work on the stream.
     ///
     /// The [`report`](crate::Loader::report) counts the time as a wait for data, as it does for every other
-    /// method that blocks until a batch has arrived. Call it before you block for the stream, or the wait
-    /// counts as your own time.
+    /// method that blocks until a batch has arrived. Call it before you block for the stream; otherwise the
+    /// wait counts as your own time.
     ///
     /// # Errors
     /// `Config` while the stream is being recorded; a device failure.
@@ -277,7 +277,7 @@ impl Ready {
     }
 }
 
-/// What is known of the batch.
+/// The description of the batch.
 impl std::ops::Deref for Ready {
     type Target = BatchInfo;
 

@@ -7,7 +7,7 @@ use crate::Ready;
 impl Ready {
     /// The field `name` of all rows, copied to the host: `[rows, shape...]`, row-major. Works on any device.
     ///
-    /// Blocks until all work that the stream has so far, and the copy behind it, have ended. For tests and
+    /// Blocks until all work submitted to the stream so far, and the copy after it, have ended. For tests and
     /// for looking at data: a loop that computes on the host is faster with
     /// [`build_host`](crate::LoaderBuilder::build_host).
     ///
@@ -43,7 +43,7 @@ impl Ready {
 
     /// The batch with its fields as slices, which are read in place. For the host device.
     ///
-    /// Blocks until all work that the stream has so far has ended, so that the slices show its results.
+    /// Blocks until all work submitted to the stream so far has ended, so that the slices show its results.
     ///
     /// ```
     /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
@@ -149,7 +149,7 @@ impl HostBatch {
     }
 }
 
-/// What is known of the batch.
+/// The description of the batch.
 impl std::ops::Deref for HostBatch {
     type Target = BatchInfo;
 

@@ -1,4 +1,5 @@
-//! Measures how long a compute stream is idle for want of data, from event times on a sample of the steps.
+//! Measures how long a compute stream is idle because it waits for data, from event times on a sample of the
+//! steps.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +11,13 @@ use crate::{Batch, Ready};
 /// Samples that can be open at a time. A step that finds none free is not measured.
 const OPEN: usize = 8;
 
-/// Measures the share of a training loop's time in which its stream is idle for want of data.
+/// Measures the share of a training loop's time in which its stream is idle because it waits for data.
 ///
 /// That is while the host is blocked in `next` and the stream has no work left, and while the stream itself
-/// waits for a copy. It is less than what the host's thread waits
-/// ([`Report::wait_share`](crate::report::Report::wait_share)) by the time in which the stream still has work. Host
-/// work between steps, kernels and launch gaps do not count. One step in `period` is measured, with four
-/// timing events; the other steps cost nothing.
+/// waits for a copy. It is less than the waits of the host's thread
+/// ([`Report::wait_share`](crate::report::Report::wait_share)), which include time in which the stream still
+/// has work. Host work between steps, kernels and launch gaps do not count. One step in `period` is measured,
+/// with four timing events; the other steps cost nothing.
 ///
 /// Call [`begin`](Self::begin) before asking for the next batch, [`wait_on`](Self::wait_on) instead of
 /// [`Batch::wait_on`], and [`end`](Self::end) once the step's work is queued on the stream.
@@ -116,8 +117,8 @@ impl WaitMeter {
         Ok(())
     }
 
-    /// The share of time in which the stream was idle for want of data, from 0 to 1, over the measured steps
-    /// that have finished.
+    /// The share of time in which the stream was idle because it waited for data, from 0 to 1, over the
+    /// measured steps that have finished.
     ///
     /// # Errors
     /// A device failure.

@@ -1,4 +1,4 @@
-//! The hand-off without a pipeline: what a batch shows, when its slot is released, what the meter costs.
+//! The hand-off without a pipeline: the content of a batch, the release of its slot, the cost of the meter.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn a_batch_shows_its_ids_fields_and_slot() {
         let ready = batch.wait_on(&rig.compute).unwrap();
         assert_eq!((ready.epoch(), ready.step(), ready.len(), ready.ids()), (4, 9, 3, &[7, 3, 5][..]));
         assert!(ready.slot() == slot && ready.stream().is(&rig.compute));
-        // A short batch shows its own rows, not those that an older batch left in the slot.
+        // A short batch shows its own rows only, without rows that an older batch left in the slot.
         assert_eq!(ready.field::<u8>("image").unwrap().len(), 3 * 20);
         assert_eq!(ready.field_at::<i64>(1).unwrap().len(), 3);
         let addresses: Vec<_> = rig.slots.addresses().collect();
@@ -147,7 +147,7 @@ fn a_batch_open_to_another_stream_is_refused_by_a_replay() {
         let mut replay = Replay::new(&rig.compute);
         let mut result = branch.buffer::<u32>(1).unwrap();
         let batch = rig.batch(0, vec![1]).wait_on(&branch).unwrap();
-        // The whole step is on one stream, but not on the replay's.
+        // The whole step is on one stream, but that is not the replay's stream.
         let error = replay
             .step(&batch, result.view_mut(), |batch, result| {
                 branch.run("step", [batch.field::<u8>("image")?.into()], [result.into()], |_| {})

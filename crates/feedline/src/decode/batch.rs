@@ -19,8 +19,8 @@ use super::source::SourceReader;
 use super::worker::Worker;
 use crate::spans::enter;
 
-/// A batch that takes one worker less than this is decoded by that worker alone; a longer one is split. A
-/// piece must be long against a [`WAKE_UP`].
+/// A batch that takes one worker less time than this is decoded by that worker alone; a longer one is split.
+/// A piece must be long against a [`WAKE_UP`].
 ///
 /// Machine: 16 cores of a Xeon beside an H200, 2026-11-21. Bench: `tiny`, `gather`.
 const PIECE: Duration = WAKE_UP.saturating_mul(5);
@@ -194,12 +194,12 @@ impl Split {
         decoder.settle(self.number, || self.decode(decoder, worker));
     }
 
-    /// As [`join`](Self::join). The worker that finishes the last piece gets what became of the batch.
+    /// As [`join`](Self::join). The worker that finishes the last piece gets the outcome of the batch.
     fn decode(&self, decoder: &Decoder, worker: &Worker<'_>) -> Result<Option<Delivery<Filled>>> {
         if !self.decode_pieces(decoder, worker)? {
             return Ok(None);
         }
-        // Only the worker that finishes the last piece gets here; the others have no piece left.
+        // Only the worker that finishes the last piece reaches this line; the others have no piece left.
         let Some(fill) = self.fill.write().unwrap_or_else(PoisonError::into_inner).take() else {
             return Ok(None);
         };
@@ -228,8 +228,8 @@ impl Split {
             {
                 decoder.requests.set_failed(self.number);
                 self.fail(first, error);
-                // Pieces are claimed in order, so earlier rows are read or with another worker; later
-                // ones are given up.
+                // Pieces are claimed in order: earlier rows are read or being read by another worker. Later
+                // rows are given up.
                 is_finished |= fill.give_up();
             }
             let end = now();
@@ -273,10 +273,10 @@ fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Resul
     read
 }
 
-/// How many rows one piece has when a row takes `row_ns` and there are `workers`.
+/// Rows per piece if a row takes `row_ns` and there are `workers`.
 pub fn piece_rows(rows: usize, row_ns: u64, workers: usize) -> usize {
     if row_ns == 0 {
-        // Nothing is known before the first batch.
+        // No time is known before the first batch.
         return rows.div_ceil(4 * workers).max(1);
     }
     let batch = Duration::from_nanos(row_ns.saturating_mul(rows as u64));

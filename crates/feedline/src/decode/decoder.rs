@@ -1,4 +1,4 @@
-//! One loader's decoding: what its workers share, and how they finish a batch.
+//! One loader's decoding: the state that its workers share, and the end of a batch.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,13 +20,13 @@ use super::worker::Worker;
 use crate::trace::{BatchId, LoaderTrace};
 use crate::transfer::Requests;
 
-/// Up to this many workers copy long rows by non-temporal stores; more of them use plain stores.
+/// Up to this many workers copy long rows by non-temporal stores; if there are more, all use plain stores.
 ///
 /// Records of 150 KB of a mapped file to an H200 by 4, 8 and 15 workers: 31, 44 and 45 GB/s by
 /// non-temporal stores, 25, 43 and 53 by plain stores. 2026-11-21. Bench: `raw`.
 const STREAMING_WORKERS: usize = 8;
 
-/// What the workers need to know about a loader.
+/// The state of a loader that its workers share.
 pub(crate) struct Decoder {
     /// `None` once it is dropped.
     pub(crate) input: Option<Input>,
@@ -34,16 +34,16 @@ pub(crate) struct Decoder {
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
-    /// What is read of a set that is partly on the device.
+    /// The content of host slots for a set that is partly on the device.
     pub(crate) rest: Option<Rest>,
     /// Number of workers that may take work.
     pub(crate) workers: Arc<AtomicUsize>,
-    /// Which batches are wanted, and where they go.
+    /// The requested batches, and the inbox that receives them.
     pub(crate) requests: Arc<Requests>,
     pub(crate) trace: Option<LoaderTrace>,
     /// Nanoseconds per row in the last batch; 0 before the first.
     pub(crate) row_ns: AtomicU64,
-    /// The batches that are split. A value that nobody else holds is reused.
+    /// The split batches. A value that nobody else holds is reused.
     pub(crate) splits: Mutex<Vec<Arc<Split>>>,
     /// Called with the outcome of dropping the data, once no worker needs it.
     pub(crate) on_end: Box<dyn Fn(Result<()>) + Send + Sync>,
@@ -54,17 +54,17 @@ pub(crate) type Filled = ReadyLease<Pinned, HostInfo>;
 
 /// A message to the transfer thread.
 pub(crate) enum Message {
-    /// What became of batch `number`; `None` if it is no longer wanted.
+    /// The outcome of batch `number`; `None` if the batch is no longer wanted.
     Decoded { number: u64, outcome: Result<Option<Delivery<Filled>>> },
-    /// The reader of a source is free for another worker; it has read for `request`.
+    /// The reader of a source is free for another worker; its last worker read for `request`.
     Reader { reader: Box<SourceReader>, request: u64 },
     /// The source has no record yet: queue the batch again a moment later.
     NotYet(Box<Undecoded>),
-    /// The consumer has a new request, or a slot came into use.
+    /// The consumer has a new request, or the tuner has put a slot into use.
     Wake,
 }
 
-/// What a stage delivers to the next one.
+/// An item that a stage delivers to the next one.
 pub(crate) enum Delivery<B> {
     /// A batch.
     Batch(B),
@@ -86,7 +86,7 @@ impl Decoder {
         }
     }
 
-    /// Does `work` on batch `number` and sends what became of it, if that is known by then.
+    /// Does `work` on batch `number`, and sends the outcome if `work` returns one.
     ///
     /// Each call of user code has a guard of its own, which names the sample. A panic that gets this far is a
     /// bug, and must not hang the loader.
@@ -105,7 +105,7 @@ impl Decoder {
         self.input.as_ref().ok_or_else(|| Error::new(ErrorKind::Stopped, "the data set is gone"))
     }
 
-    /// How long a full batch takes one worker, estimated from the last batch; `Duration::MAX` before the
+    /// The estimated time of one worker for a full batch, from the last batch; `Duration::MAX` before the
     /// first.
     pub(crate) fn batch_time(&self) -> Duration {
         match self.row_ns() {
@@ -114,12 +114,12 @@ impl Decoder {
         }
     }
 
-    /// How long a row of the last batch took one worker; 0 before the first.
+    /// The time of one worker for a row of the last batch, in nanoseconds; 0 before the first.
     pub(super) fn row_ns(&self) -> u64 {
         self.row_ns.load(Ordering::Relaxed)
     }
 
-    /// The rows of a batch took `busy` nanoseconds of the workers' time.
+    /// Records that the rows of a batch took `busy` nanoseconds of the workers' time.
     pub(super) fn set_row_ns(&self, busy: u64, rows: usize) {
         self.row_ns.store((busy / rows.max(1) as u64).max(1), Ordering::Relaxed);
     }
@@ -132,7 +132,7 @@ impl Decoder {
         if self.workers() <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }
 
-    /// `split`, where other workers can reach it. Reuses the memory of a batch that nobody works on any more.
+    /// Shares `split` with other workers. Reuses the memory of a batch that nobody works on any more.
     pub(super) fn share(&self, split: Split) -> Arc<Split> {
         let mut splits = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
         for place in splits.iter_mut() {
@@ -165,7 +165,7 @@ impl Decoder {
         }
         let start = now();
         info.prove();
-        // After a failure not every row is read, and the batch is not delivered.
+        // After a failure some rows are not read, and the batch is not delivered.
         if let Some(map_batch) = self.map_batch.as_ref().filter(|_| !self.requests.is_after_failure(number)) {
             let (bytes, info) = lease.parts_mut();
             map_batch.run(&self.batch_sampler, &self.layout, (bytes, info), worker)?;
@@ -183,7 +183,7 @@ impl Decoder {
         Ok(Some(Delivery::Batch(lease.ready())))
     }
 
-    /// Pads and adds up the ragged fields of a batch.
+    /// Pads or sums the ragged fields of a batch, as the spec requires.
     fn bring_into_form(&self, lease: &mut FillLease<Pinned, HostInfo>) -> Result<()> {
         let (bytes, HostInfo { batch: info, .. }) = lease.parts_mut();
         self.layout.finish(bytes, info.ids.len(), &mut info.extents).map_err(|(row, error)| {

@@ -21,7 +21,7 @@ pub(crate) enum Input {
     Source(Arc<dyn Source>),
 }
 
-/// What is known of the batch in a host slot.
+/// The description of the batch in a host slot.
 #[derive(Debug, Default)]
 pub(crate) struct HostInfo {
     pub(crate) batch: BatchInfo,
@@ -73,7 +73,7 @@ impl Input {
         }
     }
 
-    /// What the workers read where `columns` lie ready for the device: only ids, or the rest of the set.
+    /// The input of the workers if `columns` are available to the device: only ids, or the rest of the set.
     pub(crate) fn with_columns(self, columns: Option<&StridedColumns>) -> Self {
         match (self, columns) {
             (Self::Dataset(dataset), Some(columns)) => match columns.rest() {
@@ -110,7 +110,7 @@ impl Records {
     }
 }
 
-/// A set of which the samples below `kept` are on the device: they are not read.
+/// A set whose samples below `kept` are on the device: the workers do not read them.
 struct RestOfSet {
     dataset: Arc<dyn Dataset>,
     kept: u64,
@@ -129,7 +129,7 @@ impl Dataset for RestOfSet {
         if id < self.kept { Ok(()) } else { self.dataset.read(id, row, context) }
     }
 
-    /// Consecutive samples of the rest are read together.
+    /// Consecutive samples that are not on the device are read together.
     fn read_many(
         &self,
         ids: &[u64],

@@ -24,7 +24,7 @@ pub(crate) struct MapBatch(pub(crate) Arc<Hook>);
 /// A batch in host memory, decoded and not yet copied; the argument of
 /// [`LoaderBuilder::map_batch`](crate::LoaderBuilder::map_batch).
 ///
-/// Ragged fields are as the data set wrote them: they are padded and added up after the hook.
+/// Ragged fields are as the data set wrote them: they are padded or summed after the hook.
 #[derive(Debug)]
 pub struct FilledBatch<'a> {
     rows: Rows<'a>,
@@ -74,8 +74,8 @@ impl<'a> FilledBatch<'a> {
         self.rows.written_bytes_mut(row, index).map(bytemuck::cast_slice_mut)
     }
 
-    /// Replaces all rows of the ragged field called `name`, which may get other lengths: for example, by the
-    /// tokens of a text.
+    /// Replaces all rows of the ragged field called `name`, whose lengths may change: for example, replaces
+    /// texts by their tokens.
     ///
     /// # Errors
     /// `Config` if there is no such field, it has another type or is not ragged, or there are more or fewer
@@ -111,7 +111,7 @@ impl<'a> FilledBatch<'a> {
     }
 }
 
-/// What is known of the batch.
+/// The description of the batch.
 impl std::ops::Deref for FilledBatch<'_> {
     type Target = BatchInfo;
 
@@ -141,12 +141,12 @@ impl MapBatch {
         let mut batch = FilledBatch { rows: Rows::filled(layout, bytes, info.ids.len()), info };
         let context = Context::new(batch_sampler.options().seed, info.epoch);
         let mut context = context.with_scratch(worker.take_scratch());
-        // Steps count from where a run resumed, so they cannot key a random stream.
+        // Steps count from the point of a resume, so they cannot key a random stream.
         let at = match info.source_position {
             Some(after) => key(&[after.position, after.offset]),
             None => batch_sampler.position(info.epoch, host_info.start, info.step, 0).unwrap_or(0),
         };
-        // So that a hook that never returns is named.
+        // Names the hook if it never returns.
         worker.begin(info.step, first);
         let mapped = catch_panic("map_batch panicked", || {
             context.with_stream(STREAM, |context| {

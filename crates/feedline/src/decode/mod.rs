@@ -1,13 +1,13 @@
 //! Stage 1: a pool of workers decodes batches in place, into pinned host slots.
 //!
-//! The transfer thread queues the batches to decode, in order. A worker takes one, reads its rows, and
-//! sends the filled slot back. `README.md` in this folder explains how, and why no wake-up is lost.
+//! The transfer thread queues the batches to decode, in order. A worker takes one, reads its rows, and sends
+//! the filled slot back. `README.md` in this folder explains the steps, and why no wake-up is lost.
 //!
 //! | part | file |
 //! | --- | --- |
 //! | the worker threads | `pool.rs` |
 //! | the queue of their work | `queue.rs` |
-//! | one worker: what it reads, its scratch memory | `worker.rs` |
+//! | one worker: its activity and scratch memory | `worker.rs` |
 //! | a batch to decode, by one worker or by several | `batch.rs` |
 //! | what the workers share about a loader; the end of a batch | `decoder.rs` |
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |

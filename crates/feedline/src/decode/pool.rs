@@ -58,9 +58,8 @@ impl Workers {
 
 /// Threads that decode batches, called `fl-decode-N`.
 ///
-/// A loader starts its own pool unless [`LoaderBuilder::pool`](crate::LoaderBuilder::pool) gives it
-/// one. Several loaders may share a pool: workers begin batches in the order of the requests, whichever
-/// loader makes them.
+/// A loader starts its own pool unless [`LoaderBuilder::pool`](crate::LoaderBuilder::pool) gives it one.
+/// Several loaders may share a pool: workers begin batches in the order of the requests of all loaders.
 ///
 /// Clones are handles of the same threads, which end when the last handle is dropped and no loader uses them.
 ///
@@ -86,13 +85,13 @@ type OfLoader<T> = (Arc<Decoder>, T);
 
 struct Shared {
     queue: Queue<OfLoader<Undecoded>, OfLoader<Arc<Split>>>,
-    /// What each worker reads.
+    /// The activity of each worker: the sample that it reads.
     activity: Box<[Activity]>,
-    /// The workers that may take work.
+    /// The number of workers that may take work, which decoders read too.
     active: Arc<AtomicUsize>,
 }
 
-/// How many workers of a pool may take work. Keeps no thread alive.
+/// A handle that sets the number of active workers. Keeps no thread alive.
 pub(crate) struct ActiveWorkers {
     shared: Arc<Shared>,
 }

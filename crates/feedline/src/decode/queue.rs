@@ -15,7 +15,7 @@ pub(crate) enum Work<J, S> {
     Join(S),
 }
 
-/// How long a worker sleeps at most before it looks for work that nobody was woken for.
+/// The longest sleep of a worker before it looks for work without a wake-up.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Batches to begin, and batches to join.
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// finished first.
 pub(crate) struct Queue<J, S> {
     work: Monitor<State<J, S>>,
-    /// Where workers sleep that may not take work.
+    /// Workers that may not take work sleep here.
     resting: Monitor<()>,
 }
 
@@ -51,7 +51,7 @@ impl<J, S: Clone> State<J, S> {
         self.jobs.pop_front().map(Work::Begin)
     }
 
-    /// How many workers the work would keep busy.
+    /// The number of workers that the queued work can keep busy.
     fn items(&self) -> usize {
         self.jobs.len() + self.shares.iter().map(|(_, workers)| workers).sum::<usize>()
     }
@@ -67,8 +67,8 @@ impl<J, S: Clone> Queue<J, S> {
 
     /// Adds a batch to begin; gives it back when the queue is closed.
     ///
-    /// Without `wake` no sleeping worker is woken for it: for short batches, which the worker that was woken
-    /// for the one before takes too. Should that worker be held up, another looks within [`LOOK`].
+    /// Without `wake`, no sleeping worker is woken. Use this for short batches: the worker that was woken for
+    /// the previous batch takes them too. If that worker is held up, another one looks within [`LOOK`].
     pub(crate) fn begin(&self, job: J, wake: bool) -> Result<(), J> {
         self.work.add(usize::from(wake), |state| {
             if state.closed {
@@ -106,7 +106,8 @@ impl<J, S: Clone> Queue<J, S> {
             match taken {
                 Some(Some(work)) => return Some(work),
                 Some(None) => {
-                    // It may have been woken for work that another worker has to take.
+                    // A wake-up may have reached this worker although only another one may take the work:
+                    // pass it on.
                     if self.work.add(1, |state| (state.closed, state.items())) {
                         return None;
                     }
@@ -118,28 +119,29 @@ impl<J, S: Clone> Queue<J, S> {
         }
     }
 
-    /// Drops the work that nobody has taken and one of the closures names.
+    /// Drops queued jobs and shares for which the closures return true.
     pub(crate) fn remove(&self, is_job: impl Fn(&J) -> bool, is_share: impl Fn(&S) -> bool) {
         let left = self.work.with(|State { jobs, shares, .. }| {
             (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)))
         });
-        // Not under the lock: a job holds what users wrote.
+        // Without the lock: dropping a job may run user code.
         drop(left);
     }
 
-    /// Ends every `next`, now and later, and drops the work that nobody has taken.
+    /// Ends every current and later `next`, and drops all queued work.
     pub(crate) fn close(&self) {
         let left = self.work.change(|state| {
             state.closed = true;
             (std::mem::take(&mut state.jobs), std::mem::take(&mut state.shares))
         });
         self.resting.change(|()| {});
-        // Not under the lock: a job holds what users wrote.
+        // Without the lock: dropping a job may run user code.
         drop(left);
     }
 }
 
-/// Takes out what `is_unwanted` names; the others keep their order, and the queue its memory.
+/// Removes the items for which `is_unwanted` returns true. The others keep their order, and the queue its
+/// memory.
 fn remove<T>(items: &mut VecDeque<T>, is_unwanted: impl Fn(&T) -> bool) -> Vec<T> {
     let mut removed = Vec::new();
     for _ in 0..items.len() {
@@ -192,7 +194,7 @@ mod tests {
         assert_eq!(all, [Work::Join(3), Work::Begin(1), Work::Begin(3), Work::Begin(5)]);
     }
 
-    /// What is dropped may use the queue, so it is dropped without its lock.
+    /// The drop of an item may use the queue, so it runs without the queue's lock.
     #[test]
     fn work_is_dropped_without_the_lock() {
         struct Locks(Weak<Queue<Locks, ()>>);
@@ -240,7 +242,7 @@ mod tests {
                         for item in (half..ITEMS).step_by(2) {
                             queue.begin(item, true).unwrap();
                             queue.share(item, JOINS);
-                            // So that now and then the workers sleep.
+                            // A pause, so that the workers sleep now and then.
                             (0..item % 100).for_each(|_| std::hint::spin_loop());
                         }
                     });
@@ -285,7 +287,7 @@ mod tests {
                             queue.begin(2 * round + 1, true).unwrap();
                         }
                     });
-                    // The job is there before worker 0 is: without the limit, worker 1 takes it.
+                    // The job is queued before worker 0 starts: without the limit, worker 1 would take it.
                     taken = queue.next(1);
                     if !matches!(taken, Some(Work::Begin(job)) if job == 2 * round + 1) {
                         queue.close();
@@ -296,7 +298,7 @@ mod tests {
         });
     }
 
-    /// The worker that is woken may be one that may no longer take work.
+    /// The wake-up may reach a worker that may no longer take work.
     #[test]
     fn a_lower_limit_loses_no_work() {
         with_watchdog(LIMIT, || {
@@ -319,7 +321,7 @@ mod tests {
         });
     }
 
-    /// Workers look for themselves now and then, so what is not woken is late, not lost.
+    /// Workers look for work periodically, so work without a wake-up is late, not lost.
     #[test]
     fn a_worker_that_sleeps_is_woken_at_once() {
         let events: [fn(&Queue<u32, u32>); 3] =
@@ -341,7 +343,7 @@ mod tests {
         };
         with_watchdog(LIMIT, || {
             for event in events {
-                // The quickest of several: the machine may be busy.
+                // The shortest of several times: the machine may be busy.
                 let quickest = (0..5).map(|_| time_to_wake(event)).min().unwrap();
                 assert!(quickest < LOOK / 4, "{quickest:?}");
             }

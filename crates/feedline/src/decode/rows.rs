@@ -15,7 +15,7 @@ use feedline_core::{
 use super::decoder::Decoder;
 use super::input::{HostInfo, Input};
 
-/// Reads the samples of one batch into its rows. Any number of workers do so at once.
+/// Reads the samples of one batch into its rows. Several workers may read rows of it at once.
 pub(super) struct Reader<'a> {
     pub(super) decoder: &'a Decoder,
     pub(super) input: &'a Input,
@@ -35,7 +35,8 @@ impl Reader<'_> {
         let ids = &self.host_info.batch.ids[rows.first()..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
         read.unwrap_or_else(|panic| {
-            // Without a current sample the set reads in bulk: the first of the range is the best guess.
+            // Without a current sample the panic came from a bulk read: the first id of the range is the best
+            // guess.
             let id = context.current().map_or_else(|| ids.first().copied(), |(_, id)| Some(id));
             let why = format!("the data set panicked: {}", panic_text(panic));
             Err(self.locate(Error::new(ErrorKind::Panic, why), id))
@@ -48,7 +49,7 @@ impl Reader<'_> {
         let unwritten = rows.check_written().map_err(|(row, error)| (row, error.into()));
         let (bad, error) = match (read, unwritten) {
             (Ok(()), Ok(())) => return Ok(()),
-            // A row that was left out makes the next one fail.
+            // An unwritten row makes the next ragged row fail.
             (Err((bad, _)), Err((row, error))) if row < bad => (row, error),
             (Err(bad), _) | (Ok(()), Err(bad)) => bad,
         };
@@ -194,13 +195,13 @@ impl Reader<'_> {
     }
 }
 
-/// The error of a sample that cannot be read; of kind `Budget` where the batch has no room for it.
+/// The error of a sample that cannot be read; of kind `Budget` if the batch has no room for the sample.
 fn unreadable(error: ReadError) -> Error {
     let kind = if is_over_budget(&*error) { ErrorKind::Budget } else { ErrorKind::Sample };
     Error::new(kind, "cannot read a sample").with_source(error)
 }
 
-/// Whether a batch has no room for a good sample, which must not be replaced for that.
+/// Whether the batch has no room for a good sample. Such a sample must not be substituted.
 fn is_over_budget(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<Error>();
     error

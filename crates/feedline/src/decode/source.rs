@@ -120,7 +120,7 @@ impl SourceReader {
             let SourcePosition { position, offset } = self.source_position;
             self.shards.batch(self.epoch, position, 0, &mut self.ids);
             let Some(&shard) = self.ids.first() else {
-                // Fewer shards are left than there are ranks, and this rank gets none of them.
+                // Fewer shards are left than ranks, and this rank gets none of them.
                 self.go_to_next_shard();
                 continue;
             };
@@ -145,7 +145,7 @@ impl Drop for SourceReader {
     /// A panic while a shard is dropped, which runs user code, must not end the thread that drops the reader.
     fn drop(&mut self) {
         let open = self.open.take();
-        // Nobody is left to receive the error.
+        // Nobody can receive the error.
         let _ = catch_panic("the drop of a shard panicked", || drop(open));
     }
 }

@@ -94,7 +94,7 @@ impl Rig {
         self.requests.woken();
     }
 
-    /// Gives batch `number`, which is `step` of the epoch, to the workers.
+    /// Queues batch `number`, which is `step` of the epoch, for the workers.
     fn begin(&self, number: u64, step: u64) {
         self.begin_with(number, step, None);
     }
@@ -155,7 +155,7 @@ fn rows_are_decoded_in_place_with_any_number_of_workers() {
         for workers in [1, 2, 5] {
             let rig = Rig::new(fine(), workers);
             let mut places = BTreeSet::new();
-            // The first batch is split into single rows; the split of the others depends on its time.
+            // The first batch is split into single rows; the pieces of later batches depend on its time.
             for number in 0..10 {
                 rig.begin(number, number % 5);
                 let (decoded, filled) = rig.ready();
@@ -195,7 +195,7 @@ fn in_zero_copy_mode_a_slot_holds_the_gather_order_of_its_batch() {
                 let places: Vec<_> = places.take(ids.len()).collect();
                 assert!(visited.iter().zip(&places).all(|(&id, &place)| ids[place] == id));
                 assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), ids.len(), "each place once");
-                // 2,660 samples have 512 buckets of 8, not all of them in use.
+                // 2,660 samples have 512 buckets of 8, some of them unused.
                 assert!(visited.iter().map(|id| id / 8).is_sorted());
             }
         }
@@ -292,7 +292,7 @@ fn a_batch_before_a_failed_one_is_read_to_its_end() {
         assert!(first.wait_until_waiting(2, LIMIT));
         second.open();
         assert!(matches!(rig.decoded(), (1, Err(_))));
-        // Now the third worker is free to join the first batch.
+        // Now the third worker is idle and can join the first batch.
         first.open();
         let (number, filled) = rig.ready();
         assert_eq!(number, 0);
@@ -364,7 +364,7 @@ fn the_data_is_dropped_once_no_worker_reads() {
         assert!(dropped.try_recv().is_err(), "a worker is still reading");
         gate.open();
         dropped.recv_timeout(LIMIT).expect("the data is dropped").unwrap();
-        // The batch was not received, but its slot is released.
+        // The batch was not received, but its slot has been released.
         assert_eq!(slots.counts().free, slots.len());
         drop(pool);
     });

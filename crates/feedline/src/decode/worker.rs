@@ -1,4 +1,4 @@
-//! One worker thread: what it reads, so that a read that never returns can be named, and its scratch memory.
+//! One worker thread: its scratch memory, and its activity, so that a read that never returns can be named.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use feedline_core::{Scratch, Timeline, catch_panic, timeline::now};
 
 const IDLE: u64 = u64::MAX;
 
-/// What one worker of a pool reads. Written by its worker for each piece, so it has its own cache lines.
+/// The activity of one worker of a pool. Its worker writes it for each piece, so it has its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Activity {
@@ -34,7 +34,7 @@ pub struct Reading {
 }
 
 impl Activity {
-    /// The activity of a worker that reads nothing.
+    /// The activity of an idle worker.
     pub(super) fn idle() -> Self {
         let (step, sample) = (AtomicU64::new(IDLE), Arc::new(AtomicU64::new(0)));
         Self { step, sample, since_ns: AtomicU64::new(0) }
@@ -73,20 +73,20 @@ pub(crate) struct Worker<'a> {
     index: usize,
     /// Kept across batches; empty while a batch uses it.
     scratch: Cell<Scratch>,
-    /// When it last finished some work; 0 before.
+    /// The time at which it last finished some work; 0 before.
     idle_since: Cell<u64>,
-    /// When its last batch was handed out, and since when it was idle then.
+    /// The time at which its last batch was handed out, and the start of its idle time before that.
     last: Cell<(u64, u64)>,
 }
 
 impl<'a> Worker<'a> {
-    /// Worker number `index` of a pool, which writes what it reads to `activity`.
+    /// Worker number `index` of a pool, which records its reads in `activity`.
     pub(crate) fn new(activity: &'a Activity, index: usize) -> Self {
         Self { activity, index, scratch: Cell::default(), idle_since: Cell::default(), last: Cell::default() }
     }
 
-    /// This worker begins the batch of `timeline` at `at`. It counts as idle before the first of the batches
-    /// that were handed out together, for all of them.
+    /// This worker begins the batch of `timeline` at `at`. Batches that were handed out together all get the
+    /// idle time before the first of them.
     pub(crate) fn begin_batch(&self, at: u64, timeline: &mut Timeline) {
         if self.last.get().0 != timeline.handed_out {
             self.last.set((timeline.handed_out, self.idle_since.get()));
@@ -130,7 +130,7 @@ impl<'a> Worker<'a> {
 
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
-        // Types of users, whose drop may panic: the thread ends all the same.
+        // The drop of a user's type may panic: the thread must end all the same.
         let scratch = self.scratch.take();
         let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
     }

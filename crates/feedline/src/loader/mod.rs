@@ -29,11 +29,11 @@ mod start;
 /// # Drop
 ///
 /// Dropping a loader calls [`stop`](Loader::stop) with the limit
-/// [`drop_timeout`](LoaderBuilder::drop_timeout), and then frees the slots. What still runs after the limit
-/// is reported to the device's [`DeviceStats`](crate::device::DeviceStats) and left behind: a thread whose read
-/// does not return keeps the host slots until it does; if work on the device still uses slots, all
-/// slots and the copy stream are leaked. Delivered batches stay valid; dropping the last one frees the
-/// slots and waits for the work that reads them.
+/// [`drop_timeout`](LoaderBuilder::drop_timeout), and then frees the slots. Anything that still runs after
+/// the limit is reported to the device's [`DeviceStats`](crate::device::DeviceStats) and left behind: a
+/// thread whose read does not return keeps the host slots until it does; if work on the device still uses
+/// slots, all slots and the copy stream are leaked. Delivered batches stay valid; dropping the last one frees
+/// the slots and waits for the work that reads them.
 ///
 /// # Fork
 ///
@@ -51,7 +51,7 @@ pub struct Loader {
     requests: Arc<Requests>,
     /// The batches whose copies are queued.
     loaded: Receiver<Delivery<Loaded>>,
-    /// How long a thread that holds every slot waits for a free one.
+    /// The time that a thread that holds every slot waits for a free one.
     held_timeout: Duration,
     /// The current request, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Request>,
@@ -164,11 +164,11 @@ impl Loader {
     /// world of a source may change only between epochs.
     ///
     /// The data must be the same as in the run that saved the cursor. The loader compares the set's
-    /// [`fingerprint`](Dataset::fingerprint), which covers what the set chooses: by default only the
-    /// length and the spec, so a set whose samples have changed, but not their number, is resumed
-    /// without an error. The sets of `feedline-datasets` cover every byte of files up to 4 GiB, and the
-    /// size and 64 samples of larger ones. For your own set, [`Fingerprint`](crate::dataset::Fingerprint) covers
-    /// files by name, size and time, or by content.
+    /// [`fingerprint`](Dataset::fingerprint), which the set defines. By default it covers only the length and
+    /// the spec: if samples change, but not their number, the run is resumed without an error. The sets of
+    /// `feedline-datasets` cover every byte of files up to 4 GiB, and the size and 64 samples of larger ones.
+    /// For your own set, [`Fingerprint`](crate::dataset::Fingerprint) covers files by name, size and time, or
+    /// by content.
     ///
     /// # Errors
     /// `Cursor` if it does not fit the data set, the order or the seed, or points into the middle of a step;
@@ -264,7 +264,7 @@ impl Loader {
         (!self.is_source).then_some(steps)
     }
 
-    /// The epoch is over, for the report.
+    /// Tells the report that the epoch is over.
     pub(crate) fn end_epoch(&mut self) {
         self.ledger.end(self.slots.take_host_waits());
     }
@@ -274,7 +274,7 @@ impl Loader {
         self.progress.is_at_end(&self.batch_sampler)
     }
 
-    /// Which samples make up which batch; for a source, which shard this rank reads at which step.
+    /// The samples of each batch; for a source, the shard that this rank reads at each step.
     pub fn batch_sampler(&self) -> &BatchSampler {
         &self.batch_sampler
     }
@@ -310,12 +310,12 @@ impl Loader {
         self.memory_use
     }
 
-    /// How rows get to the device, and why staged if zero copy was not possible.
+    /// The transfer mode, and why it is staged if zero copy was not possible.
     pub fn transfer_mode(&self) -> &ChosenMode {
         &self.transfer_mode
     }
 
-    /// What the time went to so far, and what would help.
+    /// The account of the time so far, with the diagnosis.
     ///
     /// ```
     /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
@@ -350,7 +350,7 @@ impl Loader {
         self.ledger.reporter()
     }
 
-    /// What became of [`Workers::Auto`](crate::Workers::Auto) and [`Depth::Auto`](crate::Depth::Auto): the
+    /// The state of [`Workers::Auto`](crate::Workers::Auto) and [`Depth::Auto`](crate::Depth::Auto): the
     /// moves so far, and the present setting. `None` if neither was asked for.
     pub fn tuning(&self) -> Option<Tuning> {
         self.report().tuning
@@ -374,14 +374,13 @@ impl Loader {
     }
 
     /// The addresses of the device slots; fixed for the life of the loader.
-    #[doc(hidden)] // For tests; `Ready::slot` and the views are what a step needs.
+    #[doc(hidden)] // For tests; A step needs only `Ready::slot` and the views.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
         self.slots.addresses().collect()
     }
 
-    /// Stops the stages. Waits for at most `limit` until their threads have ended and the device has
-    /// finished all copies into the slots and all work on dropped batches. Calling it again waits for
-    /// what is left.
+    /// Stops the stages. Waits for at most `limit` until their threads have ended and the device has finished
+    /// all copies into the slots and all work on dropped batches. Calling it again waits for the rest.
     ///
     /// Batches that you still hold stay valid and are not waited for. The threads of a
     /// [`WorkerPool`](crate::WorkerPool) that is in use elsewhere continue.
@@ -395,7 +394,7 @@ impl Loader {
         // The transfer thread's sends fail instead of blocking.
         self.loaded = never();
         self.current = None;
-        // It holds slots.
+        // Parked leases hold slots.
         self.tuner = None;
         self.running.stop(limit)
     }

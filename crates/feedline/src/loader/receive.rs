@@ -87,7 +87,8 @@ impl Loader {
     /// `SlotsHeld`, only without a limit; the first cause once the transfer thread has ended.
     fn next_delivery(&self, limit: Option<Duration>) -> Result<Option<Delivery<Loaded>>> {
         loop {
-            // A thread that holds every slot would wait for itself: without a limit it gets `held_timeout`.
+            // A thread that holds every slot would wait for itself; if the call has no limit, `held_timeout`
+            // applies.
             let held_timeout = self.slots.are_all_held_here().then_some(self.held_timeout);
             let received = match limit.or(held_timeout) {
                 Some(limit) => self.loaded.recv_timeout(limit),
@@ -98,7 +99,7 @@ impl Loader {
                 Err(RecvTimeoutError::Disconnected) => return Err(self.running.cause()),
                 Err(RecvTimeoutError::Timeout) if limit.is_some() => return Ok(None),
                 Err(RecvTimeoutError::Timeout) if self.slots.are_all_held_here() => return Err(self.held()),
-                // Another thread holds or has released some of them: wait again.
+                // Another thread holds or has released some of the slots: wait again.
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }

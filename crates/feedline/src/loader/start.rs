@@ -68,7 +68,7 @@ impl Loader {
 
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Decoder {
-            // The last thread that needs the decoder drops the data set with it.
+            // The last thread that uses the decoder drops the data set with it.
             input: Some(builder.input.with_columns(columns.as_deref())),
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
@@ -100,7 +100,7 @@ impl Loader {
         let (outcome, ended) = (running.outcome(), running.stage("transfer"));
         let thread = transfer.start(batch_sampler.clone(), reader, move |result, transfer| {
             outcome(result);
-            // In this order: once the stage is reported as ended, its slots are released.
+            // In this order: the slots are released once the stage is reported as ended.
             drop(transfer);
             ended();
         })?;
@@ -141,7 +141,7 @@ fn allocate(
     let Chosen { columns, slot_bytes, .. } = chosen;
     let (device_count, host_count) = (builder.device_slots(layout), builder.host_slots(layout));
     let pinned = {
-        // Memory that a thread touches first lies on the node of its core.
+        // Memory lies on the node of the core whose thread touches it first.
         let node = node_of(device);
         let _on = node.as_ref().and_then(Node::enter);
         let pinned = |slot| Ok(device.pinned(*slot_bytes)?.named(&format!("host slot {slot}")));

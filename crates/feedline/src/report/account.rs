@@ -1,4 +1,4 @@
-//! The report: what the time went to, in an epoch and in the run, as values, text and JSON.
+//! The report: the account of an epoch and of the run, as values, text and JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Account {
     pub rows: u64,
     /// Bytes copied to the device.
     pub bytes: u64,
-    /// Where the time went; sums to [`wall`](Self::wall).
+    /// The time by cause; sums to [`wall`](Self::wall).
     pub causes: Causes,
     /// The part of [`wall`](Self::wall) between two epochs, such as for a validation, in nanoseconds.
     #[serde(rename = "between_epochs_ns", default)]
@@ -33,17 +33,17 @@ pub struct Account {
     pub(crate) until: u64,
 }
 
-/// What a loader's time went to. Displays as a table; the crate `feedline-report` has the diagnosis.
+/// The account of a loader's time. Displays as a table; the crate `feedline-report` has the diagnosis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Workers, slots and sizes.
     pub setup: Setup,
-    /// What became of [`Workers::Auto`](crate::Workers::Auto) and [`Depth::Auto`](crate::Depth::Auto).
+    /// The state of [`Workers::Auto`](crate::Workers::Auto) and [`Depth::Auto`](crate::Depth::Auto).
     #[serde(default)]
     pub tuning: Option<Tuning>,
     /// How long the consumer has been waiting for the next batch; `None` if it is not waiting.
     pub waiting: Option<Duration>,
-    /// How long the stages took for a batch, as means over the last batches.
+    /// The mean service times of the stages per batch, over the last batches.
     pub service: ServiceTimes,
     /// The whole run, with the time between epochs.
     pub run: Account,
@@ -77,8 +77,8 @@ impl Account {
         self.until = until;
     }
 
-    /// What this account of a run has more than it had when `begun` was copied from it: an account of the
-    /// epoch that began then.
+    /// The difference between this account of a run and `begun`, an earlier copy of it: the account of the
+    /// epoch that began at the copy.
     pub(super) fn since(&self, begun: &Self, epoch: u64) -> Self {
         Self {
             epoch,
@@ -108,7 +108,7 @@ impl Account {
     }
 
     /// The share of the time that the consumer's thread waited for data, from 0 to 1: in the loader's calls,
-    /// or blocked until a batch had arrived, but not for its own work on the device.
+    /// or blocked until a batch had arrived. Waits for its own work on the device do not count.
     pub fn wait_share(&self) -> f64 {
         Cause::ALL.into_iter().filter(|cause| cause.is_wait_for_data()).map(|cause| self.share(cause)).sum()
     }
@@ -125,8 +125,8 @@ impl Account {
 }
 
 impl Report {
-    /// The share of the run that the consumer's thread waited for data, from 0 to 1: the number that every
-    /// display of the run shows. See [`Account::wait_share`].
+    /// The share of the run in which the consumer's thread waited for data, from 0 to 1; every display of the
+    /// run shows it. See [`Account::wait_share`].
     pub fn wait_share(&self) -> f64 {
         self.run.wait_share()
     }

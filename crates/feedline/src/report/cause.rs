@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a moment between two deliveries is charged to. Each moment has exactly one cause.
+/// The cause of a moment between two deliveries. Each moment has exactly one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// A worker read records of a [`Source`](crate::Source), or the source had none yet. What a
-    /// [`Dataset`](crate::Dataset) reads within `read` counts as decoding.
+    /// A worker read records of a [`Source`](crate::Source), or the source had none yet. Reads within `read`
+    /// of a [`Dataset`](crate::Dataset) count as decoding.
     SourceRead,
     /// Workers decoded the batch, or it waited for a worker.
     Decode,
@@ -29,7 +29,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All causes, in the order of a batch's way.
+    /// All causes, in the order of the stages.
     pub const ALL: [Self; 8] = [
         Self::SourceRead,
         Self::Decode,
@@ -55,7 +55,7 @@ impl Cause {
         }
     }
 
-    /// Whether the consumer waits for data: not while it is busy, nor while its own work on the device
+    /// Whether the consumer waits for data. It does not while it is busy, or while its own work on the device
     /// holds every slot.
     pub fn is_wait_for_data(self) -> bool {
         !matches!(self, Self::Consumer | Self::NoDeviceSlot)
@@ -90,12 +90,12 @@ impl Causes {
         self.0[cause as usize] += ns;
     }
 
-    /// What was charged since `begun` was copied from this.
+    /// The time charged since `begun` was copied from this.
     pub(crate) fn since(&self, begun: &Self) -> Self {
         Self(std::array::from_fn(|cause| self.0[cause] - begun.0[cause]))
     }
 
-    /// Charges all of `other`.
+    /// Adds the charges of `other`.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
     }

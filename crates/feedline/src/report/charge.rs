@@ -1,13 +1,13 @@
 //! Charges a wait of the consumer along the timeline of the batch that ended it.
 //!
-//! The batch that is delivered next is always the oldest one on its way, so nothing but its own way delays
-//! it: each moment of the wait belongs to the part of the way that the batch was on.
+//! The next batch to deliver is always the oldest one in the pipeline, so only its own stages delay it: each
+//! moment of the wait is charged to the stage that the batch was in.
 //!
-//! One thing is not seen that way. Where copies hold every host slot, a batch is handed out late to a worker
-//! that had nothing to do. It is then decoded while the consumer waits, but quicker decoding would gain
-//! nothing: the next slot would come no sooner. So time of decoding goes to what held the batch up before
-//! it, as far as that did: to the copies, or to the source that is read in sequence. Slots come back several
-//! at a time, so the idle time before one batch counts for the next ones too.
+//! There is one exception. If copies hold every host slot, a batch is handed out late to an idle worker. It
+//! is then decoded while the consumer waits, but quicker decoding would gain nothing, because the next slot
+//! would come no sooner. So decode time is charged to the earlier delay, up to its length: to the copies, or
+//! to the source that is read in sequence. Slots are released several at a time, so the idle time before one
+//! batch counts for the following ones too.
 
 use std::ops::Range;
 
@@ -18,21 +18,22 @@ use super::cause::{Cause, Causes};
 /// Charges the waits of one consumer, batch by batch.
 #[derive(Debug, Default)]
 pub struct Charger {
-    /// When the last batch was handed out: batches that were handed out together had one wait for slots.
+    /// The time at which the last batch was handed out: batches that were handed out together had one wait
+    /// for slots.
     handed_out: u64,
-    /// How long workers were idle for want of slots, as far as it has not been set off against decoding.
+    /// Idle time of workers that waited for slots, less the decode time that was already charged to it.
     idle: u64,
 }
 
 impl Charger {
-    /// The batch of `timeline` is the next one.
+    /// Announces the batch of `timeline` as the next one.
     pub fn next(&mut self, timeline: &Timeline) {
         let Timeline { no_slot, handed_out, idle_since, .. } = *timeline;
         if std::mem::replace(&mut self.handed_out, handed_out) == handed_out {
             return;
         }
         let idle = if no_slot > 0 { handed_out.saturating_sub(no_slot.max(idle_since)) } else { 0 };
-        // Half of the older time is forgotten: it was another part of the run.
+        // Halves the older time: it belongs to an earlier part of the run.
         self.idle = self.idle / 2 + idle;
     }
 
@@ -46,7 +47,7 @@ impl Charger {
 fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, causes: &mut Causes) {
     let Timeline { no_slot, handed_out, begun, read, overtaken, decoded, idle_since, .. } = *timeline;
     let mut at = wait.start;
-    // Stamps of different threads may be a little out of order: a part that would be negative is empty.
+    // Stamps of different threads may be slightly out of order: a part that would be negative is empty.
     let until = |end: u64, at: &mut u64| {
         let part = end.min(wait.end).saturating_sub(*at);
         *at += part;
@@ -64,7 +65,7 @@ fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, causes: &mut Ca
     decoding += until(end, &mut at);
     let order = until(decoded, &mut at);
 
-    // What held up the batch before the wait began.
+    // The cause that delayed the batch before the wait began.
     let set_off = take(&mut decoding, *idle);
     *idle -= set_off;
     held += set_off;
@@ -82,20 +83,20 @@ fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, causes: &mut Ca
     causes.add(Cause::HandOff, until(wait.end, &mut at));
 }
 
-/// Charges `held` nanoseconds without a free host slot to what held the slots.
+/// Charges `held` nanoseconds without a free host slot to the holders of the slots.
 fn charge_slot(held: u64, timeline: &Timeline, causes: &mut Causes) {
     if !timeline.held_by_copies {
         causes.add(Cause::NoHostSlot, held);
         return;
     }
-    // A copy holds its host slot while it waits for the readers of its device slot, too. Only timed copies
-    // tell how long, so the last one speaks for the others.
+    // A copy also holds its host slot while it waits for the readers of its device slot. Only timed copies
+    // measure that wait, so the last one stands for the others.
     let readers = share(held, timeline.readers_ns, timeline.copy_ns);
     causes.add(Cause::NoDeviceSlot, readers);
     causes.add(Cause::Copy, held - readers);
 }
 
-/// Takes up to `most` off `time`.
+/// Takes up to `most` from `time`.
 fn take(time: &mut u64, most: u64) -> u64 {
     let taken = most.min(*time);
     *time -= taken;
@@ -116,7 +117,7 @@ mod tests {
     fn timeline() -> Timeline {
         Timeline {
             no_slot: 101,
-            // The worker was busy until then.
+            // The worker was busy until that time.
             idle_since: 107,
             held_by_copies: true,
             handed_out: 103,
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn decoding_is_charged_to_what_held_up_the_batch_while_its_worker_was_idle() {
-        // Handed out 30 late, of which the worker was idle for 20; then decoded within 50.
+        // Handed out 30 ns late, of which the worker was idle for 20 ns; then decoded in 50 ns.
         let late = Timeline {
             no_slot: 70,
             held_by_copies: true,
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!((causes.ns(Cause::Decode), causes.ns(Cause::Copy)), (10, 20));
         let busy = Timeline { idle_since: 120, begun: 120, ..late };
         assert_eq!(charged(100..150, &busy), [0, 50, 0, 0, 0, 0, 0, 0]);
-        // A source that was read for 30 before.
+        // A source whose records took 30 ns to read first.
         let source = Timeline { no_slot: 0, begun: 100, read: 130, ..late };
         assert_eq!(charged(130..150, &source), [20, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(charged(100..150, &source), [30, 20, 0, 0, 0, 0, 0, 0]);

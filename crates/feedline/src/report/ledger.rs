@@ -1,4 +1,4 @@
-//! The account, kept by the consumer's thread: one reading of the clock per batch, and a second one where it
+//! The account, kept by the consumer's thread. Reads the clock once per batch, and a second time if it
 //! waited.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,27 +15,28 @@ use crate::service::{Recent, ServiceTimes, Setup};
 use crate::trace::{BatchId, LoaderTrace};
 use crate::tune::{Setting, Tuning};
 
-/// Waits of polls that found nothing, kept until their batch arrives and says what they were for.
+/// Max waits of unsuccessful polls that are kept until their batch arrives and determines their cause.
 const POLLS: usize = 16;
 
 /// Charges the consumer's time; owned by the loader.
 pub(crate) struct Ledger {
     shared: Arc<Shared>,
-    /// Up to when time has been charged; 0 before the first epoch.
+    /// The time up to which everything has been charged; 0 before the first epoch.
     until: u64,
     /// Whether an epoch has begun and not ended.
     is_open: bool,
-    /// When the consumer asked for the batch that it waits for.
+    /// The time at which the consumer asked for the batch that it waits for.
     asked: u64,
     /// Waits without a batch since the last delivery.
     polls: [(u64, u64); POLLS],
     polled: usize,
     /// Time of the consumer since the last delivery.
     busy: u64,
-    /// How long it was blocked since then until the copy of a batch had ended, which is not its own time.
+    /// Time since the last delivery in which it was blocked until the copy of a batch had ended: not its own
+    /// time.
     copied: u64,
     charger: Charger,
-    /// The trace, and the batch that the consumer works with.
+    /// The trace, and the batch that the consumer works on.
     trace: Option<LoaderTrace>,
     current: Option<BatchId>,
     #[cfg(feature = "metrics")]
@@ -52,7 +53,7 @@ pub struct Reporter {
 
 struct Shared {
     setup: Setup,
-    /// Since when the consumer waits for a batch; 0 if it does not.
+    /// The start of the consumer's present wait for a batch; 0 if it does not wait.
     waiting: AtomicU64,
     /// Nanoseconds of a step on the device, if the user has measured them.
     step_ns: AtomicU64,
@@ -63,8 +64,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     run: Account,
-    /// The run's account when the current epoch began, and the epoch. Its own account is the difference, so
-    /// that a batch is added once.
+    /// The run's account when the current epoch began, and the number of that epoch. The account of the epoch
+    /// is the difference, so that a batch is added only once.
     begun: (Account, u64),
     previous: Option<Account>,
     recent: Recent,
@@ -95,11 +96,11 @@ impl Ledger {
         Reporter { shared: self.shared.clone() }
     }
 
-    /// Time passes up to `at`, in the hands of the consumer. Of it `copied` nanoseconds were a wait for the
-    /// copy of a batch.
+    /// Charges the time up to `at` to the consumer. For `copied` nanoseconds of it, the consumer waited for
+    /// the copy of a batch.
     fn pass(&mut self, at: u64, copied: u64) {
         let passed = at.saturating_sub(self.until);
-        // Other threads of the consumer may have waited too: no more than all of it.
+        // Other threads of the consumer may have waited too: limited to the whole time.
         let copied = copied.min(passed);
         if let Some((trace, batch)) = self.trace.as_ref().zip(self.current) {
             trace.wait(batch, Cause::Copy, (self.until, self.until + copied));
@@ -111,7 +112,7 @@ impl Ledger {
     }
 
     /// An epoch begins. The time since the last batch, such as for a validation, belongs to the run only.
-    /// Returns it, in nanoseconds.
+    /// Returns that time, in nanoseconds.
     pub(crate) fn begin(&mut self, epoch: u64, copied: u64) -> u64 {
         let at = now();
         if self.until > 0 {
@@ -138,7 +139,7 @@ impl Ledger {
         between + copied
     }
 
-    /// The consumer asks for a batch. Since the last delivery it was blocked for `copied` nanoseconds until
+    /// The consumer asks for a batch. Since the last delivery, it was blocked for `copied` nanoseconds until
     /// the copy of a batch had ended.
     pub(crate) fn ask(&mut self, copied: u64) {
         let at = now();
@@ -154,7 +155,7 @@ impl Ledger {
             self.polls[self.polled] = (self.asked, at);
             self.polled += 1;
         } else {
-            // One long wait in place of many short ones: what the consumer did between them counts as part.
+            // One long wait instead of many short ones: the time between polls counts as waiting.
             let between = self.asked - self.polls[POLLS - 1].1;
             self.busy -= between;
             self.polls[POLLS - 1].1 = at;
@@ -163,7 +164,7 @@ impl Ledger {
         self.shared.waiting.store(0, Ordering::Relaxed);
     }
 
-    /// The epoch is over. The last wait was for the source, which had nothing more.
+    /// The epoch is over. The last wait was for the source, which had no more records.
     pub(crate) fn end(&mut self, copied: u64) {
         if !std::mem::take(&mut self.is_open) {
             return;
@@ -190,12 +191,12 @@ impl Ledger {
         self.metrics.tell(at, &run, &self.shared.setup());
     }
 
-    /// The call returns a batch of `bytes` bytes. Returns the time, and for how long the consumer has waited.
+    /// The call returns a batch of `bytes` bytes. Returns the time, and the consumer's wait.
     pub(crate) fn deliver(&mut self, info: &BatchInfo, bytes: usize) -> (u64, u64) {
         let timeline = &info.timeline;
         let mut causes = Causes::default();
         self.charger.next(timeline);
-        // A batch that was sent before it was asked for is not waited for.
+        // A batch that was sent before the call costs no wait.
         let at = if timeline.sent > self.asked { now() } else { self.asked };
         let polls = &self.polls[..std::mem::take(&mut self.polled)];
         for &(from, to) in polls.iter().chain([&(self.asked, at)]).filter(|(from, to)| from < to) {
@@ -222,7 +223,7 @@ impl Ledger {
             submit_ns: timeline.sent.saturating_sub(timeline.device_slot),
             copy_ns: timeline.copy_ns,
             step_ns: busy,
-            // For now, what the step held up; `Recent` makes a time per step of it.
+            // Here only the delay that the step caused; `Recent` computes a time per step from it.
             device_ns: causes.ns(Cause::NoDeviceSlot),
         };
         let mut state = self.shared.state();
@@ -253,7 +254,7 @@ impl Reporter {
         }
     }
 
-    /// Workers, slots and sizes, as they are tuned now.
+    /// Workers, slots and sizes, in the present setting of the tuner.
     pub fn setup(&self) -> Setup {
         self.shared.setup()
     }
@@ -270,16 +271,16 @@ impl Reporter {
         self.with_step(self.shared.state().recent.mean())
     }
 
-    /// Tells how long a step takes on the device, if it is known (from
+    /// Sets the time of a step on the device, if it is known (from
     /// [`WaitMeter::step_time`](crate::device::WaitMeter::step_time), for example).
     ///
-    /// The loader sees only when the consumer asks. Where steps are queued on a stream and data comes late,
-    /// that says nothing about the step, and a prediction without it is too high.
+    /// The loader only observes the consumer's calls. If steps are queued on a stream and data comes late,
+    /// the calls do not show the time of a step, and predictions are too high.
     pub fn set_step_time(&self, step: Duration) {
         self.shared.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Tells what became of the tuning.
+    /// Updates the state of the tuning.
     pub(crate) fn set_tuning(&self, tuning: Tuning) {
         *self.shared.tuning() = Some(tuning);
     }
@@ -293,7 +294,7 @@ impl Reporter {
 }
 
 impl Shared {
-    /// The setup, as it is tuned now.
+    /// The setup, in the present setting of the tuner.
     fn setup(&self) -> Setup {
         let Some(Setting { workers, depth }) = self.tuning().as_ref().map(|tuning| tuning.setting) else {
             return self.setup;

@@ -8,11 +8,11 @@ use super::account::Account;
 use super::cause::Cause;
 use crate::service::Setup;
 
-/// How often the consumer's thread tells the recorder.
+/// The interval between two updates of the recorder.
 const EVERY_NS: u64 = 100_000_000;
 
-/// What a loader tells the recorder that is installed when the loader is built. Its label `loader` counts the
-/// loaders of the process from 1.
+/// The metrics of a loader, for the recorder that is installed when the loader is built. Their label `loader`
+/// counts the loaders of the process from 1.
 pub(super) struct Metrics {
     told: Account,
     told_at: u64,
@@ -48,12 +48,12 @@ impl Metrics {
         }
     }
 
-    /// Whether the recorder has not been told for a while.
+    /// Whether the last update of the recorder is long enough ago.
     pub(super) fn is_due(&self, at: u64) -> bool {
         at.saturating_sub(self.told_at) >= EVERY_NS
     }
 
-    /// Tells the recorder what the account `run` has more than the last time.
+    /// Sends the recorder the growth of the account `run` since the last update.
     pub(super) fn tell(&mut self, at: u64, run: &Account, setup: &Setup) {
         let told = std::mem::replace(&mut self.told, *run);
         self.told_at = at;
@@ -61,7 +61,7 @@ impl Metrics {
         self.rows.increment(run.rows - told.rows);
         self.bytes.increment(run.bytes - told.bytes);
         for (cause, time) in Cause::ALL.into_iter().zip(&self.time) {
-            // Of the sums, so that nothing is lost by rounding.
+            // Differences of sums, so that nothing is lost by rounding.
             time.increment(run.causes.ns(cause) / 1000 - told.causes.ns(cause) / 1000);
         }
         self.workers.set(setup.workers as f64);

@@ -1,5 +1,5 @@
-//! Where the time goes: an account of every wait of the consumer. The crate `feedline-report` displays it,
-//! and says what would help.
+//! An account of every wait of the consumer, by cause. The crate `feedline-report` displays it with a
+//! diagnosis.
 //!
 //! | part | file |
 //! | --- | --- |

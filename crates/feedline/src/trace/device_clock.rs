@@ -24,8 +24,8 @@ impl DeviceClock {
     /// A device failure.
     pub(crate) fn new(stream: &Stream) -> Result<Self> {
         stream.synchronize()?;
-        // The anchor happened between two readings of the clock. A thread that was held up reads it late, so
-        // the try with the least between them counts.
+        // The anchor happened between two readings of the clock. A thread that is preempted reads the clock
+        // late, so the try with the shortest interval counts.
         let mut best: Option<(u64, Event, u64)> = None;
         for _ in 0..TRIES {
             let (anchor, before) = (stream.device().timing_event()?, now());
@@ -44,8 +44,8 @@ impl DeviceClock {
         Ok(Self { anchor, host_ns })
     }
 
-    /// When `event`, a timing event that is complete, happened. It may take the anchor's place, so the
-    /// caller must record it again before it asks for the time of another one relative to it.
+    /// The time of `event`, a timing event that is complete. It may take the anchor's place, so the caller
+    /// must record it again before it asks for the time of another one relative to it.
     ///
     /// # Errors
     /// A device failure.

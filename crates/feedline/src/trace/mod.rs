@@ -24,7 +24,7 @@ use crate::report::{Cause, Causes};
 /// Spans kept by default: 24 MB, and a file of about 40 MB.
 const SPANS: usize = 1 << 18;
 
-/// Records what each thread and stream of a loader did.
+/// Records the work of each thread and stream of a loader.
 ///
 /// One lane per worker, one for the transfer thread, the copy stream and the consumer, and one for each
 /// stream that is traced ([`stream`](Self::stream)). Waits are visible, and named by their cause. Arrows link
@@ -33,7 +33,7 @@ const SPANS: usize = 1 << 18;
 /// Memory is bounded: when it is full, every other batch is dropped, and from then on only every other one
 /// is recorded, and so on. So a long trace shows whole batches, evenly spread over the run.
 ///
-/// Clones record into the same trace. Without a trace nothing is recorded and nothing is paid.
+/// Clones record into the same trace. Without a trace nothing is recorded, at no cost.
 ///
 /// ```
 /// use feedline::trace::Trace;
@@ -65,7 +65,7 @@ pub struct Trace {
 
 struct Shared {
     limit: usize,
-    /// One batch in so many is recorded; a power of two.
+    /// One batch in this many is recorded; a power of two.
     stride: AtomicU64,
     state: Mutex<State>,
 }
@@ -76,22 +76,22 @@ struct State {
     loaders: u32,
     /// The lanes of streams and threads that users trace.
     names: Vec<Name>,
-    /// Spans without a batch, which are counted instead.
+    /// Number of spans without a batch; sampled by this count.
     count: u64,
 }
 
-/// What a trace has recorded.
+/// The content of a trace.
 #[doc(hidden)] // For feedline-report, as the types in it.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub spans: Vec<Span>,
     /// The lanes of the user.
     pub names: Vec<Name>,
-    /// One batch in so many was recorded.
+    /// One batch in this many was recorded.
     pub one_in: u64,
 }
 
-/// Where a span is drawn.
+/// The lane of a span.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lane {
@@ -111,7 +111,7 @@ pub struct Name {
     pub is_stream: bool,
 }
 
-/// What a trace says of a batch.
+/// The identity of a batch in a trace.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchId {
@@ -131,7 +131,7 @@ pub struct Span {
     pub start: u64,
     pub end: u64,
     pub batch: Option<BatchId>,
-    /// What is sampled: the number of the batch, or a count.
+    /// The key that sampling uses: the number of the batch, or a count.
     pub key: u64,
 }
 
@@ -179,7 +179,7 @@ impl Trace {
         }
     }
 
-    /// A copy of what was recorded so far.
+    /// A copy of the trace so far.
     #[doc(hidden)] // For feedline-report.
     pub fn recorded(&self) -> Recorded {
         let State { spans, names, .. } = &*self.shared.state();
@@ -203,7 +203,7 @@ impl Trace {
         LoaderTrace { trace: self.clone(), loader: state.loaders }
     }
 
-    /// The lane called `name`, of a stream or a thread, new or known.
+    /// The lane called `name`, of a stream or a thread; created if it is new.
     fn own(&self, name: &str, is_stream: bool) -> Lane {
         let names = &mut self.shared.state().names;
         let name = Name { name: name.to_owned(), is_stream };
@@ -235,7 +235,7 @@ impl Shared {
         self.stride.load(Ordering::Relaxed)
     }
 
-    /// Adds a span, if it is one of those that are recorded.
+    /// Adds a span, if its key is sampled.
     fn push(&self, state: &mut State, span: Span) {
         while self.is_sampled(span.key) {
             if state.spans.len() < self.limit {

@@ -31,8 +31,8 @@ struct OpenSpan {
 }
 
 impl Trace {
-    /// A lane called `name` for the work of `stream`: the times are the device's, on the host's clock, from
-    /// two events per span. Blocks until the work on the stream so far has ended.
+    /// A lane called `name` for the work of `stream`. Two events per span give the device's times, converted
+    /// to the host's clock. Blocks until the work on the stream so far has ended.
     ///
     /// # Errors
     /// A device failure.

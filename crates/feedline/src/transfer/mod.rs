@@ -4,8 +4,8 @@
 //! | part | file |
 //! | --- | --- |
 //! | the thread, and its loop | `mod.rs` |
-//! | requests, which batch is decoded next, batches back in their order | `schedule.rs` |
-//! | how long copies take on the device | `timed.rs` |
+//! | requests, the next batch to decode, the reorder buffer | `schedule.rs` |
+//! | the times of copies on the device | `timed.rs` |
 //!
 //! The two waits of this stage must not be confused:
 //! - The **copy stream** waits on the device for `consumed` of every reader before a device slot is
@@ -35,20 +35,20 @@ use crate::decode::{Decoder, Delivery, Filled, HostInfo, Message, SourceReader, 
 use crate::spans::enter;
 use crate::trace::BatchId;
 
-/// A worker is woken for this much decoding; what is shorter is left to the worker that was woken before. It
-/// is long against a [`WAKE_UP`] (H200 host, 2026-11-22, bench `idle`).
+/// A worker is woken for this much decoding; shorter work is left to the worker that was woken before. It is
+/// long against a [`WAKE_UP`] (H200 host, 2026-11-22, bench `idle`).
 const WORK_PER_WAKE: Duration = WAKE_UP.saturating_mul(5);
 
-/// How soon a source that had nothing is asked again.
+/// The interval at which a source without a record is asked again.
 const SOURCE_POLL: Duration = Duration::from_millis(1);
 
-/// The shortest and the longest time between two looks at a quick device.
+/// The shortest and the longest interval between two polls of a quick device.
 const QUICK: (Duration, Duration) = (Duration::from_micros(25), Duration::from_micros(250));
 
-/// A device that takes as long per batch is slow.
+/// A device that takes at least this long per batch is slow.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// The longest time between two looks at a slow device.
+/// The longest interval between two polls of a slow device.
 const LONGEST: Duration = Duration::from_millis(10);
 
 /// Everything the thread works with.
@@ -64,7 +64,7 @@ pub(crate) struct Transfer {
     pub(crate) decoder: Arc<Decoder>,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) requests: Arc<Requests>,
-    /// Where batches go; the thread ends when the other end is dropped.
+    /// The channel to the consumer; the thread ends when the other end is dropped.
     pub(crate) loaded: Sender<Delivery<Loaded>>,
 }
 
@@ -78,14 +78,14 @@ struct Run<'a> {
     copies: CopyPoll,
     timed: TimedCopies,
     clock: Clock,
-    /// Since when no host slot was free; 0 if one was.
+    /// The time since which no host slot was free; 0 if one was.
     no_slot: u64,
-    /// Whether a batch of this request was copied, so that it may hold a host slot.
+    /// Whether a batch of this request was copied, so that copies may hold host slots.
     has_copied: bool,
-    /// Since when a later batch than the next one is decoded; 0 if none is.
+    /// The time since which a later batch than the next one is decoded; 0 if none is.
     out_of_order: u64,
     waits: Arc<Backoff>,
-    /// A batch of a source that had nothing, to be begun again.
+    /// A batch of a source that had no record; to be begun again.
     not_yet: Option<Box<Undecoded>>,
 }
 
@@ -93,7 +93,7 @@ impl Transfer {
     /// Starts the thread `fl-transfer`. `ended` gets its result and this value when it ends, also after a
     /// panic.
     ///
-    /// A consumer that finds its channel closed looks for the cause, so `ended` tells the cause before it
+    /// A consumer that finds its channel closed looks for the cause, so `ended` stores the cause before it
     /// drops the value.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Transfer {
                 let why = format!("the transfer thread panicked: {}", panic_text(panic));
                 Err(Error::new(ErrorKind::Panic, why))
             };
-            // On a shared pool they would wait for the work of other loaders.
+            // On a shared pool, these batches would wait behind the work of other loaders.
             self.pool.remove(&self.decoder);
             self.requests.close();
             ended(outcome.unwrap_or_else(panicked), self);
@@ -166,7 +166,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the consumer has made another request, or wants no more.
+    /// Whether the consumer has made another request, or has stopped.
     fn is_superseded(&self) -> bool {
         self.with.requests.is_stale(self.request)
     }
@@ -178,11 +178,12 @@ impl Run<'_> {
         self.schedule.begin(request);
     }
 
-    /// Gives the workers every slot that can be filled; returns how many there were.
+    /// Hands every free slot to the workers; returns their number.
     fn hand_out_slots(&mut self) -> Result<usize> {
         let (mut count, mut is_out_of_slots) = (0, false);
-        // A worker is woken for the last of them, and before that for each that keeps it busy for long. Not
-        // for the first: a worker that is done with it before the second is queued would sleep again.
+        // Wakes a worker for the last batch, and before that for each batch that keeps a worker busy for
+        // long. Not for the first one: a worker that is done with it before the second is queued would sleep
+        // again.
         let (mut work, mut last) = (Duration::ZERO, None);
         while !self.is_superseded() && self.schedule.has_next() {
             let Some(mut lease) = self.with.host_slots.try_acquire()? else {
@@ -194,7 +195,7 @@ impl Run<'_> {
             timeline.number = number;
             (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.clock.last());
             timeline.held_by_copies = self.has_copied;
-            // Asked here: a slot that was waited for has just been released by the copy that is meant.
+            // Read here: if the slot was waited for, the copy that the times describe has just released it.
             let times = self.timed.times()?;
             (timeline.copy_ns, timeline.readers_ns) = (times.copy_ns, times.readers_ns);
             if let Some(batch) = last.replace(Undecoded { number, lease, reader }) {
@@ -220,8 +221,8 @@ impl Run<'_> {
         self.with.pool.begin(&self.with.decoder, batch, wake);
     }
 
-    /// How long to wait before a look at what wakes nobody, after a wait of `waited` so far: a source that
-    /// had nothing, the end of a copy, whose slot is to be filled, and one that is to be drawn in a trace.
+    /// The interval until the next poll of events that wake nobody, after a wait of `waited` so far: a source
+    /// without a record, the end of a copy whose slot is needed, and the end of a copy that a trace shows.
     fn interval(&mut self, waited: Duration) -> Option<Duration> {
         if self.not_yet.is_some() || self.timed.has_undrawn() {
             return Some(SOURCE_POLL);
@@ -231,7 +232,7 @@ impl Run<'_> {
         awaits_copies.then(|| self.copies.interval(in_flight, waited))
     }
 
-    /// Begins what had to wait; returns whether there was anything.
+    /// Begins postponed work; returns whether there was any.
     fn look(&mut self, waited: Duration) -> Result<bool> {
         self.timed.draw()?;
         if let Some(batch) = self.not_yet.take() {
@@ -246,10 +247,10 @@ impl Run<'_> {
         Ok(copies > 0)
     }
 
-    /// Waits for the workers, for a copy to end, or for the consumer to want something.
+    /// Waits for a message of the workers, the end of a copy, or a request of the consumer.
     fn wait(&mut self) -> Result<()> {
         let start = Instant::now();
-        // Where waits are short, spinning costs less than a sleep and a wake-up.
+        // If waits are short, spinning costs less than a sleep and a wake-up.
         let waits = self.waits.clone();
         let mut spin = waits.wait();
         while spin.should_spin() {
@@ -285,7 +286,7 @@ impl Run<'_> {
         }
     }
 
-    /// Handles the messages that are there.
+    /// Handles all messages in the inbox.
     fn handle_all(&mut self) {
         while let Ok(message) = self.with.inbox.try_recv() {
             self.handle(message);
@@ -306,7 +307,7 @@ impl Run<'_> {
         }
     }
 
-    /// Copies a decoded batch and sends it to the consumer; false when nobody receives.
+    /// Copies a decoded batch and sends it to the consumer; returns false if the consumer is gone.
     fn deliver(&mut self, decoded: Option<Delivery<Filled>>) -> Result<bool> {
         let out_of_order = self.out_of_order;
         if self.reorder.is_empty() {
@@ -317,7 +318,7 @@ impl Run<'_> {
             Some(Delivery::EpochEnd { request, source_position }) => {
                 Delivery::EpochEnd { request, source_position }
             }
-            // Dropping it releases its slot.
+            // Dropping the batch releases its slot.
             Some(Delivery::Batch(filled)) if self.with.requests.is_stale(filled.info().batch.request) => {
                 return Ok(true);
             }
@@ -337,7 +338,7 @@ impl Run<'_> {
         let at = self.clock.last();
         let step = filled.info().batch.step;
         let _span = enter!("queue the copy", &filled.info().batch);
-        // Swapped, so that the memory of both is used again.
+        // Swapped, so that the memory of both is reused.
         std::mem::swap(slot.info_mut(), &mut filled.info_mut().batch);
         let place = |error: Error| error.at_stage(Stage::Transfer).at_batch(step);
         let rows = slot.info_mut().ids.len();
@@ -360,7 +361,7 @@ impl Run<'_> {
         Ok(loaded)
     }
 
-    /// Waits for a device slot; meanwhile the workers get every host slot that can be filled.
+    /// Waits for a device slot; meanwhile hands every free host slot to the workers.
     fn device_slot(&mut self) -> Result<WriteLease> {
         let device_slots = &self.with.device_slots;
         if let Some(slot) = device_slots.try_acquire()? {
@@ -369,8 +370,7 @@ impl Run<'_> {
         let start = Instant::now();
         loop {
             let limit = self.interval(start.elapsed());
-            // Nothing that is sent to the inbox ends this wait, so the reader of a source has to be looked
-            // for.
+            // No message to the inbox ends this wait, so it polls for the reader of a source.
             let limit = limit.or(self.schedule.is_reader_away().then_some(SOURCE_POLL));
             let Some(limit) = limit else {
                 let slot = device_slots.acquire();
@@ -387,22 +387,23 @@ impl Run<'_> {
     }
 }
 
-/// How often to look whether a copy has ended, from how long the device takes per batch.
+/// The interval at which to poll for the end of a copy, from the device's time per batch.
 ///
-/// Nothing wakes a thread at the end of a copy but a wait for its event, which costs 38 us of CPU time on an
-/// H200. A look costs 0.3 us and a [`WAKE_UP`] (2026-11-22, bench `idle`). So the thread looks, more rarely
+/// Only a wait for its event wakes a thread at the end of a copy, and that costs 38 us of CPU time on an
+/// H200. A poll costs 0.3 us and a [`WAKE_UP`] (2026-11-22, bench `idle`). So the thread polls, more rarely
 /// the longer the copies take.
 ///
-/// Where the device takes a millisecond or more per batch, the thread lets the copies of half of the slots
-/// end before it looks, and hands out those slots together. Nothing waits for the batches that are decoded
-/// later, and the device has the other half to work on.
+/// If the device takes a millisecond or more per batch, the thread lets the copies of half of the slots end
+/// before it polls, and hands out those slots together. This delays nothing, because the device can work on
+/// the other half meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct CopyPoll {
     per_copy: Duration,
 }
 
 impl CopyPoll {
-    /// When to look again, after a wait of `waited` so far, while `in_flight` slots are being copied.
+    /// The time until the next poll, after a wait of `waited` so far, while `in_flight` slots are being
+    /// copied.
     pub(super) fn interval(&self, in_flight: usize, waited: Duration) -> Duration {
         if self.per_copy < SLOW {
             return (self.per_copy.max(waited) / 4).clamp(QUICK.0, QUICK.1);
@@ -411,7 +412,7 @@ impl CopyPoll {
         self.per_copy.saturating_mul(half).saturating_sub(waited).clamp(SLOW / 4, LONGEST)
     }
 
-    /// A wait of `waited` has ended; `copies` copies had ended by then.
+    /// Records a wait of `waited`, during which `copies` copies ended.
     pub(super) fn waited(&mut self, waited: Duration, copies: usize) {
         self.per_copy = waited / u32::try_from(copies.max(1)).unwrap_or(u32::MAX);
     }

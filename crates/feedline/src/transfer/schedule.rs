@@ -1,5 +1,5 @@
-//! The order of the batches: what the consumer requests, which batch is decoded next, and the buffer that
-//! brings decoded batches back into their order.
+//! The order of the batches: the consumer's requests, the next batch to decode, and the reorder buffer for
+//! decoded batches.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,13 +28,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// What is left of the request after the first epoch.
+    /// The rest of the request after the first epoch.
     pub(crate) fn next_epoch(self) -> Self {
         Self { epoch: self.epoch.saturating_add(1), start: 0, offset: 0, step: 0, ..self }
     }
 }
 
-/// The consumer's requests, and the way to the transfer thread. Says in all stages which batches are wanted.
+/// The consumer's requests, and the inbox of the transfer thread. Tells all stages which batches are wanted.
 pub(crate) struct Requests {
     /// The number of the latest request; `u64::MAX` after a stop. Changes under the lock of `next`.
     latest: AtomicU64,
@@ -102,7 +102,7 @@ impl Requests {
     pub(crate) fn send(&self, message: Message) {
         // Cannot fail: the other end is here too.
         let _ = self.inbox.0.send(message);
-        // `SeqCst`, as in `close`: either `close` finds the message, or this finds the inbox closed.
+        // `SeqCst`, as in `close`: either `close` finds the message, or this call finds the inbox closed.
         if self.is_closed.load(Ordering::SeqCst) {
             self.drop_messages();
         }
@@ -199,7 +199,7 @@ impl Schedule {
         self.is_source && self.reader.is_none()
     }
 
-    /// Whether there is a batch to hand out now.
+    /// Whether there is a batch to hand out.
     pub(super) fn has_next(&mut self) -> bool {
         while let Some(request) = self.request {
             let is_at_end = match &self.reader {
@@ -219,8 +219,8 @@ impl Schedule {
         false
     }
 
-    /// Hands out the batch that [`has_next`](Self::has_next) has found: describes it in `host_info`,
-    /// and returns its number and, for a source, the reader.
+    /// Hands out the batch that [`has_next`](Self::has_next) has reported: describes it in `host_info`, and
+    /// returns its number and, for a source, the reader.
     pub(super) fn next(&mut self, host_info: &mut HostInfo) -> (u64, Option<Box<SourceReader>>) {
         let request = self.request.get_or_insert_default();
         host_info.batch.reset(request.number, request.epoch, request.step);
@@ -232,7 +232,7 @@ impl Schedule {
     }
 }
 
-/// Items in order of their numbers, from the next one to leave on.
+/// Items by number, from the next one to deliver on.
 pub(super) struct Reorder<T> {
     /// The number of the first item in `places`.
     next: u64,
@@ -245,17 +245,17 @@ impl<T> Reorder<T> {
         Self { next: 0, places: VecDeque::with_capacity(capacity) }
     }
 
-    /// Whether `number` is the next one to leave.
+    /// Whether `number` is the next one to deliver.
     pub(super) fn is_next(&self, number: u64) -> bool {
         number == self.next
     }
 
-    /// Whether no item has arrived that has not left.
+    /// Whether the buffer holds no item.
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Inserts an item. A number that has already left is a bug and is ignored.
+    /// Inserts an item. A number that was already delivered is a bug and is ignored.
     pub(super) fn put(&mut self, number: u64, item: T) {
         let Some(index) = number.checked_sub(self.next) else { return };
         let index = index as usize;

@@ -1,8 +1,8 @@
 //! Times a sample of the copies on the device, by events.
 //!
-//! Three events for each copy would add half to the driver's calls. So one in five milliseconds is timed, or
-//! a few at once after a pause: that costs less than a thousandth of the time, and times every copy where a
-//! step takes longer.
+//! Three events for each copy would add half to the driver's calls. So one copy per five milliseconds is
+//! timed, or a few at once after a pause. That costs less than a thousandth of the time, and covers every
+//! copy if steps are longer than that.
 
 use std::sync::Arc;
 
@@ -25,30 +25,30 @@ const OPEN: usize = 8;
 /// Times copies of one stream.
 pub(crate) struct TimedCopies {
     samples: Vec<Sample>,
-    /// The sample that is begun next, and the oldest that is running.
+    /// The next sample to begin, and the oldest one that is running.
     next: usize,
     oldest: usize,
     running: usize,
-    /// Grows by [`EVERY_NS`] with each timed copy, and is at most so far behind the clock as a burst.
+    /// Grows by [`EVERY_NS`] with each timed copy; lags behind the clock by at most a burst.
     last: u64,
     times: CopyTimes,
-    /// With a trace, every copy is timed while an event is free.
+    /// With a trace, every copy is timed if an event is free.
     trace: Option<(LoaderTrace, DeviceClock)>,
 }
 
-/// How long the last timed copy took.
+/// The times of the last timed copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CopyTimes {
-    /// The copy itself.
+    /// Time of the copy itself.
     pub(crate) copy_ns: u64,
-    /// The wait for the readers of its slot before.
+    /// Time of the wait before it, for the readers of the device slot.
     pub(crate) readers_ns: u64,
 }
 
 struct Sample {
-    /// Behind the copy before.
+    /// Recorded after the previous copy.
     queued: Event,
-    /// Behind the wait for the slot's readers.
+    /// Recorded after the wait for the slot's readers.
     started: Arc<Event>,
     ended: Event,
     batch: BatchId,
@@ -91,12 +91,12 @@ impl TimedCopies {
         Ok(self.times)
     }
 
-    /// Whether copies are running that have to be drawn in a trace.
+    /// Whether a traced copy is still running.
     pub(crate) fn has_undrawn(&self) -> bool {
         self.trace.is_some() && self.running > 0
     }
 
-    /// Draws the copies that have ended, if there is a trace.
+    /// Adds the copies that have ended to the trace, if there is one.
     ///
     /// # Errors
     /// A device failure.
@@ -104,8 +104,8 @@ impl TimedCopies {
         if self.has_undrawn() { self.collect() } else { Ok(()) }
     }
 
-    /// Prepares to time the copy into `slot` if it is time for a sample. `true` asks for [`end`](Self::end)
-    /// once the copy is queued.
+    /// Prepares to time the copy into `slot` if a sample is due. `true` asks for [`end`](Self::end) once the
+    /// copy is queued.
     ///
     /// # Errors
     /// A device failure.
@@ -160,7 +160,7 @@ impl TimedCopies {
     }
 }
 
-/// The thread's view of the clock: read once where several stamps need it.
+/// A cached reading of the clock, for several stamps in a row.
 #[derive(Debug, Default)]
 pub(super) struct Clock(u64);
 

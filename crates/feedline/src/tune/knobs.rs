@@ -1,7 +1,7 @@
 //! The knobs of a running loader.
 //!
-//! All threads and slots exist from the start. A worker whose number is too high takes no work; a slot that
-//! is not in use is held here by its lease, so that the rest of the loader needs to know nothing of it.
+//! All threads and slots exist from the start. A worker whose number is too high takes no work; a parked slot
+//! is held here by its lease, so that the rest of the loader is not affected.
 
 use feedline_device::Pinned;
 use feedline_device::slot::{SlotRing, WriteLease};
@@ -49,8 +49,8 @@ impl Knobs {
         has_room
     }
 
-    /// Takes free slots out of use, as far as more are in use than the depth asks for. An error ends the
-    /// loader, and the transfer thread finds it too.
+    /// Parks free slots, until no more slots are in use than the depth requires. An error ends the loader;
+    /// the transfer thread finds it too.
     pub(crate) fn park(&mut self) {
         let (host, device) = self.unused();
         while self.parked_host.len() < host {
@@ -63,13 +63,13 @@ impl Knobs {
         }
     }
 
-    /// Whether a device slot is not in use.
+    /// Whether a device slot is parked.
     pub(crate) fn has_parked(&self) -> bool {
         !self.parked_device.is_empty()
     }
 
-    /// How many host and device slots are not to be used. There is one more host slot in use than on the
-    /// device, as without tuning.
+    /// The numbers of host and device slots to park. One more host slot than device slots stays in use, as
+    /// without tuning.
     fn unused(&self) -> (usize, usize) {
         let unused = |all: usize, used: usize| all.saturating_sub(used);
         (unused(self.host_slots.len(), self.depth + 1), unused(self.device_slots.len(), self.depth))

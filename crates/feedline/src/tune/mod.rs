@@ -4,9 +4,9 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | when to move which knob, and what to keep | `policy.rs` |
+//! | when to move which knob, and which moves to keep | `policy.rs` |
 //! | the knobs of a loader: workers that may take work, slots that are in use | `knobs.rs` |
-//! | what became of it, for users | `tuning.rs` |
+//! | the result, for users | `tuning.rs` |
 
 mod knobs;
 mod policy;
@@ -20,14 +20,15 @@ use feedline_device::slot::SlotRing;
 
 use crate::service::ServiceTimes;
 
-/// What one more slot evens out: the loss with one slot, as a share of the longest stage.
+/// The assumed loss by uneven times with one slot on the device, as a share of the longest stage. With `n`
+/// slots it is an `n`-th of this.
 const UNEVEN: f64 = 0.05;
 
 /// The number of batches on the device at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Depth {
-    /// What fits 32 MiB, from 3 to 8.
+    /// As many as fit into 32 MiB, from 3 to 8.
     #[default]
     BySize,
     /// Starts with 2, and tunes itself up to what [`BySize`](Self::BySize) gives. All slots are allocated at
@@ -50,20 +51,20 @@ pub(crate) struct Tuner {
 }
 
 impl Tuner {
-    /// Starts with the least setting of `policy`.
+    /// Starts with the smallest setting of `policy`.
     pub(crate) fn new(policy: Policy, mut knobs: Knobs) -> Self {
         knobs.set(policy.now());
         Self { policy, knobs }
     }
 
-    /// What became of the tuning so far.
+    /// The state of the tuning so far.
     pub(crate) fn tuning(&self) -> Tuning {
         self.policy.tuning()
     }
 
-    /// A batch was delivered at `at`, for which the consumer has waited `waited` nanoseconds; `service` gives
-    /// the mean service times. `true` if the setting or the log has changed: the report has to show it, and
-    /// the transfer thread to look for slots that came into use.
+    /// A batch was delivered at `at`, after a wait of `waited` nanoseconds; `service` gives the mean service
+    /// times. Returns true if the setting or the log has changed: the report must show it, and the transfer
+    /// thread must look for slots that came into use.
     pub(crate) fn delivered(&mut self, at: u64, waited: u64, service: impl Fn() -> ServiceTimes) -> bool {
         self.knobs.park();
         if !self.policy.delivered(at, waited, |setting| expected_rate(setting, &service())) {
@@ -78,8 +79,8 @@ impl Tuner {
         self.policy.paused(ns);
     }
 
-    /// Puts one more slot into use if the consumer holds all that are: it would wait for itself. Returns
-    /// whether it did.
+    /// Puts one more slot into use if the consumer holds all slots in use, because it would wait for itself.
+    /// Returns whether it did.
     pub(crate) fn make_room(&mut self, slots: &SlotRing) -> bool {
         let held = slots.delivered();
         let is_full = self.knobs.has_parked() && held >= self.policy.now().depth;
@@ -97,8 +98,8 @@ impl Tuner {
     }
 }
 
-/// Batches per second that a setting should give: those of the longest stage. One batch on the device at a
-/// time is copied and read in turns; with more of them the stages overlap, which evens out what is uneven.
+/// The expected batches per second of a setting: those of the longest stage. With one batch on the device at
+/// a time, copy and compute alternate; with more they overlap, which evens out uneven times.
 fn expected_rate(Setting { workers, depth }: Setting, service: &ServiceTimes) -> f64 {
     let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = *service;
     let decode = read_ns.max((read_ns + decode_ns) / workers.max(1) as u64);

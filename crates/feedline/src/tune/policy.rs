@@ -1,27 +1,27 @@
-//! When to move which knob, and what to keep.
+//! When to move which knob, and which moves to keep.
 //!
-//! The tuner measures the rate of a window of batches. If the consumer waits, it doubles the knob of which
-//! the model of the pipeline expects more, measures again, and keeps the new setting if the rate has grown.
-//! A knob that did not help twice is left alone until the other one has helped. So the number of moves is
-//! bounded: the tuner settles.
+//! The tuner measures the rate of a window of batches. If the consumer waits, it doubles the knob for which
+//! the model of the pipeline predicts the higher rate, measures again, and keeps the new setting if the rate
+//! has grown. A knob that did not help twice is left alone until the other one has helped. So the number of
+//! moves is bounded: the tuner settles.
 
 use super::tuning::{Move, Setting, Tuning};
 
-/// A window is at least as long, and has at least as many batches.
+/// The min length of a window, and its min number of batches.
 const WINDOW_NS: u64 = 50_000_000;
 const WINDOW_BATCHES: u64 = 16;
 
-/// Slow batches: so few are enough if they take this long.
+/// Slow batches: a window of this length needs only this many batches.
 const LONG_NS: u64 = 1_000_000_000;
 const FEW_BATCHES: u64 = 4;
 
-/// A consumer that waits for a smaller share of its time has nothing to gain.
+/// A consumer whose share of waiting is smaller has nothing to gain.
 const LITTLE: f64 = 0.03;
 
 /// A move is kept if the rate grows by this factor.
 const HELPS: f64 = 1.02;
 
-/// Tries of a knob that did not help.
+/// Max unsuccessful tries of a knob.
 const TRIES: u32 = 2;
 
 /// Decides on the moves.
@@ -29,7 +29,7 @@ pub(crate) struct Policy {
     most: Setting,
     now: Setting,
     trial: Option<Trial>,
-    /// Tries in a row that did not help: of the workers, and of the depth.
+    /// Unsuccessful tries in a row: of the workers, and of the depth.
     failed: [u32; 2],
     moves: Vec<Move>,
     is_settled: bool,
@@ -47,7 +47,7 @@ struct Trial {
 /// The batches that are measured.
 #[derive(Default)]
 struct Window {
-    /// Batches to let pass first: they were on their way before the last move.
+    /// Batches to skip first: they were in the pipeline before the last move.
     skip: usize,
     from: u64,
     batches: u64,
@@ -55,7 +55,7 @@ struct Window {
 }
 
 impl Policy {
-    /// Begins with `least`, and never exceeds `most`. A knob with the same value in both is not moved.
+    /// Begins with `least`, and never exceeds `most`. A knob that is equal in both is not moved.
     pub(crate) fn new(least: Setting, most: Setting) -> Self {
         let mut policy = Self {
             most,
@@ -75,13 +75,13 @@ impl Policy {
         self.now
     }
 
-    /// What became of it so far.
+    /// The state of the tuning so far.
     pub(crate) fn tuning(&self) -> Tuning {
         Tuning { setting: self.now, is_settled: self.is_settled, moves: self.moves.clone() }
     }
 
-    /// A batch was delivered at `at`, for which the consumer has waited `waited` nanoseconds. `predict` gives
-    /// the rate that a setting should have. `true` if there is something new.
+    /// A batch was delivered at `at`, after a wait of `waited` nanoseconds. `predict` gives the expected rate
+    /// of a setting. Returns true if the setting or the log has changed.
     pub(crate) fn delivered(&mut self, at: u64, waited: u64, predict: impl Fn(Setting) -> f64) -> bool {
         if self.is_settled {
             return false;
@@ -105,12 +105,12 @@ impl Policy {
         true
     }
 
-    /// The consumer was busy with something else for so long.
+    /// The consumer was busy with something else for `ns` nanoseconds.
     pub(crate) fn paused(&mut self, ns: u64) {
         self.window.from += ns;
     }
 
-    /// The depth must be at least `depth`, as far as there are slots.
+    /// Raises the depth to at least `depth`, or to all slots.
     pub(crate) fn need_depth(&mut self, depth: usize) {
         let depth = depth.min(self.most.depth);
         self.now.depth = self.now.depth.max(depth);
@@ -120,7 +120,7 @@ impl Policy {
         self.begin_window();
     }
 
-    /// No more moves.
+    /// Ends the tuning.
     pub(crate) fn freeze(&mut self) {
         if let Some(trial) = self.trial.take() {
             self.now = trial.from;
@@ -139,7 +139,7 @@ impl Policy {
             if !is_kept {
                 self.failed[knob] += 1;
                 self.now = from;
-                return; // the old setting is measured anew
+                return; // the old setting is measured again
             }
             self.failed = [0; 2];
         }
@@ -153,7 +153,7 @@ impl Policy {
         }
     }
 
-    /// The move that promises most: the knob, the setting and the rate.
+    /// The most promising move: the knob, the setting and the predicted rate.
     fn next(&self, rate: f64, predict: impl Fn(Setting) -> f64) -> Option<(usize, Setting, f64)> {
         let Setting { workers, depth } = self.now;
         let moves = [
@@ -190,7 +190,7 @@ mod tests {
         (prediction.batches_per_s(), 1.0 - prediction.account.share(Cause::Consumer))
     }
 
-    /// Tunes until it settles, on a pipeline that `run` stands for.
+    /// Tunes until it settles, on a simulated pipeline `run`.
     fn tune(run: impl Fn(Setting) -> (f64, f64), predict: impl Fn(Setting) -> f64) -> Policy {
         let mut policy = Policy::new(Setting { workers: 1, depth: 2 }, MOST);
         let mut at = 1;
@@ -211,7 +211,7 @@ mod tests {
         all.map(|(workers, depth)| run(Setting { workers, depth }).0).fold(0.0, f64::max)
     }
 
-    /// A grid of decode, copy and step times; the model is right, or knows nothing, or promises too much.
+    /// A grid of decode, copy and step times; the model is exact, has no opinion, or predicts too much.
     #[test]
     fn the_tuner_settles_within_five_percent_of_the_best_setting() {
         let mut cases = 0;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_move_that_does_not_help_is_undone_and_logged_with_its_prediction() {
-        // More workers only get into each other's way: the best are 2, of 12.
+        // Beyond 2 of 12 workers, further ones only slow each other down.
         let run =
             |Setting { workers, .. }: Setting| (100.0 * if workers <= 2 { workers as f64 } else { 1.9 }, 0.9);
         let policy = tune(run, |setting| setting.workers as f64);

@@ -1,4 +1,4 @@
-//! What the tuner did, for users: the log of its moves, and the builder line that reproduces the result.
+//! The log of the tuner's moves, for users, and the builder line that reproduces the result.
 
 use std::fmt;
 

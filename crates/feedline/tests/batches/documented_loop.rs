@@ -20,7 +20,7 @@ fn data() -> feedline::Result<Fine> {
 struct Model {
     value: Arc<Mutex<u64>>,
     steps: u64,
-    /// Saved after every so many steps.
+    /// Steps between two checkpoints.
     every: u64,
     /// The number of the save that kills the run.
     killed_at: u64,

@@ -374,7 +374,7 @@ fn calls_that_contradict_each_other_are_refused() {
         assert!(words.iter().all(|word| error.message().contains(word)), "{error}: {words:?}");
         assert!(!error.message().contains('\n'), "{error}");
     }
-    // What says the same twice, the last call of a method, and what another option makes true.
+    // Options that agree with each other, the last call of a method, and an option that another one implies.
     for builder in [
         set().shuffle(5).seed(5).sampler(Sampler::Shuffle),
         set().seed(9).seed(5).shuffle(7).shuffle(5),

@@ -21,7 +21,7 @@ const BATCH: usize = 8;
 const STEPS: u64 = EPOCHS * LEN / BATCH as u64;
 /// How many steps the host must get ahead of the device.
 const AHEAD: u64 = 10;
-/// A checkpoint is saved after every so many steps; it waits for the device.
+/// Steps between two checkpoints, each of which waits for the device.
 const EVERY: u64 = 16;
 /// How long the device takes for a step.
 const STEP: Duration = Duration::from_millis(3);

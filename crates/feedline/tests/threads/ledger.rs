@@ -16,7 +16,7 @@ use feedline_testkit::fixtures::{self, Fine, streams};
 
 const BATCH: u64 = 4;
 const STEPS: u64 = 30;
-/// A machine with other work sometimes wakes a thread late: the best of so many runs counts.
+/// A machine with other work sometimes wakes a thread late: the best of this number of runs counts.
 const RUNS: usize = 4;
 
 /// A stage that can be slow.

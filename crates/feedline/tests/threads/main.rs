@@ -1,4 +1,4 @@
-//! Worker threads, and what a run says of itself.
+//! Worker threads, and the reports and traces of a run.
 
 #[path = "../common/mod.rs"]
 mod common;

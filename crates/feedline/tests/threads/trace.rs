@@ -121,7 +121,7 @@ fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
     });
 }
 
-/// What the table says of the consumer's waits is what the report says.
+/// The table and the report show the same waits of the consumer.
 #[test]
 fn the_waits_in_the_table_are_those_of_the_report() {
     alone(|| {

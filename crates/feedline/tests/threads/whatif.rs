@@ -12,7 +12,7 @@ use feedline_testkit::fixtures::{Before, Fine};
 
 const BATCH: u64 = 8;
 const STEPS: u64 = 60;
-/// A machine with other work is slower than predicted: the best of so many runs counts.
+/// A machine with other work is slower than predicted: the best of this number of runs counts.
 const RUNS: usize = 4;
 
 /// A pipeline; times in milliseconds.

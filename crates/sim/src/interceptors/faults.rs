@@ -51,14 +51,14 @@ impl<B: Backend> Intercepted<B, FaultHandle> {
     }
 }
 
-/// Which calls fail, and how.
+/// The calls that fail, and the kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
     /// The first call that fails, counted from 1; 0 for none.
     pub nth: u64,
     /// Whether later calls fail too.
     pub mode: Mode,
-    /// What a failing call does.
+    /// The kind of failure.
     pub fault: Fault,
 }
 
@@ -76,7 +76,7 @@ pub enum Mode {
     Forever,
 }
 
-/// What a failing call does.
+/// The kind of failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The call fails with [`ErrorKind::Device`] and is not made.

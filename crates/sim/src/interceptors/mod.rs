@@ -1,6 +1,6 @@
 //! Interceptors of backend calls: fail a call, disturb the timing, or count.
 //!
-//! | backend | what it does | file |
+//! | backend | effect | file |
 //! | --- | --- | --- |
 //! | [`Faults`] | fails the n-th call, once or permanently | `faults.rs` |
 //! | [`Chaos`] | delays calls and streams, poisons memory that is about to be overwritten | `chaos.rs` |

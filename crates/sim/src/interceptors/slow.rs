@@ -12,7 +12,7 @@ use super::{Call, Intercepted, Interceptor, Op};
 /// A backend whose copies to the device take longer; see [`Intercepted::slow_copies`].
 pub type SlowCopies<B> = Intercepted<B, SlowCopiesHandle>;
 
-/// The delays, and how long they took so far.
+/// The delays, and their total time so far.
 #[derive(Clone, Debug)]
 pub struct SlowCopiesHandle {
     on_thread: Duration,
@@ -34,7 +34,7 @@ impl<B: Backend> SlowCopies<B> {
 }
 
 impl SlowCopiesHandle {
-    /// How long the delays took so far; a sleep is longer than asked for.
+    /// The total time of the delays so far; a sleep may be longer than requested.
     pub fn slept(&self) -> Duration {
         Duration::from_nanos(self.slept_ns.load(Ordering::Relaxed))
     }

@@ -71,7 +71,7 @@ fn run() -> Result<()> {
     }
 }
 
-/// Measures a server that runs already.
+/// Measures a server that is already running.
 async fn measure_server(options: &Options, address: SocketAddr) -> Result<()> {
     println!("the server at {address}");
     println!("{COLUMNS}");

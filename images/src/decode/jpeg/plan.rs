@@ -56,7 +56,7 @@ pub(super) fn plans(
 fn plan(frame: &Frame, component: &Component, region: Region, min_edge: usize, chroma: Chroma) -> Plan {
     let &Frame { h_max, v_max, size, .. } = frame;
     let &Component { h, v, blocks, .. } = component;
-    // As in libjpeg: chroma of half the size is not reduced to half and then enlarged again.
+    // As in libjpeg: chroma of half the size is not reduced first and enlarged afterwards.
     let mut edge = min_edge;
     let fits = |max: usize, own: usize, edge: usize| (max * min_edge).is_multiple_of(2 * edge * own);
     while edge < 8 && fits(h_max, h, edge) && fits(v_max, v, edge) {

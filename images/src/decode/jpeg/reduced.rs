@@ -45,7 +45,7 @@ fn four(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 4] {
     ]
 }
 
-/// Transforms the first and the odd ones of eight numbers to two, as [`four`].
+/// Transforms eight numbers to two, as [`four`]; uses the first and the odd ones only.
 #[inline(always)]
 fn two(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 2] {
     let first = each(x[0], |x| i32::from(x) << (POINT + 2));

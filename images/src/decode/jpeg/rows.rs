@@ -146,7 +146,7 @@ fn color(colors: Colors, [a, b, c, k]: [&[u8]; 4], to: &mut [u8]) {
                 *place = [r, g, b];
             }
         }
-        // CMYK is stored inverted: as the light that an ink lets through.
+        // CMYK is stored inverted: each level is the light that the ink lets through.
         Colors::Cmyk => {
             for (place, (((&c, &m), &y), &k)) in places.iter_mut().zip(a.iter().zip(b).zip(c).zip(k)) {
                 *place = [c, m, y].map(|light| under_black(light, k));

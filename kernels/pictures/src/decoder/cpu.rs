@@ -12,9 +12,9 @@ use super::picture_queue::{Picture, PictureQueue};
 
 /// The decoders of the CPU, one per thread.
 pub(super) struct Decoders {
-    /// Reads headers; the others are made with its settings.
+    /// Reads headers; the other decoders are made with its settings.
     pub(super) headers: Decoder,
-    /// Decoders that no thread uses at the moment.
+    /// Idle decoders.
     pub(super) free: Mutex<Vec<Decoder>>,
     /// Whether the GPU decodes too; the CPU then uses half of its cores.
     pub(super) with_gpu: bool,
@@ -55,10 +55,10 @@ pub(super) fn in_row(row: usize, error: &Error) -> Error {
 }
 
 /// Calls `next` repeatedly, on up to `max` threads of a pool, until it returns `false`, while the calling
-/// thread runs `own`. Returns when all have ended. `with_gpu` selects the pool for pictures, which serves one
+/// thread runs `own`. Returns once all have ended. `with_gpu` selects the pool for pictures, which serves one
 /// caller after the other.
 ///
-/// Without the pool, and on a thread of another one, the calling thread does all of it, `own` first.
+/// Without a pool, or on a thread of another pool, the calling thread does all the work, `own` first.
 fn run_while<R>(max: usize, with_gpu: bool, next: impl Fn() -> bool + Sync, own: impl FnOnce() -> R) -> R {
     let pool = if with_gpu { picture_pool() } else { pool::pool() };
     match pool.as_ref().ok().filter(|_| rayon_core::current_thread_index().is_none()) {

@@ -222,8 +222,7 @@ impl PictureDecoder {
         self.run_with(encoded, parameters, to, || Ok(()))
     }
 
-    /// As [`run`](Self::run); calls `copies`, which makes more copies to the device, while the stream is
-    /// idle.
+    /// As [`run`](Self::run). Calls `copies` for further copies to the device while the stream is idle.
     pub(crate) fn run_with<O: Written>(
         &mut self,
         encoded: &[&[u8]],
@@ -299,7 +298,7 @@ impl PictureDecoder {
             _ => decoders.run(&queue, || true)?,
         };
         if !decoded {
-            // A damaged file fails the whole call: the CPU finds out which one it is.
+            // A damaged file fails the whole call; the CPU then decodes the GPU's pictures, to find the file.
             let again = pictures(encoded, &sizes, host.bytes_mut());
             let was_on_gpu = |picture: &Picture<'_>| ranges[..on_gpu].contains(&picture.range);
             let again = again.into_iter().filter(was_on_gpu).collect();

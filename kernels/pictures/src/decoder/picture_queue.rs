@@ -19,8 +19,7 @@ pub(super) struct Picture<'a> {
     pub(super) pixels: &'a mut [u8],
 }
 
-/// Pictures in the order in which the GPU takes them; those that it refuses come last. The CPU takes from the
-/// end.
+/// Pictures in the GPU's order; those that it refuses come last. The CPU takes from the end.
 pub(super) struct PictureQueue<'a> {
     left: Mutex<Left<'a>>,
     gpu_queue: &'a GpuQueue,
@@ -101,7 +100,7 @@ mod tests {
         let split = queue(4, &gpu_queue);
         assert_eq!(rows(&split), [5, 4]);
         assert_eq!((split.take_first(4), rows(&split)), (4, vec![]));
-        // The CPU takes what the GPU did not.
+        // The CPU takes the pictures that the GPU has left.
         let split = queue(4, &gpu_queue);
         assert_eq!((split.take_first(1), rows(&split)), (1, vec![5, 4, 3, 2, 1]));
     }

@@ -95,7 +95,7 @@ fn every_type_has_the_hosts_bits(device: &Device) {
         types::<I, f16>(device, value);
         types::<I, bf16>(device, value);
     }
-    // Large and tiny numbers, zeros of both signs; no NaN, whose bits differ from maker to maker.
+    // Large and tiny numbers, zeros of both signs; no NaN, whose bits differ between vendors.
     let number =
         |bits: u64| f32::from_bits((bits as u32 & 0x807F_FFFF) | 0x3000_0000 | (bits >> 40 << 24) as u32);
     let number = move |bits: u64| if bits.is_multiple_of(7) { 0.0 } else { number(bits) };
@@ -296,7 +296,7 @@ fn labels_are_mixed_in_the_shares_of_the_pictures() {
     let part = list.device_part().unwrap();
     let rows = 6;
     let mut batch = fixed(&part, Size::new(8, 8), rows, 9);
-    // Every pixel says which picture it is of.
+    // Every pixel identifies its picture.
     for (index, level) in batch.pixels.iter_mut().enumerate() {
         *level = (index / 192) as u8;
     }

@@ -213,7 +213,7 @@ fn check(
     let dtypes = [left.dtype(), right.dtype(), out.dtype()].into_iter().chain(bias.map(Input::dtype));
     are_floats(product, dtypes)?;
     let Linear { rows, inputs, outputs } = shape;
-    // None for an empty matrix, and for one beyond the address space.
+    // `None` for an empty matrix, and for one beyond the address space.
     let bytes = |rows: usize, columns: usize| {
         rows.checked_mul(columns)
             .filter(|&elements| elements > 0)

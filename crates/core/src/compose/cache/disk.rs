@@ -46,7 +46,7 @@ pub(super) fn open(
     Ok((file, key))
 }
 
-/// The error of a write, after which nothing more is kept.
+/// A write error, after which nothing more is cached.
 pub(super) fn cannot_keep(error: io::Error, path: &Path) -> Error {
     let why = "cannot write to the cache file, so nothing more is kept: make room, and start again";
     Error::new(ErrorKind::Data, why).with_source(error).at_path(path)

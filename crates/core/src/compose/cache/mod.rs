@@ -55,8 +55,8 @@ enum Store {
 }
 
 impl Store {
-    /// Looks up sample `id`. Copies a row of one size into `row`, but not a ragged row, before which all other
-    /// rows must be written.
+    /// Looks up sample `id`. Copies a row of one size into `row`. Does not copy a ragged row, because all
+    /// rows before it must be written first.
     fn find(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
         match self {
             Self::Memory(rows) => rows.get(id, row),
@@ -66,7 +66,8 @@ impl Store {
         }
     }
 
-    /// Copies the row of sample `id`, which was found, into `row`. False if its checksum does not match.
+    /// Copies the row of sample `id`, which was found, into `row`. Returns false if its checksum does not
+    /// match.
     fn take(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
         match self {
             Self::Memory(_) | Self::File(_) => true,
@@ -125,8 +126,8 @@ impl Cached {
         Self { inner, kept, store, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
-    /// How many samples the cache has room for: those with smaller ids are kept. With ragged fields, those
-    /// with smaller ids may be kept, until the budget is used up.
+    /// The number of samples that the cache has room for: those with the smallest ids. With ragged fields,
+    /// any of these may be cached, until the budget is used up.
     pub fn kept(&self) -> u64 {
         self.kept
     }
@@ -141,8 +142,8 @@ impl Cached {
         self.misses.load(Ordering::Relaxed)
     }
 
-    /// Why nothing more is written to the cache's file, if that is so: for example, the disk is full. Reads
-    /// go on, from the inner set.
+    /// The reason why nothing more is written to the cache's file, if any: for example, the disk is full.
+    /// Reads continue, from the inner set.
     pub fn write_error(&self) -> Option<&Error> {
         match &self.store {
             Store::Memory(_) | Store::RaggedMemory(_) => None,
@@ -151,7 +152,8 @@ impl Cached {
         }
     }
 
-    /// Reads `ids` from the inner set, the first of which is at `first` of those asked for, and keeps them.
+    /// Reads `ids` from the inner set and caches them. The first of them is at index `first` of the requested
+    /// ids.
     fn fill(
         &self,
         first: usize,
@@ -206,7 +208,7 @@ impl Dataset for Cached {
         let (mut first, mut hits) = (0, 0);
         let mut result = Ok(());
         while first < ids.len() && result.is_ok() {
-            // The samples up to the next one that is found are read together.
+            // The samples before the next cached one are read together.
             let mut end = first;
             while end < ids.len() && !find(end, rows, context) {
                 end += 1;

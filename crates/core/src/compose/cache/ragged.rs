@@ -29,8 +29,8 @@ impl Encoded {
         (ragged.count() * LENGTH) as u64
     }
 
-    /// Appends `row`: field after field, with its length before one that is ragged. False for a row that is
-    /// not written.
+    /// Appends the fields of `row`, a ragged one with its length before it. Returns false if the row is not
+    /// written.
     pub(super) fn add(&mut self, row: &mut Row<'_, '_>) -> bool {
         for field in 0..row.spec().fields().len() {
             if row.spec().fields()[field].as_ragged().is_none() {
@@ -45,8 +45,8 @@ impl Encoded {
     }
 }
 
-/// Writes the row that [`Encoded::add`] made `bytes` of. False where they are not such a row, or the batch
-/// has no room for it.
+/// Writes the row that [`Encoded::add`] encoded as `bytes`. Returns false if they are not such a row, or the
+/// batch has no room for it.
 pub(super) fn decode(bytes: &[u8], row: &mut Row<'_, '_>) -> bool {
     let mut rest = bytes;
     for field in 0..row.spec().fields().len() {
@@ -73,7 +73,7 @@ pub(super) fn decode(bytes: &[u8], row: &mut Row<'_, '_>) -> bool {
 /// The bytes of kept rows, by id.
 type Kept = RwLock<HashMap<u64, Box<[u8]>>>;
 
-/// Rows in memory, as many as fit a number of bytes.
+/// Rows in memory, within a number of bytes.
 pub(super) struct RaggedMemory {
     parts: Box<[Kept]>,
     /// Bytes that are not used yet.
@@ -101,7 +101,7 @@ impl RaggedMemory {
             return;
         }
         let mut part = self.part(id).write().unwrap_or_else(PoisonError::into_inner);
-        // Two workers may have read one sample.
+        // Two workers may have read the same sample.
         if part.contains_key(&id) {
             return;
         }

@@ -147,7 +147,7 @@ impl RaggedFile {
             self.file.set_len(first + bytes)?;
             Ok(Some((first, first + bytes)))
         });
-        // Fails where there was no lock.
+        // Fails if there was no lock.
         let _ = self.file.unlock();
         grown
     }

@@ -19,7 +19,8 @@ use library::{Handle, Library, RawStream, UniqueId, library};
 /// The interval at which the errors of NCCL's own threads are polled.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long an error of NCCL waits for the rank that caused it, and an abort for the end of a call.
+/// How long an error of NCCL waits for a report of the rank that caused it, and how long an abort waits for a
+/// running call to end.
 const CAUSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The connection of this rank with the GPUs of the others.
@@ -232,8 +233,8 @@ impl Core {
 }
 
 impl Drop for Communicator {
-    /// Here and not in the drop of the last reference: a thread of the group may hold that one, and the
-    /// process may end while NCCL still works there.
+    /// Here rather than in the drop of the last reference: a thread of the group may hold that reference, and
+    /// the process may end while NCCL is still at work in it.
     fn drop(&mut self) {
         self.core.end();
     }
@@ -265,7 +266,7 @@ fn watch(core: Weak<Core>) -> Result<()> {
     let watch = move || {
         while let Some(core) = core.upgrade() {
             if let Some(error) = core.async_error() {
-                // Often the consequence of a rank that has ended, which the group names.
+                // Often the consequence of a rank that has ended; the group names that rank.
                 let until = deadline(CAUSE_LIMIT);
                 while core.shared.error().is_none() && Instant::now() < until {
                     std::thread::sleep(Duration::from_millis(10));
@@ -275,7 +276,7 @@ fn watch(core: Weak<Core>) -> Result<()> {
                 return;
             }
             drop(core);
-            // NCCL has no event for this.
+            // NCCL has no event for this, so it is polled.
             std::thread::sleep(POLL);
         }
     };

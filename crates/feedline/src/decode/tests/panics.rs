@@ -1,4 +1,4 @@
-//! Panics in what users wrote, outside of their reads.
+//! Panics in user code outside of reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,7 +45,7 @@ fn an_error_that_panics_when_it_is_dropped_does_not_hang_its_batch() {
     });
 }
 
-/// A source whose shards panic when they are dropped, which happens outside of its calls.
+/// A source whose shards panic in their drop, outside of the source's methods.
 struct BadShards(Generator);
 struct BadShard(Box<dyn Shard>);
 

@@ -1,5 +1,4 @@
-//! One copy per batch, of the bytes in use, and only once a device slot is free. How often the thread looks
-//! for its end.
+//! One copy per batch, of the bytes in use, only once a device slot is free; and the polling for its end.
 
 use std::time::Duration;
 
@@ -24,7 +23,8 @@ fn a_batch_is_one_copy_of_its_used_bytes() {
     });
 }
 
-/// The fixed field, the offsets and the first ragged field's values are one copy, the second field another.
+/// One copy has the fixed field, the offsets and the values of the first ragged field; another one has the
+/// second ragged field.
 #[test]
 fn a_batch_of_ragged_fields_is_a_copy_per_field_of_its_used_bytes() {
     with_watchdog(LIMIT, || {
@@ -70,7 +70,7 @@ fn a_failed_copy_is_reported_after_the_batches_before_it() {
         assert_eq!(rig.take(), (0, 0));
         let error = rig.end().unwrap_err();
         assert_eq!(error.to_string(), "planned failure of a copy (stage transfer, batch 1)");
-        // The device may still read the one and write the other: neither slot is reused.
+        // The device may still read the host slot and write the device slot: neither is reused.
         assert_eq!((rig.host_slots.counts().lost, rig.device_slots.free()), (1, 1));
     });
 }

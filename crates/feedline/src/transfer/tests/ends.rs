@@ -44,8 +44,8 @@ fn when_nobody_receives_the_thread_ends_and_every_slot_is_released() {
         ended.recv_timeout(LIMIT).expect("the thread ends").unwrap();
         dropped.recv_timeout(LIMIT).expect("the workers end their work").unwrap();
         assert_eq!(device_slots.free(), 2);
-        // One batch was copied but not received; its host slot is in flight until the ring is asked for
-        // a slot.
+        // One batch was copied but not received; the ring counts its host slot as in flight until the next
+        // acquire.
         let counts = host_slots.counts();
         assert_eq!((counts.free + counts.in_flight, counts.lost), (3, 0), "{counts:?}");
     });

@@ -57,7 +57,7 @@ fn of_a_panic_and_an_error_in_flight_the_first_in_order_is_reported() {
     with_watchdog(LIMIT, || {
         for (panics, fails, told) in [(0, 4, ErrorKind::Panic), (4, 0, ErrorKind::Sample)] {
             let data = fixtures::panicking(fixtures::failing(fine(), [fails]), [panics]);
-            // Both happen before either can be reported.
+            // Both errors happen before either can be reported.
             let (data, gate) = fixtures::blocking(data, [0, 4]);
             let rig = Rig::new(data, Setting::default());
             rig.ask(1, 0, 1);

@@ -42,7 +42,7 @@ impl Default for Setting {
     }
 }
 
-/// Records the sizes of the copies that the backend is asked for, and refuses copy number `fails`.
+/// Records the sizes of all copies, and fails copy number `fails`.
 #[derive(Clone, Default)]
 struct Copies {
     bytes: Arc<Mutex<Vec<usize>>>,
@@ -71,7 +71,7 @@ struct Rig {
     pool: WorkerPool,
     requests: Arc<Requests>,
     loaded: Receiver<Delivery<Loaded>>,
-    /// How the transfer thread ended.
+    /// The outcome of the transfer thread.
     ended: mpsc::Receiver<Result<()>>,
     /// The outcome of dropping the data, once no worker needs it.
     dropped: mpsc::Receiver<Result<()>>,
@@ -113,7 +113,7 @@ impl Rig {
             trace: None,
             row_ns: Default::default(),
             splits: Default::default(),
-            // The send fails if the test has stopped waiting for it.
+            // The send fails if the test no longer waits.
             on_end: Box::new(move |outcome| drop(tell_dropped.send(outcome))),
         };
         let rig = Self {
@@ -198,7 +198,7 @@ impl Rig {
         (epoch, step)
     }
 
-    /// How the transfer thread ended, once its workers have finished.
+    /// The outcome of the transfer thread, once its workers have finished.
     #[track_caller]
     fn end(&self) -> Result<()> {
         let ended = self.ended.recv_timeout(LIMIT).expect("the thread ends");
@@ -208,7 +208,7 @@ impl Rig {
         ended
     }
 
-    /// Kind, batch and sample of the error that the thread ended with.
+    /// Kind, batch and sample of the error that ended the thread.
     #[track_caller]
     fn error(&self) -> (ErrorKind, Option<u64>, Option<u64>) {
         let error = self.end().expect_err("an error");

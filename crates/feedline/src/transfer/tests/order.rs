@@ -25,7 +25,7 @@ fn a_request_is_delivered_in_order_and_nothing_beyond_it_is_read() {
         assert_eq!(addresses.len(), 2, "slots are reused");
         rig.stop();
         let _ = rig.end();
-        // Epoch 5 was not asked for.
+        // Epoch 5 was not requested.
         assert_eq!(reads.other_than(2), []);
     });
 }
@@ -39,7 +39,7 @@ fn batches_decoded_out_of_order_are_delivered_in_order() {
             let (data, reads) = fixtures::counting(data);
             let rig = Rig::new(data, Setting { workers, ..Setting::default() });
             rig.ask(1, 0, 1);
-            // The other batches are decoded before the first.
+            // The other batches are decoded before the first one.
             until("all but the first are read", || {
                 (BATCH as u64..LEN).all(|id| reads.of(id) == 1) && gate.waiting() == 1
             });
@@ -70,8 +70,8 @@ fn any_number_of_workers_and_slots_delivers_all_batches_in_order() {
     });
 }
 
-/// One worker alone may decode batches that take a moment. If one of them takes long after all, the
-/// other workers must wake up: here no batch is finished before every worker reads one.
+/// One worker alone may decode batches that take a moment. If one of them unexpectedly takes long, the other
+/// workers must wake up: here no batch is finished before every worker reads one.
 #[test]
 fn a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep() {
     const WORKERS: usize = 3;
@@ -100,8 +100,8 @@ fn a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep() {
     });
 }
 
-/// One batch per epoch: some workers find it begun, others join its pieces before they have begun a
-/// batch themselves.
+/// One batch per epoch: some workers find it begun, others join its pieces before they begin a batch
+/// themselves.
 #[test]
 fn batches_of_a_whole_epoch_follow_each_other_in_order() {
     with_watchdog(LIMIT, || {
@@ -201,7 +201,7 @@ fn records_are_read_in_sequence_while_batches_are_decoded_in_parallel() {
     });
 }
 
-/// Two device slots and three host slots fill up while nobody takes a batch.
+/// Two device slots and three host slots fill up while the consumer takes no batch.
 #[test]
 fn the_workers_fill_every_slot_of_a_source_while_the_consumer_takes_nothing() {
     with_watchdog(LIMIT, || {

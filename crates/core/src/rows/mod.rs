@@ -61,6 +61,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If `slab` is smaller than the layout, or `len` exceeds the layout's capacity.
+    #[doc(hidden)] // For the crates of this repository.
     pub fn new(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
         let mut rows = Self::filled(layout, slab, len);
         for index in 0..rows.regions.len() {

@@ -23,10 +23,16 @@ impl Loader {
         let start = limit.map(|_| Instant::now());
         loop {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
-            let received = self.next_delivery(left)?;
-            let Some(delivery) = received else {
-                self.ledger.nothing();
-                return Ok(TryNext::NotYet);
+            let delivery = match self.next_delivery(left) {
+                Ok(Some(delivery)) => delivery,
+                Ok(None) => {
+                    self.ledger.nothing();
+                    return Ok(TryNext::NotYet);
+                }
+                Err(error) => {
+                    self.ledger.nothing();
+                    return Err(error);
+                }
             };
             let Some(at) = &mut self.current else { continue };
             match delivery {

@@ -27,6 +27,8 @@ pub(crate) struct Ledger {
     is_open: bool,
     /// The time at which the consumer asked for the batch that it waits for.
     asked: u64,
+    /// How long the consumer was blocked for a copy before that, since the last call.
+    asked_copied: u64,
     /// Waits without a batch since the last delivery.
     polls: [(u64, u64); POLLS],
     polled: usize,
@@ -80,6 +82,7 @@ impl Ledger {
             until: 0,
             is_open: false,
             asked: 0,
+            asked_copied: 0,
             polls: [(0, 0); POLLS],
             polled: 0,
             busy: 0,
@@ -98,7 +101,7 @@ impl Ledger {
 
     /// Charges the time up to `at` to the consumer. For `copied` nanoseconds of it, the consumer waited for
     /// the copy of a batch.
-    fn pass(&mut self, at: u64, copied: u64) {
+    fn pass(&mut self, at: u64, copied: u64) -> u64 {
         let passed = at.saturating_sub(self.until);
         // Other threads of the consumer may have waited too: limited to the whole time.
         let copied = copied.min(passed);
@@ -109,6 +112,7 @@ impl Ledger {
         self.busy += passed - copied;
         self.copied += copied;
         self.until = at;
+        copied
     }
 
     /// An epoch begins. The time since the last batch, such as for a validation, belongs to the run only.
@@ -143,7 +147,7 @@ impl Ledger {
     /// the copy of a batch had ended.
     pub(crate) fn ask(&mut self, copied: u64) {
         let at = now();
-        self.pass(at, copied);
+        self.asked_copied = self.pass(at, copied);
         self.asked = at;
         self.shared.waiting.store(at, Ordering::Relaxed);
     }
@@ -157,7 +161,8 @@ impl Ledger {
         } else {
             // One long wait instead of many short ones: the time between polls counts as waiting.
             let between = self.asked - self.polls[POLLS - 1].1;
-            self.busy -= between;
+            self.busy -= between - self.asked_copied;
+            self.copied -= self.asked_copied;
             self.polls[POLLS - 1].1 = at;
         }
         self.until = at;
@@ -322,5 +327,26 @@ impl State {
 impl std::fmt::Debug for Reporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Reporter({:?})", self.shared.setup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time between polls is one wait, also where the consumer was blocked for a copy in it.
+    #[test]
+    fn many_polls_with_waits_for_copies_between_them_charge_each_moment_once() {
+        let mut ledger = Ledger::new(Setup::default(), None);
+        ledger.begin(0, 0);
+        for _ in 0..3 * POLLS {
+            let start = now();
+            while now() - start < 2_000 {}
+            ledger.ask(1_500);
+            ledger.nothing();
+        }
+        ledger.end(0);
+        let run = ledger.reporter().report().run;
+        assert_eq!(run.causes.sum(), run.wall(), "{run:?}");
     }
 }

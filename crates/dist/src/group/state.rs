@@ -183,10 +183,12 @@ impl Shared {
         let parts: Vec<Vec<u8>> =
             state.open.remove(&number).into_iter().flat_map(|open| open.parts).flatten().collect();
         let bytes = Message::Gathered(number, parts.clone()).to_bytes();
-        state.gathered.insert(number, parts);
         drop(state);
-        self.changed.notify_all();
+        // Before this rank's own caller gets the parts: it may leave the run because of them, and the others would
+        // receive that first.
         self.send_all(&bytes, None);
+        self.lock().gathered.insert(number, parts);
+        self.changed.notify_all();
     }
 
     /// Handles a message of `rank`.

@@ -70,6 +70,25 @@ fn ranks_that_differ_are_named_with_both_values() {
     });
 }
 
+/// Rank 0 may leave because of what it has received, as after an option that differs.
+#[test]
+fn an_exchange_reaches_all_ranks_before_the_end_that_it_causes() {
+    watched(|| {
+        let results = run(4, LONG, |group| {
+            let rank = group.world().rank();
+            if rank == 3 {
+                // Its part is the last one, so that another thread of rank 0 ends the exchange.
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            let parts = group.all_gather(&vec![rank as u8; 2 << 20]);
+            parts.map(|parts| parts.len()) // the group is dropped at once
+        });
+        for (rank, result) in results.into_iter().enumerate() {
+            assert_eq!(result.unwrap_or_else(|error| panic!("rank {rank}: {error}")), 4);
+        }
+    });
+}
+
 #[test]
 fn ranks_with_another_hash_are_named() {
     watched(|| {

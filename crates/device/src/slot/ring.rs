@@ -251,7 +251,8 @@ impl SlotRing {
         &self.shared.in_hand
     }
 
-    /// Nanoseconds that host threads have been blocked by [`Reader::wait_until_copied`] since the last call.
+    /// Nanoseconds since the last call that host threads were blocked by
+    /// [`Reader::wait_until_copied`](super::Reader::wait_until_copied).
     pub fn take_host_waits(&self) -> u64 {
         // A plain load first, so that the common case of no waits takes no other core's cache line.
         let waits = &self.shared.host_waits;

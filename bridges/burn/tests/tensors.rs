@@ -257,7 +257,7 @@ fn progress_ends_at_the_number_of_items_in_every_rank() {
 /// A set with a sample that cannot be read.
 struct Bad(Spec);
 
-impl Dataset for BadSample {
+impl Dataset for Bad {
     fn len(&self) -> u64 {
         20
     }

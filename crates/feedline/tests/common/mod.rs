@@ -17,6 +17,11 @@ pub fn one_at_a_time() -> impl Sized {
     one_at_a_time_for(watchdog::LIMIT)
 }
 
+/// [`one_at_a_time`] with a longer limit, for a test of many parts.
+pub fn one_at_a_time_in_parts() -> impl Sized {
+    one_at_a_time_for(30 * watchdog::LIMIT)
+}
+
 fn one_at_a_time_for(limit: Duration) -> impl Sized {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -345,6 +345,7 @@ fn a_loader_that_cannot_be_built_leaves_nothing_behind() {
 /// No call of a builder is ignored because of another one: the error names both.
 #[test]
 fn calls_that_contradict_each_other_are_refused() {
+    let _one = crate::common::one_at_a_time();
     let set = || Loader::builder(fine()).batch_size(4);
     let source =
         |shards: usize| Loader::source_builder(Generator::new(vec![10; shards]).unwrap()).batch_size(4);

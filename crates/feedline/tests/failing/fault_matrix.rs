@@ -31,6 +31,7 @@ fn shuffled_cells(random: &mut Random) -> Vec<(Fault, Moment)> {
 
 #[test]
 fn every_fault_at_every_moment_leaves_nothing_behind() {
+    let _one = crate::common::one_at_a_time_in_parts();
     hush_planned_panics();
     let (cycles, seed) = (number("FEEDLINE_CYCLES", 1000), number("FEEDLINE_SEED", 0));
     let start = Instant::now();

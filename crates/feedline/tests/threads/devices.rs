@@ -180,6 +180,7 @@ fn a_device_that_copies_nothing_does_not_hold_up_the_others() {
 
 #[test]
 fn no_devices_and_a_world_that_is_too_large_are_refused() {
+    let _one = crate::common::one_at_a_time();
     let refused = |builder: LoaderBuilder, devices: &[Device], part: &str| {
         let error = builder.build_each(devices).unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains(part), "{error}");

@@ -39,6 +39,7 @@ fn sim() -> Sim {
 
 #[test]
 fn a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         for device in [Device::synchronous(Host::new()), Device::synchronous(sim())] {
             let (at, error, line) = fail_in(&device, 5);
@@ -54,6 +55,7 @@ fn a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch() {
 /// Without the switch the simulator runs the task later: a later batch is blamed.
 #[test]
 fn without_the_switch_a_later_call_returns_the_fault() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         let (at, error, _) = fail_in(&Device::with_backend(sim()), 5);
         assert!(at > 5, "returned by step {at}");
@@ -81,6 +83,7 @@ impl Interceptor for BadCopy {
 
 #[test]
 fn a_failed_copy_names_the_transfer_its_batch_and_its_line() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         let device = Device::synchronous(Intercepted::with(Host::new(), BadCopy::default()));
         let builder = Loader::builder(Fine::new(32, 16).expect("a set")).batch_size(4);
@@ -104,6 +107,7 @@ fn a_failed_copy_names_the_transfer_its_batch_and_its_line() {
 /// The variable is read when a device is opened, so a child process sets it.
 #[test]
 fn the_variable_turns_it_on_for_every_device() {
+    let _one = crate::common::one_at_a_time();
     const CHILD: &str = "FEEDLINE_TEST_CHILD";
     if std::env::var_os(CHILD).is_some() {
         let (at, error, _) = fail_in(&Device::new_host(), 5);

@@ -125,6 +125,7 @@ impl Load {
 /// tests of `tune/policy.rs` have a grid of workloads in virtual time.
 #[test]
 fn the_tuner_reaches_95_percent_of_the_best_setting_of_a_sweep() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         for load in LOADS {
             let mut tries: Vec<(f64, Setting, Tuning)> = Vec::new();
@@ -165,6 +166,7 @@ fn ids(loader: &mut Loader, device: &Device, epochs: u64) -> Vec<u64> {
 
 #[test]
 fn the_order_is_the_same_while_knobs_move_and_the_bytes_stay_within_the_budget() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         let budget = 6 * 1024;
         let builder = || {
@@ -187,6 +189,7 @@ fn the_order_is_the_same_while_knobs_move_and_the_bytes_stay_within_the_budget()
 
 #[test]
 fn on_the_simulator_no_move_makes_a_race() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         for seed in 0..10 {
             let (device, sim) = feedline_sim::device(seed).expect("a device");
@@ -202,6 +205,7 @@ fn on_the_simulator_no_move_makes_a_race() {
 /// The tuner keeps six of eight slots back at first.
 #[test]
 fn a_consumer_that_holds_batches_gets_all_slots_and_then_an_error() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         let device = Device::new_host();
         let builder = LOADS[0].builder(60).depth(Depth::Auto).held_timeout(Duration::from_millis(50));
@@ -220,6 +224,7 @@ fn a_consumer_that_holds_batches_gets_all_slots_and_then_an_error() {
 
 #[test]
 fn a_timeout_ends_a_wait_although_slots_are_kept_back() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         let device = Device::new_host();
         let load = Load { name: "slow", decode: 400, copy: 0, step: 0 };
@@ -238,6 +243,7 @@ fn a_timeout_ends_a_wait_although_slots_are_kept_back() {
 
 #[test]
 fn a_frozen_loader_makes_no_more_moves_and_prints_its_builder_line() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         let (device, load) = (LOADS[0].device(), LOADS[0]);
         let mut loader =
@@ -259,6 +265,7 @@ fn a_frozen_loader_makes_no_more_moves_and_prints_its_builder_line() {
 
 #[test]
 fn a_shared_pool_is_not_tuned_and_without_auto_nothing_is() {
+    let _one = crate::common::one_at_a_time();
     let (device, pool) = (Device::new_host(), WorkerPool::new(Workers::Count(2)).expect("a pool"));
     let shared = LOADS[0].builder(2).workers(Workers::Auto).pool(&pool).build(&device).expect("a loader");
     assert_eq!(shared.tuning(), None);
@@ -268,6 +275,7 @@ fn a_shared_pool_is_not_tuned_and_without_auto_nothing_is() {
 
 #[test]
 fn a_loader_that_tunes_itself_stops_at_any_time() {
+    let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
         for batches in [0, 1, 5, 40] {
             let device = LOADS[1].device();

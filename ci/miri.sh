@@ -26,7 +26,8 @@ strict=-Zmiri-strict-provenance
 device=-Zmiri-permissive-provenance
 for model in "" -Zmiri-tree-borrows; do
     # The other tests of core count and sort ids: safe arithmetic, and hours under miri.
-    check "$strict" --package feedline-core --lib --test logic -- check:: compose:: packed:: proof::
+    check "$strict" --package feedline-core --lib
+    check "$strict" --package feedline-core --test logic -- check:: compose:: packed:: proof::
     check "$strict" --package feedline-slots --lib --test slots
     check "$device" --package feedline-backend --lib
     # `own_stream` fills queues of 1,024 commands.

@@ -1,4 +1,5 @@
-// Shared by the tests `readme` of both bridges, through links: the code of this folder's README against the test's own.
+// Shared by the tests `readme` of both bridges, through links: the code of this folder's README against the
+// test's own.
 
 /// The lines of the first block of code under `heading` in the README; `None` where there is no README, as in
 /// a package.

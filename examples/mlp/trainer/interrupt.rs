@@ -36,8 +36,8 @@ impl Interrupt {
     }
 }
 
-/// From now on, a write beyond the limit on the size of files (`ulimit -f`) is an error. Without a handler its
-/// signal would end the process.
+/// From now on, a write beyond the limit on the size of files (`ulimit -f`) is an error. Without a handler
+/// its signal would end the process.
 ///
 /// # Errors
 /// `Unavailable` if the system refuses a handler.

@@ -124,8 +124,8 @@ impl Network {
             [splitmix64(key), splitmix64(key.wrapping_add(GOLDEN))]
         });
         // The fewer values a digit has, the more rounds are needed until neighbours are uncorrelated. With
-        // these counts the chi-square tests of tests/logic/permutation.rs, over 10^8 values, cannot tell an order
-        // from chance.
+        // these counts the chi-square tests of tests/logic/permutation.rs, over 10^8 values, cannot tell an
+        // order from chance.
         let pairs = match len {
             0..256 => 8,
             256..4096 => 5,

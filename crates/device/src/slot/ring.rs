@@ -333,8 +333,15 @@ impl Shared {
             return;
         }
         let this = this_thread();
-        let first = self.taken_on.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_err_and(|taken_on| taken_on != this) {
+        // A plain load first: only the first batch of all writes.
+        let taken_on = match self.taken_on.load(Ordering::Relaxed) {
+            0 => self
+                .taken_on
+                .compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed)
+                .map_or_else(|taken_on| taken_on, |_| this),
+            taken_on => taken_on,
+        };
+        if taken_on != this {
             self.has_moved.store(true, Ordering::Relaxed);
         }
     }

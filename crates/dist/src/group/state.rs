@@ -184,8 +184,8 @@ impl Shared {
             state.open.remove(&number).into_iter().flat_map(|open| open.parts).flatten().collect();
         let bytes = Message::Gathered(number, parts.clone()).to_bytes();
         drop(state);
-        // Before this rank's own caller gets the parts: it may leave the run because of them, and the others would
-        // receive that first.
+        // Before this rank's own caller gets the parts: it may leave the run because of them, and the others
+        // would receive that first.
         self.send_all(&bytes, None);
         self.lock().gathered.insert(number, parts);
         self.changed.notify_all();

@@ -264,8 +264,8 @@ fn without_file_descriptors() {
     let server = Server::start("127.0.0.1", 0).unwrap();
     let stat = std::fs::File::open("/proc/self/stat").unwrap();
     let mut taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
-    // One is left for the client, and none for the server's end of the connection. The server may have taken it
-    // meanwhile for a connection that has not come yet: then the client gets the next one.
+    // One is left for the client, and none for the server's end of the connection. The server may have taken
+    // it meanwhile for a connection that has not come yet: then the client gets the next one.
     let mut client = loop {
         taken.pop().expect("a descriptor for the client");
         match TcpStream::connect(("127.0.0.1", server.port())) {

@@ -43,8 +43,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// What happens to a last batch that is not full. A source can keep or drop it, not pad it. Default: it is
-    /// delivered short.
+    /// What happens to a last batch that is not full. A source can keep or drop it, not pad it. Default: it
+    /// is delivered short.
     pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
         self.last_batch = last_batch;
         self

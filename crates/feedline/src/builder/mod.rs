@@ -287,8 +287,8 @@ impl LoaderBuilder {
         Self { held_timeout: limit, ..self }
     }
 
-    /// How long dropping the loader waits for its threads and for work on dropped batches. Default: 5 seconds.
-    /// [`Loader`](crate::Loader#drop) describes what happens after it.
+    /// How long dropping the loader waits for its threads and for work on dropped batches. Default: 5
+    /// seconds. [`Loader`](crate::Loader#drop) describes what happens after it.
     pub fn drop_timeout(self, limit: Duration) -> Self {
         Self { drop_timeout: limit, ..self }
     }

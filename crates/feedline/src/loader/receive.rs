@@ -25,13 +25,9 @@ impl Loader {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
             let delivery = match self.next_delivery(left) {
                 Ok(Some(delivery)) => delivery,
-                Ok(None) => {
+                none_or_error => {
                     self.ledger.nothing();
-                    return Ok(TryNext::NotYet);
-                }
-                Err(error) => {
-                    self.ledger.nothing();
-                    return Err(error);
+                    return none_or_error.map(|_| TryNext::NotYet);
                 }
             };
             let Some(at) = &mut self.current else { continue };

@@ -766,26 +766,16 @@ BUGS = [
         [(QUEUE, "state.closed || worker >= state.limit {", "state.closed || worker > state.limit {")],
     ),
     Bug(
-        "tuner_keeps_all",
-        "the tuner keeps a move that did not help",
-        Test(
-            FEEDLINE,
-            "lib",
-            "tune::policy::tests::a_move_that_does_not_help_is_undone_and_logged_with_its_prediction",
-        ),
-        [("crates/feedline/src/tune/policy.rs", "rate >= HELPS * before;", "rate >= 0.5 * before;")],
+        "tuner_keeps_few",
+        "the tuner keeps a number of workers that is too small",
+        Test(FEEDLINE, "lib", "tune::tests::a_number_that_is_too_small_is_undone"),
+        [("crates/feedline/src/tune.rs", "const ENOUGH: f64 = 0.98;", "const ENOUGH: f64 = 0.5;")],
     ),
     Bug(
-        "slots_kept_back",
-        "the tuner keeps slots back from a consumer that holds all in use",
-        Test(FEEDLINE, "threads", "tune::a_consumer_that_holds_batches_gets_all_slots_and_then_an_error"),
-        [
-            (
-                "crates/feedline/src/tune/mod.rs",
-                "held >= self.policy.now().depth;",
-                "held > self.policy.now().depth;",
-            )
-        ],
+        "tuner_sleeps_on",
+        "workers stay asleep when the rate falls",
+        Test(FEEDLINE, "lib", "tune::tests::all_workers_wake_up_when_the_rate_falls_and_not_without_end"),
+        [("crates/feedline/src/tune.rs", "if has_fallen && self.searches < SEARCHES {", "if false {")],
     ),
     Bug(
         "sync_does_not_wait",

@@ -7,7 +7,6 @@ use feedline_core::{
 use super::{LoaderBuilder, RaggedForm};
 use crate::decode::{WorkerPool, Workers};
 use crate::transfer_mode::ChosenMode;
-use crate::tune::{Depth, Policy, Setting};
 
 /// Bytes of all device slots together, for batches so small that many slots fit.
 const SMALL: usize = 32 << 20;
@@ -40,18 +39,10 @@ impl LoaderBuilder {
         }
     }
 
-    /// The tuning policy for up to `workers` threads and `depth` device slots; `None` unless an option is
-    /// `Auto`.
-    pub(crate) fn policy(&self, workers: usize, depth: usize, is_gathered: bool) -> Option<Policy> {
-        // One worker is enough for a gather, and one loader must not tune a shared pool.
-        let tunes_workers = self.workers == Workers::Auto && self.pool.is_none() && !is_gathered;
-        let tunes_depth = self.depth == Depth::Auto;
-        let most = Setting { workers, depth };
-        let least = Setting {
-            workers: if tunes_workers { 1 } else { workers },
-            depth: if tunes_depth { depth.min(2) } else { depth },
-        };
-        (tunes_workers || tunes_depth).then(|| Policy::new(least, most))
+    /// Whether this loader tunes the number of its workers. One worker is enough for a gather, and one
+    /// loader must not tune a shared pool.
+    pub(crate) fn tunes_workers(&self, is_gathered: bool) -> bool {
+        self.workers == Workers::Auto && self.pool.is_none() && !is_gathered
     }
 
     /// The spec of the batches: that of the samples, with ragged fields in their forms.
@@ -121,10 +112,7 @@ impl LoaderBuilder {
     pub(crate) fn device_slots(&self, layout: &Layout) -> usize {
         let bytes = layout.bytes().max(1);
         let budget = (self.pinned_budget / bytes).saturating_sub(1);
-        match self.depth {
-            Depth::Slots(depth) => depth,
-            Depth::BySize | Depth::Auto => (SMALL / bytes).min(budget).clamp(3, 8),
-        }
+        self.depth.unwrap_or_else(|| (SMALL / bytes).min(budget).clamp(3, 8))
     }
 
     /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.

@@ -12,7 +12,7 @@ use feedline_device::Device;
 use feedline_device::slot::{Loaded, SlotRing};
 
 use crate::builder::LoaderBuilder;
-use crate::decode::{Delivery, Input};
+use crate::decode::{ActiveWorkers, Delivery, Input};
 use crate::epoch::Epoch;
 use crate::progress::Progress;
 use crate::report::{Ledger, Report, Reporter};
@@ -66,7 +66,8 @@ pub struct Loader {
     drop_timeout: Duration,
     running: Running,
     pub(crate) ledger: Ledger,
-    tuner: Option<Tuner>,
+    /// With [`Workers::Auto`](crate::Workers::Auto): the tuner, and the workers that it puts to sleep.
+    tuning: Option<(Tuner, ActiveWorkers)>,
 }
 
 /// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the
@@ -195,7 +196,7 @@ impl Loader {
         let cursor = self.cursor();
         let (epoch, start, offset) = (cursor.epoch(), cursor.position(), cursor.offset());
         let paused = self.ledger.begin(epoch, self.slots.take_host_waits());
-        if let Some(tuner) = &mut self.tuner {
+        if let Some((tuner, _)) = &mut self.tuning {
             tuner.paused(paused);
         }
         let steps = self.batch_sampler.steps(epoch, start);
@@ -350,22 +351,9 @@ impl Loader {
         self.ledger.reporter()
     }
 
-    /// The state of [`Workers::Auto`](crate::Workers::Auto) and [`Depth::Auto`](crate::Depth::Auto): the
-    /// moves so far, and the present setting. `None` if neither was asked for.
+    /// The state of [`Workers::Auto`](crate::Workers::Auto); `None` for another number of workers.
     pub fn tuning(&self) -> Option<Tuning> {
         self.report().tuning
-    }
-
-    /// Ends the tuning at the best setting so far, and returns it.
-    pub fn freeze_tuning(&mut self) -> Option<Tuning> {
-        if let Some(tuner) = &mut self.tuner {
-            let has_room = tuner.freeze();
-            self.ledger.reporter().set_tuning(tuner.tuning());
-            if has_room {
-                self.requests.wake();
-            }
-        }
-        self.tuning()
     }
 
     /// The device.
@@ -394,15 +382,13 @@ impl Loader {
         // The transfer thread's sends fail instead of blocking.
         self.loaded = never();
         self.current = None;
-        // Parked leases hold slots.
-        self.tuner = None;
         self.running.stop(limit)
     }
 
     /// In a forked child: leaks everything. A thread that does not exist in the child may hold a lock
     /// that a drop would take.
     fn abandon(&mut self) {
-        std::mem::forget(self.tuner.take());
+        std::mem::forget(self.tuning.take());
         std::mem::forget(std::mem::replace(&mut self.loaded, never()));
         self.running.abandon();
     }

@@ -19,7 +19,7 @@ use crate::shutdown::{Closers, Running};
 use crate::trace::Trace;
 use crate::transfer::{Requests, Transfer};
 use crate::transfer_mode::Chosen;
-use crate::tune::{Knobs, Tuner};
+use crate::tune::Tuner;
 
 impl Loader {
     pub(crate) fn start(
@@ -58,12 +58,10 @@ impl Loader {
             is_zero_copy: mode.needs_no_decoding(),
         };
         let ledger = Ledger::new(setup, trace.clone());
-        let policy = builder.policy(pool.workers(), slots.len(), mode.needs_no_decoding());
-        let tuner = policy.map(|policy| {
-            let workers = builder.pool.is_none().then(|| pool.active_workers());
-            let tuner = Tuner::new(policy, Knobs::new(workers, host_slots.clone(), slots.clone()));
+        let tuning = builder.tunes_workers(mode.needs_no_decoding()).then(|| {
+            let tuner = Tuner::new(pool.workers(), slots.len());
             ledger.reporter().set_tuning(tuner.tuning());
-            tuner
+            (tuner, pool.active_workers())
         });
 
         let (ended, owner) = (running.stage("decode"), device.clone());
@@ -126,7 +124,7 @@ impl Loader {
             drop_timeout: builder.drop_timeout,
             running,
             ledger,
-            tuner,
+            tuning,
         })
     }
 }

@@ -316,7 +316,7 @@ mod tests {
         };
         for setup in [huge, Setup::default()] {
             let profile = Profile { setup, samples: vec![times] };
-            let most = WhatIf {
+            let max = WhatIf {
                 workers: Some(usize::MAX),
                 depth: Some(usize::MAX),
                 step: Some(Duration::MAX),
@@ -324,7 +324,7 @@ mod tests {
                 copy: Some(Duration::MAX),
             };
             let none = WhatIf { workers: Some(0), depth: Some(0), ..WhatIf::default() };
-            for what in [WhatIf::default(), most, none] {
+            for what in [WhatIf::default(), max, none] {
                 let account = what.predict(&profile, 3000).account;
                 assert_eq!((account.batches, account.causes.sum()), (3000, account.wall()), "{account}");
             }

@@ -33,7 +33,7 @@ usage: mlp [options], alone or under torchrun, srun or mpirun
   --seed N            seed of the order and the first weights [1]
   --no-shuffle        samples in file order
   --init NAME         first weights: random or reference [random]
-  --pinned-budget N   most pinned bytes [2147483648]
+  --pinned-budget N   max pinned bytes [2147483648]
   --tf32              matrix products in TF32 on a GPU
   --rank-limit S      seconds that a rank may keep the others waiting [60]
   --check-every N     compare the parameters of all ranks every N steps [1000]

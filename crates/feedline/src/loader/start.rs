@@ -105,7 +105,7 @@ impl Loader {
         running.join(thread);
         let cursor = Cursor::new(&batch_sampler, fingerprint);
         Ok(Self {
-            progress: Progress::new(cursor, slots.in_hand().clone(), device.clone()),
+            progress: Progress::new(cursor, slots.unreleased().clone(), device.clone()),
             fingerprint,
             is_source,
             bad_samples: builder.bad_samples,

@@ -72,7 +72,7 @@ pub struct Leg {
 pub struct Part {
     pub from: From,
     /// The most batches to take.
-    pub most: usize,
+    pub max: usize,
     pub next: Next,
 }
 
@@ -100,8 +100,8 @@ impl Case {
     /// The case of `seed`.
     pub fn draw(seed: u64) -> Self {
         let random = &mut Random::from_key(seed);
-        let most = pick(random, &LENGTHS);
-        let len = 1 + random.below(most);
+        let max = pick(random, &LENGTHS);
+        let len = 1 + random.below(max);
         let data = pick(random, &[Data::Computed, Data::Records, Data::Columns]);
         let drawn = sampler(random, len);
         let positions = drawn.len(len);
@@ -199,7 +199,7 @@ impl Part {
         let epoch = From::Epoch(pick(random, &[0, 1, 2, 1 << 40]));
         Self {
             from: pick(random, &[epoch, epoch, From::Cursor]),
-            most: if one_in(random, 2) { usize::MAX } else { random.below(steps + 1) as usize },
+            max: if one_in(random, 2) { usize::MAX } else { random.below(steps + 1) as usize },
             next: pick(random, &[Next::Blocking, Next::Blocking, Next::Polling, Next::WithLimit]),
         }
     }

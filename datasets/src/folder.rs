@@ -130,7 +130,10 @@ fn check_stated(stated: &[String], folders: &[String]) -> Result<()> {
 /// Refuses the folder above a training set and others: those are no classes.
 fn check_sets(folders: &[String]) -> Result<()> {
     let is = |split| folders.iter().any(|folder| set(folder) == Some(split));
-    if is(Split::Train) && is(Split::Test) && folders.iter().all(|folder| set(folder).is_some()) {
+    if is(Split::Train)
+        && (is(Split::Test) || is(Split::Validation))
+        && folders.iter().all(|folder| set(folder).is_some())
+    {
         let why = format!("the folders {} are sets, not classes: open one of them", folders.join(", "));
         return Err(data(one_line(why)));
     }
@@ -142,7 +145,8 @@ fn check_sets(folders: &[String]) -> Result<()> {
 fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
     // Absolute, so that `.` has a name too.
     let Ok(root) = std::path::absolute(root) else { return Ok(()) };
-    let Some(parent) = root.parent().filter(|_| set(&name_of(&root)) == Some(Split::Test)) else {
+    let is_other = matches!(set(&name_of(&root)), Some(Split::Test | Split::Validation));
+    let Some(parent) = root.parent().filter(|_| is_other) else {
         return Ok(());
     };
     let beside = fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -237,6 +241,10 @@ impl Reader for Folder {
             label.set_shape([]);
         }
         Ok(())
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        (!self.classes.is_empty()).then_some(&self.classes)
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

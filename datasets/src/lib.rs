@@ -41,6 +41,8 @@ mod decoded;
 pub mod digits;
 mod disk;
 mod error;
+#[cfg(feature = "table")]
+mod features;
 mod fixed;
 mod folder;
 mod gzip;

@@ -53,6 +53,7 @@ mod images;
 mod json;
 #[cfg(feature = "jsonl")]
 mod jsonl;
+mod lengths;
 #[cfg(feature = "mds")]
 pub mod mds;
 mod memory;

@@ -77,7 +77,7 @@ impl Folder {
         }
         let names: Vec<_> = folders.iter().map(|folder| name_of(folder)).collect();
         let classes = match &options.classes {
-            Some(stated) => check_stated(stated, &names).map(|()| stated.clone()),
+            Some(stated) => check_stated(stated, &names, &plain).map(|()| stated.clone()),
             None => check_sets(&names).and_then(|()| check_pair(root, &names)).map(|()| names.clone()),
         };
         let classes = classes.map_err(|error| error.at_path(root))?;
@@ -111,8 +111,13 @@ impl Folder {
     }
 }
 
-/// Checks that each folder is a stated class, and no class is stated twice.
-fn check_stated(stated: &[String], folders: &[String]) -> Result<()> {
+/// Checks that each folder is a stated class, no file is without one, and no class is stated twice.
+fn check_stated(stated: &[String], folders: &[String], plain: &[PathBuf]) -> Result<()> {
+    if let (false, Some(file)) = (stated.is_empty(), plain.first()) {
+        let file = one_line(name_of(file));
+        let why = format!("the file {file} is in no class folder, but OpenOptions::classes states classes");
+        return Err(data(why + ": leave them out, or put files into the folders of their classes"));
+    }
     if let Some(folder) = folders.iter().find(|folder| !stated.contains(folder)) {
         let why =
             format!("the folder \"{}\" is none of the {} stated classes", one_line(folder), stated.len());

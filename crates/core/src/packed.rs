@@ -130,7 +130,8 @@ impl Packed {
 
     /// Packs the documents in their order: window `n` has the items `n * window..(n + 1) * window` of all
     /// documents one behind another. Only the last window has padding. A document is cut where a window is
-    /// full, and each piece counts as a document: its `position` begins at 0.
+    /// full, and each piece counts as a document: its `position` begins at 0. A window reads each of its
+    /// documents as a whole: split documents of many windows before.
     ///
     /// ```
     /// use feedline_core::{Context, DType, Dataset, Layout, Packed, ReadError, Row, Rows, Spec, lengths};

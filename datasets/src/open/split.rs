@@ -7,10 +7,13 @@ use crate::error::{data, one_line};
 
 /// The indices of the `names` that belong to the set `split`; `None` if there must be only one set.
 ///
-/// Shards on the hub are called `SET-00000-of-00002.parquet`. In other names a word tells the set, as `train`,
-/// `val` or `test`; a name without such a word belongs to any set.
+/// A word in the name tells the set, as `train`, `val` or `test`. Shards on the hub are called
+/// `SET-00000-of-00002.parquet`, whatever the word. If no name has such a word, all are of one set.
 pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize>> {
     let sets: Vec<Option<&str>> = names.iter().map(|name| set(name)).collect();
+    if sets.iter().flatten().all(|set| Split::named(set).is_none()) {
+        return Ok((0..names.len()).collect());
+    }
     let is = |at: usize, split| sets[at].and_then(Split::named) == Some(split);
     let of = |split| (0..names.len()).filter(|&at| is(at, split)).collect::<Vec<_>>();
     let chosen = match split {
@@ -20,12 +23,12 @@ pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize
         None => Vec::new(),
     };
     let chosen = match split {
-        Some(split) if chosen.is_empty() && sets.iter().any(Option::is_some) => {
+        Some(split) if chosen.is_empty() => {
             let names = first_of_each(names, &sets, &Vec::from_iter(0..names.len()));
             return Err(data(format!("there is no {} set, only {}", split.name(), listed(&names))));
         }
-        _ if chosen.is_empty() => (0..names.len()).collect(),
-        _ => chosen,
+        Some(_) => chosen,
+        None => (0..names.len()).collect(),
     };
     let several = first_of_each(names, &sets, &chosen);
     if several.len() > 1 {
@@ -106,7 +109,9 @@ mod tests {
         let two = ["train_a-00000-of-00001.parquet", "train_b-00000-of-00001.parquet"];
         assert!(chosen(&two, Some(Split::Train)).unwrap_err().contains("open the files of one"));
         for split in [None, Some(Split::Train), Some(Split::Test)] {
-            assert_eq!(chosen(&["00.tar", "01.tar"], split), Ok(vec![0, 1]));
+            for names in [["00.tar", "01.tar"], ["de-00000-of-00001.parquet", "en-00000-of-00001.parquet"]] {
+                assert_eq!(chosen(&names, split), Ok(vec![0, 1]));
+            }
         }
     }
 }

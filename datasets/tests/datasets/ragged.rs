@@ -239,6 +239,10 @@ fn limits_are_found_by_one_pass_that_is_kept_in_a_file() {
     }
     std::fs::write(&cache, &good[..good.len() - 4]).unwrap();
     assert_eq!(measured(&text, None).unwrap().1, 3000);
+    // As many samples of another file: the kept counts have a valid checksum, but are not these.
+    std::fs::write(&text, "x\n".repeat(3000)).unwrap();
+    let (other, visits) = measured(&text, None).unwrap();
+    assert_eq!((other.lengths("text").unwrap(), visits), (&[1; 3000][..], 3000));
     std::fs::write(&text, "one\nfour\n").unwrap();
     let (other, visits) = measured(&text, None).unwrap();
     assert_eq!((other.lengths("text").unwrap(), visits), (&[3, 4][..], 2));

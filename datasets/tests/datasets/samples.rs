@@ -213,6 +213,12 @@ fn a_class_that_is_missing_in_the_validation_folder_does_not_shift_labels() {
     // Without the classes, the pair is refused.
     assert!(open(dir.path().join("val")).unwrap_err().to_string().contains("\"bee\" is only there"));
 
+    // Files in no class folder are not samples of the first class.
+    let classes = Some(vec!["ant".to_owned()]);
+    let options = OpenOptions { classes, ..Default::default() };
+    let error = open_with(dir.path().join("train/ant"), &options).unwrap_err().to_string();
+    assert!(error.contains("the file 1 is in no class folder"), "{error}");
+
     let cifar = [&[9][..], &[0; 3072]].concat();
     let path = write(dir.path(), "cifar.bin", &cifar);
     let cifar = open(&path).unwrap();

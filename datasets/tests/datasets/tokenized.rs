@@ -92,6 +92,15 @@ fn the_text_of_any_reader_becomes_ids_and_other_fields_stay() {
     );
     assert_eq!(read(&json, 2)[0], 2i64.to_le_bytes());
 
+    // Tokenized once, and read as ids from then on.
+    #[cfg(feature = "arrow")]
+    {
+        use feedline_datasets::{PackOptions, pack};
+        let to = dir.path().join("ids.arrow");
+        pack(&json, &to, PackOptions::default(), |_| {}).unwrap();
+        assert_eq!(all(&*open(&to).unwrap()), expected);
+    }
+
     let documents = Ragged::measured(Box::new(json)).unwrap();
     assert_eq!(documents.lengths("ids").unwrap(), [3, 0, 3]);
     let report = check_dataset(&documents, &CheckOptions::default()).unwrap();

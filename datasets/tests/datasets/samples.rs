@@ -216,7 +216,7 @@ fn a_class_that_is_missing_in_the_validation_folder_does_not_shift_labels() {
     // Files in no class folder are not samples of the first class.
     let classes = Some(vec!["ant".to_owned()]);
     let options = OpenOptions { classes, ..Default::default() };
-    let error = open_with(dir.path().join("train/ant"), &options).unwrap_err().to_string();
+    let error = Folder::open_with(dir.path().join("train/ant"), &options).unwrap_err().to_string();
     assert!(error.contains("the file 1 is in no class folder"), "{error}");
 
     let cifar = [&[9][..], &[0; 3072]].concat();

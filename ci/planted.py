@@ -1605,6 +1605,80 @@ BUGS = [
         ],
     ),
     Bug(
+        "packed_in_order",
+        "a window in order begins where the one before it did not end",
+        Test("feedline-core", "logic", "packed::documents_in_order_fill_every_window_but_the_last"),
+        [("crates/core/src/packed/fit.rs", "if used == window || end", "if used >= window - 1 || end")],
+    ),
+    Bug(
+        "bucket_multiple",
+        "a loader whose batch size only divides that of its bucketed sampler is started",
+        Test(FEEDLINE, "failing", "failures::calls_that_contradict_each_other_are_refused"),
+        [
+            (
+                "crates/feedline/src/builder/calls.rs",
+                "[batch, step].contains(&bucketed)",
+                "bucketed.is_multiple_of(batch)",
+            )
+        ],
+    ),
+    Bug(
+        "lengths_of_other_data",
+        "lengths that were kept for other data are taken for these",
+        Test(DATASETS, "datasets", "ragged::limits_are_found_by_one_pass_that_is_kept_in_a_file"),
+        [("datasets/src/lengths.rs", "head != self::head(key, len, fields) || ", "")],
+    ),
+    Bug(
+        "lengths_checksum",
+        "a damaged file of lengths is read",
+        Test(DATASETS, "datasets", "ragged::limits_are_found_by_one_pass_that_is_kept_in_a_file"),
+        [("datasets/src/lengths.rs", " || checksum != sum.to_le_bytes()", "")],
+    ),
+    Bug(
+        "tokenizer_fingerprint",
+        "another tokenizer goes on with the cursor of the first",
+        Test(DATASETS, "datasets", "tokenized::a_fingerprint_covers_the_tokenizer_and_its_options"),
+        [("datasets/src/tokenized.rs", ".number(self.content);", ".number(0);")],
+    ),
+    Bug(
+        "saved_elsewhere",
+        "a folder of save_to_disk opens files of other folders",
+        Test(DATASETS, "datasets", "tables::a_folder_that_save_to_disk_wrote_is_one_set"),
+        [
+            (
+                "datasets/src/open/hub.rs",
+                "is_plain.then(|| name.to_owned())",
+                "(is_plain || !name.is_empty()).then(|| name.to_owned())",
+            )
+        ],
+    ),
+    Bug(
+        "split_replaced",
+        "a set that is missing is replaced by another one",
+        Test(
+            DATASETS,
+            "lib",
+            "open::split::tests::the_shards_of_one_set_are_chosen_and_no_other_set_takes_its_place",
+        ),
+        [
+            (
+                "datasets/src/open/split.rs",
+                "Some(split) if chosen.is_empty() =>",
+                "Some(split) if names.is_empty() =>",
+            )
+        ],
+    ),
+    Bug(
+        "classes_of_shards",
+        "classes that are not the stated ones are taken",
+        Test(
+            DATASETS,
+            "datasets",
+            "samples::a_class_that_is_missing_in_the_validation_folder_does_not_shift_labels",
+        ),
+        [("datasets/src/open/mod.rs", "stated.get(at) != own.get(at)", "stated.len() > usize::MAX - at")],
+    ),
+    Bug(
         "cache_checksum",
         "a row of a cache file is read without a look at its checksum",
         Test(CORE, "logic", "compose::cached_file::a_damaged_row_is_read_again_and_repaired"),

@@ -325,6 +325,10 @@ impl Reader for ArrowFile {
         if self.ready.is_empty() { self.batches.iter().map(|batch| batch.rows as u64).max() } else { None }
     }
 
+    fn classes(&self) -> Option<&[String]> {
+        self.layout.classes.as_deref()
+    }
+
     fn path(&self, _: u64) -> Option<&Path> {
         Some(&self.path)
     }

@@ -351,6 +351,10 @@ impl Reader for ParquetFile {
         (0..self.ends.len()).map(|group| self.row_group(group)).map(|rows| rows.end - rows.start).max()
     }
 
+    fn classes(&self) -> Option<&[String]> {
+        self.layout.classes.as_deref()
+    }
+
     fn path(&self, _: u64) -> Option<&Path> {
         Some(&self.path)
     }

@@ -19,6 +19,7 @@ pub(crate) fn of_folder(folder: &Path, split: Split, limit: u64) -> Result<Array
     let [images, labels] = match split {
         Split::Train => names::TRAIN,
         Split::Test => names::TEST,
+        Split::Validation => return Err(data("MNIST has no set to validate with: take Split::Test")),
     };
     let images = IdxFile::open_limited(&names::require(folder, images)?, limit)?;
     let labels = IdxFile::open_limited(&names::require(folder, labels)?, limit)?;

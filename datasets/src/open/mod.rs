@@ -9,9 +9,11 @@ use crate::error::{data, one_line};
 use crate::{Folder, Reader, Shards, cifar, idx, npy};
 
 mod formats;
+mod hub;
 mod kind;
 mod options;
 mod remote;
+mod split;
 
 use kind::{Kind, Start};
 pub use options::{OpenOptions, Split};
@@ -27,7 +29,8 @@ const PACK_INDEX: &str = "_index.json";
 ///
 /// A URL in place of a path is opened by `open_url` (feature `object-store`).
 ///
-/// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, or shards of one format. The
+/// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, shards of one format, or what
+/// `save_to_disk` of Hugging Face's `datasets` wrote; a repository of the hub is one of Parquet shards. The
 /// table in this crate's README lists the formats; a format whose feature is off is refused by name.
 ///
 /// ```
@@ -59,7 +62,19 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
         return opened;
     }
     let opened = if path.is_dir() { folder(path, options) } else { file(path, options) };
-    opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+    let checked = opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
+    checked.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+}
+
+/// Checks that the labels of a set with classes of its own are those of the stated classes.
+fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
+    let (Some(stated), Some(own)) = (&options.classes, reader.classes()) else { return Ok(()) };
+    let differ = (0..stated.len().max(own.len())).find(|&at| stated.get(at) != own.get(at));
+    let Some(at) = differ else { return Ok(()) };
+    let name =
+        |classes: &[String]| classes.get(at).map_or("missing".to_owned(), |name| format!("\"{name}\""));
+    let why = format!("class {at} is {} here, but {} in OpenOptions::classes", name(own), name(stated));
+    Err(data(one_line(why) + ": labels would differ, write both sets with one list"))
 }
 
 fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
@@ -120,11 +135,18 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     if index.is_file() {
         return formats::packed(&index, limit);
     }
+    if let Some(saved) = hub::saved(path, options) {
+        return saved;
+    }
     let (folders, files) = crate::folder::list(path)?;
+    if let Some(shards) = hub::shards(&folders, &files)? {
+        return folder(&shards, options);
+    }
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());
     if cifar::has_files(names) {
         return Ok(Box::new(cifar::open_split(path, options.split.unwrap_or(Split::Train))?));
     }
+    let files = hub::without_about(files);
     if folders.is_empty() && files.first().is_some_and(|first| is_shard(first)) {
         let shards = of_split(files, options.split)?;
         let shards = shards.iter().map(|file| open_with(file, options));
@@ -135,20 +157,9 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
 
 /// The shards of one set: a folder may hold `train-00000.parquet` beside `test-00000.parquet`.
 fn of_split(files: Vec<PathBuf>, split: Option<Split>) -> Result<Vec<PathBuf>> {
-    let named = |file: &PathBuf| Split::named(&file.file_stem().unwrap_or_default().to_string_lossy());
-    let has = |split| files.iter().find(|file| named(file) == Some(split));
-    match (has(Split::Train), has(Split::Test), split) {
-        (Some(train), Some(test), None) => {
-            let name = |file: &PathBuf| one_line(file.file_name().unwrap_or_default().to_string_lossy());
-            Err(data(format!(
-                "the folder holds shards of two sets, {} and {}: choose one by OpenOptions::split",
-                name(train),
-                name(test)
-            )))
-        }
-        (Some(_), Some(_), split) => Ok(files.into_iter().filter(|file| named(file) == split).collect()),
-        _ => Ok(files),
-    }
+    let name = |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let chosen = split::choose(&files.iter().map(name).collect::<Vec<_>>(), split)?;
+    Ok(chosen.into_iter().map(|at| files[at].clone()).collect())
 }
 
 /// Whether the first file of a folder is a shard, and not itself a sample.

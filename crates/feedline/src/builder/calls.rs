@@ -115,16 +115,23 @@ impl LoaderBuilder {
         Ok(())
     }
 
-    /// Refuses a batch size that does not divide the sampler's batches: lengths would be mixed.
+    /// Refuses a batch size other than the one that the sampler's buckets were cut for: the batches would mix
+    /// lengths, and be padded more.
     fn check_buckets(&self) -> Result<()> {
-        let batch = self.batch_size as u64;
+        let (batch, ranks) = (self.batch_size as u64, u64::from(self.world.size()));
         let Some(bucketed) = self.sampler.bucketed_batch() else { return Ok(()) };
-        if batch == 0 || bucketed.is_multiple_of(batch) || matches!(self.input, Input::Source(_)) {
+        let step = batch.saturating_mul(ranks);
+        if batch == 0 || [batch, step].contains(&bucketed) || matches!(self.input, Input::Source(_)) {
             return Ok(());
         }
+        let or_step = if ranks > 1 {
+            format!(", or {step} if the {ranks} ranks wait for each other")
+        } else {
+            String::new()
+        };
         refuse(format!(
-            "Sampler::bucketed makes batches of {bucketed} samples, but batch_size is {batch}: give it the \
-             batch size, times the number of ranks if they wait for each other"
+            "Sampler::bucketed makes batches of {bucketed} samples, but batch_size is {batch}: give it \
+             {batch}{or_step}"
         ))
     }
 }

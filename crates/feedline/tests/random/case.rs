@@ -108,12 +108,13 @@ impl Case {
         let world = World::new(0, 1 + random.below(4) as u32).unwrap();
         let world = World::new(random.below(world.size().into()) as u32, world.size()).unwrap();
         let batch = 1 + random.below(positions.min(40)) as usize;
-        // The batches of a bucketed sampler are made of the loader's.
+        let global = batch as u64 * u64::from(world.size());
+        // The batches of a bucketed sampler are those of the loader, or of all ranks.
         let sampler = match drawn.bucketed_batch() {
-            Some(times) => bucketed(len, times * batch as u64, random),
+            Some(1) => bucketed(len, batch as u64, random),
+            Some(_) => bucketed(len, global, random),
             None => drawn,
         };
-        let global = batch as u64 * u64::from(world.size());
         // Without a full step, dropping or padding would leave nothing to deliver.
         let last_batch = pick(random, &[LastBatch::Keep, LastBatch::Drop, LastBatch::Pad]);
         let last_batch = if global > positions { LastBatch::Keep } else { last_batch };

@@ -10,7 +10,9 @@ use crate::{BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result
 
 mod bytes;
 
-const VERSION: u32 = 3;
+/// Version 3 lacks `taken` and `len`. It was saved when fingerprints covered the time of a file's last write.
+const VERSION: u32 = 4;
+const OLDEST: u32 = 3;
 
 /// The progress of one rank.
 ///
@@ -65,6 +67,14 @@ pub struct Cursor {
     world: u32,
     proof: Proof,
     order_hash: OrderHash,
+    /// For a source that is shuffled: records taken from the block that begins at `offset`.
+    #[cfg_attr(feature = "serde", serde(default))]
+    taken: u64,
+    /// Number of samples or shards of the data; 0 if unknown, in a cursor of version 3.
+    #[cfg_attr(feature = "serde", serde(default))]
+    len: u64,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    vouched: bool,
 }
 
 impl Cursor {
@@ -88,13 +98,17 @@ impl Cursor {
             world: options.world.size(),
             proof: Proof::new(),
             order_hash: OrderHash::new(),
+            taken: 0,
+            len: options.len,
+            vouched: false,
         }
     }
 
     /// Moves to the beginning of `epoch`. The proof keeps the samples delivered before.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn begin(&mut self, epoch: u64) {
-        (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
+        (self.epoch, self.position, self.offset, self.taken) = (epoch, 0, 0, 0);
+        (self.start, self.skipped) = (0, 0);
     }
 
     /// Advances over one delivered step. `delivered` covers the valid samples of this rank, with substitutes
@@ -110,7 +124,8 @@ impl Cursor {
     /// Advances over a delivered batch of a source, to the position up to which it was read.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn reach(&mut self, source_position: SourcePosition, delivered: &BatchProof) {
-        (self.position, self.offset) = (source_position.position, source_position.offset);
+        let SourcePosition { position, offset, taken } = source_position;
+        (self.position, self.offset, self.taken) = (position, offset, taken);
         delivered.add_to(&mut self.proof, &mut self.order_hash);
     }
 
@@ -128,6 +143,29 @@ impl Cursor {
     /// The offset in the shard at [`position`](Self::position) at which a source continues; 0 for a data set.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// The position of a source at which this rank continues.
+    #[doc(hidden)] // For the loader.
+    pub fn source_position(&self) -> SourcePosition {
+        SourcePosition { position: self.position, offset: self.offset, taken: self.taken }
+    }
+
+    /// This cursor, to resume with data whose fingerprint differs: you vouch that the samples are the same.
+    ///
+    /// For a cursor of an earlier feedline, which told files apart by the time of their last write, and for
+    /// data that was stored in another form. The number of samples, the seed and the order are still checked.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use feedline_core::Cursor;
+    /// let cursor = Cursor::from_bytes(&std::fs::read("cursor")?)?.vouched();
+    /// // loader.resume(cursor)?
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn vouched(self) -> Self {
+        Self { vouched: true, ..self }
     }
 
     /// Whether `batch_sampler` has no step left in this epoch.
@@ -165,8 +203,8 @@ impl Cursor {
     /// shard, which only the cursor of a source has.
     #[doc(hidden)] // Called by `Loader::resume`.
     pub fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
-        let next = self.fit_any(batch_sampler, fingerprint)?;
-        if self.offset != 0 {
+        let next = self.fit_any(batch_sampler, fingerprint, "samples")?;
+        if (self.offset, self.taken) != (0, 0) {
             return Err(refuse(format!(
                 "the cursor is at offset {} of a shard, but a data set has no shards: it belongs to a \
                  source, or was edited",
@@ -177,14 +215,8 @@ impl Cursor {
     }
 
     /// The checks that [`fit`](Self::fit) and [`fit_source`](Self::fit_source) share.
-    fn fit_any(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
-        if self.fingerprint != fingerprint {
-            return Err(refuse(format!(
-                "the cursor belongs to another data set (fingerprint {:#x}, this one has \
-                 {fingerprint:#x}): open the data that it was saved with",
-                self.fingerprint
-            )));
-        }
+    fn fit_any(self, batch_sampler: &BatchSampler, fingerprint: u64, unit: &str) -> Result<Self> {
+        self.check_data(fingerprint, batch_sampler.options().len, unit)?;
         let options = batch_sampler.options();
         if self.seed != options.seed {
             return Err(refuse(format!(
@@ -200,13 +232,13 @@ impl Cursor {
                 ));
             }
             return Err(refuse(
-                "the cursor belongs to another order of the samples: use the sampler, weights and ids of \
-                 the run that saved it",
+                "the cursor belongs to another order of the samples: use the sampler, weights, ids and shuffle \
+                 buffer of the run that saved it",
             ));
         }
-        self.check_position(batch_sampler.positions())?;
+        self.check_position(batch_sampler)?;
         let now = Self::new(batch_sampler, fingerprint);
-        let mut next = self;
+        let mut next = Self { fingerprint, len: now.len, vouched: false, ..self };
         if (self.batch, self.world) != (now.batch, now.world) {
             (next.start, next.skipped, next.batch, next.world) = (self.position, 0, now.batch, now.world);
         }
@@ -224,9 +256,9 @@ impl Cursor {
     /// do not know.
     #[doc(hidden)] // Called by `Loader::resume`.
     pub fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
-        let next = self.fit_any(shards, fingerprint)?;
+        let next = self.fit_any(shards, fingerprint, "shards")?;
         let world = shards.options().world;
-        let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);
+        let between = self.is_at_end(shards) || (self.position, self.offset, self.taken) == (0, 0, 0);
         if (self.rank, self.world) != (world.rank(), world.size()) && !between {
             return Err(refuse(format!(
                 "the cursor is from rank {} of {} in the middle of an epoch, but this is rank {} of {}: \
@@ -241,7 +273,36 @@ impl Cursor {
         Ok(next)
     }
 
-    fn check_position(&self, positions: u64) -> Result<()> {
+    /// Checks that the cursor was saved with this data, or that the user vouches for it.
+    fn check_data(&self, fingerprint: u64, len: u64, unit: &str) -> Result<()> {
+        let is_other_len = self.len != 0 && self.len != len;
+        if self.fingerprint == fingerprint || self.vouched && !is_other_len {
+            return Ok(());
+        }
+        let saved = self.fingerprint;
+        Err(refuse(if is_other_len {
+            format!(
+                "the cursor belongs to another data set: it was saved with {} {unit}, this one has {len}; \
+                 open the data that it was saved with",
+                self.len
+            )
+        } else if self.len == 0 {
+            format!(
+                "the cursor belongs to another data set (fingerprint {saved:#x}, this one has \
+                 {fingerprint:#x}), or it was saved by an earlier feedline, which told files apart by the \
+                 time of their last write: if the data is the same, resume with Cursor::vouched"
+            )
+        } else {
+            format!(
+                "the cursor belongs to another data set, which also has {len} {unit}: content, names or \
+                 fields differ (fingerprint {saved:#x}, this one has {fingerprint:#x}); open the data that it \
+                 was saved with, or resume with Cursor::vouched if the samples are the same"
+            )
+        }))
+    }
+
+    fn check_position(&self, batch_sampler: &BatchSampler) -> Result<()> {
+        let positions = batch_sampler.positions();
         let Self { position, start, skipped, batch, rank, world, .. } = *self;
         if position > positions {
             return Err(refuse(format!(
@@ -258,7 +319,7 @@ impl Cursor {
             )));
         };
         // The last step of an epoch may be short.
-        if moved % global != 0 && position != positions {
+        if moved % global != 0 && position != positions && !batch_sampler.records().split {
             return Err(refuse(format!(
                 "the cursor is inside a step: position {position} is {} samples into a step of {batch} on \
                  {world} ranks; use a cursor saved between steps",
@@ -271,12 +332,14 @@ impl Cursor {
 
 fn check_version(version: u32) -> Result<(), String> {
     match version {
-        VERSION => Ok(()),
-        older if older < VERSION => Err(format!(
-            "the cursor has version {older}, this feedline reads only version {VERSION}: start a new run"
+        OLDEST..=VERSION => Ok(()),
+        older if older < OLDEST => Err(format!(
+            "the cursor has version {older}, this feedline reads versions {OLDEST} and {VERSION}: start a new \
+             run"
         )),
         newer => Err(format!(
-            "the cursor has version {newer}, this feedline reads only version {VERSION}: use a newer feedline"
+            "the cursor has version {newer}, this feedline reads versions {OLDEST} and {VERSION}: use a newer \
+             feedline"
         )),
     }
 }
@@ -285,7 +348,7 @@ fn check_version(version: u32) -> Result<(), String> {
 fn known_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let version = serde::Deserialize::deserialize(from)?;
     check_version(version).map_err(serde::de::Error::custom)?;
-    Ok(version)
+    Ok(VERSION)
 }
 
 fn refuse(message: impl Into<String>) -> Error {

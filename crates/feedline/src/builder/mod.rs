@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
+use feedline_core::source::RecordOrder;
 use feedline_core::{
     BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
 };
@@ -65,6 +66,8 @@ pub struct LoaderBuilder {
     sampler: Sampler,
     seed: u64,
     pub(crate) last_batch: LastBatch,
+    /// For a source.
+    records: RecordOrder,
     world: World,
     pub(crate) workers: Workers,
     pub(crate) pool: Option<WorkerPool>,
@@ -101,6 +104,7 @@ impl LoaderBuilder {
             sampler: Sampler::Sequential,
             seed: 0,
             last_batch: LastBatch::Keep,
+            records: RecordOrder::default(),
             world: World::single(),
             workers: Workers::PerCore,
             pool: None,

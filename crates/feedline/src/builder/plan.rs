@@ -91,13 +91,14 @@ impl LoaderBuilder {
             );
         }
         let batch_sampler = BatchSampler::new(self.plan_options(shards, 1, LastBatch::Keep))?;
+        let batch_sampler = batch_sampler.with_records(self.records);
         source::check(&batch_sampler)?;
         let (shards, ranks) = (batch_sampler.positions(), self.world.size());
-        if shards < u64::from(ranks) {
+        if shards < u64::from(ranks) && !self.records.split {
             let what = if shards == 1 { "1 shard" } else { &format!("{shards} shards") };
             return refuse(&format!(
-                "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: write \
-                 it in at least {ranks} shards, or use fewer ranks"
+                "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: split \
+                 the shards over the ranks (split_shards), write at least {ranks} shards, or use fewer ranks"
             ));
         }
         Ok(batch_sampler)

@@ -22,6 +22,7 @@ mod map_batch;
 mod pool;
 mod queue;
 mod rows;
+mod shuffle_buffer;
 mod source;
 #[cfg(test)]
 mod tests;

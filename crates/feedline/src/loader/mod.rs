@@ -6,7 +6,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, never};
 use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Cursor, Dataset, Error, ErrorKind, LastBatch, Layout, Result,
-    Source,
+    Source, SourcePosition,
 };
 use feedline_device::Device;
 use feedline_device::slot::{Loaded, SlotRing};
@@ -193,31 +193,33 @@ impl Loader {
     /// The batches from the cursor to the end of its epoch.
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let cursor = self.cursor();
-        let (epoch, start, offset) = (cursor.epoch(), cursor.position(), cursor.offset());
+        let (epoch, at) = (cursor.epoch(), cursor.source_position());
         let paused = self.ledger.begin(epoch, self.slots.take_host_waits());
         if let Some(tuner) = &mut self.tuner {
             tuner.paused(paused);
         }
-        let steps = self.batch_sampler.steps(epoch, start);
-        let is_next = |at: Request| {
-            (at.epoch, at.start, at.offset, at.step) == (epoch, start, offset, 0) && at.epoch < at.end
+        let steps = self.batch_sampler.steps(epoch, at.position);
+        let is_next = |request: Request| {
+            (request.epoch, request.source_position(), request.step) == (epoch, at, 0)
+                && request.epoch < request.end
         };
         // If the current request continues, an error comes after the batches read before it.
         if !self.current.is_some_and(is_next) {
             self.running.check()?;
             if steps > 0 {
-                self.request(epoch, start, offset)?;
+                self.request(epoch, at)?;
             }
         }
         let steps = (!self.is_source).then_some(steps);
         Ok(Epoch::new(self, epoch, steps))
     }
 
-    /// Requests the batches from `start` in `epoch` on; batches of older requests are dropped on arrival.
-    fn request(&mut self, epoch: u64, start: u64, offset: u64) -> Result<()> {
+    /// Requests the batches from `at` in `epoch` on; batches of older requests are dropped on arrival.
+    fn request(&mut self, epoch: u64, at: SourcePosition) -> Result<()> {
         let number = self.current.map_or(1, |at| at.number + 1);
         let end = self.epochs.unwrap_or(u64::MAX);
-        let request = Request { number, epoch, start, offset, end, step: 0 };
+        let SourcePosition { position: start, offset, taken } = at;
+        let request = Request { number, epoch, start, offset, taken, end, step: 0 };
         self.requests.begin(request).map_err(|_| self.running.cause())?;
         self.current = Some(request);
         Ok(())

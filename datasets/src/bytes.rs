@@ -188,11 +188,11 @@ impl Content {
     /// Adds the content to a fingerprint: every byte of a file up to [`MEMORY_LIMIT`], however it is
     /// read; for a larger one the length and 64 rows of `row_bytes` bytes, spread from byte `first` on.
     ///
-    /// For a file in an object store it covers URL, length and version.
+    /// Of a file in an object store it covers what [`fingerprint_sampled`](Self::fingerprint_sampled) does.
     pub(crate) fn fingerprint(&self, state: Fingerprint, first: u64, row_bytes: u64) -> Result<Fingerprint> {
         #[cfg(feature = "object-store")]
-        if let Self::Remote(file) = self {
-            return Ok(file.fingerprint(state));
+        if let Self::Remote(_) = self {
+            return self.fingerprint_sampled(state);
         }
         if self.len() <= MEMORY_LIMIT {
             return self.fingerprint_of_all(state);
@@ -208,14 +208,15 @@ impl Content {
         Ok(state)
     }
 
-    /// Adds the version of the file at `path` to a fingerprint, without reading it.
-    #[cfg(any(feature = "arrow", feature = "mds", feature = "parquet", feature = "tar"))]
-    pub(crate) fn fingerprint_of_version(&self, state: Fingerprint, path: &Path) -> Result<Fingerprint> {
-        match self {
-            #[cfg(feature = "object-store")]
-            Self::Remote(file) => Ok(file.fingerprint(state)),
-            _ => state.file(path),
+    /// Adds the length and up to 512 KiB of the content to a fingerprint, see [`Fingerprint::file_sampled`];
+    /// every byte of a content in memory. In an object store this takes up to eight requests.
+    pub(crate) fn fingerprint_sampled(&self, state: Fingerprint) -> Result<Fingerprint> {
+        if let Some(bytes) = self.bytes() {
+            return Ok(state.bytes(bytes));
         }
+        let state = state.sampled(self.len(), |offset, to| self.read_at(offset, to))?;
+        self.check_unchanged()?;
+        Ok(state)
     }
 
     /// Adds every byte to a fingerprint.

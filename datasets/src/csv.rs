@@ -209,10 +209,7 @@ impl Csv {
         let schema = Schema::new(names.into_iter().zip(&types).map(field));
         schema.check_names()?;
         let state = Fingerprint::new().number(starts.len() as u64).number(delimiter.into());
-        let state = match content.bytes() {
-            Some(bytes) => state.bytes(bytes),
-            None => state.file(path)?,
-        };
+        let state = content.fingerprint_sampled(state)?;
         let (path, nulls, fingerprint) = (path.to_path_buf(), options.nulls, state.value());
         Ok(Self { path, content, delimiter, starts, schema, types, nulls, fingerprint })
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use bytes::Bytes;
-use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{Error, ErrorKind, Result};
 
 use crate::error::data;
 
@@ -217,11 +217,6 @@ impl RemoteFile {
     /// Checks that no answer so far came from another version of the file.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         self.object.changed.get().cloned().map_or(Ok(()), Err)
-    }
-
-    /// Adds URL, length and version to a fingerprint.
-    pub(crate) fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
-        state.bytes(self.object.place.shown.as_bytes()).bytes(self.object.tag.to_string().as_bytes())
     }
 
     fn shared(&self) -> &Arc<Shared> {

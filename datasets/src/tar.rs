@@ -188,10 +188,7 @@ impl WebDataset {
             check_whole(&fields, &parts, &starts, &members)?;
         }
         let state = Fingerprint::new().number(parts.len() as u64);
-        let state = match content.bytes() {
-            Some(bytes) => state.bytes(bytes),
-            None => content.fingerprint_of_version(state, path)?,
-        };
+        let state = content.fingerprint_sampled(state)?;
         let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
         Ok(Self { path, content, schema, parts, starts, fingerprint })
     }

@@ -124,10 +124,7 @@ impl TfRecord {
             }
         }
         let state = Fingerprint::new().number(records);
-        let state = match content.bytes() {
-            Some(bytes) => state.bytes(bytes),
-            None => state.file(path)?,
-        };
+        let state = content.fingerprint_sampled(state)?;
         let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
         schema.check_names()?;
         Ok(Self { path, content, starts, schema, features: known, fingerprint })

@@ -12,6 +12,9 @@
 //! next records of the rank, also across the end of a shard. So the samples of a batch depend only on the
 //! source, the seed, the epoch, the rank and the batch size, never on the workers.
 //!
+//! Two options of the loader's builder change this: with `split_shards` each rank reads all shards and takes
+//! every `world`-th record, and with `shuffle_buffer` records are shuffled in blocks.
+//!
 //! One worker at a time reads raw records in sequence; decoding, the expensive part, is spread over all
 //! workers.
 //!
@@ -19,9 +22,13 @@
 //! is no closed form of the expected proof. The [proof](crate::Proof) of each rank's cursor covers the
 //! samples that the rank delivered; compare it with the count of the writer of the data.
 
+mod from_iter;
+
 use std::path::Path;
 
-use crate::dataset::spec_key;
+pub use from_iter::{FromIter, from_iter};
+
+use crate::dataset::{spec_key, versioned};
 use crate::random::key;
 use crate::{BatchSampler, Context, Error, ErrorKind, ReadError, Result, Row, Spec};
 
@@ -137,10 +144,17 @@ pub trait Source: Send + Sync + 'static {
 
     /// A number that identifies this data; a cursor with another fingerprint is rejected.
     ///
-    /// The default covers only the number of shards and the spec; see
+    /// The default covers only the number of shards, the spec and the [`version`](Self::version); see
     /// [`Dataset::fingerprint`](crate::Dataset::fingerprint).
     fn fingerprint(&self) -> u64 {
-        spec_key(key(&[u64::from_le_bytes(*b"a source"), self.shards()]), self.spec())
+        let state = key(&[u64::from_le_bytes(*b"a source"), self.shards()]);
+        versioned(spec_key(state, self.spec()), self.version())
+    }
+
+    /// The version of the records, which the default [`fingerprint`](Self::fingerprint) covers. Change it when
+    /// the records change, so that cursors of the old ones are rejected. Default: 0.
+    fn version(&self) -> u64 {
+        0
     }
 }
 

@@ -1,14 +1,12 @@
 //! The form of a cursor in bytes, of fixed size.
 
-use super::{Cursor, VERSION, check_version, refuse};
+use super::{Cursor, check_version, refuse};
 use crate::random::splitmix64;
-use crate::{OrderHash, Proof, Result};
+use crate::{Error, OrderHash, Proof, Result};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"flcu");
 /// Number of 64-bit little-endian words of the byte form. The last word is the checksum of the others.
-const WORDS: usize = 18;
-/// The same for version 3, which lacks the words before the checksum: `taken` and `len`.
-const WORDS_3: usize = 16;
+const WORDS: usize = 16;
 
 impl Cursor {
     /// Length of [`to_bytes`](Self::to_bytes), for any data set.
@@ -33,8 +31,6 @@ impl Cursor {
             (sum >> 64) as u64,
             self.proof.count(),
             self.order_hash.value(),
-            self.taken,
-            self.len,
             0,
         ];
         words[WORDS - 1] = checksum(&words);
@@ -45,37 +41,31 @@ impl Cursor {
         bytes
     }
 
-    /// Parses the bytes of [`to_bytes`](Self::to_bytes), also those of version 3, which has 128 bytes.
+    /// Parses the bytes of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
     /// `Cursor` for bytes that are not a cursor, are of another version, truncated, too long or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let (whole, rest) = bytes.as_chunks::<8>();
         let Some(&first) = whole.first() else {
-            let why = format!("the cursor is truncated: {} of {} bytes", bytes.len(), Self::BYTES);
-            return Err(refuse(why));
+            return Err(cut_short(bytes.len()));
         };
         let (magic, version) = unpair(u64::from_le_bytes(first));
         if magic != MAGIC {
             return Err(refuse("these bytes are not a cursor"));
         }
         check_version(version).map_err(refuse)?;
-        let count = if version == VERSION { WORDS } else { WORDS_3 };
-        if bytes.len() < 8 * count {
-            return Err(refuse(format!("the cursor is truncated: {} of {} bytes", bytes.len(), 8 * count)));
+        if bytes.len() < Self::BYTES {
+            return Err(cut_short(bytes.len()));
         }
-        if whole.len() != count || !rest.is_empty() {
-            return Err(refuse(format!("the cursor has {} bytes, not {}", bytes.len(), 8 * count)));
-        }
-        let mut words = [0; WORDS];
-        for (word, bytes) in words.iter_mut().zip(whole) {
-            *word = u64::from_le_bytes(*bytes);
-        }
-        if words[count - 1] != checksum(&words[..count]) {
+        let words: Option<&[[u8; 8]; WORDS]> = whole.try_into().ok().filter(|_| rest.is_empty());
+        let Some(words) = words else {
+            return Err(refuse(format!("the cursor has {} bytes, not {}", bytes.len(), Self::BYTES)));
+        };
+        let words = words.map(u64::from_le_bytes);
+        if words[WORDS - 1] != checksum(&words) {
             return Err(refuse("the cursor is damaged: its checksum does not match"));
         }
-        // The checksum of version 3 lies where `taken` does.
-        words[count - 1] = 0;
         let [
             _,
             fingerprint,
@@ -92,15 +82,13 @@ impl Cursor {
             high,
             count,
             hash,
-            taken,
-            len,
             _,
         ] = words;
         let (rank, world) = unpair(ranks);
         let proof = Proof::from_parts(count, u128::from(high) << 64 | u128::from(low));
         let order_hash = OrderHash::from_bits(hash);
         Ok(Self {
-            version: VERSION,
+            version,
             fingerprint,
             sampler,
             seed,
@@ -114,8 +102,6 @@ impl Cursor {
             world,
             proof,
             order_hash,
-            taken,
-            len,
             vouched: false,
         })
     }
@@ -130,6 +116,10 @@ fn unpair(word: u64) -> (u32, u32) {
 }
 
 /// The checksum of all words but the last. Each step is a bijection, so one changed word always changes it.
-fn checksum(words: &[u64]) -> u64 {
-    words[..words.len() - 1].iter().fold(0, |state, &word| splitmix64(state ^ word))
+fn checksum(words: &[u64; WORDS]) -> u64 {
+    words[..WORDS - 1].iter().fold(0, |state, &word| splitmix64(state ^ word))
+}
+
+fn cut_short(len: usize) -> Error {
+    refuse(format!("the cursor is truncated: {len} of {} bytes", Cursor::BYTES))
 }

@@ -6,11 +6,12 @@
 
 #[cfg(feature = "serde")]
 use crate::proof::hex;
+use crate::source::MAX_OFFSET;
 use crate::{BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosition, Stage};
 
 mod bytes;
 
-/// Version 3 lacks `taken` and `len`. It was saved when fingerprints covered the time of a file's last write.
+/// In version 3 the fingerprints of files covered the time of the last write.
 const VERSION: u32 = 4;
 const OLDEST: u32 = 3;
 
@@ -56,7 +57,8 @@ pub struct Cursor {
     seed: u64,
     epoch: u64,
     position: u64,
-    /// For a source: the offset of the next record in the shard at `position`.
+    /// For a source: the offset of the next record in the shard at `position`. In its upper bits, above
+    /// [`MAX_OFFSET`], the number of records taken from the block that begins there, if records are shuffled.
     offset: u64,
     /// The position in the epoch at which this world and batch size began.
     start: u64,
@@ -67,12 +69,6 @@ pub struct Cursor {
     world: u32,
     proof: Proof,
     order_hash: OrderHash,
-    /// For a source that is shuffled: records taken from the block that begins at `offset`.
-    #[cfg_attr(feature = "serde", serde(default))]
-    taken: u64,
-    /// Number of samples or shards of the data; 0 if unknown, in a cursor of version 3.
-    #[cfg_attr(feature = "serde", serde(default))]
-    len: u64,
     #[cfg_attr(feature = "serde", serde(skip))]
     vouched: bool,
 }
@@ -98,8 +94,6 @@ impl Cursor {
             world: options.world.size(),
             proof: Proof::new(),
             order_hash: OrderHash::new(),
-            taken: 0,
-            len: options.len,
             vouched: false,
         }
     }
@@ -107,8 +101,7 @@ impl Cursor {
     /// Moves to the beginning of `epoch`. The proof keeps the samples delivered before.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn begin(&mut self, epoch: u64) {
-        (self.epoch, self.position, self.offset, self.taken) = (epoch, 0, 0, 0);
-        (self.start, self.skipped) = (0, 0);
+        (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
     }
 
     /// Advances over one delivered step. `delivered` covers the valid samples of this rank, with substitutes
@@ -125,7 +118,7 @@ impl Cursor {
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn reach(&mut self, source_position: SourcePosition, delivered: &BatchProof) {
         let SourcePosition { position, offset, taken } = source_position;
-        (self.position, self.offset, self.taken) = (position, offset, taken);
+        (self.position, self.offset) = (position, taken * MAX_OFFSET | offset);
         delivered.add_to(&mut self.proof, &mut self.order_hash);
     }
 
@@ -140,15 +133,16 @@ impl Cursor {
         self.position
     }
 
-    /// The offset in the shard at [`position`](Self::position) at which a source continues; 0 for a data set.
+    /// The offset in the shard at [`position`](Self::position) at which a source continues, or at which the
+    /// block begins that is being delivered if records are shuffled; 0 for a data set.
     pub fn offset(&self) -> u64 {
-        self.offset
+        self.offset % MAX_OFFSET
     }
 
     /// The position of a source at which this rank continues.
     #[doc(hidden)] // For the loader.
     pub fn source_position(&self) -> SourcePosition {
-        SourcePosition { position: self.position, offset: self.offset, taken: self.taken }
+        SourcePosition { position: self.position, offset: self.offset(), taken: self.offset / MAX_OFFSET }
     }
 
     /// This cursor, to resume with data whose fingerprint differs: you vouch that the samples are the same.
@@ -204,11 +198,11 @@ impl Cursor {
     #[doc(hidden)] // Called by `Loader::resume`.
     pub fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(batch_sampler, fingerprint, "samples")?;
-        if (self.offset, self.taken) != (0, 0) {
+        if self.offset != 0 {
             return Err(refuse(format!(
                 "the cursor is at offset {} of a shard, but a data set has no shards: it belongs to a \
                  source, or was edited",
-                self.offset
+                self.offset()
             )));
         }
         Ok(next)
@@ -216,7 +210,7 @@ impl Cursor {
 
     /// The checks that [`fit`](Self::fit) and [`fit_source`](Self::fit_source) share.
     fn fit_any(self, batch_sampler: &BatchSampler, fingerprint: u64, unit: &str) -> Result<Self> {
-        self.check_data(fingerprint, batch_sampler.options().len, unit)?;
+        self.check_data(batch_sampler, fingerprint, unit)?;
         let options = batch_sampler.options();
         if self.seed != options.seed {
             return Err(refuse(format!(
@@ -238,7 +232,7 @@ impl Cursor {
         }
         self.check_position(batch_sampler)?;
         let now = Self::new(batch_sampler, fingerprint);
-        let mut next = Self { fingerprint, len: now.len, vouched: false, ..self };
+        let mut next = Self { version: VERSION, fingerprint, vouched: false, ..self };
         if (self.batch, self.world) != (now.batch, now.world) {
             (next.start, next.skipped, next.batch, next.world) = (self.position, 0, now.batch, now.world);
         }
@@ -258,7 +252,7 @@ impl Cursor {
     pub fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(shards, fingerprint, "shards")?;
         let world = shards.options().world;
-        let between = self.is_at_end(shards) || (self.position, self.offset, self.taken) == (0, 0, 0);
+        let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);
         if (self.rank, self.world) != (world.rank(), world.size()) && !between {
             return Err(refuse(format!(
                 "the cursor is from rank {} of {} in the middle of an epoch, but this is rank {} of {}: \
@@ -274,29 +268,30 @@ impl Cursor {
     }
 
     /// Checks that the cursor was saved with this data, or that the user vouches for it.
-    fn check_data(&self, fingerprint: u64, len: u64, unit: &str) -> Result<()> {
-        let is_other_len = self.len != 0 && self.len != len;
-        if self.fingerprint == fingerprint || self.vouched && !is_other_len {
+    fn check_data(&self, batch_sampler: &BatchSampler, fingerprint: u64, unit: &str) -> Result<()> {
+        if self.fingerprint == fingerprint || self.vouched {
             return Ok(());
         }
-        let saved = self.fingerprint;
-        Err(refuse(if is_other_len {
+        let (saved, len) = (self.fingerprint, batch_sampler.options().len);
+        let prints = format!("fingerprint {saved:#x}, this one has {fingerprint:#x}");
+        // The digest of the sampler covers the length.
+        let is_same_len = self.sampler == batch_sampler.digest();
+        Err(refuse(if !is_same_len {
             format!(
-                "the cursor belongs to another data set: it was saved with {} {unit}, this one has {len}; \
-                 open the data that it was saved with",
-                self.len
+                "the cursor belongs to another data set, of another length or with another sampler: this one \
+                 has {len} {unit} ({prints}); open the data that it was saved with"
             )
-        } else if self.len == 0 {
+        } else if self.version == VERSION {
             format!(
-                "the cursor belongs to another data set (fingerprint {saved:#x}, this one has \
-                 {fingerprint:#x}), or it was saved by an earlier feedline, which told files apart by the \
-                 time of their last write: if the data is the same, resume with Cursor::vouched"
+                "the cursor belongs to another data set, which also has {len} {unit}: content, names or \
+                 fields differ ({prints}); open the data that it was saved with, or resume with \
+                 Cursor::vouched if the samples are the same"
             )
         } else {
             format!(
-                "the cursor belongs to another data set, which also has {len} {unit}: content, names or \
-                 fields differ (fingerprint {saved:#x}, this one has {fingerprint:#x}); open the data that it \
-                 was saved with, or resume with Cursor::vouched if the samples are the same"
+                "the cursor belongs to another data set ({prints}), or it was saved by an earlier feedline, \
+                 which told files apart by the time of their last write: if the data is the same, resume with \
+                 Cursor::vouched"
             )
         }))
     }
@@ -348,7 +343,7 @@ fn check_version(version: u32) -> Result<(), String> {
 fn known_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let version = serde::Deserialize::deserialize(from)?;
     check_version(version).map_err(serde::de::Error::custom)?;
-    Ok(VERSION)
+    Ok(version)
 }
 
 fn refuse(message: impl Into<String>) -> Error {

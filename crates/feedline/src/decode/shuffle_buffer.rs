@@ -16,6 +16,9 @@ const TAG: u64 = u64::from_le_bytes(*b"buffered");
 /// be twice as large as needed.
 const PER_RECORD: usize = 40;
 
+/// Max records of a block: the cursor has 24 bits for their number.
+const MAX_RECORDS: usize = (1 << 24) - 1;
+
 /// Records that are shuffled together.
 #[derive(Default)]
 struct Block {
@@ -54,7 +57,8 @@ impl Block {
         self.bytes.extend_from_slice(record);
         self.ids.push(id);
         self.ends.push(self.bytes.len());
-        self.is_full = self.bytes.len() + self.ids.len() * PER_RECORD >= self.max_bytes;
+        let count = self.ids.len();
+        self.is_full = self.bytes.len() + count * PER_RECORD >= self.max_bytes || count == MAX_RECORDS;
         Ok(())
     }
 

@@ -161,7 +161,7 @@ impl Csv {
         content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 
-    fn of(path: &Path, content: Content, options: CsvOptions) -> Result<Self> {
+    pub(crate) fn of(path: &Path, content: Content, options: CsvOptions) -> Result<Self> {
         let delimiter = match options.delimiter {
             Some(delimiter) => delimiter,
             None => delimiter(&content)?.unwrap_or(b','),

@@ -90,7 +90,7 @@ impl TfRecord {
         content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
     }
 
-    fn of(path: &Path, content: Content) -> Result<Self> {
+    pub(crate) fn of(path: &Path, content: Content) -> Result<Self> {
         let (mut starts, mut at, mut ahead) = (Vec::new(), 0, ReadAhead::default());
         let mut seen = Some(BTreeMap::<String, Seen>::new());
         while at < content.len() {

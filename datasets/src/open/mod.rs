@@ -8,6 +8,8 @@ use crate::bytes::Content;
 use crate::error::{data, one_line};
 use crate::{Folder, Reader, Shards, cifar, idx, npy};
 
+#[cfg(feature = "object-store")]
+mod content;
 mod formats;
 mod kind;
 mod options;

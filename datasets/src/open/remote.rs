@@ -9,6 +9,8 @@ use super::kind::{Kind, START, kind, kind_by_name};
 #[cfg(feature = "object-store")]
 use super::unknown;
 #[cfg(feature = "object-store")]
+use crate::bytes::Content;
+#[cfg(feature = "object-store")]
 use crate::error::data;
 #[cfg(feature = "object-store")]
 use crate::remote::{Remote, RemoteFile};
@@ -49,7 +51,8 @@ impl Remote {
         self.open_with(url, &OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), with another value of `empty_members`.
+    /// As [`open`](Self::open), with other options. What lies in a store is never held in memory as a whole,
+    /// whatever `memory_limit`, unless it is gzip.
     ///
     /// # Errors
     /// As [`open_url`].
@@ -73,11 +76,12 @@ impl Remote {
     }
 
     fn of_file(&self, url: &str, file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-        let mut bytes = vec![0; file.len().min(START as u64) as usize];
-        file.read_at(0, &mut bytes)?;
         let path = file.path().to_path_buf();
-        let is_gzip = bytes.starts_with(&crate::gzip::MAGIC);
-        let kind = match kind(&bytes, file.len()) {
+        // Inflates gzip, so that its content tells the format.
+        let content = Content::of_remote(file.clone())?;
+        let mut bytes = vec![0; content.len().min(START as u64) as usize];
+        content.read_at(0, &mut bytes)?;
+        let kind = match kind(&bytes, content.len()) {
             kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(&path) {
                 Kind::Unknown => kind,
                 named => named,
@@ -85,17 +89,13 @@ impl Remote {
             kind => kind,
         };
         match kind {
-            Kind::Tar => remote_tar(file, options),
-            Kind::Arrow => remote_arrow(file),
-            Kind::Parquet => remote_parquet(file),
+            Kind::Arrow => remote_arrow(file, options),
+            Kind::Parquet => remote_parquet(file, options),
             Kind::Mds => remote_mds(file),
             Kind::MdsIndex => remote_mds_folder(self, url),
             Kind::PackIndex => remote_packed(self, url),
             Kind::Refused(why) => Err(data(why)),
-            Kind::Unknown if !is_gzip => Err(unknown(&bytes)),
-            _ => Err(data(
-                "this kind of file is not read by its URL: download it, or pack it as Arrow or Parquet",
-            )),
+            kind => super::content::open(kind, &path, content, options)?.ok_or_else(|| unknown(&bytes)),
         }
     }
 }
@@ -122,33 +122,23 @@ fn remote_packed(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
     Err(super::needs("arrow"))
 }
 
-#[cfg(all(feature = "object-store", feature = "tar"))]
-fn remote_tar(file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::WebDataset::of_remote(file, options)?))
-}
-
-#[cfg(all(feature = "object-store", not(feature = "tar")))]
-fn remote_tar(_: RemoteFile, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("tar"))
-}
-
 #[cfg(all(feature = "object-store", feature = "arrow"))]
-fn remote_arrow(file: RemoteFile) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ArrowFile::of_remote(file, Default::default())?))
+fn remote_arrow(file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ArrowFile::of_remote(file, options.table())?))
 }
 
 #[cfg(all(feature = "object-store", not(feature = "arrow")))]
-fn remote_arrow(_: RemoteFile) -> Result<Box<dyn Reader>> {
+fn remote_arrow(_: RemoteFile, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("arrow"))
 }
 
 #[cfg(all(feature = "object-store", feature = "parquet"))]
-fn remote_parquet(file: RemoteFile) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ParquetFile::of_remote(file, Default::default())?))
+fn remote_parquet(file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ParquetFile::of_remote(file, options.table())?))
 }
 
 #[cfg(all(feature = "object-store", not(feature = "parquet")))]
-fn remote_parquet(_: RemoteFile) -> Result<Box<dyn Reader>> {
+fn remote_parquet(_: RemoteFile, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("parquet"))
 }
 

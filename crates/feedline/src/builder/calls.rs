@@ -40,9 +40,9 @@ impl LoaderBuilder {
     /// on the source, the seed, the epoch, the rank and `bytes`. A run resumes exactly at any step and reads at
     /// most one block again for it.
     ///
-    /// Records move within their block only, so combine this with [`shuffle_shards`](Self::shuffle_shards) and
-    /// with shards smaller than the buffer: then the order is close to a shuffle of the whole set. The loader
-    /// holds up to `bytes` bytes of records, 40 bytes of them for each record, and two records more. A source
+    /// Records move within their block only, so combine this with [`shuffle_shards`](Self::shuffle_shards), and
+    /// write many shards that are smaller than the buffer: the smaller they are, the closer the order is to a
+    /// shuffle of the whole set. The loader holds up to `bytes` bytes of records, 40 bytes of them for each record, and two records more. A source
     /// that grows delivers a block when it is full.
     pub fn shuffle_buffer(mut self, bytes: u64) -> Self {
         self.calls.shuffle_buffer = Some(bytes);

@@ -122,7 +122,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     }
     let mut file = File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
-    file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut bytes).map_err(cannot)?;
+    (&mut file).take(MAGIC.len() as u64).read_to_end(&mut bytes).map_err(cannot)?;
     if !MAGIC.starts_with(&bytes) {
         return Err(data("this file is not a checkpoint that Checkpoint::save wrote"));
     }

@@ -436,52 +436,63 @@ fn chi_square(order: &[u64], bins: usize) -> f64 {
     cells.iter().map(|&count| (count as f64 - expected).powi(2) / expected).sum()
 }
 
-/// The quality that the docs state: 64 shards of 250 records in the order in which they were written, such as
-/// sorted by class, beside a full shuffle.
+/// The quality of an epoch of a source whose records lie in order, such as sorted by class.
+struct Quality {
+    /// [`chi_square`] of 64 cells.
+    chi_square: f64,
+    /// The mean distance of two records that were neighbours.
+    apart: f64,
+}
+
+fn quality(shards: u64, records: u64, options: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Quality {
+    let source = Generator::new(vec![records; shards as usize]).unwrap();
+    let builder = options(Loader::source_builder(source).batch_size(500).seed(SEED));
+    let mut loader = builder.build(&Device::new_host()).unwrap();
+    let mut order = Vec::new();
+    for batch in loader.epoch(0).unwrap() {
+        order.extend(batch.unwrap().ids().iter().map(|&id| {
+            let (shard, number) = source::place(id);
+            shard * records + number
+        }));
+    }
+    assert_eq!(order.len() as u64, shards * records);
+    let mut at = vec![0_i64; order.len()];
+    order.iter().enumerate().for_each(|(to, &from)| at[from as usize] = to as i64);
+    let apart = at.windows(2).map(|pair| (pair[1] - pair[0]).unsigned_abs()).sum::<u64>();
+    Quality { chi_square: chi_square(&order, 8), apart: apart as f64 / order.len() as f64 }
+}
+
+/// 16,000 records, and a buffer for half of them. The order is fixed, so the figures are too.
 #[test]
-fn a_buffer_beside_shuffled_shards_comes_close_to_a_full_shuffle() {
+fn a_buffer_mixes_records_and_many_shards_bring_it_near_a_full_shuffle() {
     alone(|| {
-        const SHARDS: u64 = 64;
-        const RECORDS: u64 = 250;
+        const RECORDS: u64 = 16_000;
         // Records have 28 bytes on average, and 40 are counted besides.
-        let buffer = |shards: u64| shards * RECORDS * 68;
-        let loader = || {
-            let source = Generator::new(vec![RECORDS; SHARDS as usize]).unwrap();
-            Loader::source_builder(source).batch_size(500).seed(SEED)
-        };
-        let measured = |builder: LoaderBuilder| {
-            let mut loader = builder.build(&Device::new_host()).unwrap();
-            let mut order = Vec::new();
-            for batch in loader.epoch(0).unwrap() {
-                order.extend(batch.unwrap().ids().iter().map(|&id| {
-                    let (shard, number) = source::place(id);
-                    shard * RECORDS + number
-                }));
+        let buffer = RECORDS / 2 * 68;
+        let mut ids = vec![0; RECORDS as usize];
+        Sampler::Shuffle.fill(RECORDS, SEED, 0, 0, &mut ids);
+        let full = chi_square(&ids, 8);
+        println!("49 degrees of freedom, full shuffle: {full:.0}");
+        assert!(full < 80.0);
+        for (shards, near) in [(64, 200.0), (1600, 10.0)] {
+            let quality = |options: fn(LoaderBuilder, u64) -> LoaderBuilder| {
+                quality(shards, RECORDS / shards, |builder| options(builder, buffer))
+            };
+            let none = quality(|builder, _| builder);
+            let ordered = quality(|builder, _| builder.sampler(Sampler::Shuffle));
+            let alone = quality(|builder, buffer| builder.shuffle_buffer(buffer));
+            let both = quality(|builder, buffer| builder.sampler(Sampler::Shuffle).shuffle_buffer(buffer));
+            for (what, quality) in
+                [("no shuffle", &none), ("shards", &ordered), ("buffer", &alone), ("both", &both)]
+            {
+                let Quality { chi_square, apart } = quality;
+                println!("{shards} shards, {what}: chi-square {chi_square:.0}, neighbours {apart:.0} apart");
             }
-            assert_eq!(order.len() as u64, SHARDS * RECORDS);
-            // Of the whole epoch, and of neighbours: how far records that were neighbours are apart.
-            let mut at = vec![0; order.len()];
-            order.iter().enumerate().for_each(|(to, &from)| at[from as usize] = to as i64);
-            let apart = at.windows(2).map(|pair| (pair[1] - pair[0]).unsigned_abs()).sum::<u64>();
-            (chi_square(&order, 8), apart as f64 / order.len() as f64)
-        };
-        let full: Vec<u64> = {
-            let mut ids = vec![0; (SHARDS * RECORDS) as usize];
-            Sampler::Shuffle.fill(SHARDS * RECORDS, SEED, 0, 0, &mut ids);
-            ids
-        };
-        let full = chi_square(&full, 8);
-        let (none, _) = measured(loader());
-        let (shards, near) = measured(loader().sampler(Sampler::Shuffle));
-        let (both, mixed) = measured(loader().sampler(Sampler::Shuffle).shuffle_buffer(buffer(32)));
-        let (alone, _) = measured(loader().shuffle_buffer(buffer(32)));
-        println!("chi-square of 64 cells, 49 degrees of freedom: full {full:.0}, none {none:.0}");
-        println!("shards {shards:.0} (neighbours {near:.0} apart), shards and buffer {both:.0} ({mixed:.0})");
-        println!("buffer of half the set alone {alone:.0}");
-        assert!(full < 100.0 && none > 100_000.0);
-        assert!(both < shards / 2.0 && both < none / 50.0, "{both}");
-        assert!(near < 2.0 && mixed > 500.0, "{near} and {mixed}");
-        assert!(alone < none / 2.0, "{alone}");
+            assert!(none.chi_square > 100_000.0 && none.apart < 2.0);
+            assert!(both.chi_square < 0.8 * ordered.chi_square && both.chi_square < near * full);
+            assert!(alone.chi_square < none.chi_square / 2.0);
+            assert!(both.apart > 900.0 && alone.apart > 900.0, "{} {}", both.apart, alone.apart);
+        }
     });
 }
 

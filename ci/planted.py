@@ -1480,7 +1480,7 @@ BUGS = [
         Test(
             DATASETS,
             "object_store",
-            "an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions",
+            "versions::an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions",
         ),
         [
             (
@@ -1496,7 +1496,7 @@ BUGS = [
         Test(
             DATASETS,
             "object_store",
-            "an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half",
+            "versions::an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half",
         ),
         [
             (
@@ -1509,13 +1509,13 @@ BUGS = [
     Bug(
         "remote_if_match",
         "requests do not name the version that is pinned",
-        Test(DATASETS, "object_store", "requests_name_the_pinned_version"),
+        Test(DATASETS, "object_store", "versions::requests_name_the_pinned_version"),
         [("datasets/src/remote/fetch.rs", "self.pinned.and_then(Tag::strong)", "None")],
     ),
     Bug(
         "own_errors_lost",
         "a server that fails is reported as a damaged file",
-        Test(DATASETS, "object_store", "a_server_that_fails_is_the_error_of_every_parser"),
+        Test(DATASETS, "object_store", "faults::a_server_that_fails_is_the_error_of_every_parser"),
         [
             (
                 "datasets/src/error.rs",
@@ -1527,13 +1527,13 @@ BUGS = [
     Bug(
         "planted_links",
         "files of the library are written through links",
-        Test(DATASETS, "object_store", "links_planted_in_a_folder_of_the_library_are_not_written_through"),
+        Test(DATASETS, "object_store", "cache::links_planted_in_a_folder_of_the_library_are_not_written_through"),
         [("datasets/src/own_file.rs", "if there.is_file() && is_own {", "if is_own || there.is_symlink() {")],
     ),
     Bug(
         "remote_memory_unbounded",
         "blocks of object stores are never given up",
-        Test(DATASETS, "object_store", "blocks_are_fetched_ahead_within_their_bytes_and_once"),
+        Test(DATASETS, "object_store", "blocks::blocks_are_fetched_ahead_within_their_bytes_and_once"),
         [
             (
                 "datasets/src/remote/blocks.rs",
@@ -1545,7 +1545,7 @@ BUGS = [
     Bug(
         "remote_cache_believed",
         "blocks on disk are not compared with their checksum",
-        Test(DATASETS, "object_store", "the_cache_on_disk_serves_later_runs_and_sees_damage"),
+        Test(DATASETS, "object_store", "cache::the_cache_on_disk_serves_later_runs_and_sees_damage"),
         [
             (
                 "datasets/src/remote/disk_cache.rs",
@@ -1557,7 +1557,7 @@ BUGS = [
     Bug(
         "remote_cache_unbounded",
         "the cache on disk grows beyond its limit",
-        Test(DATASETS, "object_store", "the_cache_on_disk_keeps_its_limit_and_what_was_used_last"),
+        Test(DATASETS, "object_store", "cache::the_cache_on_disk_keeps_its_limit_and_what_was_used_last"),
         [
             (
                 "datasets/src/remote/disk_cache.rs",

@@ -18,6 +18,7 @@ use crate::error::data;
 mod blocks;
 mod disk_cache;
 mod fetch;
+mod list;
 mod options;
 mod tag;
 mod thread;
@@ -30,7 +31,6 @@ pub(crate) use fetch::{is_missing, may_be_folder};
 pub use options::{RemoteCache, RemoteOptions};
 use tag::Tag;
 use thread::Thread;
-#[cfg(any(feature = "arrow", feature = "mds"))]
 pub(crate) use url::in_folder;
 use url::{Place, Stores};
 

@@ -124,7 +124,11 @@ impl Fingerprint {
     /// # Errors
     /// The errors of `read`.
     #[doc(hidden)] // For the readers of formats.
-    pub fn sampled<E>(self, len: u64, mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+    pub fn sampled<E>(
+        self,
+        len: u64,
+        mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let mut part = vec![0; len.min(SAMPLED_WHOLE) as usize];
         if len <= SAMPLED_WHOLE {
             read(0, &mut part)?;

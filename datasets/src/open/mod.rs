@@ -13,6 +13,7 @@ mod content;
 mod formats;
 mod kind;
 mod options;
+mod pattern;
 mod remote;
 
 use kind::{Kind, Start};
@@ -27,7 +28,9 @@ const PACK_INDEX: &str = "_index.json";
 
 /// Opens a file or a folder, whatever its format.
 ///
-/// A URL in place of a path is opened by `open_url` (feature `object-store`).
+/// A URL in place of a path is opened by `open_url` (feature `object-store`). A name with a range, a list or a
+/// star, such as `train-{000..099}.tar`, `{a,b}.csv` or `*.parquet`, opens several files of one format, one
+/// after another.
 ///
 /// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, or shards of one format. The
 /// table in this crate's README lists the formats; a format whose feature is off is refused by name.
@@ -59,6 +62,9 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
     let path = path.as_ref();
     if let Some(opened) = path.to_str().and_then(|url| remote::url(url, options)) {
         return opened;
+    }
+    if let Some(shards) = local_shards(path, options)? {
+        return Ok(shards);
     }
     let opened = if path.is_dir() { folder(path, options) } else { file(path, options) };
     opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
@@ -136,12 +142,12 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
 }
 
 /// The shards of one set: a folder may hold `train-00000.parquet` beside `test-00000.parquet`.
-fn of_split(files: Vec<PathBuf>, split: Option<Split>) -> Result<Vec<PathBuf>> {
-    let named = |file: &PathBuf| Split::named(&file.file_stem().unwrap_or_default().to_string_lossy());
+fn of_split<P: AsRef<Path>>(files: Vec<P>, split: Option<Split>) -> Result<Vec<P>> {
+    let named = |file: &P| Split::named(&file.as_ref().file_stem().unwrap_or_default().to_string_lossy());
     let has = |split| files.iter().find(|file| named(file) == Some(split));
     match (has(Split::Train), has(Split::Test), split) {
         (Some(train), Some(test), None) => {
-            let name = |file: &PathBuf| one_line(file.file_name().unwrap_or_default().to_string_lossy());
+            let name = |file: &P| one_line(file.as_ref().file_name().unwrap_or_default().to_string_lossy());
             Err(data(format!(
                 "the folder holds shards of two sets, {} and {}: choose one by OpenOptions::split",
                 name(train),
@@ -151,6 +157,33 @@ fn of_split(files: Vec<PathBuf>, split: Option<Split>) -> Result<Vec<PathBuf>> {
         (Some(_), Some(_), split) => Ok(files.into_iter().filter(|file| named(file) == split).collect()),
         _ => Ok(files),
     }
+}
+
+/// The files of a pattern, unless there is a file of that very name.
+fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Reader>>> {
+    let Some(text) = path.to_str().filter(|text| pattern::is_pattern(text) && !path.exists()) else {
+        return Ok(None);
+    };
+    let mut files = Vec::new();
+    for name in pattern::expand(text)? {
+        let name = PathBuf::from(name);
+        let file = name.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+        if !file.contains('*') {
+            files.push(name);
+            continue;
+        }
+        let folder = name.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let (_, inside) = crate::folder::list(folder)?;
+        let fits = |path: &PathBuf| {
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| pattern::fits(name, file))
+        };
+        files.extend(inside.into_iter().filter(fits));
+    }
+    if files.is_empty() {
+        return Err(data("no file fits the pattern: check the path").at_path(path));
+    }
+    let shards = files.iter().map(|file| open_with(file, options)).collect::<Result<_>>()?;
+    Ok(Some(Box::new(Shards::new(shards)?)))
 }
 
 /// Whether the first file of a folder is a shard, and not itself a sample.

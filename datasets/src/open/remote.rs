@@ -1,13 +1,20 @@
 //! Opens files and folders by their URLs.
 
+#[cfg(feature = "object-store")]
+use std::panic::resume_unwind;
+#[cfg(feature = "object-store")]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use feedline_core::Result;
 
+#[cfg(feature = "object-store")]
+use crate::Shards;
 use crate::{OpenOptions, Reader};
 
 #[cfg(feature = "object-store")]
 use super::kind::{Kind, START, kind, kind_by_name};
 #[cfg(feature = "object-store")]
-use super::unknown;
+use super::{pattern, unknown};
 #[cfg(feature = "object-store")]
 use crate::bytes::Content;
 #[cfg(feature = "object-store")]
@@ -15,14 +22,22 @@ use crate::error::data;
 #[cfg(feature = "object-store")]
 use crate::remote::{Remote, RemoteFile};
 
+/// Shards that are opened at a time.
+#[cfg(feature = "object-store")]
+const AT_ONCE: usize = 16;
+
 pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
 
 /// Opens a file by its URL: `s3://`, `gs://`, `az://`, `http://` or `https://`.
 ///
-/// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content. The
-/// URL of a folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by
-/// its `index.json` or `_index.json`. `Records::open_remote` reads records. Use one [`Remote`](crate::Remote)
-/// for several files; its documentation describes what is fetched and when.
+/// Every format that [`open`](crate::open) reads is recognised by its content, plain or gzip. The URL of a
+/// folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by its
+/// `index.json` or `_index.json`; any other folder of a store is its objects, as shards of one format.
+/// `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files; its documentation
+/// describes what is fetched and when.
+///
+/// A range, a list or a star in the name opens several objects, one after another: `s3://b/a-{000..099}.tar`,
+/// `s3://b/{a,b}.csv`, `s3://b/train/*.parquet`. Web servers do not list their files, so a star needs a store.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};
@@ -57,13 +72,16 @@ impl Remote {
     /// # Errors
     /// As [`open_url`].
     pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-        if url.split(['?', '#']).next().is_some_and(|url| url.ends_with('/')) {
-            return remote_folder(self, url);
+        if pattern::is_pattern(without_query(url)) {
+            return self.shards(&self.matching(url)?, options);
+        }
+        if without_query(url).ends_with('/') {
+            return self.folder(url, options);
         }
         let file = match self.file(url) {
             // Stores have no object for a folder; web servers answer with a page that lists it.
             Err(error) if crate::remote::may_be_folder(&error) => {
-                return match remote_folder(self, url) {
+                return match self.folder(url, options) {
                     Err(index) if crate::remote::is_missing(&index) => Err(error),
                     opened => opened,
                 };
@@ -73,6 +91,63 @@ impl Remote {
         let path = file.path().to_path_buf();
         self.of_file(url, file, options)
             .map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+    }
+
+    /// Opens a folder by the index that it has, or all objects in it as shards of one format.
+    fn folder(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::is_missing);
+        let opened = remote_mds_folder(self, url);
+        if !is_missing(&opened) {
+            return opened;
+        }
+        let packed = remote_packed(self, url);
+        if !is_missing(&packed) {
+            return packed;
+        }
+        // A web server does not list its files, so the missing index is the error there.
+        let Ok(urls) = self.list(url) else { return opened };
+        let is_shown = |url: &String| !name_of(url).starts_with(['.', '_']);
+        let urls: Vec<_> = urls.into_iter().filter(is_shown).collect();
+        if urls.is_empty() { opened } else { self.shards(&super::of_split(urls, options.split)?, options) }
+    }
+
+    /// The URLs that `url` stands for.
+    fn matching(&self, url: &str) -> Result<Vec<String>> {
+        let (url, query) = url.split_at(without_query(url).len());
+        let mut urls = Vec::new();
+        for name in pattern::expand(url)? {
+            match name.rsplit_once('/') {
+                Some((folder, file)) if file.contains('*') => {
+                    let listed = self.list(&format!("{folder}/{query}"))?;
+                    urls.extend(listed.into_iter().filter(|url| pattern::fits(name_of(url), file)));
+                }
+                _ => urls.push(name + query),
+            }
+        }
+        if urls.is_empty() {
+            return Err(data("no object fits the pattern: check the URL").at_path(url));
+        }
+        Ok(urls)
+    }
+
+    /// Opens shards of one format, several at a time.
+    fn shards(&self, urls: &[String], options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        let next = AtomicUsize::new(0);
+        let open = || {
+            let mut opened = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(url) = urls.get(number) else { return opened };
+                opened.push((number, self.open_with(url, options)));
+            }
+        };
+        let mut opened = std::thread::scope(|threads| {
+            let threads: Vec<_> = (0..urls.len().min(AT_ONCE)).map(|_| threads.spawn(open)).collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.flat_map(|opened| opened.unwrap_or_else(|panic| resume_unwind(panic))).collect::<Vec<_>>()
+        });
+        opened.sort_by_key(|(number, _)| *number);
+        Ok(Box::new(Shards::new(opened.into_iter().map(|(_, opened)| opened).collect::<Result<_>>()?)?))
     }
 
     fn of_file(&self, url: &str, file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
@@ -97,18 +172,6 @@ impl Remote {
             Kind::Refused(why) => Err(data(why)),
             kind => super::content::open(kind, &path, content, options)?.ok_or_else(|| unknown(&bytes)),
         }
-    }
-}
-
-/// Opens a folder by the index that it has.
-#[cfg(feature = "object-store")]
-fn remote_folder(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
-    match remote_mds_folder(remote, url) {
-        Err(missing) if crate::remote::is_missing(&missing) => match remote_packed(remote, url) {
-            Err(error) if crate::remote::is_missing(&error) => Err(missing),
-            opened => opened,
-        },
-        opened => opened,
     }
 }
 
@@ -172,6 +235,17 @@ pub(super) fn url(url: &str, options: &OpenOptions) -> Option<Result<Box<dyn Rea
 #[cfg(not(feature = "object-store"))]
 pub(super) fn url(url: &str, _: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
     is_url(url).then(|| Err(super::needs("object-store").at_path(shown(url))))
+}
+
+#[cfg(feature = "object-store")]
+fn without_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// The name of the object at `url`.
+#[cfg(feature = "object-store")]
+fn name_of(url: &str) -> &str {
+    without_query(url).rsplit('/').next().unwrap_or_default()
 }
 
 /// Whether `text` is a URL of a store rather than a path.

@@ -250,7 +250,10 @@ fn the_refusal_of_other_data_says_what_differs() {
     assert!(content.contains("which also has 50 samples: content, names or fields differ"), "{content}");
     let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..own.options().clone() }).unwrap();
     let length = refused(cursor, &longer);
-    assert!(length.contains("of another length or with another sampler: this one has 51 samples"), "{length}");
+    assert!(
+        length.contains("of another length or with another sampler: this one has 51 samples"),
+        "{length}"
+    );
     let older = refused(through_bytes(&of_version_3(&cursor)), &own);
     assert!(older.contains("saved by an earlier feedline, which told files apart by the time"), "{older}");
     assert!(older.contains("Cursor::vouched"), "{older}");

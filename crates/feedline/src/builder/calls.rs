@@ -71,6 +71,14 @@ impl LoaderBuilder {
         self
     }
 
+    /// States the version of the data, such as `"imagenet-2012"`: a cursor fits data of the same version,
+    /// length and fields, and the content is not looked at. Change the version when samples change. Default:
+    /// the [`fingerprint`](feedline_core::Dataset::fingerprint) of the data.
+    pub fn data_version(mut self, version: impl Into<String>) -> Self {
+        self.data_version = Some(version.into());
+        self
+    }
+
     /// What happens to a last batch that is not full. A source can keep or drop it, not pad it. Default: it
     /// is delivered short.
     pub fn last_batch(mut self, last_batch: LastBatch) -> Self {

@@ -68,6 +68,7 @@ pub struct LoaderBuilder {
     pub(crate) last_batch: LastBatch,
     /// For a source.
     records: RecordOrder,
+    data_version: Option<String>,
     world: World,
     pub(crate) workers: Workers,
     pub(crate) pool: Option<WorkerPool>,
@@ -105,6 +106,7 @@ impl LoaderBuilder {
             seed: 0,
             last_batch: LastBatch::Keep,
             records: RecordOrder::default(),
+            data_version: None,
             world: World::single(),
             workers: Workers::PerCore,
             pool: None,

@@ -1,7 +1,7 @@
 //! Derives batches, slots and pool from the options of a builder.
 
 use feedline_core::{
-    BatchSampler, BatchSamplerOptions, Error, ErrorKind, LastBatch, Layout, Result, Spec, source,
+    BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Result, Spec, source,
 };
 
 use super::{LoaderBuilder, RaggedForm};
@@ -69,6 +69,13 @@ impl LoaderBuilder {
             batch_sampler.skip(*epoch, steps.clone())?;
         }
         Ok(batch_sampler)
+    }
+
+    /// The fingerprint of the data, or that of its stated version.
+    pub(crate) fn fingerprint(&self, len: u64) -> u64 {
+        let Some(version) = &self.data_version else { return self.input.fingerprint() };
+        let state = Fingerprint::new().bytes(b"data version").bytes(version.as_bytes()).number(len);
+        state.spec(self.input.spec()).value()
     }
 
     /// The batch sampler of a source: one shard per step.

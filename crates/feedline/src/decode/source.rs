@@ -121,7 +121,6 @@ impl SourceReader {
         info.valid = records.ids.len();
         Ok(Next::Record)
     }
-
 }
 
 impl RecordReader {

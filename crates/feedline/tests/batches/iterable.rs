@@ -506,7 +506,10 @@ fn three_shards_on_four_ranks_are_split_within_the_shards() {
         };
         let refused = loader(0, 4).build(&Device::new_host()).unwrap_err();
         let message = refused.message();
-        assert!(["3 shards", "4 ranks", "split_shards"].iter().all(|word| message.contains(word)), "{message}");
+        assert!(
+            ["3 shards", "4 ranks", "split_shards"].iter().all(|word| message.contains(word)),
+            "{message}"
+        );
         for (ranks, number) in [(2, 0), (4, 0), (4, 1), (30, 0)] {
             let mut all = Vec::new();
             let mut counts = Vec::new();
@@ -543,7 +546,9 @@ fn a_source_of_iterators_resumes_at_every_step_and_has_a_version() {
         use feedline::{DType, Spec};
         let source = |version| {
             let spec = Spec::new().field("place", DType::I64, [2]).unwrap();
-            let open = |_, shard| Ok((0..LENS[shard as usize]).map(move |number| Ok(vec![shard as u8, number as u8])));
+            let open = |_, shard| {
+                Ok((0..LENS[shard as usize]).map(move |number| Ok(vec![shard as u8, number as u8])))
+            };
             source::from_iter(LENS.len() as u64, spec, open, |record, row, _| {
                 let [shard, number] = record else { return Err("a torn record".into()) };
                 row.field_mut::<i64>(0)?.copy_from_slice(&[(*shard).into(), (*number).into()]);

@@ -692,6 +692,85 @@ BUGS = [
         ],
     ),
     Bug(
+        "block_from_its_start",
+        "a resume delivers the records of its block that were delivered before",
+        Test(FEEDLINE, "batches", "iterable::a_shuffled_source_resumes_at_every_step"),
+        [
+            (
+                "crates/feedline/src/decode/shuffle_buffer.rs",
+                "(self.epoch, self.taken, self.resume) = (epoch, 0, at.taken);",
+                "(self.epoch, self.taken, self.resume) = (epoch, 0, 0);",
+            )
+        ],
+    ),
+    Bug(
+        "split_shard_without_its_neighbours",
+        "a rank that resumes in a split shard takes the next record, which is that of another rank",
+        Test(FEEDLINE, "batches", "iterable::a_shuffled_source_resumes_at_every_step"),
+        [("crates/feedline/src/decode/source.rs", "if offset > 0 { ranks - 1 }", "if offset > 0 { 0 }")],
+    ),
+    Bug(
+        "any_order_of_records",
+        "a cursor fits a source with another shuffle buffer",
+        Test(FEEDLINE, "batches", "iterable::a_cursor_of_another_order_of_records_is_refused"),
+        [("crates/core/src/source.rs", "if self == Self::default() {", "if true {")],
+    ),
+    Bug(
+        "checkpoint_without_checksum",
+        "a damaged checkpoint is loaded",
+        Test(FEEDLINE, "resuming", "checkpoint::a_damaged_or_foreign_checkpoint_is_one_error_that_names_the_file"),
+        [
+            (
+                "crates/feedline/src/checkpoint/file.rs",
+                "if Fingerprint::new().bytes(content).value() != u64::from_le_bytes(*checksum) {",
+                "if false && u64::from_le_bytes(*checksum) == 0 {",
+            )
+        ],
+    ),
+    Bug(
+        "checkpoint_written_in_place",
+        "a checkpoint that is saved replaces the old one byte by byte",
+        Test(FEEDLINE, "resuming", "checkpoint::a_checkpoint_is_replaced_as_a_whole"),
+        [
+            (
+                "crates/feedline/src/checkpoint/file.rs",
+                "File::options().write(true).create_new(true).open(temporary)?",
+                "File::create(path)?",
+            ),
+            ("crates/feedline/src/checkpoint/file.rs", "fs::rename(temporary, path)", "Ok(())"),
+        ],
+    ),
+    Bug(
+        "vouched_for_ever",
+        "a cursor that the user vouched for once fits any data from then on",
+        Test(
+            "feedline-core",
+            "logic",
+            "cursor::a_cursor_that_the_user_vouches_for_resumes_with_another_fingerprint_only",
+        ),
+        [("crates/core/src/cursor/mod.rs", "fingerprint, vouched: false, ..self };", "fingerprint, ..self };")],
+    ),
+    Bug(
+        "fingerprint_without_the_end",
+        "the fingerprint of a large file does not cover its end",
+        Test(
+            "feedline-core", "logic", "fingerprint::file_sampled_covers_the_length_and_the_content_but_not_name_and_time"
+        ),
+        [
+            (
+                "crates/core/src/fingerprint.rs",
+                "[0].into_iter().chain(places).chain([len - SAMPLED_PART])",
+                "[0].into_iter().chain(places)",
+            )
+        ],
+    ),
+    Bug(
+        "shards_in_any_order",
+        "the shards of a pattern come in the order in which they were opened",
+        Test(DATASETS, "object_store", "patterns::ranges_and_lists_open_shards_in_their_order"),
+        [("datasets/src/open/remote.rs", "opened.sort_by_key(|(number, _)| *number);", "opened.reverse();")],
+    ),
+    Bug(
         "shard_drop_panics",
         "a panic in the drop of a shard ends the thread that drops its reader",
         Test(FEEDLINE, "lib", "transfer::tests::ends::the_thread_ends_although_a_shard_panics_when_dropped"),

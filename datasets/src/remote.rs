@@ -47,15 +47,14 @@ use url::{Place, Stores};
 /// the last host must have the pinned version too. User and password in a URL are neither sent nor shown.
 ///
 /// ```no_run
-/// use feedline_datasets::{Remote, RemoteCache, RemoteOptions, Shards};
+/// use feedline_datasets::{Remote, RemoteCache, RemoteOptions};
 ///
 /// let mut options = RemoteOptions::default();
 /// options.cache = Some(RemoteCache { folder: "/var/cache/train".into(), bytes: 100 << 30 });
 /// options.store.push(("aws_region".into(), "eu-west-1".into()));
 /// let remote = Remote::new(options)?;
-/// let urls = (0..64).map(|shard| format!("s3://bucket/train-{shard:05}.tar"));
-/// let train = Shards::new(urls.map(|url| remote.open(&url)).collect::<Result<_, _>>()?)?;
-/// println!("{:?}", remote.stats());
+/// let train = remote.open("s3://bucket/train-{00000..00063}.tar")?;
+/// println!("{} samples, {:?}", train.len(), remote.stats());
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]

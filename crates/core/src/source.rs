@@ -112,7 +112,8 @@ pub enum Next {
 pub trait Source: Send + Sync + 'static {
     /// Number of shards, at most [`MAX_SHARDS`]; the same for every call and on every rank.
     ///
-    /// Ranks share the shards: provide at least as many shards as ranks, of about the same size.
+    /// Ranks share the shards: provide at least as many shards as ranks, of about the same size, or let the
+    /// loader split them (`split_shards`).
     fn shards(&self) -> u64;
 
     /// The fields of a sample; the same for every call.

@@ -5,6 +5,8 @@ use std::panic::resume_unwind;
 #[cfg(feature = "object-store")]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(feature = "object-store")]
+use feedline_core::ErrorKind;
 use feedline_core::Result;
 
 #[cfg(feature = "object-store")]
@@ -104,8 +106,12 @@ impl Remote {
         if !is_missing(&packed) {
             return packed;
         }
-        // A web server does not list its files, so the missing index is the error there.
-        let Ok(urls) = self.list(url) else { return opened };
+        let urls = match self.list(url) {
+            Ok(urls) => urls,
+            // A web server does not list its files: the missing index is the error there.
+            Err(error) if error.kind() == ErrorKind::Config => return opened,
+            Err(error) => return Err(error),
+        };
         let is_shown = |url: &String| !name_of(url).starts_with(['.', '_']);
         let urls: Vec<_> = urls.into_iter().filter(is_shown).collect();
         if urls.is_empty() { opened } else { self.shards(&super::of_split(urls, options.split)?, options) }
@@ -181,7 +187,8 @@ fn remote_packed(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(all(feature = "object-store", not(feature = "arrow")))]
-fn remote_packed(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
+fn remote_packed(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
+    remote.file(&crate::remote::in_folder(url, super::PACK_INDEX, super::PACK_INDEX))?;
     Err(super::needs("arrow"))
 }
 
@@ -221,7 +228,8 @@ fn remote_mds(_: RemoteFile) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(all(feature = "object-store", not(feature = "mds")))]
-fn remote_mds_folder(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
+fn remote_mds_folder(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
+    remote.file(&crate::remote::in_folder(url, "index.json", "index.json"))?;
     Err(super::needs("mds"))
 }
 

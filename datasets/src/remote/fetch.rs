@@ -219,6 +219,8 @@ fn is_beyond(error: &StoreError) -> bool {
     status(&error.to_string()) == Some(416)
 }
 
+const NO_ACCESS: &str = "the store refuses access: check the credentials and their rights";
+
 const NO_OBJECT: &str = "there is no such object: check the URL";
 
 /// Whether `error` says that there is no such object.
@@ -236,7 +238,7 @@ pub(super) fn failure(error: &StoreError) -> Failure {
     match error {
         StoreError::NotFound { .. } => return Failure::lasting(NO_OBJECT),
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
-            return Failure::lasting("the store refuses access: check the credentials and their rights");
+            return Failure::lasting(NO_ACCESS);
         }
         StoreError::NotSupported { .. } => return Failure::lasting(NO_RANGES),
         _ => {}
@@ -259,6 +261,9 @@ pub(super) fn failure(error: &StoreError) -> Failure {
     if let Some(status) = status(&text) {
         let why = format!("the server answered with status {status}");
         // 408, 425 and 429 are transient; other 4xx are mistakes of the client.
+        if matches!(status, 401 | 403) {
+            return Failure::lasting(NO_ACCESS);
+        }
         let may_pass = status >= 500 || matches!(status, 408 | 425 | 429);
         return if may_pass { Failure::passing(why) } else { Failure::lasting(why) };
     }

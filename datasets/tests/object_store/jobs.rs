@@ -31,7 +31,7 @@ fn after(change: impl Fn(Server, &str, &[u8]) -> Option<Server>) -> Vec<(String,
     let open = |(name, bytes): (String, Vec<u8>)| {
         let server = Server::start();
         let url = server.put(&name, Served::new(bytes.clone()));
-        let small = RemoteOptions { attempts: 2, block_bytes: 512, memory_bytes: 512, ..options() };
+        let small = RemoteOptions { attempts: 5, block_bytes: 512, memory_bytes: 512, ..options() };
         let reader = Remote::new(small).unwrap().open(&url).unwrap_or_else(|error| panic!("{name}: {error}"));
         let _server = change(server, &name, &bytes);
         let error = first_error(&*reader);
@@ -47,7 +47,7 @@ fn a_store_that_dies_is_the_error_of_every_format() {
         for (name, error) in after(|_, _, _| None) {
             let line = error.to_string();
             assert!(line.contains("cannot reach 127.0.0.1:"), "{name}: {line}");
-            assert!(line.contains("after 2 attempts") && line.contains("refused"), "{name}: {line}");
+            assert!(line.contains("after 5 attempts") && line.contains("refused"), "{name}: {line}");
             assert!(!line.contains("damaged") && !line.contains("cut short"), "{name}: {line}");
         }
     });

@@ -105,10 +105,7 @@ impl Arrays {
         let len = rows.unwrap_or(1) as u64;
         let mut state = Fingerprint::new().number(len);
         for block in &blocks {
-            state = match block.bytes() {
-                Some(bytes) => state.bytes(bytes),
-                None => state.file(path)?,
-            };
+            state = block.fingerprint_sampled(state)?;
         }
         let (schema, path) = (Schema::new(fields), path.to_path_buf());
         schema.check_names()?;

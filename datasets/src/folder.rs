@@ -10,6 +10,9 @@ use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Split, Values};
 
+/// Number of files whose content a fingerprint covers.
+const SAMPLED: usize = 256;
+
 /// The max depth of folders below a class; a loop of links ends there.
 const MAX_LEVELS: usize = 16;
 
@@ -256,12 +259,17 @@ impl Reader for Folder {
         self.files.get(usize::try_from(sample).ok()?).map(|(path, _)| path.as_path())
     }
 
-    /// Covers name, class, size and last write time of every file at this moment.
+    /// Covers class, path below the folder and length of every file at this moment, and the content of 256
+    /// files: up to 512 KiB of each, see [`Fingerprint::file_sampled`].
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.len());
-        let state = self.files.iter().fold(state, |state, (path, class)| {
-            // A missing file counts as a file without a size.
-            state.number(*class as u64).file(path).unwrap_or(state.number(u64::MAX))
+        let every = self.files.len().div_ceil(SAMPLED).max(1);
+        let state = self.files.iter().enumerate().fold(state, |state, (number, (path, class))| {
+            let below = path.strip_prefix(&self.root).unwrap_or(path);
+            // A missing file counts as a file without a length.
+            let len = fs::metadata(path).map_or(u64::MAX, |file| file.len());
+            let state = state.number(*class as u64).bytes(below.as_os_str().as_encoded_bytes()).number(len);
+            if number % every > 0 { state } else { state.file_sampled(path).unwrap_or(state) }
         });
         state.value()
     }

@@ -113,8 +113,9 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The file that holds sample `sample`.
     fn path(&self, sample: u64) -> Option<&Path>;
 
-    /// A number that differs for other data. It covers the content of files in memory, and the name, size and
-    /// time of the last write of other files.
+    /// A number that differs for other data, and is the same for a copy. It covers the content of files in
+    /// memory; of other files the length and a sample of the content,
+    /// see [`Fingerprint::file_sampled`](feedline_core::Fingerprint::file_sampled).
     fn fingerprint(&self) -> u64;
 }
 

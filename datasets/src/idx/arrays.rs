@@ -14,6 +14,13 @@ pub(crate) fn of_file(path: &Path, limit: u64) -> Result<Arrays> {
     Arrays::new("idx", path, vec![content], vec![array]).map_err(|error| error.at_path(path))
 }
 
+/// The array in `content`.
+#[cfg(feature = "object-store")]
+pub(crate) fn of_content(path: &Path, content: crate::bytes::Content) -> Result<Arrays> {
+    let (content, array) = IdxFile::of(path, content)?.into_array("array", 0);
+    Arrays::new("idx", path, vec![content], vec![array])
+}
+
 /// One of MNIST's sets in `folder`: fields `image`, `label`.
 pub(crate) fn of_folder(folder: &Path, split: Split, limit: u64) -> Result<Arrays> {
     let [images, labels] = match split {

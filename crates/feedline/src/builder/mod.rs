@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
+use feedline_core::source::RecordOrder;
 use feedline_core::{
     BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
 };
@@ -64,6 +65,9 @@ pub struct LoaderBuilder {
     sampler: Sampler,
     seed: u64,
     pub(crate) last_batch: LastBatch,
+    /// For a source.
+    records: RecordOrder,
+    data_version: Option<String>,
     world: World,
     pub(crate) workers: Workers,
     pub(crate) pool: Option<WorkerPool>,
@@ -101,6 +105,8 @@ impl LoaderBuilder {
             sampler: Sampler::Sequential,
             seed: 0,
             last_batch: LastBatch::Keep,
+            records: RecordOrder::default(),
+            data_version: None,
             world: World::single(),
             workers: Workers::PerCore,
             pool: None,

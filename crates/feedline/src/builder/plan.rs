@@ -1,7 +1,7 @@
 //! Derives batches, slots and pool from the options of a builder.
 
 use feedline_core::{
-    BatchSampler, BatchSamplerOptions, Error, ErrorKind, LastBatch, Layout, Result, Spec, source,
+    BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Result, Spec, source,
 };
 
 use super::{LoaderBuilder, RaggedForm};
@@ -62,6 +62,13 @@ impl LoaderBuilder {
         Ok(batch_sampler)
     }
 
+    /// The fingerprint of the data, or that of its stated version.
+    pub(crate) fn fingerprint(&self, len: u64) -> u64 {
+        let Some(version) = &self.data_version else { return self.input.fingerprint() };
+        let state = Fingerprint::new().bytes(b"data version").bytes(version.as_bytes()).number(len);
+        state.spec(self.input.spec()).value()
+    }
+
     /// The batch sampler of a source: one shard per step.
     pub(super) fn shard_plan(&self, shards: u64) -> Result<BatchSampler> {
         let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
@@ -82,13 +89,14 @@ impl LoaderBuilder {
             );
         }
         let batch_sampler = BatchSampler::new(self.plan_options(shards, 1, LastBatch::Keep))?;
+        let batch_sampler = batch_sampler.with_records(self.records);
         source::check(&batch_sampler)?;
         let (shards, ranks) = (batch_sampler.positions(), self.world.size());
-        if shards < u64::from(ranks) {
+        if shards < u64::from(ranks) && !self.records.split {
             let what = if shards == 1 { "1 shard" } else { &format!("{shards} shards") };
             return refuse(&format!(
-                "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: write \
-                 it in at least {ranks} shards, or use fewer ranks"
+                "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: split \
+                 the shards over the ranks (split_shards), write at least {ranks} shards, or use fewer ranks"
             ));
         }
         Ok(batch_sampler)

@@ -46,7 +46,7 @@ impl Loader {
         let reader = builder.input.reader(&batch_sampler, layout.capacity(), builder.last_batch);
         let is_source = reader.is_some();
         let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
-        let fingerprint = builder.input.fingerprint();
+        let fingerprint = builder.fingerprint(batch_sampler.options().len);
         let trace = builder.trace.as_ref().map(Trace::loader);
         let setup = Setup {
             workers: pool.workers(),

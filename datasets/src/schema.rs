@@ -60,6 +60,18 @@ impl ElementType {
     }
 }
 
+/// Whether `f64` holds a whole number of this size, as most are.
+#[cfg(any(feature = "csv", feature = "jsonl"))]
+pub(crate) fn is_small(number: i64) -> bool {
+    number.unsigned_abs() <= 1 << 53
+}
+
+/// Whether `f64` holds the number in `text`, if it is a whole one.
+#[cfg(any(feature = "csv", feature = "jsonl"))]
+pub(crate) fn is_exact(text: &str) -> bool {
+    text.parse::<i128>().map_or(true, |whole| whole as f64 as i128 == whole)
+}
+
 impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -6,11 +6,11 @@ use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
-use feedline_core::{DType, Error, ErrorKind, Result};
+use feedline_core::{DType, Result};
 
 use crate::bytes::MEMORY_LIMIT;
 use crate::error::{data, one_line};
-use crate::nulls::{Nulls, missing};
+use crate::nulls::{Nulls, missing, no_column, present};
 use crate::reader::Visit;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
@@ -27,7 +27,10 @@ pub struct TableOptions {
     /// The columns to read, in the file's order; `None` reads all. The name of a struct selects all of its
     /// fields, which have the names `STRUCT.FIELD`.
     pub columns: Option<Vec<String>>,
-    /// What a null becomes.
+    /// Columns that may have nulls: each is followed by the field `NAME.present` (`bool`). A null is zero or
+    /// empty there, and not present. Null items within a list are no nulls of the column.
+    pub masks: Vec<String>,
+    /// What a null becomes in other columns.
     pub nulls: Nulls,
     /// Arrow files of up to this many bytes are held in memory. Parquet files stay on disk.
     pub memory_limit: u64,
@@ -40,7 +43,8 @@ pub struct TableOptions {
 impl Default for TableOptions {
     /// All columns, no nulls, files of up to [`MEMORY_LIMIT`] in memory, and a cache of 512 MiB.
     fn default() -> Self {
-        Self { columns: None, nulls: Nulls::Refuse, memory_limit: MEMORY_LIMIT, cache_bytes: 512 << 20 }
+        let (columns, masks, nulls) = (None, Vec::new(), Nulls::Refuse);
+        Self { columns, masks, nulls, memory_limit: MEMORY_LIMIT, cache_bytes: 512 << 20 }
     }
 }
 
@@ -56,8 +60,12 @@ struct Leaf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Values,
+    /// The values of a column whose nulls are marked: zero or empty for a null.
+    Marked,
     /// The length of each value, in a list of texts or byte strings.
     Lengths,
+    /// Whether a row has a value, as `bool`.
+    Present,
 }
 
 /// The fields that are read of a table.
@@ -98,14 +106,24 @@ impl Layout {
             })
         };
         for (index, field) in table.fields().iter().enumerate() {
-            add(field, field.name().clone(), vec![index], &mut is_asked, &mut |leaf, field| {
-                leaves.push(leaf);
+            add(field, field.name().clone(), vec![index], &mut is_asked, &mut |leaf, field: SchemaField| {
+                let Leaf { path, part } = leaf;
+                let marked = part == Part::Values && options.masks.contains(&field.name);
+                let name = field.name.clone();
+                leaves.push(Leaf { path: path.clone(), part: if marked { Part::Marked } else { part } });
                 fields.push(field);
+                if marked {
+                    leaves.push(Leaf { path, part: Part::Present });
+                    fields.push(present(&name));
+                }
             })?;
         }
+        let is_field = |name: &&String| fields.iter().any(|field| field.name == **name);
+        if let Some(unknown) = options.masks.iter().find(|name| !is_field(name)) {
+            return Err(no_column(unknown));
+        }
         if let Some((name, _)) = asked.iter().find(|(_, seen)| !**seen) {
-            let why = format!("there is no column \"{}\" to read", one_line(name));
-            return Err(Error::new(ErrorKind::Config, why));
+            return Err(no_column(name));
         }
         if fields.is_empty() {
             return Err(data("there are no columns to read: give a file that has some"));
@@ -152,8 +170,16 @@ impl Layout {
             value.clear();
             let fill = (self.nulls == Nulls::Fill).then_some(field.element);
             let read = match part {
-                Part::Values => column.values(row, fill, value),
+                Part::Marked if column.is_missing(row) => {
+                    column.zeros(value);
+                    Some(())
+                }
+                Part::Values | Part::Marked => column.values(row, fill, value),
                 Part::Lengths => column.lengths(row, fill.is_some(), value),
+                Part::Present => {
+                    value.push((!column.is_missing(row)).into());
+                    Some(())
+                }
             };
             read.ok_or_else(|| missing(&field.name, sample))?;
             check_size(field, value).map_err(|error| error.at_sample(sample))?;
@@ -173,7 +199,11 @@ impl Layout {
 impl DecodedRows for Batch {
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
         let (part, column) = self.columns.get(field)?;
-        (*part == Part::Values).then(|| column.slice(row))?
+        match part {
+            Part::Values | Part::Marked => column.slice(row),
+            Part::Present => Some(if column.is_missing(row) { &[0] } else { &[1] }),
+            Part::Lengths => None,
+        }
     }
 }
 

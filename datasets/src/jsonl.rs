@@ -114,7 +114,9 @@ impl JsonLines {
         let is_read = |key: &String| options.columns.as_ref().is_none_or(|columns| columns.contains(key));
         let is_stated = |key: &String| options.types.iter().any(|(stated, _)| stated == key);
         for scan in &scans {
-            for (key, seen) in scan.keys.iter().zip(&scan.seen).filter(|(key, _)| is_read(key) && !is_stated(key)) {
+            for (key, seen) in
+                scan.keys.iter().zip(&scan.seen).filter(|(key, _)| is_read(key) && !is_stated(key))
+            {
                 let Some(at) = keys.iter().position(|known| known == key) else { continue };
                 if seen.is_rounded_by(all[at]) {
                     let why = format!("key \"{}\" has fractions in another shard", one_line(key));
@@ -209,7 +211,12 @@ impl Scan {
     }
 
     /// The table of `keys`, whose values in `len` lines have the types `seen`.
-    fn into_table(self, keys: &[String], (seen, len): (&[Seen], u64), options: &JsonLinesOptions) -> Result<JsonLines> {
+    fn into_table(
+        self,
+        keys: &[String],
+        (seen, len): (&[Seen], u64),
+        options: &JsonLinesOptions,
+    ) -> Result<JsonLines> {
         let at = |error: Error| error.at_path(&self.path);
         let stated = options.types.iter().map(|(name, _)| name);
         let asked = options.columns.iter().flatten().chain(stated).chain(&options.masks);

@@ -1,9 +1,9 @@
 //! Missing values: one rule for all tables.
 
-#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
+#[cfg(feature = "tabular")]
 use feedline_core::{Error, ErrorKind};
 
-#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
+#[cfg(feature = "tabular")]
 use crate::error::{data, one_line};
 #[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
 use crate::{ElementType, SchemaField};
@@ -26,7 +26,7 @@ pub enum Nulls {
 }
 
 /// The error for a missing value of `column`.
-#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
+#[cfg(feature = "tabular")]
 pub(crate) fn missing(column: &str, row: u64) -> Error {
     let column = one_line(column);
     data(format!(

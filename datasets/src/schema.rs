@@ -51,7 +51,7 @@ impl ElementType {
     }
 }
 
-#[cfg(feature = "table")]
+#[cfg(feature = "tabular")]
 impl ElementType {
     /// The type with this [`name`](Self::name).
     pub(crate) fn named(name: &str) -> Option<Self> {

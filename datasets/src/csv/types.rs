@@ -22,7 +22,8 @@ impl Type {
         let all = [Self::Int, Self::Uint, Self::Float, Self::Bool, Self::Text];
         all.into_iter().find(|kind| kind.element() == element).ok_or_else(|| {
             let name = one_line(name);
-            let why = format!("column \"{name}\" cannot be read as {element}: state i64, u64, f64, bool or text");
+            let why =
+                format!("column \"{name}\" cannot be read as {element}: state i64, u64, f64, bool or text");
             Error::new(ErrorKind::Config, why + ", and cast it by Table::cast")
         })
     }
@@ -143,7 +144,8 @@ impl Seen {
             Type::Bool => self.bool,
             Type::Text => true,
         };
-        let lost = if kind == Type::Float && self.float { ": it has whole numbers that f64 rounds" } else { "" };
+        let lost =
+            if kind == Type::Float && self.float { ": it has whole numbers that f64 rounds" } else { "" };
         let name = one_line(name);
         let why = || data(format!("column \"{name}\" does not fit the stated type {element}{lost}"));
         if fits { Ok(kind) } else { Err(why()) }

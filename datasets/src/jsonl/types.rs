@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use feedline_core::{DType, Error, ErrorKind, Result};
 
+use crate::ElementType;
 use crate::error::{data, one_line};
 use crate::schema::{is_exact, is_small};
-use crate::ElementType;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,8 @@ impl Seen {
         self.bool = self.bool && parse::<bool>(json).is_some();
         let mut len = 0;
         self.floats = self.floats && floats(json, |_| len += 1).is_some();
-        self.exact = self.exact && (int.is_some_and(is_small) || is_exact(json)) && (len == 0 || has_exact(json));
+        self.exact =
+            self.exact && (int.is_some_and(is_small) || is_exact(json)) && (len == 0 || has_exact(json));
         self.ints = self.ints && self.floats && parse::<Vec<i64>>(json).is_some();
         self.min_len = self.min_len.min(len);
         self.max_len = self.max_len.max(len);
@@ -194,7 +195,12 @@ impl Seen {
     }
 
     /// The stated type of column `name` and its shape, if it fits.
-    pub(super) fn check(self, name: &str, element: ElementType, full: bool) -> Result<(Type, Vec<Option<usize>>)> {
+    pub(super) fn check(
+        self,
+        name: &str,
+        element: ElementType,
+        full: bool,
+    ) -> Result<(Type, Vec<Option<usize>>)> {
         let is_list = self.values > 0 && self.floats && self.max_len > 0;
         let kind = match element {
             ElementType::Number(DType::I64) if is_list => Type::Ints,

@@ -1,0 +1,149 @@
+//! Tables as training data: files of pyarrow and Python, compared cell by cell with what Python says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use crate::made::{read, write};
+use feedline_core::{Context, DType, Dataset, Layout, Rows};
+use feedline_datasets::{ElementType, Missing, OpenOptions, Reader, Table, TableDataset, open, open_with};
+use feedline_testkit::not_run;
+use serde_json::Value as Json;
+use tempfile::tempdir;
+
+/// Runs a Python script in `dir` and returns its output; `None`, said so, without the package pyarrow.
+fn python(what: &str, dir: &Path, script: &str) -> Option<Json> {
+    let python = std::env::var("FEEDLINE_PYTHON").unwrap_or_else(|_| "python3".into());
+    let found = Command::new(&python).args(["-c", "import numpy, pyarrow"]).output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        not_run(what, format!("{python} has no numpy and pyarrow"));
+        return None;
+    }
+    let output = Command::new(&python).args(["-c", script]).current_dir(dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// All rows, in one batch: the bytes of each field.
+fn batch(data: &impl Dataset) -> BTreeMap<String, Vec<u8>> {
+    let ids: Vec<u64> = (0..data.len()).rev().collect();
+    let layout = Layout::new(data.spec(), ids.len()).unwrap();
+    let mut slab = vec![0xEE; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, ids.len());
+    data.read_many(&ids, &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error).unwrap();
+    let fields = data.spec().fields().iter().enumerate();
+    let column = |(index, field): (usize, &feedline_core::Field)| {
+        // Back in the order of the file.
+        let rows = rows.column_mut(index)[..ids.len() * field.row_bytes()].rchunks(field.row_bytes());
+        (field.name().to_owned(), rows.flatten().copied().collect())
+    };
+    fields.map(column).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+fn ints(bytes: &[u8]) -> Vec<i64> {
+    bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+}
+
+/// A training and a validation table in every format, and what becomes of them by NumPy.
+const PEOPLE: &str = r#"
+import csv, decimal, json, random
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq, pyarrow.feather as feather
+random.seed(7)
+maybe = lambda value, share: None if random.random() < share else value
+def people(count):
+    return [{
+        "age": maybe(random.randrange(18, 90), 0.1),
+        "income": maybe(random.lognormvariate(10, 1), 0.2),
+        "price": decimal.Decimal(random.randrange(-10**6, 10**6)).scaleb(-2),
+        "member": random.random() < 0.4,
+        "city": maybe(random.choice(["Rome", "Oslo", "São Paulo", "x,\"y\""]), 0.15),
+        "name": "name %d" % random.randrange(1000),
+        "label": random.choice([3, 11, 200]),
+    } for _ in range(count)]
+schema = pa.schema([("age", pa.int32()), ("income", pa.float64()), ("price", pa.decimal128(10, 2)),
+                    ("member", pa.bool_()), ("city", pa.dictionary(pa.int8(), pa.string())),
+                    ("name", pa.string()), ("label", pa.uint16())])
+sets = {"train": people(1000), "val": people(300)}
+for name, rows in sets.items():
+    table = pa.Table.from_pylist(rows, schema=schema)
+    pq.write_table(table, name + ".parquet", row_group_size=170)
+    feather.write_feather(table, name + ".arrow", compression="zstd", chunksize=200)
+    with open(name + ".csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, schema.names)
+        writer.writeheader()
+        writer.writerows(rows)
+    with open(name + ".jsonl", "w") as file:
+        for row in rows:
+            row = {key: float(value) if key == "price" else value for key, value in row.items()}
+            # A key that is missing is as good as a null.
+            row = {key: value for key, value in row.items() if value is not None or key == "income"}
+            file.write(json.dumps(row) + "\n")
+        file.write("\n")
+column = lambda rows, name: np.array([np.nan if row[name] is None else float(row[name]) for row in rows])
+numbers = ["age", "income", "price", "member"]
+scale = {name: (np.nanmean(column(sets["train"], name)), np.nanstd(column(sets["train"], name))) for name in numbers}
+cities = sorted({row["city"] or "none" for row in sets["train"]}, key=str.encode)
+labels = sorted({row["label"] for row in sets["train"]})
+def made(rows):
+    x = np.stack([(column(rows, name) - scale[name][0]) / scale[name][1] for name in numbers], 1)
+    # Filled with the mean, and masked: both are zero once standardized.
+    x = np.nan_to_num(x).astype(np.float32)
+    return {"x": [float(number) for number in x.reshape(-1)],
+            "income.present": [int(row["income"] is not None) for row in rows],
+            "city": [cities.index(row["city"] or "none") for row in rows],
+            "label": [labels.index(row["label"]) for row in rows]}
+print(json.dumps({"cities": cities, **{name: made(rows) for name, rows in sets.items()}}))
+"#;
+
+#[test]
+fn a_table_with_missing_values_and_categories_is_what_numpy_makes_of_it_in_every_format() {
+    let dir = tempdir().unwrap();
+    let Some(expected) = python("tables of pyarrow", dir.path(), PEOPLE) else { return };
+    for format in ["parquet", "arrow", "csv", "jsonl"] {
+        let table = |name: &str| {
+            Table::open(dir.path().join(format!("{name}.{format}")))
+                .stack("x", ["age", "income", "price", "member"])
+                .category("city")
+                .category("label")
+                .missing("age", Missing::Mean)
+                .missing("income", Missing::Mask)
+                .missing("city", Missing::Text("none".into()))
+                .standardize("x")
+                .select(["x", "city", "label"])
+                .saved(dir.path().join(format!("{format}.table.json")))
+                .build()
+        };
+        // Twice: by the pass, and by the saved description.
+        for (name, rows) in [("train", 1000), ("train", 1000), ("val", 300)] {
+            let data = table(name).unwrap();
+            let spec = data.spec().fields().iter();
+            let spec: Vec<_> = spec.map(|field| format!("{} {}", field.name(), field.dtype())).collect();
+            assert_eq!(spec, ["x f32", "income.present u8", "city i64", "label i64"], "{format}");
+            assert_eq!(
+                data.classes("city").unwrap(),
+                serde_json::from_value::<Vec<String>>(expected["cities"].clone()).unwrap()
+            );
+            assert_eq!(
+                (data.classes("label").unwrap(), data.classes("x")),
+                (&["3", "11", "200"].map(String::from)[..], None)
+            );
+            let (found, expected) = (batch(&data), &expected[name]);
+            let numbers: Vec<f32> = serde_json::from_value(expected["x"].clone()).unwrap();
+            let x = floats(&found["x"]);
+            assert_eq!((data.len(), x.len(), numbers.len()), (rows, 4 * rows as usize, 4 * rows as usize));
+            // A sum of 1000 numbers in another order differs by a few ulps of f64.
+            let equal = x.iter().zip(&numbers).filter(|(x, y)| (**x - **y).abs() <= 1e-6 * y.abs().max(1e-3));
+            assert_eq!(equal.count(), numbers.len(), "{format} {name}");
+            for field in ["city", "label"] {
+                let numbers: Vec<i64> = serde_json::from_value(expected[field].clone()).unwrap();
+                assert_eq!(ints(&found[field]), numbers, "{format} {name} {field}");
+            }
+            let present: Vec<u8> = serde_json::from_value(expected["income.present"].clone()).unwrap();
+            assert_eq!(found["income.present"], present, "{format} {name}");
+        }
+    }
+}

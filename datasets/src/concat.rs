@@ -27,7 +27,8 @@ impl Shards {
         for reader in &readers {
             if (reader.format(), reader.schema()) != (first.format(), first.schema()) {
                 let why = format!(
-                    "the shards differ: this one is {} of {}, the first is {} of {}; give one set",
+                    "the shards differ: this one is {} of {}, the first is {} of {}; give \
+                     one set: open the folder as one set, or state the types of columns that differ",
                     reader.format(),
                     reader.schema(),
                     first.format(),

@@ -6,7 +6,10 @@ use std::process::Command;
 
 use crate::made::{read, write};
 use feedline_core::{Context, DType, Dataset, Layout, Rows};
-use feedline_datasets::{ElementType, Missing, OpenOptions, Reader, Table, TableDataset, open, open_with};
+use feedline_datasets::{
+    CsvOptions, Csv, ElementType, JsonLines, JsonLinesOptions, Missing, OpenOptions, Reader, Shards, Table,
+    TableDataset, Values, open, open_with,
+};
 use feedline_testkit::not_run;
 use serde_json::Value as Json;
 use tempfile::tempdir;
@@ -146,4 +149,102 @@ fn a_table_with_missing_values_and_categories_is_what_numpy_makes_of_it_in_every
             assert_eq!(found["income.present"], present, "{format} {name}");
         }
     }
+}
+
+/// Shards as pandas writes them: the types of a column differ from file to file, and so does the order of keys.
+const SHARDS: &str = r#"
+import json, random
+random.seed(11)
+cells = {
+    "price": [lambda: random.randrange(100), lambda: round(random.uniform(0, 9), 3), lambda: random.randrange(-9, 9)],
+    "code": [lambda: random.randrange(100), lambda: "A%d" % random.randrange(9), lambda: random.randrange(100)],
+    "rare": [lambda: None, lambda: None, lambda: random.randrange(5)],
+    "count": [lambda: random.randrange(2**60)] * 3,
+    "on": [lambda: random.random() < 0.5] * 3,
+}
+text = lambda value: "" if value is None else str(value)
+rows = []
+for shard in range(3):
+    own = [{name: kinds[shard]() for name, kinds in cells.items()} for _ in range(400)]
+    rows += own
+    with open("csv/part-%d.csv" % shard, "w") as file:
+        names = list(cells) if shard != 1 else list(cells)[::-1]
+        file.write(",".join(names) + "\n")
+        file.writelines(",".join(text(row[name]) for name in names) + "\n" for row in own)
+    with open("jsonl/part-%d.jsonl" % shard, "w") as file:
+        own = [{name: value for name, value in row.items() if value is not None} for row in own]
+        file.writelines(json.dumps(row) + "\n" for row in own)
+codes = sorted({str(row["code"]) for row in rows}, key=str.encode)
+print(json.dumps({
+    "price": [float(row["price"]) for row in rows], "count": [row["count"] for row in rows],
+    "on": [int(row["on"]) for row in rows], "code": [codes.index(str(row["code"])) for row in rows],
+    "rare": [-1 if row["rare"] is None else row["rare"] for row in rows],
+}))
+"#;
+
+#[test]
+fn shards_of_differing_types_are_read_as_one_set() {
+    let dir = tempdir().unwrap();
+    for folder in ["csv", "jsonl"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    let Some(expected) = python("shards of differing types", dir.path(), SHARDS) else { return };
+    for folder in ["csv", "jsonl"] {
+        let data = Table::open(dir.path().join(folder))
+            .category("code")
+            .missing("rare", Missing::Number(-1.0))
+            .build()
+            .unwrap();
+        let found = batch(&data);
+        let price: Vec<f64> = serde_json::from_value(expected["price"].clone()).unwrap();
+        let bytes: Vec<u8> = price.iter().flat_map(|price| price.to_le_bytes()).collect();
+        assert_eq!((data.len(), &found["price"]), (1200, &bytes), "{folder}");
+        for field in ["count", "code", "rare"] {
+            let numbers: Vec<i64> = serde_json::from_value(expected[field].clone()).unwrap();
+            assert_eq!(ints(&found[field]), numbers, "{folder} {field}");
+        }
+        assert_eq!(found["on"], serde_json::from_value::<Vec<u8>>(expected["on"].clone()).unwrap(), "{folder}");
+    }
+}
+
+#[test]
+fn shards_agree_only_on_types_that_lose_nothing() {
+    let dir = tempdir().unwrap();
+    for (format, shards) in [
+        ("csv", ["id,x\n9007199254740993,1\n", "id,x\n0.5,2\n"]),
+        ("jsonl", ["{\"id\":9007199254740993,\"x\":1}\n", "{\"id\":0.5,\"x\":2}\n"]),
+        ("jsonl", ["{\"id\":[9007199254740993],\"x\":1}\n", "{\"id\":[0.5],\"x\":2}\n"]),
+    ] {
+        let folder = dir.path().join(format);
+        std::fs::create_dir_all(&folder).unwrap();
+        let paths = [0, 1].map(|shard| write(&folder, &format!("{shard}.{format}"), shards[shard].as_bytes()));
+        let error = open(&folder).unwrap_err();
+        let why = "\"id\" has fractions in another shard, and f64 does not hold all of its whole numbers: state its \
+                   type, such as text";
+        assert!(error.to_string().contains(why) && error.path() == Some(&*paths[0]), "{error}");
+        // The advice can be followed.
+        let stated = |element| OpenOptions { types: vec![("id".into(), element)], ..Default::default() };
+        let set = open_with(&folder, &stated(ElementType::Text)).unwrap();
+        assert!(String::from_utf8(read(&*set, 0)[0].clone()).unwrap().contains("9007199254740993"));
+        let only = OpenOptions { columns: Some(vec!["x".into()]), ..Default::default() };
+        assert_eq!(read(&*open_with(&folder, &only).unwrap(), 1), [2i64.to_le_bytes()]);
+        let error = open_with(&folder, &stated(ElementType::Number(DType::F64))).unwrap_err();
+        assert!(error.to_string().contains("does not fit the stated type f64: it has whole numbers that f64 rounds"));
+        let error = open_with(&folder, &stated(ElementType::Number(DType::I64))).unwrap_err();
+        assert!(error.to_string().contains("column \"id\" does not fit the stated type i64"), "{error}");
+    }
+    let [one, two] = [("1.csv", "a,b\n1,2\n"), ("2.csv", "a,c\n1,2\n")]
+        .map(|(name, text)| write(&dir.path().join("csv"), name, text.as_bytes()));
+    std::fs::remove_file(dir.path().join("csv/0.csv")).unwrap();
+    let error = open(dir.path().join("csv")).unwrap_err();
+    assert!(error.to_string().contains("this one lacks the column \"b\"") && error.path() == Some(&*two), "{error}");
+    // Readers that were opened one by one have types of their own, and the error says how they agree.
+    let open = |path| Box::new(Csv::open(path).unwrap()) as Box<dyn Reader>;
+    let three = write(dir.path(), "3.csv", b"a,b\n1,2.5\n");
+    let error = Shards::new(vec![open(&one), open(&three)]).unwrap_err();
+    assert!(error.to_string().contains("open the folder as one set, or state the types"), "{error}");
+    let types = vec![("b".into(), ElementType::Number(DType::F64))];
+    let open = |path| Csv::open_with(path, CsvOptions { types: types.clone(), ..Default::default() }).unwrap();
+    let set = Shards::new(vec![Box::new(open(&one)), Box::new(open(&three))]).unwrap();
+    assert_eq!(read(&set, 0)[1], 2f64.to_le_bytes());
 }

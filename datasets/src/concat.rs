@@ -4,6 +4,7 @@ use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 
+use crate::error::one_line;
 use crate::reader::Visit;
 use crate::{Decoded, Reader, Schema, Values};
 
@@ -36,6 +37,15 @@ impl Shards {
                 );
                 let error = Error::new(ErrorKind::Data, why);
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
+            }
+        }
+        for (index, field) in first.schema().fields().iter().enumerate() {
+            let ticks = |reader: &dyn Reader| reader.ticks_per_day(index);
+            if let Some(other) = readers.iter().find(|reader| ticks(&***reader) != ticks(&**first)) {
+                let name = one_line(&field.name);
+                let why = format!("the shards differ: \"{name}\" has another unit of time than in the first");
+                let error = Error::new(ErrorKind::Data, why + ": write all of them in one unit");
+                return Err(other.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
         }
         let (mut ends, mut end) = (Vec::new(), 0u64);
@@ -84,6 +94,10 @@ impl Reader for Shards {
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
         let (reader, inside) = self.find(sample).ok()?;
         reader.slice(inside, field)
+    }
+
+    fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        self.readers[0].ticks_per_day(field)
     }
 
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {

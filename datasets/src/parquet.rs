@@ -347,6 +347,10 @@ impl Reader for ParquetFile {
         Ok(Some(Decoded::new(self.row_group(number), group)))
     }
 
+    fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        self.layout.ticks_per_day(field)
+    }
+
     fn together(&self) -> Option<u64> {
         (0..self.ends.len()).map(|group| self.row_group(group)).map(|rows| rows.end - rows.start).max()
     }

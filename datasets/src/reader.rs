@@ -73,6 +73,12 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Units per day of field `field`, if it holds dates or times in a unit that the file states; then its
+    /// numbers count from 1970-01-01, 00:00 UTC, or a time of day from midnight.
+    fn ticks_per_day(&self, _field: usize) -> Option<u64> {
+        None
+    }
+
     /// Sample `sample` with the neighbours that are [decoded together](Self::together) with it; `None`, the
     /// default, if samples are read one by one. [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) hold up
     /// to four such parts while they copy the samples of a batch.

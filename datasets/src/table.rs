@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use feedline_core::{DType, Result};
 
 use crate::bytes::MEMORY_LIMIT;
@@ -56,6 +56,37 @@ struct Leaf {
     part: Part,
 }
 
+impl Leaf {
+    fn ticks_per_day(&self, fields: &Fields) -> Option<u64> {
+        let (&first, rest) = self.path.split_first()?;
+        let mut kind = fields.get(first)?.data_type();
+        for &index in rest {
+            let DataType::Struct(fields) = kind else { return None };
+            kind = fields.get(index)?.data_type();
+        }
+        if let DataType::Dictionary(_, values) = kind {
+            kind = values;
+        }
+        let per_second = |unit: &TimeUnit| match unit {
+            TimeUnit::Second => 1,
+            TimeUnit::Millisecond => 1_000,
+            TimeUnit::Microsecond => 1_000_000,
+            TimeUnit::Nanosecond => 1_000_000_000,
+        };
+        let is_value = matches!(self.part, Part::Values | Part::Marked);
+        match kind {
+            _ if !is_value => None,
+            DataType::Date32 => Some(1),
+            DataType::Date64 => Some(86_400_000),
+            DataType::Timestamp(unit, _)
+            | DataType::Time32(unit)
+            | DataType::Time64(unit)
+            | DataType::Duration(unit) => Some(86_400 * per_second(unit)),
+            _ => None,
+        }
+    }
+}
+
 /// The part of a column that is a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -73,6 +104,8 @@ enum Part {
 pub(crate) struct Layout {
     pub(crate) schema: Schema,
     leaves: Vec<Leaf>,
+    /// Units per day of each field that holds times.
+    ticks: Vec<Option<u64>>,
     nulls: Nulls,
 }
 
@@ -130,7 +163,13 @@ impl Layout {
         }
         let schema = Schema::new(fields);
         schema.check_names()?;
-        Ok(Self { schema, leaves, nulls: options.nulls })
+        let ticks = leaves.iter().map(|leaf| leaf.ticks_per_day(table.fields())).collect();
+        Ok(Self { schema, leaves, ticks, nulls: options.nulls })
+    }
+
+    /// Units per day of a field of dates or times.
+    pub(crate) fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        *self.ticks.get(field)?
     }
 
     /// The columns of the file that are read, in order.
@@ -245,7 +284,9 @@ fn add(
         }
         return Ok(());
     }
-    if !is_asked(&name) {
+    let is_named = is_asked(&name);
+    // The lengths of texts come with them.
+    if !is_asked(&format!("{name}.lengths")) && !is_named {
         return Ok(());
     }
     let Some(Kind { element, mut shape, lengths }) = kind(field.data_type()) else {

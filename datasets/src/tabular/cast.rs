@@ -1,9 +1,14 @@
 //! Numbers of one type as numbers of another, without losing whole numbers.
 
-use feedline_core::DType;
+use feedline_core::{DType, Error};
 use half::{bf16, f16};
 
+use super::times::Time;
 use crate::ElementType;
+use crate::error::{data, one_line};
+
+/// Characters of a value that an error shows.
+const SHOWN: usize = 40;
 
 /// A number of any type.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,6 +107,54 @@ impl std::fmt::Display for Number {
         match self {
             Self::Whole(whole) => write!(f, "{whole}"),
             Self::Float(float) => write!(f, "{float:?}"),
+        }
+    }
+}
+
+/// The beginning of a text, in quotes, for an error.
+pub(super) fn shown(text: &[u8]) -> String {
+    let mut shown = one_line(String::from_utf8_lossy(text));
+    if let Some((end, _)) = shown.char_indices().nth(SHOWN) {
+        shown.replace_range(end.., "...");
+    }
+    format!("\"{shown}\"")
+}
+
+/// How the numbers of a column are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    pub(super) element: ElementType,
+    /// What a time becomes, and the ticks of a day; `None` for times that are texts.
+    pub(super) time: Option<(Time, Option<u64>)>,
+}
+
+impl Numbers {
+    /// Bytes of a number; those of the whole value where they vary.
+    pub(super) fn size(&self, value: &[u8]) -> usize {
+        if matches!(self.time, Some((_, None))) { value.len().max(1) } else { self.element.size() }
+    }
+
+    /// The error for a value of column `name` that is no number.
+    pub(super) fn error(&self, name: &str, row: u64, value: &[u8]) -> Error {
+        let name = one_line(name);
+        match self.time {
+            Some((_, None)) => {
+                let why = format!("column \"{name}\" has {} in row {row}, which is no time", shown(value));
+                data(why + ": write it as 2024-02-29 or 2024-02-29T13:45:10Z")
+            }
+            _ => data(format!("column \"{name}\" is not {} in row {row}: open the file again", self.element)),
+        }
+    }
+
+    /// The number in `bytes`; `None` if that is none.
+    pub(super) fn read(&self, bytes: &[u8]) -> Option<Number> {
+        match self.time {
+            None => Number::read(self.element, bytes),
+            Some((time, None)) => time.parse(bytes),
+            Some((time, Some(per_day))) => match Number::read(self.element, bytes)? {
+                Number::Whole(ticks) => Some(time.number(ticks, per_day)),
+                Number::Float(_) => None,
+            },
         }
     }
 }

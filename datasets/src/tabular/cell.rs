@@ -2,7 +2,7 @@
 
 use feedline_core::{DType, Error, Result};
 
-use super::cast::Number;
+use super::cast::{Number, Numbers, shown};
 use super::description::Description;
 use super::plan::Column;
 use super::reader::Parts;
@@ -12,16 +12,13 @@ use crate::ElementType;
 use crate::error::{data, one_line};
 use crate::nulls::missing;
 
-/// Bytes of a value that an error shows.
-const SHOWN: usize = 40;
-
 /// A column as a part of a field.
 #[derive(Debug)]
 pub(super) struct Cell {
     pub(super) name: String,
     pub(super) field: usize,
     pub(super) present: Option<usize>,
-    element: ElementType,
+    numbers: Numbers,
     pub(super) dtype: DType,
     /// Elements.
     pub(super) count: usize,
@@ -40,13 +37,14 @@ enum Step {
 
 impl Cell {
     pub(super) fn new(column: &Column, dtype: DType, found: &Description) -> Result<Self> {
-        let Column { name, field, present, element, count, .. } = column;
+        let Column { name, field, present, numbers, count, .. } = column;
+        let element = numbers.element;
         let none = || refuse(format!("the saved table lacks column \"{}\": remove it", one_line(name)));
         let found = found.columns.get(name).ok_or_else(none)?;
         let step = match (&column.category, found.scale) {
             (Some(category), _) => {
                 let classes = found.classes.as_ref().ok_or_else(none)?;
-                Step::Category(Vocabulary::new(*element, classes, category.has_unknown))
+                Step::Category(Vocabulary::new(element, classes, category.has_unknown))
             }
             (None, Some((mean, std))) if column.is_standardized => {
                 Step::Standardize(mean, if std == 0.0 { 1.0 } else { std })
@@ -54,8 +52,8 @@ impl Cell {
             (None, _) => Step::Cast,
         };
         let count = if column.category.is_some() { 1 } else { count.unwrap_or_default() };
-        let (name, element) = (name.clone(), *element);
-        let cell = Self { name, field: *field, present: *present, element, dtype, count, step, fill: None };
+        let (name, numbers) = (name.clone(), *numbers);
+        let cell = Self { name, field: *field, present: *present, numbers, dtype, count, step, fill: None };
         let fill = match &column.missing {
             None => None,
             Some(Missing::Text(text)) => Some(cell.fill_text(text)?),
@@ -113,21 +111,21 @@ impl Cell {
             let written = number.is_some_and(|number| number.write(self.dtype, to));
             return if written { Ok(()) } else { Err(self.unknown(row, value, number)) };
         }
-        let size = self.element.size();
+        let size = self.numbers.size(value);
+        // An empty text is no time, and has no bytes to read.
+        if value.len() != self.count * size {
+            return Err(self.numbers.error(&self.name, row, value));
+        }
         for (value, to) in value.chunks(size).zip(to.chunks_mut(self.dtype.size())) {
-            let number = Number::read(self.element, value).ok_or_else(|| self.changed(row))?;
+            let number = self.numbers.read(value);
+            let number = number.ok_or_else(|| self.numbers.error(&self.name, row, value))?;
             if !self.standardized(number).write(self.dtype, to) {
                 let (name, dtype) = (one_line(&self.name), self.dtype);
                 let why = format!("column \"{name}\" has {number} in row {row}, which {dtype} does not hold");
                 return Err(data(why + ": cast it to another type, or standardize it"));
             }
         }
-        if value.len() == self.count * size { Ok(()) } else { Err(self.changed(row)) }
-    }
-
-    fn changed(&self, row: u64) -> Error {
-        let name = one_line(&self.name);
-        data(format!("column \"{name}\" is not {} of {} in row {row}", self.count, self.element))
+        Ok(())
     }
 
     /// The error for a value without a number.
@@ -136,19 +134,15 @@ impl Cell {
         if let Some(number) = number {
             let dtype = self.dtype;
             return data(format!(
-                "column \"{name}\" has category {number} in row {row}, which {dtype} does not hold"
+                "column \"{name}\" has category {number} in row {row}, which {dtype} does not hold: cast it to a \
+                 larger type"
             ));
         }
-        let shown = match self.element {
-            ElementType::Bytes | ElementType::Text => String::from_utf8_lossy(value).into_owned(),
+        let shown = match self.numbers.element {
+            ElementType::Bytes | ElementType::Text => shown(value),
             element => vocabulary::name_of(element, value).unwrap_or_default(),
         };
-        let mut shown = one_line(shown);
-        if let Some((end, _)) = shown.char_indices().nth(SHOWN) {
-            shown.replace_range(end.., "...");
-        }
-        let why =
-            format!("column \"{name}\" has \"{shown}\" in row {row}, which its list of categories lacks");
+        let why = format!("column \"{name}\" has {shown} in row {row}, which its list of categories lacks");
         data(why + ": repair it, state the list by category_of, or number such values by unknown")
     }
 }

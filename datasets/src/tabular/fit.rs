@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use feedline_core::Result;
 
-use super::cast::Number;
 use super::description::{Description, Fitted};
 use super::plan::{Column, Plan};
 use super::reader::{Parts, kept};
@@ -53,7 +52,8 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan) -> Result<Description> {
             parts.read((reader, &kept), row, &mut values, &mut |_, _| Ok(()))?;
             for (column, found) in plan.columns.iter().zip(&mut found) {
                 if parts.is_there(column.present) {
-                    add(column, parts.value(column.field), found).map_err(|error| error.at_sample(row))?;
+                    add(column, (row, parts.value(column.field)), found)
+                        .map_err(|error| error.at_sample(row))?;
                 }
             }
         }
@@ -77,11 +77,12 @@ fn wanted(column: &Column) -> Found {
     }
 }
 
-fn add(column: &Column, value: &[u8], found: &mut Found) -> Result<()> {
+fn add(column: &Column, (row, value): (u64, &[u8]), found: &mut Found) -> Result<()> {
     match found {
         Found::Nothing => {}
         Found::Moments(moments) => {
-            let number = Number::read(column.element, value).map_or(f64::NAN, Number::to_f64);
+            let number = column.numbers.read(value);
+            let number = number.ok_or_else(|| column.no_number(row, value))?.to_f64();
             if !number.is_finite() {
                 let name = one_line(&column.name);
                 let why = format!("column \"{name}\" has {number}, and a mean is made of finite numbers");
@@ -103,7 +104,7 @@ fn add(column: &Column, value: &[u8], found: &mut Found) -> Result<()> {
 }
 
 fn fitted(column: &Column, found: Found) -> Result<Fitted> {
-    let element = column.element;
+    let element = column.element();
     let (mut scale, mut classes) = (None, None);
     match found {
         Found::Nothing => classes = column.category.as_ref().and_then(|category| category.classes.clone()),

@@ -14,6 +14,7 @@ mod fit;
 mod plan;
 mod reader;
 mod steps;
+mod times;
 mod vocabulary;
 
 pub use dataset::TableDataset;
@@ -21,6 +22,7 @@ use description::Description;
 use plan::Plan;
 use reader::{Made, TableReader};
 use steps::{Category, Steps};
+use times::Time;
 
 /// A table and how its columns become the fields of a data set, the same for every format of [`open`](crate::open).
 ///
@@ -30,6 +32,7 @@ use steps::{Category, Steps};
 /// | column | becomes |
 /// | --- | --- |
 /// | number, `bool` | the same type; a `bool` is 0 or 1 |
+/// | date, time | a whole number in the unit of the file; [`days`](Self::days) or [`seconds`](Self::seconds) |
 /// | [`category`](Self::category) | `i64`: the place of its value in the sorted list of values |
 /// | [`standardize`](Self::standardize) | `f32`: less the mean, divided by the standard deviation |
 /// | [`stack`](Self::stack) of `n` columns | `f32 [n]` |
@@ -164,6 +167,20 @@ impl Table {
         self
     }
 
+    /// Makes a column of dates or times the number of days since 1970-01-01, `i32`; a time of day is dropped.
+    /// Texts are dates such as `2024-02-29`, or times such as `2024-02-29T13:45:10.25Z`: of UTC without an
+    /// offset.
+    pub fn days(mut self, column: &str) -> Self {
+        self.steps.times.push((column.to_owned(), Time::Days));
+        self
+    }
+
+    /// As [`days`](Self::days), in seconds since 1970-01-01, 00:00 UTC: `f64`.
+    pub fn seconds(mut self, column: &str) -> Self {
+        self.steps.times.push((column.to_owned(), Time::Seconds));
+        self
+    }
+
     /// Subtracts the mean of a column and divides by its standard deviation (of the population, as
     /// scikit-learn does; a deviation of 0 counts as 1). A stack is standardized column by column.
     pub fn standardize(mut self, name: &str) -> Self {
@@ -227,7 +244,7 @@ impl Table {
             Some(path) => error.at_path(path),
             None => error,
         };
-        let plan = Plan::new(&steps, reader.schema(), found.as_ref()).map_err(at)?;
+        let plan = Plan::new(&steps, &*reader, found.as_ref()).map_err(at)?;
         if found.is_none() {
             found = Some(fit::fit(&*reader, &plan).map_err(at)?);
             if let (Some(path), Some(found)) = (&saved, &found) {

@@ -1,12 +1,14 @@
 //! Which columns of a table become which fields.
 
-use feedline_core::{DType, Result};
+use feedline_core::{DType, Error, Result};
 
+use super::cast::Numbers;
 use super::description::Description;
 use super::steps::{Category, Steps};
+use super::times::Time;
 use super::{Missing, refuse, vocabulary};
 use crate::error::{data, one_line};
-use crate::{ElementType, Schema, SchemaField};
+use crate::{ElementType, Reader, Schema, SchemaField};
 
 /// The columns that are read, and the fields that are made of them.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub(super) struct Column {
     pub(super) field: usize,
     /// The field that says whether a row has a value.
     pub(super) present: Option<usize>,
-    pub(super) element: ElementType,
+    pub(super) numbers: Numbers,
     /// Elements of a value; `None` if that varies.
     pub(super) count: Option<usize>,
     pub(super) missing: Option<Missing>,
@@ -51,14 +53,16 @@ impl Field {
 }
 
 impl Column {
-    fn new(name: &str, steps: &Steps, schema: &Schema) -> Result<Self> {
+    fn new(name: &str, steps: &Steps, reader: &dyn Reader) -> Result<Self> {
+        let schema = reader.schema();
         let place = |name: &str| schema.fields().iter().position(|field| field.name == name);
         let Some(field) = place(name) else {
             return Err(refuse(format!("there is no column \"{}\" to read", one_line(name))));
         };
-        let SchemaField { element, shape, .. } = &schema.fields()[field];
+        let SchemaField { element, shape: own_shape, .. } = &schema.fields()[field];
         let (missing, category) = (steps.missing_of(name).cloned(), steps.category_of(name).cloned());
-        let present = place(&format!("{name}.present")).filter(|_| missing.is_some() || category.is_some());
+        let present = place(&format!("{name}.present"));
+        let present = present.filter(|_| steps.masks().iter().any(|mask| mask == name));
         if missing.is_some() && present.is_none() {
             let name = one_line(name);
             return Err(refuse(format!(
@@ -66,20 +70,31 @@ impl Column {
                  by Table::open or with `masks` in its options"
             )));
         }
+        let is_text_time = *element == ElementType::Text && steps.time_of(name).is_some();
+        let shape: &[_] = if is_text_time { &[] } else { own_shape };
         let count = shape.iter().try_fold(1, |product: usize, dim| product.checked_mul((*dim)?));
         let is_standardized = steps.is_standardized(name);
+        let time = steps.time_of(name).map(|time| (time, reader.ticks_per_day(field)));
+        let numbers = Numbers { element: *element, time };
         let column = Self {
             name: name.to_owned(),
             field,
             present,
-            element: *element,
+            numbers,
             count,
             missing,
             category,
             is_standardized,
         };
         if column.category.is_some() {
-            vocabulary::check(name, *element, shape)?;
+            vocabulary::check(name, *element, own_shape)?;
+        }
+        let is_ticks = shape.is_empty() && column.numbers.time.is_some_and(|(_, ticks)| ticks.is_some());
+        if column.numbers.time.is_some() && !(is_text_time && column.category.is_none()) && !is_ticks {
+            let (name, own) = (one_line(name), &schema.fields()[field]);
+            return Err(refuse(format!(
+                "column \"{name}\" is {own}, which is no date or time: load it as it is"
+            )));
         }
         column.check()?;
         Ok(column)
@@ -104,25 +119,44 @@ impl Column {
             Some(Missing::Number(_)) if self.count.is_none() => "a list of any length is filled by Mask only",
             _ => return Ok(()),
         };
-        let shown = if is_category { "category" } else { self.element.name() };
+        let shown = if is_category { "category" } else { self.element().name() };
         Err(refuse(format!("column \"{}\" is {shown}: {why}", one_line(&self.name))))
     }
 
+    /// The error for bytes that are no number in row `row`.
+    pub(super) fn no_number(&self, row: u64, value: &[u8]) -> Error {
+        self.numbers.error(&self.name, row, value)
+    }
+
     pub(super) fn is_number(&self) -> bool {
-        matches!(self.element, ElementType::Number(_) | ElementType::Bool | ElementType::U64)
+        matches!(self.element(), ElementType::Number(_) | ElementType::Bool | ElementType::U64)
+            || self.is_time()
+    }
+
+    pub(super) fn element(&self) -> ElementType {
+        self.numbers.element
+    }
+
+    /// Whether it is a time that is a text.
+    fn is_time(&self) -> bool {
+        matches!(self.numbers.time, Some((_, None)))
     }
 
     /// The type that the column has unless a step changes it: that of the saved table.
     fn base(&self, saved: Option<&Description>) -> Result<ElementType> {
+        if self.numbers.time.is_some() {
+            return Ok(self.element());
+        }
         let Some(before) = saved.and_then(|saved| saved.columns.get(&self.name)) else {
-            return Ok(self.element);
+            return Ok(self.element());
         };
         let was_number = !matches!(before.element, ElementType::Text | ElementType::Bytes);
         if was_number != self.is_number() && self.category.is_none() {
             let name = one_line(&self.name);
             let why = format!(
                 "column \"{name}\" is {}, and was {} in the saved table",
-                self.element, before.element
+                self.element(),
+                before.element
             );
             return Err(data(why + ": give a table of the same columns"));
         }
@@ -132,7 +166,8 @@ impl Column {
 
 impl Plan {
     /// The plan for a table with this schema, with a field `NAME.present` for each column of `steps.masks()`.
-    pub(super) fn new(steps: &Steps, schema: &Schema, saved: Option<&Description>) -> Result<Self> {
+    pub(super) fn new(steps: &Steps, reader: &dyn Reader, saved: Option<&Description>) -> Result<Self> {
+        let schema = reader.schema();
         let mut plan = Self { columns: Vec::new(), fields: Vec::new() };
         let masks: Vec<_> = steps.masks().iter().map(|name| format!("{name}.present")).collect();
         let is_stack = |name: &String| steps.stacks.iter().any(|(stack, _)| stack == name);
@@ -156,7 +191,7 @@ impl Plan {
             let mut add = |column: &String| match plan.columns.iter().position(|own| own.name == *column) {
                 Some(place) => Ok(place),
                 None => {
-                    plan.columns.push(Column::new(column, steps, schema)?);
+                    plan.columns.push(Column::new(column, steps, reader)?);
                     Ok(plan.columns.len() - 1)
                 }
             };
@@ -183,7 +218,7 @@ impl Plan {
         for column in columns.iter().map(|&column| &self.columns[column]) {
             if column.category.is_none() && !(column.is_number() && column.count == Some(1)) {
                 let (stack, name) = (one_line(name), one_line(&column.name));
-                let why = format!("column \"{name}\" of the stack \"{stack}\" is {}", column.element);
+                let why = format!("column \"{name}\" of the stack \"{stack}\" is {}", column.element());
                 return Err(refuse(why + ", not one number: leave it out, or make it a category"));
             }
         }
@@ -204,7 +239,8 @@ impl Plan {
         let base = column.base(saved)?;
         let cast = steps.cast_of(name);
         let made = |dtype: DType| {
-            let shape = if column.category.is_some() { vec![] } else { own.shape.clone() };
+            let is_one = column.category.is_some() || column.numbers.time.is_some();
+            let shape = if is_one { vec![] } else { own.shape.clone() };
             let field = SchemaField { name: name.to_owned(), element: ElementType::Number(dtype), shape };
             Field::Made(field, dtype, vec![place])
         };
@@ -220,6 +256,11 @@ impl Plan {
                 }
             };
         }
+        let base = match column.numbers.time {
+            Some((Time::Days, _)) => ElementType::Number(DType::I32),
+            Some((Time::Seconds, _)) => ElementType::Number(DType::F64),
+            None => base,
+        };
         let is_float =
             matches!(base, ElementType::Number(DType::F16 | DType::BF16 | DType::F32 | DType::F64));
         let has_fractions = column.is_standardized || column.missing == Some(Missing::Mean) && !is_float;
@@ -229,7 +270,7 @@ impl Plan {
         if has_fractions {
             return Ok(made(DType::F32));
         }
-        if column.missing.is_none() && base == column.element {
+        if column.missing.is_none() && column.numbers.time.is_none() && base == column.element() {
             return Ok(Field::Copied(own.clone(), place));
         }
         match base {

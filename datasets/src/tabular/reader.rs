@@ -244,6 +244,10 @@ impl Reader for TableReader {
         self.reader.slice(sample, (*self.made.same.get(field)?)?)
     }
 
+    fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        self.reader.ticks_per_day((*self.made.same.get(field)?)?)
+    }
+
     fn together(&self) -> Option<u64> {
         self.reader.together()
     }

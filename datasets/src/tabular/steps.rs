@@ -3,6 +3,7 @@
 use feedline_core::{DType, Result};
 use serde_json::{Value as Json, json};
 
+use super::times::Time;
 use super::{Missing, refuse};
 use crate::error::one_line;
 
@@ -17,6 +18,7 @@ pub(super) struct Steps {
     pub(super) unknown: Vec<String>,
     pub(super) standardized: Vec<String>,
     pub(super) missing: Vec<(String, Missing)>,
+    pub(super) times: Vec<(String, Time)>,
 }
 
 /// A column whose values are numbered.
@@ -41,6 +43,7 @@ impl Steps {
         once("select", self.select.iter().flatten())?;
         once("stack", self.stacks.iter().map(|(name, _)| name))?;
         once("cast", self.casts.iter().map(|(name, _)| name))?;
+        once("days or seconds", self.times.iter().map(|(name, _)| name))?;
         once("category", self.categories.iter().map(|category| &category.column))?;
         let standardized = self.standardized.iter().flat_map(|name| self.columns_of(name));
         let standardized: Vec<_> = standardized.collect();
@@ -86,7 +89,10 @@ impl Steps {
         let read = self.columns();
         let filled = self.missing.iter().flat_map(|(name, _)| self.columns_of(name));
         let mut masks: Vec<String> = Vec::new();
-        for column in filled.chain(self.categories.iter().map(|category| &category.column)) {
+        let times = self.times.iter().map(|(column, _)| column);
+        let categories = self.categories.iter().map(|category| &category.column);
+        // An empty text is no category and no time.
+        for column in filled.chain(categories).chain(times) {
             let is_read = read.as_ref().is_none_or(|read| read.contains(column));
             if is_read && !masks.contains(column) {
                 masks.push(column.clone());
@@ -108,6 +114,10 @@ impl Steps {
         self.categories.iter().find(|category| category.column == column)
     }
 
+    pub(super) fn time_of(&self, column: &str) -> Option<Time> {
+        self.times.iter().find(|(name, _)| name == column).map(|(_, time)| *time)
+    }
+
     pub(super) fn cast_of(&self, name: &str) -> Option<DType> {
         self.casts.iter().find(|(cast, _)| cast == name).map(|(_, dtype)| *dtype)
     }
@@ -118,8 +128,9 @@ impl Steps {
         let categories = self.categories.iter().map(|category| ("category", &category.column));
         let standardized = self.standardized.iter().map(|name| ("standardize", name));
         let missing = self.missing.iter().map(|(name, _)| ("missing", name));
+        let times = self.times.iter().map(|(name, _)| ("days or seconds", name));
         let select = self.select.iter().flatten().map(|name| ("select", name));
-        casts.chain(categories).chain(standardized).chain(missing).chain(select).collect()
+        casts.chain(categories).chain(standardized).chain(missing).chain(times).chain(select).collect()
     }
 
     /// The steps as JSON. Two tables have the same steps if this is equal.
@@ -129,12 +140,16 @@ impl Steps {
             json!([category.column, category.classes, if category.has_unknown { "unknown" } else { "" }])
         };
         let cast = |(name, dtype): &(String, DType)| json!([name, dtype.name()]);
+        let time = |(name, time): &(String, Time)| {
+            json!([name, if *time == Time::Days { "days" } else { "seconds" }])
+        };
         json!({
             "select": self.select,
             "stack": self.stacks,
             "cast": self.casts.iter().map(cast).collect::<Vec<_>>(),
             "category": self.categories.iter().map(category).collect::<Vec<_>>(),
             "standardize": self.standardized,
+            "times": self.times.iter().map(time).collect::<Vec<_>>(),
             "missing": self.missing.iter().map(missing).collect::<Vec<_>>(),
         })
     }

@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::made::{read, write};
 use feedline_core::{Context, DType, Dataset, Layout, Rows};
 use feedline_datasets::{
-    CsvOptions, Csv, ElementType, JsonLines, JsonLinesOptions, Missing, OpenOptions, Reader, Shards, Table,
-    TableDataset, Values, open, open_with,
+    Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, TableDataset, Values, open,
+    open_with,
 };
 use feedline_testkit::not_run;
 use serde_json::Value as Json;
@@ -203,7 +203,11 @@ fn shards_of_differing_types_are_read_as_one_set() {
             let numbers: Vec<i64> = serde_json::from_value(expected[field].clone()).unwrap();
             assert_eq!(ints(&found[field]), numbers, "{folder} {field}");
         }
-        assert_eq!(found["on"], serde_json::from_value::<Vec<u8>>(expected["on"].clone()).unwrap(), "{folder}");
+        assert_eq!(
+            found["on"],
+            serde_json::from_value::<Vec<u8>>(expected["on"].clone()).unwrap(),
+            "{folder}"
+        );
     }
 }
 
@@ -217,7 +221,8 @@ fn shards_agree_only_on_types_that_lose_nothing() {
     ] {
         let folder = dir.path().join(format);
         std::fs::create_dir_all(&folder).unwrap();
-        let paths = [0, 1].map(|shard| write(&folder, &format!("{shard}.{format}"), shards[shard].as_bytes()));
+        let paths =
+            [0, 1].map(|shard| write(&folder, &format!("{shard}.{format}"), shards[shard].as_bytes()));
         let error = open(&folder).unwrap_err();
         let why = "\"id\" has fractions in another shard, and f64 does not hold all of its whole numbers: state its \
                    type, such as text";
@@ -229,7 +234,11 @@ fn shards_agree_only_on_types_that_lose_nothing() {
         let only = OpenOptions { columns: Some(vec!["x".into()]), ..Default::default() };
         assert_eq!(read(&*open_with(&folder, &only).unwrap(), 1), [2i64.to_le_bytes()]);
         let error = open_with(&folder, &stated(ElementType::Number(DType::F64))).unwrap_err();
-        assert!(error.to_string().contains("does not fit the stated type f64: it has whole numbers that f64 rounds"));
+        assert!(
+            error
+                .to_string()
+                .contains("does not fit the stated type f64: it has whole numbers that f64 rounds")
+        );
         let error = open_with(&folder, &stated(ElementType::Number(DType::I64))).unwrap_err();
         assert!(error.to_string().contains("column \"id\" does not fit the stated type i64"), "{error}");
     }
@@ -237,14 +246,252 @@ fn shards_agree_only_on_types_that_lose_nothing() {
         .map(|(name, text)| write(&dir.path().join("csv"), name, text.as_bytes()));
     std::fs::remove_file(dir.path().join("csv/0.csv")).unwrap();
     let error = open(dir.path().join("csv")).unwrap_err();
-    assert!(error.to_string().contains("this one lacks the column \"b\"") && error.path() == Some(&*two), "{error}");
+    assert!(
+        error.to_string().contains("this one lacks the column \"b\"") && error.path() == Some(&*two),
+        "{error}"
+    );
     // Readers that were opened one by one have types of their own, and the error says how they agree.
     let open = |path| Box::new(Csv::open(path).unwrap()) as Box<dyn Reader>;
     let three = write(dir.path(), "3.csv", b"a,b\n1,2.5\n");
     let error = Shards::new(vec![open(&one), open(&three)]).unwrap_err();
     assert!(error.to_string().contains("open the folder as one set, or state the types"), "{error}");
     let types = vec![("b".into(), ElementType::Number(DType::F64))];
-    let open = |path| Csv::open_with(path, CsvOptions { types: types.clone(), ..Default::default() }).unwrap();
+    let open =
+        |path| Csv::open_with(path, CsvOptions { types: types.clone(), ..Default::default() }).unwrap();
     let set = Shards::new(vec![Box::new(open(&one)), Box::new(open(&three))]).unwrap();
     assert_eq!(read(&set, 0)[1], 2f64.to_le_bytes());
+}
+
+/// Dates, times, decimals and wide numbers, in files of pyarrow and as texts.
+const TIMES: &str = r#"
+import csv, datetime as dt, decimal, json, random
+import pyarrow as pa, pyarrow.parquet as pq
+random.seed(3)
+utc = dt.timezone.utc
+start = dt.datetime(1969, 12, 1, tzinfo=utc)
+rows = [{
+    "born": dt.date(1850, 1, 1) + dt.timedelta(days=random.randrange(100_000)),
+    "at": start + dt.timedelta(microseconds=random.randrange(10**15)),
+    "read": start + dt.timedelta(seconds=random.randrange(10**9)),
+    "wide": random.randrange(2**53 - 9, 2**53),
+    "small": random.randrange(256),
+    "half": random.uniform(-1, 1),
+} for _ in range(500)]
+schema = pa.schema([("born", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("read", pa.timestamp("ms", "UTC")),
+                    ("wide", pa.int64()), ("small", pa.int64()), ("half", pa.float64())])
+pq.write_table(pa.Table.from_pylist(rows, schema=schema), "times.parquet")
+rome = dt.timezone(dt.timedelta(hours=2))
+with open("times.csv", "w", newline="") as file:
+    writer = csv.DictWriter(file, schema.names)
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({**row, "at": row["at"].astimezone(rome).isoformat(), "read": row["read"].isoformat(" ")})
+day = dt.timedelta(days=1)
+zero = dt.datetime(1970, 1, 1, tzinfo=utc)
+print(json.dumps({
+    "born": [(row["born"] - dt.date(1970, 1, 1)).days for row in rows],
+    "at": [(row["at"] - zero) / dt.timedelta(seconds=1) for row in rows],
+    "read": [(row["read"] - zero) // day for row in rows],
+    "wide": [row["wide"] for row in rows], "small": [row["small"] for row in rows],
+    "half": [row["half"] for row in rows],
+}))
+"#;
+
+#[test]
+fn times_and_casts_are_those_of_python() {
+    let dir = tempdir().unwrap();
+    let Some(expected) = python("times of pyarrow", dir.path(), TIMES) else { return };
+    for file in ["times.parquet", "times.csv"] {
+        let data = Table::open(dir.path().join(file))
+            .days("born")
+            .seconds("at")
+            .days("read")
+            .cast("read", DType::I64)
+            .cast("wide", DType::F64)
+            .cast("small", DType::U8)
+            .cast("half", DType::F32)
+            .build()
+            .unwrap();
+        let found = batch(&data);
+        let list = |field: &str| serde_json::from_value::<Vec<f64>>(expected[field].clone()).unwrap();
+        let bytes =
+            |field: &str, to: fn(f64) -> Vec<u8>| list(field).into_iter().flat_map(to).collect::<Vec<u8>>();
+        assert_eq!(data.len(), 500);
+        assert_eq!(found["born"], bytes("born", |x| (x as i32).to_le_bytes().into()), "{file}");
+        assert_eq!(found["at"], bytes("at", |x| x.to_le_bytes().into()), "{file}");
+        assert_eq!(found["read"], bytes("read", |x| (x as i64).to_le_bytes().into()), "{file}");
+        assert_eq!(found["wide"], bytes("wide", |x| x.to_le_bytes().into()), "{file}");
+        assert_eq!(found["small"], bytes("small", |x| vec![x as u8]), "{file}");
+        assert_eq!(found["half"], bytes("half", |x| (x as f32).to_le_bytes().into()), "{file}");
+    }
+}
+
+fn error_of(data: &TableDataset, row: u64) -> feedline_core::Error {
+    let layout = Layout::new(data.spec(), 1).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 1);
+    let (_, error) = data.read_many(&[row], &mut rows, &mut Context::new(0, 0)).unwrap_err();
+    *error.downcast().unwrap()
+}
+
+#[test]
+fn values_that_are_lost_missing_or_unknown_are_errors_of_their_row() {
+    let dir = tempdir().unwrap();
+    let rows =
+        "n,f,city,day\n1,1.0,Rome,2024-01-01\n300,1.5,Oslo,2024-02-30\n9007199254740993,1e300,,\n,,Rome,\n";
+    let path = write(dir.path(), "x.csv", rows.as_bytes());
+    let table = || Table::open(&path);
+    let list = || table().category_of("city", ["Rome", "Bern"]).select(["city"]);
+    for (table, row, why) in [
+        (
+            table().cast("n", DType::U8).select(["n"]),
+            1,
+            "column \"n\" has 300 in row 1, which u8 does not hold",
+        ),
+        (
+            table().cast("n", DType::F64).select(["n"]),
+            2,
+            "has 9007199254740993 in row 2, which f64 does not hold",
+        ),
+        (
+            table().stack("x", ["n"]).select(["x"]),
+            2,
+            "has 9007199254740993 in row 2, which f32 does not hold",
+        ),
+        (table().cast("f", DType::I64).select(["f"]), 1, "has 1.5 in row 1, which i64 does not hold"),
+        (table().cast("f", DType::F32).select(["f"]), 2, "has 1e300 in row 2, which f32 does not hold"),
+        (table().select(["n"]), 3, "column \"n\" has a null in row 3: write a value there"),
+        (table().stack("x", ["f"]).select(["x"]), 3, "column \"f\" has a null in row 3"),
+        (table().category("city").select(["city"]), 2, "column \"city\" has a null in row 2"),
+        (
+            table().days("day").select(["day"]),
+            1,
+            "column \"day\" has \"2024-02-30\" in row 1, which is no time",
+        ),
+        (table().days("day").select(["day"]), 2, "column \"day\" has a null in row 2"),
+        (list(), 1, "column \"city\" has \"Oslo\" in row 1, which its list of categories lacks"),
+    ] {
+        let data = table.build().unwrap();
+        assert!(data.read(0, &mut one(&data).row(0), &mut Context::new(0, 0)).is_ok());
+        let error = error_of(&data, row);
+        assert!(error.to_string().contains(why), "{why}: {error}");
+        assert_eq!((error.path(), error.sample()), (Some(&*path), Some(row)), "{error}");
+    }
+    let data = list().unknown("city").missing("city", Missing::Text("Bern".into())).build().unwrap();
+    assert_eq!(ints(&batch(&data)["city"]), [0, 2, 1, 0]);
+    // NaN is a number, which has no place in a mean.
+    let nan = write(dir.path(), "nan.csv", b"a,b\n1,1\nNaN,2\n");
+    let data = Table::open(&nan).stack("x", ["a", "b"]).build().unwrap();
+    assert!(floats(&batch(&data)["x"])[2].is_nan());
+    let error = Table::open(&nan).standardize("a").build().unwrap_err();
+    assert!(error.to_string().contains("\"a\" has NaN, and a mean is made of finite"), "{error}");
+    assert_eq!((error.path(), error.sample()), (Some(&*nan), Some(1)));
+}
+
+/// Memory for one row.
+fn one(data: &TableDataset) -> Rows<'static> {
+    let layout = Box::leak(Box::new(Layout::new(data.spec(), 1).unwrap()));
+    let slab = vec![0; layout.bytes()].leak();
+    Rows::new(layout, slab, 1)
+}
+
+#[test]
+fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "x.csv", b"n,f,city\n1,1.5,Rome\n2,2.5,Oslo\n");
+    let table = || Table::open(&path);
+    for (table, why) in [
+        (table().select(["n", "no"]), "there is no column \"no\" to read"),
+        (table().cast("no", DType::F32), "cast names \"no\", which is no column or stack"),
+        (table().stack("x", ["n", "city"]), "column \"city\" of the stack \"x\" is text, not one number"),
+        (table().stack("x", Vec::<String>::new()), "the stack \"x\" has no columns"),
+        (table().stack("x", ["n", "n"]), "stack names \"n\" twice"),
+        (table().stack("f", ["n"]), "two columns or arrays \"f\""),
+        (table().category("f"), "column \"f\" is f64, which has no categories"),
+        (table().category("city").standardize("city"), "\"city\" is a category, whose numbers have no mean"),
+        (table().standardize("city"), "column \"city\" is text: standardize is for one number"),
+        (
+            table().missing("n", Missing::Text("x".into())),
+            "column \"n\" is i64: a number does not become a text",
+        ),
+        (table().missing("city", Missing::Mean), "column \"city\" is text: only a number becomes"),
+        (table().missing("n", Missing::Number(0.5)), "column \"n\": i64 does not hold 0.5"),
+        (table().cast("city", DType::I64), "column \"city\" is city text [?], which is not cast to i64"),
+        (table().days("n"), "column \"n\" is n i64 [], which is no date or time"),
+        (table().unknown("city"), "unknown(\"city\") is for a category"),
+        (table(), "field \"city\" varies in size"),
+    ] {
+        let error = table.build().unwrap_err();
+        assert!(error.to_string().contains(why), "{why}: {error}");
+    }
+}
+
+#[test]
+fn the_saved_description_is_used_and_checked() {
+    let dir = tempdir().unwrap();
+    let train = write(dir.path(), "train.csv", b"age,code\n10,1\n30,x\n20,2\n");
+    let val = write(dir.path(), "val.csv", b"age,code\n20.5,2\n40,1\n");
+    let saved = dir.path().join("table.json");
+    let table = |path: &Path| Table::open(path).standardize("age").category("code").saved(&saved);
+    assert_eq!(floats(&batch(&table(&train).build().unwrap())["age"])[2], 0.0);
+    let text = std::fs::read_to_string(&saved).unwrap();
+    let val = table(&val).build().unwrap();
+    let std = (200f64 / 3.0).sqrt();
+    let found = batch(&val);
+    assert_eq!(floats(&found["age"]), [0.5, 20.0].map(|far: f64| (far / std) as f32));
+    // The codes of the validation set look like numbers, but are the texts of the training set.
+    assert_eq!((ints(&found["code"]), val.classes("code").unwrap().len()), (vec![1, 0], 3));
+    assert_eq!(std::fs::read_to_string(&saved).unwrap(), text);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing else is left");
+    let fingerprint = table(&train).build().unwrap().fingerprint();
+    assert_ne!(fingerprint, Table::open(&train).category("code").build().unwrap().fingerprint());
+    for (change, why) in [
+        (text.replace("\"rows\"", "\"lines\""), "the saved table is damaged"),
+        (
+            text[..text.len() / 2].to_owned(),
+            "the saved table is damaged: remove it, so that it is made again",
+        ),
+        (text.replace("\"feedline_table\": 1", "\"feedline_table\": 9"), "not a saved table of this version"),
+        (text.replace("\"text\"", "\"f64\""), ""),
+    ] {
+        assert_ne!(change, text);
+        std::fs::write(&saved, &change).unwrap();
+        let built = table(&train).build();
+        if why.is_empty() {
+            continue;
+        }
+        let error = built.unwrap_err();
+        assert!(error.to_string().contains(why) && error.path() == Some(&*saved), "{why}: {error}");
+    }
+    std::fs::write(&saved, text).unwrap();
+    let error = table(&train).cast("age", DType::F64).build().unwrap_err();
+    assert!(error.to_string().contains("of other steps, cast was [] and is [[\"age\",\"f64\"]]"), "{error}");
+    let other = write(dir.path(), "other.csv", b"age,code\nold,2\n");
+    let error = table(&other).build().unwrap_err();
+    assert!(error.to_string().contains("\"age\" is text"), "{error}");
+}
+
+#[test]
+fn any_reader_is_a_table_and_its_unchanged_columns_stay_in_memory() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tables");
+    let whole = open(golden.join("none.parquet")).unwrap();
+    let names: Vec<_> = whole.schema().fields().iter().map(|field| field.name.clone()).collect();
+    let same = Table::new(open(golden.join("none.parquet")).unwrap()).reader().unwrap();
+    assert_eq!((same.schema(), same.together()), (whole.schema(), whole.together()));
+    let backwards = Table::open(golden.join("none.parquet")).select(names.iter().rev()).reader().unwrap();
+    let mut values = Values::new();
+    for row in 0..whole.len() {
+        assert_eq!(read(&*same, row), read(&*whole, row));
+        backwards.read(row, &mut values).unwrap();
+        assert!(values.fields().iter().rev().map(|value| &value.bytes).eq(&read(&*whole, row)));
+        let [same, whole] = [&same, &whole].map(|reader| reader.decoded(row).unwrap().unwrap());
+        assert!((0..names.len()).all(|field| same.slice(row, field) == whole.slice(row, field)));
+    }
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
+    let column = open(&tiny).unwrap().schema().fields()[0].name.clone();
+    let data = Table::open(&tiny).select([&column]).build().unwrap();
+    assert_eq!(data.column(0).unwrap().row(2), Some(&9i32.to_le_bytes()[..]));
+    let cast = Table::open(&tiny).cast(&column, DType::F32).select([&column]).build().unwrap();
+    assert!(cast.column(0).is_none());
+    assert_eq!(floats(&batch(&cast)[&column])[2], 9.0);
 }

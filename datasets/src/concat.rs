@@ -110,6 +110,10 @@ impl Reader for Shards {
         self.readers.iter().filter_map(|reader| reader.together()).max()
     }
 
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.readers.iter().filter_map(|reader| reader.block_shuffle()).max()
+    }
+
     fn path(&self, sample: u64) -> Option<&Path> {
         let (reader, inside) = self.find(sample).ok()?;
         reader.path(inside)

@@ -246,6 +246,15 @@ impl DecodedRows for Batch {
     }
 }
 
+/// Block and window of a block shuffle over groups that end at `ends`, of which a cache holds `cache_bytes` of
+/// `bytes`; `None` if it holds all of them.
+pub(crate) fn block_shuffle(ends: &[u64], bytes: u64, cache_bytes: u64) -> Option<(u64, u64)> {
+    let starts = [0].iter().chain(ends);
+    let block = starts.zip(ends).map(|(start, end)| end - start).max().filter(|_| bytes > cache_bytes)?;
+    let held = u128::from(cache_bytes) * ends.len() as u128 / u128::from(bytes);
+    Some((block, block.saturating_mul((held as u64).max(1))))
+}
+
 /// Bytes of the buffers of `data` that are not in `counted` yet: batches may share dictionaries and pages.
 fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
     let nulls = data.nulls().map(|nulls| nulls.buffer());

@@ -53,6 +53,10 @@ impl Dataset for TableDataset {
         self.rows.column(field)
     }
 
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.rows.block_shuffle()
+    }
+
     fn path(&self, id: u64) -> Option<&Path> {
         self.rows.path(id)
     }

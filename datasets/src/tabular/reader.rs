@@ -252,6 +252,10 @@ impl Reader for TableReader {
         self.reader.together()
     }
 
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
         Ok(self.reader.decoded(sample)?.map(|decoded| decoded.with_fields(self.made.same.clone())))
     }

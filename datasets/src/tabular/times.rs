@@ -22,7 +22,7 @@ impl Time {
             Self::Seconds if per_day < SECONDS_PER_DAY => Number::Whole(ticks * (SECONDS_PER_DAY / per_day)),
             Self::Seconds => match per_day / SECONDS_PER_DAY {
                 per_second if ticks % per_second == 0 => Number::Whole(ticks / per_second),
-                per_second => Number::Float(ticks as f64 / per_second as f64),
+                per_second => Number::Float(ratio(ticks, per_second)),
             },
         }
     }
@@ -33,6 +33,18 @@ impl Time {
         let nanos = nanos(std::str::from_utf8(text).ok()?.trim_ascii())?;
         Some(self.number(nanos, 86_400_000_000_000))
     }
+}
+
+/// The nearest `f64`, where ticks without zeros at their end are fewer than 2^53; else one beside it, rarely.
+fn ratio(mut ticks: i128, mut per_second: i128) -> f64 {
+    while ticks % 10 == 0 && per_second % 10 == 0 {
+        (ticks, per_second) = (ticks / 10, per_second / 10);
+    }
+    if ticks.unsigned_abs() < 1 << 53 {
+        return ticks as f64 / per_second as f64;
+    }
+    // Each part is exact, or far smaller than the last digit of the sum.
+    (ticks / per_second) as f64 + (ticks % per_second) as f64 / per_second as f64
 }
 
 /// Nanoseconds since 1970-01-01, 00:00 UTC.

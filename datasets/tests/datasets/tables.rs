@@ -7,7 +7,8 @@ use crate::described::{describe, hex};
 use crate::made::{read, write};
 use feedline_core::Dataset;
 use feedline_datasets::{
-    ArrowFile, Fixed, Nulls, OpenOptions, ParquetFile, Reader, TableOptions, Values, open, open_with,
+    ArrowFile, Fixed, Missing, Nulls, OpenOptions, ParquetFile, Ragged, Reader, Shards, Table, TableOptions,
+    Values, open, open_with,
 };
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -79,6 +80,28 @@ fn row_groups_are_ranges_of_samples() {
     let file = ParquetFile::open(golden("none.parquet")).unwrap();
     assert_eq!((file.row_groups(), file.len()), (3, 90));
     assert_eq!([0, 1, 2].map(|group| file.row_group(group)), [0..40, 40..80, 80..90]);
+}
+
+#[test]
+fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
+    let open = |cache_bytes| {
+        let columns = Some(vec!["f16".into(), "words".into()]);
+        let options = TableOptions { columns, cache_bytes, ..TableOptions::default() };
+        ParquetFile::open_with(golden("none.parquet"), options).unwrap()
+    };
+    let all = open(u64::MAX);
+    assert_eq!((all.block_shuffle(), all.together()), (None, Some(40)));
+    // Blocks of a row group, in windows of as many as the cache holds.
+    assert_eq!(open(1).block_shuffle(), Some((40, 40)));
+    let decoded = (1..100_000).find(|&bytes| open(bytes).block_shuffle().is_none()).unwrap();
+    assert_eq!(open(decoded - 1).block_shuffle(), Some((40, 80)));
+    let set = Shards::new(vec![Box::new(open(u64::MAX)), Box::new(open(1))]).unwrap();
+    assert_eq!(Ragged::new(Box::new(set), 100).unwrap().block_shuffle(), Some((40, 40)));
+    let table = Table::new(Box::new(open(1))).select(["f16"]).missing("f16", Missing::Number(0.0));
+    assert!(table.build().unwrap_err().to_string().contains("no field \"f16.present\""));
+    let table = Table::new(Box::new(open(1))).select(["f16"]).build().unwrap();
+    let spec = table.spec().clone();
+    assert_eq!(table.map(spec, |_, _, _| Ok(())).unwrap().block_shuffle(), Some((40, 40)));
 }
 
 #[test]

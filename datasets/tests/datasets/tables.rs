@@ -105,6 +105,26 @@ fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
 }
 
 #[test]
+fn shards_of_other_units_of_time_are_refused() {
+    use arrow_array::{ArrayRef, RecordBatch, TimestampMicrosecondArray, TimestampMillisecondArray};
+    let dir = tempdir().unwrap();
+    let file = |name: &str, column: ArrayRef| {
+        let batch = RecordBatch::try_from_iter([("at", column)]).unwrap();
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        write(dir.path(), name, &writer.into_inner().unwrap())
+    };
+    let first = file("0.arrow", std::sync::Arc::new(TimestampMillisecondArray::from(vec![1500, -1])));
+    assert_eq!(open(dir.path()).unwrap().ticks_per_day(0), Some(86_400_000));
+    let seconds = Table::open(&first).seconds("at").build().unwrap();
+    assert_eq!((seconds.len(), open(&first).unwrap().schema().to_string()), (2, "at i64 []".into()));
+    let other = file("1.arrow", std::sync::Arc::new(TimestampMicrosecondArray::from(vec![1_500_000])));
+    let error = open(dir.path()).unwrap_err();
+    assert!(error.to_string().contains("\"at\" has another unit of time than in the first"), "{error}");
+    assert_eq!(error.path(), Some(&*other));
+}
+
+#[test]
 fn chosen_columns_are_read_and_unknown_ones_refused() {
     let options = |names: &[&str]| {
         let columns = Some(names.iter().map(|name| name.to_string()).collect());

@@ -1375,6 +1375,18 @@ BUGS = [
         [("datasets/src/cache.rs", "while held.len() > 1 &&", "while held.len() > 100 &&")],
     ),
     Bug(
+        "block_shuffle",
+        "a file that fits its cache asks for a block shuffle",
+        Test(DATASETS, "datasets", "tables::a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it"),
+        [("datasets/src/table.rs", ".filter(|_| bytes > cache_bytes)", ".filter(|_| bytes > 0)")],
+    ),
+    Bug(
+        "shards_unit",
+        "times of shards with other units are mixed",
+        Test(DATASETS, "datasets", "tables::shards_of_other_units_of_time_are_refused"),
+        [("datasets/src/concat.rs", "ticks(&***reader) != ticks(&**first)", "ticks(&***reader) == Some(0)")],
+    ),
+    Bug(
         "decoded_held",
         "a worker holds every part that a batch is read from, not four at a time",
         Test(DATASETS, "lib", "decoded::tests::a_worker_holds_four_parts_at_a_time_and_none_after_a_batch"),
@@ -1448,7 +1460,7 @@ BUGS = [
         Test(DATASETS, "datasets", "jsonl::floats_are_the_doubles_that_their_text_is_nearest_to"),
         [
             (
-                "datasets/src/jsonl.rs",
+                "datasets/src/jsonl/types.rs",
                 "is_number.then(|| json.parse().ok())?",
                 "is_number.then(|| serde_json::from_str(json).ok())?",
             )
@@ -1460,7 +1472,7 @@ BUGS = [
         Test(DATASETS, "datasets", "jsonl::lines_that_are_no_objects_are_refused_with_their_byte"),
         [
             (
-                "datasets/src/jsonl.rs",
+                "datasets/src/jsonl/types.rs",
                 "if std::mem::replace(&mut self.last, line) == line {",
                 "if std::mem::replace(&mut self.last, line) == u64::MAX {",
             )
@@ -1470,7 +1482,7 @@ BUGS = [
         "json_gap_filled",
         "a key that a line lacks is filled without being asked for",
         Test(DATASETS, "datasets", "jsonl::a_missing_value_is_an_error_of_its_row_or_filled"),
-        [("datasets/src/jsonl.rs", "if self.nulls == Nulls::Refuse {", "if self.types.is_empty() {")],
+        [("datasets/src/jsonl.rs", "(Nulls::Refuse, _) =>", "(Nulls::Refuse, Type::Uint) =>")],
     ),
     Bug(
         "csv_gap_filled",
@@ -1487,6 +1499,92 @@ BUGS = [
                 "Nulls::Refuse if is_missing =>",
                 "Nulls::Refuse if is_missing && kind != Type::Float =>",
             ),
+        ],
+    ),
+    Bug(
+        "shards_rounded",
+        "whole numbers of one shard are rounded because another one has fractions",
+        Test(
+            DATASETS,
+            "datasets",
+            "tabular::shards_agree_only_on_types_that_lose_nothing",
+        ),
+        [
+            (
+                "datasets/src/csv/types.rs",
+                "is_whole && !self.exact &&",
+                "is_whole && !self.any &&",
+            )
+        ],
+    ),
+    Bug(
+        "table_cast",
+        "a cast to a floating-point type rounds whole numbers",
+        Test(
+            DATASETS,
+            "datasets",
+            "tabular::values_that_are_lost_missing_or_unknown_are_errors_of_their_row",
+        ),
+        [
+            (
+                "datasets/src/tabular/cast.rs",
+                "back.is_finite() && back as i128 == whole",
+                "back.is_finite() && whole != 0",
+            )
+        ],
+    ),
+    Bug(
+        "table_missing",
+        "a missing value that nothing fills is zero",
+        Test(
+            DATASETS,
+            "datasets",
+            "tabular::values_that_are_lost_missing_or_unknown_are_errors_of_their_row",
+        ),
+        [
+            (
+                "datasets/src/tabular/cell.rs",
+                "to.copy_from_slice(self.fill.as_ref().ok_or_else(|| missing(&self.name, row))?);",
+                "self.fill.iter().for_each(|fill| to.copy_from_slice(fill));",
+            )
+        ],
+    ),
+    Bug(
+        "table_unknown",
+        "a value that the list of a category lacks has the number 0",
+        Test(
+            DATASETS,
+            "datasets",
+            "tabular::values_that_are_lost_missing_or_unknown_are_errors_of_their_row",
+        ),
+        [
+            (
+                "datasets/src/tabular/vocabulary.rs",
+                "copied().or(unknown)",
+                "copied().or(unknown).or(Some(0))",
+            )
+        ],
+    ),
+    Bug(
+        "table_saved_steps",
+        "a saved table of other steps is taken",
+        Test(DATASETS, "datasets", "tabular::the_saved_description_is_used_and_checked"),
+        [("datasets/src/tabular/description.rs", 'json["steps"][step] != **now', 'json["steps"][step].is_null() && now.is_null()')],
+    ),
+    Bug(
+        "table_saved_texts",
+        "codes of the validation set are numbers, where those of the training set are texts",
+        Test(
+            DATASETS,
+            "datasets",
+            "tabular::the_saved_description_is_used_and_checked",
+        ),
+        [
+            (
+                "datasets/src/tabular/mod.rs",
+                "flat_map(Description::texts)",
+                "flat_map(Description::texts).take(0)",
+            )
         ],
     ),
     Bug(

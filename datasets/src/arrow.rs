@@ -318,6 +318,10 @@ impl Reader for ArrowFile {
         Ok(Some(Decoded::new(self.first(number)..self.ends[number], batch)))
     }
 
+    fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        self.layout.ticks_per_day(field)
+    }
+
     fn together(&self) -> Option<u64> {
         if self.ready.is_empty() { self.batches.iter().map(|batch| batch.rows as u64).max() } else { None }
     }

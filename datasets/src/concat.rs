@@ -4,6 +4,7 @@ use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 
+use crate::error::one_line;
 use crate::reader::Visit;
 use crate::{Decoded, Reader, Schema, Values};
 
@@ -28,7 +29,8 @@ impl Shards {
         for reader in &readers {
             if (reader.format(), reader.schema()) != (first.format(), first.schema()) {
                 let why = format!(
-                    "the shards differ: this one is {} of {}, the first is {} of {}; give one set",
+                    "the shards differ: this one is {} of {}, the first is {} of {}; give \
+                     one set: open the folder as one set, or state the types of columns that differ",
                     reader.format(),
                     reader.schema(),
                     first.format(),
@@ -41,6 +43,15 @@ impl Shards {
                 let why = "the classes of this shard are not those of the first, so labels would differ";
                 let error = Error::new(ErrorKind::Data, format!("{why}: write the shards with one list"));
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
+            }
+        }
+        for (index, field) in first.schema().fields().iter().enumerate() {
+            let ticks = |reader: &dyn Reader| reader.ticks_per_day(index);
+            if let Some(other) = readers.iter().find(|reader| ticks(&***reader) != ticks(&**first)) {
+                let name = one_line(&field.name);
+                let why = format!("the shards differ: \"{name}\" has another unit of time than in the first");
+                let error = Error::new(ErrorKind::Data, why + ": write all of them in one unit");
+                return Err(other.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
         }
         let (mut ends, mut end) = (Vec::new(), 0u64);
@@ -91,6 +102,10 @@ impl Reader for Shards {
         reader.slice(inside, field)
     }
 
+    fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        self.readers[0].ticks_per_day(field)
+    }
+
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
         let (reader, inside) = self.find(sample)?;
         let decoded = reader.decoded(inside).map_err(|error| error.at_sample(sample))?;
@@ -103,6 +118,10 @@ impl Reader for Shards {
 
     fn classes(&self) -> Option<&[String]> {
         self.readers[0].classes()
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.readers.iter().filter_map(|reader| reader.block_shuffle()).max()
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

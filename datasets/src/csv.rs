@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 
 use csv::{ByteRecord, ErrorKind as CsvError, ReaderBuilder};
 use csv_core::ReadRecordResult;
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 
 use crate::bytes::Content;
 use crate::error::{data, of_stream, one_line};
-use crate::nulls::missing;
+use crate::nulls::{missing, no_column, present};
 use crate::reader::inside;
 use crate::{ElementType, Nulls, Reader, Schema, SchemaField, Values};
+
+mod types;
+
+use types::{Seen, Type};
 
 /// Delimiters that are tried, in this order.
 const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
@@ -25,14 +29,22 @@ const MAX_COLUMNS: usize = 1 << 16;
 const BOM: char = '\u{FEFF}';
 
 /// How to read a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CsvOptions {
     /// The byte between cells. `None` tries a comma, a tab, a semicolon and a bar.
     pub delimiter: Option<u8>,
     /// Whether the first row names the columns. `None` decides by its cells: they are names if they all
     /// differ and none is empty or a number. Columns without names are called `c0`, `c1` and so on.
     pub header: Option<bool>,
-    /// What an empty cell becomes, except in a column of text.
+    /// The columns to read, in the file's order; `None` reads all.
+    pub columns: Option<Vec<String>>,
+    /// Types of columns that are not those of their cells: `i64`, `u64`, `f64`, `bool` or `text`. Cells that
+    /// do not fit are an error.
+    pub types: Vec<(String, ElementType)>,
+    /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). An empty cell,
+    /// also of a text column, is zero or an empty text there, and not present.
+    pub masks: Vec<String>,
+    /// What an empty cell of other columns becomes, except in a column of text.
     pub nulls: Nulls,
 }
 
@@ -51,93 +63,32 @@ pub struct Csv {
     delimiter: u8,
     /// Where each row begins, and the end of the last.
     starts: Vec<u64>,
+    /// Cells of a row.
+    cells: usize,
     schema: Schema,
-    types: Vec<Type>,
+    columns: Vec<Column>,
     nulls: Nulls,
     fingerprint: u64,
 }
 
-/// The type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Type {
-    Int,
-    Uint,
-    Float,
-    Bool,
-    Text,
+/// A column that is read.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    /// Its place in a row of the file.
+    cell: usize,
+    kind: Type,
+    /// Whether the next field says if the cell is there.
+    marked: bool,
 }
 
-impl Type {
-    fn element(self) -> ElementType {
-        match self {
-            Self::Int => ElementType::Number(DType::I64),
-            Self::Uint => ElementType::U64,
-            Self::Float => ElementType::Number(DType::F64),
-            Self::Bool => ElementType::Bool,
-            Self::Text => ElementType::Text,
-        }
-    }
-
-    /// Appends the cell's value, little-endian; `None` if it is of another type.
-    fn write(self, cell: &str, to: &mut Vec<u8>) -> Option<()> {
-        match self {
-            Self::Int => to.extend(cell.parse::<i64>().ok()?.to_le_bytes()),
-            Self::Uint => to.extend(cell.parse::<u64>().ok()?.to_le_bytes()),
-            Self::Float => to.extend(cell.parse::<f64>().ok()?.to_le_bytes()),
-            Self::Bool => to.push(bool_of(cell)?.into()),
-            Self::Text => to.extend(cell.bytes()),
-        }
-        Some(())
-    }
-}
-
-fn bool_of(cell: &str) -> Option<bool> {
-    match cell {
-        "true" | "True" | "TRUE" => Some(true),
-        "false" | "False" | "FALSE" => Some(false),
-        _ => None,
-    }
-}
-
-/// The types that fit all cells of a column read so far.
-#[derive(Clone, Copy)]
-struct Seen {
-    int: bool,
-    uint: bool,
-    float: bool,
-    bool: bool,
-    missing: bool,
-    any: bool,
-}
-
-impl Seen {
-    const NOTHING: Self = Self { int: true, uint: true, float: true, bool: true, missing: false, any: false };
-
-    fn add(&mut self, cell: &str) {
-        if cell.is_empty() {
-            self.missing = true;
-            return;
-        }
-        self.any = true;
-        // The first cell usually leaves one type, so later cells are parsed once.
-        self.int = self.int && cell.parse::<i64>().is_ok();
-        self.uint = self.uint && cell.parse::<u64>().is_ok();
-        self.float = self.float && cell.parse::<f64>().is_ok();
-        self.bool = self.bool && bool_of(cell).is_some();
-    }
-
-    fn decide(self, nulls: Nulls) -> Type {
-        // Only floating-point numbers and texts have a value for a cell that is filled.
-        let is_filled = self.missing && nulls == Nulls::Fill;
-        match self {
-            Self { any: false, .. } => Type::Text,
-            Self { int: true, .. } if !is_filled => Type::Int,
-            Self { uint: true, .. } if !is_filled => Type::Uint,
-            Self { float: true, .. } => Type::Float,
-            Self { bool: true, .. } if !is_filled => Type::Bool,
-            _ => Type::Text,
-        }
-    }
+/// A file whose rows were found, and what fits the cells of its columns.
+struct Scan {
+    path: PathBuf,
+    content: Content,
+    delimiter: u8,
+    starts: Vec<u64>,
+    names: Vec<String>,
+    seen: Vec<Seen>,
 }
 
 impl Csv {
@@ -153,15 +104,55 @@ impl Csv {
     ///
     /// # Errors
     /// `Data` if the file is missing, empty or not UTF-8, rows differ in their number of cells, two columns
-    /// have the same name, or a row other than the first begins with a byte order mark; names the file, the
+    /// have the same name, a row other than the first begins with a byte order mark, or cells do not fit a
+    /// stated type; `Config` if a column of the options does not exist. Names the file, and where known the
     /// byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: CsvOptions) -> Result<Self> {
-        let path = path.as_ref();
+        Scan::open(path.as_ref(), &options)?.into_own_table(&options)
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
+        Scan::of(path, content, options)?.into_own_table(options)
+    }
+
+    /// Opens the shards of one set. A column has the first type that all of its cells in all shards have, as
+    /// if they were one file; columns may be in another order.
+    pub(crate) fn open_shards(paths: &[PathBuf], options: &CsvOptions) -> Result<Vec<Self>> {
+        let scans = paths.iter().map(|path| Scan::open(path, options)).collect::<Result<Vec<_>>>()?;
+        let Some(first) = scans.first() else { return Ok(Vec::new()) };
+        let (names, mut all) = (first.names.clone(), first.seen.clone());
+        for scan in &scans[1..] {
+            for (name, all) in names.iter().zip(&mut all) {
+                *all = all.and(scan.seen_of(name)?);
+            }
+            if let Some(more) = scan.names.iter().find(|name| !names.contains(name)) {
+                let why = format!("the shards differ: only this one has the column \"{}\"", one_line(more));
+                return Err(data(why + ", the first shard lacks it").at_path(&scan.path));
+            }
+        }
+        let is_read = |name: &String| options.columns.as_ref().is_none_or(|columns| columns.contains(name));
+        let is_stated = |name: &String| options.types.iter().any(|(stated, _)| stated == name);
+        for scan in &scans {
+            for (name, all) in names.iter().zip(&all).filter(|(name, _)| is_read(name) && !is_stated(name)) {
+                if scan.seen_of(name)?.is_rounded_by(*all) {
+                    let why = format!("column \"{}\" has fractions in another shard", one_line(name));
+                    let why = why + ", and f64 does not hold all of its whole numbers";
+                    return Err(data(why + ": state its type, such as text").at_path(&scan.path));
+                }
+            }
+        }
+        scans.into_iter().map(|scan| scan.into_table(&names, &all, options)).collect()
+    }
+}
+
+impl Scan {
+    fn open(path: &Path, options: &CsvOptions) -> Result<Self> {
         let content = Content::open_unclaimed(path);
         content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 
-    pub(crate) fn of(path: &Path, content: Content, options: CsvOptions) -> Result<Self> {
+    fn of(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
         let delimiter = match options.delimiter {
             Some(delimiter) => delimiter,
             None => delimiter(&content)?.unwrap_or(b','),
@@ -169,7 +160,7 @@ impl Csv {
         let mut rows = ReaderBuilder::new();
         let mut rows = rows.delimiter(delimiter).has_headers(false).from_reader(content.stream());
         let mut row = ByteRecord::new();
-        let (mut starts, mut columns, mut header) = (Vec::new(), Vec::new(), None);
+        let (mut starts, mut seen, mut header) = (Vec::new(), Vec::new(), None);
         while rows.read_byte_record(&mut row).map_err(damaged)? {
             let start = row.position().map_or(0, csv::Position::byte);
             let cells = cells(&row).map_err(|error| error.at_offset(start))?;
@@ -184,7 +175,7 @@ impl Csv {
                     let why = format!("{} columns, more than the max of {MAX_COLUMNS}", cells.len());
                     return Err(data(format!("the first row has {why}: this is not a table")));
                 }
-                columns = vec![Seen::NOTHING; cells.len()];
+                seen = vec![Seen::NOTHING; cells.len()];
                 let named = options.header.unwrap_or_else(|| is_header(&cells));
                 let names = cells.iter().enumerate();
                 let name =
@@ -195,23 +186,64 @@ impl Csv {
                 }
             }
             starts.push(start);
-            columns.iter_mut().zip(&cells).for_each(|(column, cell)| column.add(cell));
+            seen.iter_mut().zip(&cells).for_each(|(column, cell)| column.add(cell));
         }
         drop(rows);
         content.check_unchanged()?;
         starts.push(content.len());
         let Some(names) = header else { return Err(data("the table has no row: fetch the file again")) };
-        let types: Vec<_> = columns.into_iter().map(|seen| seen.decide(options.nulls)).collect();
-        let field = |(name, kind): (String, &Type)| match kind {
-            Type::Text => SchemaField::variable(name, kind.element()),
-            _ => SchemaField::fixed(name, kind.element(), &[]),
-        };
-        let schema = Schema::new(names.into_iter().zip(&types).map(field));
-        schema.check_names()?;
+        Ok(Self { path: path.to_path_buf(), content, delimiter, starts, names, seen })
+    }
+
+    /// The table of a file that has no other shards.
+    fn into_own_table(self, options: &CsvOptions) -> Result<Csv> {
+        let (names, seen) = (self.names.clone(), self.seen.clone());
+        self.into_table(&names, &seen, options)
+    }
+
+    fn place(&self, name: &str) -> Result<usize> {
+        self.names.iter().position(|own| own == name).ok_or_else(|| {
+            let why = format!("the shards differ: this one lacks the column \"{}\"", one_line(name));
+            data(why).at_path(&self.path)
+        })
+    }
+
+    fn seen_of(&self, name: &str) -> Result<Seen> {
+        Ok(self.seen[self.place(name)?])
+    }
+
+    /// The table of the columns `names`, whose cells have the types `seen`.
+    fn into_table(self, names: &[String], seen: &[Seen], options: &CsvOptions) -> Result<Csv> {
+        let at = |error: Error| error.at_path(&self.path);
+        let stated = options.types.iter().map(|(name, _)| name);
+        let asked = options.columns.iter().flatten().chain(stated).chain(&options.masks);
+        if let Some(unknown) = asked.into_iter().find(|name| !names.contains(name)) {
+            return Err(at(no_column(unknown)));
+        }
+        let (mut columns, mut fields) = (Vec::new(), Vec::new());
+        for (name, seen) in names.iter().zip(seen) {
+            if options.columns.as_ref().is_some_and(|columns| !columns.contains(name)) {
+                continue;
+            }
+            let marked = options.masks.contains(name);
+            let kind = match options.types.iter().find(|(stated, _)| stated == name) {
+                Some((_, element)) => seen.check(name, *element).map_err(at)?,
+                None => seen.decide(options.nulls, marked),
+            };
+            fields.push(match kind {
+                Type::Text => SchemaField::variable(name, kind.element()),
+                _ => SchemaField::fixed(name, kind.element(), &[]),
+            });
+            fields.extend(marked.then(|| present(name)));
+            columns.push(Column { cell: self.place(name)?, kind, marked });
+        }
+        let schema = Schema::new(fields);
+        schema.check_names().map_err(at)?;
+        let Self { path, content, delimiter, starts, names, .. } = self;
         let state = Fingerprint::new().number(starts.len() as u64).number(delimiter.into());
         let state = content.fingerprint_sampled(state)?;
-        let (path, nulls, fingerprint) = (path.to_path_buf(), options.nulls, state.value());
-        Ok(Self { path, content, delimiter, starts, schema, types, nulls, fingerprint })
+        let (cells, nulls, fingerprint) = (names.len(), options.nulls, state.value());
+        Ok(Csv { path, content, delimiter, starts, cells, schema, columns, nulls, fingerprint })
     }
 }
 
@@ -294,10 +326,10 @@ impl Csv {
         let damaged = |why: String| Error::new(ErrorKind::Data, why).at_offset(start);
         let len =
             usize::try_from(end - start).map_err(|_| damaged("the row is larger than the memory".into()))?;
-        let (values, ahead) = values.begin_with_ahead(self.types.len());
+        let (values, ahead) = values.begin_with_ahead(self.schema.fields().len());
         let row = ahead.read(&self.content, start, len)?;
         scratch.cells.resize(len + 1, 0);
-        scratch.ends.resize(self.types.len() + 1, 0);
+        scratch.ends.resize(self.cells + 1, 0);
         let parser = scratch.parser.take().filter(|(delimiter, _)| *delimiter == self.delimiter);
         let (_, parser) = scratch.parser.insert(parser.unwrap_or_else(|| {
             (self.delimiter, csv_core::ReaderBuilder::new().delimiter(self.delimiter).build())
@@ -315,17 +347,25 @@ impl Csv {
                 _ => break,
             }
         }
-        if cells != self.types.len() {
-            return Err(damaged(format!("the row has {cells} cells instead of {}", self.types.len())));
+        if cells != self.cells {
+            return Err(damaged(format!("the row has {cells} cells instead of {}", self.cells)));
         }
-        let mut begin = 0;
-        for (at, value) in values.iter_mut().enumerate() {
-            let cell = &scratch.cells[begin..scratch.ends[at]];
-            begin = scratch.ends[at];
+        let mut fields = values.iter_mut().zip(self.schema.fields());
+        for &Column { cell, kind, marked } in &self.columns {
+            let Some((value, field)) = fields.next() else { break };
+            let begin = if cell == 0 { 0 } else { scratch.ends[cell - 1] };
+            let cell = &scratch.cells[begin..scratch.ends[cell]];
             value.bytes.clear();
-            let (kind, field) = (self.types[at], &self.schema.fields()[at]);
-            let is_missing = cell.is_empty() && kind != Type::Text;
+            let is_missing = cell.is_empty() && (marked || kind != Type::Text);
+            if marked && let Some((present, _)) = fields.next() {
+                present.resize(1)[0] = (!is_missing).into();
+                present.set_shape([]);
+            }
             let written = match self.nulls {
+                _ if is_missing && marked => {
+                    value.bytes.extend(kind.blank());
+                    Some(())
+                }
                 Nulls::Refuse if is_missing => return Err(missing(&field.name, sample).at_offset(start)),
                 Nulls::Fill if is_missing && kind == Type::Float => {
                     value.bytes.extend(f64::NAN.to_le_bytes());

@@ -26,12 +26,14 @@ pub trait DecodedRows: Debug + Send + Sync {
 pub struct Decoded {
     samples: Range<u64>,
     rows: Arc<dyn DecodedRows>,
+    /// For each field the one of the rows that has its bytes; `None` if the fields are those of the rows.
+    fields: Option<Arc<[Option<usize>]>>,
 }
 
 impl Decoded {
     /// The rows of `samples`, in order.
     pub fn new(samples: Range<u64>, rows: Arc<dyn DecodedRows>) -> Self {
-        Self { samples, rows }
+        Self { samples, rows, fields: None }
     }
 
     /// Whether `sample` is one of them.
@@ -42,7 +44,19 @@ impl Decoded {
     /// Field `field` of `sample`, if its bytes are contiguous.
     pub fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
         let row = sample.checked_sub(self.samples.start).filter(|_| self.has(sample))?;
+        let field = self.fields.as_ref().map_or(Some(field), |fields| *fields.get(field)?)?;
         self.rows.slice(usize::try_from(row).ok()?, field)
+    }
+
+    /// The same rows with other fields: field `n` is field `fields[n]`, or none that is contiguous.
+    #[cfg(feature = "tabular")]
+    pub(crate) fn with_fields(self, fields: Arc<[Option<usize>]>) -> Self {
+        let before = self.fields.clone();
+        let field = |field: &Option<usize>| match (&before, *field) {
+            (Some(before), Some(field)) => *before.get(field)?,
+            (_, field) => field,
+        };
+        Self { fields: Some(fields.iter().map(field).collect()), ..self }
     }
 
     /// The same rows, with sample numbers increased by `before`.

@@ -89,6 +89,10 @@ impl Dataset for Fixed {
         self.reader.column(field)
     }
 
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
     fn path(&self, id: u64) -> Option<&Path> {
         self.reader.path(id)
     }

@@ -1,25 +1,36 @@
 //! JSON Lines: each line is an object, and its keys are typed columns.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, Result};
+use feedline_core::{Error, Result};
 
 use crate::error::{data, one_line};
 use crate::json::entries;
-use crate::nulls::missing;
+use crate::nulls::{missing, no_column, present};
 use crate::reader::inside;
 use crate::{ElementType, Lines, Nulls, Reader, Schema, SchemaField, Value, Values};
+
+mod types;
+
+use types::{Seen, Type};
 
 /// Max columns: a file with more different keys is not a table.
 const MAX_COLUMNS: usize = 1 << 16;
 
 /// How to read a JSON Lines file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JsonLinesOptions {
-    /// What `null` becomes, or a key that a line lacks.
+    /// The keys to read, in the order of first appearance; `None` reads all.
+    pub columns: Option<Vec<String>>,
+    /// Types of columns that are not those of their values: `i64`, `u64`, `f64`, `bool` or `text`; those of
+    /// the elements for lists. Values that do not fit are an error.
+    pub types: Vec<(String, ElementType)>,
+    /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). A missing value is
+    /// zero or empty there, and not present.
+    pub masks: Vec<String>,
+    /// What `null`, or a key that a line lacks, becomes in other columns.
     pub nulls: Nulls,
 }
 
@@ -28,7 +39,8 @@ pub struct JsonLinesOptions {
 /// A column of numbers has the first type of `i64`, `u64`, `f64` that holds them all. Lists of numbers are
 /// `i64` or `f64`; their length varies unless all lists have the same. A column of `true` and `false` is
 /// `bool`. Any other column is `text`: strings as they are, other values as their JSON. `null` and a key that
-/// a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped.
+/// a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped; elsewhere a blank line is
+/// an error, as it may stand for a row that was lost.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per line.
 #[derive(Debug)]
@@ -37,148 +49,29 @@ pub struct JsonLines {
     /// Lines without the blank ones at the end.
     len: u64,
     schema: Schema,
-    types: Vec<Type>,
+    columns: Vec<Column>,
     nulls: Nulls,
-    /// The column of each key.
-    numbers: HashMap<String, usize>,
+    /// The column of each key; `None` for one that is not read.
+    numbers: HashMap<String, Option<usize>>,
 }
 
-/// The type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Type {
-    Int,
-    Uint,
-    Float,
-    Bool,
-    Ints,
-    Floats,
-    Text,
+/// A column that is read.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    /// Its field.
+    field: usize,
+    kind: Type,
+    /// Whether the next field says if a line has the value.
+    marked: bool,
 }
 
-impl Type {
-    fn element(self) -> ElementType {
-        match self {
-            Self::Int | Self::Ints => ElementType::Number(DType::I64),
-            Self::Uint => ElementType::U64,
-            Self::Float | Self::Floats => ElementType::Number(DType::F64),
-            Self::Bool => ElementType::Bool,
-            Self::Text => ElementType::Text,
-        }
-    }
-
-    /// Appends the value of `json`, little-endian; `None` if it is of another type.
-    fn write(self, json: &str, to: &mut Vec<u8>) -> Option<()> {
-        match self {
-            Self::Int => to.extend(parse::<i64>(json)?.to_le_bytes()),
-            Self::Uint => to.extend(parse::<u64>(json)?.to_le_bytes()),
-            Self::Float => to.extend(float(json)?.to_le_bytes()),
-            Self::Bool => to.push(parse::<bool>(json)?.into()),
-            Self::Ints => parse::<Vec<i64>>(json)?.iter().for_each(|number| to.extend(number.to_le_bytes())),
-            Self::Floats => floats(json, |number| to.extend(number.to_le_bytes()))?,
-            Self::Text if is_string(json) => to.extend(parse::<Cow<'_, str>>(json)?.bytes()),
-            Self::Text => to.extend(json.bytes()),
-        }
-        Some(())
-    }
-}
-
-fn parse<'a, T: serde::Deserialize<'a>>(json: &'a str) -> Option<T> {
-    serde_json::from_str(json).ok()
-}
-
-/// The finite number in `json`, rounded once: `serde_json` may be off by the last bit.
-fn float(json: &str) -> Option<f64> {
-    let is_number = json.starts_with(|first: char| first == '-' || first.is_ascii_digit());
-    is_number.then(|| json.parse().ok())?.filter(|number: &f64| number.is_finite())
-}
-
-/// Calls `to` with each number of the list that `json` is; `None` if it is not a list of numbers.
-fn floats(json: &str, mut to: impl FnMut(f64)) -> Option<()> {
-    let list = json.strip_prefix('[')?.strip_suffix(']')?.trim_ascii();
-    if list.is_empty() {
-        return Some(());
-    }
-    // A comma within a string or another list leaves parts that are not numbers.
-    list.split(',').try_for_each(|number| float(number.trim_ascii()).map(&mut to))
-}
-
-fn is_string(json: &str) -> bool {
-    json.starts_with('"')
-}
-
-/// Facts about a column from the lines read so far.
-#[derive(Clone, Copy)]
-struct Seen {
-    /// Values other than `null`.
-    values: u64,
-    /// The line that had the key last, from 1 on; 0 before the first.
-    last: u64,
-    /// Whether each type holds all values.
-    int: bool,
-    uint: bool,
-    float: bool,
-    bool: bool,
-    ints: bool,
-    floats: bool,
-    min_len: usize,
-    max_len: usize,
-}
-
-impl Seen {
-    const NOTHING: Self = Self {
-        values: 0,
-        last: 0,
-        int: true,
-        uint: true,
-        float: true,
-        bool: true,
-        ints: true,
-        floats: true,
-        min_len: usize::MAX,
-        max_len: 0,
-    };
-
-    /// Adds the value of line `line`, counted from 1; an error says why it is refused.
-    fn add(&mut self, line: u64, json: &str) -> Result<(), &'static str> {
-        if std::mem::replace(&mut self.last, line) == line {
-            return Err("is there twice: keep one");
-        }
-        if json == "null" {
-            return Ok(());
-        }
-        // Only an escape can make a string other than Unicode.
-        if is_string(json) && json.contains("\\u") && parse::<Cow<'_, str>>(json).is_none() {
-            return Err("has half of a surrogate pair, which is not Unicode: repair its text");
-        }
-        self.values += 1;
-        self.int = self.int && parse::<i64>(json).is_some();
-        self.uint = self.uint && parse::<u64>(json).is_some();
-        self.float = self.float && float(json).is_some();
-        self.bool = self.bool && parse::<bool>(json).is_some();
-        let mut len = 0;
-        self.floats = self.floats && floats(json, |_| len += 1).is_some();
-        self.ints = self.ints && self.floats && parse::<Vec<i64>>(json).is_some();
-        self.min_len = self.min_len.min(len);
-        self.max_len = self.max_len.max(len);
-        Ok(())
-    }
-
-    /// The type and the shape of the column in a file of `lines` lines.
-    fn decide(self, lines: u64, nulls: Nulls) -> (Type, Vec<Option<usize>>) {
-        // Only floating-point numbers, lists and texts have a value for a gap that is filled.
-        let full = self.values == lines || nulls == Nulls::Refuse;
-        let list = vec![(full && self.min_len == self.max_len).then_some(self.max_len)];
-        match self {
-            Self { values: 0, .. } => (Type::Text, vec![None]),
-            Self { int: true, .. } if full => (Type::Int, vec![]),
-            Self { uint: true, .. } if full => (Type::Uint, vec![]),
-            Self { float: true, .. } => (Type::Float, vec![]),
-            Self { bool: true, .. } if full => (Type::Bool, vec![]),
-            Self { ints: true, .. } => (Type::Ints, list),
-            Self { floats: true, .. } => (Type::Floats, list),
-            _ => (Type::Text, vec![None]),
-        }
-    }
+/// A file whose lines were read once, and what fits the values of its keys.
+struct Scan {
+    path: PathBuf,
+    lines: Lines,
+    len: u64,
+    keys: Vec<String>,
+    seen: Vec<Seen>,
 }
 
 impl JsonLines {
@@ -193,14 +86,103 @@ impl JsonLines {
     /// As [`open`](Self::open), with options.
     ///
     /// # Errors
-    /// `Data` if the file is missing, empty or not UTF-8, or a line is not an object, has a key twice or half
-    /// of a surrogate pair; names the file, the byte and the line.
+    /// `Data` if the file is missing, empty or not UTF-8, a line is not an object, has a key twice or half of
+    /// a surrogate pair, or values do not fit a stated type; `Config` if a column of the options does not
+    /// exist. Names the file, and where known the byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: JsonLinesOptions) -> Result<Self> {
-        let path = path.as_ref();
-        Self::of(path, Lines::open(path)?, options)
+        Self::of(path.as_ref(), Lines::open(path.as_ref())?, &options)
     }
 
-    pub(crate) fn of(path: &Path, lines: Lines, options: JsonLinesOptions) -> Result<Self> {
+    pub(crate) fn of(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
+        let scan = Scan::of(path, lines)?;
+        let (keys, seen, len) = (scan.keys.clone(), scan.seen.clone(), scan.len);
+        scan.into_table(&keys, (&seen, len), options)
+    }
+
+    /// Opens the shards of one set. They have the keys of all shards, and each the first type that all of its
+    /// values in all shards have, as if they were one file.
+    pub(crate) fn open_shards(paths: &[PathBuf], options: &JsonLinesOptions) -> Result<Vec<Self>> {
+        let scans =
+            paths.iter().map(|path| Scan::of(path, Lines::open(path)?)).collect::<Result<Vec<_>>>()?;
+        let (mut keys, mut all) = (Vec::<String>::new(), Vec::<Seen>::new());
+        for scan in &scans {
+            for (key, seen) in scan.keys.iter().zip(&scan.seen) {
+                match keys.iter().position(|known| known == key) {
+                    Some(at) => all[at] = all[at].and(*seen),
+                    None => {
+                        keys.push(key.clone());
+                        all.push(*seen);
+                    }
+                }
+            }
+        }
+        let is_read = |key: &String| options.columns.as_ref().is_none_or(|columns| columns.contains(key));
+        let is_stated = |key: &String| options.types.iter().any(|(stated, _)| stated == key);
+        for scan in &scans {
+            for (key, seen) in
+                scan.keys.iter().zip(&scan.seen).filter(|(key, _)| is_read(key) && !is_stated(key))
+            {
+                let Some(at) = keys.iter().position(|known| known == key) else { continue };
+                if seen.is_rounded_by(all[at]) {
+                    let why = format!("key \"{}\" has fractions in another shard", one_line(key));
+                    let why = why + ", and f64 does not hold all of its whole numbers";
+                    return Err(data(why + ": state its type, such as text").at_path(&scan.path));
+                }
+            }
+        }
+        let lines = scans.iter().map(|scan| scan.len).sum();
+        scans.into_iter().map(|scan| scan.into_table(&keys, (&all, lines), options)).collect()
+    }
+
+    fn fill(&self, sample: u64, Scratch { line, is_there }: &mut Scratch, to: &mut [Value]) -> Result<()> {
+        is_there.clear();
+        is_there.resize(self.columns.len(), false);
+        let changed = || data("the line is not of the types that the file was opened with: open it again");
+        entries(&line.fields()[0].bytes, |key, json| {
+            let Some(number) = *self.numbers.get(key).ok_or_else(changed)? else { return Ok(()) };
+            if json == "null" {
+                return Ok(());
+            }
+            let is_twice = std::mem::replace(&mut is_there[number], true);
+            let Column { field, kind, .. } = self.columns[number];
+            let bytes = &mut to[field].bytes;
+            bytes.clear();
+            let written = kind.write(json, bytes).filter(|()| !is_twice);
+            written.ok_or_else(changed)
+        })?;
+        for (&Column { field, kind, marked }, &is_there) in self.columns.iter().zip(&*is_there) {
+            let SchemaField { name, element, shape } = &self.schema.fields()[field];
+            if marked {
+                to[field + 1].resize(1)[0] = is_there.into();
+                to[field + 1].set_shape([]);
+            }
+            let value = &mut to[field];
+            let fixed = shape.iter().try_fold(1, |product, dim| Some(product * (*dim)?));
+            if !is_there {
+                value.bytes.clear();
+                match (self.nulls, kind) {
+                    // A list of one length.
+                    _ if marked && shape.len() == 1 => {
+                        value.bytes.resize(fixed.unwrap_or_default() * element.size(), 0);
+                    }
+                    _ if marked => value.bytes.extend(kind.blank()),
+                    (Nulls::Refuse, _) => return Err(missing(name, sample)),
+                    (Nulls::Fill, Type::Float) => value.bytes.extend(f64::NAN.to_le_bytes()),
+                    _ => {}
+                }
+            }
+            let elements = value.bytes.len() / element.size();
+            if fixed.is_some_and(|fixed| fixed != elements) {
+                return Err(changed());
+            }
+            value.set_shape(shape.iter().map(|_| elements));
+        }
+        Ok(())
+    }
+}
+
+impl Scan {
+    fn of(path: &Path, lines: Lines) -> Result<Self> {
         let len = without_blank_end(&lines)?;
         let (mut keys, mut seen) = (Vec::new(), Vec::new());
         let mut numbers = HashMap::<String, usize>::new();
@@ -229,50 +211,43 @@ impl JsonLines {
         if keys.is_empty() {
             return Err(data("no object has a key: the file holds no columns").at_path(path));
         }
-        let columns: Vec<_> = seen.into_iter().map(|seen| seen.decide(len, options.nulls)).collect();
-        let types = columns.iter().map(|(kind, _)| *kind).collect();
-        let field = |(name, (kind, shape)): (String, (Type, Vec<_>))| SchemaField {
-            name,
-            element: kind.element(),
-            shape,
-        };
-        let schema = Schema::new(keys.into_iter().zip(columns).map(field));
-        Ok(Self { lines, len, schema, types, nulls: options.nulls, numbers })
+        Ok(Self { path: path.to_path_buf(), lines, len, keys, seen })
     }
 
-    fn fill(&self, sample: u64, Scratch { line, is_there }: &mut Scratch, to: &mut [Value]) -> Result<()> {
-        is_there.clear();
-        is_there.resize(to.len(), false);
-        let changed = || data("the line is not of the types that the file was opened with: open it again");
-        entries(&line.fields()[0].bytes, |key, json| {
-            let &number = self.numbers.get(key).ok_or_else(changed)?;
-            if json == "null" {
-                return Ok(());
-            }
-            let is_twice = std::mem::replace(&mut is_there[number], true);
-            let bytes = &mut to[number].bytes;
-            bytes.clear();
-            let written = self.types[number].write(json, bytes).filter(|()| !is_twice);
-            written.ok_or_else(changed)
-        })?;
-        for (number, (value, field)) in to.iter_mut().zip(self.schema.fields()).enumerate() {
-            if !is_there[number] {
-                if self.nulls == Nulls::Refuse {
-                    return Err(missing(&field.name, sample));
-                }
-                value.bytes.clear();
-                if self.types[number] == Type::Float {
-                    value.bytes.extend(f64::NAN.to_le_bytes());
-                }
-            }
-            let elements = value.bytes.len() / field.element.size();
-            let fixed = field.shape.iter().try_fold(1, |product, dim| Some(product * (*dim)?));
-            if fixed.is_some_and(|fixed| fixed != elements) {
-                return Err(changed());
-            }
-            value.set_shape(field.shape.iter().map(|_| elements));
+    /// The table of `keys`, whose values in `len` lines have the types `seen`.
+    fn into_table(
+        self,
+        keys: &[String],
+        (seen, len): (&[Seen], u64),
+        options: &JsonLinesOptions,
+    ) -> Result<JsonLines> {
+        let at = |error: Error| error.at_path(&self.path);
+        let stated = options.types.iter().map(|(name, _)| name);
+        let asked = options.columns.iter().flatten().chain(stated).chain(&options.masks);
+        if let Some(unknown) = asked.into_iter().find(|name| !keys.contains(name)) {
+            return Err(at(no_column(unknown)));
         }
-        Ok(())
+        let (mut columns, mut fields, mut numbers) = (Vec::new(), Vec::new(), HashMap::new());
+        for (key, seen) in keys.iter().zip(seen) {
+            if options.columns.as_ref().is_some_and(|columns| !columns.contains(key)) {
+                numbers.insert(key.clone(), None);
+                continue;
+            }
+            let marked = options.masks.contains(key);
+            // Only floating-point numbers, lists and texts have a value for a gap that is filled.
+            let full = seen.values == len || options.nulls == Nulls::Refuse || marked;
+            let (kind, shape) = match options.types.iter().find(|(stated, _)| stated == key) {
+                Some((_, element)) => seen.check(key, *element, full).map_err(at)?,
+                None => seen.decide(full),
+            };
+            numbers.insert(key.clone(), Some(columns.len()));
+            columns.push(Column { field: fields.len(), kind, marked });
+            fields.push(SchemaField { name: key.clone(), element: kind.element(), shape });
+            fields.extend(marked.then(|| present(key)));
+        }
+        let schema = Schema::new(fields);
+        schema.check_names().map_err(at)?;
+        Ok(JsonLines { lines: self.lines, len: self.len, schema, columns, nulls: options.nulls, numbers })
     }
 }
 
@@ -329,7 +304,7 @@ impl Reader for JsonLines {
         }
         SCRATCH.with_borrow_mut(|scratch| {
             self.lines.read(sample, &mut scratch.line)?;
-            let fields = values.begin(self.types.len());
+            let fields = values.begin(self.schema.fields().len());
             self.fill(sample, scratch, fields).map_err(|error| {
                 let error = error.at_sample(sample).at_offset(self.lines.start(sample));
                 self.path(sample).map_or(error.clone(), |path| error.at_path(path))

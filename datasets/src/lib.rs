@@ -14,6 +14,7 @@
 //! | `WebDataset` | tar archives, plain or gzip, with samples grouped by key |
 //! | `TfRecord` | records with checksums, such as `tf.train.Example` (feature `tfrecord`) |
 //! | `Csv`, `JsonLines` | tables with typed columns (features `csv`, `jsonl`) |
+//! | `Table` | any of these: columns chosen, stacked, cast, numbered, filled (feature `tabular`) |
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
@@ -84,6 +85,8 @@ mod schema;
 mod seek;
 #[cfg(feature = "table")]
 mod table;
+#[cfg(feature = "tabular")]
+mod tabular;
 #[cfg(feature = "tar")]
 mod tar;
 mod text;
@@ -124,6 +127,8 @@ pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
 pub use schema::{ElementType, Schema, SchemaField};
 #[cfg(feature = "table")]
 pub use table::TableOptions;
+#[cfg(feature = "tabular")]
+pub use tabular::{Missing, Table, TableDataset};
 #[cfg(feature = "tar")]
 pub use tar::WebDataset;
 pub use text::Lines;

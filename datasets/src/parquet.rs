@@ -22,7 +22,7 @@ use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::panics::catch_panics;
 use crate::reader::{Visit, inside};
-use crate::table::{Batch, Layout, TableOptions};
+use crate::table::{Batch, Layout, TableOptions, block_shuffle};
 use crate::{Decoded, DecodedRows, Reader, Schema, Values};
 
 mod bounds;
@@ -45,8 +45,8 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 ///
 /// The file stays on disk. One worker decodes a row group when a row of it is read, and a cache of
 /// [`TableOptions::cache_bytes`] keeps it. A shuffle over more row groups than the cache holds decodes a row
-/// group for nearly each sample: shuffle blocks of [`together`](Reader::together) samples instead
-/// (`Sampler::block`), or write smaller row groups.
+/// group for nearly each sample: then [`block_shuffle`](Reader::block_shuffle) has the block and the window of
+/// a `Sampler::block` that decodes each once.
 #[derive(Debug)]
 pub struct ParquetFile {
     path: PathBuf,
@@ -60,6 +60,7 @@ pub struct ParquetFile {
     times: Vec<(usize, i128)>,
     /// Cumulative row counts of the row groups.
     ends: Vec<u64>,
+    block_shuffle: Option<(u64, u64)>,
     groups: Cache<Group>,
     fingerprint: u64,
 }
@@ -154,8 +155,24 @@ impl ParquetFile {
         content.check_unchanged()?;
         let fingerprint = content.fingerprint_sampled(Fingerprint::new().number(end))?.value();
         let groups = Cache::new(ends.len(), options.cache_bytes);
+        let stored = metadata.metadata().row_groups();
+        let bytes = stored.iter().map(|group| bounds::decoded_bytes(group, &columns));
+        let bytes = bytes.fold(0, u64::saturating_add);
+        let block_shuffle = block_shuffle(&ends, bytes, options.cache_bytes);
         let path = path.to_path_buf();
-        Ok(Self { path, content, metadata, layout, projection, columns, times, ends, groups, fingerprint })
+        Ok(Self {
+            path,
+            content,
+            metadata,
+            layout,
+            projection,
+            columns,
+            times,
+            ends,
+            block_shuffle,
+            groups,
+            fingerprint,
+        })
     }
 
     /// Number of row groups.
@@ -345,6 +362,14 @@ impl Reader for ParquetFile {
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
         let (number, group) = self.group_of(sample)?;
         Ok(Some(Decoded::new(self.row_group(number), group)))
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.block_shuffle
+    }
+
+    fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        self.layout.ticks_per_day(field)
     }
 
     fn together(&self) -> Option<u64> {

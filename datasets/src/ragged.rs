@@ -323,6 +323,10 @@ impl Dataset for Ragged {
         self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.column(field))?
     }
 
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
     fn path(&self, id: u64) -> Option<&Path> {
         self.reader.path(id)
     }

@@ -51,13 +51,25 @@ impl ElementType {
     }
 }
 
-#[cfg(feature = "table")]
+#[cfg(feature = "tabular")]
 impl ElementType {
     /// The type with this [`name`](Self::name).
     pub(crate) fn named(name: &str) -> Option<Self> {
         let others = [Self::Bool, Self::U64, Self::Complex64, Self::Complex128, Self::Bytes, Self::Text];
         DType::ALL.map(Self::Number).into_iter().chain(others).find(|element| element.name() == name)
     }
+}
+
+/// Whether `f64` holds a whole number of this size, as most are.
+#[cfg(any(feature = "csv", feature = "jsonl"))]
+pub(crate) fn is_small(number: i64) -> bool {
+    number.unsigned_abs() <= 1 << 53
+}
+
+/// Whether `f64` holds the number in `text`, if it is a whole one.
+#[cfg(any(feature = "csv", feature = "jsonl"))]
+pub(crate) fn is_exact(text: &str) -> bool {
+    text.parse::<i128>().map_or(true, |whole| whole as f64 as i128 == whole)
 }
 
 impl fmt::Display for ElementType {

@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
-use arrow_schema::{DataType, Field};
-use feedline_core::{DType, Error, ErrorKind, Result};
+use arrow_schema::{DataType, Field, Fields, TimeUnit};
+use feedline_core::{DType, Result};
 
 use crate::bytes::MEMORY_LIMIT;
 use crate::error::{data, one_line};
 use crate::features::Features;
-use crate::nulls::{Nulls, missing};
+use crate::nulls::{Nulls, missing, no_column, present};
 use crate::reader::Visit;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
@@ -28,7 +28,10 @@ pub struct TableOptions {
     /// The columns to read, in the file's order; `None` reads all. The name of a struct selects all of its
     /// fields, which have the names `STRUCT.FIELD`.
     pub columns: Option<Vec<String>>,
-    /// What a null becomes.
+    /// Columns that may have nulls: each is followed by the field `NAME.present` (`bool`). A null is zero or
+    /// empty there, and not present. Null items within a list are no nulls of the column.
+    pub masks: Vec<String>,
+    /// What a null becomes in other columns.
     pub nulls: Nulls,
     /// Arrow files of up to this many bytes are held in memory. Parquet files stay on disk.
     pub memory_limit: u64,
@@ -41,7 +44,8 @@ pub struct TableOptions {
 impl Default for TableOptions {
     /// All columns, no nulls, files of up to [`MEMORY_LIMIT`] in memory, and a cache of 512 MiB.
     fn default() -> Self {
-        Self { columns: None, nulls: Nulls::Refuse, memory_limit: MEMORY_LIMIT, cache_bytes: 512 << 20 }
+        let (columns, masks, nulls) = (None, Vec::new(), Nulls::Refuse);
+        Self { columns, masks, nulls, memory_limit: MEMORY_LIMIT, cache_bytes: 512 << 20 }
     }
 }
 
@@ -53,12 +57,47 @@ struct Leaf {
     part: Part,
 }
 
+impl Leaf {
+    fn ticks_per_day(&self, fields: &Fields) -> Option<u64> {
+        let (&first, rest) = self.path.split_first()?;
+        let mut kind = fields.get(first)?.data_type();
+        for &index in rest {
+            let DataType::Struct(fields) = kind else { return None };
+            kind = fields.get(index)?.data_type();
+        }
+        if let DataType::Dictionary(_, values) = kind {
+            kind = values;
+        }
+        let per_second = |unit: &TimeUnit| match unit {
+            TimeUnit::Second => 1,
+            TimeUnit::Millisecond => 1_000,
+            TimeUnit::Microsecond => 1_000_000,
+            TimeUnit::Nanosecond => 1_000_000_000,
+        };
+        let is_value = matches!(self.part, Part::Values | Part::Marked);
+        match kind {
+            _ if !is_value => None,
+            DataType::Date32 => Some(1),
+            DataType::Date64 => Some(86_400_000),
+            DataType::Timestamp(unit, _)
+            | DataType::Time32(unit)
+            | DataType::Time64(unit)
+            | DataType::Duration(unit) => Some(86_400 * per_second(unit)),
+            _ => None,
+        }
+    }
+}
+
 /// The part of a column that is a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Values,
+    /// The values of a column whose nulls are marked: zero or empty for a null.
+    Marked,
     /// The length of each value, in a list of texts or byte strings.
     Lengths,
+    /// Whether a row has a value, as `bool`.
+    Present,
 }
 
 /// The fields that are read of a table.
@@ -66,6 +105,8 @@ enum Part {
 pub(crate) struct Layout {
     pub(crate) schema: Schema,
     leaves: Vec<Leaf>,
+    /// Units per day of each field that holds times.
+    ticks: Vec<Option<u64>>,
     nulls: Nulls,
     /// The names of the classes, if the metadata has them.
     pub(crate) classes: Option<Vec<String>>,
@@ -106,21 +147,37 @@ impl Layout {
                 Some((bytes, of)) => (vec![index, bytes], of),
                 None => (vec![index], &**field),
             };
-            add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field| {
-                leaves.push(leaf);
+            add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field: SchemaField| {
+                let Leaf { path, part } = leaf;
+                let marked = part == Part::Values && options.masks.contains(&field.name);
+                let name = field.name.clone();
+                leaves.push(Leaf { path: path.clone(), part: if marked { Part::Marked } else { part } });
                 fields.push(field);
+                if marked {
+                    leaves.push(Leaf { path, part: Part::Present });
+                    fields.push(present(&name));
+                }
             })?;
         }
+        let is_field = |name: &&String| fields.iter().any(|field| field.name == **name);
+        if let Some(unknown) = options.masks.iter().find(|name| !is_field(name)) {
+            return Err(no_column(unknown));
+        }
         if let Some((name, _)) = asked.iter().find(|(_, seen)| !**seen) {
-            let why = format!("there is no column \"{}\" to read", one_line(name));
-            return Err(Error::new(ErrorKind::Config, why));
+            return Err(no_column(name));
         }
         if fields.is_empty() {
             return Err(data("there are no columns to read: give a file that has some"));
         }
         let schema = Schema::new(fields);
         schema.check_names()?;
-        Ok(Self { schema, leaves, nulls: options.nulls, classes: features.classes })
+        let ticks = leaves.iter().map(|leaf| leaf.ticks_per_day(table.fields())).collect();
+        Ok(Self { schema, leaves, ticks, nulls: options.nulls, classes: features.classes })
+    }
+
+    /// Units per day of a field of dates or times.
+    pub(crate) fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        *self.ticks.get(field)?
     }
 
     /// The columns of the file that are read, in order.
@@ -160,8 +217,16 @@ impl Layout {
             value.clear();
             let fill = (self.nulls == Nulls::Fill).then_some(field.element);
             let read = match part {
-                Part::Values => column.values(row, fill, value),
+                Part::Marked if column.is_missing(row) => {
+                    column.zeros(value);
+                    Some(())
+                }
+                Part::Values | Part::Marked => column.values(row, fill, value),
                 Part::Lengths => column.lengths(row, fill.is_some(), value),
+                Part::Present => {
+                    value.push((!column.is_missing(row)).into());
+                    Some(())
+                }
             };
             read.ok_or_else(|| missing(&field.name, sample))?;
             check_size(field, value).map_err(|error| error.at_sample(sample))?;
@@ -181,8 +246,21 @@ impl Layout {
 impl DecodedRows for Batch {
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
         let (part, column) = self.columns.get(field)?;
-        (*part == Part::Values).then(|| column.slice(row))?
+        match part {
+            Part::Values | Part::Marked => column.slice(row),
+            Part::Present => Some(if column.is_missing(row) { &[0] } else { &[1] }),
+            Part::Lengths => None,
+        }
     }
+}
+
+/// Block and window of a block shuffle over groups that end at `ends`, of which a cache holds `cache_bytes` of
+/// `bytes`; `None` if it holds all of them.
+pub(crate) fn block_shuffle(ends: &[u64], bytes: u64, cache_bytes: u64) -> Option<(u64, u64)> {
+    let starts = [0].iter().chain(ends);
+    let block = starts.zip(ends).map(|(start, end)| end - start).max().filter(|_| bytes > cache_bytes)?;
+    let held = u128::from(cache_bytes) * ends.len() as u128 / u128::from(bytes);
+    Some((block, block.saturating_mul((held as u64).max(1))))
 }
 
 /// Bytes of the buffers of `data` that are not in `counted` yet: batches may share dictionaries and pages.
@@ -223,7 +301,9 @@ fn add(
         }
         return Ok(());
     }
-    if !is_asked(&name) {
+    let is_named = is_asked(&name);
+    // The lengths of texts come with them.
+    if !is_asked(&format!("{name}.lengths")) && !is_named {
         return Ok(());
     }
     let Some(Kind { element, mut shape, lengths }) = kind(field.data_type()) else {

@@ -1,6 +1,6 @@
 //! Writes any source as Arrow files, which are read fastest.
 //!
-//! `cargo run --release -p feedline-tools --example pack -- SRC DST [--shard-mib N] [--test] [--fill] [--quiet]`
+//! `cargo run --release -p feedline-tools --example pack -- SRC DST [options]`, see `--help`
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -8,7 +8,10 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use feedline_datasets::{Nulls, OpenOptions, PackOptions, Packed, Split, open_with, pack};
+use feedline_core::DType;
+use feedline_datasets::{
+    Missing, Nulls, OpenOptions, PackOptions, Packed, Reader, Split, Table, open_with, pack,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::prelude::{Long, Short, Value, ValueExt as _};
 
@@ -21,6 +24,18 @@ usage: pack SRC DST [options]
   --fill          missing values become NaN, or zero among whole numbers; without it they are an error
   --quiet         no progress bar
   --help
+
+fields of a table, in any number:
+  --columns A,B         keep these columns and stacks, in this order
+  --stack X=A,B         one field X of the numbers of columns A and B, f32
+  --cast A=TYPE         another type: u8, i8, u16, i16, u32, i32, i64, f16, bf16, f32, f64
+  --category A          the number of the value in the sorted list of values, i64
+  --unknown A           a value that the saved list lacks has the number behind the last
+  --standardize A       less the mean, divided by the standard deviation, f32
+  --days A, --seconds A days or seconds since 1970, of a date or time
+  --missing A=VALUE     a missing value becomes VALUE: a number, a text, `mean`, or `mask`, which adds the field
+                        A.present
+  --saved FILE          keeps lists, means and deviations in a JSON file, or takes them from it if it is there
 
 A run that was ended goes on where it was.
 
@@ -36,6 +51,38 @@ struct Options {
     split: Option<Split>,
     nulls: Nulls,
     quiet: bool,
+    steps: Vec<Step>,
+}
+
+/// A step of the table, by its flag.
+enum Step {
+    Columns(Vec<String>),
+    Stack(String, Vec<String>),
+    Cast(String, DType),
+    Category(String),
+    Unknown(String),
+    Standardize(String),
+    Days(String),
+    Seconds(String),
+    Missing(String, Missing),
+    Saved(PathBuf),
+}
+
+impl Step {
+    fn apply(self, table: Table) -> Table {
+        match self {
+            Self::Columns(fields) => table.select(fields),
+            Self::Stack(field, columns) => table.stack(&field, columns),
+            Self::Cast(name, dtype) => table.cast(&name, dtype),
+            Self::Category(column) => table.category(&column),
+            Self::Unknown(column) => table.unknown(&column),
+            Self::Standardize(name) => table.standardize(&name),
+            Self::Days(column) => table.days(&column),
+            Self::Seconds(column) => table.seconds(&column),
+            Self::Missing(name, becomes) => table.missing(&name, becomes),
+            Self::Saved(path) => table.saved(path),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -43,11 +90,17 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std::error::Error>> {
-    let Some(Options { from, to, shard_bytes, split, nulls, quiet }) = parse(arguments)? else {
+    let Some(Options { from, to, shard_bytes, split, nulls, quiet, steps }) = parse(arguments)? else {
         return Ok(format!("{HELP}\n"));
     };
-    let reader =
-        open_with(&from, &OpenOptions { split, nulls, ..OpenOptions::with_memory_limit(IN_MEMORY) })?;
+    let options = OpenOptions { split, nulls, ..OpenOptions::with_memory_limit(IN_MEMORY) };
+    let reader: Box<dyn Reader> = match steps.is_empty() {
+        true => open_with(&from, &options)?,
+        false => {
+            let table = Table::open_with(&from, options);
+            steps.into_iter().fold(table, |table, step| step.apply(table)).reader()?
+        }
+    };
     let bar = if quiet || !std::io::stderr().is_terminal() {
         ProgressBar::hidden()
     } else {
@@ -67,7 +120,7 @@ fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std:
 
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, lexopt::Error> {
     let (mut from, mut to, mut shard_bytes, mut split, mut quiet) = (None, None, None, None, false);
-    let mut nulls = Nulls::default();
+    let (mut nulls, mut steps) = (Nulls::default(), Vec::new());
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -79,6 +132,26 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
             Long("test") => split = Some(Split::Test),
             Long("fill") => nulls = Nulls::Fill,
             Long("quiet") => quiet = true,
+            Long("columns") => steps.push(Step::Columns(list(&parser.value()?.string()?))),
+            Long("stack") => {
+                let (field, columns) = pair("stack", parser.value()?)?;
+                steps.push(Step::Stack(field, list(&columns)));
+            }
+            Long("cast") => {
+                let (name, dtype) = pair("cast", parser.value()?)?;
+                let dtype = DType::ALL.into_iter().find(|one| one.name() == dtype);
+                steps.push(Step::Cast(name, dtype.ok_or("--cast takes NAME=TYPE, a type of --help")?));
+            }
+            Long("category") => steps.push(Step::Category(parser.value()?.string()?)),
+            Long("unknown") => steps.push(Step::Unknown(parser.value()?.string()?)),
+            Long("standardize") => steps.push(Step::Standardize(parser.value()?.string()?)),
+            Long("days") => steps.push(Step::Days(parser.value()?.string()?)),
+            Long("seconds") => steps.push(Step::Seconds(parser.value()?.string()?)),
+            Long("missing") => {
+                let (name, value) = pair("missing", parser.value()?)?;
+                steps.push(Step::Missing(name, missing(value)));
+            }
+            Long("saved") => steps.push(Step::Saved(PathBuf::from(parser.value()?))),
             Long("help") | Short('h') => return Ok(None),
             Value(value) if from.is_none() => from = Some(PathBuf::from(value)),
             Value(value) if to.is_none() => to = Some(PathBuf::from(value)),
@@ -88,5 +161,25 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
     let (Some(from), Some(to)) = (from, to) else {
         return Err("give a source and a target, see --help".into());
     };
-    Ok(Some(Options { from, to, shard_bytes, split, nulls, quiet }))
+    Ok(Some(Options { from, to, shard_bytes, split, nulls, quiet, steps }))
+}
+
+fn list(names: &str) -> Vec<String> {
+    names.split(',').map(str::to_owned).collect()
+}
+
+fn pair(flag: &str, value: OsString) -> Result<(String, String), lexopt::Error> {
+    let value = value.string()?;
+    let (name, value) =
+        value.split_once('=').ok_or_else(|| format!("--{flag} takes NAME=VALUE, see --help"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn missing(value: String) -> Missing {
+    match (value.as_str(), value.parse()) {
+        ("mean", _) => Missing::Mean,
+        ("mask", _) => Missing::Mask,
+        (_, Ok(number)) => Missing::Number(number),
+        _ => Missing::Text(value),
+    }
 }

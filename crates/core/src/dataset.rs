@@ -84,6 +84,13 @@ pub trait Dataset: Send + Sync + 'static {
         None
     }
 
+    /// Block and window of [`Sampler::block`](crate::Sampler::block) for a set whose samples are decoded in
+    /// groups that do not all fit its cache. A shuffle of single samples decodes a group for most of them.
+    /// `None`, the default, if the order makes no difference.
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// The file that contains sample `id`, for error messages.
     fn path(&self, _id: u64) -> Option<&Path> {
         None

@@ -53,6 +53,10 @@ impl Dataset for StableDataset {
         self.inner.column(field)
     }
 
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.inner.block_shuffle()
+    }
+
     fn path(&self, id: u64) -> Option<&Path> {
         self.inner.path(id)
     }

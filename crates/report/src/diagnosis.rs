@@ -136,6 +136,13 @@ impl Diagnosis {
             ),
             Bound::Compute | Bound::Latency | Bound::Unknown => waits.clone(),
         };
+        if let (Bound::Decode, Some((block, window))) = (bound, setup.block_shuffle) {
+            diagnosis.text += &format!(
+                "; the shuffle reads single samples of groups of {block} that do not fit the set's cache, so a \
+                 group is decoded for most samples: write sampler(Sampler::block({block}, {window})?) and \
+                 seed(SEED) in place of shuffle(SEED)"
+            );
+        }
         if setup.device_slots < 8 {
             let depth = 2 * setup.device_slots;
             let gain = ratio(rate(WhatIf { depth: Some(depth), ..WhatIf::default() }), present);
@@ -267,6 +274,20 @@ mod tests {
             assert!(diagnosis.text.contains(words), "{diagnosis}");
             assert_eq!(diagnosis.workers, None);
         }
+    }
+
+    #[test]
+    fn a_shuffle_beyond_the_cache_is_told_which_sampler_to_write() {
+        let text = |block_shuffle| {
+            let setup =
+                Setup { workers: 4, device_slots: 8, batch_size: 64, block_shuffle, ..Setup::default() };
+            let service = ServiceTimes { decode_ns: 6_000_000, step_ns: 100_000, ..ServiceTimes::default() };
+            let profile = Profile { setup, samples: vec![service] };
+            Diagnosis::on(16, &setup, &service, &WhatIf::default().predict(&profile, 200).account).text
+        };
+        let advice = "write sampler(Sampler::block(1000, 4000)?) and seed(SEED) in place of shuffle(SEED)";
+        assert!(text(Some((1000, 4000))).contains(advice));
+        assert!(!text(None).contains("shuffle"));
     }
 
     #[test]

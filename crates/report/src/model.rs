@@ -313,6 +313,7 @@ mod tests {
             batch_bytes: usize::MAX,
             is_source: true,
             is_zero_copy: false,
+            block_shuffle: Some((u64::MAX, u64::MAX)),
         };
         for setup in [huge, Setup::default()] {
             let profile = Profile { setup, samples: vec![times] };

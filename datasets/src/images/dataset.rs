@@ -228,6 +228,10 @@ impl Dataset for ImageDataset {
         })
     }
 
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
     fn path(&self, id: u64) -> Option<&Path> {
         self.reader.path(id)
     }

@@ -1,10 +1,10 @@
 //! Opens a file of each format, or names the feature that this build lacks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use feedline_core::Result;
 
-use crate::{Folder, Lines, OpenOptions, Reader};
+use crate::{Folder, Lines, OpenOptions, Reader, Shards};
 
 #[cfg(feature = "npz")]
 pub(super) fn npz(path: &Path) -> Result<Box<dyn Reader>> {
@@ -94,8 +94,19 @@ pub(super) fn parquet(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
 
 #[cfg(feature = "csv")]
 pub(super) fn csv(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    let options = crate::CsvOptions { nulls: options.nulls, ..Default::default() };
-    Ok(Box::new(crate::Csv::open_with(path, options)?))
+    Ok(Box::new(crate::Csv::open_with(path, options.csv())?))
+}
+
+/// Opens the CSV files of one set.
+#[cfg(feature = "csv")]
+pub(super) fn csv_shards(paths: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
+    let shards = crate::Csv::open_shards(paths, &options.csv())?;
+    Shards::new(shards.into_iter().map(|shard| Box::new(shard) as Box<dyn Reader>).collect())
+}
+
+#[cfg(not(feature = "csv"))]
+pub(super) fn csv_shards(_: &[PathBuf], _: &OpenOptions) -> Result<Shards> {
+    Err(super::needs("csv"))
 }
 
 #[cfg(not(feature = "csv"))]
@@ -105,8 +116,19 @@ pub(super) fn csv(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
 
 #[cfg(feature = "jsonl")]
 pub(super) fn jsonl(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    let options = crate::JsonLinesOptions { nulls: options.nulls };
-    Ok(Box::new(crate::JsonLines::open_with(path, options)?))
+    Ok(Box::new(crate::JsonLines::open_with(path, options.jsonl())?))
+}
+
+/// Opens the JSON Lines files of one set.
+#[cfg(feature = "jsonl")]
+pub(super) fn jsonl_shards(paths: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
+    let shards = crate::JsonLines::open_shards(paths, &options.jsonl())?;
+    Shards::new(shards.into_iter().map(|shard| Box::new(shard) as Box<dyn Reader>).collect())
+}
+
+#[cfg(not(feature = "jsonl"))]
+pub(super) fn jsonl_shards(_: &[PathBuf], _: &OpenOptions) -> Result<Shards> {
+    Err(super::needs("jsonl"))
 }
 
 #[cfg(not(feature = "jsonl"))]
@@ -115,12 +137,19 @@ pub(super) fn jsonl(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
 }
 
 /// Opens a text: as a table where its rows have equally many cells.
-pub(super) fn text(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    #[cfg(feature = "csv")]
-    if crate::csv::delimiter(&crate::bytes::Content::open_unclaimed(path)?)?.is_some() {
-        return csv(path, _options);
-    }
-    Ok(Box::new(Lines::open(path)?))
+pub(super) fn text(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    if is_table(path)? { csv(path, options) } else { Ok(Box::new(Lines::open(path)?)) }
+}
+
+/// Whether the rows of a text have equally many cells.
+#[cfg(feature = "csv")]
+pub(super) fn is_table(path: &Path) -> Result<bool> {
+    Ok(crate::csv::delimiter(&crate::bytes::Content::open_unclaimed(path)?)?.is_some())
+}
+
+#[cfg(not(feature = "csv"))]
+pub(super) fn is_table(_: &Path) -> Result<bool> {
+    Ok(false)
 }
 
 /// Opens a shard, or the folder of an index.

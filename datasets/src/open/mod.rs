@@ -156,11 +156,24 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     }
     let files = hub::without_about(files);
     if folders.is_empty() && files.first().is_some_and(|first| is_shard(first)) {
-        let shards = of_split(files, options.split)?;
-        let shards = shards.iter().map(|file| open_with(file, options));
-        return Ok(Box::new(Shards::new(shards.collect::<Result<_>>()?)?));
+        return Ok(Box::new(shards(&of_split(files, options.split)?, options)?));
     }
     Ok(Box::new(Folder::open_with(path, options)?))
+}
+
+/// Opens the shards of one set. The types of CSV and JSON Lines are those that all shards have together.
+fn shards(files: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
+    let all = |is: fn(&Path, Kind) -> Result<bool>| {
+        files.iter().try_fold(true, |all, file| Ok(all && is(file, Start::read(file)?.kind)?))
+    };
+    let is_csv = |file: &Path, kind| Ok(kind == Kind::Csv || kind == Kind::Text && formats::is_table(file)?);
+    if all(is_csv)? {
+        formats::csv_shards(files, options)
+    } else if all(|_, kind| Ok(kind == Kind::JsonLines))? {
+        formats::jsonl_shards(files, options)
+    } else {
+        Shards::new(files.iter().map(|file| open_with(file, options)).collect::<Result<_>>()?)
+    }
 }
 
 /// The shards of one set: a folder may hold `train-00000.parquet` beside `test-00000.parquet`.
@@ -195,8 +208,7 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
     if files.is_empty() {
         return Err(data("no file fits the pattern: check the path").at_path(path));
     }
-    let shards = files.iter().map(|file| open_with(file, options)).collect::<Result<_>>()?;
-    Ok(Some(Box::new(Shards::new(shards)?)))
+    Ok(Some(Box::new(shards(&files, options)?)))
 }
 
 /// Whether the first file of a folder is a shard, and not itself a sample.

@@ -1,6 +1,6 @@
 //! Options for opening data.
 
-use crate::{MEMORY_LIMIT, Nulls};
+use crate::{ElementType, MEMORY_LIMIT, Nulls};
 
 /// How files and folders are opened. Each reader's `open_with` says which options it takes.
 ///
@@ -26,7 +26,16 @@ pub struct OpenOptions {
     /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that other samples have; the
     /// field is then empty. By default this is an error.
     pub empty_members: bool,
-    /// What a missing value of a table becomes: CSV, JSON Lines, Arrow, Parquet.
+    /// The columns of a table to read, in the file's order; `None` reads all. A table is CSV, JSON Lines,
+    /// Arrow or Parquet; others have all of their fields.
+    pub columns: Option<Vec<String>>,
+    /// Types of columns of CSV and JSON Lines that are not those of their cells: `i64`, `u64`, `f64`, `bool`
+    /// or `text`.
+    pub types: Vec<(String, ElementType)>,
+    /// Columns of a table that may lack values: each is followed by the field `NAME.present` (`bool`). A
+    /// missing value is zero or empty there, and not present.
+    pub masks: Vec<String>,
+    /// What a missing value becomes in other columns of a table.
     pub nulls: Nulls,
 }
 
@@ -39,7 +48,23 @@ impl OpenOptions {
     /// The options of a table.
     #[cfg(feature = "table")]
     pub(super) fn table(&self) -> crate::TableOptions {
-        crate::TableOptions { memory_limit: self.memory_limit, nulls: self.nulls, ..Default::default() }
+        let (columns, masks) = (self.columns.clone(), self.masks.clone());
+        let (memory_limit, nulls) = (self.memory_limit, self.nulls);
+        crate::TableOptions { columns, masks, memory_limit, nulls, ..Default::default() }
+    }
+
+    /// The options of a CSV file.
+    #[cfg(feature = "csv")]
+    pub(super) fn csv(&self) -> crate::CsvOptions {
+        let Self { columns, types, masks, nulls, .. } = self.clone();
+        crate::CsvOptions { columns, types, masks, nulls, ..Default::default() }
+    }
+
+    /// The options of a JSON Lines file.
+    #[cfg(feature = "jsonl")]
+    pub(super) fn jsonl(&self) -> crate::JsonLinesOptions {
+        let Self { columns, types, masks, nulls, .. } = self.clone();
+        crate::JsonLinesOptions { columns, types, masks, nulls }
     }
 }
 
@@ -50,6 +75,9 @@ impl Default for OpenOptions {
             split: None,
             classes: None,
             empty_members: false,
+            columns: None,
+            types: Vec::new(),
+            masks: Vec::new(),
             nulls: Nulls::Refuse,
         }
     }

@@ -148,6 +148,22 @@ fn width(column: &ColumnChunkMetaData) -> u64 {
     }
 }
 
+/// The bytes of a row group in memory, estimated from its metadata.
+pub(super) fn decoded_bytes(group: &RowGroupMetaData, columns: &[usize]) -> u64 {
+    let bytes = |&column: &usize| {
+        let column = group.column(column);
+        // The bytes of texts stay in their pages.
+        let pages = match column.column_type() {
+            Type::BYTE_ARRAY => column.uncompressed_size().max(0) as u64,
+            _ => 0,
+        };
+        let values = column.num_values().max(0) as u64;
+        // Without the level, which is not kept.
+        pages.saturating_add(values.saturating_mul(width(column).saturating_sub(4)))
+    };
+    columns.iter().map(bytes).fold(0, u64::saturating_add)
+}
+
 /// Counts the bytes read.
 struct Counted<R> {
     from: R,

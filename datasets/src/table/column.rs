@@ -145,6 +145,22 @@ impl Column {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
+    /// Whether row `row` has no value.
+    pub(crate) fn is_missing(&self, row: usize) -> bool {
+        if self.is_null(row) {
+            return true;
+        }
+        match &self.cells {
+            Cells::Keys { keys, width, values } => values.is_missing(key(keys, *width, row)),
+            _ => false,
+        }
+    }
+
+    /// Appends the zeros of a value of one size; nothing if the size varies.
+    pub(crate) fn zeros(&self, to: &mut Vec<u8>) {
+        to.resize(to.len() + self.width(), 0);
+    }
+
     /// Appends the bytes of row `row`; `None` for a null, unless `fill` is given.
     pub(crate) fn values(&self, row: usize, fill: Option<ElementType>, to: &mut Vec<u8>) -> Option<()> {
         if self.is_null(row) {

@@ -17,7 +17,9 @@ fn keys_are_columns_of_the_type_of_their_values() {
     for (name, bytes) in [("x", TABLE.as_bytes().to_vec()), ("x.jsonl.gz", gz(TABLE.as_bytes()))] {
         let path = write(dir.path(), name, &bytes);
         assert_eq!(open(&path).unwrap().format(), "jsonl");
-        let reader = JsonLines::open_with(path, JsonLinesOptions { nulls: Nulls::Fill }).unwrap();
+        let reader =
+            JsonLines::open_with(path, JsonLinesOptions { nulls: Nulls::Fill, ..Default::default() })
+                .unwrap();
         assert_eq!(reader.len(), 2);
         assert_eq!(
             reader.schema().to_string(),
@@ -115,7 +117,8 @@ fn a_missing_value_is_an_error_of_its_row_or_filled() {
         let start = lines.match_indices('\n').nth(row as usize - 1).unwrap().0 + 1;
         assert_eq!(error.offset(), Some(start as u64));
     }
-    let filled = JsonLines::open_with(&path, JsonLinesOptions { nulls: Nulls::Fill }).unwrap();
+    let filled =
+        JsonLines::open_with(&path, JsonLinesOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
     let schema = "int f64 [], float f64 [], bool text [?], text text [?], ints i64 [?]";
     assert_eq!(filled.schema().to_string(), schema);
     let by_format = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
@@ -192,7 +195,7 @@ proptest! {
             Err(error) => prop_assert_eq!(error.path(), Some(path.as_path())),
             // What was read to find the types is read again.
             Ok(reader) => {
-                let filled = JsonLines::open_with(&path, JsonLinesOptions { nulls: Nulls::Fill }).unwrap();
+                let filled = JsonLines::open_with(&path, JsonLinesOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
                 for sample in 0..reader.len() {
                     prop_assert!(filled.read(sample, &mut Values::new()).is_ok());
                     if let Err(error) = reader.read(sample, &mut Values::new()) {

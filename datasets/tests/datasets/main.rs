@@ -41,6 +41,8 @@ mod samples;
 mod shared_data;
 #[cfg(all(feature = "arrow", feature = "parquet"))]
 mod tables;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod tabular;
 #[cfg(feature = "tfrecord")]
 mod tfrecord;
 #[cfg(all(feature = "tokenizers", feature = "jsonl"))]

@@ -7,7 +7,8 @@ use crate::described::{describe, hex};
 use crate::made::{read, write};
 use feedline_core::Dataset;
 use feedline_datasets::{
-    ArrowFile, Fixed, Nulls, OpenOptions, ParquetFile, Reader, Split, TableOptions, Values, open, open_with,
+    ArrowFile, Fixed, Missing, Nulls, OpenOptions, ParquetFile, Ragged, Reader, Shards, Split, Table,
+    TableOptions, Values, open, open_with,
 };
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -79,6 +80,48 @@ fn row_groups_are_ranges_of_samples() {
     let file = ParquetFile::open(golden("none.parquet")).unwrap();
     assert_eq!((file.row_groups(), file.len()), (3, 90));
     assert_eq!([0, 1, 2].map(|group| file.row_group(group)), [0..40, 40..80, 80..90]);
+}
+
+#[test]
+fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
+    let open = |cache_bytes| {
+        let columns = Some(vec!["f16".into(), "words".into()]);
+        let options = TableOptions { columns, cache_bytes, ..TableOptions::default() };
+        ParquetFile::open_with(golden("none.parquet"), options).unwrap()
+    };
+    let all = open(u64::MAX);
+    assert_eq!((all.block_shuffle(), all.together()), (None, Some(40)));
+    // Blocks of a row group, in windows of as many as the cache holds.
+    assert_eq!(open(1).block_shuffle(), Some((40, 40)));
+    let decoded = (1..100_000).find(|&bytes| open(bytes).block_shuffle().is_none()).unwrap();
+    assert_eq!(open(decoded - 1).block_shuffle(), Some((40, 80)));
+    let set = Shards::new(vec![Box::new(open(u64::MAX)), Box::new(open(1))]).unwrap();
+    assert_eq!(Ragged::new(Box::new(set), 100).unwrap().block_shuffle(), Some((40, 40)));
+    let table = Table::new(Box::new(open(1))).select(["f16"]).missing("f16", Missing::Number(0.0));
+    assert!(table.build().unwrap_err().to_string().contains("no field \"f16.present\""));
+    let table = Table::new(Box::new(open(1))).select(["f16"]).build().unwrap();
+    let spec = table.spec().clone();
+    assert_eq!(table.map(spec, |_, _, _| Ok(())).unwrap().block_shuffle(), Some((40, 40)));
+}
+
+#[test]
+fn shards_of_other_units_of_time_are_refused() {
+    use arrow_array::{ArrayRef, RecordBatch, TimestampMicrosecondArray, TimestampMillisecondArray};
+    let dir = tempdir().unwrap();
+    let file = |name: &str, column: ArrayRef| {
+        let batch = RecordBatch::try_from_iter([("at", column)]).unwrap();
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        write(dir.path(), name, &writer.into_inner().unwrap())
+    };
+    let first = file("0.arrow", std::sync::Arc::new(TimestampMillisecondArray::from(vec![1500, -1])));
+    assert_eq!(open(dir.path()).unwrap().ticks_per_day(0), Some(86_400_000));
+    let seconds = Table::open(&first).seconds("at").build().unwrap();
+    assert_eq!((seconds.len(), open(&first).unwrap().schema().to_string()), (2, "at i64 []".into()));
+    let other = file("1.arrow", std::sync::Arc::new(TimestampMicrosecondArray::from(vec![1_500_000])));
+    let error = open(dir.path()).unwrap_err();
+    assert!(error.to_string().contains("\"at\" has another unit of time than in the first"), "{error}");
+    assert_eq!(error.path(), Some(&*other));
 }
 
 #[test]

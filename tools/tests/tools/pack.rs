@@ -154,6 +154,11 @@ fn errors_are_one_line_and_leave_nothing_under_the_name() {
         (&[good, "/nowhere/x.arrow"], "/nowhere/x.arrow.partial"),
         (&[good, new, "--shard-mib", "0"], "--shard-mib takes a number"),
         (&[good], "give a source and a target"),
+        (&[good, new, "--columns", "a,c"], "there is no column \"c\""),
+        (&[good, new, "--cast", "a=f31"], "--cast takes NAME=TYPE"),
+        (&[good, new, "--missing", "a"], "--missing takes NAME=VALUE"),
+        (&[good, new, "--missing", "a=none"], "a number does not become a text"),
+        (&[good, new, "--standardize"], "missing argument for option '--standardize'"),
     ] {
         let output = run("pack", arguments);
         let line = String::from_utf8(output.stderr).unwrap();
@@ -163,6 +168,30 @@ fn errors_are_one_line_and_leave_nothing_under_the_name() {
             "{line}"
         );
         assert!(!Path::new(new).exists());
+    }
+}
+
+#[test]
+fn a_table_is_packed_with_chosen_filled_and_cast_columns() {
+    let dir = tempdir().unwrap();
+    let from = write(dir.path(), "x.csv", b"a,b,city,name\n1,2,Rome,x\n3,,Oslo,y\n5,4,,z\n");
+    let [to, saved] = ["x.arrow", "x.json"].map(|name| dir.path().join(name));
+    let flags =
+        "--columns x,city,b --stack x=a,b --cast b=f64 --missing b=mean --category city --missing city=none";
+    let mut arguments =
+        vec![from.to_str().unwrap(), to.to_str().unwrap(), "--saved", saved.to_str().unwrap()];
+    arguments.extend(flags.split(' '));
+    assert!(pack(&arguments).starts_with("packed 3 samples: 1 file"));
+    assert!(std::fs::read_to_string(&saved).unwrap().contains("\"Oslo\""));
+    let packed = open(&to).unwrap();
+    assert_eq!(packed.schema().to_string(), "x f32 [2], city i64 [], b f64 []");
+    let mut values = Values::new();
+    for (row, (x, city, b)) in
+        [([1f32, 2.0], 1i64, 2f64), ([3.0, 3.0], 0, 3.0), ([5.0, 4.0], 2, 4.0)].iter().enumerate()
+    {
+        packed.read(row as u64, &mut values).unwrap();
+        let expected = [x.map(f32::to_le_bytes).concat(), city.to_le_bytes().into(), b.to_le_bytes().into()];
+        assert!(values.fields().iter().map(|value| &value.bytes).eq(&expected), "row {row}");
     }
 }
 

@@ -115,6 +115,10 @@ impl Dataset for Map {
         })
     }
 
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.inner.block_shuffle()
+    }
+
     fn path(&self, id: u64) -> Option<&Path> {
         self.inner.path(id)
     }

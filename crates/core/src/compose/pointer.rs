@@ -38,6 +38,10 @@ macro_rules! forward {
                 (**self).column(field)
             }
 
+            fn block_shuffle(&self) -> Option<(u64, u64)> {
+                (**self).block_shuffle()
+            }
+
             fn path(&self, id: u64) -> Option<&Path> {
                 (**self).path(id)
             }

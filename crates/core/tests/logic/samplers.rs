@@ -135,6 +135,41 @@ fn a_window_touches_few_blocks_and_blocks_are_shuffled() {
     assert!(starts <= 100, "{starts} breaks in 101 blocks");
 }
 
+/// The positions of single samples over 4000 epochs, in 25 parts of the epoch: chi-square in its standard
+/// deviations, at most 4 for samples that are as likely in each part.
+#[test]
+fn a_block_shuffle_puts_every_sample_anywhere_as_a_shuffle_does() {
+    let (len, epochs, parts) = (1000, 4000, 25);
+    let deviations = |sampler: &Sampler| {
+        let mut counts = vec![vec![0u64; parts]; len as usize];
+        let mut apart = 0.0;
+        for number in 0..epochs {
+            let mut places = vec![0; len as usize];
+            for (place, id) in epoch(sampler, len, 5, number).into_iter().enumerate() {
+                counts[id as usize][place * parts / len as usize] += 1;
+                places[id as usize] = place;
+            }
+            apart += places.windows(2).map(|pair| pair[0].abs_diff(pair[1]) as f64).sum::<f64>();
+        }
+        let (mean, freedom) = (epochs as f64 / parts as f64, parts as f64 - 1.0);
+        let chi =
+            |counts: &Vec<u64>| counts.iter().map(|&count| (count as f64 - mean).powi(2) / mean).sum::<f64>();
+        let deviation = |counts: &Vec<u64>| (chi(counts) - freedom) / (2.0 * freedom).sqrt();
+        let all: Vec<f64> = counts.iter().map(deviation).collect();
+        let largest = all.iter().copied().fold(f64::MIN, f64::max);
+        (all.iter().sum::<f64>() / all.len() as f64, largest, apart / (epochs * (len - 1)) as f64)
+    };
+    // Of 1000 samples the largest deviation is about 4.5 by chance, and the mean is within 0.1.
+    let block = Sampler::block(20, 80).unwrap();
+    let [(mean, largest, apart), (block_mean, block_largest, block_apart)] =
+        [&Sampler::Shuffle, &block].map(deviations);
+    assert!(mean.abs() < 0.15 && largest < 7.0, "shuffle: mean {mean:.3}, largest {largest:.2}");
+    assert!(block_mean.abs() < 0.15 && block_largest < 7.0, "blocks: {block_mean:.3}, {block_largest:.2}");
+    // What a block shuffle does not do: neighbours of a block stay within a window, and are not a third of the
+    // epoch apart.
+    assert!((apart - 333.0).abs() < 5.0 && block_apart < 60.0, "{apart} and {block_apart} apart");
+}
+
 #[test]
 fn weighted_draws_are_proportional_to_the_weights() {
     let weights = [0.0, 1.0, 2.0, 3.0, 4.0, 0.0];

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use crossbeam_channel::bounded;
-use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Stop};
+use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Sampler, Stop};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, Priority};
 use feedline_slots::Ring;
@@ -56,6 +56,10 @@ impl Loader {
             batch_bytes: layout.bytes(),
             is_source,
             is_zero_copy: mode.needs_no_decoding(),
+            block_shuffle: match batch_sampler.options().sampler {
+                Sampler::Shuffle => builder.input.stable_dataset().and_then(|set| set.block_shuffle()),
+                _ => None,
+            },
         };
         let ledger = Ledger::new(setup, trace.clone());
         let tuning = builder.tunes_workers(mode.needs_no_decoding()).then(|| {

@@ -8,6 +8,7 @@ use crate::common::{LONG, alone, alone_in_parts, wait_until};
 use feedline::report::Reporter;
 use feedline::report::{Account, Cause};
 use feedline::{Device, Loader, LoaderBuilder, Workers};
+use feedline_core::{Context, Dataset, ReadError, Row, Sampler, Spec};
 use feedline_device::host::Host;
 use feedline_sim::SimOptions;
 use feedline_sim::interceptors::SlowCopies;
@@ -381,5 +382,44 @@ fn another_thread_reads_the_report_while_an_epoch_runs_and_sees_a_wait() {
         assert!(report.epoch.causes.of(Cause::Decode) >= Duration::from_millis(20), "{report}");
         drop(loader);
         assert_eq!(reporter.report().run, report.run);
+    });
+}
+
+/// A set whose samples are decoded in groups that do not fit its cache.
+struct Grouped(Fine);
+
+impl Dataset for Grouped {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.0.read(id, row, context)
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        Some((10, 20))
+    }
+}
+
+#[test]
+fn the_setup_has_the_block_shuffle_of_a_set_that_is_shuffled_by_samples() {
+    alone(|| {
+        let device = Device::new_host();
+        let builder = || Loader::builder(Grouped(Fine::new(40, 100).unwrap())).batch_size(4);
+        let blocks = Sampler::block(10, 20).unwrap();
+        for (builder, expected) in [
+            (builder().shuffle(7), Some((10, 20))),
+            (builder().sampler(blocks).seed(7), None),
+            (builder(), None),
+        ] {
+            let mut loader = builder.epochs(1).build(&device).unwrap();
+            assert_eq!(loader.reporter().setup().block_shuffle, expected);
+            loader.stop(LONG).unwrap();
+        }
     });
 }

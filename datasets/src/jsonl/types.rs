@@ -1,0 +1,241 @@
+//! Types of columns, found by reading all of their values.
+
+use std::borrow::Cow;
+
+use feedline_core::{DType, Error, ErrorKind, Result};
+
+use crate::ElementType;
+use crate::error::{data, one_line};
+use crate::schema::{is_exact, is_small};
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Type {
+    Int,
+    Uint,
+    Float,
+    Bool,
+    Ints,
+    Floats,
+    Text,
+}
+
+impl Type {
+    pub(super) fn element(self) -> ElementType {
+        match self {
+            Self::Int | Self::Ints => ElementType::Number(DType::I64),
+            Self::Uint => ElementType::U64,
+            Self::Float | Self::Floats => ElementType::Number(DType::F64),
+            Self::Bool => ElementType::Bool,
+            Self::Text => ElementType::Text,
+        }
+    }
+
+    /// Appends the value of `json`, little-endian; `None` if it is of another type.
+    pub(super) fn write(self, json: &str, to: &mut Vec<u8>) -> Option<()> {
+        match self {
+            Self::Int => to.extend(parse::<i64>(json)?.to_le_bytes()),
+            Self::Uint => to.extend(parse::<u64>(json)?.to_le_bytes()),
+            Self::Float => to.extend(float(json)?.to_le_bytes()),
+            Self::Bool => to.push(parse::<bool>(json)?.into()),
+            Self::Ints => parse::<Vec<i64>>(json)?.iter().for_each(|number| to.extend(number.to_le_bytes())),
+            Self::Floats => floats(json, |number| to.extend(number.to_le_bytes()))?,
+            Self::Text if is_string(json) => to.extend(parse::<Cow<'_, str>>(json)?.bytes()),
+            Self::Text => to.extend(json.bytes()),
+        }
+        Some(())
+    }
+
+    /// The bytes of a missing value that is marked.
+    pub(super) fn blank(self) -> &'static [u8] {
+        match self {
+            Self::Int | Self::Uint | Self::Float => &[0; 8],
+            Self::Bool => &[0],
+            Self::Ints | Self::Floats | Self::Text => &[],
+        }
+    }
+}
+
+fn parse<'a, T: serde::Deserialize<'a>>(json: &'a str) -> Option<T> {
+    serde_json::from_str(json).ok()
+}
+
+/// The finite number in `json`, rounded once: `serde_json` may be off by the last bit.
+fn float(json: &str) -> Option<f64> {
+    let is_number = json.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    is_number.then(|| json.parse().ok())?.filter(|number: &f64| number.is_finite())
+}
+
+/// Calls `to` with each number of the list that `json` is; `None` if it is not a list of numbers.
+fn floats(json: &str, mut to: impl FnMut(f64)) -> Option<()> {
+    let list = json.strip_prefix('[')?.strip_suffix(']')?.trim_ascii();
+    if list.is_empty() {
+        return Some(());
+    }
+    // A comma within a string or another list leaves parts that are not numbers.
+    list.split(',').try_for_each(|number| float(number.trim_ascii()).map(&mut to))
+}
+
+fn is_string(json: &str) -> bool {
+    json.starts_with('"')
+}
+
+/// Facts about a column from the lines read so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Values other than `null`.
+    pub(super) values: u64,
+    /// The line that had the key last, from 1 on; 0 before the first.
+    last: u64,
+    /// Whether each type holds all values.
+    int: bool,
+    uint: bool,
+    float: bool,
+    bool: bool,
+    ints: bool,
+    floats: bool,
+    /// Whether `f64` holds all whole numbers, also those in lists.
+    exact: bool,
+    min_len: usize,
+    max_len: usize,
+}
+
+impl Seen {
+    pub(super) const NOTHING: Self = Self {
+        values: 0,
+        last: 0,
+        int: true,
+        uint: true,
+        float: true,
+        bool: true,
+        ints: true,
+        floats: true,
+        exact: true,
+        min_len: usize::MAX,
+        max_len: 0,
+    };
+
+    /// Adds the value of line `line`, counted from 1; an error says why it is refused.
+    pub(super) fn add(&mut self, line: u64, json: &str) -> Result<(), &'static str> {
+        if std::mem::replace(&mut self.last, line) == line {
+            return Err("is there twice: keep one");
+        }
+        if json == "null" {
+            return Ok(());
+        }
+        // Only an escape can make a string other than Unicode.
+        if is_string(json) && json.contains("\\u") && parse::<Cow<'_, str>>(json).is_none() {
+            return Err("has half of a surrogate pair, which is not Unicode: repair its text");
+        }
+        self.values += 1;
+        let int = if self.int { parse::<i64>(json) } else { None };
+        self.int = int.is_some();
+        self.uint = self.uint && parse::<u64>(json).is_some();
+        self.float = self.float && float(json).is_some();
+        self.bool = self.bool && parse::<bool>(json).is_some();
+        let mut len = 0;
+        self.floats = self.floats && floats(json, |_| len += 1).is_some();
+        self.exact =
+            self.exact && (int.is_some_and(is_small) || is_exact(json)) && (len == 0 || has_exact(json));
+        self.ints = self.ints && self.floats && parse::<Vec<i64>>(json).is_some();
+        self.min_len = self.min_len.min(len);
+        self.max_len = self.max_len.max(len);
+        Ok(())
+    }
+
+    /// The values of both: those of two shards.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            values: self.values + other.values,
+            last: 0,
+            int: self.int && other.int,
+            uint: self.uint && other.uint,
+            float: self.float && other.float,
+            bool: self.bool && other.bool,
+            ints: self.ints && other.ints,
+            floats: self.floats && other.floats,
+            exact: self.exact && other.exact,
+            min_len: self.min_len.min(other.min_len),
+            max_len: self.max_len.max(other.max_len),
+        }
+    }
+
+    /// The first type that fits, and its shape. A column is `full` if no missing value is filled.
+    pub(super) fn decide(self, full: bool) -> (Type, Vec<Option<usize>>) {
+        let kind = match self {
+            Self { values: 0, .. } => Type::Text,
+            Self { int: true, .. } if full => Type::Int,
+            Self { uint: true, .. } if full => Type::Uint,
+            Self { float: true, .. } => Type::Float,
+            Self { bool: true, .. } if full => Type::Bool,
+            Self { ints: true, .. } => Type::Ints,
+            Self { floats: true, .. } => Type::Floats,
+            _ => Type::Text,
+        };
+        (kind, self.shape(kind, full))
+    }
+
+    fn shape(self, kind: Type, full: bool) -> Vec<Option<usize>> {
+        match kind {
+            Type::Text => vec![None],
+            Type::Ints | Type::Floats => {
+                vec![(full && self.min_len == self.max_len).then_some(self.max_len)]
+            }
+            _ => vec![],
+        }
+    }
+
+    /// Whether the type of these values, those of one shard, is whole numbers that `whole`, the values of all
+    /// shards, makes a rounded `f64`.
+    pub(super) fn is_rounded_by(self, whole: Self) -> bool {
+        let becomes_float = whole.float && !whole.int && !whole.uint;
+        let become_floats = whole.floats && !whole.ints;
+        let is_whole = self.int || self.uint || self.ints;
+        self.values > 0 && is_whole && !self.exact && (becomes_float || become_floats)
+    }
+
+    /// The stated type of column `name` and its shape, if it fits.
+    pub(super) fn check(
+        self,
+        name: &str,
+        element: ElementType,
+        full: bool,
+    ) -> Result<(Type, Vec<Option<usize>>)> {
+        let is_list = self.values > 0 && self.floats && self.max_len > 0;
+        let kind = match element {
+            ElementType::Number(DType::I64) if is_list => Type::Ints,
+            ElementType::Number(DType::F64) if is_list => Type::Floats,
+            ElementType::Number(DType::I64) => Type::Int,
+            ElementType::Number(DType::F64) => Type::Float,
+            ElementType::U64 => Type::Uint,
+            ElementType::Bool => Type::Bool,
+            ElementType::Text => Type::Text,
+            _ => {
+                let why = format!("column \"{}\" cannot be read as {element}", one_line(name));
+                let why = why + ": state i64, u64, f64, bool or text, and cast it by Table::cast";
+                return Err(Error::new(ErrorKind::Config, why));
+            }
+        };
+        let fits = match kind {
+            Type::Int => self.int,
+            Type::Uint => self.uint,
+            Type::Float => self.float && self.exact,
+            Type::Bool => self.bool,
+            Type::Ints => self.ints,
+            Type::Floats => self.floats && self.exact,
+            Type::Text => true,
+        };
+        let is_rounded = matches!(kind, Type::Float | Type::Floats) && !self.exact;
+        let lost = if is_rounded { ": it has whole numbers that f64 rounds" } else { "" };
+        if fits {
+            return Ok((kind, self.shape(kind, full)));
+        }
+        let name = one_line(name);
+        Err(data(format!("column \"{name}\" does not fit the stated type {element}{lost}")))
+    }
+}
+
+/// Whether `f64` holds all whole numbers of a list.
+fn has_exact(list: &str) -> bool {
+    list.trim_matches(['[', ']']).split(',').all(|number| is_exact(number.trim_ascii()))
+}

@@ -1,0 +1,148 @@
+//! A column as a part of a field.
+
+use feedline_core::{DType, Error, Result};
+
+use super::cast::{Number, Numbers, shown};
+use super::description::Description;
+use super::plan::Column;
+use super::reader::Parts;
+use super::vocabulary::{self, Vocabulary};
+use super::{Missing, refuse};
+use crate::ElementType;
+use crate::error::{data, one_line};
+use crate::nulls::missing;
+
+/// A column as a part of a field.
+#[derive(Debug)]
+pub(super) struct Cell {
+    pub(super) name: String,
+    pub(super) field: usize,
+    pub(super) present: Option<usize>,
+    numbers: Numbers,
+    pub(super) dtype: DType,
+    /// Elements.
+    pub(super) count: usize,
+    step: Step,
+    /// The bytes for a missing value.
+    pub(super) fill: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Cast,
+    /// Mean and standard deviation.
+    Standardize(f64, f64),
+    Category(Vocabulary),
+}
+
+impl Cell {
+    pub(super) fn new(column: &Column, dtype: DType, found: &Description) -> Result<Self> {
+        let Column { name, field, present, numbers, count, .. } = column;
+        let element = numbers.element;
+        let none = || refuse(format!("the saved table lacks column \"{}\": remove it", one_line(name)));
+        let found = found.columns.get(name).ok_or_else(none)?;
+        let step = match (&column.category, found.scale) {
+            (Some(category), _) => {
+                let classes = found.classes.as_ref().ok_or_else(none)?;
+                Step::Category(Vocabulary::new(element, classes, category.has_unknown))
+            }
+            (None, Some((mean, std))) if column.is_standardized => {
+                Step::Standardize(mean, if std == 0.0 { 1.0 } else { std })
+            }
+            (None, _) => Step::Cast,
+        };
+        let count = if column.category.is_some() { 1 } else { count.unwrap_or_default() };
+        let (name, numbers) = (name.clone(), *numbers);
+        let cell = Self { name, field: *field, present: *present, numbers, dtype, count, step, fill: None };
+        let fill = match &column.missing {
+            None => None,
+            Some(Missing::Text(text)) => Some(cell.fill_text(text)?),
+            Some(Missing::Mask) if column.is_number() || column.category.is_some() => {
+                Some(vec![0; count * dtype.size()])
+            }
+            Some(Missing::Mask) => Some(vec![0; count * element.size()]),
+            Some(Missing::Number(number)) => Some(cell.fill_number(*number)?),
+            Some(Missing::Mean) => Some(cell.fill_number(found.scale.ok_or_else(none)?.0)?),
+        };
+        Ok(Self { fill, ..cell })
+    }
+
+    fn fill_text(&self, text: &str) -> Result<Vec<u8>> {
+        let Step::Category(vocabulary) = &self.step else { return Ok(text.as_bytes().to_vec()) };
+        let place = vocabulary.names.iter().position(|name| name == text);
+        let mut bytes = vec![0; self.dtype.size()];
+        match place {
+            Some(place) if Number::Whole(place as i128).write(self.dtype, &mut bytes) => Ok(bytes),
+            _ => {
+                let name = one_line(&self.name);
+                Err(refuse(format!(
+                    "column \"{name}\" has no category \"{}\" for missing values",
+                    one_line(text)
+                )))
+            }
+        }
+    }
+
+    fn fill_number(&self, number: f64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.dtype.size()];
+        if self.standardized(Number::Float(number)).write(self.dtype, &mut bytes) {
+            return Ok(bytes.repeat(self.count));
+        }
+        let (name, dtype) = (one_line(&self.name), self.dtype);
+        Err(refuse(format!("column \"{name}\": {dtype} does not hold {number}, which fills missing values")))
+    }
+
+    fn standardized(&self, number: Number) -> Number {
+        match self.step {
+            Step::Standardize(mean, std) => Number::Float((number.to_f64() - mean) / std),
+            _ => number,
+        }
+    }
+
+    /// Writes the value of row `row`, or that for a missing one.
+    pub(super) fn write(&self, row: u64, parts: &Parts, to: &mut [u8]) -> Result<()> {
+        if !parts.is_there(self.present) {
+            to.copy_from_slice(self.fill.as_ref().ok_or_else(|| missing(&self.name, row))?);
+            return Ok(());
+        }
+        let value = parts.value(self.field);
+        if let Step::Category(vocabulary) = &self.step {
+            let number = vocabulary.number(value).map(|number| Number::Whole(number.into()));
+            let written = number.is_some_and(|number| number.write(self.dtype, to));
+            return if written { Ok(()) } else { Err(self.unknown(row, value, number)) };
+        }
+        let size = self.numbers.size(value);
+        // An empty text is no time, and has no bytes to read.
+        if value.len() != self.count * size {
+            return Err(self.numbers.error(&self.name, row, value));
+        }
+        for (value, to) in value.chunks(size).zip(to.chunks_mut(self.dtype.size())) {
+            let number = self.numbers.read(value);
+            let number = number.ok_or_else(|| self.numbers.error(&self.name, row, value))?;
+            if !self.standardized(number).write(self.dtype, to) {
+                let (name, dtype) = (one_line(&self.name), self.dtype);
+                let why = format!("column \"{name}\" has {number} in row {row}, which {dtype} does not hold");
+                return Err(data(why + ": cast it to another type, or standardize it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for a value without a number.
+    fn unknown(&self, row: u64, value: &[u8], number: Option<Number>) -> Error {
+        let name = one_line(&self.name);
+        if let Some(number) = number {
+            let dtype = self.dtype;
+            return data(format!(
+                "column \"{name}\" has category {number} in row {row}, which {dtype} does not hold: cast it to a \
+                 larger type"
+            ));
+        }
+        let shown = match self.numbers.element {
+            ElementType::Bytes | ElementType::Text => shown(value),
+            element => vocabulary::name_of(element, value).unwrap_or_default(),
+        };
+        let why = format!("column \"{name}\" has {shown} in row {row}, which its list of categories lacks");
+        data(why + ": repair it, state the list by category_of, or number such values by unknown")
+    }
+}

@@ -1,0 +1,132 @@
+//! The pass over a table: means, deviations and the lists of categories.
+
+use std::collections::HashSet;
+
+use feedline_core::Result;
+
+use super::description::{Description, Fitted};
+use super::plan::{Column, Plan};
+use super::reader::{Parts, kept};
+use super::{Missing, vocabulary};
+use crate::error::{data, one_line};
+use crate::{Reader, Values};
+
+/// Max values of a category.
+const MAX_CLASSES: usize = 1 << 20;
+
+/// Mean and sum of squared differences of the numbers so far, by Welford's method.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    count: u64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, number: f64) {
+        self.count += 1;
+        let before = number - self.mean;
+        self.mean += before / self.count as f64;
+        self.squares += before * (number - self.mean);
+    }
+
+    fn scale(self) -> Option<(f64, f64)> {
+        (self.count > 0).then(|| (self.mean, (self.squares / self.count as f64).sqrt()))
+    }
+}
+
+/// What is found in a column.
+enum Found {
+    Nothing,
+    Moments(Moments),
+    Classes(HashSet<Box<[u8]>>),
+}
+
+/// Reads the table once, if a step needs it.
+pub(super) fn fit(reader: &dyn Reader, plan: &Plan) -> Result<Description> {
+    let mut found: Vec<_> = plan.columns.iter().map(wanted).collect();
+    if found.iter().any(|found| !matches!(found, Found::Nothing)) {
+        let kept = kept(&plan.columns, reader.schema().fields().len());
+        let (mut parts, mut values) = (Parts::default(), Values::new());
+        for row in 0..reader.len() {
+            parts.read((reader, &kept), row, &mut values, &mut |_, _| Ok(()))?;
+            for (column, found) in plan.columns.iter().zip(&mut found) {
+                if parts.is_there(column.present) {
+                    add(column, (row, parts.value(column.field)), found)
+                        .map_err(|error| error.at_sample(row))?;
+                }
+            }
+        }
+    }
+    let rows = reader.len();
+    let columns = plan
+        .columns
+        .iter()
+        .zip(found)
+        .map(|(column, found)| Ok((column.name.clone(), fitted(column, found)?)));
+    Ok(Description { rows, columns: columns.collect::<Result<_>>()? })
+}
+
+fn wanted(column: &Column) -> Found {
+    match &column.category {
+        Some(category) if category.classes.is_none() => Found::Classes(HashSet::new()),
+        None if column.is_standardized || column.missing == Some(Missing::Mean) => {
+            Found::Moments(Moments::default())
+        }
+        _ => Found::Nothing,
+    }
+}
+
+fn add(column: &Column, (row, value): (u64, &[u8]), found: &mut Found) -> Result<()> {
+    match found {
+        Found::Nothing => {}
+        Found::Moments(moments) => {
+            let number = column.numbers.read(value);
+            let number = number.ok_or_else(|| column.no_number(row, value))?.to_f64();
+            if !number.is_finite() {
+                let name = one_line(&column.name);
+                let why = format!("column \"{name}\" has {number}, and a mean is made of finite numbers");
+                return Err(data(why + ": write a number there, or leave the value out"));
+            }
+            moments.add(number);
+        }
+        Found::Classes(classes) => {
+            if !classes.contains(value) {
+                classes.insert(value.into());
+            }
+            if classes.len() > MAX_CLASSES {
+                let why = format!("column \"{}\" has more than {MAX_CLASSES} values", one_line(&column.name));
+                return Err(data(why + ", so it is no category: leave it out, or load it as text"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fitted(column: &Column, found: Found) -> Result<Fitted> {
+    let element = column.element();
+    let (mut scale, mut classes) = (None, None);
+    match found {
+        Found::Nothing => classes = column.category.as_ref().and_then(|category| category.classes.clone()),
+        Found::Moments(moments) => {
+            let none =
+                || data(format!("column \"{}\" has no value, so it has no mean", one_line(&column.name)));
+            scale = Some(moments.scale().ok_or_else(none)?);
+        }
+        Found::Classes(values) => {
+            let name = |value: &[u8]| {
+                vocabulary::name_of(element, value).ok_or_else(|| {
+                    let why = format!("column \"{}\" has bytes that are not UTF-8", one_line(&column.name));
+                    data(why + ", so it is no category: load it as bytes")
+                })
+            };
+            let mut names = values.iter().map(|value| name(value)).collect::<Result<Vec<_>>>()?;
+            if let Some(Missing::Text(fill)) = &column.missing {
+                names.push(fill.clone());
+            }
+            vocabulary::sort(element, &mut names);
+            classes = Some(names);
+        }
+    }
+    Ok(Fitted { element, scale, classes })
+}

@@ -1,0 +1,262 @@
+//! Tables as training data: columns chosen, stacked, cast, numbered, filled and standardized.
+
+use std::path::{Path, PathBuf};
+
+use feedline_core::{DType, Error, ErrorKind, Result};
+
+use crate::{OpenOptions, Reader, open_with};
+
+mod cast;
+mod cell;
+mod dataset;
+mod description;
+mod fit;
+mod plan;
+mod reader;
+mod steps;
+mod times;
+mod vocabulary;
+
+pub use dataset::TableDataset;
+use description::Description;
+use plan::Plan;
+use reader::{Made, TableReader};
+use steps::{Category, Steps};
+use times::Time;
+
+/// A table and how its columns become the fields of a data set, the same for every format of [`open`](crate::open).
+///
+/// Without a choice the fields are the stacks and then the other columns, in the file's order.
+/// [`select`](Self::select) keeps some of them. Other methods name a column, or a stack for all of its columns.
+///
+/// | column | becomes |
+/// | --- | --- |
+/// | number, `bool` | the same type; a `bool` is 0 or 1 |
+/// | date, time | a whole number in the unit of the file; [`days`](Self::days) or [`seconds`](Self::seconds) |
+/// | [`category`](Self::category) | `i64`: the place of its value in the sorted list of values |
+/// | [`standardize`](Self::standardize) | `f32`: less the mean, divided by the standard deviation |
+/// | [`stack`](Self::stack) of `n` columns | `f32 [n]` |
+/// | text, bytes, lists | as they are |
+///
+/// [`cast`](Self::cast) sets another type. No cast loses a whole number: one outside the range of the type, or
+/// beyond 2^53 in `f64` and 2^24 in `f32`, is an error of its row, and so is a fraction as a whole number.
+/// Fractions are rounded to the nearest value of a smaller floating-point type.
+///
+/// A missing value is an error of its row, unless [`missing`](Self::missing) says what it becomes; NaN is a
+/// number. Means and standard deviations are those of the values that are there, and the list of a category is
+/// made of them: one pass over the table. [`saved`](Self::saved) keeps the result in a file, so that the
+/// validation set has the same numbers.
+///
+/// ```
+/// use feedline_core::Dataset;
+/// use feedline_datasets::{Missing, Table};
+///
+/// # let dir = std::env::temp_dir().join(format!("feedline-doc-table-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # #[cfg(feature = "csv")] {
+/// std::fs::write(dir.join("train.csv"), "age,income,city\n30,1.5,Rome\n50,,Oslo\n40,2.5,Rome\n")?;
+/// std::fs::write(dir.join("val.csv"), "age,income,city\n45,2.0,Rome\n")?;
+/// let table = |name: &str| {
+///     Table::open(dir.join(name))
+///         .stack("x", ["age", "income"])
+///         .category("city")
+///         .missing("income", Missing::Mean)
+///         .standardize("x")
+///         .saved(dir.join("train.table.json"))
+///         .build()
+/// };
+/// let (train, val) = (table("train.csv")?, table("val.csv")?);
+/// assert_eq!(train.classes("city").unwrap(), ["Oslo", "Rome"]);
+/// assert_eq!((train.spec(), val.len()), (val.spec(), 1));
+/// # }
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct Table {
+    source: Source,
+    steps: Steps,
+    saved: Option<PathBuf>,
+}
+
+/// Where the rows come from.
+#[derive(Debug)]
+enum Source {
+    /// A path or URL, opened once the columns are known.
+    Path(PathBuf, OpenOptions),
+    Reader(Box<dyn Reader>),
+}
+
+/// What a missing value of a column becomes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Missing {
+    /// This number.
+    Number(f64),
+    /// This text; the category of this name.
+    Text(String),
+    /// The mean of the values that are there.
+    Mean,
+    /// Zero, or nothing where the size varies, also after standardizing; and the field `NAME.present` (`bool`)
+    /// is 0 in that row.
+    Mask,
+}
+
+impl Table {
+    /// The table at a path or URL, of any format that [`open`](crate::open) reads. The file is opened by
+    /// [`build`](Self::build), which then decodes only the columns that are used.
+    pub fn open(path: impl AsRef<Path>) -> Self {
+        Self::open_with(path, OpenOptions::default())
+    }
+
+    /// As [`open`](Self::open), with options. Their `columns` and `masks` are set by this table.
+    pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Self {
+        Self::of(Source::Path(path.as_ref().to_path_buf(), options))
+    }
+
+    /// The fields of any reader as columns. Missing values are those that its fields `NAME.present` mark.
+    pub fn new(reader: Box<dyn Reader>) -> Self {
+        Self::of(Source::Reader(reader))
+    }
+
+    fn of(source: Source) -> Self {
+        Self { source, steps: Steps::default(), saved: None }
+    }
+
+    /// Keeps these fields, in this order: columns and stacks. Other columns are not decoded.
+    pub fn select<S: Into<String>>(mut self, fields: impl IntoIterator<Item = S>) -> Self {
+        self.steps.select = Some(fields.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Makes one field of scalar columns, in this order: `f32 [n]`. The columns are no fields of their own,
+    /// unless they are [selected](Self::select).
+    pub fn stack<S: Into<String>>(mut self, field: &str, columns: impl IntoIterator<Item = S>) -> Self {
+        self.steps.stacks.push((field.to_owned(), columns.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Gives a column or a stack another type.
+    pub fn cast(mut self, name: &str, dtype: DType) -> Self {
+        self.steps.casts.push((name.to_owned(), dtype));
+        self
+    }
+
+    /// Numbers the values of a column of texts, whole numbers or `bool`: by their place in the sorted list of
+    /// all values, which [`TableDataset::classes`] returns. A value that the list lacks is an error of its row,
+    /// which names column and value. An empty cell of CSV is a missing value.
+    pub fn category(mut self, column: &str) -> Self {
+        self.steps.categories.push(Category { column: column.to_owned(), classes: None, has_unknown: false });
+        self
+    }
+
+    /// As [`category`](Self::category), with a stated list.
+    pub fn category_of<S: Into<String>>(
+        mut self,
+        column: &str,
+        classes: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let classes = Some(classes.into_iter().map(Into::into).collect());
+        self.steps.categories.push(Category { column: column.to_owned(), classes, has_unknown: false });
+        self
+    }
+
+    /// Gives values that the list of a category lacks the number behind the last one: the length of the list.
+    pub fn unknown(mut self, column: &str) -> Self {
+        self.steps.unknown.push(column.to_owned());
+        self
+    }
+
+    /// Makes a column of dates or times the number of days since 1970-01-01, `i32`; a time of day is dropped.
+    /// Texts are dates such as `2024-02-29`, or times such as `2024-02-29T13:45:10.25Z`: of UTC without an
+    /// offset.
+    pub fn days(mut self, column: &str) -> Self {
+        self.steps.times.push((column.to_owned(), Time::Days));
+        self
+    }
+
+    /// As [`days`](Self::days), in seconds since 1970-01-01, 00:00 UTC: `f64`.
+    pub fn seconds(mut self, column: &str) -> Self {
+        self.steps.times.push((column.to_owned(), Time::Seconds));
+        self
+    }
+
+    /// Subtracts the mean of a column and divides by its standard deviation (of the population, as
+    /// scikit-learn does; a deviation of 0 counts as 1). A stack is standardized column by column.
+    pub fn standardize(mut self, name: &str) -> Self {
+        self.steps.standardized.push(name.to_owned());
+        self
+    }
+
+    /// Says what a missing value of a column becomes. It is then standardized as other values are.
+    pub fn missing(mut self, name: &str, becomes: Missing) -> Self {
+        self.steps.missing.push((name.to_owned(), becomes));
+        self
+    }
+
+    /// Keeps means, deviations and lists of categories in a JSON file. If it is there, no pass is made, and the
+    /// file must be of the same steps and of columns of the same kinds. Otherwise the pass is made over this
+    /// table, and the file is written as a whole.
+    ///
+    /// So build the training set first, and the validation set with the same steps.
+    pub fn saved(mut self, path: impl AsRef<Path>) -> Self {
+        self.saved = Some(path.as_ref().to_path_buf());
+        self
+    }
+
+    /// Opens the table as a data set. Blocks for the pass, if one is needed.
+    ///
+    /// # Errors
+    /// As [`reader`](Self::reader), and `Config` if a field varies in size: it is to be left out, made a
+    /// category, or loaded by [`Ragged`](crate::Ragged) from [`reader`](Self::reader).
+    pub fn build(self) -> Result<TableDataset> {
+        TableDataset::new(self.table_reader()?)
+    }
+
+    /// Opens the table as a reader, for [`Ragged`](crate::Ragged) and `pack`. Blocks as [`build`](Self::build).
+    ///
+    /// # Errors
+    /// `Config` for a column that does not exist, and steps that contradict each other or the type of a column;
+    /// `Data` for a file that cannot be read, a missing value or a value that is not finite in the pass, and a
+    /// saved description of other steps or columns. Names the file, the row and the column.
+    pub fn reader(self) -> Result<Box<dyn Reader>> {
+        Ok(Box::new(self.table_reader()?))
+    }
+
+    fn table_reader(self) -> Result<TableReader> {
+        let Self { source, mut steps, saved } = self;
+        steps.check()?;
+        let mut found = match &saved {
+            Some(path) => Description::read(path, &steps)?,
+            None => None,
+        };
+        let reader = match source {
+            Source::Reader(reader) => reader,
+            Source::Path(path, mut options) => {
+                options.columns = steps.columns();
+                options.masks = steps.masks();
+                // Such as digits in the validation set, where the training set has other texts too.
+                options.types.extend(found.iter().flat_map(Description::texts));
+                open_with(path, &options)?
+            }
+        };
+        let at = |error: Error| match reader.path(0).filter(|_| error.path().is_none()) {
+            Some(path) => error.at_path(path),
+            None => error,
+        };
+        let plan = Plan::new(&steps, &*reader, found.as_ref()).map_err(at)?;
+        if found.is_none() {
+            found = Some(fit::fit(&*reader, &plan).map_err(at)?);
+            if let (Some(path), Some(found)) = (&saved, &found) {
+                found.write(path, &steps)?;
+            }
+        }
+        let found = found.unwrap_or_default();
+        let made = Made::new(reader.schema(), &plan, &found).map_err(at)?;
+        Ok(TableReader::new(reader, made, &found.text(&steps)))
+    }
+}
+
+fn refuse(why: String) -> Error {
+    Error::new(ErrorKind::Config, why)
+}

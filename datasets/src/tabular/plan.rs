@@ -1,0 +1,289 @@
+//! Which columns of a table become which fields.
+
+use feedline_core::{DType, Error, Result};
+
+use super::cast::Numbers;
+use super::description::Description;
+use super::steps::{Category, Steps};
+use super::times::Time;
+use super::{Missing, refuse, vocabulary};
+use crate::error::{data, one_line};
+use crate::{ElementType, Reader, Schema, SchemaField};
+
+/// The columns that are read, and the fields that are made of them.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) columns: Vec<Column>,
+    pub(super) fields: Vec<Field>,
+}
+
+/// A column of the table, with its steps.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) name: String,
+    /// Its field of the reader.
+    pub(super) field: usize,
+    /// The field that says whether a row has a value.
+    pub(super) present: Option<usize>,
+    pub(super) numbers: Numbers,
+    /// Elements of a value; `None` if that varies.
+    pub(super) count: Option<usize>,
+    pub(super) missing: Option<Missing>,
+    pub(super) category: Option<Category>,
+    pub(super) is_standardized: bool,
+}
+
+/// A field of the result. Columns are indices into [`Plan::columns`].
+#[derive(Debug)]
+pub(super) enum Field {
+    /// The bytes of the column.
+    Copied(SchemaField, usize),
+    /// Numbers of this type, made of the columns.
+    Made(SchemaField, DType, Vec<usize>),
+    /// Whether the column has a value.
+    Present(SchemaField, usize),
+}
+
+impl Field {
+    pub(super) fn schema(&self) -> &SchemaField {
+        match self {
+            Self::Copied(field, _) | Self::Made(field, ..) | Self::Present(field, _) => field,
+        }
+    }
+}
+
+impl Column {
+    fn new(name: &str, steps: &Steps, reader: &dyn Reader) -> Result<Self> {
+        let schema = reader.schema();
+        let place = |name: &str| schema.fields().iter().position(|field| field.name == name);
+        let Some(field) = place(name) else {
+            return Err(refuse(format!("there is no column \"{}\" to read", one_line(name))));
+        };
+        let SchemaField { element, shape: own_shape, .. } = &schema.fields()[field];
+        let (missing, category) = (steps.missing_of(name).cloned(), steps.category_of(name).cloned());
+        let present = place(&format!("{name}.present"));
+        let present = present.filter(|_| steps.masks().iter().any(|mask| mask == name));
+        if missing.is_some() && present.is_none() {
+            let name = one_line(name);
+            return Err(refuse(format!(
+                "no field \"{name}.present\" says where \"{name}\" is missing: leave out missing, or open the file \
+                 by Table::open or with `masks` in its options"
+            )));
+        }
+        let is_text_time = *element == ElementType::Text && steps.time_of(name).is_some();
+        let shape: &[_] = if is_text_time { &[] } else { own_shape };
+        let count = shape.iter().try_fold(1, |product: usize, dim| product.checked_mul((*dim)?));
+        let is_standardized = steps.is_standardized(name);
+        let time = steps.time_of(name).map(|time| (time, reader.ticks_per_day(field)));
+        let numbers = Numbers { element: *element, time };
+        let column = Self {
+            name: name.to_owned(),
+            field,
+            present,
+            numbers,
+            count,
+            missing,
+            category,
+            is_standardized,
+        };
+        if column.category.is_some() {
+            vocabulary::check(name, *element, own_shape)?;
+        }
+        let is_ticks = shape.is_empty() && column.numbers.time.is_some_and(|(_, ticks)| ticks.is_some());
+        if column.numbers.time.is_some() && !(is_text_time && column.category.is_none()) && !is_ticks {
+            let (name, own) = (one_line(name), &schema.fields()[field]);
+            return Err(refuse(format!(
+                "column \"{name}\" is {own}, which is no date or time: load it as it is"
+            )));
+        }
+        column.check()?;
+        Ok(column)
+    }
+
+    /// Refuses steps that are not for a column of this type.
+    fn check(&self) -> Result<()> {
+        let is_category = self.category.is_some();
+        let is_number = !is_category && self.is_number();
+        let why = match &self.missing {
+            _ if self.is_standardized && !(is_number && self.count == Some(1)) => {
+                "standardize is for one number"
+            }
+            Some(Missing::Number(_) | Missing::Mean) if !is_number => {
+                "only a number becomes a number or a mean"
+            }
+            Some(Missing::Text(_)) if is_number => "a number does not become a text",
+            Some(Missing::Text(_)) if !is_category && self.count.is_some() => {
+                "a value of one size is no text"
+            }
+            Some(Missing::Mean) if self.count != Some(1) => "only one number has a mean",
+            Some(Missing::Number(_)) if self.count.is_none() => "a list of any length is filled by Mask only",
+            _ => return Ok(()),
+        };
+        let shown = if is_category { "category" } else { self.element().name() };
+        Err(refuse(format!("column \"{}\" is {shown}: {why}", one_line(&self.name))))
+    }
+
+    /// The error for bytes that are no number in row `row`.
+    pub(super) fn no_number(&self, row: u64, value: &[u8]) -> Error {
+        self.numbers.error(&self.name, row, value)
+    }
+
+    pub(super) fn is_number(&self) -> bool {
+        matches!(self.element(), ElementType::Number(_) | ElementType::Bool | ElementType::U64)
+            || self.is_time()
+    }
+
+    pub(super) fn element(&self) -> ElementType {
+        self.numbers.element
+    }
+
+    /// Whether it is a time that is a text.
+    fn is_time(&self) -> bool {
+        matches!(self.numbers.time, Some((_, None)))
+    }
+
+    /// The type that the column has unless a step changes it: that of the saved table.
+    fn base(&self, saved: Option<&Description>) -> Result<ElementType> {
+        if self.numbers.time.is_some() {
+            return Ok(self.element());
+        }
+        let Some(before) = saved.and_then(|saved| saved.columns.get(&self.name)) else {
+            return Ok(self.element());
+        };
+        let was_number = !matches!(before.element, ElementType::Text | ElementType::Bytes);
+        if was_number != self.is_number() && self.category.is_none() {
+            let name = one_line(&self.name);
+            let why = format!(
+                "column \"{name}\" is {}, and was {} in the saved table",
+                self.element(),
+                before.element
+            );
+            return Err(data(why + ": give a table of the same columns"));
+        }
+        Ok(before.element)
+    }
+}
+
+impl Plan {
+    /// The plan for a table with this schema, with a field `NAME.present` for each column of `steps.masks()`.
+    pub(super) fn new(steps: &Steps, reader: &dyn Reader, saved: Option<&Description>) -> Result<Self> {
+        let schema = reader.schema();
+        let mut plan = Self { columns: Vec::new(), fields: Vec::new() };
+        let masks: Vec<_> = steps.masks().iter().map(|name| format!("{name}.present")).collect();
+        let is_stack = |name: &String| steps.stacks.iter().any(|(stack, _)| stack == name);
+        let is_column = |name: &String| schema.fields().iter().any(|field| field.name == *name);
+        if let Some((step, name)) =
+            steps.names().into_iter().find(|(_, name)| !is_stack(name) && !is_column(name))
+        {
+            let why =
+                format!("{step} names \"{}\", which is no column or stack that is read", one_line(name));
+            return Err(refuse(why));
+        }
+        let stacked = |name: &String| steps.stacks.iter().any(|(_, columns)| columns.contains(name));
+        let others = schema.fields().iter().map(|field| &field.name);
+        let others = others.filter(|name| !stacked(name) && !masks.contains(name));
+        let stacks = steps.stacks.iter().map(|(stack, _)| stack);
+        let all: Vec<_> = match &steps.select {
+            Some(select) => select.iter().collect(),
+            None => stacks.chain(others).collect(),
+        };
+        for name in all {
+            let mut add = |column: &String| match plan.columns.iter().position(|own| own.name == *column) {
+                Some(place) => Ok(place),
+                None => {
+                    plan.columns.push(Column::new(column, steps, reader)?);
+                    Ok(plan.columns.len() - 1)
+                }
+            };
+            let columns = steps.columns_of(name).into_iter().map(&mut add).collect::<Result<Vec<_>>>()?;
+            let field = match is_stack(name) {
+                true => plan.stack(name, steps, &columns)?,
+                false => plan.field(name, steps, schema, (columns[0], saved))?,
+            };
+            plan.fields.push(field);
+            for column in columns {
+                let name = format!("{}.present", plan.columns[column].name);
+                let is_there = plan.fields.iter().any(|field| field.schema().name == name);
+                if plan.columns[column].missing == Some(Missing::Mask) && !is_there {
+                    plan.fields
+                        .push(Field::Present(SchemaField::fixed(name, ElementType::Bool, &[]), column));
+                }
+            }
+        }
+        plan.schema().check_names()?;
+        Ok(plan)
+    }
+
+    fn stack(&self, name: &str, steps: &Steps, columns: &[usize]) -> Result<Field> {
+        for column in columns.iter().map(|&column| &self.columns[column]) {
+            if column.category.is_none() && !(column.is_number() && column.count == Some(1)) {
+                let (stack, name) = (one_line(name), one_line(&column.name));
+                let why = format!("column \"{name}\" of the stack \"{stack}\" is {}", column.element());
+                return Err(refuse(why + ", not one number: leave it out, or make it a category"));
+            }
+        }
+        let dtype = steps.cast_of(name).unwrap_or(DType::F32);
+        let field = SchemaField::fixed(name, ElementType::Number(dtype), &[columns.len()]);
+        Ok(Field::Made(field, dtype, columns.to_vec()))
+    }
+
+    fn field(
+        &self,
+        name: &str,
+        steps: &Steps,
+        schema: &Schema,
+        (place, saved): (usize, Option<&Description>),
+    ) -> Result<Field> {
+        let column = &self.columns[place];
+        let own = &schema.fields()[column.field];
+        let base = column.base(saved)?;
+        let cast = steps.cast_of(name);
+        let made = |dtype: DType| {
+            let is_one = column.category.is_some() || column.numbers.time.is_some();
+            let shape = if is_one { vec![] } else { own.shape.clone() };
+            let field = SchemaField { name: name.to_owned(), element: ElementType::Number(dtype), shape };
+            Field::Made(field, dtype, vec![place])
+        };
+        if column.category.is_some() {
+            return Ok(made(cast.unwrap_or(DType::I64)));
+        }
+        if !column.is_number() || column.count.is_none() {
+            return match cast {
+                None => Ok(Field::Copied(own.clone(), place)),
+                Some(dtype) => {
+                    let why = format!("column \"{}\" is {own}, which is not cast to {dtype}", one_line(name));
+                    Err(refuse(why + ": only numbers of one size are"))
+                }
+            };
+        }
+        let base = match column.numbers.time {
+            Some((Time::Days, _)) => ElementType::Number(DType::I32),
+            Some((Time::Seconds, _)) => ElementType::Number(DType::F64),
+            None => base,
+        };
+        let is_float =
+            matches!(base, ElementType::Number(DType::F16 | DType::BF16 | DType::F32 | DType::F64));
+        let has_fractions = column.is_standardized || column.missing == Some(Missing::Mean) && !is_float;
+        if let Some(dtype) = cast {
+            return Ok(made(dtype));
+        }
+        if has_fractions {
+            return Ok(made(DType::F32));
+        }
+        if column.missing.is_none() && column.numbers.time.is_none() && base == column.element() {
+            return Ok(Field::Copied(own.clone(), place));
+        }
+        match base {
+            ElementType::Number(dtype) => Ok(made(dtype)),
+            ElementType::Bool => Ok(made(DType::U8)),
+            _ => Err(refuse(format!(
+                "column \"{}\" is u64, which batches do not have: cast it",
+                one_line(name)
+            ))),
+        }
+    }
+
+    pub(super) fn schema(&self) -> Schema {
+        Schema::new(self.fields.iter().map(|field| field.schema().clone()))
+    }
+}

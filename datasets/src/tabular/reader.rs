@@ -1,0 +1,271 @@
+//! The rows of a table with its steps applied.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use feedline_core::{DType, Fingerprint, Result, StridedColumn};
+
+use super::cell::Cell;
+use super::description::Description;
+use super::plan::{Column, Field, Plan};
+use crate::nulls::missing;
+use crate::reader::Visit;
+use crate::{Decoded, Reader, Schema, Values};
+
+/// The fields of a row that are kept until all have come, by their index in the reader.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    bytes: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+}
+
+impl Parts {
+    /// Reads row `row`, keeps the fields of `kept`, and passes each field to `to`.
+    pub(super) fn read(
+        &mut self,
+        (reader, kept): (&dyn Reader, &[bool]),
+        row: u64,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
+        let Self { bytes: all, ranges } = self;
+        all.clear();
+        ranges.clear();
+        ranges.resize(kept.len(), 0..0);
+        reader.visit(row, values, &mut |field, bytes| {
+            if kept.get(field) == Some(&true) {
+                ranges[field] = all.len()..all.len() + bytes.len();
+                all.extend_from_slice(bytes);
+            }
+            to(field, bytes)
+        })
+    }
+
+    pub(super) fn value(&self, field: usize) -> &[u8] {
+        &self.bytes[self.ranges[field].clone()]
+    }
+
+    /// Whether the row has a value, which field `present` says.
+    pub(super) fn is_there(&self, present: Option<usize>) -> bool {
+        present.is_none_or(|present| self.value(present) != [0])
+    }
+}
+
+/// The fields of the reader that columns need, by their index.
+pub(super) fn kept<'a>(columns: impl IntoIterator<Item = &'a Column>, fields: usize) -> Vec<bool> {
+    let mut kept = vec![false; fields];
+    for column in columns {
+        kept[column.field] = true;
+        column.present.into_iter().for_each(|present| kept[present] = true);
+    }
+    kept
+}
+
+/// A reader of the fields that a [`Table`](super::Table) asks for.
+#[derive(Debug)]
+pub(super) struct TableReader {
+    reader: Box<dyn Reader>,
+    made: Made,
+    fingerprint: u64,
+}
+
+/// How the fields are made.
+#[derive(Debug)]
+pub(super) struct Made {
+    schema: Schema,
+    kept: Vec<bool>,
+    /// The field that a field of the reader is passed on as.
+    passed: Vec<Option<usize>>,
+    fields: Vec<Rule>,
+    /// For each field the same one of the reader, if that is passed on.
+    same: Arc<[Option<usize>]>,
+    classes: Vec<(String, Vec<String>)>,
+}
+
+/// How a field is made.
+#[derive(Debug)]
+enum Rule {
+    Pass,
+    /// A value of any size, or that for a missing one.
+    Fill(Cell),
+    Numbers(Vec<Cell>),
+    Present(Option<usize>),
+}
+
+impl Made {
+    /// The fields of the plan for a reader of this schema.
+    pub(super) fn new(schema: &Schema, plan: &Plan, found: &Description) -> Result<Self> {
+        let inner = schema.fields().len();
+        let (mut fields, mut same, mut passed) = (Vec::new(), Vec::new(), vec![None; inner]);
+        let mut needed = Vec::new();
+        for (index, field) in plan.fields.iter().enumerate() {
+            let columns = match field {
+                Field::Copied(_, column) | Field::Present(_, column) => std::slice::from_ref(column),
+                Field::Made(.., columns) => columns,
+            };
+            let first = &plan.columns[columns[0]];
+            let rule = match field {
+                Field::Copied(..) if first.present.is_none() => Rule::Pass,
+                Field::Copied(..) => Rule::Fill(Cell::new(first, DType::U8, found)?),
+                Field::Present(..) => Rule::Present(first.present),
+                Field::Made(_, dtype, columns) => {
+                    let cell = |&column: &usize| Cell::new(&plan.columns[column], *dtype, found);
+                    Rule::Numbers(columns.iter().map(cell).collect::<Result<_>>()?)
+                }
+            };
+            let is_passed = matches!(rule, Rule::Pass);
+            same.push(is_passed.then_some(first.field));
+            if is_passed {
+                passed[first.field] = Some(index);
+            } else {
+                needed.extend(columns.iter().map(|&column| &plan.columns[column]));
+            }
+            fields.push(rule);
+        }
+        let classes = plan.columns.iter().filter(|column| column.category.is_some()).filter_map(|column| {
+            Some((column.name.clone(), found.columns.get(&column.name)?.classes.clone()?))
+        });
+        let (kept, classes) = (kept(needed, inner), classes.collect());
+        Ok(Self { schema: plan.schema(), kept, passed, fields, same: same.into(), classes })
+    }
+}
+
+impl TableReader {
+    /// The rows of `reader`. `text` is the description of the table.
+    pub(super) fn new(reader: Box<dyn Reader>, made: Made, text: &str) -> Self {
+        let fingerprint = Fingerprint::new().number(reader.fingerprint()).bytes(text.as_bytes()).value();
+        Self { reader, made, fingerprint }
+    }
+
+    /// The categories of each column that has some.
+    pub(super) fn classes(&self) -> &[(String, Vec<String>)] {
+        &self.made.classes
+    }
+
+    fn visit_with(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+        Scratch { parts, numbers }: &mut Scratch,
+    ) -> Result<()> {
+        parts.read((&*self.reader, &self.made.kept), sample, values, &mut |field, bytes| match self
+            .made
+            .passed
+            .get(field)
+            .copied()
+            .flatten()
+        {
+            Some(passed) => to(passed, bytes),
+            None => Ok(()),
+        })?;
+        for (index, rule) in self.made.fields.iter().enumerate() {
+            match rule {
+                Rule::Pass => {}
+                Rule::Fill(cell) if parts.is_there(cell.present) => to(index, parts.value(cell.field))?,
+                Rule::Fill(cell) => {
+                    to(index, cell.fill.as_deref().ok_or_else(|| missing(&cell.name, sample))?)?;
+                }
+                Rule::Present(present) => to(index, &[parts.is_there(*present).into()])?,
+                Rule::Numbers(cells) => {
+                    numbers.clear();
+                    for cell in cells {
+                        let start = numbers.len();
+                        numbers.resize(start + cell.count * cell.dtype.size(), 0);
+                        cell.write(sample, parts, &mut numbers[start..])?;
+                    }
+                    to(index, numbers)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Buffers of one worker.
+#[derive(Default)]
+struct Scratch {
+    parts: Parts,
+    numbers: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Reader for TableReader {
+    fn format(&self) -> &'static str {
+        self.reader.format()
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.made.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        values.copy_from(&self.made.schema, |values, to| self.visit(sample, values, to))?;
+        let varies = |dims: &[Option<usize>]| dims.iter().filter(|dim| dim.is_none()).count() > 1;
+        if self.made.schema.fields().iter().any(|field| varies(&field.shape)) {
+            // Bytes alone do not tell such a shape.
+            let mut whole = Values::new();
+            self.reader.read(sample, &mut whole)?;
+            for (value, same) in values.begin(self.made.fields.len()).iter_mut().zip(&*self.made.same) {
+                same.into_iter().for_each(|same| value.shape.clone_from(&whole.fields()[*same].shape));
+            }
+        }
+        Ok(())
+    }
+
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        // Taken, because the reader may be a table itself.
+        let mut scratch = SCRATCH.take();
+        let visited = self.visit_with(sample, values, to, &mut scratch);
+        SCRATCH.set(scratch);
+        visited.map_err(|error| {
+            let error = if error.sample().is_some() { error } else { error.at_sample(sample) };
+            match self.path(sample).filter(|_| error.path().is_none()) {
+                Some(path) => error.at_path(path),
+                None => error,
+            }
+        })
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        self.reader.column((*self.made.same.get(field)?)?)
+    }
+
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        self.reader.slice(sample, (*self.made.same.get(field)?)?)
+    }
+
+    fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        self.reader.ticks_per_day((*self.made.same.get(field)?)?)
+    }
+
+    fn together(&self) -> Option<u64> {
+        self.reader.together()
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
+    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
+        Ok(self.reader.decoded(sample)?.map(|decoded| decoded.with_fields(self.made.same.clone())))
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        self.reader.path(sample)
+    }
+
+    /// Covers the reader, the steps, and what the pass found.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}

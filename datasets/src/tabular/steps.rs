@@ -1,0 +1,176 @@
+//! The steps that a user asks for, before any file is opened.
+
+use feedline_core::{DType, Result};
+use serde_json::{Value as Json, json};
+
+use super::times::Time;
+use super::{Missing, refuse};
+use crate::error::one_line;
+
+/// What becomes of the columns of a table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Steps {
+    pub(super) select: Option<Vec<String>>,
+    pub(super) stacks: Vec<(String, Vec<String>)>,
+    pub(super) casts: Vec<(String, DType)>,
+    pub(super) categories: Vec<Category>,
+    /// Categories with a number for other values.
+    pub(super) unknown: Vec<String>,
+    pub(super) standardized: Vec<String>,
+    pub(super) missing: Vec<(String, Missing)>,
+    pub(super) times: Vec<(String, Time)>,
+}
+
+/// A column whose values are numbered.
+#[derive(Clone, Debug)]
+pub(super) struct Category {
+    pub(super) column: String,
+    /// The stated list.
+    pub(super) classes: Option<Vec<String>>,
+    pub(super) has_unknown: bool,
+}
+
+impl Steps {
+    /// Refuses steps that contradict each other, whatever the table.
+    pub(super) fn check(&mut self) -> Result<()> {
+        for column in std::mem::take(&mut self.unknown) {
+            let Some(category) = self.categories.iter_mut().find(|category| category.column == column) else {
+                let why = format!("unknown(\"{}\") is for a category: add category", one_line(&column));
+                return Err(refuse(why));
+            };
+            category.has_unknown = true;
+        }
+        once("select", self.select.iter().flatten())?;
+        once("stack", self.stacks.iter().map(|(name, _)| name))?;
+        once("cast", self.casts.iter().map(|(name, _)| name))?;
+        once("days or seconds", self.times.iter().map(|(name, _)| name))?;
+        once("category", self.categories.iter().map(|category| &category.column))?;
+        let standardized = self.standardized.iter().flat_map(|name| self.columns_of(name));
+        let standardized: Vec<_> = standardized.collect();
+        once("standardize", standardized.iter().copied())?;
+        once("missing", self.missing.iter().flat_map(|(name, _)| self.columns_of(name)))?;
+        for (stack, columns) in &self.stacks {
+            once("stack", columns.iter())?;
+            if columns.is_empty() {
+                return Err(refuse(format!("the stack \"{}\" has no columns: name some", one_line(stack))));
+            }
+        }
+        for Category { column, classes, .. } in &self.categories {
+            once("category_of", classes.iter().flatten())?;
+            if standardized.contains(&column) {
+                let why = "is a category, whose numbers have no mean: leave it out of standardize";
+                return Err(refuse(format!("column \"{}\" {why}", one_line(column))));
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns that `name` stands for: those of a stack, or itself.
+    pub(super) fn columns_of<'a>(&'a self, name: &'a String) -> Vec<&'a String> {
+        match self.stacks.iter().find(|(stack, _)| stack == name) {
+            Some((_, columns)) => columns.iter().collect(),
+            None => vec![name],
+        }
+    }
+
+    /// The columns that are read; `None` for all.
+    pub(super) fn columns(&self) -> Option<Vec<String>> {
+        let mut columns: Vec<String> = Vec::new();
+        for column in self.select.as_ref()?.iter().flat_map(|name| self.columns_of(name)) {
+            if !columns.contains(column) {
+                columns.push(column.clone());
+            }
+        }
+        Some(columns)
+    }
+
+    /// The columns whose missing values are marked.
+    pub(super) fn masks(&self) -> Vec<String> {
+        let read = self.columns();
+        let filled = self.missing.iter().flat_map(|(name, _)| self.columns_of(name));
+        let mut masks: Vec<String> = Vec::new();
+        let times = self.times.iter().map(|(column, _)| column);
+        let categories = self.categories.iter().map(|category| &category.column);
+        // An empty text is no category and no time.
+        for column in filled.chain(categories).chain(times) {
+            let is_read = read.as_ref().is_none_or(|read| read.contains(column));
+            if is_read && !masks.contains(column) {
+                masks.push(column.clone());
+            }
+        }
+        masks
+    }
+
+    pub(super) fn is_standardized(&self, column: &str) -> bool {
+        self.standardized.iter().any(|name| self.columns_of(name).iter().any(|own| *own == column))
+    }
+
+    pub(super) fn missing_of(&self, column: &str) -> Option<&Missing> {
+        let names = |name| self.columns_of(name).iter().any(|own| *own == column);
+        self.missing.iter().find(|(name, _)| names(name)).map(|(_, missing)| missing)
+    }
+
+    pub(super) fn category_of(&self, column: &str) -> Option<&Category> {
+        self.categories.iter().find(|category| category.column == column)
+    }
+
+    pub(super) fn time_of(&self, column: &str) -> Option<Time> {
+        self.times.iter().find(|(name, _)| name == column).map(|(_, time)| *time)
+    }
+
+    pub(super) fn cast_of(&self, name: &str) -> Option<DType> {
+        self.casts.iter().find(|(cast, _)| cast == name).map(|(_, dtype)| *dtype)
+    }
+
+    /// Every name that a step uses, with the step.
+    pub(super) fn names(&self) -> Vec<(&'static str, &String)> {
+        let casts = self.casts.iter().map(|(name, _)| ("cast", name));
+        let categories = self.categories.iter().map(|category| ("category", &category.column));
+        let standardized = self.standardized.iter().map(|name| ("standardize", name));
+        let missing = self.missing.iter().map(|(name, _)| ("missing", name));
+        let times = self.times.iter().map(|(name, _)| ("days or seconds", name));
+        let select = self.select.iter().flatten().map(|name| ("select", name));
+        casts.chain(categories).chain(standardized).chain(missing).chain(times).chain(select).collect()
+    }
+
+    /// The steps as JSON. Two tables have the same steps if this is equal.
+    pub(super) fn json(&self) -> Json {
+        let missing = |(name, missing): &(String, Missing)| json!([name, missing.to_string()]);
+        let category = |category: &Category| {
+            json!([category.column, category.classes, if category.has_unknown { "unknown" } else { "" }])
+        };
+        let cast = |(name, dtype): &(String, DType)| json!([name, dtype.name()]);
+        let time = |(name, time): &(String, Time)| {
+            json!([name, if *time == Time::Days { "days" } else { "seconds" }])
+        };
+        json!({
+            "select": self.select,
+            "stack": self.stacks,
+            "cast": self.casts.iter().map(cast).collect::<Vec<_>>(),
+            "category": self.categories.iter().map(category).collect::<Vec<_>>(),
+            "standardize": self.standardized,
+            "times": self.times.iter().map(time).collect::<Vec<_>>(),
+            "missing": self.missing.iter().map(missing).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "number {number}"),
+            Self::Text(text) => write!(f, "text {text}"),
+            Self::Mean => f.write_str("mean"),
+            Self::Mask => f.write_str("mask"),
+        }
+    }
+}
+
+/// Refuses a name that a step has twice.
+fn once<'a>(step: &str, names: impl IntoIterator<Item = &'a String>) -> Result<()> {
+    let mut seen = std::collections::HashSet::new();
+    match names.into_iter().find(|name| !seen.insert(*name)) {
+        Some(name) => Err(refuse(format!("{step} names \"{}\" twice: keep one", one_line(name)))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,497 @@
+//! Tables as training data: files of pyarrow and Python, compared cell by cell with what Python says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use crate::made::{read, write};
+use feedline_core::{Context, DType, Dataset, Layout, Rows};
+use feedline_datasets::{
+    Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, TableDataset, Values, open,
+    open_with,
+};
+use feedline_testkit::not_run;
+use serde_json::Value as Json;
+use tempfile::tempdir;
+
+/// Runs a Python script in `dir` and returns its output; `None`, said so, without the package pyarrow.
+fn python(what: &str, dir: &Path, script: &str) -> Option<Json> {
+    let python = std::env::var("FEEDLINE_PYTHON").unwrap_or_else(|_| "python3".into());
+    let found = Command::new(&python).args(["-c", "import numpy, pyarrow"]).output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        not_run(what, format!("{python} has no numpy and pyarrow"));
+        return None;
+    }
+    let output = Command::new(&python).args(["-c", script]).current_dir(dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// All rows, in one batch: the bytes of each field.
+fn batch(data: &impl Dataset) -> BTreeMap<String, Vec<u8>> {
+    let ids: Vec<u64> = (0..data.len()).rev().collect();
+    let layout = Layout::new(data.spec(), ids.len()).unwrap();
+    let mut slab = vec![0xEE; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, ids.len());
+    data.read_many(&ids, &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error).unwrap();
+    let fields = data.spec().fields().iter().enumerate();
+    let column = |(index, field): (usize, &feedline_core::Field)| {
+        // Back in the order of the file.
+        let rows = rows.column_mut(index)[..ids.len() * field.row_bytes()].rchunks(field.row_bytes());
+        (field.name().to_owned(), rows.flatten().copied().collect())
+    };
+    fields.map(column).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+fn ints(bytes: &[u8]) -> Vec<i64> {
+    bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+}
+
+/// A training and a validation table in every format, and what becomes of them by NumPy.
+const PEOPLE: &str = r#"
+import csv, decimal, json, random
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq, pyarrow.feather as feather
+random.seed(7)
+maybe = lambda value, share: None if random.random() < share else value
+def people(count):
+    return [{
+        "age": maybe(random.randrange(18, 90), 0.1),
+        "income": maybe(random.lognormvariate(10, 1), 0.2),
+        "price": decimal.Decimal(random.randrange(-10**6, 10**6)).scaleb(-2),
+        "member": random.random() < 0.4,
+        "city": maybe(random.choice(["Rome", "Oslo", "São Paulo", "x,\"y\""]), 0.15),
+        "name": "name %d" % random.randrange(1000),
+        "label": random.choice([3, 11, 200]),
+    } for _ in range(count)]
+schema = pa.schema([("age", pa.int32()), ("income", pa.float64()), ("price", pa.decimal128(10, 2)),
+                    ("member", pa.bool_()), ("city", pa.dictionary(pa.int8(), pa.string())),
+                    ("name", pa.string()), ("label", pa.uint16())])
+sets = {"train": people(1000), "val": people(300)}
+for name, rows in sets.items():
+    table = pa.Table.from_pylist(rows, schema=schema)
+    pq.write_table(table, name + ".parquet", row_group_size=170)
+    feather.write_feather(table, name + ".arrow", compression="zstd", chunksize=200)
+    with open(name + ".csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, schema.names)
+        writer.writeheader()
+        writer.writerows(rows)
+    with open(name + ".jsonl", "w") as file:
+        for row in rows:
+            row = {key: float(value) if key == "price" else value for key, value in row.items()}
+            # A key that is missing is as good as a null.
+            row = {key: value for key, value in row.items() if value is not None or key == "income"}
+            file.write(json.dumps(row) + "\n")
+        file.write("\n")
+column = lambda rows, name: np.array([np.nan if row[name] is None else float(row[name]) for row in rows])
+numbers = ["age", "income", "price", "member"]
+scale = {name: (np.nanmean(column(sets["train"], name)), np.nanstd(column(sets["train"], name))) for name in numbers}
+cities = sorted({row["city"] or "none" for row in sets["train"]}, key=str.encode)
+labels = sorted({row["label"] for row in sets["train"]})
+def made(rows):
+    x = np.stack([(column(rows, name) - scale[name][0]) / scale[name][1] for name in numbers], 1)
+    # Filled with the mean, and masked: both are zero once standardized.
+    x = np.nan_to_num(x).astype(np.float32)
+    return {"x": [float(number) for number in x.reshape(-1)],
+            "income.present": [int(row["income"] is not None) for row in rows],
+            "city": [cities.index(row["city"] or "none") for row in rows],
+            "label": [labels.index(row["label"]) for row in rows]}
+print(json.dumps({"cities": cities, **{name: made(rows) for name, rows in sets.items()}}))
+"#;
+
+#[test]
+fn a_table_with_missing_values_and_categories_is_what_numpy_makes_of_it_in_every_format() {
+    let dir = tempdir().unwrap();
+    let Some(expected) = python("tables of pyarrow", dir.path(), PEOPLE) else { return };
+    for format in ["parquet", "arrow", "csv", "jsonl"] {
+        let table = |name: &str| {
+            Table::open(dir.path().join(format!("{name}.{format}")))
+                .stack("x", ["age", "income", "price", "member"])
+                .category("city")
+                .category("label")
+                .missing("age", Missing::Mean)
+                .missing("income", Missing::Mask)
+                .missing("city", Missing::Text("none".into()))
+                .standardize("x")
+                .select(["x", "city", "label"])
+                .saved(dir.path().join(format!("{format}.table.json")))
+                .build()
+        };
+        // Twice: by the pass, and by the saved description.
+        for (name, rows) in [("train", 1000), ("train", 1000), ("val", 300)] {
+            let data = table(name).unwrap();
+            let spec = data.spec().fields().iter();
+            let spec: Vec<_> = spec.map(|field| format!("{} {}", field.name(), field.dtype())).collect();
+            assert_eq!(spec, ["x f32", "income.present u8", "city i64", "label i64"], "{format}");
+            assert_eq!(
+                data.classes("city").unwrap(),
+                serde_json::from_value::<Vec<String>>(expected["cities"].clone()).unwrap()
+            );
+            assert_eq!(
+                (data.classes("label").unwrap(), data.classes("x")),
+                (&["3", "11", "200"].map(String::from)[..], None)
+            );
+            let (found, expected) = (batch(&data), &expected[name]);
+            let numbers: Vec<f32> = serde_json::from_value(expected["x"].clone()).unwrap();
+            let x = floats(&found["x"]);
+            assert_eq!((data.len(), x.len(), numbers.len()), (rows, 4 * rows as usize, 4 * rows as usize));
+            // A sum of 1000 numbers in another order differs by a few ulps of f64.
+            let equal = x.iter().zip(&numbers).filter(|(x, y)| (**x - **y).abs() <= 1e-6 * y.abs().max(1e-3));
+            assert_eq!(equal.count(), numbers.len(), "{format} {name}");
+            for field in ["city", "label"] {
+                let numbers: Vec<i64> = serde_json::from_value(expected[field].clone()).unwrap();
+                assert_eq!(ints(&found[field]), numbers, "{format} {name} {field}");
+            }
+            let present: Vec<u8> = serde_json::from_value(expected["income.present"].clone()).unwrap();
+            assert_eq!(found["income.present"], present, "{format} {name}");
+        }
+    }
+}
+
+/// Shards as pandas writes them: the types of a column differ from file to file, and so does the order of keys.
+const SHARDS: &str = r#"
+import json, random
+random.seed(11)
+cells = {
+    "price": [lambda: random.randrange(100), lambda: round(random.uniform(0, 9), 3), lambda: random.randrange(-9, 9)],
+    "code": [lambda: random.randrange(100), lambda: "A%d" % random.randrange(9), lambda: random.randrange(100)],
+    "rare": [lambda: None, lambda: None, lambda: random.randrange(5)],
+    "count": [lambda: random.randrange(2**60)] * 3,
+    "on": [lambda: random.random() < 0.5] * 3,
+}
+text = lambda value: "" if value is None else str(value)
+rows = []
+for shard in range(3):
+    own = [{name: kinds[shard]() for name, kinds in cells.items()} for _ in range(400)]
+    rows += own
+    with open("csv/part-%d.csv" % shard, "w") as file:
+        names = list(cells) if shard != 1 else list(cells)[::-1]
+        file.write(",".join(names) + "\n")
+        file.writelines(",".join(text(row[name]) for name in names) + "\n" for row in own)
+    with open("jsonl/part-%d.jsonl" % shard, "w") as file:
+        own = [{name: value for name, value in row.items() if value is not None} for row in own]
+        file.writelines(json.dumps(row) + "\n" for row in own)
+codes = sorted({str(row["code"]) for row in rows}, key=str.encode)
+print(json.dumps({
+    "price": [float(row["price"]) for row in rows], "count": [row["count"] for row in rows],
+    "on": [int(row["on"]) for row in rows], "code": [codes.index(str(row["code"])) for row in rows],
+    "rare": [-1 if row["rare"] is None else row["rare"] for row in rows],
+}))
+"#;
+
+#[test]
+fn shards_of_differing_types_are_read_as_one_set() {
+    let dir = tempdir().unwrap();
+    for folder in ["csv", "jsonl"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    let Some(expected) = python("shards of differing types", dir.path(), SHARDS) else { return };
+    for folder in ["csv", "jsonl"] {
+        let data = Table::open(dir.path().join(folder))
+            .category("code")
+            .missing("rare", Missing::Number(-1.0))
+            .build()
+            .unwrap();
+        let found = batch(&data);
+        let price: Vec<f64> = serde_json::from_value(expected["price"].clone()).unwrap();
+        let bytes: Vec<u8> = price.iter().flat_map(|price| price.to_le_bytes()).collect();
+        assert_eq!((data.len(), &found["price"]), (1200, &bytes), "{folder}");
+        for field in ["count", "code", "rare"] {
+            let numbers: Vec<i64> = serde_json::from_value(expected[field].clone()).unwrap();
+            assert_eq!(ints(&found[field]), numbers, "{folder} {field}");
+        }
+        assert_eq!(
+            found["on"],
+            serde_json::from_value::<Vec<u8>>(expected["on"].clone()).unwrap(),
+            "{folder}"
+        );
+    }
+}
+
+#[test]
+fn shards_agree_only_on_types_that_lose_nothing() {
+    let dir = tempdir().unwrap();
+    for (format, shards) in [
+        ("csv", ["id,x\n9007199254740993,1\n", "id,x\n0.5,2\n"]),
+        ("jsonl", ["{\"id\":9007199254740993,\"x\":1}\n", "{\"id\":0.5,\"x\":2}\n"]),
+        ("jsonl", ["{\"id\":[9007199254740993],\"x\":1}\n", "{\"id\":[0.5],\"x\":2}\n"]),
+    ] {
+        let folder = dir.path().join(format);
+        std::fs::create_dir_all(&folder).unwrap();
+        let paths =
+            [0, 1].map(|shard| write(&folder, &format!("{shard}.{format}"), shards[shard].as_bytes()));
+        let error = open(&folder).unwrap_err();
+        let why = "\"id\" has fractions in another shard, and f64 does not hold all of its whole numbers: state its \
+                   type, such as text";
+        assert!(error.to_string().contains(why) && error.path() == Some(&*paths[0]), "{error}");
+        // The advice can be followed.
+        let stated = |element| OpenOptions { types: vec![("id".into(), element)], ..Default::default() };
+        let set = open_with(&folder, &stated(ElementType::Text)).unwrap();
+        assert!(String::from_utf8(read(&*set, 0)[0].clone()).unwrap().contains("9007199254740993"));
+        let only = OpenOptions { columns: Some(vec!["x".into()]), ..Default::default() };
+        assert_eq!(read(&*open_with(&folder, &only).unwrap(), 1), [2i64.to_le_bytes()]);
+        let error = open_with(&folder, &stated(ElementType::Number(DType::F64))).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("does not fit the stated type f64: it has whole numbers that f64 rounds")
+        );
+        let error = open_with(&folder, &stated(ElementType::Number(DType::I64))).unwrap_err();
+        assert!(error.to_string().contains("column \"id\" does not fit the stated type i64"), "{error}");
+    }
+    let [one, two] = [("1.csv", "a,b\n1,2\n"), ("2.csv", "a,c\n1,2\n")]
+        .map(|(name, text)| write(&dir.path().join("csv"), name, text.as_bytes()));
+    std::fs::remove_file(dir.path().join("csv/0.csv")).unwrap();
+    let error = open(dir.path().join("csv")).unwrap_err();
+    assert!(
+        error.to_string().contains("this one lacks the column \"b\"") && error.path() == Some(&*two),
+        "{error}"
+    );
+    // Readers that were opened one by one have types of their own, and the error says how they agree.
+    let open = |path| Box::new(Csv::open(path).unwrap()) as Box<dyn Reader>;
+    let three = write(dir.path(), "3.csv", b"a,b\n1,2.5\n");
+    let error = Shards::new(vec![open(&one), open(&three)]).unwrap_err();
+    assert!(error.to_string().contains("open the folder as one set, or state the types"), "{error}");
+    let types = vec![("b".into(), ElementType::Number(DType::F64))];
+    let open =
+        |path| Csv::open_with(path, CsvOptions { types: types.clone(), ..Default::default() }).unwrap();
+    let set = Shards::new(vec![Box::new(open(&one)), Box::new(open(&three))]).unwrap();
+    assert_eq!(read(&set, 0)[1], 2f64.to_le_bytes());
+}
+
+/// Dates, times, decimals and wide numbers, in files of pyarrow and as texts.
+const TIMES: &str = r#"
+import csv, datetime as dt, decimal, json, random
+import pyarrow as pa, pyarrow.parquet as pq
+random.seed(3)
+utc = dt.timezone.utc
+start = dt.datetime(1969, 12, 1, tzinfo=utc)
+rows = [{
+    "born": dt.date(1850, 1, 1) + dt.timedelta(days=random.randrange(100_000)),
+    "at": start + dt.timedelta(microseconds=random.randrange(10**15)),
+    "read": start + dt.timedelta(seconds=random.randrange(10**9)),
+    "wide": random.randrange(2**53 - 9, 2**53),
+    "small": random.randrange(256),
+    "half": random.uniform(-1, 1),
+} for _ in range(500)]
+schema = pa.schema([("born", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("read", pa.timestamp("ms", "UTC")),
+                    ("wide", pa.int64()), ("small", pa.int64()), ("half", pa.float64())])
+pq.write_table(pa.Table.from_pylist(rows, schema=schema), "times.parquet")
+rome = dt.timezone(dt.timedelta(hours=2))
+with open("times.csv", "w", newline="") as file:
+    writer = csv.DictWriter(file, schema.names)
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({**row, "at": row["at"].astimezone(rome).isoformat(), "read": row["read"].isoformat(" ")})
+day = dt.timedelta(days=1)
+zero = dt.datetime(1970, 1, 1, tzinfo=utc)
+print(json.dumps({
+    "born": [(row["born"] - dt.date(1970, 1, 1)).days for row in rows],
+    "at": [(row["at"] - zero) / dt.timedelta(seconds=1) for row in rows],
+    "read": [(row["read"] - zero) // day for row in rows],
+    "wide": [row["wide"] for row in rows], "small": [row["small"] for row in rows],
+    "half": [row["half"] for row in rows],
+}))
+"#;
+
+#[test]
+fn times_and_casts_are_those_of_python() {
+    let dir = tempdir().unwrap();
+    let Some(expected) = python("times of pyarrow", dir.path(), TIMES) else { return };
+    for file in ["times.parquet", "times.csv"] {
+        let data = Table::open(dir.path().join(file))
+            .days("born")
+            .seconds("at")
+            .days("read")
+            .cast("read", DType::I64)
+            .cast("wide", DType::F64)
+            .cast("small", DType::U8)
+            .cast("half", DType::F32)
+            .build()
+            .unwrap();
+        let found = batch(&data);
+        let list = |field: &str| serde_json::from_value::<Vec<f64>>(expected[field].clone()).unwrap();
+        let bytes =
+            |field: &str, to: fn(f64) -> Vec<u8>| list(field).into_iter().flat_map(to).collect::<Vec<u8>>();
+        assert_eq!(data.len(), 500);
+        assert_eq!(found["born"], bytes("born", |x| (x as i32).to_le_bytes().into()), "{file}");
+        assert_eq!(found["at"], bytes("at", |x| x.to_le_bytes().into()), "{file}");
+        assert_eq!(found["read"], bytes("read", |x| (x as i64).to_le_bytes().into()), "{file}");
+        assert_eq!(found["wide"], bytes("wide", |x| x.to_le_bytes().into()), "{file}");
+        assert_eq!(found["small"], bytes("small", |x| vec![x as u8]), "{file}");
+        assert_eq!(found["half"], bytes("half", |x| (x as f32).to_le_bytes().into()), "{file}");
+    }
+}
+
+fn error_of(data: &TableDataset, row: u64) -> feedline_core::Error {
+    let layout = Layout::new(data.spec(), 1).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 1);
+    let (_, error) = data.read_many(&[row], &mut rows, &mut Context::new(0, 0)).unwrap_err();
+    *error.downcast().unwrap()
+}
+
+#[test]
+fn values_that_are_lost_missing_or_unknown_are_errors_of_their_row() {
+    let dir = tempdir().unwrap();
+    let rows =
+        "n,f,city,day\n1,1.0,Rome,2024-01-01\n300,1.5,Oslo,2024-02-30\n9007199254740993,1e300,,\n,,Rome,\n";
+    let path = write(dir.path(), "x.csv", rows.as_bytes());
+    let table = || Table::open(&path);
+    let list = || table().category_of("city", ["Rome", "Bern"]).select(["city"]);
+    for (table, row, why) in [
+        (
+            table().cast("n", DType::U8).select(["n"]),
+            1,
+            "column \"n\" has 300 in row 1, which u8 does not hold",
+        ),
+        (
+            table().cast("n", DType::F64).select(["n"]),
+            2,
+            "has 9007199254740993 in row 2, which f64 does not hold",
+        ),
+        (
+            table().stack("x", ["n"]).select(["x"]),
+            2,
+            "has 9007199254740993 in row 2, which f32 does not hold",
+        ),
+        (table().cast("f", DType::I64).select(["f"]), 1, "has 1.5 in row 1, which i64 does not hold"),
+        (table().cast("f", DType::F32).select(["f"]), 2, "has 1e300 in row 2, which f32 does not hold"),
+        (table().select(["n"]), 3, "column \"n\" has a null in row 3: write a value there"),
+        (table().stack("x", ["f"]).select(["x"]), 3, "column \"f\" has a null in row 3"),
+        (table().category("city").select(["city"]), 2, "column \"city\" has a null in row 2"),
+        (
+            table().days("day").select(["day"]),
+            1,
+            "column \"day\" has \"2024-02-30\" in row 1, which is no time",
+        ),
+        (table().days("day").select(["day"]), 2, "column \"day\" has a null in row 2"),
+        (list(), 1, "column \"city\" has \"Oslo\" in row 1, which its list of categories lacks"),
+    ] {
+        let data = table.build().unwrap();
+        assert!(data.read(0, &mut one(&data).row(0), &mut Context::new(0, 0)).is_ok());
+        let error = error_of(&data, row);
+        assert!(error.to_string().contains(why), "{why}: {error}");
+        assert_eq!((error.path(), error.sample()), (Some(&*path), Some(row)), "{error}");
+    }
+    let data = list().unknown("city").missing("city", Missing::Text("Bern".into())).build().unwrap();
+    assert_eq!(ints(&batch(&data)["city"]), [0, 2, 1, 0]);
+    // NaN is a number, which has no place in a mean.
+    let nan = write(dir.path(), "nan.csv", b"a,b\n1,1\nNaN,2\n");
+    let data = Table::open(&nan).stack("x", ["a", "b"]).build().unwrap();
+    assert!(floats(&batch(&data)["x"])[2].is_nan());
+    let error = Table::open(&nan).standardize("a").build().unwrap_err();
+    assert!(error.to_string().contains("\"a\" has NaN, and a mean is made of finite"), "{error}");
+    assert_eq!((error.path(), error.sample()), (Some(&*nan), Some(1)));
+}
+
+/// Memory for one row.
+fn one(data: &TableDataset) -> Rows<'static> {
+    let layout = Box::leak(Box::new(Layout::new(data.spec(), 1).unwrap()));
+    let slab = vec![0; layout.bytes()].leak();
+    Rows::new(layout, slab, 1)
+}
+
+#[test]
+fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "x.csv", b"n,f,city\n1,1.5,Rome\n2,2.5,Oslo\n");
+    let table = || Table::open(&path);
+    for (table, why) in [
+        (table().select(["n", "no"]), "there is no column \"no\" to read"),
+        (table().cast("no", DType::F32), "cast names \"no\", which is no column or stack"),
+        (table().stack("x", ["n", "city"]), "column \"city\" of the stack \"x\" is text, not one number"),
+        (table().stack("x", Vec::<String>::new()), "the stack \"x\" has no columns"),
+        (table().stack("x", ["n", "n"]), "stack names \"n\" twice"),
+        (table().stack("f", ["n"]), "two columns or arrays \"f\""),
+        (table().category("f"), "column \"f\" is f64, which has no categories"),
+        (table().category("city").standardize("city"), "\"city\" is a category, whose numbers have no mean"),
+        (table().standardize("city"), "column \"city\" is text: standardize is for one number"),
+        (
+            table().missing("n", Missing::Text("x".into())),
+            "column \"n\" is i64: a number does not become a text",
+        ),
+        (table().missing("city", Missing::Mean), "column \"city\" is text: only a number becomes"),
+        (table().missing("n", Missing::Number(0.5)), "column \"n\": i64 does not hold 0.5"),
+        (table().cast("city", DType::I64), "column \"city\" is city text [?], which is not cast to i64"),
+        (table().days("n"), "column \"n\" is n i64 [], which is no date or time"),
+        (table().unknown("city"), "unknown(\"city\") is for a category"),
+        (table(), "field \"city\" varies in size"),
+    ] {
+        let error = table.build().unwrap_err();
+        assert!(error.to_string().contains(why), "{why}: {error}");
+    }
+}
+
+#[test]
+fn the_saved_description_is_used_and_checked() {
+    let dir = tempdir().unwrap();
+    let train = write(dir.path(), "train.csv", b"age,code\n10,1\n30,x\n20,2\n");
+    let val = write(dir.path(), "val.csv", b"age,code\n20.5,2\n40,1\n");
+    let saved = dir.path().join("table.json");
+    let table = |path: &Path| Table::open(path).standardize("age").category("code").saved(&saved);
+    assert_eq!(floats(&batch(&table(&train).build().unwrap())["age"])[2], 0.0);
+    let text = std::fs::read_to_string(&saved).unwrap();
+    let val = table(&val).build().unwrap();
+    let std = (200f64 / 3.0).sqrt();
+    let found = batch(&val);
+    assert_eq!(floats(&found["age"]), [0.5, 20.0].map(|far: f64| (far / std) as f32));
+    // The codes of the validation set look like numbers, but are the texts of the training set.
+    assert_eq!((ints(&found["code"]), val.classes("code").unwrap().len()), (vec![1, 0], 3));
+    assert_eq!(std::fs::read_to_string(&saved).unwrap(), text);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing else is left");
+    let fingerprint = table(&train).build().unwrap().fingerprint();
+    assert_ne!(fingerprint, Table::open(&train).category("code").build().unwrap().fingerprint());
+    for (change, why) in [
+        (text.replace("\"rows\"", "\"lines\""), "the saved table is damaged"),
+        (
+            text[..text.len() / 2].to_owned(),
+            "the saved table is damaged: remove it, so that it is made again",
+        ),
+        (text.replace("\"feedline_table\": 1", "\"feedline_table\": 9"), "not a saved table of this version"),
+        (text.replace("\"text\"", "\"f64\""), ""),
+    ] {
+        assert_ne!(change, text);
+        std::fs::write(&saved, &change).unwrap();
+        let built = table(&train).build();
+        if why.is_empty() {
+            continue;
+        }
+        let error = built.unwrap_err();
+        assert!(error.to_string().contains(why) && error.path() == Some(&*saved), "{why}: {error}");
+    }
+    std::fs::write(&saved, text).unwrap();
+    let error = table(&train).cast("age", DType::F64).build().unwrap_err();
+    assert!(error.to_string().contains("of other steps, cast was [] and is [[\"age\",\"f64\"]]"), "{error}");
+    let other = write(dir.path(), "other.csv", b"age,code\nold,2\n");
+    let error = table(&other).build().unwrap_err();
+    assert!(error.to_string().contains("\"age\" is text"), "{error}");
+}
+
+#[test]
+fn any_reader_is_a_table_and_its_unchanged_columns_stay_in_memory() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tables");
+    let whole = open(golden.join("none.parquet")).unwrap();
+    let names: Vec<_> = whole.schema().fields().iter().map(|field| field.name.clone()).collect();
+    let same = Table::new(open(golden.join("none.parquet")).unwrap()).reader().unwrap();
+    assert_eq!((same.schema(), same.together()), (whole.schema(), whole.together()));
+    let backwards = Table::open(golden.join("none.parquet")).select(names.iter().rev()).reader().unwrap();
+    let mut values = Values::new();
+    for row in 0..whole.len() {
+        assert_eq!(read(&*same, row), read(&*whole, row));
+        backwards.read(row, &mut values).unwrap();
+        assert!(values.fields().iter().rev().map(|value| &value.bytes).eq(&read(&*whole, row)));
+        let [same, whole] = [&same, &whole].map(|reader| reader.decoded(row).unwrap().unwrap());
+        assert!((0..names.len()).all(|field| same.slice(row, field) == whole.slice(row, field)));
+    }
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
+    let column = open(&tiny).unwrap().schema().fields()[0].name.clone();
+    let data = Table::open(&tiny).select([&column]).build().unwrap();
+    assert_eq!(data.column(0).unwrap().row(2), Some(&9i32.to_le_bytes()[..]));
+    let cast = Table::open(&tiny).cast(&column, DType::F32).select([&column]).build().unwrap();
+    assert!(cast.column(0).is_none());
+    assert_eq!(floats(&batch(&cast)[&column])[2], 9.0);
+}

@@ -53,7 +53,7 @@ format!("npz", npz, |path, content, _options| crate::npz::of_content(path, &cont
 format!("safetensors", safetensors, |path, content, _options| crate::safetensors::of_content(path, content)?);
 format!("tfrecord", tfrecord, |path, content, _options| crate::TfRecord::of(path, content)?);
 format!("images", image, |path, content, _options| crate::images::ImageFile::of_content(path, &content)?);
-format!("csv", csv, |path, content, options| { crate::Csv::of(path, content, &options.csv())? });
+format!("csv", csv, |path, content, options| crate::Csv::of(path, content, &options.csv())?);
 format!("jsonl", jsonl, |path, content, options| {
     let lines = Lines::of(path, content)?;
     crate::JsonLines::of(path, lines, &options.jsonl())?

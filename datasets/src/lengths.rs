@@ -1,9 +1,9 @@
 //! The number of items that each sample has of each field of varying size: counted by one pass over a reader,
 //! and kept in a file.
 //!
-//! The file is the magic bytes, the version, the key of the reader, the number of samples and of counted fields, the counts
-//! (`u32`, field by field), and a checksum; all little-endian. One that is of other data or damaged is counted
-//! anew and replaced.
+//! The file is the magic bytes, the version, the key of the reader, the number of samples and of counted
+//! fields, the counts (`u32`, field by field), and a checksum; all little-endian. A file that is damaged or of
+//! other data is counted anew and replaced.
 
 use std::fs;
 use std::io::Write;

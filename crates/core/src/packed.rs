@@ -2,12 +2,12 @@
 //!
 //! The windows are made once, from the lengths alone. [`Packed::new`] keeps documents whole: the longest
 //! document first, each into the fullest window that it fits (best fit, decreasing). [`Packed::in_order`]
-//! keeps their order, and cuts a document where a window is full. So every epoch has the same number of windows, each document
-//! is in exactly one, and the loader treats windows as samples like any others: shuffles, ranks, cursors and
-//! proofs count windows.
+//! keeps their order, and cuts a document where a window is full. So every epoch has the same number of
+//! windows, each item is in exactly one, and the loader treats windows as samples like any others: shuffles,
+//! ranks, cursors and proofs count windows.
 //!
-//! The content of a window can still differ from epoch to epoch: documents of equal length change places, by
-//! a keyed permutation for each length and epoch.
+//! The content of a window of whole documents can still differ from epoch to epoch: documents of equal length
+//! change places, by a keyed permutation for each length and epoch.
 
 use std::fmt;
 use std::ops::Range;
@@ -57,7 +57,9 @@ pub struct Piece {
 /// | `position` | `u32`, `[window]` | the place of each item in its document; 0 in the padding |
 /// | `used` | `u32` | items that are not padding |
 /// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | of the batch: the documents' starts, the end |
-/// | `segment` | `u32`, `[window]`; [in order](Self::in_order) only | the number of each item's document in the window, from 1; 0 in the padding |
+/// | `segment` | `u32`, `[window]` | the number of its document in the window, from 1; 0 in the padding |
+///
+/// `segment` is only in windows that are packed [in order](Self::in_order).
 ///
 /// A batch of windows is one sequence of `rows * window` items to a kernel for attention over variable
 /// lengths. `cu_seqlens` is 0 and then the end of each document in that sequence, in order; the padding of a
@@ -152,7 +154,7 @@ impl Packed {
     /// let mut rows = Rows::new(&layout, &mut slab, 2);
     /// packed.read_many(&[0, 1], &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error)?;
     /// assert_eq!(rows.column_mut(0), b"onethreetwo\0");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), ReadError>(())
     /// ```
     ///
     /// # Errors

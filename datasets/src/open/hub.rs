@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::Result;
 
-use super::{OpenOptions, split};
+use super::OpenOptions;
 use crate::Reader;
 
 /// The file of a `DatasetDict`, and of a `Dataset`.
@@ -59,6 +59,7 @@ fn is_about(file: &Path) -> bool {
 
 #[cfg(feature = "arrow")]
 mod files {
+    use super::super::{open_with, split};
     use super::*;
     use crate::Shards;
     use crate::error::{data, one_line};
@@ -78,7 +79,7 @@ mod files {
             let why = format!("the folder holds the sets {}", names.join(", "));
             return Err(data(one_line(why) + ": open the folder of one"));
         };
-        super::super::open_with(path.join(&names[chosen]), options)
+        open_with(path.join(&names[chosen]), options)
     }
 
     /// Opens the files of a `Dataset`, in order.
@@ -90,7 +91,7 @@ mod files {
         let Some(names) = names.filter(|names| !names.is_empty()) else {
             return Err(data("\"_data_files\" does not list the files: save the set again").at_path(state));
         };
-        let files = names.iter().map(|name| super::super::open_with(path.join(name), options));
+        let files = names.iter().map(|name| open_with(path.join(name), options));
         Ok(Box::new(Shards::new(files.collect::<Result<_>>()?)?))
     }
 

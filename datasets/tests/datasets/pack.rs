@@ -207,7 +207,7 @@ fn a_packed_set_keeps_the_names_of_its_classes() {
     let names = ["\"ant\"", "bee", "雪"];
     for shard_bytes in [None, Some(1)] {
         let to = dir.path().join(format!("{shard_bytes:?}.arrow"));
-        let options = PackOptions { shard_bytes, ..Default::default() };
+        let options = PackOptions { shard_bytes };
         pack(&*folder, &to, options, |_| {}).unwrap();
         let packed = open(&to).unwrap();
         assert_eq!((packed.len(), packed.classes().unwrap()), (3, &names.map(String::from)[..]));

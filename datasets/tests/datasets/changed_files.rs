@@ -11,7 +11,7 @@ use crate::made;
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Rows, Spec, check_dataset,
 };
-use feedline_datasets::{Idx, IdxFile, OpenOptions, Reader, Records, open_with};
+use feedline_datasets::{Idx, IdxFile, OpenOptions, Records, open_with};
 use tempfile::tempdir;
 
 /// Images of 2 x 3 and their labels: more than a page of each, so that truncating removes whole pages.

@@ -36,7 +36,7 @@ pub struct FromIter {
 /// let source = source::from_iter(
 ///     2,
 ///     spec,
-///     move |_epoch, shard| Ok(shards[shard as usize].as_bytes().split(b'\n').map(|line| Ok(line?))),
+///     move |_epoch, shard| Ok(std::io::Cursor::new(shards[shard as usize]).split(b'\n').map(|line| Ok(line?))),
 ///     |line, row, _| {
 ///         row.field_mut::<f32>(0)?[0] = std::str::from_utf8(line)?.parse()?;
 ///         Ok(())

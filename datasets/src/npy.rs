@@ -19,8 +19,8 @@ use header::Header;
 
 /// Opens a `.npy` file, plain or gzip, as a set of samples with the one field `array`.
 ///
-/// Plain files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory; larger ones stay on disk. An array without
-/// dimensions is one sample.
+/// Plain files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory; larger ones stay on disk.
+/// An array without dimensions is one sample.
 ///
 /// # Errors
 /// `Data` if the file is missing, not a `.npy` file, cut short or longer than its header says, or holds

@@ -105,8 +105,8 @@ pub trait Dataset: Send + Sync + 'static {
         versioned(spec_key(key(&[self.len()]), self.spec()), self.version())
     }
 
-    /// The version of the samples, which the default [`fingerprint`](Self::fingerprint) covers. Change it when
-    /// samples change, so that cursors of the old ones are rejected. Default: 0.
+    /// The version of the samples, which the default [`fingerprint`](Self::fingerprint) covers. Change it
+    /// when samples change, so that cursors of the old ones are rejected. Default: 0.
     ///
     /// ```
     /// use feedline_core::{Context, Dataset, ReadError, Row, Spec};

@@ -103,9 +103,9 @@ impl Fingerprint {
         self.reader(file).map_err(|error| cannot(path, error))
     }
 
-    /// Adds the length of a file and a sample of its bytes: all bytes up to 512 KiB; of a longer file the first
-    /// and the last 64 KiB, and 64 KiB in each of six equal parts between them, at places that depend on the
-    /// length only. Does not cover name and time. A change between these places is not detected.
+    /// Adds the length of a file and a sample of its bytes: all bytes up to 512 KiB; of a longer file the
+    /// first and the last 64 KiB, and 64 KiB in each of six equal parts between them, at places that depend
+    /// on the length only. Does not cover name and time. A change between these places is not detected.
     ///
     /// # Errors
     /// `Data` when the file cannot be read or is not a regular file.

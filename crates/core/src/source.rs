@@ -152,8 +152,8 @@ pub trait Source: Send + Sync + 'static {
         versioned(spec_key(state, self.spec()), self.version())
     }
 
-    /// The version of the records, which the default [`fingerprint`](Self::fingerprint) covers. Change it when
-    /// the records change, so that cursors of the old ones are rejected. Default: 0.
+    /// The version of the records, which the default [`fingerprint`](Self::fingerprint) covers. Change it
+    /// when the records change, so that cursors of the old ones are rejected. Default: 0.
     fn version(&self) -> u64 {
         0
     }

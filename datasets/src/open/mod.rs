@@ -30,8 +30,8 @@ const PACK_INDEX: &str = "_index.json";
 
 /// Opens a file or a folder, whatever its format.
 ///
-/// A URL in place of a path is opened by `open_url` (feature `object-store`). A name with a range, a list or a
-/// star, such as `train-{000..099}.tar`, `{a,b}.csv` or `*.parquet`, opens several files of one format, one
+/// A URL in place of a path is opened by `open_url` (feature `object-store`). A name with a range, a list or
+/// a star, such as `train-{000..099}.tar`, `{a,b}.csv` or `*.parquet`, opens several files of one format, one
 /// after another.
 ///
 /// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, shards of one format, or what

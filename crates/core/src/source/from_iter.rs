@@ -18,12 +18,12 @@ pub struct FromIter {
     decode: Box<Decode>,
 }
 
-/// A source of `shards` iterators: `open` gets an epoch and the number of a shard, and returns the raw records
-/// of the shard. `decode` writes a record into its row of `spec`.
+/// A source of `shards` iterators: `open` gets an epoch and the number of a shard, and returns the raw
+/// records of the shard. `decode` writes a record into its row of `spec`.
 ///
 /// The same epoch and shard must yield the same records at each call. The offset of a record is its number: a
-/// run that resumes inside a shard reads the records before that again and drops them. Implement [`Source`] if
-/// a shard can seek, or may have no record for a while.
+/// run that resumes inside a shard reads the records before that again and drops them. Implement [`Source`]
+/// if a shard can seek, or may have no record for a while.
 ///
 /// ```
 /// use std::io::BufRead;
@@ -36,7 +36,10 @@ pub struct FromIter {
 /// let source = source::from_iter(
 ///     2,
 ///     spec,
-///     move |_epoch, shard| Ok(shards[shard as usize].as_bytes().split(b'\n').map(|line| Ok(line?))),
+///     move |_epoch, shard| {
+///         let lines = std::io::Cursor::new(shards[shard as usize]).split(b'\n');
+///         Ok(lines.map(|line| Ok(line?)))
+///     },
 ///     |line, row, _| {
 ///         row.field_mut::<f32>(0)?[0] = std::str::from_utf8(line)?.parse()?;
 ///         Ok(())

@@ -67,8 +67,8 @@ impl Checkpoint {
     /// Loads the checkpoint that [`save`](Self::save) wrote. Blocks on the file.
     ///
     /// # Errors
-    /// `Data` if there is no file, it is not a checkpoint, or it is damaged; `Cursor` for a cursor of a version
-    /// that this feedline does not read. Names the file.
+    /// `Data` if there is no file, it is not a checkpoint, or it is damaged; `Cursor` for a cursor of a
+    /// version that this feedline does not read. Names the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         read(path).and_then(|bytes| Self::from_bytes(&bytes)).map_err(|error| error.at_path(path))

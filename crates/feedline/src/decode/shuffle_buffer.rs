@@ -52,8 +52,12 @@ impl Block {
     }
 
     fn push(&mut self, id: u64, record: &[u8]) -> Result<()> {
-        // Exactly, so that the memory is what the options state.
-        self.bytes.try_reserve_exact(record.len()).map_err(|_| no_memory(self.max_bytes))?;
+        let needed = self.bytes.len() + record.len();
+        if needed > self.bytes.capacity() {
+            // Not twice as much as the options state.
+            let more = needed.max(self.max_bytes.min(2 * needed)) - self.bytes.len();
+            self.bytes.try_reserve_exact(more).map_err(|_| no_memory(self.max_bytes))?;
+        }
         self.bytes.extend_from_slice(record);
         self.ids.push(id);
         self.ends.push(self.bytes.len());
@@ -197,4 +201,63 @@ impl ShuffleBuffer {
 fn no_memory(bytes: usize) -> Error {
     let why = format!("no memory for a block of {bytes} bytes: choose a smaller shuffle_buffer");
     Error::new(ErrorKind::Budget, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `count` records of up to `MAX` bytes through a buffer of `bytes`; returns their ids, and the max
+    /// memory of the records in the buffer.
+    fn read(count: u64, bytes: u64, at: SourcePosition) -> (Vec<u64>, usize) {
+        let mut buffer = ShuffleBuffer::new(7, bytes);
+        buffer.seek(3, at);
+        let mut number = at.offset;
+        let mut read = |record: &mut Vec<u8>| {
+            let next = if number == count { Next::End } else { Next::Record };
+            let id = number;
+            record.resize(key(&[id]) as usize % MAX, id as u8);
+            number += u64::from(next == Next::Record);
+            Ok((next, id, SourcePosition { position: 0, offset: number, taken: 0 }))
+        };
+        let (mut records, mut max) = (Records::default(), 0);
+        while buffer.next(&mut records, &mut read, &|| false).unwrap() == Next::Record {
+            let held = |block: &Block| {
+                let words = block.ids.capacity() + block.ends.capacity();
+                block.bytes.len() + 8 * words + 4 * block.order.capacity()
+            };
+            max = max.max(held(&buffer.current) + held(&buffer.next));
+        }
+        for (id, bytes) in records.ids.iter().zip(&records.bytes) {
+            assert!(bytes.len() == key(&[*id]) as usize % MAX && bytes.iter().all(|&byte| byte == *id as u8));
+        }
+        (records.ids, max)
+    }
+
+    const MAX: usize = 500;
+
+    #[test]
+    fn the_buffer_holds_no_more_than_its_bytes_and_two_records() {
+        for bytes in [1, 1000, 100_000, 1 << 40] {
+            let (mut ids, held) = read(2000, bytes, SourcePosition::default());
+            let limit = (bytes as usize).saturating_add(2 * (MAX + 8 * PER_RECORD));
+            assert!(held <= limit, "{held} bytes of {bytes}");
+            assert!(bytes == 1 || ids.is_sorted() == (bytes < 100), "{bytes} bytes");
+            ids.sort_unstable();
+            assert!(ids.into_iter().eq(0..2000), "{bytes} bytes: every record once");
+        }
+    }
+
+    #[test]
+    fn a_position_beyond_its_block_is_an_error() {
+        let mut buffer = ShuffleBuffer::new(7, 1000);
+        buffer.seek(0, SourcePosition { position: 0, offset: 0, taken: 1 << 20 });
+        let mut read = |record: &mut Vec<u8>| {
+            record.push(1);
+            Ok((Next::Record, 0, SourcePosition { position: 0, offset: 1, taken: 0 }))
+        };
+        let error = buffer.next(&mut Records::default(), &mut read, &|| false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cursor);
+        assert!(error.message().contains("after record 1048576 of a block"), "{error}");
+    }
 }

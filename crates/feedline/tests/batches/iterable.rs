@@ -534,7 +534,7 @@ fn a_cursor_of_another_order_of_records_is_refused() {
         let saved = epoch(generator().shuffle_buffer(BUFFER), 0)[1].cursor;
         for other in [generator(), generator().shuffle_buffer(BUFFER + 1), generator().split_shards()] {
             let mut loader = other.build(&Device::new_host()).unwrap();
-            let error = loader.resume(saved).err().expect("an error");
+            let error = loader.resume(saved).expect_err("an error");
             assert!(error.message().contains("shuffle buffer"), "{error}");
         }
     });
@@ -560,6 +560,6 @@ fn a_source_of_iterators_resumes_at_every_step_and_has_a_version() {
         everywhere(|| options(Loader::source_builder(source(0))).shuffle_buffer(BUFFER));
         let saved = epoch(options(Loader::source_builder(source(1))), 0)[1].cursor;
         let mut loader = options(Loader::source_builder(source(2))).build(&Device::new_host()).unwrap();
-        assert!(loader.resume(saved).err().expect("an error").message().contains("another data set"));
+        assert!(loader.resume(saved).expect_err("an error").message().contains("another data set"));
     });
 }

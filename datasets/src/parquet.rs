@@ -17,12 +17,12 @@ use parquet::file::metadata::{
 };
 
 use crate::bytes::Content;
-use crate::cache::Cache;
+use crate::cache::{Cache, block_shuffle};
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::panics::catch_panics;
 use crate::reader::{Visit, inside};
-use crate::table::{Batch, Layout, TableOptions, block_shuffle};
+use crate::table::{Batch, Layout, TableOptions};
 use crate::{Decoded, DecodedRows, Reader, Schema, Values};
 
 mod bounds;

@@ -216,7 +216,7 @@ impl Reader for TableReader {
             let mut whole = Values::new();
             self.reader.read(sample, &mut whole)?;
             for (value, same) in values.begin(self.made.fields.len()).iter_mut().zip(&*self.made.same) {
-                same.into_iter().for_each(|same| value.shape.clone_from(&whole.fields()[*same].shape));
+                same.iter().for_each(|same| value.shape.clone_from(&whole.fields()[*same].shape));
             }
         }
         Ok(())

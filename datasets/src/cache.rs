@@ -77,9 +77,9 @@ impl<T> Cache<T> {
     }
 }
 
-/// Block and window of a block shuffle over groups that end at `ends`, of which a cache holds `cache_bytes` of
-/// `bytes`; `None` if it holds all of them. The cache holds two windows, because batches at the end of one are
-/// read beside those of the next.
+/// Block and window of a block shuffle over groups that end at `ends`, of which a cache holds `cache_bytes`
+/// of `bytes`; `None` if it holds all of them. The cache holds two windows, because batches at the end of one
+/// are read beside those of the next.
 #[cfg(feature = "parquet")]
 pub(crate) fn block_shuffle(ends: &[u64], bytes: u64, cache_bytes: u64) -> Option<(u64, u64)> {
     let starts = [0].iter().chain(ends);

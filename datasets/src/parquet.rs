@@ -45,8 +45,8 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 ///
 /// The file stays on disk. One worker decodes a row group when a row of it is read, and a cache of
 /// [`TableOptions::cache_bytes`] keeps it. A shuffle over more row groups than the cache holds decodes a row
-/// group for nearly each sample: then [`block_shuffle`](Reader::block_shuffle) has the block and the window of
-/// a `Sampler::block` that decodes each once.
+/// group for nearly each sample: then [`block_shuffle`](Reader::block_shuffle) has the block and the window
+/// of a `Sampler::block` that decodes each once.
 #[derive(Debug)]
 pub struct ParquetFile {
     path: PathBuf,

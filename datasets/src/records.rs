@@ -144,7 +144,8 @@ impl Records {
     /// let spec = Spec::new().field("pixels", DType::U8, [2])?.field("label", DType::U8, [])?;
     /// let records = Records::open(&path, spec)?;
     /// let table = Table::new(records.into_reader()).cast("pixels", DType::F32).category("label").build()?;
-    /// assert_eq!((table.len(), table.classes("label").unwrap()), (2, &["7".to_owned(), "8".to_owned()][..]));
+    /// assert_eq!((table.len(), table.classes("label").unwrap()), (2, &["7".to_owned(),
+    /// "8".to_owned()][..]));
     /// # std::fs::remove_file(&path)?;
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -48,8 +48,8 @@ fn shards_agree_only_on_types_that_lose_nothing() {
         let paths =
             [0, 1].map(|shard| write(&folder, &format!("{shard}.{format}"), shards[shard].as_bytes()));
         let error = open(&folder).unwrap_err();
-        let why = "\"id\" has fractions in another shard, and f64 does not hold all of its whole numbers: state its \
-                   type, such as text";
+        let why = "\"id\" has fractions in another shard, and f64 does not hold all of its whole numbers: state \
+                   its type, such as text";
         assert!(error.to_string().contains(why) && error.path() == Some(&*paths[0]), "{error}");
         // The advice can be followed.
         let stated = |element| OpenOptions { types: vec![("id".into(), element)], ..Default::default() };
@@ -65,6 +65,9 @@ fn shards_agree_only_on_types_that_lose_nothing() {
         );
         let error = open_with(&folder, &stated(ElementType::Number(DType::I64))).unwrap_err();
         assert!(error.to_string().contains("column \"id\" does not fit the stated type i64"), "{error}");
+        let line = if format == "csv" { 2 } else { 1 };
+        assert!(error.to_string().contains(&format!("stated type i64: line {line} has ")), "{error}");
+        assert!(error.offset().is_some() && error.path() == Some(&*paths[1]), "{error}");
     }
     let [one, two] = [("1.csv", "a,b\n1,2\n"), ("2.csv", "a,c\n1,2\n")]
         .map(|(name, text)| write(&dir.path().join("csv"), name, text.as_bytes()));
@@ -139,6 +142,15 @@ fn values_that_are_lost_missing_or_unknown_are_errors_of_their_row() {
     }
     let data = list().unknown("city").missing("city", Missing::Text("Bern".into())).build().unwrap();
     assert_eq!(ints(&batch(&data)["city"]), [0, 2, 1, 0]);
+    // Columns without a value, in a format that has no types.
+    for (name, text) in [("gap.csv", "a,b\n,1\n,2\n"), ("gap.jsonl", "{\"b\":1,\"a\":null}\n{\"b\":2}\n")] {
+        let gap = || Table::open(write(dir.path(), name, text.as_bytes())).stack("x", ["a", "b"]);
+        let data = gap().missing("a", Missing::Mask).build().unwrap();
+        let found = batch(&data);
+        assert_eq!((floats(&found["x"]), &found["a.present"]), (vec![0.0, 1.0, 0.0, 2.0], &vec![0, 0]));
+        let error = gap().missing("a", Missing::Mean).build().unwrap_err();
+        assert!(error.to_string().contains("\"a\" has no value, so it has no mean"), "{error}");
+    }
     // NaN is a number, which has no place in a mean.
     let nan = write(dir.path(), "nan.csv", b"a,b\n1,1\nNaN,2\n");
     let data = Table::open(&nan).stack("x", ["a", "b"]).build().unwrap();

@@ -60,7 +60,8 @@ for name, rows in sets.items():
         file.write("\n")
 column = lambda rows, name: np.array([np.nan if row[name] is None else float(row[name]) for row in rows])
 numbers = ["age", "income", "price", "member"]
-scale = {name: (np.nanmean(column(sets["train"], name)), np.nanstd(column(sets["train"], name))) for name in numbers}
+train = {name: column(sets["train"], name) for name in numbers}
+scale = {name: (np.nanmean(values), np.nanstd(values)) for name, values in train.items()}
 cities = sorted({row["city"] or "none" for row in sets["train"]}, key=str.encode)
 labels = sorted({row["label"] for row in sets["train"]})
 def made(rows):
@@ -123,13 +124,13 @@ fn a_table_with_missing_values_and_categories_is_what_numpy_makes_of_it_in_every
     }
 }
 
-/// Shards as pandas writes them: the types of a column differ from file to file, and so does the order of keys.
+/// Shards as pandas writes them: the types of a column differ from file to file, and so does the order.
 const SHARDS: &str = r#"
 import json, random
 random.seed(11)
 cells = {
-    "price": [lambda: random.randrange(100), lambda: round(random.uniform(0, 9), 3), lambda: random.randrange(-9, 9)],
-    "code": [lambda: random.randrange(100), lambda: "A%d" % random.randrange(9), lambda: random.randrange(100)],
+    "price": [lambda: random.randrange(100), lambda: random.uniform(0, 9), lambda: random.randrange(-9, 9)],
+    "code": [lambda: random.randrange(99), lambda: "A%d" % random.randrange(9), lambda: random.randrange(99)],
     "rare": [lambda: None, lambda: None, lambda: random.randrange(5)],
     "count": [lambda: random.randrange(2**60)] * 3,
     "on": [lambda: random.random() < 0.5] * 3,
@@ -198,7 +199,8 @@ rows = [{
     "small": random.randrange(256),
     "half": random.uniform(-1, 1),
 } for _ in range(500)]
-schema = pa.schema([("born", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("read", pa.timestamp("ms", "UTC")),
+schema = pa.schema([("born", pa.date32()), ("at", pa.timestamp("us", "UTC")),
+                    ("read", pa.timestamp("ms", "UTC")),
                     ("wide", pa.int64()), ("small", pa.int64()), ("half", pa.float64())])
 pq.write_table(pa.Table.from_pylist(rows, schema=schema), "times.parquet")
 rome = dt.timezone(dt.timedelta(hours=2))
@@ -206,7 +208,8 @@ with open("times.csv", "w", newline="") as file:
     writer = csv.DictWriter(file, schema.names)
     writer.writeheader()
     for row in rows:
-        writer.writerow({**row, "at": row["at"].astimezone(rome).isoformat(), "read": row["read"].isoformat(" ")})
+        times = {"at": row["at"].astimezone(rome).isoformat(), "read": row["read"].isoformat(" ")}
+        writer.writerow({**row, **times})
 day = dt.timedelta(days=1)
 zero = dt.datetime(1970, 1, 1, tzinfo=utc)
 print(json.dumps({

@@ -109,9 +109,15 @@ impl Csv {
     /// stated type; `Config` if a column of the options does not exist. Names the file, and where known the
     /// byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: CsvOptions) -> Result<Self> {
-        let scan = Scan::open(path.as_ref(), &options)?;
+        let path = path.as_ref();
+        let content = Content::open_unclaimed(path).map_err(|error| error.at_path(path))?;
+        Self::of(path, content, &options).map_err(|error| error.at_path(path))
+    }
+
+    pub(crate) fn of(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
+        let scan = Scan::of(path, content, options)?;
         let (names, seen) = (scan.names.clone(), scan.seen.clone());
-        scan.into_table(&names, &seen, &options)
+        scan.into_table(&names, &seen, options)
     }
 
     /// Opens the shards of one set. A column has the first type that all of its cells in all shards have, as
@@ -261,11 +267,8 @@ impl Scan {
         schema.check_names().map_err(at)?;
         let Self { path, content, delimiter, starts, names, .. } = self;
         let state = Fingerprint::new().number(starts.len() as u64).number(delimiter.into());
-        let state = match content.bytes() {
-            Some(bytes) => state.bytes(bytes),
-            None => state.file(&path)?,
-        };
-        let (cells, nulls, fingerprint) = (names.len(), options.nulls, state.value());
+        let fingerprint = content.fingerprint_sampled(state)?.value();
+        let (cells, nulls) = (names.len(), options.nulls);
         Ok(Csv { path, content, delimiter, starts, cells, schema, columns, nulls, fingerprint })
     }
 }

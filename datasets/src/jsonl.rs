@@ -90,15 +90,21 @@ impl JsonLines {
     /// a surrogate pair, or values do not fit a stated type; `Config` if a column of the options does not
     /// exist. Names the file, and where known the byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: JsonLinesOptions) -> Result<Self> {
-        let scan = Scan::open(path.as_ref(), &options)?;
+        let path = path.as_ref();
+        Self::of(path, Lines::open(path)?, &options)
+    }
+
+    pub(crate) fn of(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
+        let scan = Scan::open(path, lines, options)?;
         let (keys, seen, len) = (scan.keys.clone(), scan.seen.clone(), scan.len);
-        scan.into_table(&keys, (&seen, len), &options)
+        scan.into_table(&keys, (&seen, len), options)
     }
 
     /// Opens the shards of one set. They have the keys of all shards, and each the first type that all of its
     /// values in all shards have, as if they were one file.
     pub(crate) fn open_shards(paths: &[PathBuf], options: &JsonLinesOptions) -> Result<Vec<Self>> {
-        let scans = paths.iter().map(|path| Scan::open(path, options)).collect::<Result<Vec<_>>>()?;
+        let scan = |path: &PathBuf| Scan::open(path, Lines::open(path)?, options);
+        let scans = paths.iter().map(scan).collect::<Result<Vec<_>>>()?;
         let (mut keys, mut all) = (Vec::<String>::new(), Vec::<Seen>::new());
         for scan in &scans {
             for (key, seen) in scan.keys.iter().zip(&scan.seen) {
@@ -177,8 +183,8 @@ impl JsonLines {
 }
 
 impl Scan {
-    fn open(path: &Path, options: &JsonLinesOptions) -> Result<Self> {
-        let scan = Self::of(path)?;
+    fn open(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
+        let scan = Self::of(path, lines)?;
         for (key, element) in &options.types {
             if let Some(at) = scan.keys.iter().position(|own| own == key) {
                 let checked = scan.seen[at].check(key, *element, true);
@@ -188,8 +194,7 @@ impl Scan {
         Ok(scan)
     }
 
-    fn of(path: &Path) -> Result<Self> {
-        let lines = Lines::open(path)?;
+    fn of(path: &Path, lines: Lines) -> Result<Self> {
         let len = without_blank_end(&lines)?;
         let (mut keys, mut seen) = (Vec::new(), Vec::new());
         let mut numbers = HashMap::<String, usize>::new();

@@ -153,7 +153,7 @@ impl ParquetFile {
             ends.push(end);
         }
         content.check_unchanged()?;
-        let fingerprint = content.fingerprint_of_version(Fingerprint::new().number(end), path)?.value();
+        let fingerprint = content.fingerprint_sampled(Fingerprint::new().number(end))?.value();
         let groups = Cache::new(ends.len(), options.cache_bytes);
         let stored = metadata.metadata().row_groups();
         let bytes = stored.iter().map(|group| bounds::decoded_bytes(group, &columns));
@@ -374,6 +374,10 @@ impl Reader for ParquetFile {
 
     fn together(&self) -> Option<u64> {
         (0..self.ends.len()).map(|group| self.row_group(group)).map(|rows| rows.end - rows.start).max()
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        self.layout.classes.as_deref()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

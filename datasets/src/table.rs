@@ -10,6 +10,7 @@ use feedline_core::{DType, Result};
 
 use crate::bytes::MEMORY_LIMIT;
 use crate::error::{data, one_line};
+use crate::features::Features;
 use crate::nulls::{Nulls, missing, no_column, present};
 use crate::reader::Visit;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
@@ -77,6 +78,8 @@ pub(crate) struct Layout {
     /// Units per day of each field that holds times.
     ticks: Vec<Option<u64>>,
     nulls: Nulls,
+    /// The names of the classes, if the metadata has them.
+    pub(crate) classes: Option<Vec<String>>,
 }
 
 /// A decoded batch: one column per field of the layout.
@@ -108,8 +111,13 @@ impl Layout {
                 None => found,
             })
         };
+        let features = Features::of(table);
         for (index, field) in table.fields().iter().enumerate() {
-            add(field, field.name().clone(), vec![index], &mut is_asked, &mut |leaf, field: SchemaField| {
+            let (path, of) = match features.encoded(field) {
+                Some((bytes, of)) => (vec![index, bytes], of),
+                None => (vec![index], &**field),
+            };
+            add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field: SchemaField| {
                 let Leaf { path, part } = leaf;
                 let marked = part == Part::Values && options.masks.contains(&field.name);
                 let name = field.name.clone();
@@ -134,7 +142,7 @@ impl Layout {
         let schema = Schema::new(fields);
         schema.check_names()?;
         let ticks = leaves.iter().map(|leaf| leaf.ticks_per_day(table.fields())).collect();
-        Ok(Self { schema, leaves, ticks, nulls: options.nulls })
+        Ok(Self { schema, leaves, ticks, nulls: options.nulls, classes: features.classes })
     }
 
     /// Units per day of a field of dates or times.

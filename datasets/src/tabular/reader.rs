@@ -260,6 +260,15 @@ impl Reader for TableReader {
         Ok(self.reader.decoded(sample)?.map(|decoded| decoded.with_fields(self.made.same.clone())))
     }
 
+    /// Those of the only category; without one, those of the reader.
+    fn classes(&self) -> Option<&[String]> {
+        match self.made.classes.as_slice() {
+            [] => self.reader.classes(),
+            [(_, classes)] => Some(classes),
+            _ => None,
+        }
+    }
+
     fn path(&self, sample: u64) -> Option<&Path> {
         self.reader.path(sample)
     }

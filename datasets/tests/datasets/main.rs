@@ -47,3 +47,5 @@ mod tabular;
 mod tabular_jobs;
 #[cfg(feature = "tfrecord")]
 mod tfrecord;
+#[cfg(all(feature = "tokenizers", feature = "jsonl"))]
+mod tokenized;

@@ -1378,7 +1378,7 @@ BUGS = [
         "block_shuffle",
         "a file that fits its cache asks for a block shuffle",
         Test(DATASETS, "datasets", "tables::a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it"),
-        [("datasets/src/table.rs", ".filter(|_| bytes > cache_bytes)", ".filter(|_| bytes > 0)")],
+        [("datasets/src/cache.rs", ".filter(|_| bytes > cache_bytes)", ".filter(|_| bytes > 0)")],
     ),
     Bug(
         "shards_unit",

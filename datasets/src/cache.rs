@@ -77,11 +77,37 @@ impl<T> Cache<T> {
     }
 }
 
+/// Block and window of a block shuffle over groups that end at `ends`, of which a cache holds `cache_bytes`
+/// of `bytes`; `None` if it holds all of them. The cache holds two windows, because batches at the end of one
+/// are read beside those of the next.
+#[cfg(feature = "parquet")]
+pub(crate) fn block_shuffle(ends: &[u64], bytes: u64, cache_bytes: u64) -> Option<(u64, u64)> {
+    let starts = [0].iter().chain(ends);
+    let block = starts.zip(ends).map(|(start, end)| end - start).max().filter(|_| bytes > cache_bytes)?;
+    let held = u128::from(cache_bytes) * ends.len() as u128 / u128::from(bytes);
+    Some((block, block.saturating_mul((held as u64 / 2).max(1))))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn a_cache_holds_two_windows_of_a_block_shuffle() {
+        let ends: Vec<u64> = (1..=10).map(|end| 10 * end).collect();
+        for (cache, expected) in [
+            (1000, None),
+            (999, Some((10, 40))),
+            (700, Some((10, 30))),
+            (100, Some((10, 10))),
+            (0, Some((10, 10))),
+        ] {
+            assert_eq!(block_shuffle(&ends, 1000, cache), expected, "{cache} of 1000 bytes");
+        }
+    }
 
     #[test]
     fn the_part_that_was_used_longest_ago_goes_first() {

@@ -116,12 +116,12 @@ impl Reader for Shards {
         self.readers.iter().filter_map(|reader| reader.together()).max()
     }
 
-    fn classes(&self) -> Option<&[String]> {
-        self.readers[0].classes()
-    }
-
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.readers.iter().filter_map(|reader| reader.block_shuffle()).max()
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        self.readers[0].classes()
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

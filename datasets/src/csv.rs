@@ -42,7 +42,8 @@ pub struct CsvOptions {
     /// do not fit are an error.
     pub types: Vec<(String, ElementType)>,
     /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). An empty cell,
-    /// also of a text column, is zero or an empty text there, and not present.
+    /// also of a text column, is zero or an empty text there, and not present. A column without any value is
+    /// `f64`.
     pub masks: Vec<String>,
     /// What an empty cell of other columns becomes, except in a column of text.
     pub nulls: Nulls,
@@ -108,12 +109,15 @@ impl Csv {
     /// stated type; `Config` if a column of the options does not exist. Names the file, and where known the
     /// byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: CsvOptions) -> Result<Self> {
-        Scan::open(path.as_ref(), &options)?.into_own_table(&options)
+        let path = path.as_ref();
+        let content = Content::open_unclaimed(path).map_err(|error| error.at_path(path))?;
+        Self::of(path, content, &options).map_err(|error| error.at_path(path))
     }
 
-    #[cfg(feature = "object-store")]
     pub(crate) fn of(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
-        Scan::of(path, content, options)?.into_own_table(options)
+        let scan = Scan::of(path, content, options)?;
+        let (names, seen) = (scan.names.clone(), scan.seen.clone());
+        scan.into_table(&names, &seen, options)
     }
 
     /// Opens the shards of one set. A column has the first type that all of its cells in all shards have, as
@@ -192,13 +196,18 @@ impl Scan {
         content.check_unchanged()?;
         starts.push(content.len());
         let Some(names) = header else { return Err(data("the table has no row: fetch the file again")) };
-        Ok(Self { path: path.to_path_buf(), content, delimiter, starts, names, seen })
+        let scan = Self { path: path.to_path_buf(), content, delimiter, starts, names, seen };
+        scan.check_types(options).map(|()| scan)
     }
 
-    /// The table of a file that has no other shards.
-    fn into_own_table(self, options: &CsvOptions) -> Result<Csv> {
-        let (names, seen) = (self.names.clone(), self.seen.clone());
-        self.into_table(&names, &seen, options)
+    fn check_types(&self, options: &CsvOptions) -> Result<()> {
+        for (name, element) in &options.types {
+            if let Some(cell) = self.names.iter().position(|own| own == name) {
+                let checked = self.seen[cell].check(name, *element);
+                checked.map_err(|error| self.first_unfit(cell, *element, error))?;
+            }
+        }
+        Ok(())
     }
 
     fn place(&self, name: &str) -> Result<usize> {
@@ -210,6 +219,23 @@ impl Scan {
 
     fn seen_of(&self, name: &str) -> Result<Seen> {
         Ok(self.seen[self.place(name)?])
+    }
+
+    /// Adds to `error` the first line whose cell does not fit the stated type.
+    fn first_unfit(&self, cell: usize, element: ElementType, error: Error) -> Error {
+        let mut rows = ReaderBuilder::new();
+        let mut rows = rows.delimiter(self.delimiter).has_headers(false).from_reader(self.content.stream());
+        let mut row = ByteRecord::new();
+        while let Ok(true) = rows.read_byte_record(&mut row) {
+            let place = row.position().filter(|place| self.starts.first() <= Some(&place.byte()));
+            let text = row.get(cell).and_then(|cell| std::str::from_utf8(cell).ok());
+            let (Some(place), Some(text)) = (place, text.filter(|text| !text.is_empty())) else { continue };
+            if !types::fits(element, text) {
+                let why = format!("{}: line {} has \"{}\"", error.message(), place.line(), one_line(text));
+                return Error::new(error.kind(), why).at_offset(place.byte());
+            }
+        }
+        error
     }
 
     /// The table of the columns `names`, whose cells have the types `seen`.
@@ -241,8 +267,8 @@ impl Scan {
         schema.check_names().map_err(at)?;
         let Self { path, content, delimiter, starts, names, .. } = self;
         let state = Fingerprint::new().number(starts.len() as u64).number(delimiter.into());
-        let state = content.fingerprint_sampled(state)?;
-        let (cells, nulls, fingerprint) = (names.len(), options.nulls, state.value());
+        let fingerprint = content.fingerprint_sampled(state)?.value();
+        let (cells, nulls) = (names.len(), options.nulls);
         Ok(Csv { path, content, delimiter, starts, cells, schema, columns, nulls, fingerprint })
     }
 }

@@ -27,8 +27,8 @@ pub struct JsonLinesOptions {
     /// Types of columns that are not those of their values: `i64`, `u64`, `f64`, `bool` or `text`; those of
     /// the elements for lists. Values that do not fit are an error.
     pub types: Vec<(String, ElementType)>,
-    /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). A missing value is
-    /// zero or empty there, and not present.
+    /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). A missing value
+    /// is zero or empty there, and not present. A column without any value is `f64`.
     pub masks: Vec<String>,
     /// What `null`, or a key that a line lacks, becomes in other columns.
     pub nulls: Nulls,
@@ -39,8 +39,8 @@ pub struct JsonLinesOptions {
 /// A column of numbers has the first type of `i64`, `u64`, `f64` that holds them all. Lists of numbers are
 /// `i64` or `f64`; their length varies unless all lists have the same. A column of `true` and `false` is
 /// `bool`. Any other column is `text`: strings as they are, other values as their JSON. `null` and a key that
-/// a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped; elsewhere a blank line is
-/// an error, as it may stand for a row that was lost.
+/// a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped; elsewhere a blank line
+/// is an error, as it may stand for a row that was lost.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per line.
 #[derive(Debug)]
@@ -90,11 +90,12 @@ impl JsonLines {
     /// a surrogate pair, or values do not fit a stated type; `Config` if a column of the options does not
     /// exist. Names the file, and where known the byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: JsonLinesOptions) -> Result<Self> {
-        Self::of(path.as_ref(), Lines::open(path.as_ref())?, &options)
+        let path = path.as_ref();
+        Self::of(path, Lines::open(path)?, &options)
     }
 
     pub(crate) fn of(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
-        let scan = Scan::of(path, lines)?;
+        let scan = Scan::open(path, lines, options)?;
         let (keys, seen, len) = (scan.keys.clone(), scan.seen.clone(), scan.len);
         scan.into_table(&keys, (&seen, len), options)
     }
@@ -102,8 +103,8 @@ impl JsonLines {
     /// Opens the shards of one set. They have the keys of all shards, and each the first type that all of its
     /// values in all shards have, as if they were one file.
     pub(crate) fn open_shards(paths: &[PathBuf], options: &JsonLinesOptions) -> Result<Vec<Self>> {
-        let scans =
-            paths.iter().map(|path| Scan::of(path, Lines::open(path)?)).collect::<Result<Vec<_>>>()?;
+        let scan = |path: &PathBuf| Scan::open(path, Lines::open(path)?, options);
+        let scans = paths.iter().map(scan).collect::<Result<Vec<_>>>()?;
         let (mut keys, mut all) = (Vec::<String>::new(), Vec::<Seen>::new());
         for scan in &scans {
             for (key, seen) in scan.keys.iter().zip(&scan.seen) {
@@ -182,6 +183,17 @@ impl JsonLines {
 }
 
 impl Scan {
+    fn open(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
+        let scan = Self::of(path, lines)?;
+        for (key, element) in &options.types {
+            if let Some(at) = scan.keys.iter().position(|own| own == key) {
+                let checked = scan.seen[at].check(key, *element, true);
+                checked.map_err(|error| scan.first_unfit(key, *element, error).at_path(path))?;
+            }
+        }
+        Ok(scan)
+    }
+
     fn of(path: &Path, lines: Lines) -> Result<Self> {
         let len = without_blank_end(&lines)?;
         let (mut keys, mut seen) = (Vec::new(), Vec::new());
@@ -214,6 +226,28 @@ impl Scan {
         Ok(Self { path: path.to_path_buf(), lines, len, keys, seen })
     }
 
+    /// Adds to `error` the first line whose value does not fit the stated type.
+    fn first_unfit(&self, key: &str, element: ElementType, error: Error) -> Error {
+        let mut values = Values::new();
+        for line in 0..self.len {
+            let mut unfit = None;
+            let read = self.lines.read(line, &mut values).and_then(|()| {
+                entries(&values.fields()[0].bytes, |own, json| {
+                    let mut seen = Seen::NOTHING;
+                    if own == key && seen.add(1, json).is_ok() && seen.values > 0 {
+                        unfit = seen.check(key, element, true).err().map(|_| one_line(json));
+                    }
+                    Ok(())
+                })
+            });
+            if let (Ok(()), Some(json)) = (read, unfit) {
+                let why = format!("{}: line {} has {json}", error.message(), line + 1);
+                return Error::new(error.kind(), why).at_offset(self.lines.start(line)).at_sample(line);
+            }
+        }
+        error
+    }
+
     /// The table of `keys`, whose values in `len` lines have the types `seen`.
     fn into_table(
         self,
@@ -238,7 +272,7 @@ impl Scan {
             let full = seen.values == len || options.nulls == Nulls::Refuse || marked;
             let (kind, shape) = match options.types.iter().find(|(stated, _)| stated == key) {
                 Some((_, element)) => seen.check(key, *element, full).map_err(at)?,
-                None => seen.decide(full),
+                None => seen.decide(full, marked),
             };
             numbers.insert(key.clone(), Some(columns.len()));
             columns.push(Column { field: fields.len(), kind, marked });

@@ -30,8 +30,8 @@ pub enum Nulls {
 pub(crate) fn missing(column: &str, row: u64) -> Error {
     let column = one_line(column);
     data(format!(
-        "column \"{column}\" has a null in row {row}: write a value there, or open the file with Nulls::Fill in \
-         its options, or say what it becomes by Table::missing"
+        "column \"{column}\" has a null in row {row}: write a value there, or open the file with Nulls::Fill \
+         in its options, or say what it becomes by Table::missing"
     ))
     .at_sample(row)
 }

@@ -17,12 +17,12 @@ use parquet::file::metadata::{
 };
 
 use crate::bytes::Content;
-use crate::cache::Cache;
+use crate::cache::{Cache, block_shuffle};
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::panics::catch_panics;
 use crate::reader::{Visit, inside};
-use crate::table::{Batch, Layout, TableOptions, block_shuffle};
+use crate::table::{Batch, Layout, TableOptions};
 use crate::{Decoded, DecodedRows, Reader, Schema, Values};
 
 mod bounds;
@@ -45,8 +45,8 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 ///
 /// The file stays on disk. One worker decodes a row group when a row of it is read, and a cache of
 /// [`TableOptions::cache_bytes`] keeps it. A shuffle over more row groups than the cache holds decodes a row
-/// group for nearly each sample: then [`block_shuffle`](Reader::block_shuffle) has the block and the window of
-/// a `Sampler::block` that decodes each once.
+/// group for nearly each sample: then [`block_shuffle`](Reader::block_shuffle) has the block and the window
+/// of a `Sampler::block` that decodes each once.
 #[derive(Debug)]
 pub struct ParquetFile {
     path: PathBuf,

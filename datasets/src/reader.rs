@@ -68,15 +68,15 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The max number of neighbours that are decoded together when one of them is read; `None` if samples are
     /// read one by one.
     ///
-    /// If they do not all fit the cache, [`block_shuffle`](Self::block_shuffle) says how to shuffle, so that each
-    /// group is decoded once per epoch.
+    /// If they do not all fit the cache, [`block_shuffle`](Self::block_shuffle) says how to shuffle, so that
+    /// each group is decoded once per epoch.
     fn together(&self) -> Option<u64> {
         None
     }
 
-    /// Block and window of `Sampler::block` if samples are [decoded together](Self::together) in groups that do
-    /// not all fit the cache: as many groups as it holds are shuffled at a time. `None` if the order makes no
-    /// difference.
+    /// Block and window of `Sampler::block` if samples are [decoded together](Self::together) in groups that
+    /// do not all fit the cache: as many groups as it holds are shuffled at a time. `None` if the order makes
+    /// no difference.
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         None
     }

@@ -8,7 +8,8 @@ use feedline_core::{
 
 use crate::bytes::{Content, MappedFile};
 use crate::error::data;
-use crate::{OpenOptions, gzip};
+use crate::reader::inside;
+use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Values, gzip};
 
 /// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order,
 /// without gaps.
@@ -131,6 +132,32 @@ impl Records {
         Ok(self)
     }
 
+    /// The records as a reader, whose fields are those of the spec: for a [`Table`](crate::Table).
+    ///
+    /// ```
+    /// # #[cfg(feature = "tabular")] {
+    /// use feedline_core::{DType, Dataset, Spec};
+    /// use feedline_datasets::{Records, Table};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("feedline-doc-columns-{}", std::process::id()));
+    /// std::fs::write(&path, [1, 2, 7, 3, 4, 8])?;
+    /// let spec = Spec::new().field("pixels", DType::U8, [2])?.field("label", DType::U8, [])?;
+    /// let records = Records::open(&path, spec)?;
+    /// let table = Table::new(records.into_reader()).cast("pixels", DType::F32).category("label").build()?;
+    /// assert_eq!((table.len(), table.classes("label").unwrap()), (2, &["7".to_owned(),
+    /// "8".to_owned()][..]));
+    /// # std::fs::remove_file(&path)?;
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_reader(self) -> Box<dyn Reader> {
+        let field = |field: &Field| {
+            SchemaField::fixed(field.name(), ElementType::Number(field.dtype()), field.shape())
+        };
+        let schema = Schema::new(self.spec.fields().iter().map(field));
+        Box::new(RecordReader { records: self, schema })
+    }
+
     /// All records, in order; `None` if the file is too large to be held in memory.
     pub fn bytes(&self) -> Option<&[u8]> {
         self.content.bytes()
@@ -225,6 +252,54 @@ impl Dataset for Records {
     /// file its size and 64 records, unless [`hash_content`](Records::hash_content) was called.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+}
+
+/// Records as a reader.
+#[derive(Debug)]
+struct RecordReader {
+    records: Records,
+    schema: Schema,
+}
+
+impl Reader for RecordReader {
+    fn format(&self) -> &'static str {
+        "records"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.records.len
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        let Records { content, path, record_bytes, len, .. } = &self.records;
+        inside(sample, *len, path)?;
+        let at = |error: Error| error.at_path(path).at_sample(sample);
+        let mut offset = sample * *record_bytes as u64;
+        let fields = self.records.spec.fields();
+        for (field, value) in fields.iter().zip(values.begin(fields.len())) {
+            let bytes = value.resize(field.row_bytes());
+            content.read_at(offset, bytes).map_err(at)?;
+            value.set_shape(field.shape().iter().copied());
+            offset += field.row_bytes() as u64;
+        }
+        content.check_unchanged().map_err(at)
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        Dataset::column(&self.records, field)
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(&self.records.path)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.records.fingerprint
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
-use arrow_schema::{DataType, Field, Fields, TimeUnit};
+use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Result};
 
 use crate::bytes::MEMORY_LIMIT;
@@ -16,6 +16,7 @@ use crate::reader::Visit;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
 mod column;
+mod ticks;
 
 pub(crate) use column::Column;
 
@@ -55,37 +56,6 @@ struct Leaf {
     /// The index of the column, then of the field in each nested struct.
     path: Vec<usize>,
     part: Part,
-}
-
-impl Leaf {
-    fn ticks_per_day(&self, fields: &Fields) -> Option<u64> {
-        let (&first, rest) = self.path.split_first()?;
-        let mut kind = fields.get(first)?.data_type();
-        for &index in rest {
-            let DataType::Struct(fields) = kind else { return None };
-            kind = fields.get(index)?.data_type();
-        }
-        if let DataType::Dictionary(_, values) = kind {
-            kind = values;
-        }
-        let per_second = |unit: &TimeUnit| match unit {
-            TimeUnit::Second => 1,
-            TimeUnit::Millisecond => 1_000,
-            TimeUnit::Microsecond => 1_000_000,
-            TimeUnit::Nanosecond => 1_000_000_000,
-        };
-        let is_value = matches!(self.part, Part::Values | Part::Marked);
-        match kind {
-            _ if !is_value => None,
-            DataType::Date32 => Some(1),
-            DataType::Date64 => Some(86_400_000),
-            DataType::Timestamp(unit, _)
-            | DataType::Time32(unit)
-            | DataType::Time64(unit)
-            | DataType::Duration(unit) => Some(86_400 * per_second(unit)),
-            _ => None,
-        }
-    }
 }
 
 /// The part of a column that is a field.
@@ -252,15 +222,6 @@ impl DecodedRows for Batch {
             Part::Lengths => None,
         }
     }
-}
-
-/// Block and window of a block shuffle over groups that end at `ends`, of which a cache holds `cache_bytes` of
-/// `bytes`; `None` if it holds all of them.
-pub(crate) fn block_shuffle(ends: &[u64], bytes: u64, cache_bytes: u64) -> Option<(u64, u64)> {
-    let starts = [0].iter().chain(ends);
-    let block = starts.zip(ends).map(|(start, end)| end - start).max().filter(|_| bytes > cache_bytes)?;
-    let held = u128::from(cache_bytes) * ends.len() as u128 / u128::from(bytes);
-    Some((block, block.saturating_mul((held as u64).max(1))))
 }
 
 /// Bytes of the buffers of `data` that are not in `counted` yet: batches may share dictionaries and pages.

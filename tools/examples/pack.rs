@@ -33,8 +33,8 @@ fields of a table, in any number:
   --unknown A           a value that the saved list lacks has the number behind the last
   --standardize A       less the mean, divided by the standard deviation, f32
   --days A, --seconds A days or seconds since 1970, of a date or time
-  --missing A=VALUE     a missing value becomes VALUE: a number, a text, `mean`, or `mask`, which adds the field
-                        A.present
+  --missing A=VALUE     a missing value becomes VALUE: a number, a text, `mean`, or `mask`, which adds
+                        the field A.present
   --saved FILE          keeps lists, means and deviations in a JSON file, or takes them from it if it is there
 
 A run that was ended goes on where it was.

@@ -22,8 +22,9 @@ pub struct Setup {
     pub is_source: bool,
     /// Whether the device reads the rows itself, so that a copy includes the gathering.
     pub is_zero_copy: bool,
-    /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each group of
-    /// samples once, if the order is a shuffle of single samples of a set whose groups do not fit its cache.
+    /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each group
+    /// of samples once, if the order is a shuffle of single samples of a set whose groups do not fit its
+    /// cache.
     #[serde(default)]
     pub block_shuffle: Option<(u64, u64)>,
 }

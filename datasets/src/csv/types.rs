@@ -60,6 +60,14 @@ impl Type {
     }
 }
 
+/// Whether a cell that is not empty fits a stated type.
+pub(super) fn fits(element: ElementType, cell: &str) -> bool {
+    let kind = Type::stated("", element);
+    kind.is_ok_and(|kind| {
+        kind.write(cell, &mut Vec::new()).is_some() && (kind != Type::Float || is_exact(cell))
+    })
+}
+
 fn bool_of(cell: &str) -> Option<bool> {
     match cell {
         "true" | "True" | "TRUE" => Some(true),
@@ -118,6 +126,8 @@ impl Seen {
         // Only floating-point numbers and texts have a value for a cell that is filled.
         let is_filled = self.missing && nulls == Nulls::Fill && !marked;
         match self {
+            // A mask is for numbers more often than for texts.
+            Self { any: false, .. } if marked => Type::Float,
             Self { any: false, .. } => Type::Text,
             Self { int: true, .. } if !is_filled => Type::Int,
             Self { uint: true, .. } if !is_filled => Type::Uint,

@@ -160,9 +160,12 @@ impl Seen {
         }
     }
 
-    /// The first type that fits, and its shape. A column is `full` if no missing value is filled.
-    pub(super) fn decide(self, full: bool) -> (Type, Vec<Option<usize>>) {
+    /// The first type that fits, and its shape. A column is `full` if no missing value is filled, and
+    /// `marked` if it has a mask.
+    pub(super) fn decide(self, full: bool, marked: bool) -> (Type, Vec<Option<usize>>) {
         let kind = match self {
+            // A mask is for numbers more often than for texts.
+            Self { values: 0, .. } if marked => Type::Float,
             Self { values: 0, .. } => Type::Text,
             Self { int: true, .. } if full => Type::Int,
             Self { uint: true, .. } if full => Type::Uint,

@@ -55,8 +55,7 @@ format!("tfrecord", tfrecord, |path, content, _options| crate::TfRecord::of(path
 format!("images", image, |path, content, _options| crate::images::ImageFile::of_content(path, &content)?);
 format!("csv", csv, |path, content, options| crate::Csv::of(path, content, &options.csv())?);
 format!("jsonl", jsonl, |path, content, options| {
-    let lines = Lines::of(path, content)?;
-    crate::JsonLines::of(path, lines, &options.jsonl())?
+    crate::JsonLines::of(path, Lines::of(path, content)?, &options.jsonl())?
 });
 
 #[cfg(feature = "tar")]

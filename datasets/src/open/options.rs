@@ -33,7 +33,7 @@ pub struct OpenOptions {
     /// or `text`.
     pub types: Vec<(String, ElementType)>,
     /// Columns of a table that may lack values: each is followed by the field `NAME.present` (`bool`). A
-    /// missing value is zero or empty there, and not present.
+    /// missing value is zero or empty there, and not present. A column without any value is `f64`.
     pub masks: Vec<String>,
     /// What a missing value becomes in other columns of a table.
     pub nulls: Nulls,

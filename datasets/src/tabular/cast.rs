@@ -54,8 +54,8 @@ impl Number {
         }
     }
 
-    /// Writes the number as `dtype`, in as many bytes as that has; returns false if the type does not hold it:
-    /// a whole number is kept as it is, and a fraction is rounded to a floating-point type only.
+    /// Writes the number as `dtype`, in as many bytes as that has; returns false if the type does not hold
+    /// it: a whole number is kept as it is, and a fraction is rounded to a floating-point type only.
     #[inline]
     pub(super) fn write(self, dtype: DType, to: &mut [u8]) -> bool {
         macro_rules! whole {

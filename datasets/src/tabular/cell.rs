@@ -134,8 +134,8 @@ impl Cell {
         if let Some(number) = number {
             let dtype = self.dtype;
             return data(format!(
-                "column \"{name}\" has category {number} in row {row}, which {dtype} does not hold: cast it to a \
-                 larger type"
+                "column \"{name}\" has category {number} in row {row}, which {dtype} does not hold: cast it \
+                 to a larger type"
             ));
         }
         let shown = match self.numbers.element {

@@ -59,8 +59,8 @@ impl Description {
         if let Some((step, now)) = all.clone().find(|(step, now)| json["steps"][step] != **now) {
             let saved = one_line(&json["steps"][step]);
             return Err(data(format!(
-                "the saved table is of other steps, {step} was {saved} and is {now}: use the same steps, or remove \
-                 the file, so that it is made again"
+                "the saved table is of other steps, {step} was {saved} and is {now}: use the same steps, or \
+                 remove the file, so that it is made again"
             )));
         }
         let damaged = || data("the saved table is damaged: remove it, so that it is made again");

@@ -24,27 +24,29 @@ use reader::{Made, TableReader};
 use steps::{Category, Steps};
 use times::Time;
 
-/// A table and how its columns become the fields of a data set, the same for every format of [`open`](crate::open).
+/// A table and how its columns become the fields of a data set, the same for every format of
+/// [`open`](crate::open).
 ///
 /// Without a choice the fields are the stacks and then the other columns, in the file's order.
-/// [`select`](Self::select) keeps some of them. Other methods name a column, or a stack for all of its columns.
+/// [`select`](Self::select) keeps some of them. Other methods name a column, or a stack for all of its
+/// columns.
 ///
 /// | column | becomes |
 /// | --- | --- |
 /// | number, `bool` | the same type; a `bool` is 0 or 1 |
-/// | date, time | a whole number in the unit of the file; [`days`](Self::days) or [`seconds`](Self::seconds) |
+/// | date, time | its number in the file; [`days`](Self::days) or [`seconds`](Self::seconds) since 1970 |
 /// | [`category`](Self::category) | `i64`: the place of its value in the sorted list of values |
 /// | [`standardize`](Self::standardize) | `f32`: less the mean, divided by the standard deviation |
 /// | [`stack`](Self::stack) of `n` columns | `f32 [n]` |
 /// | text, bytes, lists | as they are |
 ///
-/// [`cast`](Self::cast) sets another type. No cast loses a whole number: one outside the range of the type, or
-/// beyond 2^53 in `f64` and 2^24 in `f32`, is an error of its row, and so is a fraction as a whole number.
+/// [`cast`](Self::cast) sets another type. No cast loses a whole number: one outside the range of the type,
+/// or beyond 2^53 in `f64` and 2^24 in `f32`, is an error of its row, and so is a fraction as a whole number.
 /// Fractions are rounded to the nearest value of a smaller floating-point type.
 ///
 /// A missing value is an error of its row, unless [`missing`](Self::missing) says what it becomes; NaN is a
-/// number. Means and standard deviations are those of the values that are there, and the list of a category is
-/// made of them: one pass over the table. [`saved`](Self::saved) keeps the result in a file, so that the
+/// number. Means and standard deviations are those of the values that are there, and the list of a category
+/// is made of them: one pass over the table. [`saved`](Self::saved) keeps the result in a file, so that the
 /// validation set has the same numbers.
 ///
 /// ```
@@ -97,8 +99,8 @@ pub enum Missing {
     Text(String),
     /// The mean of the values that are there.
     Mean,
-    /// Zero, or nothing where the size varies, also after standardizing; and the field `NAME.present` (`bool`)
-    /// is 0 in that row.
+    /// Zero, or nothing where the size varies, also after standardizing; and the field `NAME.present`
+    /// (`bool`) is 0 in that row.
     Mask,
 }
 
@@ -143,8 +145,8 @@ impl Table {
     }
 
     /// Numbers the values of a column of texts, whole numbers or `bool`: by their place in the sorted list of
-    /// all values, which [`TableDataset::classes`] returns. A value that the list lacks is an error of its row,
-    /// which names column and value. An empty cell of CSV is a missing value.
+    /// all values, which [`TableDataset::classes`] returns. A value that the list lacks is an error of its
+    /// row, which names column and value. An empty cell of CSV is a missing value.
     pub fn category(mut self, column: &str) -> Self {
         self.steps.categories.push(Category { column: column.to_owned(), classes: None, has_unknown: false });
         self
@@ -194,9 +196,9 @@ impl Table {
         self
     }
 
-    /// Keeps means, deviations and lists of categories in a JSON file. If it is there, no pass is made, and the
-    /// file must be of the same steps and of columns of the same kinds. Otherwise the pass is made over this
-    /// table, and the file is written as a whole.
+    /// Keeps means, deviations and lists of categories in a JSON file. If it is there, no pass is made, and
+    /// the file must be of the same steps and of columns of the same kinds. Otherwise the pass is made over
+    /// this table, and the file is written as a whole.
     ///
     /// So build the training set first, and the validation set with the same steps.
     pub fn saved(mut self, path: impl AsRef<Path>) -> Self {
@@ -213,12 +215,13 @@ impl Table {
         TableDataset::new(self.table_reader()?)
     }
 
-    /// Opens the table as a reader, for [`Ragged`](crate::Ragged) and `pack`. Blocks as [`build`](Self::build).
+    /// Opens the table as a reader, for [`Ragged`](crate::Ragged) and `pack`. Blocks as
+    /// [`build`](Self::build).
     ///
     /// # Errors
-    /// `Config` for a column that does not exist, and steps that contradict each other or the type of a column;
-    /// `Data` for a file that cannot be read, a missing value or a value that is not finite in the pass, and a
-    /// saved description of other steps or columns. Names the file, the row and the column.
+    /// `Config` for a column that does not exist, and steps that contradict each other or the type of a
+    /// column; `Data` for a file that cannot be read, a missing value or a value that is not finite in the
+    /// pass, and a saved description of other steps or columns. Names the file, the row and the column.
     pub fn reader(self) -> Result<Box<dyn Reader>> {
         Ok(Box::new(self.table_reader()?))
     }

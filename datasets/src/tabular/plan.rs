@@ -66,8 +66,8 @@ impl Column {
         if missing.is_some() && present.is_none() {
             let name = one_line(name);
             return Err(refuse(format!(
-                "no field \"{name}.present\" says where \"{name}\" is missing: leave out missing, or open the file \
-                 by Table::open or with `masks` in its options"
+                "no field \"{name}.present\" says where \"{name}\" is missing: leave out missing, or give a \
+                 path of CSV, JSON Lines, Arrow or Parquet, or a reader with that field"
             )));
         }
         let is_text_time = *element == ElementType::Text && steps.time_of(name).is_some();

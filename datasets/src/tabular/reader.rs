@@ -216,7 +216,7 @@ impl Reader for TableReader {
             let mut whole = Values::new();
             self.reader.read(sample, &mut whole)?;
             for (value, same) in values.begin(self.made.fields.len()).iter_mut().zip(&*self.made.same) {
-                same.into_iter().for_each(|same| value.shape.clone_from(&whole.fields()[*same].shape));
+                same.iter().for_each(|same| value.shape.clone_from(&whole.fields()[*same].shape));
             }
         }
         Ok(())
@@ -258,6 +258,15 @@ impl Reader for TableReader {
 
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
         Ok(self.reader.decoded(sample)?.map(|decoded| decoded.with_fields(self.made.same.clone())))
+    }
+
+    /// Those of the only category; without one, those of the reader.
+    fn classes(&self) -> Option<&[String]> {
+        match self.made.classes.as_slice() {
+            [] => self.reader.classes(),
+            [(_, classes)] => Some(classes),
+            _ => None,
+        }
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

@@ -195,7 +195,8 @@ proptest! {
             Err(error) => prop_assert_eq!(error.path(), Some(path.as_path())),
             // What was read to find the types is read again.
             Ok(reader) => {
-                let filled = JsonLines::open_with(&path, JsonLinesOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+                let options = JsonLinesOptions { nulls: Nulls::Fill, ..Default::default() };
+                let filled = JsonLines::open_with(&path, options).unwrap();
                 for sample in 0..reader.len() {
                     prop_assert!(filled.read(sample, &mut Values::new()).is_ok());
                     if let Err(error) = reader.read(sample, &mut Values::new()) {

@@ -43,6 +43,8 @@ mod shared_data;
 mod tables;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod tabular;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod tabular_jobs;
 #[cfg(feature = "tfrecord")]
 mod tfrecord;
 #[cfg(all(feature = "tokenizers", feature = "jsonl"))]

@@ -91,10 +91,10 @@ fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
     };
     let all = open(u64::MAX);
     assert_eq!((all.block_shuffle(), all.together()), (None, Some(40)));
-    // Blocks of a row group, in windows of as many as the cache holds.
+    // Blocks of a row group, in windows of half as many as the cache holds.
     assert_eq!(open(1).block_shuffle(), Some((40, 40)));
     let decoded = (1..100_000).find(|&bytes| open(bytes).block_shuffle().is_none()).unwrap();
-    assert_eq!(open(decoded - 1).block_shuffle(), Some((40, 80)));
+    assert_eq!(open(decoded - 1).block_shuffle(), Some((40, 40)));
     let set = Shards::new(vec![Box::new(open(u64::MAX)), Box::new(open(1))]).unwrap();
     assert_eq!(Ragged::new(Box::new(set), 100).unwrap().block_shuffle(), Some((40, 40)));
     let table = Table::new(Box::new(open(1))).select(["f16"]).missing("f16", Missing::Number(0.0));

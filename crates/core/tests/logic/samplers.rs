@@ -165,8 +165,8 @@ fn a_block_shuffle_puts_every_sample_anywhere_as_a_shuffle_does() {
         [&Sampler::Shuffle, &block].map(deviations);
     assert!(mean.abs() < 0.15 && largest < 7.0, "shuffle: mean {mean:.3}, largest {largest:.2}");
     assert!(block_mean.abs() < 0.15 && block_largest < 7.0, "blocks: {block_mean:.3}, {block_largest:.2}");
-    // What a block shuffle does not do: neighbours of a block stay within a window, and are not a third of the
-    // epoch apart.
+    // What a block shuffle does not do: neighbours of a block stay within a window, and are not a third of
+    // the epoch apart.
     assert!((apart - 333.0).abs() < 5.0 && block_apart < 60.0, "{apart} and {block_apart} apart");
 }
 

@@ -1,0 +1,37 @@
+//! The units of dates and times.
+
+use arrow_schema::{DataType, Fields, TimeUnit};
+
+use super::{Leaf, Part};
+
+impl Leaf {
+    /// Units per day of a field of dates or times.
+    pub(super) fn ticks_per_day(&self, fields: &Fields) -> Option<u64> {
+        let (&first, rest) = self.path.split_first()?;
+        let mut kind = fields.get(first)?.data_type();
+        for &index in rest {
+            let DataType::Struct(fields) = kind else { return None };
+            kind = fields.get(index)?.data_type();
+        }
+        if let DataType::Dictionary(_, values) = kind {
+            kind = values;
+        }
+        let per_second = |unit: &TimeUnit| match unit {
+            TimeUnit::Second => 1,
+            TimeUnit::Millisecond => 1_000,
+            TimeUnit::Microsecond => 1_000_000,
+            TimeUnit::Nanosecond => 1_000_000_000,
+        };
+        let is_value = matches!(self.part, Part::Values | Part::Marked);
+        match kind {
+            _ if !is_value => None,
+            DataType::Date32 => Some(1),
+            DataType::Date64 => Some(86_400_000),
+            DataType::Timestamp(unit, _)
+            | DataType::Time32(unit)
+            | DataType::Time64(unit)
+            | DataType::Duration(unit) => Some(86_400 * per_second(unit)),
+            _ => None,
+        }
+    }
+}

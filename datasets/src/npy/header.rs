@@ -1,11 +1,11 @@
 //! The header of a `.npy` file: element type, order and shape.
 
-use feedline_core::{DType, Error, Result};
+use feedline_core::{DType, Result};
 
 use super::literal::{Literal, parse};
 use crate::ElementType;
 use crate::arrays::{Array, Coding, array_bytes};
-use crate::error::data;
+use crate::error::{data, one_line};
 
 /// The first bytes of a `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
@@ -122,7 +122,7 @@ impl Header {
 
 /// The type that NumPy calls `descr`: the element, its encoding, and its bytes in the file.
 fn element(descr: &str) -> Result<(ElementType, Coding, usize)> {
-    let unknown = |why: &str| -> Error { data(format!("the array is of type \"{descr}\": {why}")) };
+    let unknown = |why: &str| data(format!("the array is of type \"{}\": {why}", one_line(descr)));
     let (big_endian, rest) = match descr.as_bytes().first() {
         Some(b'>') => (true, &descr[1..]),
         Some(b'<' | b'|' | b'=') => (false, &descr[1..]),

@@ -88,3 +88,10 @@ proptest! {
         read_all(&write(dir.path(), "x.npy", &made::npy_header(&header, &[0; 16])), 0);
     }
 }
+
+/// Found by the test above.
+#[test]
+fn a_line_break_in_the_type_of_an_array_is_not_in_the_error() {
+    let dir = tempfile::tempdir().unwrap();
+    read_all(&write(dir.path(), "text.npy", &npy("\nU2", false, "(1,)", &[0; 8])), u64::MAX);
+}

@@ -36,7 +36,7 @@ may = {
     DATASETS: {CORE, IMAGES},
     MLP: programs,
     EXAMPLES: programs,
-    TOOLS: {CORE, DATASETS},
+    TOOLS: {CORE, DATASETS, IMAGES},
     SERVE: below_facade | {FACADE, KERNELS, MLP},
     "benches": programs | {EXAMPLES, MLP, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},

@@ -984,7 +984,7 @@ BUGS = [
         "checkpoint_held",
         "a checkpoint is taken while a batch is held",
         Test(FEEDLINE, "resuming", "checkpoint::a_checkpoint_is_refused_while_a_batch_is_held"),
-        [(PROGRESS, "let held = self.in_hand.count();", "let held = 0 * self.in_hand.count();")],
+        [(PROGRESS, "let held = self.unreleased.count();", "let held = 0 * self.unreleased.count();")],
     ),
     Bug(
         "checkpoint_during_a_delivery",

@@ -118,7 +118,7 @@ impl Cursor {
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn reach(&mut self, source_position: SourcePosition, delivered: &BatchProof) {
         let SourcePosition { position, offset, taken } = source_position;
-        (self.position, self.offset) = (position, taken * MAX_OFFSET + offset);
+        (self.position, self.offset) = (position, (taken * MAX_OFFSET) + offset);
         delivered.add_to(&mut self.proof, &mut self.order_hash);
     }
 

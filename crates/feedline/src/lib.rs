@@ -122,6 +122,7 @@ mod host_loader;
 mod loader;
 mod numa;
 mod progress;
+pub mod record;
 pub mod report;
 mod service;
 mod shutdown;

@@ -64,6 +64,11 @@ pub(super) fn has_columns(dataset: &dyn Dataset) -> bool {
 }
 
 /// The hash of a row: XXH3 of its fields, each with the hash of the fields before it as the seed.
-pub fn row_hash<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> u64 {
-    fields.into_iter().fold(0, |hash, bytes| XxHash3_64::oneshot_with_seed(hash, bytes))
+fn row_hash<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+    fields.into_iter().fold(0, field_hash)
+}
+
+/// The hash of a field, after fields with the hash `before`; 0 for the first one.
+pub fn field_hash(before: u64, bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_seed(before, bytes)
 }

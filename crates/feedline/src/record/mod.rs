@@ -47,7 +47,7 @@ use crate::transfer_mode::ChosenMode;
 
 pub(crate) use content::ContentHash;
 #[doc(hidden)] // For feedline-record.
-pub use content::row_hash;
+pub use content::field_hash;
 #[doc(hidden)] // For feedline-record.
 pub use header::{changed_files, files};
 pub(crate) use writer::Writer;

@@ -1,11 +1,12 @@
 //! The record of a run: its steps on all ranks.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use feedline::record::frame::Substitute;
 use feedline::record::read::{RankRecord, Segment, Step};
-use feedline::record::{changed_files, file_name, files};
+use feedline::record::{changed_files, file_name, file_state, files};
 use feedline::{Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
 use feedline_core::{BatchProof, BatchSampler};
 use serde_json::json;
@@ -291,9 +292,18 @@ impl Run {
         Err(self.located(Error::new(ErrorKind::Cursor, why)))
     }
 
-    /// The files that differ from those at the beginning of the run, each in a few words.
-    pub fn changed_files(&self, dataset: &dyn Dataset) -> Vec<String> {
-        changed_files(self.header(self.steps().end).as_json(), &json!({"files": files(dataset)}))
+    /// The files among `paths` that have another size or time than at the beginning of the run, each in a few
+    /// words.
+    pub fn changed_files<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Vec<String> {
+        let paths: BTreeSet<String> =
+            paths.into_iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let header = self.header(self.steps().end);
+        let files = header.as_json()["files"].as_array().into_iter().flatten();
+        let recorded = files.filter(|file| file[0].as_str().is_some_and(|path| paths.contains(path)));
+        let recorded: Vec<_> = recorded.collect();
+        let now = recorded.iter().filter_map(|file| file_state(Path::new(file[0].as_str()?)));
+        let now: Vec<_> = now.collect();
+        changed_files(&json!({"files": recorded}), &json!({"files": now}))
     }
 
     pub(crate) fn located(&self, error: Error) -> Error {

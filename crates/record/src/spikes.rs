@@ -95,7 +95,7 @@ fn median(values: &[(u64, f64)]) -> Option<(f64, f64)> {
     if values.len() < MIN {
         return None;
     }
-    let mut middle = |values: &mut Vec<f64>| {
+    let middle = |values: &mut Vec<f64>| {
         values.sort_unstable_by(f64::total_cmp);
         values[values.len() / 2]
     };

@@ -157,10 +157,15 @@ pub fn files(set: &dyn Dataset) -> Vec<(String, u64, u64)> {
         if files.len() < 64 && files.iter().any(|(known, ..)| *known == name) {
             continue;
         }
-        let metadata = path.metadata().ok();
-        files.push((name, metadata.as_ref().map_or(0, Metadata::len), metadata.as_ref().map_or(0, written)));
+        files.push(file_state(path).unwrap_or((name, 0, 0)));
     }
     files
+}
+
+/// The path of a file, its size, and the time of its last write in nanoseconds; `None` if it is not there.
+pub fn file_state(path: &Path) -> Option<(String, u64, u64)> {
+    let metadata = path.metadata().ok()?;
+    Some((path.to_string_lossy().into_owned(), metadata.len(), written(&metadata)))
 }
 
 fn written(metadata: &Metadata) -> u64 {

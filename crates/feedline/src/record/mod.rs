@@ -49,7 +49,7 @@ pub(crate) use content::ContentHash;
 #[doc(hidden)] // For feedline-record.
 pub use content::field_hash;
 #[doc(hidden)] // For feedline-record.
-pub use header::{changed_files, files};
+pub use header::{changed_files, file_state, files};
 pub(crate) use writer::Writer;
 
 /// The name of the file of rank `rank` in the folder of a record.

@@ -1,12 +1,12 @@
 //! The record of a run: its steps on all ranks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use feedline::record::frame::Substitute;
 use feedline::record::read::{RankRecord, Segment, Step};
-use feedline::record::{changed_files, file_name, file_state, files};
+use feedline::record::{absolute, changed_files, file_name, file_state, files};
 use feedline::{Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
 use feedline_core::{BatchProof, BatchSampler};
 use serde_json::json;
@@ -106,17 +106,21 @@ impl Run {
         Header::new(first.headers[header].clone())
     }
 
-    /// The values noted under `name`, each with its step, in the order of the steps. A later value of a step
-    /// replaces an earlier one.
+    /// The values noted under `name`, each with its step, in the order of the steps: the mean over the ranks
+    /// that have noted one. A later value of a step replaces an earlier one.
     pub fn notes(&self, name: &str) -> Vec<(u64, f64)> {
-        let mut notes = std::collections::BTreeMap::new();
-        for rank in self.ranks.iter().rev() {
+        let mut means = BTreeMap::<u64, (f64, f64)>::new();
+        for rank in &self.ranks {
             let Some(name) = rank.names.iter().position(|known| known == name) else { continue };
-            notes.extend(
-                rank.notes.iter().filter(|note| note.name == name).map(|note| (note.step, note.value)),
-            );
+            let own = rank.notes.iter().filter(|note| note.name == name);
+            // The last value of each step.
+            let own: BTreeMap<u64, f64> = own.map(|note| (note.step, note.value)).collect();
+            for (step, value) in own {
+                let (sum, count) = means.entry(step).or_default();
+                (*sum, *count) = (*sum + value, *count + 1.0);
+            }
         }
-        notes.into_iter().collect()
+        means.into_iter().map(|(step, (sum, count))| (step, sum / count)).collect()
     }
 
     /// The names of the noted values.

@@ -152,7 +152,7 @@ pub fn files(set: &dyn Dataset) -> Vec<(String, u64, u64)> {
         }
         last = path;
         let Some(path) = path else { continue };
-        let name = path.to_string_lossy().into_owned();
+        let name = absolute(path);
         // Neighbours are in one file; a mix comes back to a file of before.
         if files.len() < 64 && files.iter().any(|(known, ..)| *known == name) {
             continue;
@@ -165,7 +165,12 @@ pub fn files(set: &dyn Dataset) -> Vec<(String, u64, u64)> {
 /// The path of a file, its size, and the time of its last write in nanoseconds; `None` if it is not there.
 pub fn file_state(path: &Path) -> Option<(String, u64, u64)> {
     let metadata = path.metadata().ok()?;
-    Some((path.to_string_lossy().into_owned(), metadata.len(), written(&metadata)))
+    Some((absolute(path), metadata.len(), written(&metadata)))
+}
+
+/// A path that does not depend on the current folder.
+pub fn absolute(path: &Path) -> String {
+    std::path::absolute(path).as_deref().unwrap_or(path).to_string_lossy().into_owned()
 }
 
 fn written(metadata: &Metadata) -> u64 {

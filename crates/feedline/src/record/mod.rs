@@ -49,7 +49,7 @@ pub(crate) use content::ContentHash;
 #[doc(hidden)] // For feedline-record.
 pub use content::field_hash;
 #[doc(hidden)] // For feedline-record.
-pub use header::{changed_files, file_state, files};
+pub use header::{absolute, changed_files, file_state, files};
 pub(crate) use writer::Writer;
 
 /// The name of the file of rank `rank` in the folder of a record.
@@ -82,7 +82,8 @@ impl Default for RecordOptions {
 /// The record is a folder with a file for each rank. A folder with the record of an earlier part of the run is
 /// continued: steps that a resumed run does again replace the former ones. The file is written ten times per
 /// second, with every checkpoint and at the end, so a kill loses the steps of a tenth of a second at most;
-/// every step before them can be read.
+/// every step before them can be read. The files are locked until the loader and all clones of its recorder
+/// are dropped.
 #[derive(Clone)]
 pub struct Recorder {
     shared: Arc<Shared>,

@@ -20,6 +20,10 @@ pub(super) const BUFFER: usize = 32 << 10;
 /// about 2 us.
 const FLUSH: Duration = Duration::from_millis(100);
 
+/// Attempts to lock the file, and the time between two.
+const TRIES: u32 = 20;
+const TRY: Duration = Duration::from_millis(10);
+
 /// Steps between two places of a source.
 const PLACES: u64 = 64;
 
@@ -59,14 +63,7 @@ impl Writer {
         let cannot = |error: std::io::Error| cannot(path, error);
         let file = File::options().create(true).read(true).write(true).truncate(false).open(path);
         let mut file = file.map_err(cannot)?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                let why = "another loader writes this record: record into another folder, or end that run";
-                return Err(Error::new(ErrorKind::Data, why).at_path(path));
-            }
-            // Some file systems have no locks.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-        }
+        lock(&file, path)?;
         let found = RankRecord::read(path)?.unwrap_or_default();
         if let Some(before) = found.headers.last() {
             same_run(before, &header).map_err(|error| error.at_path(path))?;
@@ -221,6 +218,20 @@ impl Drop for Writer {
         // `Loader::stop` has returned the error, if there was one.
         let _ = self.flush();
     }
+}
+
+/// Locks the file of a record for this process.
+fn lock(file: &File, path: &Path) -> Result<()> {
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            // A process that is being started has the files of this one for a moment, and their locks.
+            Err(TryLockError::WouldBlock) => std::thread::sleep(TRY),
+            // Some file systems have no locks.
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
+        }
+    }
+    let why = "another loader writes this record: record into another folder, or end that run and drop its recorder";
+    Err(Error::new(ErrorKind::Data, why).at_path(path))
 }
 
 fn without_time(header: &Value) -> Value {

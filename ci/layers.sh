@@ -45,7 +45,7 @@ may = {
 }
 # Tests may also import the testkit, the simulator and the packages below.
 may_in_tests = {name: {TESTKIT, SIM} for name in may}
-may_in_tests[EXAMPLES] |= {MLP}
+may_in_tests[EXAMPLES] |= {MLP, RECORD}
 may_in_tests[FACADE] |= {KERNELS, DATASETS, REPORT, RECORD}
 may_in_tests[RECORD] |= {IMAGES}
 may_in_tests[KERNELS] |= {SLOTS}

@@ -299,8 +299,7 @@ impl Run {
     /// The files among `paths` that have another size or time than at the beginning of the run, each in a few
     /// words.
     pub fn changed_files<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Vec<String> {
-        let paths: BTreeSet<String> =
-            paths.into_iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let paths: BTreeSet<String> = paths.into_iter().map(absolute).collect();
         let header = self.header(self.steps().end);
         let files = header.as_json()["files"].as_array().into_iter().flatten();
         let recorded = files.filter(|file| file[0].as_str().is_some_and(|path| paths.contains(path)));

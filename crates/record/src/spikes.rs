@@ -36,9 +36,9 @@ pub struct SkipRange {
 }
 
 impl Run {
-    /// The steps whose value noted under `name` leaves those of its neighbours: it is further from the medians
-    /// of the 48 values before it and of the 48 after it, on the same side, than eight of their standard
-    /// deviations, which are taken from the median deviation; or it is not a number.
+    /// The steps whose value noted under `name`, such as a loss, leaves those of its neighbours: it is above the
+    /// median of the 48 values before it, and above that of the 48 after it, by more than eight of their standard
+    /// deviations, which are estimated from the median deviation; or it is not a number.
     pub fn spikes(&self, name: &str) -> Vec<Spike> {
         spikes(&self.notes(name))
     }
@@ -74,7 +74,7 @@ fn spikes(values: &[(u64, f64)]) -> Vec<Spike> {
         let leaves = || {
             let away = medians.map(|of| of.map(|(median, spread)| (value - median) / (FACTOR * spread)));
             match away {
-                [Some(a), Some(b)] => a.abs() > 1.0 && b.abs() > 1.0 && (a > 0.0) == (b > 0.0),
+                [Some(a), Some(b)] => a > 1.0 && b > 1.0,
                 // At the end of a run there may be none after it.
                 [Some(a), None] => a > 1.0,
                 _ => false,

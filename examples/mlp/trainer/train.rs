@@ -244,6 +244,8 @@ impl Training {
             if self.steps.is_multiple_of(SHOW) {
                 let run = reporter.report().run;
                 self.history.add(&run);
+                let loss = self.smoothed_loss();
+                self.history.note("loss", loss.into());
                 self.show(bar, run.wait_share());
             }
             let stops = ranks.should_stop(self.steps, self.interrupt.pressed())?;

@@ -2,5 +2,6 @@
 
 mod inspect;
 mod pack;
+mod record;
 #[path = "../run/mod.rs"]
 mod run;

@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use feedline_core::{BatchInfo, Cursor, Error, ErrorKind, Result};
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use super::frame::{Frame, MAGIC, Substitute};
 use super::header::same_run;
-use super::read::{RankRecord, step_at};
+use super::read::{RankRecord, Segment, step_at};
 
 /// Bytes of the buffer. It is written when it is full.
 pub(super) const BUFFER: usize = 32 << 10;
@@ -40,9 +41,9 @@ pub(crate) struct Writer {
     /// Why nothing can be written any more.
     error: Option<Error>,
     names: Vec<String>,
-    header: Value,
+    header: Arc<Value>,
     /// Where each recorded stretch begins: its first number, its cursor, and the header of its options.
-    begins: Vec<(u64, Cursor, Value)>,
+    begins: Vec<(u64, Cursor, Arc<Value>)>,
     /// The epoch of the last recorded step of an earlier process, and the number of the step after it.
     end: Option<(u64, u64)>,
     /// The number of the next step.
@@ -72,9 +73,8 @@ impl Writer {
         file.set_len(found.bytes).map_err(cannot)?;
         file.seek(SeekFrom::Start(found.bytes)).map_err(cannot)?;
         let known = if found.segments.is_empty() { first.unwrap_or_default() } else { found.clone() };
-        let begins = known.segments.iter().map(|segment| {
-            (segment.number, segment.cursor, known.headers.get(segment.header).cloned().unwrap_or_default())
-        });
+        let headers: Vec<Arc<Value>> = known.headers.into_iter().map(Arc::new).collect();
+        let begin = |of: &Segment| Some((of.number, of.cursor, headers.get(of.header)?.clone()));
         let mut writer = Self {
             path: path.to_owned(),
             written: found.bytes,
@@ -84,13 +84,13 @@ impl Writer {
             flushed: Instant::now(),
             error: None,
             names: found.names,
-            begins: begins.collect(),
+            begins: known.segments.iter().filter_map(begin).collect(),
             end: known.segments.last().map(|last| (last.cursor.epoch(), last.numbers().end)),
             next: 0,
             last: None,
             is_resumed: true,
             is_source: header["samples"].is_null(),
-            header,
+            header: Arc::new(header),
         };
         if found.bytes == 0 {
             writer.buffer.extend_from_slice(MAGIC);
@@ -143,7 +143,7 @@ impl Writer {
     fn begin(&mut self, cursor: &Cursor) {
         if self.is_resumed {
             let found =
-                |(number, start, header): &(u64, Cursor, Value)| step_at(*number, start, cursor, header);
+                |(number, start, header): &(u64, Cursor, Arc<Value>)| step_at(*number, start, cursor, header);
             let found = self.begins.iter().rev().find_map(found);
             let follows = |(epoch, _): &(u64, u64)| (cursor.epoch(), cursor.position()) == (epoch + 1, 0);
             let end = self.end.filter(follows).map(|(_, number)| number);

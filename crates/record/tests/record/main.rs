@@ -6,6 +6,7 @@ mod changed;
 mod explained;
 mod killed;
 mod replayed;
+mod written;
 
 use std::path::Path;
 

@@ -1,9 +1,13 @@
 //! What a record holds: known hashes, the values, each rank of a process, and the positions of a source.
 
+use std::path::Path;
+
 use feedline::record::{RecordOptions, Recorder, field_hash};
-use feedline::{BadSamples, Device, ErrorKind, InMemory, Loader, Pad, Result, Stream};
+use feedline::{
+    BadSamples, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Result, Stream,
+};
 use feedline_core::{BatchContent, Budget};
-use feedline_record::{Run, field_values};
+use feedline_record::{Run, Verdict, field_values};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{Fine, Uneven};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -173,5 +177,34 @@ fn a_source_is_recorded_and_resumed_within_an_epoch() {
         // Its samples cannot be found by their step.
         let error = whole.ids(3, 0).unwrap_err().to_string();
         assert!(error.contains("the run has read a source"), "{error}");
+    });
+}
+
+/// The run of `tests/golden`, which stands for records of years ago.
+fn golden() -> LoaderBuilder {
+    let set = InMemory::new().field("number", [2], Vec::from_iter(0..80_u16)).unwrap();
+    let set = set.ragged("text", [], 9, (0..40).map(|id| vec![id as u8; id % 10])).unwrap();
+    Loader::builder(set).batch_size(6).shuffle(5).last_batch(LastBatch::Pad).pad("text", Pad::longest())
+}
+
+/// If the format changes on purpose, it gets a new number in its first line, and `FEEDLINE_BLESS=1` writes the
+/// record anew.
+#[test]
+fn a_record_that_was_written_before_is_read_and_replayed() {
+    with_watchdog(LIMIT, || {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        if std::env::var_os("FEEDLINE_BLESS").is_some() {
+            std::fs::remove_dir_all(&folder).ok();
+            record(golden(), &folder, 2).unwrap();
+        }
+        let run = Run::open(&folder).unwrap();
+        assert_eq!((run.steps(), run.header(0).seed(), run.names()), (0..14, 5, vec!["loss"]));
+        assert_eq!(run.notes("loss").len(), 14);
+        let mut replayer = run.replayer(golden(), 0);
+        for number in run.steps() {
+            let replayed = replayer.step(number).unwrap();
+            assert_eq!(replayed.verdict, Verdict::Equal, "step {number}");
+            assert_eq!(run.notes("loss")[number as usize].1, replayed.batch.ids()[0] as f64);
+        }
     });
 }

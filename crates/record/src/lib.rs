@@ -54,7 +54,7 @@ pub use data::open;
 pub use diff::{Comparison, Difference, Part};
 pub use header::{Header, RecordedField};
 pub use manifest::Manifest;
-pub use page::spikes_page;
+pub use page::{samples_page, samples_section, spikes_page};
 pub use replay::{Replayed, Replayer, Verdict};
 pub use run::Run;
 pub use save::safetensors;

@@ -76,6 +76,25 @@ pub fn spikes_page(
     Ok(page)
 }
 
+/// A page of the [`sections`](samples_section) of batches.
+pub fn samples_page(run: &Run, sections: &str) -> String {
+    let title = format!("Samples of {}", escaped(&run.folder().display().to_string()));
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
+         <style>{STYLE}</style><h1>{title}</h1>\n{sections}</html>\n"
+    )
+}
+
+/// The samples of a batch side by side, for [`samples_page`].
+///
+/// # Errors
+/// The loss of the device.
+pub fn samples_section(replayed: &Replayed) -> Result<String> {
+    let mut section = format!("<h2>Step {}</h2>\n", replayed.number);
+    samples(&mut section, replayed)?;
+    Ok(section)
+}
+
 /// The rows of a batch.
 fn samples(page: &mut String, replayed: &Replayed) -> Result<()> {
     let batch = &replayed.batch;

@@ -152,6 +152,10 @@ fn a_flipped_byte_is_named_by_replay_and_verify_with_exit_code_1() {
     assert_eq!(replayed["changed"], serde_json::json!({"sample": 29, "file": shard}));
     let text = prints(1, &["replay", run, "--step", &step]);
     assert!(text.contains(&format!("sample 29 has changed since the run, in {}", shard.display())), "{text}");
+    let page = folder.path().join("page.html");
+    prints(1, &["replay", run, "--from", "0", "--to", "15", "--html", page.to_str().unwrap()]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<h2>Step 15</h2>") && page.matches("sample 29 has changed").count() == 2);
     let others = prints(0, &["whence", "3", run]);
     assert!(others.contains("was seen 2 times"), "{others}");
 }
@@ -185,7 +189,8 @@ fn what_is_wrong_is_one_line_with_exit_code_2() {
     let (data, run) = (folder.path().join("shards"), folder.path().join("run"));
     record(&run, &data, None, 1);
     let run = run.to_str().unwrap();
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
+        (&["replay", run, "--from", "3", "--to", "2"], "--from 3 is after --to 2"),
         (&[], "no command"),
         (&["repeat"], "no command \"repeat\""),
         (&["replay", run], "there is no step"),

@@ -154,6 +154,12 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// Whether `bytes` are the beginning of a header, the only frame that may be longer than the writer's buffer.
+pub(super) fn is_cut_header(bytes: &[u8]) -> bool {
+    let len = u32_at(bytes, 4).map(|len| len as usize + HEAD + CHECK);
+    bytes.first() == Some(&HEADER) && len.is_some_and(|len| len > bytes.len())
+}
+
 fn payload(to: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     to.extend([kind, 0, 0, 0]);

@@ -80,7 +80,8 @@ impl Default for RecordOptions {
 /// Records a run; pass it to [`LoaderBuilder::record`]. Clones write the same record.
 ///
 /// The record is a folder with a file for each rank. A folder with the record of an earlier part of the run is
-/// continued: steps that a resumed run does again replace the former ones. The file is written ten times per
+/// continued: steps that a resumed run does again replace the former ones, and a run that begins anew replaces
+/// all. The file is written ten times per
 /// second, with every checkpoint and at the end, so a kill loses the steps of a tenth of a second at most;
 /// every step before them can be read. The files are locked until the loader and all clones of its recorder
 /// are dropped.

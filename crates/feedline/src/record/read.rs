@@ -7,7 +7,7 @@ use std::path::Path;
 use feedline_core::{BatchContent, Cursor, Error, ErrorKind, Result, SourcePosition};
 use serde_json::Value;
 
-use super::frame::{Frame, MAGIC, Substitute};
+use super::frame::{Frame, MAGIC, Substitute, is_cut_header};
 
 /// A longer tail that cannot be read was not left by a kill: the file is damaged.
 const MAX_TAIL: usize = 2 * super::writer::BUFFER;
@@ -104,7 +104,7 @@ impl RankRecord {
             record.add(frame, &mut open);
             whole = at;
         }
-        if bytes.len() - at > MAX_TAIL {
+        if bytes.len() - at > MAX_TAIL && !is_cut_header(&bytes[at..]) {
             let why = "the record is damaged: restore it from a copy, or record into another folder";
             return Err(Error::new(ErrorKind::Data, why).at_offset(at as u64));
         }

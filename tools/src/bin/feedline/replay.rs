@@ -2,9 +2,11 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use feedline_record::{Replayed, Run, Verdict, field_values, row_text, safetensors};
+use feedline_record::{
+    Replayed, Run, Verdict, field_values, row_text, safetensors, samples_page, samples_section,
+};
 use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value};
 use serde_json::{Value as Json, json};
@@ -26,6 +28,7 @@ usage: feedline replay RUN --step N [options]
   --data PATH   the data, if it is not where the record says
   --test, --fill    as for inspect
   --save DIR    writes each batch to DIR/step-N-rank-R.safetensors
+  --html FILE   writes a page with the samples side by side
   --json        prints one JSON object per batch
 ";
 
@@ -37,6 +40,7 @@ struct Options {
     rank: Option<u32>,
     data: Data,
     save: Option<PathBuf>,
+    html: Option<PathBuf>,
     json: bool,
 }
 
@@ -52,6 +56,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options, Box<dyn Error>> {
             Long("to") => options.to = Some(number(&mut parser)?),
             Long("rank") => options.rank = Some(u32::try_from(number(&mut parser)?)?),
             Long("save") => options.save = Some(parser.value()?.into()),
+            Long("html") => options.html = Some(parser.value()?.into()),
             Long("json") => options.json = true,
             Value(folder) if options.run.is_none() => options.run = Some(folder.into()),
             argument => options.data.take(long(argument)?, &mut parser)?,
@@ -61,34 +66,45 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options, Box<dyn Error>> {
 }
 
 fn replay(parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
-    let Options { run: folder, from, to, rank, data, save, json } = parse(parser)?;
+    let Options { run: folder, from, to, rank, data, save, html, json } = parse(parser)?;
     let run = run(folder)?;
     let (Some(from), Some(to)) = (from, to) else {
         return Err("there is no step: give --step N, or --from N and --to M".into());
     };
+    if to < from {
+        return Err(format!("--from {from} is after --to {to}: give the first step first").into());
+    }
     if let Some(folder) = &save {
         std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    let (mut text, mut differ) = (String::new(), false);
+    let (mut text, mut differs, mut page) = (String::new(), false, String::new());
     let ranks = rank.map_or(0..run.header(from).world(), |rank| rank..rank + 1);
     for rank in ranks {
         let mut replayer = run.replayer(data.open(&run.header(from))?, rank);
         replayer.steps(from..to + 1, |replayed| {
-            differ |= !replayed.verdict.is_equal();
-            let is_saved = save.as_ref().map(|folder| {
+            differs |= !replayed.verdict.is_equal();
+            if let Some(folder) = &save {
                 let path = folder.join(format!("step-{}-rank-{rank}.safetensors", replayed.number));
-                let bytes = safetensors(&replayed.batch)?;
-                std::fs::write(&path, bytes).map_err(|error| {
-                    let why = "cannot write the batch, check the folder";
-                    feedline::Error::new(feedline::ErrorKind::Data, why).with_source(error).at_path(&path)
-                })
-            });
-            is_saved.unwrap_or(Ok(()))?;
+                write(&path, &safetensors(&replayed.batch)?)?;
+            }
             text += &if json { as_json(&run, &replayed, rank)? } else { as_text(&run, &replayed, rank)? };
+            if html.is_some() {
+                page += &samples_section(&replayed)?;
+            }
             Ok(())
         })?;
     }
-    Ok(Outcome { text, differs: differ })
+    if let Some(path) = &html {
+        write(path, samples_page(&run, &page).as_bytes())?;
+    }
+    Ok(Outcome { text, differs })
+}
+
+fn write(path: &Path, bytes: &[u8]) -> feedline::Result<()> {
+    std::fs::write(path, bytes).map_err(|error| {
+        let why = "cannot write the file, check its folder";
+        feedline::Error::new(feedline::ErrorKind::Data, why).with_source(error).at_path(path)
+    })
 }
 
 /// What the verdict says, with the sample and the file if they are known.

@@ -30,6 +30,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     for row_bytes in [16, 784, 150_528] {
         hash(options, report, &memory, row_bytes)?;
     }
+    note(options, report, &memory)?;
     for (batch, row_bytes, step) in POINTS {
         for &workers in &options.workers {
             let length = (64 << 20) / row_bytes as u64;
@@ -66,13 +67,46 @@ fn hash(options: &Options, report: &mut Report, memory: &Memory, row_bytes: usiz
     )
 }
 
+/// The time of a note on the consumer's thread, with its share of writing the file. A step is recorded the same
+/// way, by a frame of nearly the same length.
+fn note(options: &Options, report: &mut Report, memory: &Memory) -> Result<()> {
+    const NOTES: u32 = 100_000;
+    let folder = folder()?;
+    let recorder = Recorder::new(folder.path(), RecordOptions::default());
+    let point = Point { length: 64, row_bytes: 64, batch: 1, workers: 1, depth: DEPTH, batches: None };
+    let _loader = Loader::builder(Table::new(memory, point)?).record(&recorder).build_host()?;
+    let times = (0..=options.reps).map(|_| {
+        let notes = || (0..u64::from(NOTES)).try_for_each(|step| recorder.note_at(step, "loss", 0.5));
+        let (time, ()) = timed(notes)?;
+        Ok(time.as_secs_f64() * 1e9 / f64::from(NOTES))
+    });
+    let times = times.skip(1).collect::<Result<Vec<_>>>()?;
+    report.add(
+        "record",
+        Entry {
+            parameters: json!({ "what": "note" }),
+            value: Figures::new(times),
+            unit: "ns",
+            baseline: None,
+            ratio: None,
+            target: Target::AtMost(1000.0),
+            more: json!({}),
+        },
+    )
+}
+
+/// A folder for a record.
+fn folder() -> Result<tempfile::TempDir> {
+    tempfile::tempdir().map_err(|error| {
+        Error::new(ErrorKind::Data, "cannot make a folder for the record").with_source(error)
+    })
+}
+
 /// The time of a fed step with and without a record.
 fn fed(options: &Options, report: &mut Report, memory: &Memory, point: Point, step: Duration) -> Result<()> {
     let device = Device::with_backend(NullDevice::new());
     let compute = device.stream()?;
-    let folder = tempfile::tempdir().map_err(|error| {
-        Error::new(ErrorKind::Data, "cannot make a folder for the record").with_source(error)
-    })?;
+    let folder = folder()?;
     let builder = || -> Result<_> {
         let builder = Loader::builder(Table::new(memory, point)?).batch_size(point.batch).shuffle(1);
         Ok(builder.last_batch(LastBatch::Drop).depth(point.depth).workers(Workers::Count(point.workers)))

@@ -14,6 +14,7 @@ FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
 DLPACK, DIST, SERVE, MLP = "feedline-dlpack", "feedline-dist", "feedline-serve", "feedline-mlp"
 COMPILER, PICTURES, REPORT = "feedline-kernel-compiler", "feedline-pictures", "feedline-report"
+RECORD = "feedline-record"
 
 # The packages that each package may import. Only examples, benches and bridges import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
@@ -28,6 +29,7 @@ may = {
     DIST: {CORE, BACKEND, DEVICE},
     FACADE: below_facade,
     REPORT: below_facade | {FACADE},
+    RECORD: {CORE, FACADE, DATASETS},
     DLPACK: {FACADE},
     COMPILER: {CORE, CUDA},
     KERNELS: {CORE, CUDA, DEVICE, COMPILER},
@@ -36,20 +38,21 @@ may = {
     DATASETS: {CORE, IMAGES},
     MLP: programs,
     EXAMPLES: programs,
-    TOOLS: {CORE, DATASETS, IMAGES},
+    TOOLS: {CORE, FACADE, DATASETS, IMAGES, RECORD},
     SERVE: below_facade | {FACADE, KERNELS, MLP},
     "benches": programs | {EXAMPLES, MLP, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }
 # Tests may also import the testkit, the simulator and the packages below.
 may_in_tests = {name: {TESTKIT, SIM} for name in may}
-may_in_tests[EXAMPLES] |= {MLP}
-may_in_tests[FACADE] |= {KERNELS, DATASETS, REPORT}
+may_in_tests[EXAMPLES] |= {MLP, RECORD}
+may_in_tests[FACADE] |= {KERNELS, DATASETS, REPORT, RECORD}
+may_in_tests[RECORD] |= {IMAGES}
 may_in_tests[KERNELS] |= {SLOTS}
 may_in_tests[IMAGES] |= {FACADE, DATASETS}
 may_in_tests[SIM] |= {SLOTS}
 may_in_tests[SERVE] |= {BACKEND}
-may_in_tests[TOOLS] |= {FACADE, IMAGES}
+may_in_tests[TOOLS] |= {IMAGES}
 may_in_tests[DLPACK] |= {DEVICE, KERNELS}
 
 asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]

@@ -26,6 +26,7 @@ step public-api ci/public-api.py
 step semver ci/semver.sh
 step package ci/package.sh
 step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test failing killed -- --nocapture
+step recorded env FEEDLINE_KILLS=200 cargo test -p feedline-record --test record killed -- --nocapture
 step told cargo test -p feedline --features metrics,tracing --test threads told
 step object-store cargo test --package feedline-datasets --all-features --test object_store
 step object-store-zoo cargo test --package feedline-tools --features object-store --test zoo

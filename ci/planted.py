@@ -39,6 +39,7 @@ class Bug(NamedTuple):
 
 CORE, SLOTS, DEVICE, SIM = "feedline-core", "feedline-slots", "feedline-device", "feedline-sim"
 FEEDLINE, TESTKIT, DATASETS = "feedline", "feedline-testkit", "feedline-datasets"
+RECORD = "feedline-record"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 MONITOR = "crates/slots/src/monitor.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
@@ -991,6 +992,42 @@ BUGS = [
         "a checkpoint does not see that another thread took a batch while it waited",
         Test(FEEDLINE, "resuming", "progress::a_checkpoint_during_which_a_batch_is_delivered_is_refused"),
         [(PROGRESS, "if saved.cursor != after.cursor {", "if false && saved.cursor != after.cursor {")],
+    ),
+    Bug(
+        "record_not_flushed",
+        "a checkpoint does not write the steps before it into the record",
+        Test(RECORD, "record", "written::a_checkpoint_finds_every_step_before_it_in_the_file"),
+        [(PROGRESS, "        recorder.as_ref().map_or(Ok(()), |writer| lock(writer).flush())?;\n", "")],
+    ),
+    Bug(
+        "record_without_the_last_row",
+        "the last row of a batch is not hashed",
+        Test(RECORD, "record", "written::the_content_of_a_batch_is_that_of_xxh3"),
+        [(DECODER, "hash.of_slab(&self.layout, bytes, info.ids.len())", "hash.of_slab(&self.layout, bytes, info.ids.len() - 1)")],
+    ),
+    Bug(
+        "record_of_other_data",
+        "the record of a run is continued although its data has changed",
+        Test(RECORD, "record", "changed::a_run_is_not_continued_on_data_that_has_changed"),
+        [("crates/feedline/src/record/header.rs", 'before["fingerprint"] != now["fingerprint"]', "false")],
+    ),
+    Bug(
+        "record_unchecked",
+        "a damaged frame of a record is believed",
+        Test(RECORD, "record", "killed::damage_before_the_end_is_an_error_that_names_the_byte"),
+        [("crates/feedline/src/record/frame.rs", "check(body) != *found", "false")],
+    ),
+    Bug(
+        "record_doubled",
+        "steps that a resumed run does again are recorded as further ones",
+        Test(RECORD, "record", "killed::a_record_cut_at_any_byte_is_readable_to_its_last_step_and_continued"),
+        [("crates/feedline/src/record/read.rs", "                self.forget_from(number);\n", "")],
+    ),
+    Bug(
+        "record_row_unlocated",
+        "the row that has changed is not located by the sums of a batch",
+        Test(CORE, "lib", "content::tests::a_single_changed_row_is_located_whatever_its_hashes"),
+        [("crates/core/src/content.rs", "times(hash, (row as u64 + 1) % PRIME)", "hash")],
     ),
     Bug(
         "stop_handle_closes_nothing",

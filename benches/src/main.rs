@@ -21,6 +21,7 @@ mod overlap;
 mod packed;
 #[cfg(feature = "formats")]
 mod readers;
+mod record;
 mod records;
 mod resident;
 mod row;
@@ -67,6 +68,7 @@ const BY_NAME: &[(&str, Bench)] = &[
     #[cfg(feature = "cuda")]
     ("jpeg-gpu", jpeg_gpu::run),
     ("tokens", tokens::run),
+    ("record", record::run),
     ("resident", resident::run),
     #[cfg(feature = "formats")]
     ("readers", readers::run),

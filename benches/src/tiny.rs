@@ -122,10 +122,14 @@ impl Memory {
         const WORDS: u64 = 1 << 23;
         Self((0..WORDS).flat_map(|word| splitmix64(word).to_le_bytes()).collect())
     }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// Samples in memory, stored back to back; a set longer than the memory repeats them.
-struct Table {
+pub(crate) struct Table {
     spec: Spec,
     memory: Memory,
     row_bytes: usize,
@@ -135,7 +139,7 @@ struct Table {
 }
 
 impl Table {
-    fn new(memory: &Memory, Point { length, row_bytes, .. }: Point) -> Result<Self> {
+    pub(crate) fn new(memory: &Memory, Point { length, row_bytes, .. }: Point) -> Result<Self> {
         let spec = Spec::new().field("bytes", DType::U8, [row_bytes])?;
         let rows = (memory.0.len() / row_bytes).checked_ilog2().ok_or_else(|| {
             Error::new(ErrorKind::Config, format!("samples of {row_bytes} bytes exceed the memory of tiny"))

@@ -8,13 +8,40 @@ use std::process::ExitCode;
 
 pub mod inspect;
 
-/// Prints the result of `program` and returns 0, or prints a one-line error and returns 2.
+/// What a program has to say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The text for standard output.
+    pub text: String,
+    /// Whether it names a difference: the exit code is 1.
+    pub differs: bool,
+}
+
+impl Outcome {
+    /// An outcome without a difference.
+    pub fn done(text: String) -> Self {
+        Self { text, differs: false }
+    }
+}
+
+/// As [`end_with`], for a program that compares nothing.
 pub fn end(program: &str, result: Result<String, Box<dyn std::error::Error>>) -> ExitCode {
+    end_with(program, result.map(Outcome::done))
+}
+
+/// Prints the result of `program` and returns 0, or 1 if it names a difference; or prints a one-line error and
+/// returns 2.
+pub fn end_with(program: &str, result: Result<Outcome, Box<dyn std::error::Error>>) -> ExitCode {
     let printed = match result {
-        Ok(text) => std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
+        Ok(Outcome { text, differs }) => {
+            std::io::stdout().write_all(text.as_bytes()).map(|()| differs).map_err(|error| error.to_string())
+        }
         Err(error) => Err(error.to_string()),
     };
-    let Err(error) = printed else { return ExitCode::SUCCESS };
+    let error = match printed {
+        Ok(differs) => return ExitCode::from(u8::from(differs)),
+        Err(error) => error,
+    };
     // Not `eprintln`, which panics where standard error is closed: the exit code still shows the result.
     let _ = writeln!(std::io::stderr(), "{program}: {}", error.replace(char::is_control, " "));
     ExitCode::from(2)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{BatchProof, Extent, SourcePosition, Timeline};
+use crate::{BatchContent, BatchProof, Extent, SourcePosition, Timeline};
 
 /// Which samples a batch holds. It travels with the slot of the batch, and its memory is reused for the slot's
 /// next batch.
@@ -26,6 +26,9 @@ pub struct BatchInfo {
     /// The valid rows' contribution to the proof of the run: see [`prove`](Self::prove).
     #[doc(hidden)]
     pub proof: BatchProof,
+    /// The hash of the rows, for a run that is recorded.
+    #[doc(hidden)]
+    pub content: Option<BatchContent>,
     /// The position up to which a source was read for this batch; `None` for a data set.
     #[doc(hidden)]
     pub source_position: Option<SourcePosition>,
@@ -103,6 +106,7 @@ impl BatchInfo {
     pub fn reset(&mut self, request: u64, epoch: u64, step: u64) {
         (self.request, self.epoch, self.step) = (request, epoch, step);
         (self.valid, self.proof, self.source_position) = (0, BatchProof::default(), None);
+        self.content = None;
         self.timeline = Timeline::default();
         self.ids.clear();
         self.substituted.clear();

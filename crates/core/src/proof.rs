@@ -167,6 +167,12 @@ impl BatchProof {
         Self { proof: Proof { count: ids.len() as u64, sum }, order }
     }
 
+    /// The order hash of these ids alone, from 0 on.
+    #[doc(hidden)] // For the record of a run.
+    pub fn order(&self) -> u64 {
+        self.order
+    }
+
     pub(crate) fn add_to(&self, proof: &mut Proof, order: &mut OrderHash) {
         proof.merge(&self.proof);
         order.append(self.order, self.proof.count);

@@ -77,6 +77,21 @@ impl Pad {
         longest.max(1).checked_next_multiple_of(self.multiple).unwrap_or(usize::MAX)
     }
 
+    /// The multiple, and the bytes of the element to pad with; none for zeros.
+    #[doc(hidden)] // For the record of a run.
+    pub fn parts(&self) -> (usize, &[u8]) {
+        (self.multiple, &self.element.0[..self.element.1])
+    }
+
+    /// The padding of these [`parts`](Self::parts).
+    #[doc(hidden)] // For the record of a run.
+    pub fn from_parts(items: usize, element: &[u8]) -> Self {
+        let mut bytes = [0; 8];
+        let len = element.len().min(8);
+        bytes[..len].copy_from_slice(&element[..len]);
+        Self { element: (bytes, len), ..Self::multiple_of(items) }
+    }
+
     /// The size of the element to pad with; `None` for zeros.
     pub(crate) fn element_bytes(self) -> Option<usize> {
         Some(self.element.1).filter(|&bytes| bytes > 0)
@@ -132,6 +147,12 @@ impl Ragged {
     /// Maximum number of items in a sample.
     pub fn max_per_sample(&self) -> usize {
         self.per_sample
+    }
+
+    /// The limit of a batch that was stated, if one was.
+    #[doc(hidden)] // For the record of a run.
+    pub fn stated_per_batch(&self) -> Option<usize> {
+        self.per_batch
     }
 
     /// The form of the field in a batch.

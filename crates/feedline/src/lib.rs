@@ -106,6 +106,12 @@
 //! # Ok::<(), feedline::Error>(())
 //! ```
 //!
+//! # What the model has seen
+//!
+//! A loader that is built with [`LoaderBuilder::record`] writes 32 bytes per step. From them the crate
+//! `feedline-record` and the program `feedline` make any batch again, name the samples that have changed since,
+//! and show those of a loss spike: see the module [`record`](mod@record).
+//!
 //! # Without a device
 //!
 //! [`LoaderBuilder::build_host`] gives batches whose fields are slices; [`Ready::to_vec`] copies a field from
@@ -122,6 +128,7 @@ mod host_loader;
 mod loader;
 mod numa;
 mod progress;
+pub mod record;
 pub mod report;
 mod service;
 mod shutdown;

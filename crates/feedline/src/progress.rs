@@ -9,6 +9,7 @@ use feedline_core::{
 use feedline_device::slot::Unreleased;
 use feedline_device::{Device, Stream};
 
+use crate::record::{RankWriter, lock};
 use crate::{Batch, Checkpoint};
 
 /// The progress of a loader; created by [`Loader::progress`](crate::Loader::progress).
@@ -55,11 +56,17 @@ pub struct Progress {
 struct Counted {
     cursor: Cursor,
     bad_sample_report: BadSampleReport,
+    recorder: Option<RankWriter>,
 }
 
 impl Progress {
-    pub(crate) fn new(cursor: Cursor, unreleased: Unreleased, device: Device) -> Self {
-        let counted = Counted { cursor, bad_sample_report: BadSampleReport::new() };
+    pub(crate) fn new(
+        cursor: Cursor,
+        unreleased: Unreleased,
+        device: Device,
+        recorder: Option<RankWriter>,
+    ) -> Self {
+        let counted = Counted { cursor, bad_sample_report: BadSampleReport::new(), recorder };
         Self { counted: Arc::new(Mutex::new(counted)), unreleased, device }
     }
 
@@ -104,7 +111,9 @@ impl Progress {
             );
             return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
         }
-        let Counted { cursor, bad_sample_report } = &*counted;
+        let Counted { cursor, bad_sample_report, recorder } = &*counted;
+        // A resumed run must find every step before its cursor in the record.
+        recorder.as_ref().map_or(Ok(()), |writer| lock(writer).flush())?;
         Ok(Checkpoint { cursor: *cursor, bad_sample_report: bad_sample_report.clone() })
     }
 
@@ -113,7 +122,16 @@ impl Progress {
     }
 
     pub(crate) fn set_cursor(&self, cursor: Cursor) {
-        self.lock().cursor = cursor;
+        let mut counted = self.lock();
+        counted.cursor = cursor;
+        if let Some(writer) = &counted.recorder {
+            lock(writer).resume();
+        }
+    }
+
+    /// Writes what is recorded so far, and ends the record of this loader.
+    pub(crate) fn end_record(&self) -> Result<()> {
+        self.lock().recorder.take().map_or(Ok(()), |writer| lock(&writer).flush())
     }
 
     pub(crate) fn set_bad_sample_report(&self, bad_sample_report: BadSampleReport) {
@@ -133,14 +151,15 @@ impl Progress {
     /// Counts a batch that is about to be delivered, and checks its bad samples against the budget.
     ///
     /// # Errors
-    /// `Sample` if there are more bad samples than `policy` tolerates; the cursor does not count the batch.
+    /// `Sample` if there are more bad samples than `policy` tolerates, `Data` if the record cannot be written;
+    /// the cursor does not count the batch.
     pub(crate) fn count(
         &self,
         batch: &Batch,
         batch_sampler: &BatchSampler,
         policy: BadSamples,
     ) -> Result<()> {
-        let Counted { cursor, bad_sample_report } = &mut *self.lock();
+        let Counted { cursor, bad_sample_report, recorder } = &mut *self.lock();
         bad_sample_report.delivered(batch.len() as u64);
         for substituted in batch.substituted() {
             for (number, failure) in substituted.failures.iter().enumerate() {
@@ -159,9 +178,16 @@ impl Progress {
         }
         let info = &**batch;
         debug_assert_eq!(info.proof, BatchProof::of(cursor.epoch(), &info.ids[..info.valid]));
+        let before = *cursor;
         match info.source_position {
             Some(source_position) => cursor.reach(source_position, &info.proof),
             None => cursor.deliver(batch_sampler, &info.proof),
+        }
+        if let Some(writer) = recorder
+            && let Err(error) = lock(writer).step(&before, info, cursor)
+        {
+            *cursor = before;
+            return Err(error);
         }
         Ok(())
     }

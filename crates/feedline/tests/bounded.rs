@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
+use feedline::record::{RecordOptions, Recorder};
 use feedline::{Batch, Dataset, Device, Epoch, Loader, Mix, Pad, Stream, TransferMode, TryNext, Workers};
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Count, Op};
@@ -123,6 +124,31 @@ fn a_steady_pipeline_allocates_nothing_on_the_heap() {
         });
         assert_empty(&device);
     }
+}
+
+#[test]
+fn a_recorded_pipeline_allocates_nothing_on_the_heap() {
+    let _one = one_at_a_time();
+    let (device, folder) = (Device::new_host(), tempfile::tempdir().unwrap());
+    let recorder = Recorder::new(folder.path(), RecordOptions::default());
+    as_consumer(|| {
+        let compute = device.stream().unwrap();
+        let data = Laid::columns(&Fine::new(BATCH as u64 * STEPS, 64).unwrap(), 1).unwrap();
+        let builder = Loader::builder(data).batch_size(BATCH).shuffle(1).transfer_mode(TransferMode::Staged);
+        let builder = builder.workers(Workers::Count(2)).depth(2).record(&recorder);
+        let mut loader = builder.build(&device).unwrap();
+        let mut epoch = 0;
+        let next = |batches: &mut Epoch<'_>| {
+            let batch = blocking(batches)?;
+            recorder.note("loss", 0.5).unwrap();
+            Some(batch)
+        };
+        take(&mut loader, &compute, &mut epoch, 4 * STEPS, next);
+        assert_a_round_without(|| take(&mut loader, &compute, &mut epoch, 20 * STEPS, next));
+    });
+    let bytes = folder.path().join("rank-0.rec").metadata().unwrap().len();
+    assert!(bytes > 24 * STEPS * (32 + 30), "{bytes} bytes are no record of these steps");
+    assert_empty(&device);
 }
 
 #[test]

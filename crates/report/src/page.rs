@@ -19,6 +19,8 @@ pub struct History {
     points: Vec<Account>,
     /// The time between two points.
     interval: Duration,
+    /// The noted values by name, each with the time of the account before it in nanoseconds.
+    notes: Vec<(String, Vec<(u64, f64)>)>,
 }
 
 impl History {
@@ -45,16 +47,39 @@ impl History {
         }
     }
 
+    /// Notes a value of the run at the time of the last account, such as its loss: the page shows it over the
+    /// same time as the waits. Values that are not finite are left out.
+    pub fn note(&mut self, name: &str, value: f64) {
+        let Some(last) = self.points.last() else { return };
+        let at = last.wall().as_nanos() as u64;
+        let index = self.notes.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+            self.notes.push((name.to_owned(), Vec::new()));
+            self.notes.len() - 1
+        });
+        let values = &mut self.notes[index].1;
+        if value.is_finite() && values.last().is_none_or(|(before, _)| *before < at) {
+            values.push((at, value));
+        }
+        if values.len() == 4 * KEPT {
+            let mut index = 0;
+            values.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+    }
+
     /// The page: `report` with its diagnosis, this history, and the middle of `trace`, as one self-contained
     /// HTML file.
     pub fn page(&self, report: &Report, trace: Option<&Trace>) -> String {
         let history = serde_json::to_string(&self.points).unwrap_or_default();
+        let notes = serde_json::to_string(&self.notes).unwrap_or_default();
         let diagnosis = serde_json::Value::from(Diagnosis::new(report).text).to_string();
         let trace = trace.map_or("[]".to_owned(), |trace| events(&trace.recorded()));
         let (waited, report) = (report.wait_share(), crate::to_json(report));
         let data = format!(
             "{{\"report\":{report},\"waited\":{waited},\"diagnosis\":{diagnosis},\"history\":{history},\
-             \"trace\":{trace}}}"
+             \"notes\":{notes},\"trace\":{trace}}}"
         );
         // The page contains texts of users. Within a script, `</script>` and `<!--<script>` would end or
         // change the program, and in JSON a `<` is always within a string, so it can be escaped.
@@ -88,7 +113,10 @@ mod tests {
         let texts = ["</script>", "<!--<script>", "]]>", "<style>", "a \"b\" \\ \u{2028}\u{0}"];
         texts.into_iter().for_each(|text| drop(trace.annotate(text)));
         let mut history = History::new();
+        history.note("too early", 1.0);
         history.add(&Account::default());
+        history.note("<loss>", 0.5);
+        history.note("<loss>", f64::NAN);
         let page = history.page(&Report::default(), Some(&trace));
         // No more of these than in a page without such texts, so none of them acts as markup.
         for markup in ["<", "</script>", "<script", "<!--"] {
@@ -102,6 +130,7 @@ mod tests {
         let names: Vec<_> =
             data["trace"].as_array().expect("events").iter().map(|e| e["name"].clone()).collect();
         assert!(texts.iter().all(|text| names.iter().any(|name| name == text)), "{names:?}");
+        assert_eq!(data["notes"], serde_json::json!([["<loss>", [[0, 0.5]]]]));
         assert!(!page.contains("http://") && !page.contains("https://"), "nothing is loaded");
     }
 }

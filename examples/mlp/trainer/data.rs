@@ -21,6 +21,8 @@ const SPLIT_SEED: u64 = 1;
 pub struct Data {
     pub train: Box<dyn Dataset>,
     pub test: Box<dyn Dataset>,
+    /// The file or folder that holds the training set as a whole; `None` if a part of it is held out.
+    pub train_path: Option<PathBuf>,
     /// Pixels of an image, of all colours.
     pub pixels: usize,
     /// Files beside those that the sets name.
@@ -36,8 +38,12 @@ impl Data {
         }
         let fields = (options.input.as_deref(), options.label.as_deref());
         let labelled = |reader| Labelled::new(reader, fields, options.classes);
+        let mut train_path = path.clone();
         let (train, test) = match parts(path)? {
-            Some([train, test]) => (labelled(open(train)?)?, labelled(open(test)?)?),
+            Some([train, test]) => {
+                train_path = train;
+                (labelled(open(&train_path)?)?, labelled(open(test)?)?)
+            }
             None => {
                 let reader = open(path)?;
                 if reader.format() == "idx" {
@@ -51,6 +57,7 @@ impl Data {
                     return Ok(Self {
                         train: Box::new(train),
                         test: Box::new(test),
+                        train_path: None,
                         pixels,
                         files: Vec::new(),
                     });
@@ -63,7 +70,9 @@ impl Data {
             return Err(Error::new(ErrorKind::Data, why).at_path(path));
         }
         let pixels = train.pixels();
-        Ok(Self { train: Box::new(train), test: Box::new(test), pixels, files: Vec::new() })
+        let train_path = std::path::absolute(train_path).ok();
+        let (train, test) = (Box::new(train), Box::new(test));
+        Ok(Self { train, test, train_path, pixels, files: Vec::new() })
     }
 
     /// Opens the folder of MNIST's four files.
@@ -88,7 +97,8 @@ impl Data {
         }
         let files = [&train, &test].iter().flat_map(|set| set.paths()).map(Path::to_path_buf).collect();
         let pixels = train.shape().iter().product();
-        Ok(Self { train: Box::new(train), test: Box::new(test), pixels, files })
+        let train_path = std::path::absolute(dir).ok();
+        Ok(Self { train: Box::new(train), test: Box::new(test), train_path, pixels, files })
     }
 
     /// Refuses to write `output` over a file of the data.

@@ -44,6 +44,7 @@ usage: mlp [options], alone or under torchrun, srun or mpirun
   --trace FILE        write a trace of threads and streams, for ui.perfetto.dev
   --profile FILE      write the stages' service times, for the example whatif
   --report FILE.html  write a page with the run's timeline, waits and diagnosis
+  --record RUN        record the run into a folder: its batches and losses, for the program feedline
   --json FILE         write a report; if that fails at the end, it goes to standard output
   --quiet             print errors only
   --help, --version
@@ -130,6 +131,7 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     pub profile: Option<PathBuf>,
     pub page: Option<PathBuf>,
+    pub record: Option<PathBuf>,
     pub quiet: bool,
     /// The command line without `--resume`, for the command that continues the run.
     pub command: String,
@@ -168,6 +170,7 @@ impl Default for Options {
             trace: None,
             profile: None,
             page: None,
+            record: None,
             quiet: false,
             command: String::new(),
         }
@@ -247,6 +250,7 @@ impl Options {
             "trace" => self.trace = Some(path),
             "profile" => self.profile = Some(path),
             "report" => self.page = Some(path),
+            "record" => self.record = Some(path),
             "device" => self.device = device(&text)?,
             "epochs" => self.epochs = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
             "steps" => self.steps = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,

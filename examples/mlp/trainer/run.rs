@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use feedline::record::{RecordOptions, Recorder};
 use feedline::trace::Trace;
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream, World};
 use feedline_kernels::ops::{self, AdamW, Kernels, Sgd};
@@ -48,7 +49,10 @@ fn run_rank(
     let compute = device.stream()?;
     let trace = (trace_file.is_some() || page.is_some()).then(Trace::new);
     let world = ranks.world();
-    let mut loader = train_loader(options, world, data.train, &device, trace.as_ref())?;
+    let recorder = options.record.as_ref().map(|folder| {
+        Recorder::new(folder, RecordOptions { data: data.train_path, ..RecordOptions::default() })
+    });
+    let mut loader = train_loader(options, world, data.train, &device, trace.as_ref(), recorder.as_ref())?;
     let (held, transfer_mode) = (loader.memory_use(), loader.transfer_mode().to_string());
     let shape =
         Shape { inputs: data.pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
@@ -60,6 +64,7 @@ fn run_rank(
     // After the parameters are replaced by those of the checkpoint.
     let connection = ranks.connect(options, &compute, &mut model)?;
     training.trace(trace.as_ref())?;
+    training.record(recorder);
     let trained = training.run(&mut loader, &mut model, ranks, started);
     // Also after an interrupt or an error, when it is needed most.
     if let Some(step) = training.step_time()? {
@@ -169,6 +174,7 @@ fn train_loader(
     data: Box<dyn Dataset>,
     device: &Device,
     trace: Option<&Trace>,
+    recorder: Option<&Recorder>,
 ) -> Result<Loader> {
     // The loader refuses this too, but its message names its own options.
     let (batch, images, size) = (options.batch as u64, data.len(), world.size());
@@ -183,6 +189,7 @@ fn train_loader(
         .last_batch(feedline::LastBatch::Drop)
         .epochs(options.epochs);
     let builder = if let Some(trace) = trace { builder.trace(trace) } else { builder };
+    let builder = if let Some(recorder) = recorder { builder.record(recorder) } else { builder };
     if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
 }
 

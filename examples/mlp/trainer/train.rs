@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use feedline::device::{Readback, Replay, WaitMeter};
+use feedline::record::Recorder;
 use feedline::report::Account;
 use feedline::sampler::Proof;
 use feedline::trace::{StreamTrace, Trace};
@@ -49,6 +50,7 @@ pub struct Training {
     results: Readback<u32>,
     meter: WaitMeter,
     trace: Option<StreamTrace>,
+    recorder: Option<Recorder>,
     history: History,
     rate: Rate,
     loss: Smoothed,
@@ -57,6 +59,8 @@ pub struct Training {
     /// The time at which the last line of an epoch was printed.
     lined: Instant,
     losses: Vec<f32>,
+    /// The number of losses that are recorded, or were in an earlier part of the run.
+    noted: usize,
     /// The number of losses that are means over all ranks; later ones are those of this rank.
     averaged: usize,
     steps: u64,
@@ -95,12 +99,14 @@ impl Training {
             results: Readback::new(compute, 2, RESULTS.max(loader.slot_addresses().len()))?,
             meter: WaitMeter::new(compute, if options.steps < 1000 { 4 } else { 16 })?,
             trace: None,
+            recorder: None,
             history: History::new(),
             rate: Rate::default(),
             loss: Smoothed::default(),
             smoothed: 0,
             lined: Instant::now(),
             losses: Vec::new(),
+            noted: 0,
             averaged: 0,
             steps: 0,
             samples: 0,
@@ -124,6 +130,7 @@ impl Training {
             loader.set_bad_sample_report(bad_sample_report);
             training.steps = resumed.losses.len() as u64;
             training.averaged = resumed.losses.len();
+            training.noted = resumed.losses.len();
             training.losses = resumed.losses;
             (training.samples, training.samples_before) = (resumed.samples, resumed.samples);
             training.expected = Expected::resume(&cursor, resumed.expected);
@@ -137,6 +144,11 @@ impl Training {
     pub fn trace(&mut self, trace: Option<&Trace>) -> Result<()> {
         self.trace = trace.map(|trace| trace.stream(&self.compute, "compute stream")).transpose()?;
         Ok(())
+    }
+
+    /// Records the loss of each step.
+    pub fn record(&mut self, recorder: Option<Recorder>) {
+        self.recorder = recorder;
     }
 
     /// Trains up to the last epoch or step.
@@ -232,6 +244,8 @@ impl Training {
             if self.steps.is_multiple_of(SHOW) {
                 let run = reporter.report().run;
                 self.history.add(&run);
+                let loss = self.smoothed_loss();
+                self.history.note("loss", loss.into());
                 self.show(bar, run.wait_share());
             }
             let stops = ranks.should_stop(self.steps, self.interrupt.pressed())?;
@@ -325,14 +339,22 @@ impl Training {
         {
             self.losses.push(f32::from_bits(result[0]));
         }
-        Ok(())
+        self.note_losses()
     }
 
     fn finish(&mut self) -> Result<()> {
         while let Some(result) = self.results.wait()? {
             self.losses.push(f32::from_bits(result[0]));
         }
-        Ok(())
+        self.note_losses()
+    }
+
+    /// Records the new losses, as this rank has them.
+    fn note_losses(&mut self) -> Result<()> {
+        let new = self.noted..self.losses.len();
+        self.noted = self.losses.len();
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        new.into_iter().try_for_each(|step| recorder.note_at(step as u64, "loss", self.losses[step].into()))
     }
 
     /// The loss, smoothed over the last steps.

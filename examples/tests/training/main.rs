@@ -32,6 +32,7 @@ mod program;
 mod progress;
 mod rank_faults;
 mod ranks;
+mod record;
 mod reference;
 #[allow(dead_code, reason = "the tests use a part of it")]
 #[path = "../../mlp/trainer/report.rs"]

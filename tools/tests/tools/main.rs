@@ -3,5 +3,6 @@
 mod inspect;
 mod jobs;
 mod pack;
+mod record;
 #[path = "../run/mod.rs"]
 mod run;

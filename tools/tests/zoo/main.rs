@@ -48,6 +48,16 @@ fn every_format_resumes() {
 }
 
 #[test]
+fn every_format_is_replayed_from_its_record() {
+    alone_in_parts(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let all = zoo("every_format_is_replayed_from_its_record", dir.path());
+        let compared: usize = all.iter().map(Entry::is_replayed).sum();
+        assert_eq!(compared, 30 * all.len());
+    });
+}
+
+#[test]
 fn every_format_is_the_same_in_worlds_of_1_2_and_4() {
     alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();

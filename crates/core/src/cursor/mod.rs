@@ -99,6 +99,15 @@ impl Cursor {
     }
 
     /// Moves to the beginning of `epoch`. The proof keeps the samples delivered before.
+    /// This cursor at `position` of `epoch`, which a run of these options reaches between two steps. Proof and
+    /// order hash stay.
+    #[doc(hidden)] // For the replay of a step.
+    pub fn at(mut self, epoch: u64, position: u64, offset: u64) -> Self {
+        self.begin(epoch);
+        (self.position, self.start, self.offset) = (position, position, offset);
+        self
+    }
+
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn begin(&mut self, epoch: u64) {
         (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);

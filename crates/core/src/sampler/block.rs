@@ -25,6 +25,12 @@ impl Block {
         Ok(Self { block, window })
     }
 
+    /// The sizes of a block and of a window.
+    #[doc(hidden)] // For the record of a run.
+    pub fn sizes(&self) -> [u64; 2] {
+        [self.block, self.window]
+    }
+
     pub(super) fn digest(&self) -> u64 {
         key(&[self.block, self.window])
     }

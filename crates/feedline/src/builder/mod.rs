@@ -12,6 +12,7 @@ use feedline_core::{
 use feedline_device::Device;
 use feedline_device::slot::MAX_SLOTS;
 
+use crate::record::Recorder;
 use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::{Loader, TransferMode};
@@ -59,7 +60,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 #[must_use = "a builder does nothing until `build`"]
 pub struct LoaderBuilder {
     pub(crate) input: Input,
-    batch_size: usize,
+    pub(crate) batch_size: usize,
     /// The options from which the next three fields are derived; see [`LoaderBuilder::resolved`].
     calls: Calls,
     sampler: Sampler,
@@ -83,8 +84,11 @@ pub struct LoaderBuilder {
     pub(crate) drop_timeout: Duration,
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
-    skips: Vec<(u64, Range<u64>)>,
+    pub(crate) skips: Vec<(u64, Range<u64>)>,
     pub(crate) trace: Option<Trace>,
+    pub(crate) recorder: Option<Recorder>,
+    /// Whether batches are hashed without a record.
+    pub(crate) hashes_content: bool,
     /// The forms of ragged fields, by name, in the order in which they were stated.
     forms: Vec<(String, RaggedForm)>,
 }
@@ -123,6 +127,8 @@ impl LoaderBuilder {
             skips: Vec::new(),
             forms: Vec::new(),
             trace: None,
+            recorder: None,
+            hashes_content: false,
         }
     }
 

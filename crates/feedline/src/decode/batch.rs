@@ -83,11 +83,13 @@ impl Undecoded {
     ) -> Result<Option<Delivery<Filled>>> {
         match decoder.input()? {
             Input::Dataset(_) => self.sample(&decoder.batch_sampler),
-            Input::ZeroCopy(_, gather_order) => {
+            Input::ZeroCopy(dataset, gather_order) => {
                 self.sample(&decoder.batch_sampler);
+                let content = decoder.content_of(&self.lease);
                 let (bytes, HostInfo { batch: info, .. }) = self.lease.parts_mut();
                 worker.begin_batch(now(), &mut info.timeline);
                 gather_order.write(&info.ids, bytes);
+                info.content = content.and_then(|hash| hash.of_columns(&**dataset, &info.ids));
                 info.prove();
                 info.timeline.decoded = now();
                 worker.set_idle_since(info.timeline.decoded);

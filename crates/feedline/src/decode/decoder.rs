@@ -17,6 +17,7 @@ use super::input::{HostInfo, Input};
 use super::map_batch::MapBatch;
 use super::source::SourceReader;
 use super::worker::Worker;
+use crate::record::ContentHash;
 use crate::trace::{BatchId, LoaderTrace};
 use crate::transfer::Requests;
 
@@ -34,6 +35,8 @@ pub(crate) struct Decoder {
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
+    /// Hashes the rows of batches, for a run that is recorded.
+    pub(crate) content: Option<ContentHash>,
     /// The content of host slots for a set that is partly on the device.
     pub(crate) rest: Option<Rest>,
     /// Number of workers that may take work.
@@ -170,6 +173,10 @@ impl Decoder {
             let (bytes, info) = lease.parts_mut();
             map_batch.run(&self.batch_sampler, &self.layout, (bytes, info), worker)?;
         }
+        if let Some(hash) = self.content_of(&lease) {
+            let (bytes, HostInfo { batch: info, .. }) = lease.parts_mut();
+            info.content = Some(hash.of_slab(&self.layout, bytes, info.ids.len()));
+        }
         if self.layout.is_ragged() {
             self.bring_into_form(&mut lease)?;
         }
@@ -181,6 +188,13 @@ impl Decoder {
         timeline.decoded = now();
         timeline.decode_ns = busy + (timeline.decoded - start);
         Ok(Some(Delivery::Batch(lease.ready())))
+    }
+
+    /// The hash of the rows of a batch, if it is due.
+    pub(super) fn content_of(&self, lease: &FillLease<Pinned, HostInfo>) -> Option<ContentHash> {
+        let HostInfo { batch: info, start, .. } = lease.info();
+        let sampler = &self.batch_sampler;
+        self.content.filter(|hash| hash.is_due(start / sampler.global_batch() + info.step))
     }
 
     /// Pads or sums the ragged fields of a batch, as the spec requires.

@@ -385,7 +385,8 @@ impl Loader {
         // The transfer thread's sends fail instead of blocking.
         self.loaded = never();
         self.current = None;
-        self.running.stop(limit)
+        let stopped = self.running.stop(limit);
+        stopped.and(self.progress.end_record())
     }
 
     /// In a forked child: leaks everything. A thread that does not exist in the child may hold a lock

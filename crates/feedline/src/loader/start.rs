@@ -13,6 +13,7 @@ use crate::builder::LoaderBuilder;
 use crate::decode::{Decoder, HostInfo};
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
+use crate::record::ContentHash;
 use crate::report::Ledger;
 use crate::service::Setup;
 use crate::shutdown::{Closers, Running};
@@ -47,6 +48,14 @@ impl Loader {
         let is_source = reader.is_some();
         let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
         let fingerprint = builder.fingerprint(batch_sampler.options().len);
+        let (content, recorder) = match &builder.recorder {
+            Some(recorder) => {
+                let (content, how) = recorder.content_of(&builder.input, &mode);
+                let writer = recorder.open(&builder, &batch_sampler, &layout, fingerprint, how)?;
+                (content, Some(writer))
+            }
+            None => (ContentHash::new(u64::from(builder.hashes_content)), None),
+        };
         let trace = builder.trace.as_ref().map(Trace::loader);
         let setup = Setup {
             workers: pool.workers(),
@@ -76,6 +85,7 @@ impl Loader {
             layout: layout.clone(),
             bad_samples: builder.bad_samples,
             map_batch: builder.map_batch,
+            content,
             rest: columns.as_ref().and_then(|columns| columns.rest()),
             workers: pool.active(),
             requests: requests.clone(),
@@ -109,7 +119,7 @@ impl Loader {
         running.join(thread);
         let cursor = Cursor::new(&batch_sampler, fingerprint);
         Ok(Self {
-            progress: Progress::new(cursor, slots.unreleased().clone(), device.clone()),
+            progress: Progress::new(cursor, slots.unreleased().clone(), device.clone(), recorder),
             fingerprint,
             is_source,
             bad_samples: builder.bad_samples,

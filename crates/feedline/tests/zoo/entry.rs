@@ -1,7 +1,9 @@
 //! A data set of the zoo, and what is checked of each.
 
-use feedline::{LoaderBuilder, World};
-use feedline_testkit::restore::{self, MIXES, Mix};
+use feedline::record::{RecordOptions, Recorder};
+use feedline::{LoaderBuilder, Workers, World};
+use feedline_record::{Run, Verdict};
+use feedline_testkit::restore::{self, From, MIXES, Mix, Pipeline};
 use feedline_testkit::{Watchdog, watchdog};
 
 use crate::restoring::{self, Restored};
@@ -40,6 +42,38 @@ impl Entry {
         assert!(done.steps >= 4 && done.restored >= min, "{}: {done:?}", self.name);
     }
 
+    /// Checks that the steps of a recorded run of one and of four ranks, made again in any order by other
+    /// workers, have the bytes of the run. Returns the number of steps that were compared.
+    pub fn is_replayed(&self) -> usize {
+        let _watchdog = Watchdog::new(watchdog::LIMIT, self.name);
+        let (dir, mut compared) = (tempfile::tempdir().unwrap(), 0);
+        for (world, batch) in [(1, BATCH), (4, 2)] {
+            let folder = dir.path().join(world.to_string());
+            for rank in 0..world {
+                let recorder = Recorder::new(&folder, RecordOptions::default());
+                let builder = (self.build)().batch_size(batch).shuffle(5).record(&recorder);
+                let builder = builder.world(World::new(rank, world).unwrap());
+                let mut loader = Restored::new(builder, MIXES[rank as usize]);
+                (0..2).for_each(|epoch| drop(loader.run(From::Epoch(epoch), usize::MAX)));
+            }
+            let run = Run::open(&folder).unwrap();
+            assert_eq!(run.steps(), 0..6, "{}", self.name);
+            let content = run.header(0).as_json()["content"].as_str().unwrap().to_owned();
+            let equal = if content.starts_with("none") { Verdict::SameSamples } else { Verdict::Equal };
+            for rank in 0..world {
+                let mut replayer = run.replayer(replay_builder(self, MIXES[8 - rank as usize]), rank);
+                for number in [4, 1, 5, 0, 3, 2] {
+                    let replayed =
+                        replayer.step(number).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+                    assert_eq!(replayed.verdict, equal, "{}: step {number} of {rank}", self.name);
+                    assert_eq!(replayed.batch.ids(), run.ids(number, rank).unwrap(), "{}", self.name);
+                    compared += usize::from(equal == Verdict::Equal);
+                }
+            }
+        }
+        compared
+    }
+
     /// Checks that one, two and four ranks together read the same rows in the same steps.
     pub fn is_the_same_in_worlds(&self) {
         if self.mixes_rows {
@@ -67,6 +101,11 @@ impl Entry {
             assert!(steps(world) == alone, "{name}: {world} ranks read something else");
         }
     }
+}
+
+/// Builds a loader, with a number of workers of its own.
+fn replay_builder(entry: &Entry, mix: Mix) -> LoaderBuilder {
+    (entry.build)().workers(Workers::Count(mix.workers)).depth(mix.depth)
 }
 
 /// The rows of each step of two epochs, each with its sample.

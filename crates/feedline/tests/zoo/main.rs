@@ -49,6 +49,15 @@ fn every_data_set_is_the_same_in_worlds_of_1_2_and_4() {
     });
 }
 
+#[test]
+fn every_data_set_is_replayed_from_its_record() {
+    alone_in_parts(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let compared: usize = zoo(dir.path()).iter().map(Entry::is_replayed).sum();
+        assert!(compared >= 1000, "only {compared} steps were compared by their bytes");
+    });
+}
+
 /// Changes a byte of every file below `path` that holds samples, without changing its size.
 fn change(path: &Path) {
     for entry in std::fs::read_dir(path).unwrap() {

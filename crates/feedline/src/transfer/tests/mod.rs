@@ -107,6 +107,7 @@ impl Rig {
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             map_batch: None,
+            content: None,
             rest: None,
             workers: Arc::new(workers.into()),
             requests: requests.clone(),

@@ -1,0 +1,214 @@
+//! The record of a run: which batch each step had, in 32 bytes per step, and the values that you note.
+//!
+//! A step's batch is a function of the options, the seed and the position. The record keeps those, and for
+//! each step hashes of the order and of the rows that prove it, so that `feedline replay` makes a batch again
+//! years later and says whether its bytes are the same. The crate `feedline-record` reads records.
+//!
+//! ```
+//! use feedline::record::{RecordOptions, Recorder};
+//! use feedline::{InMemory, Loader};
+//! # let folder = std::env::temp_dir().join(format!("feedline-doc-record-{}", std::process::id()));
+//! let recorder = Recorder::new(&folder, RecordOptions::default());
+//! let numbers = InMemory::new().field("number", [], (0..100).collect::<Vec<u8>>())?;
+//! let mut loader = Loader::builder(numbers).batch_size(10).shuffle(7).record(&recorder).build_host()?;
+//! for batch in loader.epoch(0)? {
+//!     let loss = f64::from(batch?.field::<u8>("number")?[0]);
+//!     recorder.note("loss", loss)?;
+//! }
+//! # drop(loader);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is hashed
+//!
+//! The rows as the workers have written them, after all transforms and `map_batch`, before padding: the
+//! padding follows from the rows and the fields, which the record has. In zero-copy and resident mode no
+//! worker reads rows; then the rows are hashed in the columns of the set if it has them, and otherwise only
+//! the order is recorded. The hash is XXH3, which a worker computes at more than 3 GB/s; where the workers are
+//! the limit, set [`RecordOptions::content_every`].
+
+mod content;
+#[doc(hidden)] // For feedline-record.
+pub mod frame;
+mod header;
+#[doc(hidden)] // For feedline-record.
+pub mod read;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result};
+
+use crate::builder::LoaderBuilder;
+use crate::decode::Input;
+use crate::transfer_mode::ChosenMode;
+
+pub(crate) use content::ContentHash;
+#[doc(hidden)] // For feedline-record.
+pub use content::field_hash;
+#[doc(hidden)] // For feedline-record.
+pub use header::{absolute, changed_files, file_state, files};
+pub(crate) use writer::Writer;
+
+/// The name of the file of rank `rank` in the folder of a record.
+#[doc(hidden)] // For feedline-record.
+pub fn file_name(rank: u32) -> String {
+    format!("rank-{rank}.rec")
+}
+
+/// What a record says beside the steps.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// The file or folder of the data, as `feedline replay` opens it. Default: none; then a program replays
+    /// the run with the data set, by the crate `feedline-record`.
+    pub data: Option<PathBuf>,
+    /// What the program does with the samples, in your words, such as the version of its transforms; `feedline
+    /// diff` compares it. Default: empty.
+    pub transforms: String,
+    /// Hashes the rows of every step whose number in its epoch is a multiple of this; 0 for none. Default: 1.
+    pub content_every: u64,
+}
+
+impl Default for RecordOptions {
+    fn default() -> Self {
+        Self { data: None, transforms: String::new(), content_every: 1 }
+    }
+}
+
+/// Records a run; pass it to [`LoaderBuilder::record`]. Clones write the same record.
+///
+/// The record is a folder with a file for each rank. A folder with the record of an earlier part of the run is
+/// continued: steps that a resumed run does again replace the former ones, and a run that begins anew replaces
+/// all. The file is written ten times per
+/// second, with every checkpoint and at the end, so a kill loses the steps of a tenth of a second at most;
+/// every step before them can be read. The files are locked until the loader and all clones of its recorder
+/// are dropped.
+#[derive(Clone)]
+pub struct Recorder {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    folder: PathBuf,
+    options: RecordOptions,
+    /// The writer of each rank in this process, the first rank first.
+    writers: Mutex<Vec<(u32, RankWriter)>>,
+}
+
+/// The writer of one rank, for its loader.
+pub(crate) type RankWriter = Arc<Mutex<Writer>>;
+
+impl Recorder {
+    /// Records into `folder`, which is made if it does not exist. Nothing is written before a loader is built.
+    pub fn new(folder: impl AsRef<Path>, options: RecordOptions) -> Self {
+        let folder = folder.as_ref().to_path_buf();
+        Self { shared: Arc::new(Shared { folder, options, writers: Mutex::default() }) }
+    }
+
+    /// Records a value of the step that was delivered last, such as its loss.
+    ///
+    /// # Errors
+    /// As [`note_at`](Self::note_at).
+    pub fn note(&self, name: &str, value: f64) -> Result<()> {
+        let writer = self.first()?;
+        let mut writer = lock(&writer);
+        let step = writer.next().saturating_sub(1);
+        writer.note(step, name, value)
+    }
+
+    /// Records a value of step `step`, counted from 0 over all epochs and all parts of the run: for values
+    /// that arrive later than their step.
+    ///
+    /// # Errors
+    /// `Config` before a loader is built with this recorder; `Data` if the file cannot be written.
+    pub fn note_at(&self, step: u64, name: &str, value: f64) -> Result<()> {
+        lock(&*self.first()?).note(step, name, value)
+    }
+
+    fn first(&self) -> Result<RankWriter> {
+        lock(&self.shared.writers).first().map(|(_, writer)| writer.clone()).ok_or_else(|| {
+            let why = "no loader is recorded: build one with LoaderBuilder::record before the first note";
+            Error::new(ErrorKind::Config, why)
+        })
+    }
+
+    /// Opens the file of the rank that `builder` describes, whose set has this `fingerprint`.
+    ///
+    /// # Errors
+    /// `Config` if a loader of this rank is recorded already; as [`Writer::open`].
+    pub(crate) fn open(
+        &self,
+        builder: &LoaderBuilder,
+        batch_sampler: &BatchSampler,
+        layout: &Layout,
+        fingerprint: u64,
+        content: &str,
+    ) -> Result<RankWriter> {
+        let Shared { folder, options, writers } = &*self.shared;
+        let rank = batch_sampler.options().world.rank();
+        let path = folder.join(file_name(rank));
+        let mut writers = lock(writers);
+        if let Some(at) = writers.iter().position(|(other, _)| *other == rank) {
+            // The loader and the progress handles hold the others.
+            if Arc::strong_count(&writers[at].1) > 1 {
+                let why = "another loader has this recorder: make a recorder for each loader";
+                return Err(Error::new(ErrorKind::Config, why).at_path(path));
+            }
+            writers.remove(at);
+        }
+        std::fs::create_dir_all(folder).map_err(|error| {
+            let why = "cannot make the folder of the record, check the path";
+            Error::new(ErrorKind::Data, why).with_source(error).at_path(folder)
+        })?;
+        let first = if rank == 0 { None } else { read::RankRecord::read(&folder.join(file_name(0)))? };
+        let header = header::describe(options, builder, batch_sampler, layout, fingerprint, content);
+        let writer = Arc::new(Mutex::new(Writer::open(&path, header, first)?));
+        let at = writers.partition_point(|(other, _)| *other < rank);
+        writers.insert(at, (rank, writer.clone()));
+        Ok(writer)
+    }
+
+    /// How the rows of `input` are hashed in mode `mode`.
+    pub(crate) fn content_of(&self, input: &Input, mode: &ChosenMode) -> (Option<ContentHash>, &'static str) {
+        let hash = ContentHash::new(self.shared.options.content_every);
+        let has_columns = || input.stable_dataset().is_some_and(|set| content::has_columns(&**set));
+        match hash {
+            None => (None, "none: content_every is 0"),
+            _ if mode.resident_samples().is_some() => (None, "none: a part of the set is on the device"),
+            _ if !mode.needs_no_decoding() => (hash, "rows"),
+            _ if has_columns() => (hash, "columns"),
+            _ => (None, "none: the set is on the device, and has no columns in memory"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Recorder({})", self.shared.folder.display())
+    }
+}
+
+impl LoaderBuilder {
+    /// Records the steps of the loader into the folder of `recorder`: see [`record`](crate::record). Default:
+    /// nothing is recorded.
+    ///
+    /// `build` then refuses to continue the record of a run with other data, and names the file that has
+    /// changed.
+    pub fn record(mut self, recorder: &Recorder) -> Self {
+        self.recorder = Some(recorder.clone());
+        self
+    }
+
+    /// Hashes the rows of every batch, without a record.
+    #[doc(hidden)] // For feedline-record.
+    pub fn hash_content(mut self) -> Self {
+        self.hashes_content = true;
+        self
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

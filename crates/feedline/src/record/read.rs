@@ -1,0 +1,188 @@
+//! The record of one rank, read from its file.
+
+use std::io::ErrorKind as Io;
+use std::ops::Range;
+use std::path::Path;
+
+use feedline_core::{BatchContent, Cursor, Error, ErrorKind, Result, SourcePosition};
+use serde_json::Value;
+
+use super::frame::{Frame, MAGIC, Substitute, is_cut_header};
+
+/// A longer tail that cannot be read was not left by a kill: the file is damaged.
+const MAX_TAIL: usize = 2 * super::writer::BUFFER;
+
+/// The record of one rank: what its file holds up to the last whole step.
+#[derive(Clone, Debug, Default)]
+pub struct RankRecord {
+    /// The options, in the order in which they were written.
+    pub headers: Vec<Value>,
+    /// The steps, in ascending order of their numbers; steps that were done again replace the former ones.
+    pub segments: Vec<Segment>,
+    /// The user's values.
+    pub notes: Vec<Note>,
+    /// The names of the values.
+    pub names: Vec<String>,
+    /// The length of the part that was read, in bytes.
+    pub bytes: u64,
+    /// Bytes after it, which a kill has left.
+    pub cut: u64,
+}
+
+/// Steps one after another, of one epoch.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// The index of their header.
+    pub header: usize,
+    /// The number of the first.
+    pub number: u64,
+    /// The position before the first.
+    pub cursor: Cursor,
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// The substitutes, each with the index of its step.
+    pub substitutes: Vec<(usize, Substitute)>,
+    /// The positions of a source, each after this many steps.
+    pub places: Vec<(usize, SourcePosition)>,
+}
+
+/// A recorded step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The order hash of the batch alone.
+    pub order: u64,
+    /// The hash of its rows.
+    pub content: Option<BatchContent>,
+}
+
+/// A value of the user.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Note {
+    /// The number of the step.
+    pub step: u64,
+    /// The index of its name.
+    pub name: usize,
+    /// The value.
+    pub value: f64,
+}
+
+impl RankRecord {
+    /// Reads the file at `path`; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Data` if it cannot be read, is not a record, or is damaged before its end.
+    pub fn read(path: &Path) -> Result<Option<Self>> {
+        match std::fs::read(path) {
+            Ok(bytes) => Self::parse(&bytes).map(Some).map_err(|error| error.at_path(path)),
+            Err(error) if error.kind() == Io::NotFound => Ok(None),
+            Err(error) => {
+                let why = "cannot read the record, check the path";
+                Err(Error::new(ErrorKind::Data, why).with_source(error).at_path(path))
+            }
+        }
+    }
+
+    /// Reads the frames in `bytes`.
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        let mut record = Self::default();
+        if !bytes.starts_with(MAGIC) {
+            if MAGIC.starts_with(bytes) {
+                record.cut = bytes.len() as u64;
+                return Ok(record);
+            }
+            let why = "this is not the record of a run: give the folder that was passed to Recorder::new";
+            return Err(Error::new(ErrorKind::Data, why));
+        }
+        let (mut at, mut whole, mut open) = (MAGIC.len(), MAGIC.len(), Vec::new());
+        while let Some((frame, len)) = Frame::read(&bytes[at..]) {
+            at += len;
+            if let Frame::Substitute(substitute) = frame {
+                // Counts only together with its step.
+                open.push(substitute);
+                continue;
+            }
+            record.add(frame, &mut open);
+            whole = at;
+        }
+        if bytes.len() - at > MAX_TAIL && !is_cut_header(&bytes[at..]) {
+            let why = "the record is damaged: restore it from a copy, or record into another folder";
+            return Err(Error::new(ErrorKind::Data, why).at_offset(at as u64));
+        }
+        (record.bytes, record.cut) = (whole as u64, (bytes.len() - whole) as u64);
+        Ok(record)
+    }
+
+    fn add(&mut self, frame: Frame<'_>, open: &mut Vec<Substitute>) {
+        match frame {
+            Frame::Header(json) => self.headers.push(serde_json::from_slice(json).unwrap_or_default()),
+            Frame::Begin { number, cursor } => {
+                self.forget_from(number);
+                let header = self.headers.len().saturating_sub(1);
+                let (steps, substitutes, places) = Default::default();
+                self.segments.push(Segment { header, number, cursor, steps, substitutes, places });
+            }
+            Frame::Step { order, content, .. } => {
+                let Some(segment) = self.segments.last_mut() else { return };
+                let index = segment.steps.len();
+                segment.substitutes.extend(open.drain(..).map(|substitute| (index, substitute)));
+                segment.steps.push(Step { order, content });
+            }
+            Frame::Name(name) => self.names.push(name.to_owned()),
+            Frame::Note { step, name, value } => {
+                self.notes.push(Note { step, name: usize::from(name), value });
+            }
+            Frame::Place(place) => {
+                let Some(segment) = self.segments.last_mut() else { return };
+                segment.places.push((segment.steps.len(), place));
+            }
+            Frame::Substitute(_) => {}
+        }
+        open.clear();
+    }
+
+    /// Forgets the steps from `number` on, which are done again.
+    fn forget_from(&mut self, number: u64) {
+        self.segments.retain(|segment| segment.number < number);
+        if let Some(last) = self.segments.last_mut() {
+            let keep = (number - last.number).min(last.steps.len() as u64) as usize;
+            last.steps.truncate(keep);
+            last.substitutes.retain(|(step, _)| *step < keep);
+            last.places.retain(|(steps, _)| *steps <= keep);
+        }
+        self.notes.retain(|note| note.step < number);
+    }
+}
+
+impl Segment {
+    /// The numbers of the steps.
+    pub fn numbers(&self) -> Range<u64> {
+        self.number..self.number + self.steps.len() as u64
+    }
+}
+
+/// The number of the step at `cursor`, where step `number` begins at `start` and `header` has the options.
+pub(super) fn step_at(number: u64, start: &Cursor, cursor: &Cursor, header: &Value) -> Option<u64> {
+    let get = |name: &str| header[name].as_u64();
+    let batch = get("batch")?.max(1);
+    if cursor.epoch() != start.epoch() {
+        return None;
+    }
+    if header["samples"].is_null() {
+        // A source: its position does not tell the step, but the samples of this rank do.
+        let samples = cursor.proof().count().checked_sub(start.proof().count())?;
+        return Some(number + samples.div_ceil(batch));
+    }
+    let global = batch * get("world")?.max(1);
+    let positions = start.position()..cursor.position();
+    let mut live = positions.end.checked_sub(positions.start)?;
+    for skip in header["skips"].as_array().into_iter().flatten() {
+        let [Some(epoch), Some(first), Some(end)] = [0, 1, 2].map(|part| skip[part].as_u64()) else {
+            continue;
+        };
+        if epoch == start.epoch() {
+            let end = end.saturating_mul(global).min(positions.end);
+            live -= end.saturating_sub(first.saturating_mul(global).max(positions.start)).min(live);
+        }
+    }
+    Some(number + live.div_ceil(global))
+}

@@ -1,0 +1,61 @@
+//! Opens the data of a run by its path.
+
+use std::path::Path;
+
+use feedline::{Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result};
+use feedline_datasets::{Fixed, OpenOptions, Ragged, open_with};
+
+use crate::Header;
+
+/// A loader of the data at `path`, or where the record says that it was, in the form of the run's batches: the
+/// samples of a file or folder of any format that this build of `feedline-datasets` reads.
+///
+/// # Errors
+/// `Config` if the record does not say where the data is, and there is no `path`, or if a field of the batches
+/// is not in the data; `Data` if it cannot be opened.
+pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Result<LoaderBuilder> {
+    let recorded = header.data();
+    let Some(path) = path.or(recorded.as_deref()) else {
+        let why = "the record does not say where its data is: give the path by --data, or state it in the \
+                   program by RecordOptions::data";
+        return Err(Error::new(ErrorKind::Config, why));
+    };
+    let reader = open_with(path, options)?;
+    let fields = header.fields()?;
+    let ragged = fields.iter().filter_map(|field| field.max_per_sample.map(|max| (&field.name, max)));
+    let ragged: Vec<_> = ragged.collect();
+    let Some(max) = ragged.iter().map(|(_, max)| *max).max() else {
+        return chosen(Fixed::new(reader)?, header);
+    };
+    let mut set = Ragged::new(reader, max)?;
+    for (name, max) in ragged {
+        set = set.limit(name, max)?;
+    }
+    chosen(set, header)
+}
+
+/// A loader of the fields of `set` that the batches of the run have, in their order.
+fn chosen(set: impl Dataset, header: &Header) -> Result<LoaderBuilder> {
+    let names: Vec<String> = header.fields()?.into_iter().map(|field| field.name).collect();
+    let has = |name: &String| set.spec().index_of(name).ok();
+    let (all, places): (usize, Vec<_>) = (set.spec().fields().len(), names.iter().map_while(has).collect());
+    // Where a field is missing, the replay names the fields of both.
+    if places.len() < names.len() || places.iter().copied().eq(0..all) {
+        return Ok(Loader::builder(set));
+    }
+    let spec = places
+        .iter()
+        .try_fold(feedline::Spec::new(), |spec, &place| spec.with(&set.spec().fields()[place]))?;
+    let is_ragged: Vec<bool> = spec.fields().iter().map(|field| field.as_ragged().is_some()).collect();
+    let set = set.map(spec, move |sample, row, _| {
+        for (index, &place) in places.iter().enumerate() {
+            if is_ragged[index] {
+                row.write_ragged_bytes(index, sample.bytes(place))?;
+            } else {
+                row.write(index, sample.bytes(place));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Loader::builder(set))
+}

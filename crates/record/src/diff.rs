@@ -1,0 +1,141 @@
+//! The first step at which two runs part, and why.
+
+use serde_json::Value;
+
+use feedline::Result;
+use feedline::record::changed_files;
+
+use crate::Run;
+
+/// The outcome of a comparison of two runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// Number of steps that both runs have and that are equal, from the first on.
+    pub equal_steps: u64,
+    /// Number of steps of each run.
+    pub steps: [u64; 2],
+    /// The first step that differs; `None` if there is none among the steps that both have.
+    pub difference: Option<Difference>,
+}
+
+/// The first step at which two runs part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The number of the step.
+    pub step: u64,
+    /// The first rank that differs.
+    pub rank: u32,
+    /// What differs there.
+    pub part: Part,
+    /// The options in which the runs differ, each in a few words: the likely reasons. Empty if all are the
+    /// same.
+    pub causes: Vec<String>,
+}
+
+/// What differs between two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Other samples.
+    Samples,
+    /// The same samples, in another order or on other ranks.
+    Order,
+    /// The same samples with other bytes.
+    Bytes {
+        /// The sample, if only one row differs.
+        sample: Option<u64>,
+    },
+}
+
+impl Comparison {
+    /// Whether the runs have the same steps.
+    pub fn is_equal(&self) -> bool {
+        self.difference.is_none() && self.steps[0] == self.steps[1]
+    }
+}
+
+impl Run {
+    /// Compares the steps of this run with those of `other`, by their numbers.
+    ///
+    /// # Errors
+    /// `Config` if the samples of a step that differs cannot be computed, because the sampler is missing.
+    pub fn compare(&self, other: &Self) -> Result<Comparison> {
+        let steps = [self, other].map(|run| run.steps().end - run.steps().start);
+        let first = self.steps().start.max(other.steps().start);
+        let mut equal_steps = 0;
+        for step in first..self.steps().end.min(other.steps().end) {
+            if let Some((rank, part)) = self.part(other, step)? {
+                let causes = causes(self.header(step).as_json(), other.header(step).as_json());
+                let difference = Some(Difference { step, rank, part, causes });
+                return Ok(Comparison { equal_steps, steps, difference });
+            }
+            equal_steps += 1;
+        }
+        Ok(Comparison { equal_steps, steps, difference: None })
+    }
+
+    /// The first rank at which step `step` differs, and what differs there.
+    fn part(&self, other: &Self, step: u64) -> Result<Option<(u32, Part)>> {
+        let world = self.header(step).world();
+        for rank in 0..world.min(other.header(step).world()) {
+            let (a, b) = (self.place(step, rank)?.step(), other.place(step, rank)?.step());
+            if a.order != b.order {
+                let [mut ids, mut others] = [self.all_ids(step)?, other.all_ids(step)?];
+                ids.sort_unstable();
+                others.sort_unstable();
+                return Ok(Some((rank, if ids == others { Part::Order } else { Part::Samples })));
+            }
+            if let (Some(before), Some(now)) = (a.content, b.content)
+                && before != now
+            {
+                let ids = self.ids(step, rank)?;
+                let sample = before.changed_row(&now, ids.len()).map(|row| ids[row]);
+                return Ok(Some((rank, Part::Bytes { sample })));
+            }
+        }
+        // All steps of a world that is larger are on more ranks.
+        let differs = world != other.header(step).world();
+        Ok(differs.then_some((world.min(other.header(step).world()), Part::Samples)))
+    }
+
+    /// The samples of a step on all ranks.
+    fn all_ids(&self, step: u64) -> Result<Vec<u64>> {
+        let ranks = 0..self.header(step).world();
+        Ok(ranks.map(|rank| self.ids(step, rank)).collect::<Result<Vec<_>>>()?.concat())
+    }
+}
+
+/// The options that differ, in a few words each; those that change the order come first.
+fn causes(a: &Value, b: &Value) -> Vec<String> {
+    let options = [
+        ("seed", "seed"),
+        ("sampler", "sampler"),
+        ("world", "number of ranks"),
+        ("batch", "batch size"),
+        ("last_batch", "last batch"),
+        ("skips", "skipped steps"),
+        ("samples", "number of samples"),
+    ];
+    let mut causes: Vec<String> = options.iter().filter_map(|(key, what)| option(a, b, key, what)).collect();
+    let files = changed_files(a, b);
+    let is_other_data = a["fingerprint"] != b["fingerprint"];
+    // Copies of a file have other names or times.
+    if is_other_data {
+        causes.extend(files.into_iter().take(8).map(|file| format!("data: {file}")));
+        if causes.is_empty() {
+            causes.extend(option(a, b, "fingerprint", "fingerprint of the data"));
+        }
+    }
+    let options = [
+        ("transforms", "transforms"),
+        ("map_batch", "map_batch"),
+        ("spec", "fields"),
+        ("feedline", "version of feedline"),
+    ];
+    causes.extend(options.iter().filter_map(|(key, what)| option(a, b, key, what)));
+    causes
+}
+
+fn option(a: &Value, b: &Value, key: &str, what: &str) -> Option<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    (a[key] != b[key]).then(|| format!("{what}: {} and {}", text(&a[key]), text(&b[key])))
+}

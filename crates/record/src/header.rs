@@ -1,0 +1,233 @@
+//! The options of a recorded run.
+
+use std::path::PathBuf;
+
+use feedline::{
+    BadSamples, DType, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Pad, Result, Sampler,
+    TransferMode, World,
+};
+use feedline_core::{BatchSampler, BatchSamplerOptions, Budget};
+use serde_json::Value;
+
+/// The options of the steps of a run: what its batches follow from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    value: Value,
+}
+
+/// A field of the batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedField {
+    /// The name.
+    pub name: String,
+    /// The type of an element.
+    pub dtype: DType,
+    /// The shape of a sample; of a ragged field, that of an item.
+    pub shape: Vec<usize>,
+    /// Max items of a sample, for a ragged field.
+    pub max_per_sample: Option<usize>,
+}
+
+impl Header {
+    pub(crate) fn new(value: Value) -> Self {
+        Self { value }
+    }
+
+    /// The header as JSON.
+    pub fn as_json(&self) -> &Value {
+        &self.value
+    }
+
+    /// The file or folder of the data, if the program has stated it.
+    pub fn data(&self) -> Option<PathBuf> {
+        self.value["data"].as_str().map(PathBuf::from)
+    }
+
+    /// Number of samples of the set; `None` for a source.
+    pub fn samples(&self) -> Option<u64> {
+        self.value["samples"].as_u64()
+    }
+
+    /// Number of ranks.
+    pub fn world(&self) -> u32 {
+        self.value["world"].as_u64().map_or(1, |world| world as u32)
+    }
+
+    /// Samples per batch and rank.
+    pub fn batch(&self) -> usize {
+        self.value["batch"].as_u64().map_or(1, |batch| batch as usize)
+    }
+
+    /// The seed of the order and of the random numbers.
+    pub fn seed(&self) -> u64 {
+        self.value["seed"].as_u64().unwrap_or(0)
+    }
+
+    /// The fields of the batches.
+    ///
+    /// # Errors
+    /// `Data` for a type that this version does not know.
+    pub fn fields(&self) -> Result<Vec<RecordedField>> {
+        self.list("spec").map(field).collect()
+    }
+
+    /// The steps that were skipped: epoch, first step, and the step after the last.
+    pub(crate) fn skips(&self) -> Vec<[u64; 3]> {
+        let skip = |skip: &Value| [0, 1, 2].map(|part| skip[part].as_u64().unwrap_or(0));
+        self.list("skips").map(skip).collect()
+    }
+
+    fn list(&self, key: &str) -> impl Iterator<Item = &Value> {
+        self.value[key].as_array().into_iter().flatten()
+    }
+
+    fn last_batch(&self) -> LastBatch {
+        match self.value["last_batch"].as_str() {
+            Some("drop") => LastBatch::Drop,
+            Some("pad") => LastBatch::Pad,
+            _ => LastBatch::Keep,
+        }
+    }
+
+    /// The sampler of the run; `own` is that of the caller, for one that the record cannot hold.
+    ///
+    /// # Errors
+    /// `Config` if the record does not hold the sampler, and there is no other; or if the other gives another
+    /// order.
+    fn sampler(&self, own: Option<&Sampler>) -> Result<Sampler> {
+        let sampler = &self.value["sampler"];
+        let number = |key: &str| sampler[key].as_u64().unwrap_or(0);
+        match (sampler["kind"].as_str(), own) {
+            (_, Some(own)) => Ok(own.clone()),
+            (Some("sequential"), _) => Ok(Sampler::Sequential),
+            (Some("shuffle"), _) => Ok(Sampler::Shuffle),
+            (Some("block"), _) => Sampler::block(number("block"), number("window")),
+            (kind, None) => {
+                let why = format!(
+                    "the sampler of the run is {}, and a record does not hold its weights or ids: make it as \
+                     the program did, and pass it to Run::with_sampler",
+                    kind.unwrap_or("not known")
+                );
+                Err(Error::new(ErrorKind::Config, why))
+            }
+        }
+    }
+
+    /// The batch sampler of rank `rank`.
+    ///
+    /// # Errors
+    /// As [`sampler`](Self::sampler); `Config` for a source.
+    pub(crate) fn batch_sampler(&self, rank: u32, own: Option<&Sampler>) -> Result<BatchSampler> {
+        let Some(len) = self.samples() else { return Err(source()) };
+        let mut batch_sampler = BatchSampler::new(BatchSamplerOptions {
+            len,
+            sampler: self.sampler(own)?,
+            seed: self.seed(),
+            batch: self.batch(),
+            last_batch: self.last_batch(),
+            world: World::new(rank, self.world())?,
+        })?;
+        for [epoch, first, end] in self.skips() {
+            batch_sampler.skip(epoch, first..end)?;
+        }
+        let digest = format!("{:#018x}", batch_sampler.digest());
+        if self.value["sampler_digest"].as_str() != Some(&digest) {
+            let why = "the order of this sampler is not that of the run: pass the sampler of the run to \
+                       Run::with_sampler, or use the feedline that wrote the record";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Ok(batch_sampler)
+    }
+
+    /// `builder` with the options of rank `rank`; the loader hashes its batches.
+    ///
+    /// # Errors
+    /// As [`sampler`](Self::sampler); `Config` for a source.
+    pub(crate) fn applied_to(
+        &self,
+        builder: LoaderBuilder,
+        rank: u32,
+        own: Option<&Sampler>,
+    ) -> Result<LoaderBuilder> {
+        if self.samples().is_none() {
+            return Err(source());
+        }
+        let mut builder = builder
+            .batch_size(self.batch())
+            .sampler(self.sampler(own)?)
+            .seed(self.seed())
+            .last_batch(self.last_batch())
+            .world(World::new(rank, self.world())?)
+            .transfer_mode(TransferMode::Staged)
+            .hash_content();
+        if self.value["substitutes"] == Value::Bool(true) {
+            // The run has counted them.
+            builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(u64::MAX) });
+        }
+        for [epoch, first, end] in self.skips() {
+            builder = builder.skip(epoch, first..end);
+        }
+        for field in self.list("spec") {
+            let (name, ragged) = (field["name"].as_str().unwrap_or_default(), &field["ragged"]);
+            if let Some(max) = ragged["max_per_batch"].as_u64() {
+                builder = builder.max_per_batch(name, max as usize);
+            }
+            if let Some(multiple) = ragged["form"]["multiple_of"].as_u64() {
+                let fill = ragged["form"]["fill"].as_array().into_iter().flatten();
+                let fill: Vec<u8> = fill.filter_map(|byte| byte.as_u64()).map(|byte| byte as u8).collect();
+                builder = builder.pad(name, Pad::from_parts(multiple as usize, &fill));
+            }
+        }
+        Ok(builder)
+    }
+
+    /// Checks that a loader reads a set like that of the run.
+    ///
+    /// # Errors
+    /// `Config` for another number of samples, or other fields.
+    pub(crate) fn check(&self, loader: &Loader) -> Result<()> {
+        let located = |why: String| {
+            let error = Error::new(ErrorKind::Config, why);
+            let path = loader.dataset().and_then(|set| set.path(0).map(PathBuf::from));
+            path.map_or(error.clone(), |path| error.at_path(path))
+        };
+        let len = loader.batch_sampler().options().len;
+        if let Some(samples) = self.samples().filter(|&samples| samples != len) {
+            return Err(located(format!(
+                "the data has {len} samples, and that of the run had {samples}: open the data of the run"
+            )));
+        }
+        let now = loader.layout().spec().fields().iter();
+        let now: Vec<_> = now.map(|field| format!("{} {}", field.name(), field.dtype())).collect();
+        let before: Vec<_> =
+            self.fields()?.iter().map(|field| format!("{} {}", field.name, field.dtype)).collect();
+        if now == before {
+            return Ok(());
+        }
+        Err(located(format!(
+            "the data has the fields {}, and the batches of the run had {}: the program has changed the \
+             samples, so replay it with its own data set, by the crate feedline-record",
+            now.join(", "),
+            before.join(", ")
+        )))
+    }
+}
+
+fn source() -> Error {
+    let why = "the run has read a source, whose records are read in sequence and cannot be found again by their \
+               step: the record has their order and content only";
+    Error::new(ErrorKind::Config, why)
+}
+
+fn field(field: &Value) -> Result<RecordedField> {
+    let name = field["name"].as_str().unwrap_or_default().to_owned();
+    let dtype = field["dtype"].as_str().unwrap_or_default();
+    let Some(dtype) = DType::ALL.into_iter().find(|known| known.name() == dtype) else {
+        let why = format!("field \"{name}\" of the record has the type {dtype:?}: use a newer feedline");
+        return Err(Error::new(ErrorKind::Data, why));
+    };
+    let shape = field["shape"].as_array().into_iter().flatten();
+    let shape = shape.filter_map(|dim| dim.as_u64()).map(|dim| dim as usize).collect();
+    let max_per_sample = field["ragged"]["max"].as_u64().map(|max| max as usize);
+    Ok(RecordedField { name, dtype, shape, max_per_sample })
+}

@@ -1,0 +1,163 @@
+//! Makes the batches of a run again, on the host, and compares them with the record.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use feedline::record::read::Step;
+use feedline::{Cursor, Dataset, Error, ErrorKind, HostBatch, HostLoader, LoaderBuilder, Result};
+
+use crate::Run;
+
+/// Whether a batch that was made again is that of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The samples and their bytes are those of the run.
+    Equal,
+    /// The samples are those of the run; the record has no hash of their bytes.
+    SameSamples,
+    /// The bytes differ.
+    OtherBytes {
+        /// The row that differs; `None` if several do.
+        row: Option<usize>,
+    },
+    /// Other samples, or in another order: a sample that could not be read then can be read now, or the other
+    /// way round.
+    OtherSamples,
+}
+
+impl Verdict {
+    /// Whether nothing differs.
+    pub fn is_equal(self) -> bool {
+        matches!(self, Self::Equal | Self::SameSamples)
+    }
+}
+
+/// A batch of the run, made again.
+#[derive(Debug)]
+pub struct Replayed {
+    /// The number of the step.
+    pub number: u64,
+    /// The epoch.
+    pub epoch: u64,
+    /// The step within the epoch, counted from where the epoch was begun or resumed.
+    pub step: u64,
+    /// The batch.
+    pub batch: HostBatch,
+    /// Whether it is that of the run.
+    pub verdict: Verdict,
+    /// The file of each row, if known.
+    pub paths: Vec<Option<PathBuf>>,
+}
+
+impl Replayed {
+    /// The sample that has changed, and its file, if a single row differs.
+    pub fn changed(&self) -> Option<(u64, Option<&PathBuf>)> {
+        let Verdict::OtherBytes { row: Some(row) } = self.verdict else { return None };
+        Some((*self.batch.ids().get(row)?, self.paths.get(row)?.as_ref()))
+    }
+}
+
+/// Makes the batches of one rank of a run again; created by [`Run::replayer`].
+pub struct Replayer<'a> {
+    run: &'a Run,
+    rank: u32,
+    builder: LoaderBuilder,
+    /// The loader, for the steps of this header.
+    loader: Option<(usize, HostLoader)>,
+}
+
+impl Run {
+    /// Replays steps of rank `rank` by `builder`, which has the data set of the run, with the same transforms,
+    /// and the `map_batch` of the run if it has one. The record has all other options that matter; workers
+    /// and depth may differ.
+    pub fn replayer(&self, builder: LoaderBuilder, rank: u32) -> Replayer<'_> {
+        Replayer { run: self, rank, builder, loader: None }
+    }
+}
+
+impl Replayer<'_> {
+    /// The batch of step `number`.
+    ///
+    /// # Errors
+    /// `Config` if the record has no such step, or the data has other fields or another length; an error of
+    /// the data set.
+    pub fn step(&mut self, number: u64) -> Result<Replayed> {
+        let mut replayed = None;
+        self.steps(number..number + 1, |step| {
+            replayed = Some(step);
+            Ok(())
+        })?;
+        replayed.ok_or_else(|| {
+            let why = format!("step {number} has no batch with these options: the record contradicts itself");
+            self.run.located(Error::new(ErrorKind::Data, why))
+        })
+    }
+
+    /// Calls `each` with the batches of `numbers`, in order. All workers of the machine decode.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step), and those of `each`.
+    pub fn steps(&mut self, numbers: Range<u64>, mut each: impl FnMut(Replayed) -> Result<()>) -> Result<()> {
+        let mut next = numbers.start;
+        while next < numbers.end {
+            let place = self.run.place(next, self.rank)?;
+            let end = place.segment.numbers().end.min(numbers.end);
+            let recorded = &place.segment.steps[place.index..][..(end - next) as usize];
+            let (epoch, first) = (place.epoch(), place.index as u64);
+            let position = match first.checked_sub(1) {
+                None => place.segment.cursor.position(),
+                Some(before) => {
+                    let sampler = self.run.batch_sampler(&place, self.rank)?;
+                    sampler.position_after(epoch, place.segment.cursor.position(), before)
+                }
+            };
+            let loader = self.loader(place.header)?;
+            let Some(dataset) = loader.dataset() else { break };
+            let cursor = Cursor::new(loader.batch_sampler(), dataset.fingerprint()).at(epoch, position, 0);
+            let mut batches = loader.resume(cursor)?;
+            for (index, step) in recorded.iter().enumerate() {
+                let Some(batch) = batches.next() else { break };
+                let batch = batch?;
+                let verdict = verdict(step, &batch);
+                let paths = batch.ids().iter().map(|&id| dataset.path(id).map(PathBuf::from)).collect();
+                let (number, step) = (next + index as u64, first + index as u64);
+                each(Replayed { number, epoch, step, batch, verdict, paths })?;
+            }
+            next = end;
+        }
+        Ok(())
+    }
+
+    /// The loader for the steps of header `header`.
+    fn loader(&mut self, header: usize) -> Result<&mut HostLoader> {
+        let kept = self.loader.take().filter(|(of, _)| *of == header);
+        let loader = match kept {
+            Some((_, loader)) => loader,
+            None => {
+                let of = self.run.header_of(self.rank, header);
+                let loader =
+                    of.applied_to(self.builder.clone(), self.rank, self.run.own_sampler())?.build_host()?;
+                of.check(&loader)?;
+                loader
+            }
+        };
+        Ok(&mut self.loader.insert((header, loader)).1)
+    }
+}
+
+impl std::fmt::Debug for Replayer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Replayer(rank {} of {})", self.rank, self.run.folder().display())
+    }
+}
+
+fn verdict(step: &Step, batch: &HostBatch) -> Verdict {
+    if batch.proof.order() != step.order {
+        return Verdict::OtherSamples;
+    }
+    match (step.content, batch.content) {
+        (Some(recorded), Some(now)) if recorded == now => Verdict::Equal,
+        (Some(recorded), Some(now)) => Verdict::OtherBytes { row: recorded.changed_row(&now, batch.len()) },
+        _ => Verdict::SameSamples,
+    }
+}

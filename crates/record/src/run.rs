@@ -1,0 +1,315 @@
+//! The record of a run: its steps on all ranks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use feedline::record::frame::Substitute;
+use feedline::record::read::{RankRecord, Segment, Step};
+use feedline::record::{absolute, changed_files, file_name, file_state, files};
+use feedline::{Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
+use feedline_core::{BatchProof, BatchSampler};
+use serde_json::json;
+
+use crate::Header;
+
+/// The record of a run: all ranks, and all parts between which it was resumed.
+///
+/// Steps are numbered from 0 over all epochs. A step that a resumed run has done again counts once, as it was
+/// done last.
+#[derive(Clone, Debug)]
+pub struct Run {
+    folder: PathBuf,
+    /// By rank.
+    ranks: Vec<RankRecord>,
+    sampler: Option<Sampler>,
+}
+
+/// A recorded step of one rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) segment: &'a Segment,
+    /// The index of the step in its segment.
+    pub(crate) index: usize,
+    /// The index of its header.
+    pub(crate) header: usize,
+}
+
+impl Place<'_> {
+    pub(crate) fn step(&self) -> Step {
+        self.segment.steps[self.index]
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.segment.cursor.epoch()
+    }
+
+    pub(crate) fn substitutes(&self) -> impl Iterator<Item = Substitute> {
+        self.segment.substitutes.iter().filter(|(step, _)| *step == self.index).map(|(_, row)| *row)
+    }
+}
+
+impl Run {
+    /// Reads the record in `folder`: the files of all ranks, up to the last whole step of each.
+    ///
+    /// # Errors
+    /// `Data` if there is no record, or one is damaged before its end.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref().to_path_buf();
+        let mut ranks = Vec::new();
+        // Ranks are numbered without a gap; a resumed run may have fewer.
+        while let Some(rank) = RankRecord::read(&folder.join(file_name(ranks.len() as u32)))? {
+            ranks.push(rank);
+        }
+        if ranks.first().is_none_or(|first| first.headers.is_empty()) {
+            let why = "there is no record of a run here: give the folder that was passed to Recorder::new";
+            return Err(Error::new(ErrorKind::Data, why).at_path(folder));
+        }
+        Ok(Self { folder, ranks, sampler: None })
+    }
+
+    /// Takes `sampler` for that of the run. Needed for samplers with weights, classes, lengths or ids, which
+    /// the record does not hold.
+    #[must_use]
+    pub fn with_sampler(self, sampler: Sampler) -> Self {
+        Self { sampler: Some(sampler), ..self }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The numbers of the steps, from the first to the one after the last. If steps are missing within, see
+    /// [`gaps`](Self::gaps).
+    pub fn steps(&self) -> Range<u64> {
+        let segments = &self.ranks[0].segments;
+        match (segments.first(), segments.last()) {
+            (Some(first), Some(last)) => first.number..last.numbers().end,
+            _ => 0..0,
+        }
+    }
+
+    /// The ranges of steps that are not recorded: after a crash of the machine, whose last writes were lost.
+    pub fn gaps(&self) -> Vec<Range<u64>> {
+        let segments = self.ranks[0].segments.windows(2);
+        let gap = |pair: &[Segment]| pair[0].numbers().end..pair[1].number;
+        segments.map(gap).filter(|gap| !gap.is_empty()).collect()
+    }
+
+    /// The options of step `number`; those of the last step for a number beyond it.
+    pub fn header(&self, number: u64) -> Header {
+        let first = &self.ranks[0];
+        let segment = first.segments.iter().rev().find(|segment| segment.number <= number);
+        let header =
+            segment.or(first.segments.first()).map_or(first.headers.len() - 1, |segment| segment.header);
+        Header::new(first.headers[header].clone())
+    }
+
+    /// The values noted under `name`, each with its step, in the order of the steps: the mean over the ranks
+    /// that have noted one. A later value of a step replaces an earlier one.
+    pub fn notes(&self, name: &str) -> Vec<(u64, f64)> {
+        let mut means = BTreeMap::<u64, (f64, f64)>::new();
+        for rank in &self.ranks {
+            let Some(name) = rank.names.iter().position(|known| known == name) else { continue };
+            let own = rank.notes.iter().filter(|note| note.name == name);
+            // The last value of each step.
+            let own: BTreeMap<u64, f64> = own.map(|note| (note.step, note.value)).collect();
+            for (step, value) in own {
+                let (sum, count) = means.entry(step).or_default();
+                (*sum, *count) = (*sum + value, *count + 1.0);
+            }
+        }
+        means.into_iter().map(|(step, (sum, count))| (step, sum / count)).collect()
+    }
+
+    /// The names of the noted values.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> =
+            self.ranks.iter().flat_map(|rank| &rank.names).map(String::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The samples of step `number` on rank `rank`, row by row; substitutes in place of samples that could not
+    /// be read.
+    ///
+    /// # Errors
+    /// `Config` if the record has no such step, or the sampler is missing.
+    pub fn ids(&self, number: u64, rank: u32) -> Result<Vec<u64>> {
+        let place = self.place(number, rank)?;
+        let mut ids = Vec::new();
+        self.fill_ids(&place, &self.batch_sampler(&place, rank)?, &mut ids);
+        Ok(ids)
+    }
+
+    /// Writes the samples of the step at `place`, and returns the number of valid ones.
+    pub(crate) fn fill_ids(&self, place: &Place<'_>, sampler: &BatchSampler, ids: &mut Vec<u64>) -> usize {
+        let start = place.segment.cursor.position();
+        let valid = sampler.batch(place.epoch(), start, place.index as u64, ids);
+        for substitute in place.substitutes() {
+            if let Some(id) = ids.get_mut(substitute.row as usize) {
+                *id = substitute.substitute;
+            }
+        }
+        valid
+    }
+
+    pub(crate) fn batch_sampler(&self, place: &Place<'_>, rank: u32) -> Result<BatchSampler> {
+        let header = Header::new(self.ranks[rank as usize].headers[place.header].clone());
+        header.batch_sampler(rank, self.sampler.as_ref()).map_err(|error| self.located(error))
+    }
+
+    pub(crate) fn own_sampler(&self) -> Option<&Sampler> {
+        self.sampler.as_ref()
+    }
+
+    /// The header of a place of rank `rank`.
+    pub(crate) fn header_of(&self, rank: u32, header: usize) -> Header {
+        Header::new(self.ranks[rank as usize].headers[header].clone())
+    }
+
+    /// Number of ranks that have recorded.
+    pub(crate) fn ranks(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    /// The stretches of steps of rank `rank` that count: those of its segments in which the run has the rank.
+    pub(crate) fn stretches(&self, rank: u32) -> Vec<Range<u64>> {
+        let steps = self.steps();
+        let counts = |number: &u64| steps.contains(number) && rank < self.header(*number).world();
+        let counted = |segment: &Segment| {
+            let numbers = segment.numbers();
+            // The world changes between segments of the first rank only.
+            let end = numbers.clone().find(|number| !counts(number)).unwrap_or(numbers.end);
+            numbers.start..end
+        };
+        self.segments(rank).iter().map(counted).filter(|numbers| !numbers.is_empty()).collect()
+    }
+
+    pub(crate) fn segments(&self, rank: u32) -> &[Segment] {
+        &self.ranks[rank as usize].segments
+    }
+
+    /// Where step `number` of rank `rank` is recorded.
+    pub(crate) fn place(&self, number: u64, rank: u32) -> Result<Place<'_>> {
+        let steps = self.steps();
+        let refuse = |why: String| self.located(Error::new(ErrorKind::Config, why));
+        if !steps.contains(&number) {
+            return Err(refuse(match steps.end.checked_sub(1).filter(|_| !steps.is_empty()) {
+                Some(last) => {
+                    format!("the record has no step {number}: it has the steps {} to {last}", steps.start)
+                }
+                None => format!("the record has no step {number}: it has no steps yet"),
+            }));
+        }
+        let world = self.header(number).world();
+        if rank >= world {
+            return Err(refuse(format!(
+                "step {number} has no rank {rank}: it has the ranks 0 to {}",
+                world - 1
+            )));
+        }
+        let segments = self.ranks.get(rank as usize).map_or(&[][..], |rank| &rank.segments);
+        let found = segments.iter().find(|segment| segment.numbers().contains(&number));
+        let Some(segment) = found else {
+            return Err(refuse(format!(
+                "step {number} is not recorded on rank {rank}: the process was killed"
+            )));
+        };
+        let (index, header) = ((number - segment.number) as usize, segment.header);
+        Ok(Place { segment, index, header })
+    }
+
+    /// The cursor before step `number` on rank `rank`, from which a run does this step next; for the number
+    /// after the last step, the cursor after it.
+    ///
+    /// Takes some nanoseconds for each sample of the epoch before the step.
+    ///
+    /// # Errors
+    /// `Config` if the record has no such step, or the sampler is missing; `Data` if the record contradicts
+    /// its own options.
+    pub fn cursor(&self, number: u64, rank: u32) -> Result<Cursor> {
+        let place = match number.checked_sub(1) {
+            Some(before) if number == self.steps().end => {
+                let place = self.place(before, rank)?;
+                Place { index: place.index + 1, ..place }
+            }
+            _ => self.place(number, rank)?,
+        };
+        let (segment, epoch) = (place.segment, place.epoch());
+        let mut cursor = segment.cursor;
+        if place.index == 0 {
+            return Ok(cursor);
+        }
+        let (sampler, mut ids) = (self.batch_sampler(&place, rank)?, Vec::new());
+        for index in 0..place.index {
+            let at = Place { index, ..place.clone() };
+            let valid = self.fill_ids(&at, &sampler, &mut ids);
+            let proof = BatchProof::of(epoch, &ids[..valid]);
+            if proof.order() != at.step().order {
+                let step = segment.number + index as u64;
+                let why = format!(
+                    "the order hash of step {step} is not that of its samples: use the feedline \
+                                   that wrote the record"
+                );
+                return Err(self.located(Error::new(ErrorKind::Data, why)));
+            }
+            cursor.deliver(&sampler, &proof);
+        }
+        Ok(cursor)
+    }
+
+    /// Continues the run with `loader` at step `step`, the number of steps that the model has seen. Call
+    /// [`Loader::epoch`] for the epochs after this one.
+    ///
+    /// # Errors
+    /// `Cursor` if the data is not that of the run, with the file that has changed; as
+    /// [`cursor`](Self::cursor) and [`Loader::resume`].
+    pub fn resume<'a>(&self, loader: &'a mut Loader, step: u64) -> Result<Epoch<'a>> {
+        let rank = loader.batch_sampler().options().world.rank();
+        let cursor = self.cursor(step, rank)?;
+        if let Some(dataset) = loader.dataset() {
+            self.check_data(&*dataset, step)?;
+        }
+        loader.resume(cursor)
+    }
+
+    /// Checks that `dataset` is the data of step `number`, by its fingerprint.
+    ///
+    /// # Errors
+    /// `Cursor` with the file that has changed, if one has another size or time than at the beginning of the
+    /// run.
+    pub fn check_data(&self, dataset: &dyn Dataset, number: u64) -> Result<()> {
+        let header = self.header(number);
+        let (was, is) = (header.as_json()["fingerprint"].clone(), format!("{:#018x}", dataset.fingerprint()));
+        if was.as_str() == Some(&is) {
+            return Ok(());
+        }
+        let changed = changed_files(header.as_json(), &json!({"files": files(dataset)}));
+        let what = match changed.first() {
+            Some(changed) => format!("{changed}; restore the file"),
+            None => format!("its fingerprint was {}, and is \"{is}\"; open the data of the run", was),
+        };
+        let why = format!("the data is not that of the recorded run: {what}, or begin a new run");
+        Err(self.located(Error::new(ErrorKind::Cursor, why)))
+    }
+
+    /// The files among `paths` that have another size or time than at the beginning of the run, each in a few
+    /// words.
+    pub fn changed_files<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Vec<String> {
+        let paths: BTreeSet<String> = paths.into_iter().map(absolute).collect();
+        let header = self.header(self.steps().end);
+        let files = header.as_json()["files"].as_array().into_iter().flatten();
+        let recorded = files.filter(|file| file[0].as_str().is_some_and(|path| paths.contains(path)));
+        let recorded: Vec<_> = recorded.collect();
+        let now = recorded.iter().filter_map(|file| file_state(Path::new(file[0].as_str()?)));
+        let now: Vec<_> = now.collect();
+        changed_files(&json!({"files": recorded}), &json!({"files": now}))
+    }
+
+    pub(crate) fn located(&self, error: Error) -> Error {
+        if error.path().is_some() { error } else { error.at_path(&self.folder) }
+    }
+}

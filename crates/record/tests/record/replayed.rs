@@ -1,0 +1,209 @@
+//! A step that is made again has the bytes that were delivered, whatever the workers.
+
+use feedline::record::{RecordOptions, Recorder};
+use feedline::{
+    BadSamples, Checkpoint, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Sampler, TransferMode, Workers,
+    World,
+};
+use feedline_core::{Budget, Random};
+use feedline_record::{Run, Verdict, safetensors};
+use feedline_testkit::fixtures::{Fine, Laid, Uneven, failing};
+use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+
+use crate::{end, record};
+
+/// The options of a run that are drawn.
+struct Drawn {
+    world: u32,
+    batch: usize,
+    sampler: Sampler,
+    last_batch: LastBatch,
+    pad: bool,
+}
+
+impl Drawn {
+    fn new(random: &mut Random) -> Self {
+        let sampler = match random.below(3) {
+            0 => Sampler::Shuffle,
+            1 => Sampler::block(16, 64).unwrap(),
+            _ => Sampler::Sequential,
+        };
+        let last_batch = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad][random.below(3) as usize];
+        let world = [1, 4][random.below(2) as usize];
+        Self { world, batch: 3 + random.below(9) as usize, sampler, last_batch, pad: random.below(2) == 0 }
+    }
+
+    /// A loader of ragged samples of which some cannot be read.
+    fn builder(&self, rank: u32, workers: usize) -> LoaderBuilder {
+        let builder = Loader::builder(failing(Uneven::new(203, 40).unwrap(), [5, 60, 61, 140]))
+            .batch_size(self.batch)
+            .sampler(self.sampler.clone())
+            .seed(11)
+            .last_batch(self.last_batch)
+            .bad_samples(BadSamples::Substitute { budget: Budget::Count(1000) })
+            .world(World::new(rank, self.world).unwrap())
+            .workers(Workers::Count(workers));
+        if self.pad { builder.pad("bytes", Pad::multiple_of(8).fill_value(7_u8)) } else { builder }
+    }
+}
+
+/// The batches of a rank that was resumed at random steps, as they were delivered last: ids and bytes.
+fn resumed_run(drawn: &Drawn, rank: u32, folder: &std::path::Path, seed: u64) -> Vec<(Vec<u64>, Vec<u8>)> {
+    let (mut delivered, mut from) = (Vec::new(), None::<(Checkpoint, usize)>);
+    let mut random = Random::from_key(seed);
+    for part in 0..4 {
+        let recorder = Recorder::new(folder, RecordOptions::default());
+        let mut loader = drawn.builder(rank, 1 + part).record(&recorder).build_host().unwrap();
+        let first = from.as_ref().map_or(0, |(saved, _)| saved.cursor.epoch());
+        // The same steps on all ranks.
+        let mut steps = if part < 3 { 2 + random.below(25) } else { u64::MAX };
+        let save_at = steps.saturating_sub(random.below(4));
+        delivered.truncate(from.as_ref().map_or(0, |(_, steps)| *steps));
+        for epoch in first..3 {
+            let mut batches = match &from {
+                Some((saved, _)) if epoch == first => loader.resume(saved.cursor).unwrap(),
+                _ => loader.epoch(epoch).unwrap(),
+            };
+            let before = delivered.len();
+            while steps > 0 {
+                let Some(batch) = batches.next() else { break };
+                let batch = batch.unwrap();
+                delivered.push((batch.ids().to_vec(), safetensors(&batch).unwrap()));
+                drop(batch);
+                steps -= 1;
+                if steps == save_at.min(3) {
+                    from = Some((batches.checkpoint().unwrap(), delivered.len()));
+                }
+            }
+            assert!(delivered.len() > before || steps == 0 || epoch == first, "an epoch has steps");
+        }
+        end(loader).unwrap();
+    }
+    delivered
+}
+
+#[test]
+fn runs_with_substitutes_ranks_and_resumes_are_replayed_by_other_workers() {
+    with_watchdog(8 * LIMIT, || {
+        let (mut random, mut compared, mut substituted) = (Random::from_key(31), 0, 0);
+        for run in 0..8 {
+            let drawn = Drawn::new(&mut random);
+            let folder = tempfile::tempdir().unwrap();
+            let ranks = 0..drawn.world;
+            let delivered: Vec<_> =
+                ranks.clone().map(|rank| resumed_run(&drawn, rank, folder.path(), run)).collect();
+            let run = Run::open(folder.path()).unwrap();
+            assert_eq!((run.steps(), run.gaps()), (0..delivered[0].len() as u64, vec![]));
+            for rank in ranks {
+                let delivered = &delivered[rank as usize];
+                let workers = 1 + random.below(6) as usize;
+                // Only the data: all options that matter are in the record.
+                let set = failing(Uneven::new(203, 40).unwrap(), [5, 60, 61, 140]);
+                let mut replayer = run.replayer(Loader::builder(set).workers(Workers::Count(workers)), rank);
+                for _ in 0..30 {
+                    let number = random.below(delivered.len() as u64);
+                    let (ids, bytes) = &delivered[number as usize];
+                    let replayed = replayer.step(number).unwrap();
+                    assert_eq!(replayed.verdict, Verdict::Equal, "step {number} of rank {rank}");
+                    assert_eq!(&run.ids(number, rank).unwrap(), ids);
+                    assert!(&safetensors(&replayed.batch).unwrap() == bytes, "step {number} of rank {rank}");
+                    compared += 1;
+                    substituted += replayed.batch.substituted().len();
+                }
+            }
+        }
+        assert!(compared >= 300 && substituted >= 20, "{compared} steps, {substituted} substitutes");
+    });
+}
+
+#[test]
+fn the_device_gathers_what_workers_copy() {
+    with_watchdog(LIMIT, || {
+        let folder = tempfile::tempdir().unwrap();
+        let laid = || Laid::columns(&Fine::new(50, 70).unwrap(), 1).unwrap();
+        let modes = [
+            ("staged", TransferMode::Staged),
+            ("zero-copy", TransferMode::ZeroCopy),
+            ("resident", TransferMode::Resident),
+        ];
+        for (name, mode) in modes {
+            let builder = Loader::builder(laid()).batch_size(8).shuffle(3).transfer_mode(mode);
+            record(builder, &folder.path().join(name), 2).unwrap();
+        }
+        let [staged, zero_copy, resident] =
+            modes.map(|(name, _)| Run::open(folder.path().join(name)).unwrap());
+        for (other, content) in [(zero_copy, "columns"), (resident, "columns")] {
+            assert_eq!(other.header(0).as_json()["content"], content);
+            let compared = staged.compare(&other).unwrap();
+            assert!(compared.is_equal() && compared.equal_steps == 14, "{compared:?}");
+        }
+    });
+}
+
+#[test]
+fn only_every_nth_step_is_hashed_also_after_a_resume() {
+    with_watchdog(LIMIT, || {
+        let folder = tempfile::tempdir().unwrap();
+        let set = || InMemory::new().field("x", [], Vec::from_iter(0..60_u8)).unwrap();
+        let options = RecordOptions { content_every: 3, ..RecordOptions::default() };
+        let loader = || {
+            let recorder = Recorder::new(folder.path(), options.clone());
+            Loader::builder(set()).batch_size(5).record(&recorder).build_host().unwrap()
+        };
+        let mut first = loader();
+        let mut batches = first.epoch(0).unwrap();
+        (0..5).for_each(|_| drop(batches.next().unwrap().unwrap()));
+        let saved = batches.checkpoint().unwrap();
+        drop(first);
+        let mut second = loader();
+        second.resume(saved.cursor).unwrap().for_each(|batch| drop(batch.unwrap()));
+        drop(second);
+        let run = Run::open(folder.path()).unwrap();
+        let mut replayer = run.replayer(Loader::builder(set()), 0);
+        for number in run.steps() {
+            let expected = if number % 3 == 0 { Verdict::Equal } else { Verdict::SameSamples };
+            assert_eq!(replayer.step(number).unwrap().verdict, expected, "step {number}");
+        }
+    });
+}
+
+#[test]
+fn a_sampler_with_weights_is_passed_by_the_caller() {
+    with_watchdog(LIMIT, || {
+        let folder = tempfile::tempdir().unwrap();
+        let set = || InMemory::new().field("x", [], Vec::from_iter(0..20_u8)).unwrap();
+        let weighted = |last| {
+            let mut weights = vec![1.0; 20];
+            weights[19] = last;
+            Sampler::weighted(&weights).unwrap()
+        };
+        record(Loader::builder(set()).batch_size(4).sampler(weighted(5.0)).seed(2), folder.path(), 1)
+            .unwrap();
+        let run = Run::open(folder.path()).unwrap();
+        let error = run.ids(0, 0).unwrap_err().to_string();
+        assert!(error.contains("weighted") && error.contains("Run::with_sampler"), "{error}");
+        let error = run.clone().with_sampler(weighted(6.0)).ids(0, 0).unwrap_err().to_string();
+        assert!(error.contains("not that of the run"), "{error}");
+        let run = run.with_sampler(weighted(5.0));
+        assert_eq!(run.replayer(Loader::builder(set()), 0).step(3).unwrap().verdict, Verdict::Equal);
+    });
+}
+
+#[test]
+fn data_of_another_shape_is_refused_with_both() {
+    with_watchdog(LIMIT, || {
+        let folder = tempfile::tempdir().unwrap();
+        let set = |name: &str, len: u8| InMemory::new().field(name, [], Vec::from_iter(0..len)).unwrap();
+        record(Loader::builder(set("x", 20)).batch_size(4), folder.path(), 1).unwrap();
+        let run = Run::open(folder.path()).unwrap();
+        let refused = |set| run.replayer(Loader::builder(set), 0).step(0).unwrap_err().to_string();
+        let longer = refused(set("x", 21));
+        assert!(longer.contains("21 samples") && longer.contains("had 20"), "{longer}");
+        let other = refused(set("y", 20));
+        assert!(other.contains("y u8") && other.contains("x u8"), "{other}");
+        for (number, rank, part) in [(5, 0, "it has the steps 0 to 4"), (0, 1, "it has the ranks 0 to 0")] {
+            let error = run.ids(number, rank).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    });
+}

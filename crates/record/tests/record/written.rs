@@ -1,0 +1,210 @@
+//! What a record holds: known hashes, the values, each rank of a process, and the positions of a source.
+
+use std::path::Path;
+
+use feedline::record::{RecordOptions, Recorder, field_hash};
+use feedline::{
+    BadSamples, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Result, Stream,
+};
+use feedline_core::{BatchContent, Budget};
+use feedline_record::{Run, Verdict, field_values};
+use feedline_testkit::fixtures::streams::Generator;
+use feedline_testkit::fixtures::{Fine, Uneven};
+use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+
+use crate::{end, record};
+
+/// The sums of these rows by the package xxhash of Python, so that records stay readable:
+///
+/// ```python
+/// def chain(fields):
+///     h = 0
+///     for f in fields: h = xxhash.xxh3_64_intdigest(f, seed=h)
+///     return h
+/// rows = [[bytes(range(i, i + 8)), b'\x05' * (i * 70)] for i in range(5)]
+/// p = 2**61 - 1
+/// sum(chain(r) % p for r in rows) % p, sum(chain(r) % p * (i + 1) for i, r in enumerate(rows)) % p
+/// ```
+const GOLDEN: [u64; 2] = [0x10cd_dd18_9fbf_a897, 0x969_accb_ab70_d17f];
+
+#[test]
+fn the_content_of_a_batch_is_that_of_xxh3() {
+    with_watchdog(LIMIT, || {
+        let dir = tempfile::tempdir().unwrap();
+        let fixed = (0..5_u8).flat_map(|id| id..id + 8);
+        let set = InMemory::new().field("a", [8], Vec::from_iter(fixed)).unwrap();
+        let set = set.ragged("b", [], 300, (0..5).map(|id| vec![5_u8; id * 70])).unwrap();
+        record(Loader::builder(set).batch_size(5).pad("b", Pad::multiple_of(64)), dir.path(), 1).unwrap();
+        let run = feedline::record::read::RankRecord::read(&dir.path().join("rank-0.rec")).unwrap().unwrap();
+        assert_eq!(run.segments[0].steps[0].content.map(|content| content.parts()), Some(GOLDEN));
+    });
+}
+
+#[test]
+fn the_rows_are_hashed_as_they_are_delivered_after_map_batch() {
+    with_watchdog(LIMIT, || {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::new(dir.path(), RecordOptions::default());
+        let builder = Loader::builder(Uneven::new(50, 30).unwrap()).batch_size(8).shuffle(4);
+        let builder = builder.map_batch(|batch, context| {
+            for row in 0..batch.len() {
+                let shift = context.random().below(100) as u8;
+                batch
+                    .ragged_mut::<u8>("bytes", row)?
+                    .iter_mut()
+                    .for_each(|byte| *byte = byte.wrapping_add(shift));
+            }
+            Ok(())
+        });
+        let mut loader = builder.record(&recorder).build_host().unwrap();
+        let mut contents = Vec::new();
+        for batch in loader.epoch(0).unwrap() {
+            let batch = batch.unwrap();
+            let (fields, mut content) = (field_values(&batch).unwrap(), BatchContent::new());
+            for row in 0..batch.len() {
+                content.add(row, fields.iter().fold(0, |hash, field| field_hash(hash, field.row(row))));
+            }
+            contents.push(Some(content));
+        }
+        end(loader).unwrap();
+        let run = feedline::record::read::RankRecord::read(&dir.path().join("rank-0.rec")).unwrap().unwrap();
+        assert_eq!(Vec::from_iter(run.segments[0].steps.iter().map(|step| step.content)), contents);
+    });
+}
+
+#[test]
+fn a_checkpoint_finds_every_step_before_it_in_the_file() {
+    with_watchdog(LIMIT, || {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::new(dir.path(), RecordOptions::default());
+        let builder = Loader::builder(Fine::new(1000, 20).unwrap()).batch_size(2).record(&recorder);
+        let mut loader = builder.build_host().unwrap();
+        let mut batches = loader.epoch(0).unwrap();
+        for step in 1..=500 {
+            drop(batches.next().unwrap().unwrap());
+            if step % 50 == 3 {
+                let saved = batches.checkpoint().unwrap();
+                let run = Run::open(dir.path()).unwrap();
+                assert_eq!(run.steps(), 0..step);
+                assert_eq!(run.cursor(step, 0).unwrap(), saved.cursor);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_step_takes_32_bytes_beside_the_values() {
+    with_watchdog(LIMIT, || {
+        let size = |epochs: u64| -> u64 {
+            let dir = tempfile::tempdir().unwrap();
+            let recorder = Recorder::new(dir.path(), RecordOptions::default());
+            let builder = Loader::builder(Fine::new(3000, 4).unwrap()).batch_size(1).record(&recorder);
+            let mut loader = builder.build_host().unwrap();
+            (0..epochs).for_each(|epoch| loader.epoch(epoch).unwrap().for_each(|batch| drop(batch.unwrap())));
+            end(loader).unwrap();
+            dir.path().join("rank-0.rec").metadata().unwrap().len()
+        };
+        // An epoch begins with its position.
+        assert_eq!(size(3) - size(2), 3000 * 32 + 148);
+    });
+}
+
+#[test]
+fn the_ranks_of_one_process_write_their_own_files_and_a_value_is_noted_once() {
+    with_watchdog(LIMIT, || {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::new(dir.path(), RecordOptions::default());
+        let early = recorder.note("loss", 1.0).unwrap_err();
+        assert_eq!(early.kind(), ErrorKind::Config);
+        let devices = [Device::new_host(), Device::new_host(), Device::new_host()];
+        let builder = Loader::builder(Fine::new(60, 20).unwrap()).batch_size(4).shuffle(1).record(&recorder);
+        let mut loaders = builder.build_each(&devices).unwrap();
+        let streams: Vec<Stream> = devices.iter().map(|device| device.stream().unwrap()).collect();
+        let mut epochs = loaders.iter_mut().map(|loader| loader.epoch(0).unwrap()).collect::<Vec<_>>();
+        for step in 0..5_u32 {
+            for (batches, stream) in epochs.iter_mut().zip(&streams) {
+                drop(batches.next().unwrap().unwrap().wait_on(stream).unwrap());
+            }
+            recorder.note("loss", f64::from(step)).unwrap();
+        }
+        drop(epochs);
+        drop(loaders);
+        let run = Run::open(dir.path()).unwrap();
+        assert_eq!((run.steps(), run.header(0).world()), (0..5, 3));
+        assert_eq!(
+            run.notes("loss"),
+            Vec::from_iter((0..5_u32).map(|step| (u64::from(step), f64::from(step))))
+        );
+        let mut ids = Vec::from_iter((0..5).flat_map(|step| (0..3).map(move |rank| (step, rank))))
+            .into_iter()
+            .map(|(step, rank)| run.ids(step, rank))
+            .collect::<Result<Vec<_>>>()
+            .unwrap()
+            .concat();
+        ids.sort_unstable();
+        assert_eq!(ids, Vec::from_iter(0..60));
+    });
+}
+
+#[test]
+fn a_source_is_recorded_and_resumed_within_an_epoch() {
+    with_watchdog(LIMIT, || {
+        let dir = tempfile::tempdir().unwrap();
+        let loader = |name: &str| {
+            let recorder = Recorder::new(dir.path().join(name), RecordOptions::default());
+            let source = Generator::new([900, 0, 1000]).unwrap();
+            let builder = Loader::source_builder(source).batch_size(4).seed(3).record(&recorder);
+            let builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(5) });
+            builder.build_host().unwrap()
+        };
+        let mut whole = loader("whole");
+        (0..2).for_each(|epoch| whole.epoch(epoch).unwrap().for_each(|batch| drop(batch.unwrap())));
+        end(whole).unwrap();
+        let mut first = loader("parts");
+        let mut batches = first.epoch(0).unwrap();
+        (0..200).for_each(|_| drop(batches.next().unwrap().unwrap()));
+        let saved = batches.checkpoint().unwrap();
+        // Three steps that are done again.
+        (0..3).for_each(|_| drop(batches.next().unwrap().unwrap()));
+        end(first).unwrap();
+        let mut second = loader("parts");
+        second.resume(saved.cursor).unwrap().for_each(|batch| drop(batch.unwrap()));
+        second.epoch(1).unwrap().for_each(|batch| drop(batch.unwrap()));
+        end(second).unwrap();
+        let [whole, parts] = ["whole", "parts"].map(|name| Run::open(dir.path().join(name)).unwrap());
+        let compared = whole.compare(&parts).unwrap();
+        assert!(compared.is_equal() && compared.equal_steps == 950, "{compared:?}");
+        // Its samples cannot be found by their step.
+        let error = whole.ids(3, 0).unwrap_err().to_string();
+        assert!(error.contains("the run has read a source"), "{error}");
+    });
+}
+
+/// The run of `tests/golden`, which stands for records of years ago.
+fn golden() -> LoaderBuilder {
+    let set = InMemory::new().field("number", [2], Vec::from_iter(0..80_u16)).unwrap();
+    let set = set.ragged("text", [], 9, (0..40).map(|id| vec![id as u8; id % 10])).unwrap();
+    Loader::builder(set).batch_size(6).shuffle(5).last_batch(LastBatch::Pad).pad("text", Pad::longest())
+}
+
+/// If the format changes on purpose, it gets a new number in its first line, and `FEEDLINE_BLESS=1` writes the
+/// record anew.
+#[test]
+fn a_record_that_was_written_before_is_read_and_replayed() {
+    with_watchdog(LIMIT, || {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        if std::env::var_os("FEEDLINE_BLESS").is_some() {
+            std::fs::remove_dir_all(&folder).ok();
+            record(golden(), &folder, 2).unwrap();
+        }
+        let run = Run::open(&folder).unwrap();
+        assert_eq!((run.steps(), run.header(0).seed(), run.names()), (0..14, 5, vec!["loss"]));
+        assert_eq!(run.notes("loss").len(), 14);
+        let mut replayer = run.replayer(golden(), 0);
+        for number in run.steps() {
+            let replayed = replayer.step(number).unwrap();
+            assert_eq!(replayed.verdict, Verdict::Equal, "step {number}");
+            assert_eq!(run.notes("loss")[number as usize].1, replayed.batch.ids()[0] as f64);
+        }
+    });
+}

@@ -1,0 +1,89 @@
+//! `feedline spikes`: the steps whose noted value leaves its neighbours, with their samples as a page.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use feedline_record::{SkipRange, Spike, spikes_page};
+use feedline_tools::Outcome;
+use lexopt::prelude::{Long, Value, ValueExt as _};
+use serde_json::json;
+
+use crate::common::{Data, long, run};
+
+pub const COMMAND: crate::Command = crate::Command {
+    name: "spikes",
+    about: "finds the steps whose loss leaves its neighbours, and shows their samples as a page",
+    help: "\
+usage: feedline spikes RUN [options]
+  --name NAME   the noted value [loss]
+  --html FILE   writes a page with the curve, and the samples of each spike side by side
+  --data PATH   the data, if it is not where the record says
+  --test, --fill    as for inspect
+  --json        prints one JSON object
+",
+    run: spikes,
+};
+
+fn spikes(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
+    let (mut folder, mut name, mut html, mut data, mut json) =
+        (None, "loss".to_owned(), None::<PathBuf>, Data::default(), false);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("name") => name = parser.value()?.string()?,
+            Long("html") => html = Some(parser.value()?.into()),
+            Long("json") => json = true,
+            Value(value) if folder.is_none() => folder = Some(value.into()),
+            argument => data.take(long(argument)?, &mut parser)?,
+        }
+    }
+    let run = run(folder)?;
+    if run.notes(&name).is_empty() {
+        let names = run.names().join(", ");
+        let has = if names.is_empty() { "it has no values".into() } else { format!("it has {names}") };
+        return Err(format!("{}: the record has no value {name:?}: {has}", run.folder().display()).into());
+    }
+    let spikes = run.spikes(&name);
+    let skips = run.skip_ranges(&spikes)?;
+    if let Some(path) = &html {
+        let header = run.header(run.steps().start);
+        let ranks = 0..header.world();
+        let mut replayers = Vec::new();
+        for rank in ranks {
+            replayers.push(run.replayer(data.open(&header)?, rank));
+        }
+        let page = spikes_page(&run, &name, &spikes, |step| {
+            replayers.iter_mut().map(|replayer| replayer.step(step)).collect()
+        })?;
+        std::fs::write(path, page)
+            .map_err(|error| format!("{}: cannot write the page: {error}", path.display()))?;
+    }
+    let text = if json { as_json(&spikes, &skips) } else { as_text(&name, &spikes, &skips) };
+    Ok(Outcome { text, differs: !spikes.is_empty() })
+}
+
+fn as_text(name: &str, spikes: &[Spike], skips: &[SkipRange]) -> String {
+    if spikes.is_empty() {
+        return format!("no step leaves its neighbours in {name}\n");
+    }
+    let mut text = String::new();
+    for Spike { step, value, before } in spikes {
+        text += &format!("step {step}: {name} is {value:.4}, and was about {before:.4} before\n");
+    }
+    text += "to resume without them:\n";
+    for SkipRange { epoch, steps } in skips {
+        text += &format!("  .skip({epoch}, {}..{})\n", steps.start, steps.end);
+    }
+    text
+}
+
+fn as_json(spikes: &[Spike], skips: &[SkipRange]) -> String {
+    let spikes: Vec<_> = spikes
+        .iter()
+        .map(|spike| json!({"step": spike.step, "value": spike.value, "before": spike.before}))
+        .collect();
+    let skips: Vec<_> = skips
+        .iter()
+        .map(|skip| json!({"epoch": skip.epoch, "from": skip.steps.start, "to": skip.steps.end}))
+        .collect();
+    format!("{}\n", json!({"spikes": spikes, "skip": skips}))
+}

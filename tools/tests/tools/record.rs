@@ -1,0 +1,213 @@
+//! The program `feedline` on the records of runs: in another process, with the files of each format.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use feedline::record::{RecordOptions, Recorder};
+use feedline::{Dataset, Loader, World};
+use feedline_datasets::{Fixed, PackOptions, Ragged, Reader as _, open, pack};
+use serde_json::Value;
+
+use crate::run::{npy, write};
+
+fn feedline(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_feedline")).args(arguments).output().expect("run feedline")
+}
+
+/// Runs it, and checks the exit code; returns what it prints.
+#[track_caller]
+fn prints(code: i32, arguments: &[&str]) -> String {
+    let output = feedline(arguments);
+    let (text, error) = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).into();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}{error}");
+    assert_eq!(error.is_empty(), code < 2, "{error}");
+    if code == 2 { error } else { text }
+}
+
+#[track_caller]
+fn json(code: i32, arguments: &[&str]) -> Value {
+    let text = prints(code, &[arguments, &["--json"]].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The samples of the file at `path`.
+fn set(path: &Path, max: Option<usize>) -> Box<dyn Dataset> {
+    let reader = open(path).unwrap();
+    match max {
+        Some(max) => Box::new(Ragged::new(reader, max).unwrap()),
+        None => Box::new(Fixed::new(reader).unwrap()),
+    }
+}
+
+/// Records two epochs over `data` on each rank, with the first id of a batch as its loss.
+fn record(run: &Path, data: &Path, max: Option<usize>, world: u32) {
+    for rank in 0..world {
+        let options = RecordOptions { data: Some(data.to_path_buf()), ..RecordOptions::default() };
+        let recorder = Recorder::new(run, options);
+        let builder = Loader::builder(set(data, max)).batch_size(5).shuffle(3).record(&recorder);
+        let mut loader = builder.world(World::new(rank, world).unwrap()).build_host().unwrap();
+        for epoch in 0..2 {
+            for batch in loader.epoch(epoch).unwrap() {
+                recorder.note("loss", batch.unwrap().ids()[0] as f64).unwrap();
+            }
+        }
+    }
+}
+
+/// A table of 40 rows in each format that has tables, and arrays; with the max items of a ragged field.
+fn files(folder: &Path) -> Vec<(PathBuf, Option<usize>)> {
+    let lines = (0..40).map(|id: usize| format!("{id},{}.5,\"{}\"\n", id * 3, "ab".repeat(1 + id % 7)));
+    let csv = write(folder, "a.csv", lines.collect::<String>().as_bytes());
+    let lines = (0..40).map(|id: usize| format!("{{\"a\": {id}, \"b\": \"{}\"}}\n", "ab".repeat(1 + id % 7)));
+    let jsonl = write(folder, "a.jsonl", lines.collect::<String>().as_bytes());
+    pack(&*open(&csv).unwrap(), folder.join("packed.arrow"), PackOptions::default(), |_| ()).unwrap();
+    let parts = PackOptions { shard_bytes: Some(900) };
+    pack(&*open(&csv).unwrap(), folder.join("packed"), parts, |_| ()).unwrap();
+    let numbers = Vec::from_iter((0..40 * 6).map(|at| (at % 256) as u8));
+    let one = write(folder, "a.npy", &npy("|u1", "False", "(40, 6)", &numbers));
+    for shard in 0..4 {
+        let part = &numbers[shard * 60..(shard + 1) * 60];
+        write(folder, &format!("shards/{shard}.npy"), &npy("|u1", "False", "(10, 6)", part));
+    }
+    let text = (0..40).map(|id| format!("line {id}\n")).collect::<String>();
+    vec![
+        (csv, Some(20)),
+        (jsonl, Some(20)),
+        (folder.join("packed.arrow"), Some(20)),
+        (folder.join("packed"), Some(20)),
+        (one, None),
+        (folder.join("shards"), None),
+        (write(folder, "a.txt", text.as_bytes()), Some(20)),
+    ]
+}
+
+#[test]
+fn runs_over_files_are_replayed_by_another_process_and_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    for (index, (data, max)) in files(folder.path()).into_iter().enumerate() {
+        for world in [1, 4] {
+            let run = folder.path().join(format!("run-{index}-{world}"));
+            record(&run, &data, max, world);
+            let steps = Vec::from_iter([0, 1, 3].map(|step| step.to_string()));
+            for step in &steps {
+                let saved = folder.path().join("saved");
+                let arguments = [
+                    "replay",
+                    run.to_str().unwrap(),
+                    "--step",
+                    step,
+                    "--save",
+                    saved.to_str().unwrap(),
+                    "--json",
+                ];
+                let text = prints(0, &arguments);
+                let batches =
+                    Vec::from_iter(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+                assert_eq!(batches.len(), world as usize);
+                for batch in &batches {
+                    assert_eq!(batch["verdict"], "equal", "{}: {batch}", data.display());
+                    let file = saved.join(format!("step-{step}-rank-{}.safetensors", batch["rank"]));
+                    // As another reader sees it.
+                    let saved = feedline_datasets::safetensors::open(&file);
+                    let rows = batch["rows"].as_array().unwrap().len();
+                    match max {
+                        None => assert_eq!(saved.unwrap().len(), rows as u64),
+                        Some(_) => assert!(file.metadata().unwrap().len() > 8 * rows as u64),
+                    }
+                }
+            }
+            let verified = json(0, &["verify", data.to_str().unwrap(), "--against", run.to_str().unwrap()]);
+            assert_eq!((&verified["samples"], &verified["equal"]), (&Value::from(40), &Value::from(true)));
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_is_named_by_replay_and_verify_with_exit_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let (data, run) = (folder.path().join("shards"), folder.path().join("run"));
+    record(&run, &data, None, 1);
+    let manifest = folder.path().join("manifest");
+    let [data, run, manifest] = [&data, &run, &manifest].map(|path| path.to_str().unwrap());
+    prints(0, &["verify", data, "--write-manifest", manifest]);
+    let shard = folder.path().join("shards/2.npy");
+    let mut bytes = std::fs::read(&shard).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 8;
+    std::fs::write(&shard, bytes).unwrap();
+    for against in [run, manifest] {
+        let verified = json(1, &["verify", data, "--against", against]);
+        assert_eq!(verified["changed"], serde_json::json!([{"sample": 29, "file": shard}]));
+        let text = prints(1, &["verify", data, "--against", against]);
+        assert_eq!(
+            text,
+            format!("sample 29 has changed, in {}\n1 of 40 samples have changed\n", shard.display())
+        );
+    }
+    let seen = json(0, &["whence", "29", run]);
+    assert_eq!(seen["times"], 2);
+    let step = seen["seen"][1]["step"].to_string();
+    let replayed = json(1, &["replay", run, "--step", &step]);
+    assert_eq!(replayed["changed"], serde_json::json!({"sample": 29, "file": shard}));
+    let text = prints(1, &["replay", run, "--step", &step]);
+    assert!(text.contains(&format!("sample 29 has changed since the run, in {}", shard.display())), "{text}");
+    let page = folder.path().join("page.html");
+    prints(1, &["replay", run, "--from", "0", "--to", "15", "--html", page.to_str().unwrap()]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<h2>Step 15</h2>") && page.matches("sample 29 has changed").count() == 2);
+    let others = prints(0, &["whence", "3", run]);
+    assert!(others.contains("was seen 2 times"), "{others}");
+}
+
+#[test]
+fn two_runs_are_compared_and_spikes_are_written_as_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let data = folder.path().join("shards");
+    let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
+    record(&one, &data, None, 1);
+    record(&two, &data, None, 2);
+    let [one, two] = [&one, &two].map(|path| path.to_str().unwrap());
+    assert_eq!(prints(0, &["diff", one, one]), "equal: 16 steps\n");
+    let difference = json(1, &["diff", one, two]);
+    assert_eq!(
+        (&difference["difference"]["step"], &difference["difference"]["causes"][0]),
+        (&Value::from(0), &Value::from("number of ranks: 1 and 2"))
+    );
+    // The losses are ids: too few steps to judge.
+    assert_eq!(prints(0, &["spikes", one]), "no step leaves its neighbours in loss\n");
+    let page = folder.path().join("page.html");
+    json(0, &["spikes", one, "--html", page.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(page).unwrap().starts_with("<!doctype html>"));
+}
+
+#[test]
+fn what_is_wrong_is_one_line_with_exit_code_2() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let (data, run) = (folder.path().join("shards"), folder.path().join("run"));
+    record(&run, &data, None, 1);
+    let run = run.to_str().unwrap();
+    let cases: [(&[&str], &str); 10] = [
+        (&["replay", run, "--from", "3", "--to", "2"], "--from 3 is after --to 2"),
+        (&[], "no command"),
+        (&["repeat"], "no command \"repeat\""),
+        (&["replay", run], "there is no step"),
+        (&["replay", run, "--step", "99"], "it has the steps 0 to 15"),
+        (&["replay", run, "--step", "0", "--rank", "1"], "it has the ranks 0 to 0"),
+        (&["replay", "/nowhere", "--step", "0"], "there is no record of a run here"),
+        (&["replay", run, "--step", "0", "--data", "/nowhere"], "/nowhere"),
+        (&["spikes", run, "--name", "accuracy"], "it has loss"),
+        (&["diff", run, "--every"], "--every"),
+    ];
+    for (arguments, part) in cases {
+        let line = prints(2, arguments);
+        assert!(line.starts_with("feedline: ") && line.matches('\n').count() == 1, "{line}");
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    for command in ["replay", "diff", "whence", "spikes", "verify"] {
+        assert!(prints(0, &["--help"]).contains(command));
+        assert!(prints(0, &[command, "--help"]).contains("--json"), "{command}");
+    }
+}

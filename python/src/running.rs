@@ -1,0 +1,108 @@
+//! A loader and the epoch that borrows it, in one value that Python can own.
+
+use std::time::Duration;
+
+use feedline::{Cursor, Epoch, Loader, Result, Stream, TryNext};
+use feedline_dlpack::Share;
+use self_cell::{MutBorrow, self_cell};
+
+use crate::batch::closed;
+
+self_cell!(
+    struct Running {
+        owner: MutBorrow<Loader>,
+        #[not_covariant]
+        dependent: Epoch,
+    }
+);
+
+/// A loader: between epochs, within one, or closed.
+pub(crate) enum State {
+    Idle(Loader),
+    Running(Box<Epoching>),
+    Closed,
+}
+
+/// A loader within an epoch.
+pub(crate) struct Epoching(Running);
+
+/// The answer to a request for a batch.
+pub(crate) enum Answer {
+    Batch(Share),
+    NotYet,
+    Over,
+}
+
+impl State {
+    /// Begins an epoch, or continues the one of a cursor. Returns the number of its steps, if it is known.
+    pub(crate) fn begin(&mut self, from: Start) -> Result<Option<u64>> {
+        let loader = self.take()?;
+        let begun = Running::try_new_or_recover(MutBorrow::new(loader), |loader| match from {
+            Start::Epoch(epoch) => loader.borrow_mut().epoch(epoch),
+            Start::Cursor(cursor) => loader.borrow_mut().resume(cursor),
+        });
+        match begun {
+            Ok(running) => {
+                let steps = running.with_dependent(|_, epoch| epoch.steps());
+                *self = Self::Running(Box::new(Epoching(running)));
+                Ok(steps)
+            }
+            Err((loader, error)) => {
+                *self = Self::Idle(loader.into_inner());
+                Err(error)
+            }
+        }
+    }
+
+    /// The next batch, opened to `stream`. Waits for it until `limit` has passed.
+    pub(crate) fn next(&mut self, stream: &Stream, limit: Duration) -> Result<Answer> {
+        match self {
+            Self::Closed => Err(closed()),
+            Self::Idle(_) => Ok(Answer::Over),
+            Self::Running(running) => match running.0.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
+                TryNext::Batch(batch) => {
+                    let batch = batch.wait_on(stream)?;
+                    if batch.stream().kind() != feedline::device::BackendKind::Cuda {
+                        // Now, so that the interpreter's lock is not held for it later.
+                        batch.wait_until_copied()?;
+                    }
+                    Ok(Answer::Batch(Share::new(batch)))
+                }
+                TryNext::NotYet => Ok(Answer::NotYet),
+                TryNext::Over => Ok(Answer::Over),
+            },
+        }
+    }
+
+    /// Fails if batches hold every slot.
+    pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
+        match self {
+            Self::Running(running) => running.0.with_dependent(|_, epoch| epoch.check_slots(on_any_thread)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does something with the loader, after the epoch that borrows it has ended.
+    pub(crate) fn with_loader<T>(&mut self, work: impl FnOnce(&mut Loader) -> T) -> Result<T> {
+        let mut loader = self.take()?;
+        let done = work(&mut loader);
+        *self = Self::Idle(loader);
+        Ok(done)
+    }
+
+    /// The loader. Ends the epoch.
+    pub(crate) fn take(&mut self) -> Result<Loader> {
+        match std::mem::replace(self, Self::Closed) {
+            Self::Idle(loader) => Ok(loader),
+            Self::Running(running) => Ok(running.0.into_owner().into_inner()),
+            Self::Closed => Err(closed()),
+        }
+    }
+}
+
+/// Where an epoch begins.
+#[derive(Clone, Copy)]
+pub(crate) enum Start {
+    Epoch(u64),
+    Cursor(Cursor),
+}

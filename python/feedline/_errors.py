@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from types import TracebackType
 
 __all__ = [
     "BudgetError",
@@ -100,10 +101,10 @@ def of_kind(kind: str) -> type[Error]:
     return _KINDS.get(kind, Error)
 
 
-def describe(error: BaseException) -> str:
+def describe(error: BaseException, raised_at: TracebackType | None) -> str:
     """The exception and the line that raised it, on one line."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(raised_at)
     own = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
     if own:
         text += f" (file {own[-1].filename}, line {own[-1].lineno})"

@@ -126,6 +126,10 @@ class Reader:
         """The bytes of each field of a sample."""
         return self._encode(self._data[index])
 
+    def read_at(self, index: int, epoch: int, seed: int) -> list[bytes]:
+        """As :meth:`read`, for samples that are random: those of :meth:`Data.map` over such a set."""
+        return self._encode(self._data.read_at(index, epoch, seed))
+
     def read_many(self, indices: list[int]) -> list[list[bytes]]:
         """The bytes of each field of each sample."""
         return [self._encode(sample) for sample in self._data.__getitems__(indices)]

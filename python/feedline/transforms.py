@@ -115,7 +115,7 @@ class Pad(Transform):
         sides = given * 4 if len(given) == 1 else given * 2 if len(given) == 2 else given
         left, top, right, bottom = sides
         fill = (self.fill,) * 3 if isinstance(self.fill, int) else self.fill
-        return {"padding": (left, top, right, bottom), "fill": fill}
+        return {"padding": (top, right, bottom, left), "fill": fill}
 
 
 @dataclass(repr=False)

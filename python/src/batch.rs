@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use feedline::dataset::Form;
 use feedline::{Error, ErrorKind};
-use feedline_dlpack::{Consumer, Share};
 use feedline_dlpack::ffi::CUDA;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use feedline_dlpack::{Consumer, Share};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::capsule::capsule;
 use crate::error::{no_field, raise};
@@ -17,11 +17,13 @@ use crate::error::{no_field, raise};
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Batch {
     share: Arc<Share>,
+    /// The step of the epoch at which the loader was resumed.
+    first_step: u64,
 }
 
 impl Batch {
-    pub(crate) fn new(share: Share) -> Self {
-        Self { share: Arc::new(share) }
+    pub(crate) fn new(share: Share, first_step: u64) -> Self {
+        Self { share: Arc::new(share), first_step }
     }
 }
 
@@ -36,7 +38,7 @@ impl Batch {
     /// The step within the epoch.
     #[getter]
     fn step(&self) -> u64 {
-        self.share.batch().step()
+        self.first_step + self.share.batch().step()
     }
 
     /// Rows, with those that pad the last batch.
@@ -79,7 +81,9 @@ impl Batch {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays"))
+        Err(PyTypeError::new_err(
+            "a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays",
+        ))
     }
 }
 
@@ -116,7 +120,10 @@ impl Field {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if dl_device.is_some_and(|device| device != self.__dlpack_device__()) {
-            let why = format!("the batch is on device {:?} of DLPack and is not copied to another", self.__dlpack_device__());
+            let why = format!(
+                "the batch is on device {:?} of DLPack and is not copied to another",
+                self.__dlpack_device__()
+            );
             return Err(PyBufferError::new_err(why));
         }
         if copy == Some(true) {
@@ -127,6 +134,26 @@ impl Field {
         let consumer = unsafe { Consumer::from_python(stream, is_cuda) }.map_err(raise)?;
         let tensor = py.detach(|| self.tensor(consumer)).map_err(raise)?;
         capsule(py, tensor, max_version.is_some_and(|(major, _)| major >= 1))
+    }
+
+    /// NumPy's description of the memory, for elements that it has no name for: they are unsigned numbers.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if self.share.device().device_type == CUDA {
+            return Err(PyAttributeError::new_err("the batch is on a GPU"));
+        }
+        let tensor = py.detach(|| self.tensor(Consumer::Cpu)).map_err(raise)?;
+        let described = &tensor.get().dl_tensor;
+        let rank = usize::try_from(described.ndim).unwrap_or(0);
+        // SAFETY: `ndim` sizes, alive as long as `tensor`.
+        let shape = unsafe { std::slice::from_raw_parts(described.shape, rank) };
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("shape", PyTuple::new(py, shape)?)?;
+        interface.set_item("typestr", format!("<u{}", described.dtype.bits / 8))?;
+        // Read-only. The array keeps this object, which keeps the slot.
+        interface.set_item("data", (described.data as usize, true))?;
+        Ok(interface)
     }
 }
 
@@ -140,7 +167,7 @@ impl Field {
     }
 }
 
-/// The error of a build without a device, or of a loader that is closed.
+/// The error of a loader that is closed.
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Stopped, "the loader is closed: make another one")
 }

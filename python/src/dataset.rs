@@ -86,7 +86,10 @@ impl DataSet {
             }
             let set = Ragged::new(reader, default_length.unwrap_or(1))?;
             let limits = if default_length.is_some() { Vec::new() } else { longest(&set, &max_length)? };
-            let set = limits.into_iter().chain(max_length).try_fold(set, |set, (field, max)| set.limit(&field, max))?;
+            let set = limits
+                .into_iter()
+                .chain(max_length)
+                .try_fold(set, |set, (field, max)| set.limit(&field, max))?;
             Ok(Self::new(kind, set))
         })
     }
@@ -125,16 +128,23 @@ impl DataSet {
         fields: Vec<FieldOf>,
         fingerprint: Option<u64>,
         is_batched: bool,
+        varies: bool,
     ) -> PyResult<Self> {
-        let set = OwnData::new(reader, len, &fields, fingerprint, is_batched).map_err(raise)?;
+        let set = OwnData::new(reader, len, &fields, fingerprint, is_batched, varies).map_err(raise)?;
         Ok(Self::new("python", set))
     }
 
     /// Arrays in memory: name, dtype, shape of a row, and bytes of each.
     #[staticmethod]
     fn arrays(fields: Vec<(String, String, Vec<usize>, Bound<'_, PyBytes>)>) -> PyResult<Self> {
-        fn add<T: Element>(set: InMemory, name: &str, shape: Vec<usize>, bytes: &[u8]) -> feedline::Result<InMemory> {
-            let values: Vec<T> = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
+        fn add<T: Element>(
+            set: InMemory,
+            name: &str,
+            shape: Vec<usize>,
+            bytes: &[u8],
+        ) -> feedline::Result<InMemory> {
+            let values: Vec<T> =
+                bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
             set.field::<T>(name, shape, values)
         }
         let mut set = InMemory::new();
@@ -182,15 +192,28 @@ impl DataSet {
     }
 
     /// The bytes of each field of sample `id`, as `epoch` reads it.
-    fn read<'py>(&self, py: Python<'py>, id: u64, epoch: u64, seed: u64) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let fields = py.detach(|| read_one(&*self.set, id, epoch, seed)).map_err(|error| {
-            let error = match error.downcast::<Error>() {
-                Ok(error) => *error,
-                Err(error) => Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error),
-            };
-            raise(error.at_sample(id))
-        })?;
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        id: u64,
+        epoch: u64,
+        seed: u64,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let fields =
+            py.detach(|| read_one(&*self.set, id, &mut Context::new(seed, epoch))).map_err(|error| {
+                let error = match error.downcast::<Error>() {
+                    Ok(error) => *error,
+                    Err(error) => Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error),
+                };
+                raise(error.at_sample(id))
+            })?;
         Ok(fields.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
+    }
+
+    /// Whether samples depend on the epoch or on random numbers; looks at the first one.
+    fn varies(&self, py: Python<'_>) -> bool {
+        let mut context = Context::new(0, 0);
+        py.detach(|| read_one(&*self.set, 0, &mut context).is_ok() && context.varies())
     }
 
     /// The number of items that each sample has of the ragged field `field`.
@@ -215,9 +238,18 @@ impl DataSet {
     }
 
     fn split(&self, fractions: Vec<f64>, seed: u64) -> PyResult<Vec<Self>> {
-        fn parts<const N: usize>(set: &Arc<dyn Dataset>, fractions: &[f64], seed: u64) -> feedline::Result<Vec<DataSet>> {
+        fn parts<const N: usize>(
+            set: &Arc<dyn Dataset>,
+            fractions: &[f64],
+            seed: u64,
+        ) -> feedline::Result<Vec<DataSet>> {
             let fractions: [f64; N] = std::array::from_fn(|index| fractions[index]);
-            Ok(set.clone().split(fractions, seed)?.into_iter().map(|set| DataSet::new("split", set)).collect())
+            Ok(set
+                .clone()
+                .split(fractions, seed)?
+                .into_iter()
+                .map(|set| DataSet::new("split", set))
+                .collect())
         }
         let (set, given) = (&self.set, &fractions);
         match fractions.len() {
@@ -245,7 +277,9 @@ impl DataSet {
 
     #[staticmethod]
     fn mix(parts: Vec<(PyRef<'_, Self>, f64)>, seed: u64, samples: Option<u64>) -> PyResult<Self> {
-        let mix = parts.iter().fold(Mix::builder(seed), |mix, (part, weight)| mix.dataset(part.set.clone(), *weight));
+        let mix = parts
+            .iter()
+            .fold(Mix::builder(seed), |mix, (part, weight)| mix.dataset(part.set.clone(), *weight));
         let mix = if let Some(samples) = samples { mix.samples(samples) } else { mix };
         mix.build().map(|set| Self::new("mix", set)).map_err(raise)
     }
@@ -263,7 +297,14 @@ impl DataSet {
     }
 
     /// The documents of `field` in windows of one size.
-    fn packed(&self, py: Python<'_>, field: &str, window: usize, split: bool, shuffle: Option<u64>) -> PyResult<Self> {
+    fn packed(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        window: usize,
+        split: bool,
+        shuffle: Option<u64>,
+    ) -> PyResult<Self> {
         detached(py, || {
             let lengths = lengths(&*self.set, field)?;
             let options = PackedOptions { window, split, shuffle };
@@ -273,15 +314,14 @@ impl DataSet {
 }
 
 /// The bytes of each field of one sample.
-fn read_one(set: &dyn Dataset, id: u64, epoch: u64, seed: u64) -> Result<Vec<Vec<u8>>, feedline::ReadError> {
+fn read_one(set: &dyn Dataset, id: u64, context: &mut Context) -> Result<Vec<Vec<u8>>, feedline::ReadError> {
     let layout = Layout::new(set.spec(), 1)?;
     // Words, so that the slab is aligned for every element.
     let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];
     let slab = &mut bytemuck::cast_slice_mut(&mut slab)[..layout.bytes()];
     let mut rows = Rows::new(&layout, slab, 1);
-    let mut context = Context::new(seed, epoch);
     context.begin(0, id);
-    set.read(id, &mut rows.row(0), &mut context)?;
+    set.read(id, &mut rows.row(0), context)?;
     rows.check_written().map_err(|(_, error)| error)?;
     drop(rows);
     let bytes = |(index, field): (usize, &feedline::dataset::Field)| match field.as_ragged() {
@@ -308,7 +348,8 @@ fn longest(set: &Ragged, named: &[(String, usize)]) -> feedline::Result<Vec<(Str
         return Err(Error::new(ErrorKind::Config, why));
     }
     let names = reader.schema().fields();
-    let places: Vec<_> = wanted.iter().map(|field| names.iter().position(|name| name.name == field.name())).collect();
+    let places: Vec<_> =
+        wanted.iter().map(|field| names.iter().position(|name| name.name == field.name())).collect();
     let (mut longest, mut values) = (vec![1; wanted.len()], Values::new());
     for id in 0..reader.len() {
         reader.visit(id, &mut values, &mut |index, bytes| {

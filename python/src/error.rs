@@ -18,7 +18,7 @@ impl Raised {
     pub(crate) fn new(py: Python<'_>, error: PyErr) -> Self {
         let describe = || -> PyResult<String> {
             let errors = py.import(intern!(py, "feedline._errors"))?;
-            errors.call_method1(intern!(py, "describe"), (error.value(py),))?.extract()
+            errors.call_method1(intern!(py, "describe"), (error.value(py), error.traceback(py)))?.extract()
         };
         let text = describe().unwrap_or_else(|_| error.to_string());
         Self { text, error }

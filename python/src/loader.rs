@@ -1,5 +1,6 @@
 //! A loader that Python owns.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,8 @@ pub(crate) struct Loader {
     drop_timeout: Duration,
     steps: Option<u64>,
     global_batch: u64,
+    /// The step at which the epoch was resumed.
+    first_step: AtomicU64,
     world: World,
     mode: String,
     memory: (u64, u64),
@@ -108,6 +111,7 @@ impl Loader {
             drop_timeout,
             steps: loader.steps_per_epoch(),
             global_batch: loader.batch_sampler().global_batch(),
+            first_step: AtomicU64::new(0),
             world,
             mode: mode.to_owned(),
             memory: (memory.pinned_bytes, memory.device_bytes),
@@ -117,7 +121,9 @@ impl Loader {
 
     /// Begins `epoch`; returns the number of its steps.
     fn begin(&self, py: Python<'_>, epoch: u64) -> PyResult<Option<u64>> {
-        self.with_state(py, |state| state.begin(Start::Epoch(epoch)))
+        let steps = self.with_state(py, |state| state.begin(Start::Epoch(epoch)))?;
+        self.first_step.store(0, Ordering::Relaxed);
+        Ok(steps)
     }
 
     /// Continues the epoch of a saved cursor; returns the number of steps that it has left.
@@ -131,7 +137,7 @@ impl Loader {
                 raise(Error::new(ErrorKind::Cursor, why))
             })?,
         };
-        self.with_state(py, |state| {
+        let steps = self.with_state(py, |state| {
             let steps = state.begin(Start::Cursor(cursor))?;
             if !report.samples().is_empty() {
                 // Continues the cursor after it: the epoch must end for the report to be set.
@@ -139,7 +145,9 @@ impl Loader {
                 return state.begin(Start::Cursor(cursor));
             }
             Ok(steps)
-        })
+        })?;
+        self.first_step.store(cursor.position().div_ceil(self.global_batch), Ordering::Relaxed);
+        Ok(steps)
     }
 
     /// The next batch of the epoch; `None` at its end.
@@ -147,7 +155,9 @@ impl Loader {
         let start = Instant::now();
         loop {
             match self.with_state(py, |state| state.next(&self.stream, TICK))? {
-                Answer::Batch(share) => return Ok(Some(Batch::new(share))),
+                Answer::Batch(share) => {
+                    return Ok(Some(Batch::new(share, self.first_step.load(Ordering::Relaxed))));
+                }
                 Answer::Over => return Ok(None),
                 Answer::NotYet => {}
             }
@@ -159,7 +169,7 @@ impl Loader {
                     Ok(threads == 1)
                 };
                 let on_any = waited >= self.held_timeout.saturating_mul(OTHER_THREADS) || is_only_thread()?;
-                self.with_state(py, |state| state.check_slots(on_any))?;
+                self.with_state(py, |state| state.check_slots(on_any).map_err(|_| held(waited)))?;
             }
         }
     }
@@ -244,7 +254,11 @@ impl Loader {
     }
 
     /// Does something with the state, without the interpreter's lock.
-    fn with_state<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut State) -> Result<T> + Send) -> PyResult<T> {
+    fn with_state<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut State) -> Result<T> + Send,
+    ) -> PyResult<T> {
         if self.is_forked() {
             let why = "this process was forked from the one that made the loader and has none of its threads: \
                        make the loader after the fork";
@@ -274,10 +288,18 @@ impl Drop for Loader {
     }
 }
 
+fn held(waited: Duration) -> Error {
+    let why = format!(
+        "batches, or arrays of batches, hold every slot since {:.1} s: drop them before the next batch, copy what \
+         you keep (copy=True), or raise prefetch",
+        waited.as_secs_f64()
+    );
+    Error::new(ErrorKind::SlotsHeld, why)
+}
+
 fn seconds(name: &str, seconds: f64) -> Result<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        Error::new(ErrorKind::Config, format!("{name} is {seconds}: give seconds, 0 or more"))
-    })
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Error::new(ErrorKind::Config, format!("{name} is {seconds}: give seconds, 0 or more")))
 }
 
 /// The builder of a loader with these options, without the device and the world.

@@ -37,6 +37,8 @@ pub(crate) struct OwnData {
     fingerprint: Option<u64>,
     /// Whether `read_many` reads several samples in one call.
     is_batched: bool,
+    /// Whether samples depend on the epoch and on random numbers.
+    varies: bool,
 }
 
 impl OwnData {
@@ -46,12 +48,18 @@ impl OwnData {
         fields: &[FieldOf],
         fingerprint: Option<u64>,
         is_batched: bool,
+        varies: bool,
     ) -> feedline::Result<Self> {
-        Ok(Self { reader, len, spec: spec(fields)?, fingerprint, is_batched })
+        Ok(Self { reader, len, spec: spec(fields)?, fingerprint, is_batched, varies })
     }
 
     /// Writes the bytes of a sample's fields.
-    fn write(&self, py: Python<'_>, sample: Bound<'_, PyAny>, row: &mut Row<'_, '_>) -> Result<(), ReadError> {
+    fn write(
+        &self,
+        py: Python<'_>,
+        sample: Bound<'_, PyAny>,
+        row: &mut Row<'_, '_>,
+    ) -> Result<(), ReadError> {
         let raised = |error| -> ReadError { Raised::new(py, error).into() };
         let fields = sample.cast_into::<PyList>().map_err(|error| raised(error.into()))?;
         for (index, value) in fields.iter().enumerate() {
@@ -69,8 +77,19 @@ impl OwnData {
         Ok(())
     }
 
-    fn read_attached(&self, py: Python<'_>, id: u64, row: &mut Row<'_, '_>) -> Result<(), ReadError> {
-        let sample = self.reader.bind(py).call_method1(intern!(py, "read"), (id,));
+    /// Reads a sample; `random` has the epoch and a seed, if samples vary.
+    fn read_attached(
+        &self,
+        py: Python<'_>,
+        id: u64,
+        random: Option<(u64, u64)>,
+        row: &mut Row<'_, '_>,
+    ) -> Result<(), ReadError> {
+        let reader = self.reader.bind(py);
+        let sample = match random {
+            Some((epoch, seed)) => reader.call_method1(intern!(py, "read_at"), (id, epoch, seed)),
+            None => reader.call_method1(intern!(py, "read"), (id,)),
+        };
         self.write(py, sample.map_err(|error| Raised::new(py, error))?, row)
     }
 }
@@ -84,13 +103,20 @@ impl Dataset for OwnData {
         &self.spec
     }
 
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-        attach(|py| self.read_attached(py, id, row))
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let random = self.varies.then(|| (context.epoch(), context.random().below(u64::MAX)));
+        attach(|py| self.read_attached(py, id, random, row))
     }
 
-    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<(), (usize, ReadError)> {
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
         let mut read = |py: Python<'_>| -> Option<()> {
-            let samples = self.reader.bind(py).call_method1(intern!(py, "read_many"), (ids.to_vec(),)).ok()?;
+            let samples =
+                self.reader.bind(py).call_method1(intern!(py, "read_many"), (ids.to_vec(),)).ok()?;
             let samples = samples.cast_into::<PyList>().ok().filter(|samples| samples.len() == ids.len())?;
             for (index, sample) in samples.iter().enumerate() {
                 self.write(py, sample, &mut rows.row(index)).ok()?;

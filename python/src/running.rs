@@ -59,18 +59,20 @@ impl State {
         match self {
             Self::Closed => Err(closed()),
             Self::Idle(_) => Ok(Answer::Over),
-            Self::Running(running) => match running.0.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
-                TryNext::Batch(batch) => {
-                    let batch = batch.wait_on(stream)?;
-                    if batch.stream().kind() != feedline::device::BackendKind::Cuda {
-                        // Now, so that the interpreter's lock is not held for it later.
-                        batch.wait_until_copied()?;
+            Self::Running(running) => {
+                match running.0.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
+                    TryNext::Batch(batch) => {
+                        let batch = batch.wait_on(stream)?;
+                        if batch.stream().kind() != feedline::device::BackendKind::Cuda {
+                            // Now, so that the interpreter's lock is not held for it later.
+                            batch.wait_until_copied()?;
+                        }
+                        Ok(Answer::Batch(Share::new(batch)))
                     }
-                    Ok(Answer::Batch(Share::new(batch)))
+                    TryNext::NotYet => Ok(Answer::NotYet),
+                    TryNext::Over => Ok(Answer::Over),
                 }
-                TryNext::NotYet => Ok(Answer::NotYet),
-                TryNext::Over => Ok(Answer::Over),
-            },
+            }
         }
     }
 

@@ -64,7 +64,8 @@ fn then(list: Transforms, name: &str, options: &Options<'_, '_>) -> PyResult<Tra
         "RandomCrop" => list.then(RandomCrop::new(options.size()?)),
         "RandomResizedCrop" => {
             let (scale, ratio): ((f64, f64), (f64, f64)) = (options.get("scale")?, options.get("ratio")?);
-            let crop = RandomResizedCrop::new(options.size()?).scale(scale.0, scale.1).ratio(ratio.0, ratio.1);
+            let crop =
+                RandomResizedCrop::new(options.size()?).scale(scale.0, scale.1).ratio(ratio.0, ratio.1);
             list.then(crop.filter(options.filter()?))
         }
         "Pad" => list.then(Pad::new(options.get("padding")?, options.get("fill")?)),

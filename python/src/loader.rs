@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use feedline::report::Reporter;
 use feedline::{
     BadSampleReport, BadSamples, Cursor, Device, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, Progress,
-    Result, StopHandle, Stream, TransferMode, Workers, World,
+    Result, StopHandle, TransferMode, Workers, World,
 };
 use feedline_report::{Diagnosis, to_json};
 use pyo3::exceptions::PyTypeError;
@@ -31,7 +31,6 @@ const OTHER_THREADS: u32 = 30;
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Loader {
     state: Mutex<State>,
-    stream: Stream,
     progress: Progress,
     reporter: Reporter,
     stop: StopHandle,
@@ -102,7 +101,6 @@ impl Loader {
             _ => "staged",
         };
         Ok(Self {
-            stream,
             progress: loader.progress(),
             reporter: loader.reporter(),
             stop: loader.stop_handle(),
@@ -115,7 +113,7 @@ impl Loader {
             world,
             mode: mode.to_owned(),
             memory: (memory.pinned_bytes, memory.device_bytes),
-            state: Mutex::new(State::Idle(loader)),
+            state: Mutex::new(State::Idle(loader, stream)),
         })
     }
 
@@ -154,7 +152,7 @@ impl Loader {
     fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         let start = Instant::now();
         loop {
-            match self.with_state(py, |state| state.next(&self.stream, TICK))? {
+            match self.with_state(py, |state| state.next(TICK))? {
                 Answer::Batch(share) => {
                     return Ok(Some(Batch::new(share, self.first_step.load(Ordering::Relaxed))));
                 }
@@ -233,7 +231,7 @@ impl Loader {
         }
         self.stop.stop();
         py.detach(|| match self.lock().take() {
-            Ok(mut loader) => loader.stop(self.drop_timeout),
+            Ok((mut loader, _stream)) => loader.stop(self.drop_timeout),
             Err(_) => Ok(()),
         })
         .map_err(raise)

@@ -16,10 +16,10 @@ self_cell!(
     }
 );
 
-/// A loader: between epochs, within one, or closed.
+/// A loader and the stream that its batches are opened to: between epochs, within one, or closed.
 pub(crate) enum State {
-    Idle(Loader),
-    Running(Box<Epoching>),
+    Idle(Loader, Stream),
+    Running(Box<Epoching>, Stream),
     Closed,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Answer {
 impl State {
     /// Begins an epoch, or continues the one of a cursor. Returns the number of its steps, if it is known.
     pub(crate) fn begin(&mut self, from: Start) -> Result<Option<u64>> {
-        let loader = self.take()?;
+        let (loader, stream) = self.take()?;
         let begun = Running::try_new_or_recover(MutBorrow::new(loader), |loader| match from {
             Start::Epoch(epoch) => loader.borrow_mut().epoch(epoch),
             Start::Cursor(cursor) => loader.borrow_mut().resume(cursor),
@@ -44,22 +44,22 @@ impl State {
         match begun {
             Ok(running) => {
                 let steps = running.with_dependent(|_, epoch| epoch.steps());
-                *self = Self::Running(Box::new(Epoching(running)));
+                *self = Self::Running(Box::new(Epoching(running)), stream);
                 Ok(steps)
             }
             Err((loader, error)) => {
-                *self = Self::Idle(loader.into_inner());
+                *self = Self::Idle(loader.into_inner(), stream);
                 Err(error)
             }
         }
     }
 
-    /// The next batch, opened to `stream`. Waits for it until `limit` has passed.
-    pub(crate) fn next(&mut self, stream: &Stream, limit: Duration) -> Result<Answer> {
+    /// The next batch. Waits for it until `limit` has passed.
+    pub(crate) fn next(&mut self, limit: Duration) -> Result<Answer> {
         match self {
             Self::Closed => Err(closed()),
-            Self::Idle(_) => Ok(Answer::Over),
-            Self::Running(running) => {
+            Self::Idle(..) => Ok(Answer::Over),
+            Self::Running(running, stream) => {
                 match running.0.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
                     TryNext::Batch(batch) => {
                         let batch = batch.wait_on(stream)?;
@@ -79,24 +79,26 @@ impl State {
     /// Fails if batches hold every slot.
     pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
         match self {
-            Self::Running(running) => running.0.with_dependent(|_, epoch| epoch.check_slots(on_any_thread)),
+            Self::Running(running, _) => {
+                running.0.with_dependent(|_, epoch| epoch.check_slots(on_any_thread))
+            }
             _ => Ok(()),
         }
     }
 
     /// Does something with the loader, after the epoch that borrows it has ended.
     pub(crate) fn with_loader<T>(&mut self, work: impl FnOnce(&mut Loader) -> T) -> Result<T> {
-        let mut loader = self.take()?;
+        let (mut loader, stream) = self.take()?;
         let done = work(&mut loader);
-        *self = Self::Idle(loader);
+        *self = Self::Idle(loader, stream);
         Ok(done)
     }
 
-    /// The loader. Ends the epoch.
-    pub(crate) fn take(&mut self) -> Result<Loader> {
+    /// The loader and its stream. Ends the epoch.
+    pub(crate) fn take(&mut self) -> Result<(Loader, Stream)> {
         match std::mem::replace(self, Self::Closed) {
-            Self::Idle(loader) => Ok(loader),
-            Self::Running(running) => Ok(running.0.into_owner().into_inner()),
+            Self::Idle(loader, stream) => Ok((loader, stream)),
+            Self::Running(running, stream) => Ok((running.0.into_owner().into_inner(), stream)),
             Self::Closed => Err(closed()),
         }
     }

@@ -87,10 +87,12 @@ impl Share {
     fn open(&self, consumer: Consumer) -> Result<Arc<Ready>> {
         match (self.batch.stream().kind(), consumer) {
             (BackendKind::Host | BackendKind::Sim, Consumer::Cpu) => {
-                // The consumer knows no streams of ours: the bytes must be there. The wait for them is one
-                // for data, unlike the wait for other work of the stream.
+                // The consumer knows no streams of ours: the bytes must be there.
                 self.batch.wait_until_copied()?;
-                self.batch.stream().synchronize()?;
+                if self.batch.stream().kind() == BackendKind::Sim {
+                    // The simulator orders the host behind a stream only by a wait for it.
+                    self.batch.stream().synchronize()?;
+                }
                 Ok(self.batch.clone())
             }
             (BackendKind::Cuda, Consumer::BatchStream) => Ok(self.batch.clone()),

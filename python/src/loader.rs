@@ -278,12 +278,24 @@ impl Drop for Loader {
         if !self.is_forked() {
             Python::try_attach(|py| {
                 let state = state.take();
-                py.detach(|| drop(state));
+                py.detach(|| if is_worker() { drop_elsewhere(state) } else { drop(state) });
             });
         }
         // In a forked child, and when the interpreter shuts down.
         std::mem::forget(state);
     }
+}
+
+/// Whether this thread is a worker of some loader.
+fn is_worker() -> bool {
+    std::thread::current().name().is_some_and(|name| name.starts_with("fl-"))
+}
+
+/// Drops a loader that the garbage collector found while a worker ran Python code: the worker may be one of
+/// the threads that the drop waits for.
+fn drop_elsewhere(state: Option<State>) {
+    // If no thread can be made, the closure is dropped here, and the worker waits until the time-out.
+    let _ = std::thread::Builder::new().name("fl-drop".to_owned()).spawn(move || drop(state));
 }
 
 fn held(waited: Duration) -> Error {

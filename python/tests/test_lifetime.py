@@ -125,6 +125,32 @@ def test_a_loader_in_a_cycle_ends_its_threads() -> None:
     wait_until(lambda: threads() <= before)
 
 
+def test_a_loader_that_its_own_worker_collects_does_not_wait_for_itself() -> None:
+    before, dropped = threads(), threading.Event()
+
+    class Collects:
+        def __len__(self) -> int:
+            return 1000
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            if index == 3:
+                dropped.wait(30)
+                gc.collect()
+            return {"id": index}
+
+    gc.disable()
+    try:
+        one = feedline.Loader(Collects(), 1, framework="numpy", workers=1, drop_timeout=60)
+        cycle = [iter(one)]
+        cycle.append(cycle)
+        next(cycle[0])
+        del one, cycle
+        dropped.set()  # only the worker looks for cycles
+        wait_until(lambda: threads() <= before)
+    finally:
+        gc.enable()
+
+
 def test_a_loader_that_is_dropped_while_arrays_live(framework: str) -> None:
     kept = []
     for _ in range(10):

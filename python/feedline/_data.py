@@ -277,9 +277,7 @@ def open(
     """
     if nulls not in ("refuse", "fill"):
         raise ConfigError(f'nulls {nulls!r}: use "refuse" or "fill"')
-    is_number = isinstance(max_length, int)
-    named = [] if max_length is None or is_number else list(dict(max_length).items())  # type: ignore[call-overload]
-    default = max_length if is_number else None
+    default, named = (max_length, {}) if isinstance(max_length, int) else (None, max_length or {})
     return _of(
         _feedline.DataSet.open(
             os.fspath(path),
@@ -288,7 +286,7 @@ def open(
             empty_members,
             nulls == "fill",
             memory_limit,
-            named,
+            list(named.items()),
             default,
         )
     )

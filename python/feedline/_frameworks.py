@@ -45,8 +45,9 @@ def _numpy() -> Framework:
 
 def _torch() -> Framework:
     import torch
+    from torch.utils.dlpack import from_dlpack
 
-    return Framework("torch", torch.from_dlpack, torch.clone, torch.from_dlpack)
+    return Framework("torch", from_dlpack, torch.clone, from_dlpack)
 
 
 def _jax() -> Framework:

@@ -27,7 +27,7 @@ step semver ci/semver.sh
 step package ci/package.sh
 step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test failing killed -- --nocapture
 step told cargo test -p feedline --features metrics,tracing --test threads told
-step object-store cargo test --package feedline-datasets --features arrow,mds,object-store,parquet --test object_store
+step object-store cargo test --package feedline-datasets --all-features --test object_store
 step object-store-zoo cargo test --package feedline-tools --features object-store --test zoo
 step bridges ci/bridges.sh
 step python ci/python.sh

@@ -692,6 +692,85 @@ BUGS = [
         ],
     ),
     Bug(
+        "block_from_its_start",
+        "a resume delivers the records of its block that were delivered before",
+        Test(FEEDLINE, "batches", "iterable::a_shuffled_source_resumes_at_every_step"),
+        [
+            (
+                "crates/feedline/src/decode/shuffle_buffer.rs",
+                "(self.epoch, self.taken, self.resume) = (epoch, 0, at.taken);",
+                "(self.epoch, self.taken, self.resume) = (epoch, 0, 0);",
+            )
+        ],
+    ),
+    Bug(
+        "split_shard_without_its_neighbours",
+        "a rank that resumes in a split shard takes the next record, which is that of another rank",
+        Test(FEEDLINE, "batches", "iterable::a_shuffled_source_resumes_at_every_step"),
+        [("crates/feedline/src/decode/source.rs", "if offset > 0 { ranks - 1 }", "if offset > 0 { 0 }")],
+    ),
+    Bug(
+        "any_order_of_records",
+        "a cursor fits a source with another shuffle buffer",
+        Test(FEEDLINE, "batches", "iterable::a_cursor_of_another_order_of_records_is_refused"),
+        [("crates/core/src/source.rs", "if self == Self::default() {", "if true {")],
+    ),
+    Bug(
+        "checkpoint_without_checksum",
+        "a damaged checkpoint is loaded",
+        Test(FEEDLINE, "resuming", "checkpoint::a_damaged_or_foreign_checkpoint_is_one_error_that_names_the_file"),
+        [
+            (
+                "crates/feedline/src/checkpoint/file.rs",
+                "if Fingerprint::new().bytes(content).value() != u64::from_le_bytes(*checksum) {",
+                "if false && u64::from_le_bytes(*checksum) == 0 {",
+            )
+        ],
+    ),
+    Bug(
+        "checkpoint_written_in_place",
+        "a checkpoint that is saved replaces the old one byte by byte",
+        Test(FEEDLINE, "resuming", "checkpoint::a_checkpoint_is_replaced_as_a_whole"),
+        [
+            (
+                "crates/feedline/src/checkpoint/file.rs",
+                "File::options().write(true).create_new(true).open(temporary)?",
+                "File::create(path)?",
+            ),
+            ("crates/feedline/src/checkpoint/file.rs", "fs::rename(temporary, path)", "Ok(())"),
+        ],
+    ),
+    Bug(
+        "vouched_for_ever",
+        "a cursor that the user vouched for once fits any data from then on",
+        Test(
+            "feedline-core",
+            "logic",
+            "cursor::a_cursor_that_the_user_vouches_for_resumes_with_another_fingerprint_only",
+        ),
+        [("crates/core/src/cursor/mod.rs", "fingerprint, vouched: false, ..self };", "fingerprint, ..self };")],
+    ),
+    Bug(
+        "fingerprint_without_the_end",
+        "the fingerprint of a large file does not cover its end",
+        Test(
+            "feedline-core", "logic", "fingerprint::file_sampled_covers_the_length_and_the_content_but_not_name_and_time"
+        ),
+        [
+            (
+                "crates/core/src/fingerprint.rs",
+                "[0].into_iter().chain(places).chain([len - SAMPLED_PART])",
+                "[0].into_iter().chain(places)",
+            )
+        ],
+    ),
+    Bug(
+        "shards_in_any_order",
+        "the shards of a pattern come in the order in which they were opened",
+        Test(DATASETS, "object_store", "patterns::ranges_and_lists_open_shards_in_their_order"),
+        [("datasets/src/open/remote.rs", "opened.sort_by_key(|(number, _)| *number);", "opened.reverse();")],
+    ),
+    Bug(
         "shard_drop_panics",
         "a panic in the drop of a shard ends the thread that drops its reader",
         Test(FEEDLINE, "lib", "transfer::tests::ends::the_thread_ends_although_a_shard_panics_when_dropped"),
@@ -766,26 +845,16 @@ BUGS = [
         [(QUEUE, "state.closed || worker >= state.limit {", "state.closed || worker > state.limit {")],
     ),
     Bug(
-        "tuner_keeps_all",
-        "the tuner keeps a move that did not help",
-        Test(
-            FEEDLINE,
-            "lib",
-            "tune::policy::tests::a_move_that_does_not_help_is_undone_and_logged_with_its_prediction",
-        ),
-        [("crates/feedline/src/tune/policy.rs", "rate >= HELPS * before;", "rate >= 0.5 * before;")],
+        "tuner_keeps_few",
+        "the tuner keeps a number of workers that is too small",
+        Test(FEEDLINE, "lib", "tune::tests::a_number_that_is_too_small_is_undone"),
+        [("crates/feedline/src/tune.rs", "const ENOUGH: f64 = 0.98;", "const ENOUGH: f64 = 0.5;")],
     ),
     Bug(
-        "slots_kept_back",
-        "the tuner keeps slots back from a consumer that holds all in use",
-        Test(FEEDLINE, "threads", "tune::a_consumer_that_holds_batches_gets_all_slots_and_then_an_error"),
-        [
-            (
-                "crates/feedline/src/tune/mod.rs",
-                "held >= self.policy.now().depth;",
-                "held > self.policy.now().depth;",
-            )
-        ],
+        "tuner_sleeps_on",
+        "workers stay asleep when the rate falls",
+        Test(FEEDLINE, "lib", "tune::tests::all_workers_wake_up_when_the_rate_falls_and_not_without_end"),
+        [("crates/feedline/src/tune.rs", "if has_fallen && self.searches < SEARCHES {", "if false {")],
     ),
     Bug(
         "sync_does_not_wait",
@@ -1117,7 +1186,7 @@ BUGS = [
         "rank_without_shards",
         "a source may have fewer shards than there are ranks",
         Test(FEEDLINE, "failing", "failures::calls_that_contradict_each_other_are_refused"),
-        [("crates/feedline/src/builder/plan.rs", "if shards < u64::from(ranks) {", "if false {")],
+        [("crates/feedline/src/builder/plan.rs", "if shards < u64::from(ranks) && !self.records.split {", "if false {")],
     ),
     Bug(
         "another_fuzz_target",
@@ -1368,8 +1437,8 @@ BUGS = [
         [
             (
                 "datasets/src/npz.rs",
-                "check_names(&file, archive.central_directory_start())?;",
-                "let _ = check_names(&file, archive.central_directory_start());",
+                "check_names(file, archive.central_directory_start())?;",
+                "let _ = check_names(file, archive.central_directory_start());",
             )
         ],
     ),
@@ -1480,7 +1549,7 @@ BUGS = [
         Test(
             DATASETS,
             "object_store",
-            "an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions",
+            "versions::an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions",
         ),
         [
             (
@@ -1496,7 +1565,7 @@ BUGS = [
         Test(
             DATASETS,
             "object_store",
-            "an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half",
+            "versions::an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half",
         ),
         [
             (
@@ -1509,13 +1578,13 @@ BUGS = [
     Bug(
         "remote_if_match",
         "requests do not name the version that is pinned",
-        Test(DATASETS, "object_store", "requests_name_the_pinned_version"),
+        Test(DATASETS, "object_store", "versions::requests_name_the_pinned_version"),
         [("datasets/src/remote/fetch.rs", "self.pinned.and_then(Tag::strong)", "None")],
     ),
     Bug(
         "own_errors_lost",
         "a server that fails is reported as a damaged file",
-        Test(DATASETS, "object_store", "a_server_that_fails_is_the_error_of_every_parser"),
+        Test(DATASETS, "object_store", "faults::a_server_that_fails_is_the_error_of_every_parser"),
         [
             (
                 "datasets/src/error.rs",
@@ -1527,13 +1596,13 @@ BUGS = [
     Bug(
         "planted_links",
         "files of the library are written through links",
-        Test(DATASETS, "object_store", "links_planted_in_a_folder_of_the_library_are_not_written_through"),
+        Test(DATASETS, "object_store", "cache::links_planted_in_a_folder_of_the_library_are_not_written_through"),
         [("datasets/src/own_file.rs", "if there.is_file() && is_own {", "if is_own || there.is_symlink() {")],
     ),
     Bug(
         "remote_memory_unbounded",
         "blocks of object stores are never given up",
-        Test(DATASETS, "object_store", "blocks_are_fetched_ahead_within_their_bytes_and_once"),
+        Test(DATASETS, "object_store", "blocks::blocks_are_fetched_ahead_within_their_bytes_and_once"),
         [
             (
                 "datasets/src/remote/blocks.rs",
@@ -1545,7 +1614,7 @@ BUGS = [
     Bug(
         "remote_cache_believed",
         "blocks on disk are not compared with their checksum",
-        Test(DATASETS, "object_store", "the_cache_on_disk_serves_later_runs_and_sees_damage"),
+        Test(DATASETS, "object_store", "cache::the_cache_on_disk_serves_later_runs_and_sees_damage"),
         [
             (
                 "datasets/src/remote/disk_cache.rs",
@@ -1557,7 +1626,7 @@ BUGS = [
     Bug(
         "remote_cache_unbounded",
         "the cache on disk grows beyond its limit",
-        Test(DATASETS, "object_store", "the_cache_on_disk_keeps_its_limit_and_what_was_used_last"),
+        Test(DATASETS, "object_store", "cache::the_cache_on_disk_keeps_its_limit_and_what_was_used_last"),
         [
             (
                 "datasets/src/remote/disk_cache.rs",
@@ -1613,6 +1682,80 @@ BUGS = [
                 "partition_point(|piece| piece.len > len + 1)",
             )
         ],
+    ),
+    Bug(
+        "packed_in_order",
+        "a window in order begins where the one before it did not end",
+        Test("feedline-core", "logic", "packed::documents_in_order_fill_every_window_but_the_last"),
+        [("crates/core/src/packed/fit.rs", "if used == window || end", "if used >= window - 1 || end")],
+    ),
+    Bug(
+        "bucket_multiple",
+        "a loader whose batch size only divides that of its bucketed sampler is started",
+        Test(FEEDLINE, "failing", "failures::calls_that_contradict_each_other_are_refused"),
+        [
+            (
+                "crates/feedline/src/builder/calls.rs",
+                "[batch, step].contains(&bucketed)",
+                "bucketed.is_multiple_of(batch)",
+            )
+        ],
+    ),
+    Bug(
+        "lengths_of_other_data",
+        "lengths that were kept for other data are taken for these",
+        Test(DATASETS, "datasets", "ragged::limits_are_found_by_one_pass_that_is_kept_in_a_file"),
+        [("datasets/src/lengths.rs", "head != self::head(key, len, fields) || ", "")],
+    ),
+    Bug(
+        "lengths_checksum",
+        "a damaged file of lengths is read",
+        Test(DATASETS, "datasets", "ragged::limits_are_found_by_one_pass_that_is_kept_in_a_file"),
+        [("datasets/src/lengths.rs", " || checksum != sum.to_le_bytes()", "")],
+    ),
+    Bug(
+        "tokenizer_fingerprint",
+        "another tokenizer goes on with the cursor of the first",
+        Test(DATASETS, "datasets", "tokenized::a_fingerprint_covers_the_tokenizer_and_its_options"),
+        [("datasets/src/tokenized.rs", ".number(self.content);", ".number(0);")],
+    ),
+    Bug(
+        "saved_elsewhere",
+        "a folder of save_to_disk opens files of other folders",
+        Test(DATASETS, "datasets", "tables::a_folder_that_save_to_disk_wrote_is_one_set"),
+        [
+            (
+                "datasets/src/open/hub.rs",
+                "is_plain.then(|| name.to_owned())",
+                "(is_plain || !name.is_empty()).then(|| name.to_owned())",
+            )
+        ],
+    ),
+    Bug(
+        "split_replaced",
+        "a set that is missing is replaced by another one",
+        Test(
+            DATASETS,
+            "lib",
+            "open::split::tests::the_shards_of_one_set_are_chosen_and_no_other_set_takes_its_place",
+        ),
+        [
+            (
+                "datasets/src/open/split.rs",
+                "Some(split) if chosen.is_empty() =>",
+                "Some(split) if names.is_empty() =>",
+            )
+        ],
+    ),
+    Bug(
+        "classes_of_shards",
+        "classes that are not the stated ones are taken",
+        Test(
+            DATASETS,
+            "datasets",
+            "samples::a_class_that_is_missing_in_the_validation_folder_does_not_shift_labels",
+        ),
+        [("datasets/src/open/mod.rs", "stated.get(at) != own.get(at)", "stated.len() > usize::MAX - at")],
     ),
     Bug(
         "cache_checksum",
@@ -1706,8 +1849,8 @@ BUGS = [
         [
             (
                 "datasets/src/folder.rs",
-                "state.number(*class as u64).file(path).unwrap_or(state.number(u64::MAX))",
-                "{ let _ = path; state.number(*class as u64) }",
+                "if number % every > 0 { state } else { state.file_sampled(path).unwrap_or(state) }",
+                "{ let _ = (number, every, len, below); state }",
             )
         ],
     ),

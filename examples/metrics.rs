@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use feedline::{Depth, Device, InMemory, Loader, Workers};
+use feedline::{Device, InMemory, Loader, Workers};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 /// Answers every request with the metrics. A real program lets its web framework do this.
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let device = Device::best()?;
     let stream = device.stream()?;
     let numbers = InMemory::new().field("number", [1024], vec![1.0_f32; 1024 * 1000])?;
-    let builder = Loader::builder(numbers).batch_size(10).workers(Workers::Auto).depth(Depth::Auto);
+    let builder = Loader::builder(numbers).batch_size(10).workers(Workers::Auto);
     let mut loader = builder.build(&device)?;
     for epoch in 0.. {
         for batch in loader.epoch(epoch)? {

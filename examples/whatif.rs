@@ -91,13 +91,9 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
 }
 
 /// The option's value, from 1 to `most`.
-fn count(parser: &mut lexopt::Parser, most: usize) -> Result<usize, lexopt::Error> {
+fn count(parser: &mut lexopt::Parser, max: usize) -> Result<usize, lexopt::Error> {
     let value: usize = parser.value()?.parse()?;
-    if (1..=most).contains(&value) {
-        Ok(value)
-    } else {
-        Err(format!("give a number from 1 to {most}").into())
-    }
+    if (1..=max).contains(&value) { Ok(value) } else { Err(format!("give a number from 1 to {max}").into()) }
 }
 
 fn micros(count: usize) -> Duration {

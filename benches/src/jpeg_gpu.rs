@@ -31,7 +31,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
         return Err(Error::new(ErrorKind::Config, "jpeg-gpu needs files: give --images DIR"));
     };
     let files = crate::jpeg::read(folder)?;
-    let most = files.iter().map(Vec::len).max().unwrap_or(1);
+    let max = files.iter().map(Vec::len).max().unwrap_or(1);
     let transforms = |chroma| {
         let list = Transforms::new().chroma(chroma).on_device().random_resized_crop(224).flip(0.5);
         list.normalise(IMAGENET_MEAN, IMAGENET_STD).channels_first()
@@ -54,7 +54,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
                 // Every core works for one already.
                 continue;
             }
-            let set = ImageDataset::encoded(open(folder)?, transforms(chroma), most)?.repeat(TIMES)?;
+            let set = ImageDataset::encoded(open(folder)?, transforms(chroma), max)?.repeat(TIMES)?;
             let loader = Loader::builder(set).batch_size(batch).shuffle(3);
             // Two batches for each thread, and one that is delivered.
             let loader = loader.depth(2 * threads + 1).pinned_budget(8 << 30);

@@ -155,8 +155,8 @@ fn list(text: &str) -> std::result::Result<Vec<usize>, std::num::ParseIntError> 
 
 fn default_workers(smoke: bool) -> Vec<usize> {
     let cores = cores();
-    let most = if smoke { 1 } else { cores };
-    [1, 2, 4, 8, 16].into_iter().filter(|&workers| workers <= most).collect()
+    let max = if smoke { 1 } else { cores };
+    [1, 2, 4, 8, 16].into_iter().filter(|&workers| workers <= max).collect()
 }
 
 /// Cores of this machine.

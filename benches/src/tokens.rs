@@ -49,8 +49,8 @@ fn one(
     let mut wire = Bare::new(&options.device, depth, bytes)?;
     let (sides, steps) = against(options, &mut loader, depth, |steps| wire.copies(steps))?;
     // A few workers cannot gather as fast as a bus copies.
-    let most = options.workers.iter().max() == setting.workers.count().ok().as_ref();
-    let has_bar = mode != TransferMode::Staged || most;
+    let is_max = options.workers.iter().max() == setting.workers.count().ok().as_ref();
+    let has_bar = mode != TransferMode::Staged || is_max;
     report.add(
         "tokens",
         Entry {

@@ -79,6 +79,7 @@ pub struct Arrays {
     len: u64,
     blocks: Vec<Content>,
     columns: Vec<Column>,
+    classes: Option<Vec<String>>,
     fingerprint: u64,
 }
 
@@ -104,14 +105,18 @@ impl Arrays {
         let len = rows.unwrap_or(1) as u64;
         let mut state = Fingerprint::new().number(len);
         for block in &blocks {
-            state = match block.bytes() {
-                Some(bytes) => state.bytes(bytes),
-                None => state.file(path)?,
-            };
+            state = block.fingerprint_sampled(state)?;
         }
         let (schema, path) = (Schema::new(fields), path.to_path_buf());
         schema.check_names()?;
-        Ok(Self { format, path, schema, len, blocks, columns, fingerprint: state.value() })
+        let (classes, fingerprint) = (None, state.value());
+        Ok(Self { format, path, schema, len, blocks, columns, classes, fingerprint })
+    }
+
+    /// Sets the names of the classes.
+    pub(crate) fn with_classes(mut self, names: &[&str]) -> Self {
+        self.classes = Some(names.iter().map(|name| name.to_string()).collect());
+        self
     }
 }
 
@@ -257,6 +262,10 @@ impl Reader for Arrays {
         }
         let (first, stride) = (usize::try_from(column.first).ok()?, usize::try_from(column.stride).ok()?);
         StridedColumn::new(bytes, first, stride, usize::try_from(self.len).ok()?, column.bytes).ok()
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        self.classes.as_deref()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

@@ -159,10 +159,7 @@ impl ArrowFile {
         }
         content.check_unchanged()?;
         let state = Fingerprint::new().number(end).number(decoder.columns.len() as u64);
-        let state = match content.bytes() {
-            Some(bytes) => state.bytes(bytes),
-            None => content.fingerprint_of_version(state, path)?,
-        };
+        let state = content.fingerprint_sampled(state)?;
         let decoded = Cache::new(index.batches.len(), options.cache_bytes);
         let (path, batches, metadata) = (path.to_path_buf(), index.batches, index.metadata);
         let fingerprint = state.value();
@@ -323,6 +320,10 @@ impl Reader for ArrowFile {
 
     fn together(&self) -> Option<u64> {
         if self.ready.is_empty() { self.batches.iter().map(|batch| batch.rows as u64).max() } else { None }
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        self.layout.classes.as_deref()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

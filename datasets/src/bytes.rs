@@ -28,6 +28,10 @@ pub const MEMORY_LIMIT: u64 = 4 << 30;
 /// Number of rows in the fingerprint of a file above [`MEMORY_LIMIT`].
 const SAMPLED: u64 = 64;
 
+/// Bytes of the beginning and of the end of an object in a store that its fingerprint covers.
+#[cfg(feature = "object-store")]
+const REMOTE_SAMPLE: u64 = 4 << 10;
+
 /// The content of one file.
 #[derive(Debug)]
 pub(crate) enum Content {
@@ -188,11 +192,11 @@ impl Content {
     /// Adds the content to a fingerprint: every byte of a file up to [`MEMORY_LIMIT`], however it is
     /// read; for a larger one the length and 64 rows of `row_bytes` bytes, spread from byte `first` on.
     ///
-    /// For a file in an object store it covers URL, length and version.
+    /// Of a file in an object store it covers what [`fingerprint_sampled`](Self::fingerprint_sampled) does.
     pub(crate) fn fingerprint(&self, state: Fingerprint, first: u64, row_bytes: u64) -> Result<Fingerprint> {
         #[cfg(feature = "object-store")]
-        if let Self::Remote(file) = self {
-            return Ok(file.fingerprint(state));
+        if let Self::Remote(_) = self {
+            return self.fingerprint_sampled(state);
         }
         if self.len() <= MEMORY_LIMIT {
             return self.fingerprint_of_all(state);
@@ -208,14 +212,24 @@ impl Content {
         Ok(state)
     }
 
-    /// Adds the version of the file at `path` to a fingerprint, without reading it.
-    #[cfg(any(feature = "arrow", feature = "mds", feature = "parquet", feature = "tar"))]
-    pub(crate) fn fingerprint_of_version(&self, state: Fingerprint, path: &Path) -> Result<Fingerprint> {
-        match self {
-            #[cfg(feature = "object-store")]
-            Self::Remote(file) => Ok(file.fingerprint(state)),
-            _ => state.file(path),
+    /// Adds the length and up to 512 KiB of the content to a fingerprint, see [`Fingerprint::file_sampled`];
+    /// every byte of a content in memory. Of an object in a store it adds the length and the first and last
+    /// 4 KiB, which takes up to two requests more than the opening.
+    pub(crate) fn fingerprint_sampled(&self, state: Fingerprint) -> Result<Fingerprint> {
+        if let Some(bytes) = self.bytes() {
+            return Ok(state.bytes(bytes));
         }
+        #[cfg(feature = "object-store")]
+        if let Self::Remote(file) = self {
+            let mut part = vec![0; file.len().min(REMOTE_SAMPLE) as usize];
+            file.read_at(0, &mut part)?;
+            let state = state.number(file.len()).bytes(&part);
+            file.read_at(file.len() - part.len() as u64, &mut part)?;
+            return Ok(state.bytes(&part));
+        }
+        let state = state.sampled(self.len(), |offset, to| self.read_at(offset, to))?;
+        self.check_unchanged()?;
+        Ok(state)
     }
 
     /// Adds every byte to a fingerprint.

@@ -22,11 +22,120 @@ const PIXEL_BYTES: u64 = 3 * 32 * 32;
 struct Kind {
     format: &'static str,
     labels: &'static [(&'static str, u8)],
+    /// The names of the classes of the last label.
+    classes: &'static [&'static str],
 }
 
 const KINDS: [Kind; 2] = [
-    Kind { format: "cifar10", labels: &[("label", 10)] },
-    Kind { format: "cifar100", labels: &[("coarse_label", 20), ("fine_label", 100)] },
+    Kind { format: "cifar10", labels: &[("label", 10)], classes: &CIFAR10 },
+    Kind { format: "cifar100", labels: &[("coarse_label", 20), ("fine_label", 100)], classes: &CIFAR100 },
+];
+
+/// As in `batches.meta.txt`.
+const CIFAR10: [&str; 10] =
+    ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
+/// As in `fine_label_names.txt`.
+const CIFAR100: [&str; 100] = [
+    "apple",
+    "aquarium_fish",
+    "baby",
+    "bear",
+    "beaver",
+    "bed",
+    "bee",
+    "beetle",
+    "bicycle",
+    "bottle",
+    "bowl",
+    "boy",
+    "bridge",
+    "bus",
+    "butterfly",
+    "camel",
+    "can",
+    "castle",
+    "caterpillar",
+    "cattle",
+    "chair",
+    "chimpanzee",
+    "clock",
+    "cloud",
+    "cockroach",
+    "couch",
+    "crab",
+    "crocodile",
+    "cup",
+    "dinosaur",
+    "dolphin",
+    "elephant",
+    "flatfish",
+    "forest",
+    "fox",
+    "girl",
+    "hamster",
+    "house",
+    "kangaroo",
+    "keyboard",
+    "lamp",
+    "lawn_mower",
+    "leopard",
+    "lion",
+    "lizard",
+    "lobster",
+    "man",
+    "maple_tree",
+    "motorcycle",
+    "mountain",
+    "mouse",
+    "mushroom",
+    "oak_tree",
+    "orange",
+    "orchid",
+    "otter",
+    "palm_tree",
+    "pear",
+    "pickup_truck",
+    "pine_tree",
+    "plain",
+    "plate",
+    "poppy",
+    "porcupine",
+    "possum",
+    "rabbit",
+    "raccoon",
+    "ray",
+    "road",
+    "rocket",
+    "rose",
+    "sea",
+    "seal",
+    "shark",
+    "shrew",
+    "skunk",
+    "skyscraper",
+    "snail",
+    "snake",
+    "spider",
+    "squirrel",
+    "streetcar",
+    "sunflower",
+    "sweet_pepper",
+    "table",
+    "tank",
+    "telephone",
+    "television",
+    "tiger",
+    "tractor",
+    "train",
+    "trout",
+    "tulip",
+    "turtle",
+    "wardrobe",
+    "whale",
+    "willow_tree",
+    "wolf",
+    "woman",
+    "worm",
 ];
 
 impl Kind {
@@ -57,7 +166,8 @@ impl Kind {
 /// Opens CIFAR's training set: the folder of the `.bin` files, or the `.tar.gz` that they come in (feature
 /// `tar`). A single `.bin` or `.bin.gz` file is opened whatever set it holds.
 ///
-/// The fields are `label` (CIFAR-100: `coarse_label` and `fine_label`) and `image` (`u8`, `[3, 32, 32]`).
+/// The fields are `label` (CIFAR-100: `coarse_label` and `fine_label`) and `image` (`u8`, `[3, 32, 32]`). The
+/// [classes](crate::Reader::classes) are those of `label`, or of `fine_label`.
 ///
 /// # Errors
 /// `Data` when there is no file of the set, one of `data_batch_1.bin`, `data_batch_2.bin`, ... is missing
@@ -112,7 +222,8 @@ pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>
     };
     let labels = kind.labels.iter().zip(0..).map(|(&(name, _), at)| array(name, &[], at));
     let arrays = labels.chain([array("image", &PIXELS, kind.labels.len() as u64)]).collect();
-    Arrays::new(kind.format, path, vec![content], arrays).map(Some)
+    let arrays = Arrays::new(kind.format, path, vec![content], arrays)?;
+    Ok(Some(arrays.with_classes(kind.classes)))
 }
 
 /// The name without the folders before it.
@@ -152,11 +263,12 @@ fn choose<T>(files: Vec<(String, T)>, split: Split) -> Result<Vec<(String, T)>> 
         let names = match split {
             Split::Train => "data_batch_1.bin or train.bin",
             Split::Test => "test_batch.bin or test.bin",
+            Split::Validation => return Err(data("CIFAR has no set to validate with: take Split::Test")),
         };
         let why = match (others.is_empty(), split) {
             (true, _) => "put CIFAR's binary files there",
             (false, Split::Train) => "only the test set is there, see open_test and OpenOptions::split",
-            (false, Split::Test) => "only the training set is there",
+            (false, _) => "only the training set is there",
         };
         return Err(data(format!("there is no {names}: {why}")));
     }

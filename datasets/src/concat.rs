@@ -19,7 +19,8 @@ impl Shards {
     /// The samples of `readers`, in this order.
     ///
     /// # Errors
-    /// `Config` without a reader; `Data` if the schema of one differs from that of the first; names both.
+    /// `Config` without a reader; `Data` if the schema or the classes of one differ from those of the first;
+    /// names it.
     pub fn new(readers: Vec<Box<dyn Reader>>) -> Result<Self> {
         let Some(first) = readers.first() else {
             return Err(Error::new(ErrorKind::Config, "there is no shard: give at least one"));
@@ -34,6 +35,11 @@ impl Shards {
                     first.schema()
                 );
                 let error = Error::new(ErrorKind::Data, why);
+                return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
+            }
+            if reader.classes() != first.classes() {
+                let why = "the classes of this shard are not those of the first, so labels would differ";
+                let error = Error::new(ErrorKind::Data, format!("{why}: write the shards with one list"));
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
         }
@@ -93,6 +99,10 @@ impl Reader for Shards {
 
     fn together(&self) -> Option<u64> {
         self.readers.iter().filter_map(|reader| reader.together()).max()
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        self.readers[0].classes()
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

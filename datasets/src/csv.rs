@@ -161,7 +161,7 @@ impl Csv {
         content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 
-    fn of(path: &Path, content: Content, options: CsvOptions) -> Result<Self> {
+    pub(crate) fn of(path: &Path, content: Content, options: CsvOptions) -> Result<Self> {
         let delimiter = match options.delimiter {
             Some(delimiter) => delimiter,
             None => delimiter(&content)?.unwrap_or(b','),
@@ -209,10 +209,7 @@ impl Csv {
         let schema = Schema::new(names.into_iter().zip(&types).map(field));
         schema.check_names()?;
         let state = Fingerprint::new().number(starts.len() as u64).number(delimiter.into());
-        let state = match content.bytes() {
-            Some(bytes) => state.bytes(bytes),
-            None => state.file(path)?,
-        };
+        let state = content.fingerprint_sampled(state)?;
         let (path, nulls, fingerprint) = (path.to_path_buf(), options.nulls, state.value());
         Ok(Self { path, content, delimiter, starts, schema, types, nulls, fingerprint })
     }

@@ -10,6 +10,9 @@ use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Split, Values};
 
+/// Number of files whose content a fingerprint covers.
+const SAMPLED: usize = 256;
+
 /// The max depth of folders below a class; a loop of links ends there.
 const MAX_LEVELS: usize = 16;
 
@@ -77,7 +80,7 @@ impl Folder {
         }
         let names: Vec<_> = folders.iter().map(|folder| name_of(folder)).collect();
         let classes = match &options.classes {
-            Some(stated) => check_stated(stated, &names).map(|()| stated.clone()),
+            Some(stated) => check_stated(stated, &names, &plain).map(|()| stated.clone()),
             None => check_sets(&names).and_then(|()| check_pair(root, &names)).map(|()| names.clone()),
         };
         let classes = classes.map_err(|error| error.at_path(root))?;
@@ -111,8 +114,13 @@ impl Folder {
     }
 }
 
-/// Checks that each folder is a stated class, and no class is stated twice.
-fn check_stated(stated: &[String], folders: &[String]) -> Result<()> {
+/// Checks that each folder is a stated class, no file is without one, and no class is stated twice.
+fn check_stated(stated: &[String], folders: &[String], plain: &[PathBuf]) -> Result<()> {
+    if let (false, Some(file)) = (stated.is_empty(), plain.first()) {
+        let file = one_line(name_of(file));
+        let why = format!("the file {file} is in no class folder, but OpenOptions::classes states classes");
+        return Err(data(why + ": leave them out, or put files into the folders of their classes"));
+    }
     if let Some(folder) = folders.iter().find(|folder| !stated.contains(folder)) {
         let why =
             format!("the folder \"{}\" is none of the {} stated classes", one_line(folder), stated.len());
@@ -130,7 +138,10 @@ fn check_stated(stated: &[String], folders: &[String]) -> Result<()> {
 /// Refuses the folder above a training set and others: those are no classes.
 fn check_sets(folders: &[String]) -> Result<()> {
     let is = |split| folders.iter().any(|folder| set(folder) == Some(split));
-    if is(Split::Train) && is(Split::Test) && folders.iter().all(|folder| set(folder).is_some()) {
+    if is(Split::Train)
+        && (is(Split::Test) || is(Split::Validation))
+        && folders.iter().all(|folder| set(folder).is_some())
+    {
         let why = format!("the folders {} are sets, not classes: open one of them", folders.join(", "));
         return Err(data(one_line(why)));
     }
@@ -142,7 +153,8 @@ fn check_sets(folders: &[String]) -> Result<()> {
 fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
     // Absolute, so that `.` has a name too.
     let Ok(root) = std::path::absolute(root) else { return Ok(()) };
-    let Some(parent) = root.parent().filter(|_| set(&name_of(&root)) == Some(Split::Test)) else {
+    let is_other = matches!(set(&name_of(&root)), Some(Split::Test | Split::Validation));
+    let Some(parent) = root.parent().filter(|_| is_other) else {
         return Ok(());
     };
     let beside = fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -239,16 +251,25 @@ impl Reader for Folder {
         Ok(())
     }
 
+    fn classes(&self) -> Option<&[String]> {
+        (!self.classes.is_empty()).then_some(&self.classes)
+    }
+
     fn path(&self, sample: u64) -> Option<&Path> {
         self.files.get(usize::try_from(sample).ok()?).map(|(path, _)| path.as_path())
     }
 
-    /// Covers name, class, size and last write time of every file at this moment.
+    /// Covers class, path below the folder and length of every file at this moment, and the content of 256
+    /// files: up to 512 KiB of each, see [`Fingerprint::file_sampled`].
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.len());
-        let state = self.files.iter().fold(state, |state, (path, class)| {
-            // A missing file counts as a file without a size.
-            state.number(*class as u64).file(path).unwrap_or(state.number(u64::MAX))
+        let every = self.files.len().div_ceil(SAMPLED).max(1);
+        let state = self.files.iter().enumerate().fold(state, |state, (number, (path, class))| {
+            let below = path.strip_prefix(&self.root).unwrap_or(path);
+            // A missing file counts as a file without a length.
+            let len = fs::metadata(path).map_or(u64::MAX, |file| file.len());
+            let state = state.number(*class as u64).bytes(below.as_os_str().as_encoded_bytes()).number(len);
+            if number % every > 0 { state } else { state.file_sampled(path).unwrap_or(state) }
         });
         state.value()
     }

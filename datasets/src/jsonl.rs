@@ -197,7 +197,10 @@ impl JsonLines {
     /// of a surrogate pair; names the file, the byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: JsonLinesOptions) -> Result<Self> {
         let path = path.as_ref();
-        let lines = Lines::open(path)?;
+        Self::of(path, Lines::open(path)?, options)
+    }
+
+    pub(crate) fn of(path: &Path, lines: Lines, options: JsonLinesOptions) -> Result<Self> {
         let len = without_blank_end(&lines)?;
         let (mut keys, mut seen) = (Vec::new(), Vec::new());
         let mut numbers = HashMap::<String, usize>::new();

@@ -20,6 +20,7 @@
 //! | `Remote`, `open_url` | files in object stores and on web servers (feature `object-store`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
+//! | `Tokenized` | texts of any reader as token ids (feature `tokenizers`) |
 //! | [`Shards`] | several files of one format |
 //! | [`records`] | records of one size in a plain file, without a header: [`Records`] |
 //! | [`digits`] | 70,000 handwritten-looking digits, drawn by the program and written as IDX files |
@@ -41,6 +42,8 @@ mod decoded;
 pub mod digits;
 mod disk;
 mod error;
+#[cfg(feature = "table")]
+mod features;
 mod fixed;
 mod folder;
 mod gzip;
@@ -51,6 +54,7 @@ mod images;
 mod json;
 #[cfg(feature = "jsonl")]
 mod jsonl;
+mod lengths;
 #[cfg(feature = "mds")]
 pub mod mds;
 mod memory;
@@ -85,6 +89,8 @@ mod tar;
 mod text;
 #[cfg(feature = "tfrecord")]
 mod tfrecord;
+#[cfg(feature = "tokenizers")]
+mod tokenized;
 mod tokens;
 
 pub use arrays::Arrays;
@@ -123,4 +129,6 @@ pub use tar::WebDataset;
 pub use text::Lines;
 #[cfg(feature = "tfrecord")]
 pub use tfrecord::TfRecord;
+#[cfg(feature = "tokenizers")]
+pub use tokenized::Tokenized;
 pub use tokens::{TokenOptions, Tokens};

@@ -198,7 +198,7 @@ impl Mds {
     }
 
     fn of_content(path: &Path, content: Content) -> Result<Self> {
-        let version = content.fingerprint_of_version(Fingerprint::new(), path)?;
+        let version = content.fingerprint_sampled(Fingerprint::new())?;
         Self::of_version(path, content, version)
     }
 

@@ -45,6 +45,11 @@ fn of(path: &Path, limit: u64) -> Result<Arrays> {
         |start, len| Header::parse(start)?.check(len),
         |start| Ok(Header::parse(start)?.file_bytes()),
     )?;
+    of_content(path, content)
+}
+
+/// The array in `content`.
+pub(crate) fn of_content(path: &Path, content: Content) -> Result<Arrays> {
     let mut start = vec![0; content.len().min(header::MAX_BYTES) as usize];
     content.read_at(0, &mut start)?;
     let header = Header::parse(&start)?;

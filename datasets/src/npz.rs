@@ -32,12 +32,16 @@ pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
 }
 
 fn of(path: &Path) -> Result<Arrays> {
-    let file = Content::OnDisk(DiskFile::open(path)?.into());
+    of_content(path, &Content::OnDisk(DiskFile::open(path)?.into()))
+}
+
+/// The arrays of the archive in `file`.
+pub(crate) fn of_content(path: &Path, file: &Content) -> Result<Arrays> {
     let mut archive = ZipArchive::new(BufReader::new(file.stream())).map_err(damaged)?;
     if archive.is_empty() {
         return Err(data("the archive holds no array: give a file that has one"));
     }
-    check_names(&file, archive.central_directory_start())?;
+    check_names(file, archive.central_directory_start())?;
     let overlap = archive.has_overlapping_entries().map_err(damaged)?;
     if overlap {
         return Err(data("members of the archive lie one over another: fetch the file again"));

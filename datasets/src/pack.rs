@@ -86,7 +86,7 @@ pub fn pack(
     }
     // Before anything is written: `open` would refuse the packed file.
     reader.schema().check_names().map_err(at)?;
-    let columns = Columns::new(reader.schema()).map_err(at)?;
+    let columns = Columns::new(reader.schema()).map_err(at)?.with_classes(reader.classes());
     match options.shard_bytes {
         None => one_file(reader, &columns, to, &mut progress),
         Some(0) => Err(refuse("shards of no bytes hold nothing: give a size")),

@@ -152,7 +152,7 @@ impl ParquetFile {
             ends.push(end);
         }
         content.check_unchanged()?;
-        let fingerprint = content.fingerprint_of_version(Fingerprint::new().number(end), path)?.value();
+        let fingerprint = content.fingerprint_sampled(Fingerprint::new().number(end))?.value();
         let groups = Cache::new(ends.len(), options.cache_bytes);
         let path = path.to_path_buf();
         Ok(Self { path, content, metadata, layout, projection, columns, times, ends, groups, fingerprint })
@@ -349,6 +349,10 @@ impl Reader for ParquetFile {
 
     fn together(&self) -> Option<u64> {
         (0..self.ends.len()).map(|group| self.row_group(group)).map(|rows| rows.end - rows.start).max()
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        self.layout.classes.as_deref()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

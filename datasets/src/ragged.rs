@@ -10,6 +10,7 @@ use feedline_core::{
 
 use crate::decoded::{Decoded, runs, slice};
 use crate::fixed::grouped;
+use crate::lengths::{self, Lengths};
 use crate::{Reader, Schema, SchemaField, Value, Values};
 
 /// A [`Reader`] as a [`Dataset`] whose fields of varying size are ragged.
@@ -33,6 +34,9 @@ use crate::{Reader, Schema, SchemaField, Value, Values};
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// [`measured`](Self::measured) finds the limits itself, by a pass over all samples whose result is kept in a
+/// file.
 pub struct Ragged {
     reader: Box<dyn Reader>,
     max_per_sample: usize,
@@ -40,6 +44,8 @@ pub struct Ragged {
     limits: Vec<(String, usize)>,
     spec: Spec,
     fields: Vec<Kind>,
+    /// The items of each sample, for each field of the reader; empty if they are not measured.
+    lengths: Lengths,
     /// Whether any field is of kind `Shaped`.
     is_shaped: bool,
 }
@@ -64,8 +70,102 @@ impl Ragged {
             let error = Error::new(ErrorKind::Data, "there are no samples: give a file that has some");
             return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
         }
-        let (spec, fields) = (Spec::new(), Vec::new());
-        Self { reader, max_per_sample, limits: Vec::new(), spec, fields, is_shaped: false }.laid_out()
+        let (spec, fields, lengths) = (Spec::new(), Vec::new(), Lengths::new());
+        Self { reader, max_per_sample, limits: Vec::new(), spec, fields, lengths, is_shaped: false }
+            .laid_out()
+    }
+
+    /// The data set of `reader`, whose limits are those of its longest samples. [`lengths`](Self::lengths)
+    /// returns the length of each sample.
+    ///
+    /// The first time, blocks while all cores read every sample. The lengths are then written to a file
+    /// beside that of the first sample, `.NAME.lengths`, and read from there the next time, unless the
+    /// [fingerprint](Reader::fingerprint) has changed. If the folder cannot be written to, each call counts.
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// use feedline_datasets::{Ragged, open};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("feedline-doc-measured-{}.txt", std::process::id()));
+    /// std::fs::write(&path, "To be, or not to be,\nthat is\n\nthe question:\n")?;
+    /// let lines = Ragged::measured(open(&path)?)?;
+    /// assert_eq!(lines.lengths("text")?, [20, 7, 0, 13]);
+    /// let sampler = Sampler::bucketed(lines.lengths("text")?, 2, 1)?;
+    /// # drop(sampler);
+    /// # std::fs::remove_file(&path)?;
+    /// # let name = path.file_name().unwrap().to_str().unwrap();
+    /// # std::fs::remove_file(path.with_file_name(format!(".{name}.lengths")))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and those of [`Reader::visit`].
+    pub fn measured(reader: Box<dyn Reader>) -> Result<Self> {
+        Self::measure(reader, None)
+    }
+
+    /// As [`measured`](Self::measured), with the file of lengths at `cache`.
+    ///
+    /// # Errors
+    /// As [`measured`](Self::measured); `Data` if the file cannot be written.
+    pub fn measured_at(reader: Box<dyn Reader>, cache: impl AsRef<Path>) -> Result<Self> {
+        Self::measure(reader, Some(cache.as_ref()))
+    }
+
+    fn measure(reader: Box<dyn Reader>, cache: Option<&Path>) -> Result<Self> {
+        let mut data = Self::new(reader, 1)?;
+        let fields = data.reader.schema().fields();
+        let items = data.fields.iter().enumerate().map(|(at, kind)| {
+            let item = data.spec.fields()[data.place(at)].item_bytes();
+            (*kind != Kind::Fixed).then_some(item)
+        });
+        data.lengths = lengths::of(&*data.reader, &items.collect::<Vec<_>>(), cache)?;
+        for (field, lengths) in fields.iter().zip(&data.lengths) {
+            let max = lengths.iter().flat_map(|lengths| lengths.iter()).max();
+            // A limit is at least 1, even if all samples are empty.
+            data.limits.extend(max.map(|&max| (field.name.clone(), max.max(1) as usize)));
+        }
+        data.laid_out()
+    }
+
+    /// The index in the data set of the reader's field `field`.
+    fn place(&self, field: usize) -> usize {
+        field + self.fields[..field].iter().filter(|kind| matches!(kind, Kind::Shaped(_))).count()
+    }
+
+    /// The number of items that each sample has of the ragged field `field`, for
+    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed) and [`Packed`](feedline_core::Packed).
+    ///
+    /// # Errors
+    /// `Config` for a field that does not exist or is not ragged, or a data set that is not
+    /// [measured](Self::measured).
+    pub fn lengths(&self, field: &str) -> Result<&[u32]> {
+        self.check_ragged(field)?;
+        let at = self.reader.schema().fields().iter().position(|of| of.name == field);
+        at.and_then(|at| self.lengths.get(at)?.as_deref()).ok_or_else(|| {
+            let why = "the lengths are not known: make the data set by Ragged::measured";
+            Error::new(ErrorKind::Config, why)
+        })
+    }
+
+    /// The max number of items of the ragged field `field` in any batch of `rows` samples, for
+    /// `LoaderBuilder::max_per_batch`: the sum of the `rows` largest lengths. Not for padded fields, which
+    /// take `rows` times the longest sample.
+    ///
+    /// # Errors
+    /// As [`lengths`](Self::lengths).
+    pub fn max_per_batch(&self, field: &str, rows: usize) -> Result<usize> {
+        let mut lengths = self.lengths(field)?.to_vec();
+        lengths.sort_unstable_by_key(|&length| std::cmp::Reverse(length));
+        Ok(lengths.iter().take(rows).map(|&length| length as usize).sum::<usize>().max(1))
+    }
+
+    fn check_ragged(&self, field: &str) -> Result<()> {
+        if self.spec.fields()[self.spec.index_of(field)?].as_ragged().is_none() {
+            let why = format!("field \"{field}\" is not ragged: every sample has the same length");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Ok(())
     }
 
     /// Sets another limit for the ragged field `field`.
@@ -73,11 +173,7 @@ impl Ragged {
     /// # Errors
     /// `Config` for a field that does not exist or is not ragged, and for a limit of 0.
     pub fn limit(mut self, field: &str, max_per_sample: usize) -> Result<Self> {
-        let index = self.spec.index_of(field)?;
-        if self.spec.fields()[index].as_ragged().is_none() {
-            let why = format!("field \"{field}\" is not ragged: every sample has the same length");
-            return Err(Error::new(ErrorKind::Config, why));
-        }
+        self.check_ragged(field)?;
         self.limits.push((field.to_owned(), max_per_sample));
         self.laid_out()
     }

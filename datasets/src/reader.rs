@@ -85,11 +85,37 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// The names of the classes, if the set has them: label `n` is the class `classes()[n]`.
+    ///
+    /// Open a validation set with the classes of the training set, so that labels agree: a class that has no
+    /// samples there does not shift the others.
+    ///
+    /// ```
+    /// use feedline_datasets::{OpenOptions, open, open_with};
+    ///
+    /// # let root = std::env::temp_dir().join(format!("feedline-doc-classes-{}", std::process::id()));
+    /// # for name in ["train/ant", "train/bee", "train/cat", "val/ant", "val/cat"] {
+    /// #     std::fs::create_dir_all(root.join(name))?;
+    /// #     std::fs::write(root.join(name).join("1.jpg"), "")?;
+    /// # }
+    /// let train = open(root.join("train"))?;
+    /// let classes = train.classes().map(<[String]>::to_vec);
+    /// let options = OpenOptions { classes, ..Default::default() };
+    /// let val = open_with(root.join("val"), &options)?; // has no folder "bee"
+    /// assert_eq!(val.classes().unwrap(), ["ant", "bee", "cat"]);
+    /// # std::fs::remove_dir_all(&root)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn classes(&self) -> Option<&[String]> {
+        None
+    }
+
     /// The file that holds sample `sample`.
     fn path(&self, sample: u64) -> Option<&Path>;
 
-    /// A number that differs for other data. It covers the content of files in memory, and the name, size and
-    /// time of the last write of other files.
+    /// A number that differs for other data, and is the same for a copy. It covers the content of files in
+    /// memory; of other files the length and a sample of the content,
+    /// see [`Fingerprint::file_sampled`](feedline_core::Fingerprint::file_sampled).
     fn fingerprint(&self) -> u64;
 }
 

@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use bytes::Bytes;
-use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{Error, ErrorKind, Result};
 
 use crate::error::data;
 
 mod blocks;
 mod disk_cache;
 mod fetch;
+mod list;
 mod options;
 mod tag;
 mod thread;
@@ -30,7 +31,6 @@ pub(crate) use fetch::{is_missing, may_be_folder};
 pub use options::{RemoteCache, RemoteOptions};
 use tag::Tag;
 use thread::Thread;
-#[cfg(any(feature = "arrow", feature = "mds"))]
 pub(crate) use url::in_folder;
 use url::{Place, Stores};
 
@@ -47,15 +47,14 @@ use url::{Place, Stores};
 /// the last host must have the pinned version too. User and password in a URL are neither sent nor shown.
 ///
 /// ```no_run
-/// use feedline_datasets::{Remote, RemoteCache, RemoteOptions, Shards};
+/// use feedline_datasets::{Remote, RemoteCache, RemoteOptions};
 ///
 /// let mut options = RemoteOptions::default();
 /// options.cache = Some(RemoteCache { folder: "/var/cache/train".into(), bytes: 100 << 30 });
 /// options.store.push(("aws_region".into(), "eu-west-1".into()));
 /// let remote = Remote::new(options)?;
-/// let urls = (0..64).map(|shard| format!("s3://bucket/train-{shard:05}.tar"));
-/// let train = Shards::new(urls.map(|url| remote.open(&url)).collect::<Result<_, _>>()?)?;
-/// println!("{:?}", remote.stats());
+/// let train = remote.open("s3://bucket/train-{00000..00063}.tar")?;
+/// println!("{} samples, {:?}", train.len(), remote.stats());
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -217,11 +216,6 @@ impl RemoteFile {
     /// Checks that no answer so far came from another version of the file.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         self.object.changed.get().cloned().map_or(Ok(()), Err)
-    }
-
-    /// Adds URL, length and version to a fingerprint.
-    pub(crate) fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
-        state.bytes(self.object.place.shown.as_bytes()).bytes(self.object.tag.to_string().as_bytes())
     }
 
     fn shared(&self) -> &Arc<Shared> {

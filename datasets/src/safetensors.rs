@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use feedline_core::{DType, Error, Result};
 use safetensors::Dtype;
@@ -41,8 +42,15 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arrays
 }
 
 fn of(path: &Path, limit: u64) -> Result<Arrays> {
-    let file = DiskFile::open(path)?;
-    let (metadata, first) = header(&file)?;
+    let file = Arc::new(DiskFile::open(path)?);
+    // A damaged header is found before the file is read into memory.
+    header(&Content::OnDisk(file.clone()))?;
+    of_content(path, Content::of_file(file, limit)?)
+}
+
+/// The tensors in `content`.
+pub(crate) fn of_content(path: &Path, content: Content) -> Result<Arrays> {
+    let (metadata, first) = header(&content)?;
     let mut tensors: Vec<_> = metadata.tensors().into_iter().collect();
     // Tensors without elements share an offset, so equal offsets are sorted by name.
     tensors.sort_by(|(one, a), (two, b)| a.data_offsets.cmp(&b.data_offsets).then_with(|| one.cmp(two)));
@@ -64,12 +72,11 @@ fn of(path: &Path, limit: u64) -> Result<Arrays> {
             record: None,
         });
     }
-    let content = Content::of_file(file, limit)?;
     Arrays::new("safetensors", path, vec![content], arrays)
 }
 
 /// Reads and checks the header; also returns the offset of the byte after it.
-fn header(file: &DiskFile) -> Result<(Metadata, u64)> {
+fn header(file: &Content) -> Result<(Metadata, u64)> {
     let mut length = [0; LENGTH as usize];
     if file.len() < LENGTH {
         return Err(data("the file ends within its first 8 bytes: fetch it again").at_offset(file.len()));

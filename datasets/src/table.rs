@@ -10,6 +10,7 @@ use feedline_core::{DType, Error, ErrorKind, Result};
 
 use crate::bytes::MEMORY_LIMIT;
 use crate::error::{data, one_line};
+use crate::features::Features;
 use crate::nulls::{Nulls, missing};
 use crate::reader::Visit;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
@@ -66,6 +67,8 @@ pub(crate) struct Layout {
     pub(crate) schema: Schema,
     leaves: Vec<Leaf>,
     nulls: Nulls,
+    /// The names of the classes, if the metadata has them.
+    pub(crate) classes: Option<Vec<String>>,
 }
 
 /// A decoded batch: one column per field of the layout.
@@ -97,8 +100,13 @@ impl Layout {
                 None => found,
             })
         };
+        let features = Features::of(table);
         for (index, field) in table.fields().iter().enumerate() {
-            add(field, field.name().clone(), vec![index], &mut is_asked, &mut |leaf, field| {
+            let (path, of) = match features.encoded(field) {
+                Some((bytes, of)) => (vec![index, bytes], of),
+                None => (vec![index], &**field),
+            };
+            add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field| {
                 leaves.push(leaf);
                 fields.push(field);
             })?;
@@ -112,7 +120,7 @@ impl Layout {
         }
         let schema = Schema::new(fields);
         schema.check_names()?;
-        Ok(Self { schema, leaves, nulls: options.nulls })
+        Ok(Self { schema, leaves, nulls: options.nulls, classes: features.classes })
     }
 
     /// The columns of the file that are read, in order.

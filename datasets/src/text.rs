@@ -78,10 +78,7 @@ impl Lines {
             starts.push(content.len() + 1);
         }
         let state = Fingerprint::new().number(starts.len() as u64);
-        let state = match content.bytes() {
-            Some(bytes) => state.bytes(bytes),
-            None => state.file(path)?,
-        };
+        let state = content.fingerprint_sampled(state)?;
         let schema = Schema::new([SchemaField::variable("text", ElementType::Text)]);
         Ok(Self { path: path.to_path_buf(), content, starts, schema, fingerprint: state.value() })
     }

@@ -90,7 +90,7 @@ impl TfRecord {
         content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
     }
 
-    fn of(path: &Path, content: Content) -> Result<Self> {
+    pub(crate) fn of(path: &Path, content: Content) -> Result<Self> {
         let (mut starts, mut at, mut ahead) = (Vec::new(), 0, ReadAhead::default());
         let mut seen = Some(BTreeMap::<String, Seen>::new());
         while at < content.len() {
@@ -124,10 +124,7 @@ impl TfRecord {
             }
         }
         let state = Fingerprint::new().number(records);
-        let state = match content.bytes() {
-            Some(bytes) => state.bytes(bytes),
-            None => state.file(path)?,
-        };
+        let state = content.fingerprint_sampled(state)?;
         let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
         schema.check_names()?;
         Ok(Self { path, content, starts, schema, features: known, fingerprint })

@@ -121,10 +121,7 @@ impl Tokens {
             let path = path.as_ref();
             let stream = Stream::open(path, *weight, &options).map_err(|error| error.at_path(path))?;
             state = state.number(stream.samples);
-            state = match stream.content.bytes() {
-                Some(bytes) => state.bytes(bytes),
-                None => state.file(path)?,
-            };
+            state = stream.content.fingerprint_sampled(state)?;
             samples = samples.saturating_add(stream.samples);
             ends.push(samples);
             streams.push(stream);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use feedline_core::{Context, DType, Dataset, Layout, Rows, Sampler, Scratch};
-use feedline_datasets::{PackOptions, Ragged, Reader, TokenOptions, Tokens, Values, open, pack};
+use feedline_datasets::{PackOptions, Ragged, Reader, TokenOptions, Tokenized, Tokens, Values, open, pack};
 use feedline_testkit::alloc::CountingAllocator;
 use made::{gz, write};
 
@@ -26,6 +26,11 @@ const WORKERS: usize = 2;
 const BATCH: usize = 16;
 /// The most bytes of a value.
 const MOST: usize = 8000;
+
+/// A tokenizer of pairs of bytes.
+const DIGITS: &str = r#"{"model": {"type": "BPE", "merges": [["1", "2"]], "vocab":
+    {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "8": 8, "9": 9, "12": 10}},
+    "pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": ":"}}"#;
 
 /// Text of a sample; lengths differ, up to a few kilobytes.
 fn text(id: usize) -> String {
@@ -127,6 +132,9 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     pack(&*of(csv.clone()), dir.join("packed.arrow"), PackOptions::default(), |_| ()).unwrap();
     let records = Vec::from_iter((0..SAMPLES).flat_map(|id| record(text(id).as_bytes())));
     let tokens = Tokens::open(&[(tokens, 1.0)], TokenOptions::new(DType::U16, 8)).unwrap();
+    let lines = write(dir, "a.txt", &lines(text));
+    let digits = write(dir, "tokenizer.json", DIGITS.as_bytes());
+    let tokenized = Tokenized::new(of(lines.clone()), "text", digits).unwrap();
     vec![
         ("Arrays", "in memory", of(write(dir, "a.npy", &array(SAMPLES)))),
         ("ArrowFile", "packed", of(dir.join("packed.arrow"))),
@@ -136,10 +144,11 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
         ("ImageFile", "", of(write(dir, "a.bmp", &bitmap()))),
         ("JsonLines", "", of(write(dir, "a.jsonl", &json))),
         ("JsonLines", "gzip", of(write(dir, "a.jsonl.gz", &gz(&json)))),
-        ("Lines", "", of(write(dir, "a.txt", &lines(text)))),
+        ("Lines", "", of(lines)),
         ("Mds", "", of(write(dir, "a.mds", &shard))),
         ("ParquetFile", "", of(parquet)),
         ("Shards", "", of(dir.join("shards"))),
+        ("Tokenized", "", Box::new(tokenized)),
         ("TfRecord", "", of(write(dir, "a.tfrecord", &records))),
         ("Tokens", "", Box::new(tokens)),
         ("WebDataset", "", of(write(dir, "a.tar", &made::tar(&tar)))),

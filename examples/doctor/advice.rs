@@ -57,12 +57,12 @@ fn of_gpu(gpu: &Gpu, host: &Host, advice: &mut Vec<String>) {
             let speed = link.max_speed?;
             Some(could_move(speed, link.max_width?) * f64::from(u8::from(Link::generation(speed) > 0)))
         });
-        if let Some(most) = could.reduce(f64::max).filter(|most| rate < 0.6 * most) {
+        if let Some(max) = could.reduce(f64::max).filter(|max| rate < 0.6 * max) {
             advice.push(format!(
                 "That is little for this link, which could move about {:.0} GB/s: another process may use \
                  it, or \
                  the cores are on another NUMA node than the GPU (start with numactl).",
-                most / 1e9
+                max / 1e9
             ));
         }
         if let Some(copy) = host.memory_copy_rate.filter(|copy| *copy < rate) {

@@ -95,8 +95,8 @@ impl std::fmt::Display for Link {
             (Some(speed), Some(width)) => format!("generation {} x{width}", Self::generation(speed)),
             _ => "unknown".to_owned(),
         };
-        let (now, most) = (link(self.speed, self.width), link(self.max_speed, self.max_width));
-        write!(f, "{now}, at most {most} ({})", self.address)
+        let (now, max) = (link(self.speed, self.width), link(self.max_speed, self.max_width));
+        write!(f, "{now}, at most {max} ({})", self.address)
     }
 }
 

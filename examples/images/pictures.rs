@@ -64,12 +64,12 @@ impl Pictures {
     pub fn encoded(folder: &Arc<Folder>, transforms: Transforms) -> Result<Self> {
         let files = files(folder, false);
         // Slots of the loader have room for a batch of the largest file.
-        let mut most = 1;
+        let mut max = 1;
         for path in files.iter().filter_map(|file| folder.path(*file)) {
             let cannot = |error| Error::new(ErrorKind::Data, "cannot read").with_source(error).at_path(path);
-            most = most.max(fs::metadata(path).map_err(cannot)?.len() as usize);
+            max = max.max(fs::metadata(path).map_err(cannot)?.len() as usize);
         }
-        let spec = transforms.add_encoded_fields(Spec::new(), "image", most)?;
+        let spec = transforms.add_encoded_fields(Spec::new(), "image", max)?;
         let spec = spec.field("label", DType::U8, [])?;
         Ok(Self { folder: folder.clone(), files, transforms, is_encoded: true, spec })
     }

@@ -1,10 +1,12 @@
-//! What the programs in `examples/` share: how they end.
+//! Programs that read every format, and how they end.
 //!
 //! They are a package of their own because they are built with every format of `feedline-datasets`.
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
 use std::process::ExitCode;
+
+pub mod inspect;
 
 /// Prints the result of `program` and returns 0, or prints a one-line error and returns 2.
 pub fn end(program: &str, result: Result<String, Box<dyn std::error::Error>>) -> ExitCode {

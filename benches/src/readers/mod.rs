@@ -178,10 +178,10 @@ fn dataset(reader: Box<dyn Reader>) -> Result<Box<dyn Dataset>> {
     let varying = reader.schema().fields().iter().zip(values.fields());
     let varying = varying.filter(|(field, _)| field.shape.contains(&None));
     let limits: Vec<_> = varying.map(|(field, value)| (field.name.clone(), value.shape[0])).collect();
-    let most = limits.iter().map(|(_, most)| *most).max().unwrap_or(1);
-    let mut ragged = Ragged::new(reader, most)?;
-    for (name, most) in limits {
-        ragged = ragged.limit(&name, most)?;
+    let max = limits.iter().map(|(_, max)| *max).max().unwrap_or(1);
+    let mut ragged = Ragged::new(reader, max)?;
+    for (name, max) in limits {
+        ragged = ragged.limit(&name, max)?;
     }
     Ok(Box::new(ragged))
 }

@@ -1,5 +1,7 @@
 //! Samples that could not be read: their substitutes, how many are tolerated, and the report.
 
+mod bytes;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::bad_samples::substitute;
 use crate::sampler::MAX_LEN;
+use crate::source::RecordOrder;
 use crate::{Error, ErrorKind, Pad, Result, Sampler, World};
 
 /// What to do with samples that do not fill the last step.
@@ -75,6 +76,8 @@ pub struct BatchSampler {
     positions: u64,
     /// Sorted by (epoch, first); not empty, overlapping or adjacent.
     skips: Vec<Skip>,
+    /// For a source.
+    records: RecordOrder,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +121,26 @@ impl BatchSampler {
                  keep or pad the last batch"
             )));
         }
-        Ok(Self { options, global, positions, skips: Vec::new() })
+        Ok(Self { options, global, positions, skips: Vec::new(), records: RecordOrder::default() })
+    }
+
+    /// The same shards, with their records in another order.
+    #[doc(hidden)] // For the loader.
+    pub fn with_records(self, records: RecordOrder) -> Self {
+        Self { records, ..self }
+    }
+
+    /// The same samples on a single rank.
+    #[doc(hidden)] // For the loader, where each rank reads all shards of a source.
+    pub fn on_one_rank(&self) -> Self {
+        let options = BatchSamplerOptions { world: World::single(), ..self.options.clone() };
+        Self { global: options.batch as u64, options, ..self.clone() }
+    }
+
+    /// The order of a source's records.
+    #[doc(hidden)] // For the loader.
+    pub fn records(&self) -> RecordOrder {
+        self.records
     }
 
     /// The options.
@@ -141,7 +163,7 @@ impl BatchSampler {
     /// A number that identifies the order of samples; see [`Sampler::digest`].
     #[doc(hidden)] // Part of a cursor.
     pub fn digest(&self) -> u64 {
-        self.options.sampler.digest(self.options.len)
+        self.records.digest(self.options.sampler.digest(self.options.len))
     }
 
     /// See [`Sampler::former_digest`].

@@ -91,11 +91,31 @@ pub trait Dataset: Send + Sync + 'static {
 
     /// A number that identifies this data; a cursor with another fingerprint is rejected.
     ///
-    /// The default covers only length and spec, so different data of the same length and spec has the same
-    /// fingerprint. Override it to cover the data itself: [`Fingerprint`](crate::Fingerprint) covers files by
-    /// name, size and time, or by content.
+    /// The default covers only length, spec and [`version`](Self::version), so different data of the same
+    /// length and spec has the same fingerprint. Override it to cover the data itself:
+    /// [`Fingerprint`](crate::Fingerprint) covers files by content.
     fn fingerprint(&self) -> u64 {
-        spec_key(key(&[self.len()]), self.spec())
+        versioned(spec_key(key(&[self.len()]), self.spec()), self.version())
+    }
+
+    /// The version of the samples, which the default [`fingerprint`](Self::fingerprint) covers. Change it when
+    /// samples change, so that cursors of the old ones are rejected. Default: 0.
+    ///
+    /// ```
+    /// use feedline_core::{Context, Dataset, ReadError, Row, Spec};
+    /// struct Squares(Spec);
+    /// impl Dataset for Squares {
+    ///     fn len(&self) -> u64 { 1000 }
+    ///     fn spec(&self) -> &Spec { &self.0 }
+    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    ///         row.field_mut::<i64>(0)?[0] = (id * id) as i64 + 1;
+    ///         Ok(())
+    ///     }
+    ///     fn version(&self) -> u64 { 2 } // 1 was without the `+ 1`
+    /// }
+    /// ```
+    fn version(&self) -> u64 {
+        0
     }
 
     /// Writes a function of each sample: `function` gets the sample and the row to write, of `spec`.
@@ -279,6 +299,11 @@ pub trait Dataset: Send + Sync + 'static {
     {
         Cached::in_file(Arc::new(StableDataset::new(Arc::new(self))), path.as_ref(), budget)
     }
+}
+
+/// Adds a version to a fingerprint. Version 0 leaves it as it was before there were versions.
+pub(crate) fn versioned(state: u64, version: u64) -> u64 {
+    if version == 0 { state } else { key(&[state, u64::from_le_bytes(*b"version "), version]) }
 }
 
 /// Adds a spec to a fingerprint.

@@ -1,7 +1,7 @@
 //! Fingerprints of data sets, for custom [`Dataset::fingerprint`](crate::Dataset::fingerprint) methods.
 
 use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -14,14 +14,24 @@ const ROUND: usize = 32;
 /// Bytes of a file read at a time; a multiple of [`ROUND`].
 const BLOCK: usize = 1 << 20;
 
+/// Files up to this length are sampled as a whole.
+const SAMPLED_WHOLE: u64 = 512 << 10;
+/// Bytes of one part of a sampled file.
+const SAMPLED_PART: u64 = 64 << 10;
+/// Parts between the first and the last one. All parts together have the bytes of [`SAMPLED_WHOLE`].
+const SAMPLED_BETWEEN: u64 = SAMPLED_WHOLE / SAMPLED_PART - 2;
+
 /// A 64-bit hash of everything added to it, in order; the same on every machine.
 ///
-/// Detects changes, not forgery. There are two ways to cover a file:
+/// Detects changes, not forgery. There are three ways to cover a file:
 ///
 /// | method | covers | costs |
 /// | --- | --- | --- |
 /// | [`file`](Self::file) | name, size, time of the last write | a system call |
 /// | [`file_content`](Self::file_content) | only the bytes | reading the file |
+/// | [`file_sampled`](Self::file_sampled) | the length, and up to 512 KiB of the bytes | reading them |
+///
+/// A copy of a file has another time, so a run resumes from a copy only with the last two.
 ///
 /// ```
 /// use feedline_core::Fingerprint;
@@ -91,6 +101,51 @@ impl Fingerprint {
         regular(path)?;
         let file = File::open(path).map_err(|error| cannot(path, error))?;
         self.reader(file).map_err(|error| cannot(path, error))
+    }
+
+    /// Adds the length of a file and a sample of its bytes: all bytes up to 512 KiB; of a longer file the first
+    /// and the last 64 KiB, and 64 KiB in each of six equal parts between them, at places that depend on the
+    /// length only. Does not cover name and time. A change between these places is not detected.
+    ///
+    /// # Errors
+    /// `Data` when the file cannot be read or is not a regular file.
+    pub fn file_sampled(self, path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let len = regular(path)?.len();
+        let unreadable = |error| cannot(path, error);
+        let mut file = File::open(path).map_err(unreadable)?;
+        self.sampled(len, |offset, to| {
+            file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(to)).map_err(unreadable)
+        })
+    }
+
+    /// As [`file_sampled`](Self::file_sampled), of `len` bytes that `read` copies from an offset on.
+    ///
+    /// # Errors
+    /// The errors of `read`.
+    #[doc(hidden)] // For the readers of formats.
+    pub fn sampled<E>(
+        self,
+        len: u64,
+        mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut part = vec![0; len.min(SAMPLED_WHOLE) as usize];
+        if len <= SAMPLED_WHOLE {
+            read(0, &mut part)?;
+            return Ok(self.bytes(&part));
+        }
+        part.truncate(SAMPLED_PART as usize);
+        let between = (len - 2 * SAMPLED_PART) / SAMPLED_BETWEEN;
+        let places = (0..SAMPLED_BETWEEN).map(|number| {
+            let random = key(&[u64::from_le_bytes(*b"sampled "), len, number]);
+            SAMPLED_PART + number * between + random % (between - SAMPLED_PART + 1)
+        });
+        let mut state = self.number(len);
+        for offset in [0].into_iter().chain(places).chain([len - SAMPLED_PART]) {
+            read(offset, &mut part)?;
+            state = state.bytes(&part);
+        }
+        Ok(state)
     }
 
     /// Adds everything that `reader` yields, like [`bytes`](Self::bytes). Reads 1 MiB at a time.

@@ -1,14 +1,14 @@
 //! Documents of any length laid one behind another into windows of one size, with next to no padding.
 //!
-//! The windows are made once, from the lengths alone: the longest document first, each into the fullest
-//! window that it fits (best fit, decreasing). So every epoch has the same number of windows, each document
+//! The windows are made once, from the lengths alone. [`Packed::new`] keeps documents whole: the longest
+//! document first, each into the fullest window that it fits (best fit, decreasing). [`Packed::in_order`]
+//! keeps their order, and cuts a document where a window is full. So every epoch has the same number of windows, each document
 //! is in exactly one, and the loader treats windows as samples like any others: shuffles, ranks, cursors and
 //! proofs count windows.
 //!
 //! The content of a window can still differ from epoch to epoch: documents of equal length change places, by
 //! a keyed permutation for each length and epoch.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,6 +20,10 @@ use crate::sampler::Permutation;
 use crate::{
     Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec, StableDataset,
 };
+
+mod fit;
+
+use fit::{Stored, best_fit, cut, cut_in_order, window_starts};
 
 /// How documents are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +57,16 @@ pub struct Piece {
 /// | `position` | `u32`, `[window]` | the place of each item in its document; 0 in the padding |
 /// | `used` | `u32` | items that are not padding |
 /// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | of the batch: the documents' starts, the end |
+/// | `segment` | `u32`, `[window]`; [in order](Self::in_order) only | the number of each item's document in the window, from 1; 0 in the padding |
 ///
 /// A batch of windows is one sequence of `rows * window` items to a kernel for attention over variable
 /// lengths. `cu_seqlens` is 0 and then the end of each document in that sequence, in order; the padding of a
 /// window counts as one more document there, so that the last entry is `rows * window`.
 /// [`longest`](Packed::longest) bounds the length of all of them but the padding. Other fields of the
 /// documents are left out, and documents without items are in no window.
+///
+/// Labels are not a field: the label of an item is the next item of the window, if it has the same `segment`.
+/// The last item of a document has none.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Dataset, Packed, PackedOptions, ReadError, Row, Spec, lengths};
@@ -88,7 +96,8 @@ pub struct Packed {
     options: PackedOptions,
     spec: Spec,
     lengths: Vec<u32>,
-    /// Every piece, the longest first.
+    is_in_order: bool,
+    /// Every piece, the longest first, or in the order of the documents.
     pieces: Vec<Stored>,
     /// The indices of pieces, window by window.
     places: Vec<usize>,
@@ -96,19 +105,12 @@ pub struct Packed {
     starts: Vec<usize>,
 }
 
-/// A [`Piece`] in twelve bytes and a few.
-#[derive(Clone, Copy)]
-struct Stored {
-    document: u64,
-    start: u32,
-    len: u32,
-}
-
 impl Packed {
     /// The fields of a window after that of the documents.
     const POSITION: usize = 1;
     const USED: usize = 2;
     const CU_SEQLENS: usize = 3;
+    const SEGMENT: usize = 4;
 
     /// Packs the ragged field `field` of `documents`; `lengths[i]` is the number of items of document `i`, as
     /// [`lengths`](crate::lengths) finds it.
@@ -123,8 +125,51 @@ impl Packed {
         lengths: &[u32],
         options: PackedOptions,
     ) -> Result<Self> {
+        Self::of(StableDataset::new(Arc::new(documents)), field, lengths, options, false)
+    }
+
+    /// Packs the documents in their order: window `n` has the items `n * window..(n + 1) * window` of all
+    /// documents one behind another. Only the last window has padding. A document is cut where a window is
+    /// full, and each piece counts as a document: its `position` begins at 0. A window reads each of its
+    /// documents as a whole: split documents of many windows before.
+    ///
+    /// ```
+    /// use feedline_core::{Context, DType, Dataset, Layout, Packed, ReadError, Row, Rows, Spec, lengths};
+    ///
+    /// struct Words(Spec);
+    /// impl Dataset for Words {
+    ///     fn len(&self) -> u64 { 3 }
+    ///     fn spec(&self) -> &Spec { &self.0 }
+    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    ///         Ok(row.write_ragged(0, ["one", "three", "two"][id as usize].as_bytes())?)
+    ///     }
+    /// }
+    /// let words = Words(Spec::new().ragged("text", DType::U8, [], 5)?);
+    /// let lengths = lengths(&words, "text")?;
+    /// let packed = Packed::in_order(words, "text", &lengths, 6)?;
+    /// let layout = Layout::new(packed.spec(), 2)?;
+    /// let mut slab = vec![0; layout.bytes()];
+    /// let mut rows = Rows::new(&layout, &mut slab, 2);
+    /// packed.read_many(&[0, 1], &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error)?;
+    /// assert_eq!(rows.column_mut(0), b"onethreetwo\0");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); documents may be longer than a window.
+    pub fn in_order(documents: impl Dataset, field: &str, lengths: &[u32], window: usize) -> Result<Self> {
+        let options = PackedOptions { window, split: true, shuffle: None };
+        Self::of(StableDataset::new(Arc::new(documents)), field, lengths, options, true)
+    }
+
+    fn of(
+        documents: StableDataset,
+        field: &str,
+        lengths: &[u32],
+        options: PackedOptions,
+        is_in_order: bool,
+    ) -> Result<Self> {
         let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
-        let documents = StableDataset::new(Arc::new(documents));
         let index = documents.spec().index_of(field)?;
         let of = &documents.spec().fields()[index];
         if of.as_ragged().is_none() || !of.shape().is_empty() {
@@ -148,14 +193,17 @@ impl Packed {
                  split long documents"
             ));
         }
-        let mut pieces: Vec<Stored> =
-            (0..).zip(lengths).flat_map(|(id, &length)| cut(id, length, window)).collect();
+        let mut pieces = if is_in_order { cut_in_order(lengths, window) } else { cut(lengths, window) };
         if pieces.is_empty() {
             return refuse("no document has an item: there is nothing to pack".to_owned());
         }
-        // Stable, so that pieces of equal length keep the order of their documents.
-        pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len));
-        let (places, starts) = best_fit(&pieces, window);
+        let (places, starts) = if is_in_order {
+            ((0..pieces.len()).collect(), window_starts(&pieces, window))
+        } else {
+            // Stable, so that pieces of equal length keep the order of their documents.
+            pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len));
+            best_fit(&pieces, window)
+        };
         let segments = |at: &[usize]| {
             let used: usize = places[at[0]..at[1]].iter().map(|&piece| pieces[piece].len as usize).sum();
             at[1] - at[0] + usize::from(used < window)
@@ -163,10 +211,13 @@ impl Packed {
         let max = starts.windows(2).map(segments).max().unwrap_or(1);
         let spec = Spec::new().field(field, of.dtype(), [window])?;
         let spec = spec.field("position", crate::DType::U32, [window])?;
-        let spec = spec.field("used", crate::DType::U32, [])?.cumulative("cu_seqlens", max)?;
+        let mut spec = spec.field("used", crate::DType::U32, [])?.cumulative("cu_seqlens", max)?;
+        if is_in_order {
+            spec = spec.field("segment", crate::DType::U32, [window])?;
+        }
         let layout = Layout::new(documents.spec(), 1)?;
         let (inner, lengths) = (documents, lengths.to_vec());
-        Ok(Self { inner, field: index, layout, options, spec, lengths, pieces, places, starts })
+        Ok(Self { inner, field: index, layout, options, spec, lengths, is_in_order, pieces, places, starts })
     }
 
     /// The share of padding in the windows, from 0 to 1.
@@ -178,7 +229,7 @@ impl Packed {
 
     /// Items of the longest document or piece.
     pub fn longest(&self) -> usize {
-        self.pieces.first().map_or(0, |piece| piece.len as usize)
+        self.pieces.iter().map(|piece| piece.len as usize).max().unwrap_or(0)
     }
 
     /// The documents of window `window` in `epoch`, in order; none for a window that does not exist.
@@ -263,6 +314,13 @@ impl Dataset for Packed {
             positions.by_ref().take(len as usize).zip(0..).for_each(|(position, at)| *position = at);
         }
         positions.for_each(|position| *position = 0);
+        if self.is_in_order {
+            let mut items = row.field_mut::<u32>(Self::SEGMENT)?.iter_mut();
+            for (len, segment) in lengths.clone().zip(1..) {
+                items.by_ref().take(len as usize).for_each(|item| *item = segment);
+            }
+            items.for_each(|item| *item = 0);
+        }
         let mut segments = 0;
         let room = row.ragged_mut::<u32>(Self::CU_SEQLENS)?.iter_mut();
         for (to, len) in room.zip(lengths.chain((padding > 0).then_some(padding))) {
@@ -277,50 +335,9 @@ impl Dataset for Packed {
         let lengths = self.lengths.iter().fold(0, |state, &length| key(&[state, u64::from(length)]));
         let state = Fingerprint::new().bytes(b"packed").number(self.inner.fingerprint()).number(lengths);
         let state = state.number(self.field as u64).number(window as u64).number(u64::from(split));
+        let state = if self.is_in_order { state.bytes(b"in order") } else { state };
         state.number(shuffle.map_or(0, |seed| key(&[1, seed]))).value()
     }
-}
-
-/// Cuts `document` into pieces of at most `window` items; none if it has no items.
-fn cut(document: u64, length: u32, window: usize) -> impl Iterator<Item = Stored> {
-    // At most 2^31 - 1.
-    let window = window as u32;
-    let starts = (0..length.div_ceil(window)).map(move |piece| piece * window);
-    starts.map(move |start| Stored { document, start, len: window.min(length - start) })
-}
-
-/// Puts each piece into the fullest window that it fits. Returns the pieces window by window, and the start
-/// of each window.
-fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
-    // Windows by the room left in them.
-    let mut open: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    let mut windows: Vec<Vec<usize>> = Vec::new();
-    for (piece, len) in pieces.iter().map(|piece| piece.len as usize).enumerate() {
-        let fullest =
-            open.range_mut(len..).next().and_then(|(&room, at)| Some((room, at.pop()?, at.is_empty())));
-        let (room, at) = match fullest {
-            Some((room, at, is_last)) => {
-                if is_last {
-                    open.remove(&room);
-                }
-                (room, at)
-            }
-            None => {
-                windows.push(Vec::new());
-                (window, windows.len() - 1)
-            }
-        };
-        windows[at].push(piece);
-        if room > len {
-            open.entry(room - len).or_default().push(at);
-        }
-    }
-    let mut starts = vec![0];
-    starts.extend(windows.iter().scan(0, |end, pieces| {
-        *end += pieces.len();
-        Some(*end)
-    }));
-    (windows.concat(), starts)
 }
 
 impl fmt::Debug for Packed {

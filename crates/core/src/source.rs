@@ -12,6 +12,9 @@
 //! next records of the rank, also across the end of a shard. So the samples of a batch depend only on the
 //! source, the seed, the epoch, the rank and the batch size, never on the workers.
 //!
+//! Two options of the loader's builder change this: with `split_shards` each rank reads all shards and takes
+//! every `world`-th record, and with `shuffle_buffer` records are shuffled in blocks.
+//!
 //! One worker at a time reads raw records in sequence; decoding, the expensive part, is spread over all
 //! workers.
 //!
@@ -19,9 +22,13 @@
 //! is no closed form of the expected proof. The [proof](crate::Proof) of each rank's cursor covers the
 //! samples that the rank delivered; compare it with the count of the writer of the data.
 
+mod from_iter;
+
 use std::path::Path;
 
-use crate::dataset::spec_key;
+pub use from_iter::{FromIter, from_iter};
+
+use crate::dataset::{spec_key, versioned};
 use crate::random::key;
 use crate::{BatchSampler, Context, Error, ErrorKind, ReadError, Result, Row, Spec};
 
@@ -105,7 +112,8 @@ pub enum Next {
 pub trait Source: Send + Sync + 'static {
     /// Number of shards, at most [`MAX_SHARDS`]; the same for every call and on every rank.
     ///
-    /// Ranks share the shards: provide at least as many shards as ranks, of about the same size.
+    /// Ranks share the shards: provide at least as many shards as ranks, of about the same size, or let the
+    /// loader split them (`split_shards`).
     fn shards(&self) -> u64;
 
     /// The fields of a sample; the same for every call.
@@ -137,10 +145,17 @@ pub trait Source: Send + Sync + 'static {
 
     /// A number that identifies this data; a cursor with another fingerprint is rejected.
     ///
-    /// The default covers only the number of shards and the spec; see
+    /// The default covers only the number of shards, the spec and the [`version`](Self::version); see
     /// [`Dataset::fingerprint`](crate::Dataset::fingerprint).
     fn fingerprint(&self) -> u64 {
-        spec_key(key(&[u64::from_le_bytes(*b"a source"), self.shards()]), self.spec())
+        let state = key(&[u64::from_le_bytes(*b"a source"), self.shards()]);
+        versioned(spec_key(state, self.spec()), self.version())
+    }
+
+    /// The version of the records, which the default [`fingerprint`](Self::fingerprint) covers. Change it when
+    /// the records change, so that cursors of the old ones are rejected. Default: 0.
+    fn version(&self) -> u64 {
+        0
     }
 }
 
@@ -164,8 +179,31 @@ pub trait Shard: Send {
 pub struct SourcePosition {
     /// The position of the rank's present shard in the epoch's order of shards, over all ranks.
     pub position: u64,
-    /// The offset of the next record in that shard.
+    /// The offset of the next record in that shard, or of the first record of the block that is being
+    /// delivered if records are shuffled.
     pub offset: u64,
+    /// Records delivered of that block; 0 if records are not shuffled.
+    pub taken: u64,
+}
+
+/// The order in which the ranks read the records of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // Set by `LoaderBuilder`.
+pub struct RecordOrder {
+    /// Whether each rank reads all shards, and takes every `world`-th record.
+    pub split: bool,
+    /// Bytes of the shuffle buffer; 0 for none.
+    pub buffer_bytes: u64,
+}
+
+impl RecordOrder {
+    /// Adds the order to the digest of a sampler; the default order leaves it unchanged.
+    pub(crate) fn digest(self, sampler: u64) -> u64 {
+        if self == Self::default() {
+            return sampler;
+        }
+        key(&[u64::from_le_bytes(*b"records "), sampler, self.split.into(), self.buffer_bytes])
+    }
 }
 
 /// Checks that a source can be read in the order of `batch_sampler`, which takes one shard per step.

@@ -147,7 +147,6 @@ pub use loader::Loader;
 pub use progress::Progress;
 pub use shutdown::StopHandle;
 pub use transfer_mode::TransferMode;
-pub use tune::Depth;
 
 /// Samples that could not be read, and their substitutes.
 pub mod bad_samples {

@@ -6,7 +6,7 @@ use feedline_core::{
     BadSampleReport, BadSamples, BatchProof, BatchSampler, Cursor, Error, ErrorKind, Result, SourcePosition,
     Stage,
 };
-use feedline_device::slot::InHand;
+use feedline_device::slot::Unreleased;
 use feedline_device::{Device, Stream};
 
 use crate::{Batch, Checkpoint};
@@ -47,7 +47,7 @@ use crate::{Batch, Checkpoint};
 #[derive(Clone)]
 pub struct Progress {
     counted: Arc<Mutex<Counted>>,
-    in_hand: InHand,
+    unreleased: Unreleased,
     device: Device,
 }
 
@@ -58,9 +58,9 @@ struct Counted {
 }
 
 impl Progress {
-    pub(crate) fn new(cursor: Cursor, in_hand: InHand, device: Device) -> Self {
+    pub(crate) fn new(cursor: Cursor, unreleased: Unreleased, device: Device) -> Self {
         let counted = Counted { cursor, bad_sample_report: BadSampleReport::new() };
-        Self { counted: Arc::new(Mutex::new(counted)), in_hand, device }
+        Self { counted: Arc::new(Mutex::new(counted)), unreleased, device }
     }
 
     /// The position after the batches delivered so far; see [`Loader::cursor`](crate::Loader::cursor).
@@ -96,7 +96,7 @@ impl Progress {
     pub(crate) fn released(&self) -> Result<Checkpoint> {
         // A batch counts as held before the cursor counts it.
         let counted = self.lock();
-        let held = self.in_hand.count();
+        let held = self.unreleased.count();
         if held > 0 {
             let batches = if held == 1 { "batch is held" } else { "batches are held" };
             let why = format!(

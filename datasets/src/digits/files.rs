@@ -36,8 +36,8 @@ impl Part {
         match self {
             Self::Images(Split::Train) => names::TRAIN[0],
             Self::Labels(Split::Train) => names::TRAIN[1],
-            Self::Images(Split::Test) => names::TEST[0],
-            Self::Labels(Split::Test) => names::TEST[1],
+            Self::Images(_) => names::TEST[0],
+            Self::Labels(_) => names::TEST[1],
         }
     }
 

@@ -13,14 +13,15 @@ pub use crate::Split;
 const CHUNK: usize = 250;
 
 impl Split {
-    /// Both sets.
+    /// The two sets that are written as files.
     pub(super) const ALL: [Self; 2] = [Self::Train, Self::Test];
 
-    /// Number of images of the built-in digits: 60,000 to train on, 10,000 to test on.
+    /// Number of images of the built-in digits: 60,000 to train on, 10,000 each to test on and
+    /// to validate with.
     pub const fn images(self) -> usize {
         match self {
             Self::Train => 60_000,
-            Self::Test => 10_000,
+            Self::Test | Self::Validation => 10_000,
         }
     }
 }

@@ -14,11 +14,19 @@ pub(crate) fn of_file(path: &Path, limit: u64) -> Result<Arrays> {
     Arrays::new("idx", path, vec![content], vec![array]).map_err(|error| error.at_path(path))
 }
 
+/// The array in `content`.
+#[cfg(feature = "object-store")]
+pub(crate) fn of_content(path: &Path, content: crate::bytes::Content) -> Result<Arrays> {
+    let (content, array) = IdxFile::of(path, content)?.into_array("array", 0);
+    Arrays::new("idx", path, vec![content], vec![array])
+}
+
 /// One of MNIST's sets in `folder`: fields `image`, `label`.
 pub(crate) fn of_folder(folder: &Path, split: Split, limit: u64) -> Result<Arrays> {
     let [images, labels] = match split {
         Split::Train => names::TRAIN,
         Split::Test => names::TEST,
+        Split::Validation => return Err(data("MNIST has no set to validate with: take Split::Test")),
     };
     let images = IdxFile::open_limited(&names::require(folder, images)?, limit)?;
     let labels = IdxFile::open_limited(&names::require(folder, labels)?, limit)?;

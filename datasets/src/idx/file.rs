@@ -73,7 +73,7 @@ impl IdxFile {
         Self::of(&path, Content::Mapped(file)).map_err(|error| error.at_path(path))
     }
 
-    fn of(path: &Path, content: Content) -> Result<Self> {
+    pub(super) fn of(path: &Path, content: Content) -> Result<Self> {
         let mut start = [0; Header::MAX_BYTES];
         let start = &mut start[..content.len().min(Header::MAX_BYTES as u64) as usize];
         content.read_at(0, start)?;

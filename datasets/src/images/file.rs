@@ -14,10 +14,13 @@ use crate::{ElementType, Reader, Schema, SchemaField, Values};
 #[derive(Debug)]
 pub(crate) struct ImageFile {
     path: PathBuf,
+    /// The file, where it is not read again: it lies in a store.
+    encoded: Option<Vec<u8>>,
     format: Format,
     size: Size,
     schema: Schema,
-    version: Version,
+    /// Of a file that is read for each sample.
+    version: Option<Version>,
     fingerprint: u64,
 }
 
@@ -26,13 +29,27 @@ impl ImageFile {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let mut bytes = Vec::new();
         let version = read_whole(path, &mut bytes)?;
-        let size = Decoder::new().size(&bytes).map_err(|error| error.at_path(path))?;
+        let file = Self::of_bytes(path, &bytes)?;
+        Ok(Self { version: Some(version), ..file })
+    }
+
+    /// The picture in a content that is read as a whole.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of_content(path: &Path, content: &crate::bytes::Content) -> Result<Self> {
+        let mut memory = crate::memory::Memory::new(content.len())?;
+        content.read_at(0, memory.bytes_mut())?;
+        let file = Self::of_bytes(path, memory.bytes())?;
+        Ok(Self { encoded: Some(memory.bytes().to_vec()), ..file })
+    }
+
+    fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let size = Decoder::new().size(bytes).map_err(|error| error.at_path(path))?;
         // A picture without a size is refused above, and so is one of an unknown format.
-        let format = Format::of(&bytes).ok_or_else(|| data("the file is no picture").at_path(path))?;
+        let format = Format::of(bytes).ok_or_else(|| data("the file is no picture").at_path(path))?;
         let image = SchemaField::fixed("image", ElementType::Number(DType::U8), &size.shape());
-        let fingerprint = Fingerprint::new().bytes(&bytes).value();
+        let fingerprint = Fingerprint::new().bytes(bytes).value();
         let (path, schema) = (path.to_path_buf(), Schema::new([image]));
-        Ok(Self { path, format, size, schema, version, fingerprint })
+        Ok(Self { path, encoded: None, format, size, schema, version: None, fingerprint })
     }
 }
 
@@ -52,10 +69,17 @@ impl Reader for ImageFile {
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
         let value = &mut values.begin(1)[0];
-        let mut encoded = Vec::new();
-        let decoded = read_whole(&self.path, &mut encoded)
-            .and_then(|now| self.version.check(&now))
-            .and_then(|()| Decoder::new().decode_into(&encoded, self.size, value.resize(self.size.bytes())));
+        let mut decode =
+            |encoded: &[u8]| Decoder::new().decode_into(encoded, self.size, value.resize(self.size.bytes()));
+        let decoded = match (&self.encoded, self.version) {
+            (Some(encoded), _) => decode(encoded),
+            (None, version) => {
+                let mut encoded = Vec::new();
+                let now = read_whole(&self.path, &mut encoded);
+                let is_same = now.and_then(|now| version.map_or(Ok(()), |version| version.check(&now)));
+                is_same.and_then(|()| decode(&encoded))
+            }
+        };
         decoded.map_err(|error| error.at_path(&self.path))?;
         value.set_shape(self.size.shape());
         Ok(())

@@ -140,8 +140,7 @@ impl Zipped {
         (number, inflated): (usize, Arc<Cache<Mds>>),
     ) -> Result<Self> {
         let state = Fingerprint::new().number(samples);
-        let (zipped, state) =
-            zip.with(|content| Ok((content.len(), content.fingerprint_of_version(state, &zip.path)?)))?;
+        let (zipped, state) = zip.with(|content| Ok((content.len(), content.fingerprint_sampled(state)?)))?;
         if bytes == 0 || bytes > most_inflated(zipped).min(u32::MAX.into()) {
             let why = format!("the index claims {bytes} bytes in {zipped} of a compressed shard");
             return Err(data(why + ": fetch both again"));

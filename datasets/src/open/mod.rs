@@ -8,10 +8,15 @@ use crate::bytes::Content;
 use crate::error::{data, one_line};
 use crate::{Folder, Reader, Shards, cifar, idx, npy};
 
+#[cfg(feature = "object-store")]
+mod content;
 mod formats;
+mod hub;
 mod kind;
 mod options;
+mod pattern;
 mod remote;
+mod split;
 
 use kind::{Kind, Start};
 pub use options::{OpenOptions, Split};
@@ -25,9 +30,12 @@ const PACK_INDEX: &str = "_index.json";
 
 /// Opens a file or a folder, whatever its format.
 ///
-/// A URL in place of a path is opened by `open_url` (feature `object-store`).
+/// A URL in place of a path is opened by `open_url` (feature `object-store`). A name with a range, a list or a
+/// star, such as `train-{000..099}.tar`, `{a,b}.csv` or `*.parquet`, opens several files of one format, one
+/// after another.
 ///
-/// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, or shards of one format. The
+/// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, shards of one format, or what
+/// `save_to_disk` of Hugging Face's `datasets` wrote; a repository of the hub is one of Parquet shards. The
 /// table in this crate's README lists the formats; a format whose feature is off is refused by name.
 ///
 /// ```
@@ -56,10 +64,25 @@ pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let path = path.as_ref();
     if let Some(opened) = path.to_str().and_then(|url| remote::url(url, options)) {
-        return opened;
+        return opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
+    }
+    if let Some(shards) = local_shards(path, options)? {
+        return Ok(shards);
     }
     let opened = if path.is_dir() { folder(path, options) } else { file(path, options) };
-    opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+    let checked = opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
+    checked.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+}
+
+/// Checks that the labels of a set with classes of its own are those of the stated classes.
+fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
+    let (Some(stated), Some(own)) = (&options.classes, reader.classes()) else { return Ok(()) };
+    let differ = (0..stated.len().max(own.len())).find(|&at| stated.get(at) != own.get(at));
+    let Some(at) = differ else { return Ok(()) };
+    let name =
+        |classes: &[String]| classes.get(at).map_or("missing".to_owned(), |name| format!("\"{name}\""));
+    let why = format!("class {at} is {} here, but {} in OpenOptions::classes", name(own), name(stated));
+    Err(data(one_line(why) + ": labels would differ, write both sets with one list"))
 }
 
 fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
@@ -120,11 +143,18 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     if index.is_file() {
         return formats::packed(&index, limit);
     }
+    if let Some(saved) = hub::saved(path, options) {
+        return saved;
+    }
     let (folders, files) = crate::folder::list(path)?;
+    if let Some(shards) = hub::shards(&folders, &files)? {
+        return folder(&shards, options);
+    }
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());
     if cifar::has_files(names) {
         return Ok(Box::new(cifar::open_split(path, options.split.unwrap_or(Split::Train))?));
     }
+    let files = hub::without_about(files);
     if folders.is_empty() && files.first().is_some_and(|first| is_shard(first)) {
         let shards = of_split(files, options.split)?;
         let shards = shards.iter().map(|file| open_with(file, options));
@@ -134,21 +164,39 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
 }
 
 /// The shards of one set: a folder may hold `train-00000.parquet` beside `test-00000.parquet`.
-fn of_split(files: Vec<PathBuf>, split: Option<Split>) -> Result<Vec<PathBuf>> {
-    let named = |file: &PathBuf| Split::named(&file.file_stem().unwrap_or_default().to_string_lossy());
-    let has = |split| files.iter().find(|file| named(file) == Some(split));
-    match (has(Split::Train), has(Split::Test), split) {
-        (Some(train), Some(test), None) => {
-            let name = |file: &PathBuf| one_line(file.file_name().unwrap_or_default().to_string_lossy());
-            Err(data(format!(
-                "the folder holds shards of two sets, {} and {}: choose one by OpenOptions::split",
-                name(train),
-                name(test)
-            )))
+fn of_split<P: AsRef<Path>>(files: Vec<P>, split: Option<Split>) -> Result<Vec<P>> {
+    let name = |file: &P| file.as_ref().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let chosen = split::choose(&files.iter().map(name).collect::<Vec<_>>(), split)?;
+    let mut chosen = chosen.into_iter().peekable();
+    let files = files.into_iter().enumerate().filter(|(at, _)| chosen.next_if_eq(at).is_some());
+    Ok(files.map(|(_, file)| file).collect())
+}
+
+/// The files of a pattern, unless there is a file of that very name.
+fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Reader>>> {
+    let Some(text) = path.to_str().filter(|text| pattern::is_pattern(text) && !path.exists()) else {
+        return Ok(None);
+    };
+    let mut files = Vec::new();
+    for name in pattern::expand(text)? {
+        let name = PathBuf::from(name);
+        let file = name.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+        if !file.contains('*') {
+            files.push(name);
+            continue;
         }
-        (Some(_), Some(_), split) => Ok(files.into_iter().filter(|file| named(file) == split).collect()),
-        _ => Ok(files),
+        let folder = name.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let (_, inside) = crate::folder::list(folder)?;
+        let fits = |path: &PathBuf| {
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| pattern::fits(name, file))
+        };
+        files.extend(inside.into_iter().filter(fits));
     }
+    if files.is_empty() {
+        return Err(data("no file fits the pattern: check the path").at_path(path));
+    }
+    let shards = files.iter().map(|file| open_with(file, options)).collect::<Result<_>>()?;
+    Ok(Some(Box::new(Shards::new(shards)?)))
 }
 
 /// Whether the first file of a folder is a shard, and not itself a sample.

@@ -16,11 +16,12 @@ pub struct OpenOptions {
     /// are read when they are needed.
     pub memory_limit: u64,
     /// The set to take of a folder or archive whose file names tell them apart. `None` takes the training set
-    /// of MNIST and CIFAR, and refuses a folder of shards that mixes several.
+    /// of MNIST and CIFAR, and refuses a folder that holds several sets otherwise.
     pub split: Option<Split>,
     /// The classes of a [`Folder`](crate::Folder): the label of a class is its place in this list. A folder
     /// that the list lacks is an error; a class without a folder has no samples. `None` takes the folders
-    /// that are there, by name.
+    /// that are there, by name. A set with a list of its own ([`Reader::classes`](crate::Reader::classes))
+    /// must have this one.
     pub classes: Option<Vec<String>>,
     /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that other samples have; the
     /// field is then empty. By default this is an error.
@@ -59,8 +60,11 @@ impl Default for OpenOptions {
 pub enum Split {
     /// The set to train on.
     Train,
-    /// The set to test on, or to validate with.
+    /// The set to test on. Where files or folders are told apart by name, the one to validate with if there
+    /// is no other.
     Test,
+    /// The set to validate with.
+    Validation,
 }
 
 impl Split {
@@ -69,9 +73,18 @@ impl Split {
         name.split(|char: char| !char.is_ascii_alphabetic()).find_map(|word| {
             match word.to_ascii_lowercase().as_str() {
                 "train" | "training" => Some(Self::Train),
-                "val" | "valid" | "validation" | "dev" | "eval" | "test" | "testing" => Some(Self::Test),
+                "val" | "valid" | "validation" | "dev" | "eval" => Some(Self::Validation),
+                "test" | "testing" => Some(Self::Test),
                 _ => None,
             }
         })
+    }
+    /// The name of the set.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Test => "test",
+            Self::Validation => "validation",
+        }
     }
 }

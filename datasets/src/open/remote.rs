@@ -1,26 +1,45 @@
 //! Opens files and folders by their URLs.
 
+#[cfg(feature = "object-store")]
+use std::panic::resume_unwind;
+#[cfg(feature = "object-store")]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[cfg(feature = "object-store")]
+use feedline_core::ErrorKind;
 use feedline_core::Result;
 
+#[cfg(feature = "object-store")]
+use crate::Shards;
 use crate::{OpenOptions, Reader};
 
 #[cfg(feature = "object-store")]
 use super::kind::{Kind, START, kind, kind_by_name};
 #[cfg(feature = "object-store")]
-use super::unknown;
+use super::{pattern, unknown};
+#[cfg(feature = "object-store")]
+use crate::bytes::Content;
 #[cfg(feature = "object-store")]
 use crate::error::data;
 #[cfg(feature = "object-store")]
 use crate::remote::{Remote, RemoteFile};
 
+/// Shards that are opened at a time.
+#[cfg(feature = "object-store")]
+const AT_ONCE: usize = 16;
+
 pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
 
 /// Opens a file by its URL: `s3://`, `gs://`, `az://`, `http://` or `https://`.
 ///
-/// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content. The
-/// URL of a folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by
-/// its `index.json` or `_index.json`. `Records::open_remote` reads records. Use one [`Remote`](crate::Remote)
-/// for several files; its documentation describes what is fetched and when.
+/// Every format that [`open`](crate::open) reads is recognised by its content, plain or gzip. The URL of a
+/// folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by its
+/// `index.json` or `_index.json`; any other folder of a store is its objects, as shards of one format.
+/// `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files; its documentation
+/// describes what is fetched and when.
+///
+/// A range, a list or a star in the name opens several objects, one after another: `s3://b/a-{000..099}.tar`,
+/// `s3://b/{a,b}.csv`, `s3://b/train/*.parquet`. Web servers do not list their files, so a star needs a store.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};
@@ -49,18 +68,22 @@ impl Remote {
         self.open_with(url, &OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), with another value of `empty_members`.
+    /// As [`open`](Self::open), with other options. What lies in a store is never held in memory as a whole,
+    /// whatever `memory_limit`, unless it is gzip.
     ///
     /// # Errors
     /// As [`open_url`].
     pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-        if url.split(['?', '#']).next().is_some_and(|url| url.ends_with('/')) {
-            return remote_folder(self, url);
+        if pattern::is_pattern(without_query(url)) {
+            return self.shards(&self.matching(url)?, options);
+        }
+        if without_query(url).ends_with('/') {
+            return self.folder(url, options);
         }
         let file = match self.file(url) {
             // Stores have no object for a folder; web servers answer with a page that lists it.
             Err(error) if crate::remote::may_be_folder(&error) => {
-                return match remote_folder(self, url) {
+                return match self.folder(url, options) {
                     Err(index) if crate::remote::is_missing(&index) => Err(error),
                     opened => opened,
                 };
@@ -72,12 +95,74 @@ impl Remote {
             .map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
     }
 
+    /// Opens a folder by the index that it has, or all objects in it as shards of one format.
+    fn folder(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::is_missing);
+        let opened = remote_mds_folder(self, url);
+        if !is_missing(&opened) {
+            return opened;
+        }
+        let packed = remote_packed(self, url);
+        if !is_missing(&packed) {
+            return packed;
+        }
+        let urls = match self.list(url) {
+            Ok(urls) => urls,
+            // A web server does not list its files: the missing index is the error there.
+            Err(error) if error.kind() == ErrorKind::Config => return opened,
+            Err(error) => return Err(error),
+        };
+        let is_shown = |url: &String| !name_of(url).starts_with(['.', '_']);
+        let urls: Vec<_> = urls.into_iter().filter(is_shown).collect();
+        if urls.is_empty() { opened } else { self.shards(&super::of_split(urls, options.split)?, options) }
+    }
+
+    /// The URLs that `url` stands for.
+    fn matching(&self, url: &str) -> Result<Vec<String>> {
+        let (url, query) = url.split_at(without_query(url).len());
+        let mut urls = Vec::new();
+        for name in pattern::expand(url)? {
+            match name.rsplit_once('/') {
+                Some((folder, file)) if file.contains('*') => {
+                    let listed = self.list(&format!("{folder}/{query}"))?;
+                    urls.extend(listed.into_iter().filter(|url| pattern::fits(name_of(url), file)));
+                }
+                _ => urls.push(name + query),
+            }
+        }
+        if urls.is_empty() {
+            return Err(data("no object fits the pattern: check the URL").at_path(url));
+        }
+        Ok(urls)
+    }
+
+    /// Opens shards of one format, several at a time.
+    fn shards(&self, urls: &[String], options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        let next = AtomicUsize::new(0);
+        let open = || {
+            let mut opened = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(url) = urls.get(number) else { return opened };
+                opened.push((number, self.open_with(url, options)));
+            }
+        };
+        let mut opened = std::thread::scope(|threads| {
+            let threads: Vec<_> = (0..urls.len().min(AT_ONCE)).map(|_| threads.spawn(open)).collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.flat_map(|opened| opened.unwrap_or_else(|panic| resume_unwind(panic))).collect::<Vec<_>>()
+        });
+        opened.sort_by_key(|(number, _)| *number);
+        Ok(Box::new(Shards::new(opened.into_iter().map(|(_, opened)| opened).collect::<Result<_>>()?)?))
+    }
+
     fn of_file(&self, url: &str, file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-        let mut bytes = vec![0; file.len().min(START as u64) as usize];
-        file.read_at(0, &mut bytes)?;
         let path = file.path().to_path_buf();
-        let is_gzip = bytes.starts_with(&crate::gzip::MAGIC);
-        let kind = match kind(&bytes, file.len()) {
+        // Inflates gzip, so that its content tells the format.
+        let content = Content::of_remote(file.clone())?;
+        let mut bytes = vec![0; content.len().min(START as u64) as usize];
+        content.read_at(0, &mut bytes)?;
+        let kind = match kind(&bytes, content.len()) {
             kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(&path) {
                 Kind::Unknown => kind,
                 named => named,
@@ -85,30 +170,14 @@ impl Remote {
             kind => kind,
         };
         match kind {
-            Kind::Tar => remote_tar(file, options),
-            Kind::Arrow => remote_arrow(file),
-            Kind::Parquet => remote_parquet(file),
+            Kind::Arrow => remote_arrow(file, options),
+            Kind::Parquet => remote_parquet(file, options),
             Kind::Mds => remote_mds(file),
             Kind::MdsIndex => remote_mds_folder(self, url),
             Kind::PackIndex => remote_packed(self, url),
             Kind::Refused(why) => Err(data(why)),
-            Kind::Unknown if !is_gzip => Err(unknown(&bytes)),
-            _ => Err(data(
-                "this kind of file is not read by its URL: download it, or pack it as Arrow or Parquet",
-            )),
+            kind => super::content::open(kind, &path, content, options)?.ok_or_else(|| unknown(&bytes)),
         }
-    }
-}
-
-/// Opens a folder by the index that it has.
-#[cfg(feature = "object-store")]
-fn remote_folder(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
-    match remote_mds_folder(remote, url) {
-        Err(missing) if crate::remote::is_missing(&missing) => match remote_packed(remote, url) {
-            Err(error) if crate::remote::is_missing(&error) => Err(missing),
-            opened => opened,
-        },
-        opened => opened,
     }
 }
 
@@ -118,37 +187,28 @@ fn remote_packed(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(all(feature = "object-store", not(feature = "arrow")))]
-fn remote_packed(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
+fn remote_packed(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
+    remote.file(&crate::remote::in_folder(url, super::PACK_INDEX, super::PACK_INDEX))?;
     Err(super::needs("arrow"))
 }
 
-#[cfg(all(feature = "object-store", feature = "tar"))]
-fn remote_tar(file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::WebDataset::of_remote(file, options)?))
-}
-
-#[cfg(all(feature = "object-store", not(feature = "tar")))]
-fn remote_tar(_: RemoteFile, _: &OpenOptions) -> Result<Box<dyn Reader>> {
-    Err(super::needs("tar"))
-}
-
 #[cfg(all(feature = "object-store", feature = "arrow"))]
-fn remote_arrow(file: RemoteFile) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ArrowFile::of_remote(file, Default::default())?))
+fn remote_arrow(file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ArrowFile::of_remote(file, options.table())?))
 }
 
 #[cfg(all(feature = "object-store", not(feature = "arrow")))]
-fn remote_arrow(_: RemoteFile) -> Result<Box<dyn Reader>> {
+fn remote_arrow(_: RemoteFile, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("arrow"))
 }
 
 #[cfg(all(feature = "object-store", feature = "parquet"))]
-fn remote_parquet(file: RemoteFile) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ParquetFile::of_remote(file, Default::default())?))
+fn remote_parquet(file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ParquetFile::of_remote(file, options.table())?))
 }
 
 #[cfg(all(feature = "object-store", not(feature = "parquet")))]
-fn remote_parquet(_: RemoteFile) -> Result<Box<dyn Reader>> {
+fn remote_parquet(_: RemoteFile, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("parquet"))
 }
 
@@ -168,7 +228,8 @@ fn remote_mds(_: RemoteFile) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(all(feature = "object-store", not(feature = "mds")))]
-fn remote_mds_folder(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
+fn remote_mds_folder(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
+    remote.file(&crate::remote::in_folder(url, "index.json", "index.json"))?;
     Err(super::needs("mds"))
 }
 
@@ -182,6 +243,17 @@ pub(super) fn url(url: &str, options: &OpenOptions) -> Option<Result<Box<dyn Rea
 #[cfg(not(feature = "object-store"))]
 pub(super) fn url(url: &str, _: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
     is_url(url).then(|| Err(super::needs("object-store").at_path(shown(url))))
+}
+
+#[cfg(feature = "object-store")]
+fn without_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// The name of the object at `url`.
+#[cfg(feature = "object-store")]
+fn name_of(url: &str) -> &str {
+    without_query(url).rsplit('/').next().unwrap_or_default()
 }
 
 /// Whether `text` is a URL of a store rather than a path.

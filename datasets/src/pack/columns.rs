@@ -8,6 +8,7 @@ use feedline_core::{DType, Error, ErrorKind, Result};
 use serde_json::json;
 
 use crate::error::one_line;
+use crate::features::CLASSES;
 use crate::table::FIELD;
 use crate::{ElementType, Schema, SchemaField};
 
@@ -34,6 +35,15 @@ impl Columns {
         let columns = schema.fields().iter().map(Column::new).collect::<Result<Vec<_>>>()?;
         let schema = ArrowSchema::new(columns.iter().map(|column| column.field.clone()).collect::<Vec<_>>());
         Ok(Self { columns, schema: schema.into() })
+    }
+
+    /// Stores the names of the classes in the metadata of the file.
+    pub(super) fn with_classes(mut self, classes: Option<&[String]>) -> Self {
+        if let Some(classes) = classes {
+            let metadata = [(CLASSES.to_owned(), json!(classes).to_string())];
+            self.schema = self.schema.as_ref().clone().with_metadata(metadata).into();
+        }
+        self
     }
 
     /// Bytes of a row, if all rows have the same size.

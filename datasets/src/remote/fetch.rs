@@ -79,51 +79,11 @@ impl Fetch<'_> {
         options: &RemoteOptions,
         counts: &Counts,
     ) -> Result<(Bytes, Tag), Failure> {
-        let begun = Instant::now();
-        let mut attempt = 1;
-        loop {
-            counts.requests.fetch_add(1, Ordering::Relaxed);
-            let limit = options.request_time.min(options.total_time.saturating_sub(begun.elapsed()));
-            let failure = match tokio::time::timeout(limit, self.once()).await {
-                Ok(Ok((bytes, tag))) => {
-                    counts.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                    return Ok((bytes, tag));
-                }
-                Ok(Err(failure)) => failure,
-                Err(_) => Failure::passing(format!("no whole answer within {limit:.1?}")),
-            };
-            if !matches!(failure.kind, FailureKind::Passing | FailureKind::Unreachable) {
-                return Err(failure);
-            }
-            let wait = self.wait(options.backoff, attempt);
-            if attempt >= options.attempts || begun.elapsed() + wait >= options.total_time {
-                let tries = format!("after {attempt} attempts in {:.1?}", begun.elapsed());
-                let why = match failure.kind {
-                    FailureKind::Unreachable => format!(
-                        "cannot reach {} {tries}: check the URL, the server and the network",
-                        self.place.host()
-                    ),
-                    _ => format!(
-                        "cannot fetch {} bytes {tries}: check the server and the network, or allow more \
-                         attempts",
-                        self.range.end - self.range.start
-                    ),
-                };
-                let error = data(why).with_source(failure.error.message().to_owned());
-                return Err(Failure { error, ..failure });
-            }
-            counts.retries.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(wait).await;
-            attempt += 1;
-        }
-    }
-
-    /// Exponential back-off after attempt `attempt`, with jitter by block.
-    fn wait(&self, first: Duration, attempt: u32) -> Duration {
-        let full = first.saturating_mul(1 << (attempt - 1).min(20)).min(MAX_WAIT);
-        let state = Fingerprint::new().number(self.range.start).number(attempt.into());
-        let state = state.number(std::process::id().into()).bytes(self.place.shown.as_bytes());
-        full.mul_f64(1.0 - (state.value() % 1024) as f64 / 2048.0)
+        let what = format!("fetch {} bytes", self.range.end - self.range.start);
+        let what = (what.as_str(), self.range.start);
+        let (bytes, tag) = retried(self.place, options, counts, what, || self.once()).await?;
+        counts.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok((bytes, tag))
     }
 
     async fn once(&self) -> Result<(Bytes, Tag), Failure> {
@@ -175,8 +135,8 @@ impl Fetch<'_> {
         match self.pinned {
             Some(pinned) if !pinned.is_same(now) => {
                 let why = format!(
-                    "the object was written to while it was in use: it had {pinned}, and has {now}; start \
-                     again when its writer is done"
+                    "the object was written to while it was in use, this is another version: it had {pinned}, and \
+                     has {now}; start again when its writer is done"
                 );
                 Err(Failure { error: data(why), kind: FailureKind::Changed })
             }
@@ -203,10 +163,63 @@ impl Fetch<'_> {
     }
 }
 
+/// Calls `once` until it succeeds, fails for good, or the attempts or the time are used up. `what` is said by
+/// the error; its number gives each request a back-off of its own.
+pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
+    place: &Place,
+    options: &RemoteOptions,
+    counts: &Counts,
+    (what, number): (&str, u64),
+    once: impl Fn() -> F,
+) -> Result<T, Failure> {
+    let begun = Instant::now();
+    let mut attempt = 1;
+    loop {
+        counts.requests.fetch_add(1, Ordering::Relaxed);
+        let limit = options.request_time.min(options.total_time.saturating_sub(begun.elapsed()));
+        let failure = match tokio::time::timeout(limit, once()).await {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(failure)) => failure,
+            Err(_) => Failure::passing(format!("no whole answer within {limit:.1?}")),
+        };
+        if !matches!(failure.kind, FailureKind::Passing | FailureKind::Unreachable) {
+            return Err(failure);
+        }
+        let wait = wait(place, number, options.backoff, attempt);
+        if attempt >= options.attempts || begun.elapsed() + wait >= options.total_time {
+            let tries = format!("after {attempt} attempts in {:.1?}", begun.elapsed());
+            let why = match failure.kind {
+                FailureKind::Unreachable => format!(
+                    "cannot reach {} {tries}: check the URL, the server and the network",
+                    place.host()
+                ),
+                _ => {
+                    format!("cannot {what} {tries}: check the server and the network, or allow more attempts")
+                }
+            };
+            let error = data(why).with_source(failure.error.message().to_owned());
+            return Err(Failure { error, ..failure });
+        }
+        counts.retries.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(wait).await;
+        attempt += 1;
+    }
+}
+
+/// Exponential back-off after attempt `attempt`, with jitter by request.
+fn wait(place: &Place, number: u64, first: Duration, attempt: u32) -> Duration {
+    let full = first.saturating_mul(1 << (attempt - 1).min(20)).min(MAX_WAIT);
+    let state = Fingerprint::new().number(number).number(attempt.into());
+    let state = state.number(std::process::id().into()).bytes(place.shown.as_bytes());
+    full.mul_f64(1.0 - (state.value() % 1024) as f64 / 2048.0)
+}
+
 /// Whether the server says that the range lies beyond the object.
 fn is_beyond(error: &StoreError) -> bool {
     status(&error.to_string()) == Some(416)
 }
+
+const NO_ACCESS: &str = "the store refuses access: check the credentials and their rights";
 
 const NO_OBJECT: &str = "there is no such object: check the URL";
 
@@ -221,11 +234,11 @@ pub(crate) fn may_be_folder(error: &Error) -> bool {
 }
 
 /// Describes an error without any text of a URL, a header or a body: those may be secret.
-fn failure(error: &StoreError) -> Failure {
+pub(super) fn failure(error: &StoreError) -> Failure {
     match error {
         StoreError::NotFound { .. } => return Failure::lasting(NO_OBJECT),
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
-            return Failure::lasting("the store refuses access: check the credentials and their rights");
+            return Failure::lasting(NO_ACCESS);
         }
         StoreError::NotSupported { .. } => return Failure::lasting(NO_RANGES),
         _ => {}
@@ -248,6 +261,9 @@ fn failure(error: &StoreError) -> Failure {
     if let Some(status) = status(&text) {
         let why = format!("the server answered with status {status}");
         // 408, 425 and 429 are transient; other 4xx are mistakes of the client.
+        if matches!(status, 401 | 403) {
+            return Failure::lasting(NO_ACCESS);
+        }
         let may_pass = status >= 500 || matches!(status, 408 | 425 | 429);
         return if may_pass { Failure::passing(why) } else { Failure::lasting(why) };
     }

@@ -17,7 +17,6 @@ use super::{RemoteOptions, config};
 use crate::open::{SCHEMES, is_url};
 
 /// The URL of the object `name` in a folder; `url` is that of the folder or of its `index`.
-#[cfg(any(feature = "arrow", feature = "mds"))]
 pub(crate) fn in_folder(url: &str, index: &str, name: &str) -> String {
     // Keeps the query: a signature is valid for one object only, but a token is valid for all objects of the
     // store.
@@ -29,7 +28,6 @@ pub(crate) fn in_folder(url: &str, index: &str, name: &str) -> String {
 }
 
 /// A byte of a path, percent-encoded if necessary.
-#[cfg(any(feature = "arrow", feature = "mds"))]
 fn escaped(byte: u8) -> String {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => char::from(byte).into(),

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::common::{gather, images, labels, write};
+use crate::made;
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Rows, Spec, check_dataset,
 };
-use feedline_datasets::{Idx, IdxFile, OpenOptions, Records};
+use feedline_datasets::{Idx, IdxFile, OpenOptions, Records, open_with};
 use tempfile::tempdir;
 
 /// Images of 2 x 3 and their labels: more than a page of each, so that truncating removes whole pages.
@@ -220,4 +221,107 @@ fn a_content_that_changed_in_one_byte_has_another_fingerprint() {
         Records::open(write(dir.path(), "records", &content), spec()).unwrap().fingerprint()
     };
     assert_ne!(records(7), records(8));
+}
+
+/// A file of each format that is not held in memory here, longer than a fingerprint covers as a whole.
+fn large_files() -> Vec<(&'static str, Vec<u8>)> {
+    let noise: Vec<u8> =
+        (0..700_000_u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as u8).collect();
+    let text: Vec<u8> = noise.chunks(7).flat_map(|part| format!("{:02x?}\n", part[0]).into_bytes()).collect();
+    let tensors = format!(r#"{{"x":{{"dtype":"U8","shape":[700000],"data_offsets":[0,{}]}}}}"#, noise.len());
+    vec![
+        ("x.npy", made::npy("|u1", false, "(700000,)", &noise)),
+        ("x.tar", made::tar(&[("a.bin", &noise[..300_000]), ("b.bin", &noise[300_000..])])),
+        ("x.safetensors", made::safetensors(&tensors, &noise)),
+        ("x.txt", [&text[..], &text[..]].concat()),
+        #[cfg(feature = "csv")]
+        ("x.csv", noise.chunks(6).flat_map(|row| format!("{},{}\n", row[0], row[1]).into_bytes()).collect()),
+        #[cfg(feature = "jsonl")]
+        (
+            "x.jsonl",
+            noise.chunks(9).flat_map(|row| format!("{{\"a\": {:3}}}\n", row[0]).into_bytes()).collect(),
+        ),
+    ]
+}
+
+#[test]
+fn a_copy_of_a_file_is_the_same_data_and_other_content_is_not() {
+    let dir = tempdir().unwrap();
+    let on_disk = OpenOptions::with_memory_limit(0);
+    for (name, bytes) in large_files() {
+        let of = |path: PathBuf| open_with(path, &on_disk).map(|reader| reader.fingerprint());
+        let path = write(dir.path(), name, &bytes);
+        let original = of(path.clone()).unwrap();
+        // Copied under another name, and touched.
+        let copy = write(dir.path(), &format!("copy-{name}"), &bytes);
+        let touched = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        File::options().write(true).open(&copy).unwrap().set_modified(touched).unwrap();
+        assert_eq!(of(copy).unwrap(), original, "{name}");
+        // The same length; a digit or a byte of a picture differs, at both ends of the content.
+        for at in [bytes.len() / 2 - 200_000, bytes.len() - 20_000] {
+            let mut other = bytes.clone();
+            let digit = (at..).find(|&at| bytes[at].is_ascii_digit() && bytes[at] < b'9').unwrap();
+            other[digit] += 1;
+            let other = of(write(dir.path(), name, &other)).unwrap();
+            let covered = at < 64 << 10 || at > bytes.len() - (64 << 10);
+            assert!(other != original || !covered, "{name}: byte {at} of {}", bytes.len());
+        }
+        assert_eq!(of(write(dir.path(), name, &bytes)).unwrap(), original, "{name}: written again");
+    }
+}
+
+#[test]
+fn a_copy_of_a_folder_is_the_same_data_and_other_names_lengths_or_contents_are_not() {
+    let dir = tempdir().unwrap();
+    let folder = |root: &str, change: Option<(&str, &[u8])>| {
+        let mut files = vec![("ant/1", &b"one"[..]), ("ant/2", b"two"), ("bee/1", b"ten")];
+        files.extend(change);
+        for (name, bytes) in files {
+            let path = dir.path().join(root).join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, bytes).unwrap();
+        }
+        open_with(dir.path().join(root), &OpenOptions::default()).unwrap().fingerprint()
+    };
+    let original = folder("set", None);
+    for path in ["set/ant/1", "set/ant/2", "set/bee/1"] {
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        File::options().write(true).open(dir.path().join(path)).unwrap().set_modified(long_ago).unwrap();
+    }
+    assert_eq!(open_with(dir.path().join("set"), &OpenOptions::default()).unwrap().fingerprint(), original);
+    assert_eq!(folder("copy", None), original);
+    for (number, change) in
+        [("ant/2", &b"TWO"[..]), ("ant/2", b"long"), ("ant/3", b""), ("cat/1", b"x")].into_iter().enumerate()
+    {
+        assert_ne!(folder(&format!("other{number}"), Some(change)), original, "{change:?}");
+    }
+    std::fs::rename(dir.path().join("copy/ant/2"), dir.path().join("copy/ant/4")).unwrap();
+    assert_ne!(open_with(dir.path().join("copy"), &OpenOptions::default()).unwrap().fingerprint(), original);
+}
+
+#[test]
+fn a_range_or_a_star_opens_several_files_in_their_order() {
+    let dir = tempdir().unwrap();
+    for shard in 0..12_u8 {
+        let bytes: Vec<u8> = (0..=shard).map(|at| shard * 16 + at).collect();
+        write(
+            dir.path(),
+            &format!("a-{shard:02}.npy"),
+            &made::npy("|u1", false, &format!("({},)", shard + 1), &bytes),
+        );
+    }
+    write(dir.path(), "notes.txt", b"of no set\n");
+    let numbers = |pattern: &str| {
+        let reader = open_with(dir.path().join(pattern), &OpenOptions::default()).unwrap();
+        (0..reader.len()).map(|sample| made::read(&*reader, sample)[0][0]).collect::<Vec<_>>()
+    };
+    let all: Vec<u8> = (0..12).flat_map(|shard| (0..=shard).map(move |at| shard * 16 + at)).collect();
+    assert_eq!(numbers("a-{00..11}.npy"), all);
+    assert_eq!(numbers("*.npy"), all);
+    assert_eq!(numbers("a-{02,01}.npy"), [32, 33, 34, 16, 17]);
+    let error = open_with(dir.path().join("b-*"), &OpenOptions::default()).unwrap_err();
+    assert!(error.message().contains("no file fits"), "{error}");
+    // A file of that very name is not a pattern.
+    write(dir.path(), "b{1,2}.npy", &made::npy("|u1", false, "(1,)", &[9]));
+    assert_eq!(numbers("b{1,2}.npy"), [9]);
 }

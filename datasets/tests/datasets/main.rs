@@ -43,3 +43,5 @@ mod shared_data;
 mod tables;
 #[cfg(feature = "tfrecord")]
 mod tfrecord;
+#[cfg(all(feature = "tokenizers", feature = "jsonl"))]
+mod tokenized;

@@ -196,3 +196,24 @@ fn what_cannot_be_packed_is_refused_before_anything_is_written() {
     assert!(!dir.path().join("new/000000.arrow").exists());
     assert_eq!(open(&folder).unwrap().len(), 10);
 }
+
+#[test]
+fn a_packed_set_keeps_the_names_of_its_classes() {
+    let dir = tempdir().unwrap();
+    for name in ["set/\"ant\"/1", "set/bee/1", "set/雪/1"] {
+        write(dir.path(), name, name.as_bytes());
+    }
+    let folder = open(dir.path().join("set")).unwrap();
+    let names = ["\"ant\"", "bee", "雪"];
+    for shard_bytes in [None, Some(1)] {
+        let to = dir.path().join(format!("{shard_bytes:?}.arrow"));
+        let options = PackOptions { shard_bytes, ..Default::default() };
+        pack(&*folder, &to, options, |_| {}).unwrap();
+        let packed = open(&to).unwrap();
+        assert_eq!((packed.len(), packed.classes().unwrap()), (3, &names.map(String::from)[..]));
+        // They are checked against those of the training set.
+        let classes = Some(vec!["bee".to_owned()]);
+        let error = open_with(&to, &OpenOptions { classes, ..Default::default() }).unwrap_err();
+        assert!(error.to_string().contains("class 0 is \"\"ant\"\" here"), "{error}");
+    }
+}

@@ -3,6 +3,8 @@
 use crate::made;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Result, Rows, StridedColumn,
@@ -132,6 +134,12 @@ fn several_dimensions_that_vary_come_with_their_shape() {
     let wanted = [("picture", vec![]), ("picture.shape", vec![3]), ("n", vec![]), ("points", vec![2, 2])];
     assert_eq!(fields, wanted);
     check(&data);
+
+    let data = Ragged::measured(Box::new(Pictures::new())).unwrap();
+    assert_eq!(data.lengths("picture").unwrap(), [0, 6, 12, 18, 24], "single elements");
+    assert_eq!(data.lengths("points").unwrap(), [0, 1, 2, 3, 4]);
+    assert_eq!(data.max_per_batch("picture", 2).unwrap(), 24 + 18);
+    check(&data);
 }
 
 #[test]
@@ -147,4 +155,127 @@ fn limits_are_named_in_errors() {
     assert!(refused(data().limit("n", 3)).message().contains("is not ragged"));
     assert!(refused(data().limit("nothing", 3)).message().contains("no field"));
     assert!(refused(data().limit("points", 0)).message().contains("the limit must be from 1"));
+}
+
+/// Another reader, with a count of the samples that are read.
+#[derive(Debug)]
+struct Counted {
+    reader: Box<dyn Reader>,
+    visits: Arc<AtomicU64>,
+}
+
+impl Reader for Counted {
+    fn format(&self) -> &'static str {
+        self.reader.format()
+    }
+
+    fn schema(&self) -> &Schema {
+        self.reader.schema()
+    }
+
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        self.reader.read(sample, values)
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        self.reader.path(sample)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.reader.fingerprint()
+    }
+}
+
+/// The measured set of `path`, and the number of samples that were read to measure it.
+fn measured(path: &Path, cache: Option<&Path>) -> Result<(Ragged, u64)> {
+    let visits = Arc::new(AtomicU64::new(0));
+    let reader = Box::new(Counted { reader: open(path).unwrap(), visits: visits.clone() });
+    let data = match cache {
+        Some(cache) => Ragged::measured_at(reader, cache),
+        None => Ragged::measured(reader),
+    };
+    data.map(|data| (data, visits.load(Ordering::Relaxed)))
+}
+
+#[test]
+fn limits_are_found_by_one_pass_that_is_kept_in_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines: Vec<String> = (0..3000usize).map(|line| "x".repeat(line * 7919 % 541)).collect();
+    let text = made::write(dir.path(), "set/lines.txt", (lines.join("\n") + "\n").as_bytes());
+    let expected: Vec<u32> = lines.iter().map(|line| line.len() as u32).collect();
+
+    let (data, visits) = measured(&text, None).unwrap();
+    assert_eq!((data.lengths("text").unwrap(), visits), (&expected[..], 3000));
+    assert_eq!(lengths(&data, "text").unwrap(), expected);
+    assert_eq!(data.spec().fields()[0].as_ragged().unwrap().max_per_sample(), 540);
+    let mut longest = expected.clone();
+    longest.sort_unstable();
+    let largest: u32 = longest.iter().rev().take(7).sum();
+    assert_eq!(data.max_per_batch("text", 7).unwrap(), largest as usize);
+    assert_eq!(data.max_per_batch("text", 3000).unwrap(), expected.iter().sum::<u32>() as usize);
+    check(&data);
+
+    // The file lies beside the data and is no sample.
+    let cache = dir.path().join("set/.lines.txt.lengths");
+    assert!(cache.is_file());
+    assert_eq!(open(dir.path().join("set")).unwrap().len(), 3000);
+    let (again, visits) = measured(&text, None).unwrap();
+    assert_eq!((again.lengths("text").unwrap(), visits), (&expected[..], 0));
+    assert_eq!(again.fingerprint(), data.fingerprint());
+
+    // One that is damaged anywhere, cut short or of other data is counted anew, and repaired.
+    let good = std::fs::read(&cache).unwrap();
+    for at in [0, 8, 16, 24, 32, 40, good.len() / 2, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(&cache, &bad).unwrap();
+        assert_eq!(measured(&text, None).unwrap().1, 3000, "byte {at}");
+        assert_eq!(std::fs::read(&cache).unwrap(), good);
+    }
+    std::fs::write(&cache, &good[..good.len() - 4]).unwrap();
+    assert_eq!(measured(&text, None).unwrap().1, 3000);
+    // As many samples of another file: the kept counts have a valid checksum, but are not these.
+    std::fs::write(&text, "x\n".repeat(3000)).unwrap();
+    let (other, visits) = measured(&text, None).unwrap();
+    assert_eq!((other.lengths("text").unwrap(), visits), (&[1; 3000][..], 3000));
+    std::fs::write(&text, "one\nfour\n").unwrap();
+    let (other, visits) = measured(&text, None).unwrap();
+    assert_eq!((other.lengths("text").unwrap(), visits), (&[3, 4][..], 2));
+}
+
+#[test]
+fn the_file_of_lengths_may_be_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = made::write(dir.path(), "lines.txt", b"a\n\nabc\n");
+    let cache = dir.path().join("kept");
+    assert_eq!(measured(&text, Some(&cache)).unwrap().1, 3);
+    assert_eq!(measured(&text, Some(&cache)).unwrap().1, 0);
+    let names: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    // A stated place that cannot be written to is an error, and so is a folder there.
+    for cache in [dir.path().join("none/kept"), dir.path().to_path_buf()] {
+        let error = measured(&text, Some(&cache)).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(cache.as_path())), "{error}");
+    }
+    // Fields of several dimensions that vary, and samples without items.
+    let folder = dir.path().join("folder");
+    made::write(&folder, "a/1.bin", b"");
+    made::write(&folder, "a/2.bin", b"");
+    let (empty, _) = measured(&folder, None).unwrap();
+    assert_eq!(empty.lengths("data").unwrap(), [0, 0]);
+    assert_eq!(empty.max_per_batch("data", 2).unwrap(), 1);
+    check(&empty);
+    for (error, word) in [
+        (empty.lengths("label").unwrap_err(), "not ragged"),
+        (empty.lengths("x").unwrap_err(), "\"x\""),
+        (Ragged::new(open(&text).unwrap(), 9).unwrap().lengths("text").unwrap_err(), "Ragged::measured"),
+    ] {
+        assert!(error.kind() == ErrorKind::Config && error.to_string().contains(word), "{error}");
+    }
 }

@@ -199,6 +199,40 @@ fn folders_of_a_pair_have_the_same_labels_or_are_refused() {
 }
 
 #[test]
+fn a_class_that_is_missing_in_the_validation_folder_does_not_shift_labels() {
+    let dir = tempdir().unwrap();
+    for name in ["train/ant/1", "train/bee/1", "train/cat/1", "val/ant/1", "val/cat/1"] {
+        write(dir.path(), name, name.as_bytes());
+    }
+    let train = open(dir.path().join("train")).unwrap();
+    assert_eq!(train.classes().unwrap(), ["ant", "bee", "cat"]);
+    let classes = train.classes().map(<[String]>::to_vec);
+    let val = open_with(dir.path().join("val"), &OpenOptions { classes, ..Default::default() }).unwrap();
+    assert_eq!(val.classes(), train.classes());
+    assert_eq!(read(&*val, 1), [b"val/cat/1".to_vec(), 2i64.to_le_bytes().to_vec()]);
+    // Without the classes, the pair is refused.
+    assert!(open(dir.path().join("val")).unwrap_err().to_string().contains("\"bee\" is only there"));
+
+    // Files in no class folder are not samples of the first class.
+    let classes = Some(vec!["ant".to_owned()]);
+    let options = OpenOptions { classes, ..Default::default() };
+    let error = Folder::open_with(dir.path().join("train/ant"), &options).unwrap_err().to_string();
+    assert!(error.contains("the file 1 is in no class folder"), "{error}");
+
+    let cifar = [&[9][..], &[0; 3072]].concat();
+    let path = write(dir.path(), "cifar.bin", &cifar);
+    let cifar = open(&path).unwrap();
+    assert_eq!((cifar.classes().unwrap().len(), cifar.classes().unwrap()[9].as_str()), (10, "truck"));
+    let options = OpenOptions { classes: Some(vec!["airplane".into(), "car".into()]), ..Default::default() };
+    let error = open_with(&path, &options).unwrap_err().to_string();
+    assert!(error.contains("class 1 is \"automobile\" here, but \"car\" in OpenOptions::classes"), "{error}");
+    let fine = [&[1, 99][..], &[0; 3072]].concat();
+    let fine = open(write(dir.path(), "cifar100.bin", &fine)).unwrap();
+    assert_eq!((fine.classes().unwrap().len(), fine.classes().unwrap()[99].as_str()), (100, "worm"));
+    assert_eq!(open(write(dir.path(), "a.txt", b"a")).unwrap().classes(), None);
+}
+
+#[test]
 fn shards_of_a_test_set_are_not_read_with_those_to_train_on() {
     let dir = tempdir().unwrap();
     let names = ["train-00000.tar", "train-00001.tar", "test-00000.tar"];

@@ -7,7 +7,7 @@ use crate::described::{describe, hex};
 use crate::made::{read, write};
 use feedline_core::Dataset;
 use feedline_datasets::{
-    ArrowFile, Fixed, Nulls, OpenOptions, ParquetFile, Reader, TableOptions, Values, open, open_with,
+    ArrowFile, Fixed, Nulls, OpenOptions, ParquetFile, Reader, Split, TableOptions, Values, open, open_with,
 };
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -269,4 +269,85 @@ proptest! {
             prop_assert!(error.path() == Some(&path) && !line.contains('\n'), "{line}");
         }
     }
+}
+
+#[test]
+fn a_folder_that_save_to_disk_wrote_is_one_set() {
+    let dir = tempdir().unwrap();
+    let stream = std::fs::read(golden("plain.stream")).unwrap();
+    let one = open(golden("plain.stream")).unwrap();
+    for (set, files) in [("train", 2), ("validation", 1)] {
+        let names = (0..files).map(|at| format!("data-{at:05}-of-{files:05}.arrow"));
+        let names: Vec<String> = names.collect();
+        names.iter().for_each(|name| drop(write(dir.path(), &format!("{set}/{name}"), &stream)));
+        let listed: Vec<Json> = names.iter().map(|name| serde_json::json!({ "filename": name })).collect();
+        let state = serde_json::json!({ "_data_files": listed, "_split": set }).to_string();
+        write(dir.path(), &format!("{set}/state.json"), state.as_bytes());
+        write(dir.path(), &format!("{set}/dataset_info.json"), b"{}");
+        let read = open(dir.path().join(set)).unwrap();
+        assert_eq!((read.format(), read.len()), ("arrow", files * one.len()));
+        assert_eq!(checksum(&*read, read.len() - one.len()..read.len()), checksum(&*one, 0..one.len()));
+    }
+    write(dir.path(), "dataset_dict.json", br#"{"splits": ["train", "validation"]}"#);
+    let of = |split| open_with(dir.path(), &OpenOptions { split, ..Default::default() });
+    assert_eq!(of(Some(Split::Train)).unwrap().len(), 2 * one.len());
+    // Without a test set, the one to validate with is taken for it.
+    for split in [Split::Validation, Split::Test] {
+        assert_eq!(of(Some(split)).unwrap().len(), one.len());
+    }
+    let error = of(None).unwrap_err().to_string();
+    assert!(error.contains("several sets, train and validation") && error.contains("OpenOptions::split"));
+
+    // What the files list is opened in this folder alone.
+    for (name, content, words) in [
+        (
+            "state.json",
+            r#"{"_data_files": [{"filename": "../train/data-00000-of-00002.arrow"}]}"#,
+            "_data_files",
+        ),
+        ("state.json", r#"{"_data_files": []}"#, "_data_files"),
+        ("state.json", "[", "no JSON"),
+        ("dataset_dict.json", r#"{"splits": ["/"]}"#, "splits"),
+        ("dataset_dict.json", r#"{"splits": 1}"#, "splits"),
+    ] {
+        let path = write(dir.path(), &format!("bad/{name}"), content.as_bytes());
+        let error = open(dir.path().join("bad")).unwrap_err();
+        assert_eq!(error.path(), Some(path.as_path()));
+        assert!(error.to_string().contains(words), "{error}");
+        std::fs::remove_dir_all(dir.path().join("bad")).unwrap();
+        write(dir.path(), "bad/x", b"x");
+    }
+}
+
+#[test]
+fn a_repository_of_the_hub_is_its_parquet_shards() {
+    let dir = tempdir().unwrap();
+    let shard = std::fs::read(golden("zstd.parquet")).unwrap();
+    let one = open(golden("zstd.parquet")).unwrap().len();
+    for name in ["train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"] {
+        write(dir.path(), &format!("set/data/{name}.parquet"), &shard);
+    }
+    write(dir.path(), "set/README.md", b"# A set\n");
+    write(dir.path(), "set/.gitattributes", b"*.parquet lfs\n");
+    for (split, len) in [(Split::Train, 2 * one), (Split::Test, one)] {
+        let options = OpenOptions { split: Some(split), ..Default::default() };
+        let reader = open_with(dir.path().join("set"), &options).unwrap();
+        assert_eq!((reader.format(), reader.len()), ("parquet", len));
+    }
+    let error = open(dir.path().join("set")).unwrap_err();
+    assert!(error.to_string().contains("several sets, train-00000-of-00002.parquet and test-"), "{error}");
+    let options = OpenOptions { split: Some(Split::Validation), ..Default::default() };
+    let error = open_with(dir.path().join("set"), &options).unwrap_err();
+    assert!(error.to_string().contains("there is no validation set"), "{error}");
+
+    // Shards with a description beside them; other files are not passed over.
+    write(dir.path(), "flat/README.md", b"# A set\n");
+    write(dir.path(), "flat/0.parquet", &shard);
+    assert_eq!(open(dir.path().join("flat")).unwrap().len(), one);
+    write(dir.path(), "flat/1.csv", b"a,b\n1,2\n");
+    let error = open(dir.path().join("flat")).unwrap_err();
+    assert!(
+        error.to_string().contains("the shards differ") && error.to_string().contains("1.csv"),
+        "{error}"
+    );
 }

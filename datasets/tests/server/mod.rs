@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A request for bytes of a file.
@@ -61,10 +62,11 @@ impl Served {
     }
 }
 
-/// The running server; it ends when it is dropped.
+/// The running server. When it is dropped it ends, and all its connections with it.
 pub(crate) struct Server {
     state: Arc<State>,
     address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
@@ -90,7 +92,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State::default());
         let shared = state.clone();
-        std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if shared.ended.load(Ordering::SeqCst) {
                     break;
@@ -100,7 +102,7 @@ impl Server {
                 std::thread::spawn(move || serve(&shared, &stream.unwrap()).ok());
             }
         });
-        Self { state, address }
+        Self { state, address, thread: Some(thread) }
     }
 
     /// Serves `file` at `path`; returns its URL.
@@ -148,8 +150,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.state.ended.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
+        // Wakes the thread that accepts. Once it has ended, nobody listens.
         TcpStream::connect(self.address).ok();
+        self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -160,6 +163,9 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
     loop {
         // The request stays unread meanwhile: a socket that is closed like that is reset.
         if stream.peek(&mut [0])? == 0 {
+            return Ok(());
+        }
+        if state.ended.load(Ordering::SeqCst) {
             return Ok(());
         }
         let next = state.faults.lock().unwrap().pop();
@@ -194,6 +200,12 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
                 range = Some((start.parse().unwrap(), end.parse::<u64>().unwrap() + 1));
             }
         }
+        if let Some(query) =
+            target.split_once('?').map(|(_, query)| query).filter(|q| q.contains("list-type=2"))
+        {
+            list(state, stream, target.split('?').next().unwrap(), query)?;
+            continue;
+        }
         let (start, end) = range.expect("a request without a range");
         let request =
             Request { target: target.clone(), start, end, if_match: if_match.clone(), has_credentials };
@@ -214,6 +226,30 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
             return Ok(());
         }
     }
+}
+
+/// Lists the files of a bucket whose names begin with the prefix, and have no slash behind it, as S3 does.
+fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std::io::Result<()> {
+    if let Some(Fault::Status(number)) = *state.always.lock().unwrap() {
+        return write!(stream, "HTTP/1.1 {number} No\r\nContent-Length: 0\r\n\r\n");
+    }
+    let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap_or_default();
+    let prefix = value("prefix=").replace("%2F", "/");
+    let root = format!("{}/", bucket.trim_end_matches('/'));
+    let files = state.files.lock().unwrap();
+    let keys = files.keys().filter_map(|path| path.strip_prefix(&root)).filter(|key| {
+        key.strip_prefix(prefix.as_str()).is_some_and(|name| !name.is_empty() && !name.contains('/'))
+    });
+    let contents: String = keys
+        .map(|key| {
+            format!(
+                "<Contents><Key>{key}</Key><LastModified>2026-07-06T10:00:00.000Z</LastModified>\
+                 <ETag>\"x\"</ETag><Size>1</Size></Contents>"
+            )
+        })
+        .collect();
+    let body = format!("<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>");
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Answers a request; says whether the connection goes on.

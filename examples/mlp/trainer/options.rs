@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use feedline::report::MAX_WORKERS;
-use feedline::{Depth, Device, Error, ErrorKind, Result, TransferMode, Workers};
+use feedline::{Device, Error, ErrorKind, Result, TransferMode, Workers};
 use lexopt::prelude::{Long, Short};
 
 /// The text of `--help`.
@@ -29,11 +29,11 @@ usage: mlp [options], alone or under torchrun, srun or mpirun
   --momentum X        momentum of sgd [0.9]
   --workers N         decode threads, or auto: as many as help [one per core]
   --transfer-mode M   how rows get to the device: auto, staged, zero-copy or resident [auto]
-  --depth N           batches on the device at a time, or auto: as many as help [3 to 8, by batch size]
+  --depth N           batches on the device at a time [3 to 8, by batch size]
   --seed N            seed of the order and the first weights [1]
   --no-shuffle        samples in file order
   --init NAME         first weights: random or reference [random]
-  --pinned-budget N   most pinned bytes [2147483648]
+  --pinned-budget N   max pinned bytes [2147483648]
   --tf32              matrix products in TF32 on a GPU
   --rank-limit S      seconds that a rank may keep the others waiting [60]
   --check-every N     compare the parameters of all ranks every N steps [1000]
@@ -114,7 +114,7 @@ pub struct Options {
     pub momentum: f32,
     pub workers: Workers,
     pub transfer_mode: TransferMode,
-    pub depth: Depth,
+    pub depth: Option<usize>,
     pub seed: u64,
     pub shuffle: bool,
     pub reference_init: bool,
@@ -152,7 +152,7 @@ impl Default for Options {
             momentum: 0.9,
             workers: Workers::PerCore,
             transfer_mode: TransferMode::Auto,
-            depth: Depth::BySize,
+            depth: None,
             seed: 1,
             shuffle: true,
             reference_init: false,
@@ -279,10 +279,8 @@ impl Options {
                 ];
                 self.transfer_mode = choice(name, &text, &modes)?;
             }
-            "depth" if text == "auto" => self.depth = Depth::Auto,
             "depth" => {
-                let depth = number(name, &text, "auto or a whole number of 1 or more", |n| *n >= 1)?;
-                self.depth = Depth::Slots(depth);
+                self.depth = Some(number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?);
             }
             "seed" => self.seed = number(name, &text, "a whole number", |_| true)?,
             "init" => self.reference_init = choice(name, &text, &[("random", false), ("reference", true)])?,

@@ -103,7 +103,7 @@ impl fmt::Display for Report {
             writeln!(f, "slow rank      rank {rank} waited {percent:.1} % of the time: {diagnosis}")?;
         }
         if let Some(tuning) = &self.stalls.tuning {
-            writeln!(f, "tuned          {}", tuning.builder_line())?;
+            writeln!(f, "{tuning}")?;
         }
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(

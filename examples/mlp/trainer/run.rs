@@ -188,13 +188,13 @@ fn train_loader(
 
 /// The options that the loaders of both sets share.
 fn builder(options: &Options, world: World, data: Box<dyn Dataset>) -> LoaderBuilder {
-    Loader::builder(data)
+    let builder = Loader::builder(data)
         .world(world)
         .batch_size(options.batch)
         .workers(options.workers)
         .transfer_mode(options.transfer_mode)
-        .pinned_budget(options.pinned_budget)
-        .depth(options.depth)
+        .pinned_budget(options.pinned_budget);
+    if let Some(depth) = options.depth { builder.depth(depth) } else { builder }
 }
 
 fn init(options: &Options) -> Init {

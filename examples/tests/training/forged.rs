@@ -74,40 +74,40 @@ fn an_unchanged_resealed_checkpoint_is_accepted() {
 fn each_changed_field_is_refused_with_one_clear_line() {
     with_watchdog(LIMIT, || {
         let (sgd, adamw) = (Saved::new("sgd"), Saved::new("adamw"));
-        let most = u64::MAX;
+        let max = u64::MAX;
         let endless = ["--epochs", "18446744073709551615"];
         for (note, field, value, more, part) in [
             (
                 "cursor",
                 "/epoch",
-                most.into(),
+                max.into(),
                 &[][..],
                 "is in epoch 18446744073709551615 after 25 steps, beyond",
             ),
             (
                 "cursor",
                 "/epoch",
-                most.into(),
+                max.into(),
                 &endless,
                 "is in epoch 18446744073709551615 after 25 steps, beyond",
             ),
-            ("cursor", "/epoch", (most - 1).into(), &endless, "the checkpoint contradicts itself"),
+            ("cursor", "/epoch", (max - 1).into(), &endless, "the checkpoint contradicts itself"),
             ("cursor", "/epoch", 0.into(), &[], "the checkpoint contradicts itself"),
             ("cursor", "/epoch", 2.into(), &[], "the checkpoint contradicts itself"),
             ("cursor", "/position", 96.into(), &[], "the checkpoint contradicts itself"),
-            ("cursor", "/position", most.into(), &[], "beyond the 320 of an epoch"),
+            ("cursor", "/position", max.into(), &[], "beyond the 320 of an epoch"),
             ("cursor", "/offset", 1.into(), &[], "at offset 1 of a shard, but a data set has no shards"),
-            ("cursor", "/offset", most.into(), &[], "of a shard, but a data set has no shards"),
+            ("cursor", "/offset", max.into(), &[], "of a shard, but a data set has no shards"),
             ("cursor", "/rank", 1.into(), &[], "the cursor contradicts itself"),
             ("cursor", "/proof/count", 401.into(), &[], "it says 400 samples, but its cursor counts 401"),
             ("cursor", "/proof/sum", "0x1".into(), &[], "the checkpoint contradicts itself"),
-            ("expected", "/count", most.into(), &[], "the checkpoint contradicts itself"),
+            ("expected", "/count", max.into(), &[], "the checkpoint contradicts itself"),
             ("expected", "/sum", "0x1".into(), &[], "the checkpoint contradicts itself"),
             ("bad_samples", "/given/count", 1.into(), &[], "not one substitute for each replaced sample"),
             (
                 "samples",
                 "",
-                most.into(),
+                max.into(),
                 &[],
                 "it says 18446744073709551615 samples, but its cursor counts 400",
             ),
@@ -120,7 +120,7 @@ fn each_changed_field_is_refused_with_one_clear_line() {
             assert!(text(&output.stderr).contains(part), "{what}: {}", text(&output.stderr));
             assert_says(&output, &[part]);
         }
-        for steps in [0, 24, (1 << 32) + 25, most] {
+        for steps in [0, 24, (1 << 32) + 25, max] {
             let output = adamw.resume(adamw.with("steps", "", steps.into()), &["--optimizer", "adamw"]);
             assert_says(&output, &["steps", FORGED]);
         }

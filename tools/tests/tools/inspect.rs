@@ -26,7 +26,13 @@ fn json_has_format_samples_fields_and_checksums() {
             "format": "npy", "samples": 2, "fields": [{"name": "array", "dtype": "i16", "shape": [3]}],
             "first": "047dbf5366372631ba7e3e02520e651446b899c96c4b64663bac378a298a7bf7",
             "last": "d0b212f1ebaf2e1773e29deeae045a7098e35ccc7ce42410571605bd848ada10",
+            "sample": {"number": 0, "fields": {"array": "1 2 3"}},
         });
+        let mut printed = printed;
+        let load = printed.as_object_mut().unwrap().remove("load").unwrap();
+        let load = load.as_str().unwrap();
+        let data = format!("let data = Fixed::new(open({path:?})?)?;");
+        assert!(load.contains("feedline-datasets = \"0.1\"\n") && load.contains(&data), "{load}");
         assert_eq!(printed, expected);
     }
     let text = String::from_utf8(inspect(&[path.to_str().unwrap()]).stdout).unwrap();
@@ -121,4 +127,64 @@ fn every_format_is_read_by_one_program() {
         let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&printed["format"], &printed["samples"]), (&json!(format), &json!(samples)), "{file}");
     }
+}
+
+/// Two samples of a table, one of them with a text of another length.
+#[test]
+fn a_sample_the_lengths_and_the_lines_that_load_it_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(
+        folder.path(),
+        "words.jsonl",
+        b"{\"word\": \"one\", \"n\": 1}\n{\"word\": \"three\", \"n\": 3}\n",
+    );
+    let output = inspect(&[path.to_str().unwrap(), "--sample", "1"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "lengths  word: 3 to 5, mean 4.0, of 2 samples",
+        "sample 1",
+        "  word         \"three\"",
+        "  n            3",
+        "  feedline-datasets = { version = \"0.1\", features = [\"jsonl\"] }",
+        "  let mut loader = Loader::builder(data).batch_size(256).shuffle(7).build(&Device::best()?)?;",
+    ] {
+        assert!(text.lines().any(|printed| printed == line), "{line}: {text}");
+    }
+    assert!(text.contains("let data = Ragged::new(open("), "{text}");
+    for (arguments, part) in
+        [(["--sample", "2"], "no sample 2: there are 2"), (["--sample", "x"], "give a whole number")]
+    {
+        let output = inspect(&[&[path.to_str().unwrap()][..], &arguments].concat());
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && line.contains(part), "{line}");
+    }
+}
+
+#[test]
+fn the_picture_of_a_sample_is_saved_as_stored_or_as_png() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("picture.png");
+    // 4 x 5 gray pixels.
+    let gray =
+        write(folder.path(), "gray.npy", &npy("|u1", "False", "(1, 4, 5)", &(0..20).collect::<Vec<u8>>()));
+    let arguments = [gray.to_str().unwrap(), "--save", save.to_str().unwrap()];
+    assert_eq!(inspect(&arguments).status.code(), Some(0));
+    let bytes = std::fs::read(&save).unwrap();
+    let mut decoder = feedline_images::Decoder::new();
+    let picture = decoder.decode(&bytes).unwrap();
+    assert_eq!((picture.size.width, picture.size.height), (5, 4));
+    assert_eq!(picture.pixels, (0..20).flat_map(|gray| [gray; 3]).collect::<Vec<u8>>());
+    // The same picture, encoded, in a folder of classes.
+    let stored = write(folder.path(), "set/cat/1.png", &bytes);
+    let copy = folder.path().join("copy.png");
+    let set = folder.path().join("set");
+    let output = inspect(&[set.to_str().unwrap(), "--save", copy.to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("png picture, 5 x 4") && text.contains("ImageDataset::new(open("), "{text}");
+    assert_eq!(std::fs::read(copy).unwrap(), std::fs::read(stored).unwrap());
+    // No picture at all.
+    let numbers = write(folder.path(), "numbers.npy", &array());
+    let output = inspect(&[numbers.to_str().unwrap(), "--save", save.to_str().unwrap()]);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && line.contains("the sample has no picture"), "{line}");
 }

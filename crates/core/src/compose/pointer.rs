@@ -45,6 +45,10 @@ macro_rules! forward {
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
             }
+
+            fn version(&self) -> u64 {
+                (**self).version()
+            }
         }
     )*};
 }

@@ -102,6 +102,7 @@ impl Cursor {
             world,
             proof,
             order_hash,
+            vouched: false,
         })
     }
 }

@@ -6,11 +6,14 @@
 
 #[cfg(feature = "serde")]
 use crate::proof::hex;
+use crate::source::MAX_OFFSET;
 use crate::{BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosition, Stage};
 
 mod bytes;
 
-const VERSION: u32 = 3;
+/// In version 3 the fingerprints of files covered the time of the last write.
+const VERSION: u32 = 4;
+const OLDEST: u32 = 3;
 
 /// The progress of one rank.
 ///
@@ -54,7 +57,8 @@ pub struct Cursor {
     seed: u64,
     epoch: u64,
     position: u64,
-    /// For a source: the offset of the next record in the shard at `position`.
+    /// For a source: the offset of the next record in the shard at `position`. In its upper bits, above
+    /// [`MAX_OFFSET`], the number of records taken from the block that begins there, if records are shuffled.
     offset: u64,
     /// The position in the epoch at which this world and batch size began.
     start: u64,
@@ -65,6 +69,8 @@ pub struct Cursor {
     world: u32,
     proof: Proof,
     order_hash: OrderHash,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    vouched: bool,
 }
 
 impl Cursor {
@@ -88,6 +94,7 @@ impl Cursor {
             world: options.world.size(),
             proof: Proof::new(),
             order_hash: OrderHash::new(),
+            vouched: false,
         }
     }
 
@@ -110,7 +117,8 @@ impl Cursor {
     /// Advances over a delivered batch of a source, to the position up to which it was read.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn reach(&mut self, source_position: SourcePosition, delivered: &BatchProof) {
-        (self.position, self.offset) = (source_position.position, source_position.offset);
+        let SourcePosition { position, offset, taken } = source_position;
+        (self.position, self.offset) = (position, taken * MAX_OFFSET | offset);
         delivered.add_to(&mut self.proof, &mut self.order_hash);
     }
 
@@ -125,9 +133,33 @@ impl Cursor {
         self.position
     }
 
-    /// The offset in the shard at [`position`](Self::position) at which a source continues; 0 for a data set.
+    /// The offset in the shard at [`position`](Self::position) at which a source continues, or at which the
+    /// block begins that is being delivered if records are shuffled; 0 for a data set.
     pub fn offset(&self) -> u64 {
-        self.offset
+        self.offset % MAX_OFFSET
+    }
+
+    /// The position of a source at which this rank continues.
+    #[doc(hidden)] // For the loader.
+    pub fn source_position(&self) -> SourcePosition {
+        SourcePosition { position: self.position, offset: self.offset(), taken: self.offset / MAX_OFFSET }
+    }
+
+    /// This cursor, to resume with data whose fingerprint differs: you vouch that the samples are the same.
+    ///
+    /// For a cursor of an earlier feedline, which told files apart by the time of their last write, and for
+    /// data that was stored in another form. The number of samples, the seed and the order are still checked.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use feedline_core::Cursor;
+    /// let cursor = Cursor::from_bytes(&std::fs::read("cursor")?)?.vouched();
+    /// // loader.resume(cursor)?
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn vouched(self) -> Self {
+        Self { vouched: true, ..self }
     }
 
     /// Whether `batch_sampler` has no step left in this epoch.
@@ -165,26 +197,20 @@ impl Cursor {
     /// shard, which only the cursor of a source has.
     #[doc(hidden)] // Called by `Loader::resume`.
     pub fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
-        let next = self.fit_any(batch_sampler, fingerprint)?;
+        let next = self.fit_any(batch_sampler, fingerprint, "samples")?;
         if self.offset != 0 {
             return Err(refuse(format!(
                 "the cursor is at offset {} of a shard, but a data set has no shards: it belongs to a \
                  source, or was edited",
-                self.offset
+                self.offset()
             )));
         }
         Ok(next)
     }
 
     /// The checks that [`fit`](Self::fit) and [`fit_source`](Self::fit_source) share.
-    fn fit_any(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
-        if self.fingerprint != fingerprint {
-            return Err(refuse(format!(
-                "the cursor belongs to another data set (fingerprint {:#x}, this one has \
-                 {fingerprint:#x}): open the data that it was saved with",
-                self.fingerprint
-            )));
-        }
+    fn fit_any(self, batch_sampler: &BatchSampler, fingerprint: u64, unit: &str) -> Result<Self> {
+        self.check_data(batch_sampler, fingerprint, unit)?;
         let options = batch_sampler.options();
         if self.seed != options.seed {
             return Err(refuse(format!(
@@ -200,13 +226,13 @@ impl Cursor {
                 ));
             }
             return Err(refuse(
-                "the cursor belongs to another order of the samples: use the sampler, weights and ids of \
-                 the run that saved it",
+                "the cursor belongs to another order of the samples: use the sampler, weights, ids and shuffle \
+                 buffer of the run that saved it",
             ));
         }
-        self.check_position(batch_sampler.positions())?;
+        self.check_position(batch_sampler)?;
         let now = Self::new(batch_sampler, fingerprint);
-        let mut next = self;
+        let mut next = Self { version: VERSION, fingerprint, vouched: false, ..self };
         if (self.batch, self.world) != (now.batch, now.world) {
             (next.start, next.skipped, next.batch, next.world) = (self.position, 0, now.batch, now.world);
         }
@@ -224,7 +250,7 @@ impl Cursor {
     /// do not know.
     #[doc(hidden)] // Called by `Loader::resume`.
     pub fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
-        let next = self.fit_any(shards, fingerprint)?;
+        let next = self.fit_any(shards, fingerprint, "shards")?;
         let world = shards.options().world;
         let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);
         if (self.rank, self.world) != (world.rank(), world.size()) && !between {
@@ -241,7 +267,37 @@ impl Cursor {
         Ok(next)
     }
 
-    fn check_position(&self, positions: u64) -> Result<()> {
+    /// Checks that the cursor was saved with this data, or that the user vouches for it.
+    fn check_data(&self, batch_sampler: &BatchSampler, fingerprint: u64, unit: &str) -> Result<()> {
+        if self.fingerprint == fingerprint || self.vouched {
+            return Ok(());
+        }
+        let (saved, len) = (self.fingerprint, batch_sampler.options().len);
+        let prints = format!("fingerprint {saved:#x}, this one has {fingerprint:#x}");
+        // The digest of the sampler covers the length.
+        let is_same_len = self.sampler == batch_sampler.digest();
+        Err(refuse(if !is_same_len {
+            format!(
+                "the cursor belongs to another data set, of another length or with another sampler: this one \
+                 has {len} {unit} ({prints}); open the data that it was saved with"
+            )
+        } else if self.version == VERSION {
+            format!(
+                "the cursor belongs to another data set, which also has {len} {unit}: content, names or \
+                 fields differ ({prints}); open the data that it was saved with, or resume with \
+                 Cursor::vouched if the samples are the same"
+            )
+        } else {
+            format!(
+                "the cursor belongs to another data set ({prints}), or it was saved by an earlier feedline, \
+                 which told files apart by the time of their last write: if the data is the same, resume with \
+                 Cursor::vouched"
+            )
+        }))
+    }
+
+    fn check_position(&self, batch_sampler: &BatchSampler) -> Result<()> {
+        let positions = batch_sampler.positions();
         let Self { position, start, skipped, batch, rank, world, .. } = *self;
         if position > positions {
             return Err(refuse(format!(
@@ -258,7 +314,7 @@ impl Cursor {
             )));
         };
         // The last step of an epoch may be short.
-        if moved % global != 0 && position != positions {
+        if moved % global != 0 && position != positions && !batch_sampler.records().split {
             return Err(refuse(format!(
                 "the cursor is inside a step: position {position} is {} samples into a step of {batch} on \
                  {world} ranks; use a cursor saved between steps",
@@ -271,12 +327,14 @@ impl Cursor {
 
 fn check_version(version: u32) -> Result<(), String> {
     match version {
-        VERSION => Ok(()),
-        older if older < VERSION => Err(format!(
-            "the cursor has version {older}, this feedline reads only version {VERSION}: start a new run"
+        OLDEST..=VERSION => Ok(()),
+        older if older < OLDEST => Err(format!(
+            "the cursor has version {older}, this feedline reads versions {OLDEST} and {VERSION}: start a new \
+             run"
         )),
         newer => Err(format!(
-            "the cursor has version {newer}, this feedline reads only version {VERSION}: use a newer feedline"
+            "the cursor has version {newer}, this feedline reads versions {OLDEST} and {VERSION}: use a newer \
+             feedline"
         )),
     }
 }

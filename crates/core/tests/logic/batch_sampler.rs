@@ -85,10 +85,10 @@ fn dropping_and_padding_give_full_steps_and_keeping_even_ones() {
             for number in 0..samplers[0].steps(0, 0) {
                 let (all, _) = step(&samplers, 0, 0, number);
                 let sizes: Vec<usize> = all.iter().map(Vec::len).collect();
-                let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+                let (min, max) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
                 match last_batch {
-                    LastBatch::Keep => assert!(most - least <= 1 && *most <= batch, "{sizes:?}"),
-                    LastBatch::Drop | LastBatch::Pad => assert_eq!((*least, *most), (batch, batch)),
+                    LastBatch::Keep => assert!(max - min <= 1 && *max <= batch, "{sizes:?}"),
+                    LastBatch::Drop | LastBatch::Pad => assert_eq!((*min, *max), (batch, batch)),
                 }
             }
         }

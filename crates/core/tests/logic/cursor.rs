@@ -173,13 +173,13 @@ fn other_bytes_and_other_versions_are_named_in_the_error() {
     );
     // Version 2 had another order hash.
     bytes[4] = 2;
-    let older = "the cursor has version 2, this feedline reads only version 3: start a new run";
+    let older = "the cursor has version 2, this feedline reads versions 3 and 4: start a new run";
     assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), older);
-    bytes[4] = 4;
-    let newer = "the cursor has version 4, this feedline reads only version 3: use a newer feedline";
+    bytes[4] = 5;
+    let newer = "the cursor has version 5, this feedline reads versions 3 and 4: use a newer feedline";
     assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), newer);
     // Unknown and missing fields of a newer version do not matter.
-    let error = serde_json::from_str::<Cursor>(r#"{"version": 4, "shards": [1, 2]}"#).unwrap_err();
+    let error = serde_json::from_str::<Cursor>(r#"{"version": 5, "shards": [1, 2]}"#).unwrap_err();
     assert!(error.to_string().starts_with(newer), "{error}");
 }
 
@@ -230,6 +230,54 @@ fn a_cursor_that_does_not_fit_is_rejected_with_what_to_do() {
     );
 }
 
+/// A cursor as JSON, as the version that told files apart by their times saved it.
+fn of_version_3(cursor: &Cursor) -> Cursor {
+    let text = serde_json::to_string(cursor).unwrap();
+    assert!(text.contains(r#""version":4"#), "{text}");
+    serde_json::from_str(&text.replace(r#""version":4"#, r#""version":3"#)).unwrap()
+}
+
+#[test]
+fn the_refusal_of_other_data_says_what_differs() {
+    let own = batch_sampler(0, 2);
+    let cursor = advanced(&own, 3);
+    let refused = |cursor: Cursor, batch_sampler: &BatchSampler| {
+        let error = cursor.fit(batch_sampler, DATA + 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cursor);
+        error.message().to_owned()
+    };
+    let content = refused(cursor, &own);
+    assert!(content.contains("which also has 50 samples: content, names or fields differ"), "{content}");
+    let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..own.options().clone() }).unwrap();
+    let length = refused(cursor, &longer);
+    assert!(
+        length.contains("of another length or with another sampler: this one has 51 samples"),
+        "{length}"
+    );
+    let older = refused(through_bytes(&of_version_3(&cursor)), &own);
+    assert!(older.contains("saved by an earlier feedline, which told files apart by the time"), "{older}");
+    assert!(older.contains("Cursor::vouched"), "{older}");
+    // Fingerprints that cover no time are the same as before.
+    assert_eq!(of_version_3(&cursor).fit(&own, DATA).unwrap(), cursor);
+}
+
+#[test]
+fn a_cursor_that_the_user_vouches_for_resumes_with_another_fingerprint_only() {
+    let own = batch_sampler(0, 2);
+    for saved in [advanced(&own, 3), of_version_3(&advanced(&own, 3))] {
+        let fitted = saved.vouched().fit(&own, DATA + 1).unwrap();
+        assert_eq!((fitted.position(), fitted.proof()), (saved.position(), saved.proof()));
+        assert!(fitted.fit(&own, DATA + 1).is_ok() && fitted.fit(&own, DATA).is_err(), "vouched for once");
+        let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..own.options().clone() }).unwrap();
+        assert!(saved.vouched().fit(&longer, DATA + 1).is_err(), "another length");
+        let seeded = BatchSampler::new(BatchSamplerOptions { seed: 8, ..own.options().clone() }).unwrap();
+        assert!(saved.vouched().fit(&seeded, DATA + 1).is_err(), "another seed");
+        // No saved form keeps it.
+        assert!(through_bytes(&saved.vouched()).fit(&own, DATA + 1).is_err());
+        assert!(through_json(&saved.vouched()).fit(&own, DATA + 1).is_err());
+    }
+}
+
 #[test]
 fn a_cursor_of_the_former_shuffle_is_rejected_with_the_reason() {
     // The version 1 digests for 50 samples, as in cursors saved by that version.
@@ -274,7 +322,7 @@ fn a_run_can_resume_with_another_batch_size_and_last_batch_policy() {
 fn json_is_readable() {
     let text = serde_json::to_string_pretty(&advanced(&batch_sampler(0, 2), 1)).unwrap();
     for line in [
-        "\"version\": 3,",
+        "\"version\": 4,",
         "\"fingerprint\": \"0xda7a\",",
         "\"epoch\": 0,",
         "\"position\": 8,",
@@ -290,7 +338,7 @@ proptest! {
     #[test]
     fn from_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Cursor::from_bytes(&bytes);
-        let mut named = b"flcu\x03\0\0\0".to_vec();
+        let mut named = b"flcu\x04\0\0\0".to_vec();
         named.extend(&bytes);
         prop_assert!(Cursor::from_bytes(&named).is_err());
     }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use feedline_core::{ErrorKind, Fingerprint};
+use feedline_core::{Context, DType, Dataset, ErrorKind, Fingerprint, ReadError, Row, Spec};
 
 /// A temporary folder, removed on drop.
 struct Folder(PathBuf);
@@ -68,4 +68,80 @@ fn the_error_for_a_missing_or_irregular_file_has_its_path() {
             assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())), "{error}");
         }
     }
+}
+
+#[test]
+fn file_sampled_covers_the_length_and_the_content_but_not_name_and_time() {
+    let folder = Folder::new("fingerprint-sampled");
+    let of = |path: &PathBuf| Fingerprint::new().file_sampled(path).unwrap();
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    let small: Vec<u8> = (0..512 << 10).map(|at: u32| (at % 251) as u8).collect();
+    let one = of(&folder.write("a", &small, then));
+    assert_eq!(one, Fingerprint::new().bytes(&small), "all of a small file");
+    assert_eq!(one, of(&folder.write("b", &small, then + Duration::from_secs(9))));
+
+    let large: Vec<u8> = (0..3 << 20).map(|at: u32| (at % 251) as u8).collect();
+    let one = of(&folder.write("a", &large, then));
+    assert_eq!(one, of(&folder.write("b", &large, SystemTime::now())));
+    assert_ne!(one, of(&folder.write("b", &[&large[..], &[0]].concat(), then)), "one byte more");
+    // Every byte of the first and the last 64 KiB, and of six parts between them: half a MiB in all.
+    let mut covered = 0;
+    for block in 0..large.len() / 4096 {
+        let mut other = large.clone();
+        other[block * 4096 + 17] ^= 1;
+        let is_seen = of(&folder.write("b", &other, then)) != one;
+        let is_end = block < 16 || block >= large.len() / 4096 - 16;
+        assert!(is_seen || !is_end, "block {block}");
+        covered += usize::from(is_seen);
+    }
+    assert!((120..=136).contains(&covered), "{covered} blocks of 4 KiB");
+    assert_eq!(Fingerprint::new().file_sampled(folder.0.join("none")).unwrap_err().kind(), ErrorKind::Data);
+}
+
+/// A set of ten samples without a fingerprint of its own.
+struct Own {
+    spec: Spec,
+    version: u64,
+}
+
+/// The same, and it states no version.
+struct Unversioned(Spec);
+
+macro_rules! of_ten {
+    ($type:ident, $spec:tt $(, $version:item)?) => {
+        impl Dataset for $type {
+            fn len(&self) -> u64 {
+                10
+            }
+
+            fn spec(&self) -> &Spec {
+                &self.$spec
+            }
+
+            fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+                row.bytes_mut(0).fill(0);
+                Ok(())
+            }
+
+            $($version)?
+        }
+    };
+}
+of_ten!(
+    Own,
+    spec,
+    fn version(&self) -> u64 {
+        self.version
+    }
+);
+of_ten!(Unversioned, 0);
+
+#[test]
+fn a_set_that_states_another_version_is_other_data() {
+    let spec = || Spec::new().field("x", DType::U8, []).unwrap();
+    let of = |version| Own { spec: spec(), version }.fingerprint();
+    assert_eq!(of(0), Unversioned(spec()).fingerprint(), "cursors of sets without a version stay valid");
+    assert!(of(1) != of(0) && of(1) != of(2));
+    let boxed: Box<dyn Dataset> = Box::new(Own { spec: spec(), version: 2 });
+    assert_eq!((boxed.version(), boxed.fingerprint()), (2, of(2)));
 }

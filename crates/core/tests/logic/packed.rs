@@ -112,6 +112,49 @@ fn every_item_is_in_one_window_of_an_epoch_and_no_document_is_split() {
 }
 
 #[test]
+fn documents_in_order_fill_every_window_but_the_last() {
+    let random = &mut Random::from_key(4);
+    for case in 0..60 {
+        let window = 1 + random.below(50) as usize;
+        let mut lengths: Vec<u32> = (0..random.below(80)).map(|_| random.below(120) as u32).collect();
+        lengths.push(1);
+        let packed = Packed::in_order(documents(&lengths), "item", &lengths, window).unwrap();
+        check_epoch(&lengths, &packed, case % 2);
+        let all =
+            (0..).zip(&lengths).flat_map(|(id, &length)| (0..length as i32).map(move |at| 1000 * id + at));
+        let all: Vec<i32> = all.collect();
+        assert_eq!(packed.len(), all.len().div_ceil(window) as u64);
+        let windows: Vec<u64> = (0..packed.len()).collect();
+        let (items, ..) = batch(&packed, case, &windows);
+        assert_eq!(items[..all.len()], all);
+        assert!(items[all.len()..].iter().all(|&item| item == 0));
+        assert_eq!(packed.longest(), longest_piece(&packed));
+    }
+}
+
+fn longest_piece(packed: &Packed) -> usize {
+    let pieces = (0..packed.len()).flat_map(|window| packed.pieces(0, window));
+    pieces.map(|piece| piece.items.len()).max().unwrap()
+}
+
+#[test]
+fn segments_number_the_documents_of_a_window_from_one() {
+    let lengths = [3, 0, 9, 2, 1];
+    let packed = Packed::in_order(documents(&lengths), "item", &lengths, 8).unwrap();
+    let layout = Layout::new(packed.spec(), 2).unwrap();
+    let mut slab = vec![0xC5; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 2);
+    packed.read_many(&[0, 1], &mut rows, &mut Context::new(0, 0)).unwrap();
+    rows.check_written().unwrap();
+    let segment = packed.spec().index_of("segment").unwrap();
+    assert_eq!(*rows.row(0).field_mut::<u32>(segment).unwrap(), [1, 1, 1, 2, 2, 2, 2, 2]);
+    assert_eq!(*rows.row(1).field_mut::<u32>(segment).unwrap(), [1, 1, 1, 1, 2, 2, 3, 0]);
+    let whole = Packed::new(documents(&lengths), "item", &lengths, options(9)).unwrap();
+    let cut = Packed::in_order(documents(&lengths), "item", &lengths, 9).unwrap();
+    assert!(whole.spec().index_of("segment").is_err() && whole.fingerprint() != cut.fingerprint());
+}
+
+#[test]
 fn documents_of_equal_length_change_places_from_epoch_to_epoch() {
     let lengths: Vec<u32> = (0..300).map(|id| 5 + id % 4).collect();
     let windows = |packed: &Packed, epoch| -> Vec<Vec<u64>> {

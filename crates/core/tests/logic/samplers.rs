@@ -103,8 +103,8 @@ fn a_bucketed_batch_has_similar_lengths_and_other_samples_in_every_epoch() {
         let batches = of(number);
         assert_eq!((batches.len(), batches[100].len()), (101, 5));
         for batch in &batches {
-            let (least, most) = (batch.iter().min().unwrap(), batch.iter().max().unwrap());
-            assert!(most - least < 32 + 5, "{batch:?}");
+            let (min, max) = (batch.iter().min().unwrap(), batch.iter().max().unwrap());
+            assert!(max - min < 32 + 5, "{batch:?}");
         }
         short.insert(batches[100].iter().max().copied());
         let ascending = batches.windows(2).filter(|two| two[0][0] < two[1][0]).count();

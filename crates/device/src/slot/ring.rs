@@ -83,7 +83,7 @@ pub(crate) struct Shared {
     has_moved: AtomicBool,
     /// Batches that the consumer has not released. A lost slot counts only until its last reader is
     /// dropped.
-    pub(crate) in_hand: InHand,
+    pub(crate) unreleased: Unreleased,
     /// Nanoseconds that host threads have been blocked until a copy had ended, since they were last taken.
     pub(crate) host_waits: AtomicU64,
     /// Slots that are out of use for good.
@@ -105,9 +105,9 @@ struct FreeList {
 /// The number of batches of a ring that the consumer has not released. Clones are handles of the same
 /// number; they do not keep the ring's memory.
 #[derive(Clone, Debug, Default)]
-pub struct InHand(Arc<AtomicUsize>);
+pub struct Unreleased(Arc<AtomicUsize>);
 
-impl InHand {
+impl Unreleased {
     /// The number.
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
@@ -164,7 +164,7 @@ impl SlotRing {
             delivered: AtomicUsize::new(0),
             taken_on: AtomicUsize::new(0),
             has_moved: AtomicBool::new(false),
-            in_hand: InHand::default(),
+            unreleased: Unreleased::default(),
             host_waits: AtomicU64::new(0),
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
@@ -247,8 +247,8 @@ impl SlotRing {
 
     /// The number of batches that the consumer has not released. Unlike [`delivered`](Self::delivered),
     /// it does not count a lost slot once its readers are dropped.
-    pub fn in_hand(&self) -> &InHand {
-        &self.shared.in_hand
+    pub fn unreleased(&self) -> &Unreleased {
+        &self.shared.unreleased
     }
 
     /// Nanoseconds since the last call that host threads were blocked by

@@ -13,6 +13,7 @@ pub(super) struct Calls {
     pub(super) shuffle_shards: Option<u64>,
     pub(super) sampler: Option<Sampler>,
     pub(super) seed: Option<u64>,
+    pub(super) shuffle_buffer: Option<u64>,
 }
 
 impl LoaderBuilder {
@@ -25,9 +26,36 @@ impl LoaderBuilder {
     }
 
     /// Shuffles the order of a source's shards anew every epoch. The records of a shard keep their order, and
-    /// shards follow each other: shuffle records when you write them, or use many shards.
+    /// shards follow each other; [`shuffle_buffer`](Self::shuffle_buffer) shuffles the records too.
     pub fn shuffle_shards(mut self, seed: u64) -> Self {
         self.calls.shuffle_shards = Some(seed);
+        self
+    }
+
+    /// Shuffles the records of a source anew every epoch, within a buffer of `bytes` bytes. Default: the order
+    /// of the shards.
+    ///
+    /// The records of a rank are cut into blocks of a quarter to a half of the buffer, also across the ends of
+    /// shards, and each block is shuffled: one is delivered while the next one is read. The order depends only
+    /// on the source, the seed, the epoch, the rank and `bytes`. A run resumes exactly at any step and reads at
+    /// most one block again for it.
+    ///
+    /// Records move within their block only, so combine this with [`shuffle_shards`](Self::shuffle_shards), and
+    /// write many shards that are smaller than the buffer: the smaller they are, the closer the order is to a
+    /// shuffle of the whole set. The loader holds up to `bytes` bytes of records, 40 bytes of them for each record, and two records more. A source
+    /// that grows delivers a block when it is full.
+    pub fn shuffle_buffer(mut self, bytes: u64) -> Self {
+        self.calls.shuffle_buffer = Some(bytes);
+        self
+    }
+
+    /// Splits every shard of a source over the ranks: each rank reads all shards and takes every `n`-th record
+    /// of `n` ranks. Default: each rank reads shards of its own.
+    ///
+    /// For sources with fewer shards than ranks, or with shards of very different lengths: the ranks get equal
+    /// numbers of records, up to one per shard. Each rank reads the bytes of all records, and decodes its own.
+    pub fn split_shards(mut self) -> Self {
+        self.records.split = true;
         self
     }
 
@@ -40,6 +68,14 @@ impl LoaderBuilder {
     /// The seed of the order and of the random numbers passed to `Dataset::read`. Default: 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.calls.seed = Some(seed);
+        self
+    }
+
+    /// States the version of the data, such as `"imagenet-2012"`: a cursor fits data of the same version,
+    /// length and fields, and the content is not looked at. Change the version when samples change. Default:
+    /// the [`fingerprint`](feedline_core::Dataset::fingerprint) of the data.
+    pub fn data_version(mut self, version: impl Into<String>) -> Self {
+        self.data_version = Some(version.into());
         self
     }
 
@@ -70,12 +106,24 @@ impl LoaderBuilder {
     }
 
     fn resolve_order(&mut self) -> Result<()> {
-        let Calls { shuffle, shuffle_shards, sampler, seed, .. } = &self.calls;
+        let Calls { shuffle, shuffle_shards, sampler, seed, shuffle_buffer } = &self.calls;
         let is_source = matches!(self.input, Input::Source(_));
+        if let (false, Some(bytes)) = (is_source, shuffle_buffer) {
+            return refuse(format!(
+                "shuffle_buffer({bytes}) is for sources, and a data set has random access: use shuffle"
+            ));
+        }
+        if !is_source && self.records.split {
+            return refuse("split_shards is for sources, and a data set has no shards: leave it out");
+        }
+        if *shuffle_buffer == Some(0) {
+            return refuse("shuffle_buffer is 0 bytes: give it memory for some batches, or leave it out");
+        }
+        self.records.buffer_bytes = shuffle_buffer.unwrap_or(0);
         if let (true, Some(shuffle)) = (is_source, shuffle) {
             return refuse(format!(
                 "shuffle({shuffle}) orders samples, but the records of a source are read in sequence: use \
-                 shuffle_shards({shuffle}), which orders its shards only"
+                 shuffle_shards({shuffle}), which orders its shards, and shuffle_buffer, which shuffles records"
             ));
         }
         if let (false, Some(shards)) = (is_source, shuffle_shards) {
@@ -115,16 +163,23 @@ impl LoaderBuilder {
         Ok(())
     }
 
-    /// Refuses a batch size that does not divide the sampler's batches: lengths would be mixed.
+    /// Refuses a batch size other than the one that the sampler's buckets were cut for: the batches would mix
+    /// lengths, and be padded more.
     fn check_buckets(&self) -> Result<()> {
-        let batch = self.batch_size as u64;
+        let (batch, ranks) = (self.batch_size as u64, u64::from(self.world.size()));
         let Some(bucketed) = self.sampler.bucketed_batch() else { return Ok(()) };
-        if batch == 0 || bucketed.is_multiple_of(batch) || matches!(self.input, Input::Source(_)) {
+        let step = batch.saturating_mul(ranks);
+        if batch == 0 || [batch, step].contains(&bucketed) || matches!(self.input, Input::Source(_)) {
             return Ok(());
         }
+        let or_step = if ranks > 1 {
+            format!(", or {step} if the {ranks} ranks wait for each other")
+        } else {
+            String::new()
+        };
         refuse(format!(
-            "Sampler::bucketed makes batches of {bucketed} samples, but batch_size is {batch}: give it the \
-             batch size, times the number of ranks if they wait for each other"
+            "Sampler::bucketed makes batches of {bucketed} samples, but batch_size is {batch}: give it \
+             {batch}{or_step}"
         ))
     }
 }

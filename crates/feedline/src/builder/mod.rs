@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
+use feedline_core::source::RecordOrder;
 use feedline_core::{
     BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
 };
@@ -13,7 +14,6 @@ use feedline_device::slot::MAX_SLOTS;
 
 use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
-use crate::tune::Depth;
 use crate::{Loader, TransferMode};
 
 use self::calls::Calls;
@@ -65,12 +65,16 @@ pub struct LoaderBuilder {
     sampler: Sampler,
     seed: u64,
     pub(crate) last_batch: LastBatch,
+    /// For a source.
+    records: RecordOrder,
+    data_version: Option<String>,
     world: World,
     pub(crate) workers: Workers,
     pub(crate) pool: Option<WorkerPool>,
     /// Max threads of `Workers::Auto`.
     max_workers: Option<usize>,
-    depth: Depth,
+    /// `None` for as many as [`depth`](Self::depth) says.
+    depth: Option<usize>,
     pinned_budget: usize,
     resident_budget: usize,
     transfer_mode: TransferMode,
@@ -101,11 +105,13 @@ impl LoaderBuilder {
             sampler: Sampler::Sequential,
             seed: 0,
             last_batch: LastBatch::Keep,
+            records: RecordOrder::default(),
+            data_version: None,
             world: World::single(),
             workers: Workers::PerCore,
             pool: None,
             max_workers: None,
-            depth: Depth::BySize,
+            depth: None,
             pinned_budget: PINNED_BUDGET,
             resident_budget: usize::MAX,
             transfer_mode: TransferMode::Auto,
@@ -192,22 +198,10 @@ impl LoaderBuilder {
         Self { max_workers: Some(workers), ..self }
     }
 
-    /// Number of batches on the device at a time, whether being copied, waiting or being read. Default:
-    /// [`Depth::BySize`].
-    ///
-    /// ```
-    /// use feedline::{Depth, Device, InMemory, Loader, Workers};
-    /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
-    /// let builder = Loader::builder(numbers).batch_size(2).workers(Workers::Auto).depth(Depth::Auto);
-    /// let mut loader = builder.build(&Device::new_host())?;
-    /// loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
-    /// let tuning = loader.tuning().expect("both are tuned");
-    /// println!("{tuning}"); // the moves, and what to write instead
-    /// assert_eq!(tuning.builder_line(), ".workers(Workers::Count(1)).depth(2)"); // too short to tune
-    /// # Ok::<(), feedline::Error>(())
-    /// ```
-    pub fn depth(self, depth: impl Into<Depth>) -> Self {
-        Self { depth: depth.into(), ..self }
+    /// Number of batches on the device at a time, whether being copied, waiting or being read. Default: as
+    /// many as fit into 32 MiB, from 3 to 8.
+    pub fn depth(self, slots: usize) -> Self {
+        Self { depth: Some(slots), ..self }
     }
 
     /// Records what the loader's threads and its copy stream do into `trace`. Default: nothing is recorded.
@@ -412,13 +406,13 @@ impl LoaderBuilder {
     /// that cannot be read; a device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
         let builder = self.resolved()?;
-        if builder.depth == Depth::Slots(0) {
+        if builder.depth == Some(0) {
             return Err(Error::new(
                 ErrorKind::Config,
                 "depth is 0: at least one batch must fit on the device",
             ));
         }
-        if let Depth::Slots(slots) = builder.depth
+        if let Some(slots) = builder.depth
             && slots >= MAX_SLOTS
         {
             let why = format!("depth is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");

@@ -1,13 +1,12 @@
 //! Derives batches, slots and pool from the options of a builder.
 
 use feedline_core::{
-    BatchSampler, BatchSamplerOptions, Error, ErrorKind, LastBatch, Layout, Result, Spec, source,
+    BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Result, Spec, source,
 };
 
 use super::{LoaderBuilder, RaggedForm};
 use crate::decode::{WorkerPool, Workers};
 use crate::transfer_mode::ChosenMode;
-use crate::tune::{Depth, Policy, Setting};
 
 /// Bytes of all device slots together, for batches so small that many slots fit.
 const SMALL: usize = 32 << 20;
@@ -40,18 +39,10 @@ impl LoaderBuilder {
         }
     }
 
-    /// The tuning policy for up to `workers` threads and `depth` device slots; `None` unless an option is
-    /// `Auto`.
-    pub(crate) fn policy(&self, workers: usize, depth: usize, is_gathered: bool) -> Option<Policy> {
-        // One worker is enough for a gather, and one loader must not tune a shared pool.
-        let tunes_workers = self.workers == Workers::Auto && self.pool.is_none() && !is_gathered;
-        let tunes_depth = self.depth == Depth::Auto;
-        let most = Setting { workers, depth };
-        let least = Setting {
-            workers: if tunes_workers { 1 } else { workers },
-            depth: if tunes_depth { depth.min(2) } else { depth },
-        };
-        (tunes_workers || tunes_depth).then(|| Policy::new(least, most))
+    /// Whether this loader tunes the number of its workers. One worker is enough for a gather, and one
+    /// loader must not tune a shared pool.
+    pub(crate) fn tunes_workers(&self, is_gathered: bool) -> bool {
+        self.workers == Workers::Auto && self.pool.is_none() && !is_gathered
     }
 
     /// The spec of the batches: that of the samples, with ragged fields in their forms.
@@ -69,6 +60,13 @@ impl LoaderBuilder {
             batch_sampler.skip(*epoch, steps.clone())?;
         }
         Ok(batch_sampler)
+    }
+
+    /// The fingerprint of the data, or that of its stated version.
+    pub(crate) fn fingerprint(&self, len: u64) -> u64 {
+        let Some(version) = &self.data_version else { return self.input.fingerprint() };
+        let state = Fingerprint::new().bytes(b"data version").bytes(version.as_bytes()).number(len);
+        state.spec(self.input.spec()).value()
     }
 
     /// The batch sampler of a source: one shard per step.
@@ -91,13 +89,14 @@ impl LoaderBuilder {
             );
         }
         let batch_sampler = BatchSampler::new(self.plan_options(shards, 1, LastBatch::Keep))?;
+        let batch_sampler = batch_sampler.with_records(self.records);
         source::check(&batch_sampler)?;
         let (shards, ranks) = (batch_sampler.positions(), self.world.size());
-        if shards < u64::from(ranks) {
+        if shards < u64::from(ranks) && !self.records.split {
             let what = if shards == 1 { "1 shard" } else { &format!("{shards} shards") };
             return refuse(&format!(
-                "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: write \
-                 it in at least {ranks} shards, or use fewer ranks"
+                "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: split \
+                 the shards over the ranks (split_shards), write at least {ranks} shards, or use fewer ranks"
             ));
         }
         Ok(batch_sampler)
@@ -121,10 +120,7 @@ impl LoaderBuilder {
     pub(crate) fn device_slots(&self, layout: &Layout) -> usize {
         let bytes = layout.bytes().max(1);
         let budget = (self.pinned_budget / bytes).saturating_sub(1);
-        match self.depth {
-            Depth::Slots(depth) => depth,
-            Depth::BySize | Depth::Auto => (SMALL / bytes).min(budget).clamp(3, 8),
-        }
+        self.depth.unwrap_or_else(|| (SMALL / bytes).min(budget).clamp(3, 8))
     }
 
     /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.

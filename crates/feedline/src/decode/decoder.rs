@@ -60,7 +60,7 @@ pub(crate) enum Message {
     Reader { reader: Box<SourceReader>, request: u64 },
     /// The source has no record yet: queue the batch again a moment later.
     NotYet(Box<Undecoded>),
-    /// The consumer has a new request, or the tuner has put a slot into use.
+    /// The consumer has a new request.
     Wake,
 }
 

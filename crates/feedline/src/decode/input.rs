@@ -55,13 +55,13 @@ impl Input {
     /// The reader of a source's records, which are read in sequence for batches of `batch` rows.
     pub(crate) fn reader(
         &self,
-        shards: &Arc<BatchSampler>,
+        shards: &BatchSampler,
         batch: usize,
         last_batch: LastBatch,
     ) -> Option<Box<SourceReader>> {
         match self {
             Self::Dataset(_) | Self::ZeroCopy(..) => None,
-            Self::Source(_) => Some(Box::new(SourceReader::new(shards.clone(), batch, last_batch))),
+            Self::Source(_) => Some(Box::new(SourceReader::new(shards, batch, last_batch))),
         }
     }
 

@@ -143,7 +143,8 @@ impl MapBatch {
         let mut context = context.with_scratch(worker.take_scratch());
         // Steps count from the point of a resume, so they cannot key a random stream.
         let at = match info.source_position {
-            Some(after) => key(&[after.position, after.offset]),
+            Some(after) if after.taken == 0 => key(&[after.position, after.offset]),
+            Some(after) => key(&[after.position, after.offset, after.taken]),
             None => batch_sampler.position(info.epoch, host_info.start, info.step, 0).unwrap_or(0),
         };
         // Names the hook if it never returns.

@@ -14,6 +14,7 @@
 //! | the samples of a batch, of a data set or a source | `input.rs` |
 //! | the user's hook on a filled batch | `map_batch.rs` |
 //! | the records of a source, read in sequence | `source.rs` |
+//! | the same, shuffled within a number of bytes | `shuffle_buffer.rs` |
 
 mod batch;
 mod decoder;
@@ -22,6 +23,7 @@ mod map_batch;
 mod pool;
 mod queue;
 mod rows;
+mod shuffle_buffer;
 mod source;
 #[cfg(test)]
 mod tests;

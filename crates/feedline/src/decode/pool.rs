@@ -24,9 +24,10 @@ pub enum Workers {
     /// One per core; one fewer on machines with more than two cores, for the training loop.
     #[default]
     PerCore,
-    /// Starts with one active worker; adds workers while throughput improves, up to
-    /// [`max_workers`](crate::LoaderBuilder::max_workers). [`Loader::tuning`](crate::Loader::tuning) returns
-    /// the setting. In a [`WorkerPool`] that loaders share, the same as [`PerCore`](Self::PerCore).
+    /// Starts [`max_workers`](crate::LoaderBuilder::max_workers), and puts those to sleep that do not make
+    /// batches come faster, so that the cores are free for other work. They wake up when the consumer waits.
+    /// [`Loader::tuning`](crate::Loader::tuning) has the number. In a [`WorkerPool`] that loaders share, the
+    /// same as [`PerCore`](Self::PerCore).
     Auto,
     /// This number, from 1 to [`MAX_WORKERS`].
     Count(usize),

@@ -1,16 +1,16 @@
 //! Reads the records of a source in sequence: one worker at a time has the reader.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::source::{self, MAX_OFFSET, Next};
+use feedline_core::source::{self, MAX_OFFSET, Next, RecordOrder};
 use feedline_core::{
     BatchSampler, Error, ErrorKind, LastBatch, ReadError, Result, Shard, Source, SourcePosition, Stage,
-    catch_panic, panic_text,
+    World, catch_panic, panic_text,
 };
 
 use super::input::{HostInfo, Records};
+use super::shuffle_buffer::ShuffleBuffer;
 
 /// Reads this rank's shards of a source in order, batch by batch.
 ///
@@ -18,33 +18,63 @@ use super::input::{HostInfo, Records};
 /// soon as it has read the batch's records, so that the next worker can continue reading while this one
 /// decodes.
 pub(crate) struct SourceReader {
-    /// One shard per step.
-    shards: Arc<BatchSampler>,
+    records: RecordReader,
+    buffer: Option<ShuffleBuffer>,
     batch: usize,
     last_batch: LastBatch,
+}
+
+/// Reads this rank's records in sequence.
+struct RecordReader {
+    /// One shard per step.
+    shards: BatchSampler,
+    /// The ranks that read the same shards; each takes every `world`-th record.
+    split: World,
     epoch: u64,
     source_position: SourcePosition,
     /// The shard at `source_position`, once it is open.
     open: Option<(u64, Box<dyn Shard>)>,
+    /// Records of other ranks before the next one of this rank.
+    skip: u64,
     /// Scratch memory for the ids of a step.
     ids: Vec<u64>,
 }
 
 impl SourceReader {
     /// A reader that opens shards in the order of `shards`, for batches of `batch` samples.
-    pub(crate) fn new(shards: Arc<BatchSampler>, batch: usize, last_batch: LastBatch) -> Self {
+    pub(crate) fn new(shards: &BatchSampler, batch: usize, last_batch: LastBatch) -> Self {
+        let RecordOrder { split, buffer_bytes } = shards.records();
+        let seed = shards.options().seed;
+        let buffer = (buffer_bytes > 0).then(|| ShuffleBuffer::new(seed, buffer_bytes));
+        let (shards, split) = match split {
+            true => (shards.on_one_rank(), shards.options().world),
+            false => (shards.clone(), World::single()),
+        };
         let (source_position, ids) = (SourcePosition::default(), Vec::new());
-        Self { shards, batch, last_batch, epoch: 0, source_position, open: None, ids }
+        let records = RecordReader { shards, split, epoch: 0, source_position, open: None, skip: 0, ids };
+        let mut reader = Self { records, buffer, batch, last_batch };
+        reader.seek(0, source_position);
+        reader
     }
 
     /// Moves to a position in `epoch`.
     pub(crate) fn seek(&mut self, epoch: u64, source_position: SourcePosition) {
-        (self.epoch, self.source_position, self.open) = (epoch, source_position, None);
+        let records = &mut self.records;
+        (records.epoch, records.open) = (epoch, None);
+        records.source_position = SourcePosition { taken: 0, ..source_position };
+        if let Some(buffer) = &mut self.buffer {
+            buffer.seek(epoch, source_position);
+        }
     }
 
-    /// Whether the epoch has nothing more to read.
+    /// Whether the epoch has nothing more to deliver.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.shards.steps(self.epoch, self.source_position.position) == 0
+        self.records.is_at_end(self.source_position().position)
+    }
+
+    /// The position after the records delivered so far.
+    fn source_position(&self) -> SourcePosition {
+        self.buffer.as_ref().map_or(self.records.source_position, ShuffleBuffer::position)
     }
 
     /// Reads the records of the next batch of `source` into `host_info`, which may already hold some of
@@ -66,13 +96,23 @@ impl SourceReader {
             if is_stale() {
                 return Ok(Next::Later);
             }
-            match self.next(source, records, watch).map_err(|error| error.at_batch(info.step))? {
+            let next = match &mut self.buffer {
+                None => self.records.next_into(source, records, watch),
+                Some(buffer) => {
+                    let mut read = |record: &mut Vec<u8>| {
+                        let (next, id) = self.records.next(source, record, watch)?;
+                        Ok((next, id, self.records.source_position))
+                    };
+                    buffer.next(records, &mut read, &is_stale)
+                }
+            };
+            match next.map_err(|error| error.at_batch(info.step))? {
                 Next::Record => {}
                 Next::Later => return Ok(Next::Later),
                 Next::End => at_end = true,
             }
         }
-        info.source_position = Some(self.source_position);
+        info.source_position = Some(self.source_position());
         if at_end && (self.last_batch == LastBatch::Drop || records.ids.is_empty()) {
             records.clear();
             return Ok(Next::End);
@@ -81,31 +121,48 @@ impl SourceReader {
         info.valid = records.ids.len();
         Ok(Next::Record)
     }
+}
+
+impl RecordReader {
+    fn is_at_end(&self, position: u64) -> bool {
+        self.shards.steps(self.epoch, position) == 0
+    }
 
     /// Adds the next record to `records`.
-    fn next(&mut self, source: &dyn Source, records: &mut Records, watch: &AtomicU64) -> Result<Next> {
+    fn next_into(&mut self, source: &dyn Source, records: &mut Records, watch: &AtomicU64) -> Result<Next> {
+        let (next, id) = self.next(source, records.next(), watch)?;
+        if next == Next::Record {
+            records.ids.push(id);
+        }
+        Ok(next)
+    }
+
+    /// Reads the next record of this rank into `record`, an empty vector; returns its id too.
+    fn next(&mut self, source: &dyn Source, record: &mut Vec<u8>, watch: &AtomicU64) -> Result<(Next, u64)> {
         loop {
             if self.open.is_none() {
                 self.open = self.open_next(source)?;
             }
-            let Some((shard, reader)) = &mut self.open else { return Ok(Next::End) };
+            let Some((shard, reader)) = &mut self.open else { return Ok((Next::End, 0)) };
             let (shard, offset) = (*shard, reader.offset());
             let refuse = |why: String| unreadable(source, shard, offset, why.into());
             let id = source::id(shard, offset)
                 .ok_or_else(|| refuse(format!("an offset must be below {MAX_OFFSET}")))?;
             watch.store(id, Ordering::Relaxed);
-            let next = guard(source, shard, offset, || reader.read(records.next()))?;
+            record.clear();
+            let next = guard(source, shard, offset, || reader.read(record))?;
             let after = reader.offset();
             match next {
                 Next::Record if after <= offset => {
                     return Err(refuse(format!("the offset after the record is {after}: it must grow")));
                 }
+                Next::Record if self.skip > 0 => self.skip -= 1,
                 Next::Record => {
                     self.source_position.offset = after;
-                    records.ids.push(id);
-                    return Ok(Next::Record);
+                    self.skip = u64::from(self.split.size()) - 1;
+                    return Ok((Next::Record, id));
                 }
-                Next::Later => return Ok(Next::Later),
+                Next::Later => return Ok((Next::Later, 0)),
                 Next::End => {
                     self.open = None;
                     self.go_to_next_shard();
@@ -116,8 +173,8 @@ impl SourceReader {
 
     /// Opens the shard at `source_position`, or the next one of this rank; `None` at the end of the epoch.
     fn open_next(&mut self, source: &dyn Source) -> Result<Option<(u64, Box<dyn Shard>)>> {
-        while !self.is_at_end() {
-            let SourcePosition { position, offset } = self.source_position;
+        while !self.is_at_end(self.source_position.position) {
+            let SourcePosition { position, offset, .. } = self.source_position;
             self.shards.batch(self.epoch, position, 0, &mut self.ids);
             let Some(&shard) = self.ids.first() else {
                 // Fewer shards are left than ranks, and this rank gets none of them.
@@ -130,18 +187,26 @@ impl SourceReader {
                 let why = format!("it was opened at {} instead", reader.offset());
                 return Err(unreadable(source, shard, offset, why.into()));
             }
+            self.skip = self.records_before(position, offset);
             return Ok(Some((shard, reader)));
         }
         Ok(None)
     }
 
+    /// The number of records from `offset` on that belong to other ranks: an offset other than 0 is behind a
+    /// record of this rank. The rank that takes a shard's first record changes from shard to shard.
+    fn records_before(&self, position: u64, offset: u64) -> u64 {
+        let (rank, ranks) = (u64::from(self.split.rank()), u64::from(self.split.size()));
+        if offset > 0 { ranks - 1 } else { (rank + ranks - position % ranks) % ranks }
+    }
+
     fn go_to_next_shard(&mut self) {
         let position = self.shards.position_after(self.epoch, self.source_position.position, 0);
-        self.source_position = SourcePosition { position, offset: 0 };
+        self.source_position = SourcePosition { position, offset: 0, taken: 0 };
     }
 }
 
-impl Drop for SourceReader {
+impl Drop for RecordReader {
     /// A panic while a shard is dropped, which runs user code, must not end the thread that drops the reader.
     fn drop(&mut self) {
         let open = self.open.take();

@@ -327,7 +327,7 @@ fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
         });
         let source: Arc<dyn Source> = Arc::new(source);
         let rig = Rig::of(Input::Source(source), BATCH, 1, Sampler::Sequential, None);
-        let reader = SourceReader::new(rig.batch_sampler.clone(), BATCH, LastBatch::Keep);
+        let reader = SourceReader::new(&rig.batch_sampler, BATCH, LastBatch::Keep);
         rig.begin_with(0, 0, Some(Box::new(reader)));
         let Message::Reader { request, .. } = rig.message() else { panic!("not the reader") };
         assert_eq!(request, REQUEST);
@@ -344,7 +344,7 @@ fn a_stale_batch_returns_the_reader_of_its_source() {
         let source: Arc<dyn Source> = Arc::new(Generator::new([40]).unwrap());
         let rig = Rig::of(Input::Source(source), BATCH, 1, Sampler::Sequential, None);
         rig.request(REQUEST + 1);
-        let reader = SourceReader::new(rig.batch_sampler.clone(), BATCH, LastBatch::Keep);
+        let reader = SourceReader::new(&rig.batch_sampler, BATCH, LastBatch::Keep);
         rig.begin_with(0, 0, Some(Box::new(reader)));
         assert!(matches!(rig.message(), Message::Reader { request: REQUEST, .. }));
         assert!(matches!(rig.decoded(), (0, Ok(None))));

@@ -6,13 +6,13 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, never};
 use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Cursor, Dataset, Error, ErrorKind, LastBatch, Layout, Result,
-    Source,
+    Source, SourcePosition,
 };
 use feedline_device::Device;
 use feedline_device::slot::{Loaded, SlotRing};
 
 use crate::builder::LoaderBuilder;
-use crate::decode::{Delivery, Input};
+use crate::decode::{ActiveWorkers, Delivery, Input};
 use crate::epoch::Epoch;
 use crate::progress::Progress;
 use crate::report::{Ledger, Report, Reporter};
@@ -66,7 +66,8 @@ pub struct Loader {
     drop_timeout: Duration,
     running: Running,
     pub(crate) ledger: Ledger,
-    tuner: Option<Tuner>,
+    /// With [`Workers::Auto`](crate::Workers::Auto): the tuner, and the workers that it puts to sleep.
+    tuning: Option<(Tuner, ActiveWorkers)>,
 }
 
 /// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the
@@ -165,10 +166,11 @@ impl Loader {
     ///
     /// The data must be the same as in the run that saved the cursor. The loader compares the set's
     /// [`fingerprint`](Dataset::fingerprint), which the set defines. By default it covers only the length and
-    /// the spec: if samples change, but not their number, the run is resumed without an error. The sets of
-    /// `feedline-datasets` cover every byte of files up to 4 GiB, and the size and 64 samples of larger ones.
-    /// For your own set, [`Fingerprint`](crate::dataset::Fingerprint) covers files by name, size and time, or
-    /// by content.
+    /// the spec: if samples change, but not their number, the run is resumed without an error, unless your set
+    /// states another [`version`](Dataset::version). The sets of `feedline-datasets` cover the content of files
+    /// in memory, and the length and a sample of the content of others; a copy of a file is the same data.
+    /// For your own set, [`Fingerprint`](crate::dataset::Fingerprint) covers files by content. To vouch for data
+    /// yourself, state its version ([`LoaderBuilder::data_version`]), or resume with [`Cursor::vouched`].
     ///
     /// # Errors
     /// `Cursor` if it does not fit the data set, the order or the seed, or points into the middle of a step;
@@ -193,31 +195,33 @@ impl Loader {
     /// The batches from the cursor to the end of its epoch.
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let cursor = self.cursor();
-        let (epoch, start, offset) = (cursor.epoch(), cursor.position(), cursor.offset());
+        let (epoch, at) = (cursor.epoch(), cursor.source_position());
         let paused = self.ledger.begin(epoch, self.slots.take_host_waits());
-        if let Some(tuner) = &mut self.tuner {
+        if let Some((tuner, _)) = &mut self.tuning {
             tuner.paused(paused);
         }
-        let steps = self.batch_sampler.steps(epoch, start);
-        let is_next = |at: Request| {
-            (at.epoch, at.start, at.offset, at.step) == (epoch, start, offset, 0) && at.epoch < at.end
+        let steps = self.batch_sampler.steps(epoch, at.position);
+        let is_next = |request: Request| {
+            (request.epoch, request.source_position(), request.step) == (epoch, at, 0)
+                && request.epoch < request.end
         };
         // If the current request continues, an error comes after the batches read before it.
         if !self.current.is_some_and(is_next) {
             self.running.check()?;
             if steps > 0 {
-                self.request(epoch, start, offset)?;
+                self.request(epoch, at)?;
             }
         }
         let steps = (!self.is_source).then_some(steps);
         Ok(Epoch::new(self, epoch, steps))
     }
 
-    /// Requests the batches from `start` in `epoch` on; batches of older requests are dropped on arrival.
-    fn request(&mut self, epoch: u64, start: u64, offset: u64) -> Result<()> {
+    /// Requests the batches from `at` in `epoch` on; batches of older requests are dropped on arrival.
+    fn request(&mut self, epoch: u64, at: SourcePosition) -> Result<()> {
         let number = self.current.map_or(1, |at| at.number + 1);
         let end = self.epochs.unwrap_or(u64::MAX);
-        let request = Request { number, epoch, start, offset, end, step: 0 };
+        let SourcePosition { position: start, offset, taken } = at;
+        let request = Request { number, epoch, start, offset, taken, end, step: 0 };
         self.requests.begin(request).map_err(|_| self.running.cause())?;
         self.current = Some(request);
         Ok(())
@@ -350,22 +354,9 @@ impl Loader {
         self.ledger.reporter()
     }
 
-    /// The state of [`Workers::Auto`](crate::Workers::Auto) and [`Depth::Auto`](crate::Depth::Auto): the
-    /// moves so far, and the present setting. `None` if neither was asked for.
+    /// The state of [`Workers::Auto`](crate::Workers::Auto); `None` for another number of workers.
     pub fn tuning(&self) -> Option<Tuning> {
         self.report().tuning
-    }
-
-    /// Ends the tuning at the best setting so far, and returns it.
-    pub fn freeze_tuning(&mut self) -> Option<Tuning> {
-        if let Some(tuner) = &mut self.tuner {
-            let has_room = tuner.freeze();
-            self.ledger.reporter().set_tuning(tuner.tuning());
-            if has_room {
-                self.requests.wake();
-            }
-        }
-        self.tuning()
     }
 
     /// The device.
@@ -394,15 +385,13 @@ impl Loader {
         // The transfer thread's sends fail instead of blocking.
         self.loaded = never();
         self.current = None;
-        // Parked leases hold slots.
-        self.tuner = None;
         self.running.stop(limit)
     }
 
     /// In a forked child: leaks everything. A thread that does not exist in the child may hold a lock
     /// that a drop would take.
     fn abandon(&mut self) {
-        std::mem::forget(self.tuner.take());
+        std::mem::forget(self.tuning.take());
         std::mem::forget(std::mem::replace(&mut self.loaded, never()));
         self.running.abandon();
     }

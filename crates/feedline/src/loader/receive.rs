@@ -19,7 +19,6 @@ impl Loader {
         self.running.check_stopped()?;
         let _span = enter!("next");
         self.ledger.ask(self.slots.take_host_waits());
-        self.make_room();
         let start = limit.map(|_| Instant::now());
         loop {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
@@ -44,11 +43,12 @@ impl Loader {
                 Delivery::Batch(loaded) => {
                     let batch = Batch::new(loaded, self.layout.clone());
                     let (now, waited) = self.ledger.deliver(&batch, self.layout.used_bytes(batch.len()));
-                    if let Some(tuner) = &mut self.tuner
-                        && tuner.delivered(now, waited, || self.ledger.reporter().service())
+                    if let Some((tuner, workers)) = &mut self.tuning
+                        && let Some(tuning) =
+                            tuner.delivered(now, waited, || self.ledger.reporter().service())
                     {
-                        self.ledger.reporter().set_tuning(tuner.tuning());
-                        self.requests.wake();
+                        workers.set(tuning.workers);
+                        self.ledger.reporter().set_tuning(tuning);
                     }
                     debug_assert_eq!(
                         (batch.epoch(), batch.step()),
@@ -69,17 +69,6 @@ impl Loader {
                     return Ok(TryNext::Batch(batch));
                 }
             }
-        }
-    }
-
-    /// Lets the tuner make room for a consumer that holds every slot in use. Checked before a wait and not
-    /// during it: only a delivery gives the consumer more slots, and only this thread takes slots out of use.
-    fn make_room(&mut self) {
-        if let Some(tuner) = &mut self.tuner
-            && tuner.make_room(&self.slots)
-        {
-            self.ledger.reporter().set_tuning(tuner.tuning());
-            self.requests.wake();
         }
     }
 

@@ -19,7 +19,7 @@ use crate::shutdown::{Closers, Running};
 use crate::trace::Trace;
 use crate::transfer::{Requests, Transfer};
 use crate::transfer_mode::Chosen;
-use crate::tune::{Knobs, Tuner};
+use crate::tune::Tuner;
 
 impl Loader {
     pub(crate) fn start(
@@ -46,7 +46,7 @@ impl Loader {
         let reader = builder.input.reader(&batch_sampler, layout.capacity(), builder.last_batch);
         let is_source = reader.is_some();
         let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
-        let fingerprint = builder.input.fingerprint();
+        let fingerprint = builder.fingerprint(batch_sampler.options().len);
         let trace = builder.trace.as_ref().map(Trace::loader);
         let setup = Setup {
             workers: pool.workers(),
@@ -58,12 +58,10 @@ impl Loader {
             is_zero_copy: mode.needs_no_decoding(),
         };
         let ledger = Ledger::new(setup, trace.clone());
-        let policy = builder.policy(pool.workers(), slots.len(), mode.needs_no_decoding());
-        let tuner = policy.map(|policy| {
-            let workers = builder.pool.is_none().then(|| pool.active_workers());
-            let tuner = Tuner::new(policy, Knobs::new(workers, host_slots.clone(), slots.clone()));
+        let tuning = builder.tunes_workers(mode.needs_no_decoding()).then(|| {
+            let tuner = Tuner::new(pool.workers(), slots.len());
             ledger.reporter().set_tuning(tuner.tuning());
-            tuner
+            (tuner, pool.active_workers())
         });
 
         let (ended, owner) = (running.stage("decode"), device.clone());
@@ -107,7 +105,7 @@ impl Loader {
         running.join(thread);
         let cursor = Cursor::new(&batch_sampler, fingerprint);
         Ok(Self {
-            progress: Progress::new(cursor, slots.in_hand().clone(), device.clone()),
+            progress: Progress::new(cursor, slots.unreleased().clone(), device.clone()),
             fingerprint,
             is_source,
             bad_samples: builder.bad_samples,
@@ -126,7 +124,7 @@ impl Loader {
             drop_timeout: builder.drop_timeout,
             running,
             ledger,
-            tuner,
+            tuning,
         })
     }
 }

@@ -38,7 +38,7 @@ pub struct Account {
 pub struct Report {
     /// Workers, slots and sizes.
     pub setup: Setup,
-    /// The state of [`Workers::Auto`](crate::Workers::Auto) and [`Depth::Auto`](crate::Depth::Auto).
+    /// The state of [`Workers::Auto`](crate::Workers::Auto).
     #[serde(default)]
     pub tuning: Option<Tuning>,
     /// How long the consumer has been waiting for the next batch; `None` if it is not waiting.
@@ -159,8 +159,7 @@ impl fmt::Display for Report {
             writeln!(f, "  the consumer has been waiting for {:.1} s", waiting.as_secs_f64())?;
         }
         if let Some(tuning) = &self.tuning {
-            let state = if tuning.is_settled { "tuned" } else { "tuning" };
-            writeln!(f, "  {state}: {}", tuning.builder_line())?;
+            writeln!(f, "  {tuning}")?;
         }
         Ok(())
     }

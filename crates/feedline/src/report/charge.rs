@@ -97,8 +97,8 @@ fn charge_slot(held: u64, timeline: &Timeline, causes: &mut Causes) {
 }
 
 /// Takes up to `most` from `time`.
-fn take(time: &mut u64, most: u64) -> u64 {
-    let taken = most.min(*time);
+fn take(time: &mut u64, max: u64) -> u64 {
+    let taken = max.min(*time);
     *time -= taken;
     taken
 }

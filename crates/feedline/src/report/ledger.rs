@@ -13,7 +13,7 @@ use super::cause::{Cause, Causes};
 use super::charge::Charger;
 use crate::service::{Recent, ServiceTimes, Setup};
 use crate::trace::{BatchId, LoaderTrace};
-use crate::tune::{Setting, Tuning};
+use crate::tune::Tuning;
 
 /// Max waits of unsuccessful polls that are kept until their batch arrives and determines their cause.
 const POLLS: usize = 16;
@@ -250,7 +250,7 @@ impl Reporter {
         let waiting = self.shared.waiting.load(Ordering::Relaxed);
         Report {
             setup: self.shared.setup(),
-            tuning: self.shared.tuning().clone(),
+            tuning: *self.shared.tuning(),
             waiting: (waiting > 0).then(|| Duration::from_nanos(now().saturating_sub(waiting))),
             service: self.with_step(state.recent.mean()),
             run: state.run,
@@ -301,10 +301,8 @@ impl Reporter {
 impl Shared {
     /// The setup, in the present setting of the tuner.
     fn setup(&self) -> Setup {
-        let Some(Setting { workers, depth }) = self.tuning().as_ref().map(|tuning| tuning.setting) else {
-            return self.setup;
-        };
-        Setup { workers, device_slots: depth, host_slots: depth + 1, ..self.setup }
+        let workers = self.tuning().map_or(self.setup.workers, |tuning| tuning.workers);
+        Setup { workers, ..self.setup }
     }
 
     fn tuning(&self) -> MutexGuard<'_, Option<Tuning>> {

@@ -14,7 +14,7 @@ const EVERY_NS: u64 = 100_000_000;
 /// The metrics of a loader, for the recorder that is installed when the loader is built. Their label `loader`
 /// counts the loaders of the process from 1.
 pub(super) struct Metrics {
-    told: Account,
+    reported: Account,
     told_at: u64,
     batches: Counter,
     rows: Counter,
@@ -37,7 +37,7 @@ impl Metrics {
         let name = "feedline_microseconds_total";
         let time = |cause: Cause| counter!(name, "loader" => loader.clone(), "cause" => cause.name());
         Self {
-            told: Account::default(),
+            reported: Account::default(),
             told_at: 0,
             batches: counter!("feedline_batches_total", "loader" => loader.clone()),
             rows: counter!("feedline_rows_total", "loader" => loader.clone()),
@@ -55,14 +55,14 @@ impl Metrics {
 
     /// Sends the recorder the growth of the account `run` since the last update.
     pub(super) fn tell(&mut self, at: u64, run: &Account, setup: &Setup) {
-        let told = std::mem::replace(&mut self.told, *run);
+        let reported = std::mem::replace(&mut self.reported, *run);
         self.told_at = at;
-        self.batches.increment(run.batches - told.batches);
-        self.rows.increment(run.rows - told.rows);
-        self.bytes.increment(run.bytes - told.bytes);
+        self.batches.increment(run.batches - reported.batches);
+        self.rows.increment(run.rows - reported.rows);
+        self.bytes.increment(run.bytes - reported.bytes);
         for (cause, time) in Cause::ALL.into_iter().zip(&self.time) {
             // Differences of sums, so that nothing is lost by rounding.
-            time.increment(run.causes.ns(cause) / 1000 - told.causes.ns(cause) / 1000);
+            time.increment(run.causes.ns(cause) / 1000 - reported.causes.ns(cause) / 1000);
         }
         self.workers.set(setup.workers as f64);
         self.depth.set(setup.device_slots as f64);

@@ -24,7 +24,7 @@ pub use crate::loader::MemoryUse;
 pub use crate::service::mean;
 pub use crate::service::{ServiceTimes, Setup};
 pub use crate::transfer_mode::ChosenMode;
-pub use crate::tune::{Move, Setting, Tuning};
+pub use crate::tune::Tuning;
 pub use account::{Account, Report};
 pub use cause::{Cause, Causes};
 #[doc(hidden)] // As above.

@@ -21,6 +21,8 @@ pub(crate) struct Request {
     pub(crate) start: u64,
     /// For a source, the offset in the shard at `start` to begin at; later epochs begin at 0.
     pub(crate) offset: u64,
+    /// For a source that is shuffled, the records taken from the block at `offset`.
+    pub(crate) taken: u64,
     /// The epoch after the last one; nothing of it is read ahead.
     pub(crate) end: u64,
     /// Batches of the first epoch that are handed out, or delivered.
@@ -30,7 +32,12 @@ pub(crate) struct Request {
 impl Request {
     /// The rest of the request after the first epoch.
     pub(crate) fn next_epoch(self) -> Self {
-        Self { epoch: self.epoch.saturating_add(1), start: 0, offset: 0, step: 0, ..self }
+        Self { epoch: self.epoch.saturating_add(1), start: 0, offset: 0, taken: 0, step: 0, ..self }
+    }
+
+    /// The position of a source at which the first epoch begins.
+    pub(crate) fn source_position(self) -> SourcePosition {
+        SourcePosition { position: self.start, offset: self.offset, taken: self.taken }
     }
 }
 
@@ -175,21 +182,21 @@ impl Schedule {
 
     /// Begins another request; the rest of the previous one is abandoned.
     pub(super) fn begin(&mut self, request: Request) {
-        let Request { epoch, start, offset, .. } = request;
+        let Request { epoch, start, .. } = request;
         self.request = Some(request);
         match &mut self.reader {
             None if self.is_source => {} // `accept_reader` moves it when the worker returns it.
             None => self.steps = self.batch_sampler.steps(epoch, start),
-            Some(reader) => reader.seek(epoch, SourcePosition { position: start, offset }),
+            Some(reader) => reader.seek(epoch, request.source_position()),
         }
     }
 
     /// Takes the reader of a source back from the worker that read for request `number`.
     pub(super) fn accept_reader(&mut self, mut reader: Box<SourceReader>, number: u64) {
-        if let Some(Request { epoch, start, offset, step, number: current, .. }) = self.request
-            && (current != number || step == 0)
+        if let Some(request) = self.request
+            && (request.number != number || request.step == 0)
         {
-            reader.seek(epoch, SourcePosition { position: start, offset });
+            reader.seek(request.epoch, request.source_position());
         }
         self.reader = Some(reader);
     }

@@ -49,7 +49,7 @@ fn fine() -> Fine {
 /// The ids and stamps of each batch.
 type Stamps = Vec<(Vec<u64>, Vec<u8>)>;
 
-fn take(batches: feedline::HostEpoch<'_>, most: usize) -> Stamps {
+fn take(batches: feedline::HostEpoch<'_>, max: usize) -> Stamps {
     let stamp = |batch: feedline::Result<feedline::HostBatch>| {
         let batch = batch.expect("a batch");
         let bytes = batch.field::<u8>("bytes").expect("bytes");
@@ -57,7 +57,7 @@ fn take(batches: feedline::HostEpoch<'_>, most: usize) -> Stamps {
         assert!(stamps.windows(2).all(|pair| pair[0] == pair[1]), "rows of one batch differ");
         (batch.ids().to_vec(), stamps[0].to_vec())
     };
-    batches.take(most).map(stamp).collect()
+    batches.take(max).map(stamp).collect()
 }
 
 fn epochs(loader: &mut HostLoader) -> Stamps {

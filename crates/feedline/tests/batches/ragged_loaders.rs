@@ -25,7 +25,7 @@ use feedline_testkit::{Watchdog, gpu, watchdog};
 struct Case {
     seed: u64,
     len: u64,
-    most: usize,
+    max: usize,
     sampler: Sampler,
     batch: usize,
     last_batch: LastBatch,
@@ -48,7 +48,7 @@ impl Case {
         let most_samples = pick(random, &[4, 30, 120]);
         let len = 1 + random.below(most_samples);
         let longest = pick(random, &[1, 9, 200, 3000]);
-        let most = 1 + random.below(longest) as usize;
+        let max = 1 + random.below(longest) as usize;
         let world = pick(random, &[1, 1, 2, 4]);
         let batch = 1 + random.below(len.min(20)) as usize;
         let fits = batch as u64 * u64::from(world) <= len;
@@ -57,7 +57,7 @@ impl Case {
             0 => Sampler::Sequential,
             1 => Sampler::Shuffle,
             2 => {
-                let data = Uneven::new(len, most).unwrap().seed(seed);
+                let data = Uneven::new(len, max).unwrap().seed(seed);
                 let lengths: Vec<u32> = (0..len).map(|id| data.items(0, Uneven::BYTES, id) as u32).collect();
                 Sampler::bucketed(&lengths, batches, 1 + random.below(4)).unwrap()
             }
@@ -71,11 +71,11 @@ impl Case {
         let pads = [(); 2].map(|()| pick(random, &[None, None, Some(1), Some(8)]));
         let bad =
             if random.below(4) == 0 { (0..len / 3).map(|_| random.below(len)).collect() } else { vec![] };
-        Self { seed, len, most, sampler, batch, last_batch, world, pads, is_tight: random.below(2) == 0, bad }
+        Self { seed, len, max, sampler, batch, last_batch, world, pads, is_tight: random.below(2) == 0, bad }
     }
 
     fn data(&self) -> Uneven {
-        Uneven::new(self.len, self.most).unwrap().seed(self.seed)
+        Uneven::new(self.len, self.max).unwrap().seed(self.seed)
     }
 
     fn builder(&self, rank: u32, random: &mut Random) -> LoaderBuilder {
@@ -102,7 +102,7 @@ impl Case {
     /// The most items that a batch of the longest samples has, in the first three epochs.
     fn tight(&self, field: usize, pad: Option<usize>) -> usize {
         let data = self.data();
-        let mut most = if field == Uneven::BYTES { self.most } else { self.most.div_ceil(3) };
+        let mut max = if field == Uneven::BYTES { self.max } else { self.max.div_ceil(3) };
         for epoch in 0..3 {
             let mut items: Vec<usize> = (0..self.len).map(|id| data.items(epoch, field, id)).collect();
             items.sort_unstable_by(|a, b| b.cmp(a));
@@ -111,9 +111,9 @@ impl Case {
             let repeats = !self.bad.is_empty() || self.last_batch == LastBatch::Pad;
             let together = if repeats { longest * self.batch } else { items.iter().take(self.batch).sum() };
             let padded = pad.map(|multiple| Pad::multiple_of(multiple).width(longest) * self.batch);
-            most = most.max(padded.unwrap_or(together));
+            max = max.max(padded.unwrap_or(together));
         }
-        most
+        max
     }
 }
 
@@ -229,8 +229,8 @@ fn run(case: &Case) -> u64 {
                 Some(cursor) => loader.resume(cursor).unwrap(),
                 None => loader.epoch(epoch).unwrap(),
             };
-            let most = if random.below(2) == 0 { usize::MAX } else { random.below(4) as usize };
-            for batch in part.by_ref().take(most) {
+            let max = if random.below(2) == 0 { usize::MAX } else { random.below(4) as usize };
+            for batch in part.by_ref().take(max) {
                 let ready = batch.unwrap().wait_on(&stream).unwrap();
                 delivered[epoch as usize].extend(&ready.ids()[..ready.valid_rows()]);
                 check_field(case, &ready, Uneven::BYTES, &wrong);

@@ -32,12 +32,12 @@ fn laid() -> Laid {
 /// Ids, number of valid rows, and the bytes of each batch.
 type Contents = Vec<(Vec<u64>, usize, Vec<u8>)>;
 
-fn contents(batches: HostEpoch<'_>, most: usize) -> Contents {
+fn contents(batches: HostEpoch<'_>, max: usize) -> Contents {
     let read = |batch: feedline::Result<feedline::HostBatch>| {
         let batch = batch.expect("a batch");
         (batch.ids().to_vec(), batch.valid_rows(), batch.field::<u8>("bytes").expect("bytes").to_vec())
     };
-    batches.take(most).map(read).collect()
+    batches.take(max).map(read).collect()
 }
 
 fn run(builder: LoaderBuilder, mode: TransferMode) -> Contents {

@@ -178,8 +178,8 @@ fn a_run_resumes_in_the_other_mode() {
                 let device = Device::new_host();
                 {
                     let compute = device.stream().expect("a stream");
-                    let take = |epoch: feedline::Epoch<'_>, most| -> Vec<Contents> {
-                        let all = epoch.take(most).map(|batch| contents(&compute, batch, set.spec()));
+                    let take = |epoch: feedline::Epoch<'_>, max| -> Vec<Contents> {
+                        let all = epoch.take(max).map(|batch| contents(&compute, batch, set.spec()));
                         all.collect::<Result<_>>().expect("batches")
                     };
                     let mut loader = builder(first).build(&device).expect("a loader");

@@ -300,19 +300,19 @@ fn exceeding_the_count_delivers_the_batches_before_and_one_error_that_names_the_
         let sampler = order_of(0);
         let positions: Vec<usize> =
             (0..sampler.len()).filter(|&position| BAD.contains(&sampler[position])).collect();
-        for (most, position) in positions.into_iter().enumerate() {
+        for (max, position) in positions.into_iter().enumerate() {
             for mix in MIXES {
-                let builder = builder(Files::open(dir.path()), Budget::Count(most as u64));
+                let builder = builder(Files::open(dir.path()), Budget::Count(max as u64));
                 let mut loader = Restored::new(builder, mix).loader;
                 let (delivered, error) = until_error(&mut loader, 2);
                 let error = error.expect("over the budget");
                 assert_eq!(delivered, (position / BATCH) as u64, "{mix:?}: batches before the failing one");
                 assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(delivered)));
                 let text = error.to_string();
-                assert!(text.contains(&format!("the budget is {most}: ")) && !text.contains('\n'), "{text}");
+                assert!(text.contains(&format!("the budget is {max}: ")) && !text.contains('\n'), "{text}");
                 let report = loader.bad_sample_report();
                 let listed = report.samples();
-                assert!(listed.len() > most);
+                assert!(listed.len() > max);
                 for bad in listed {
                     let named = format!("{} ({})", bad.path.as_ref().unwrap().display(), bad.cause);
                     assert!(text.contains(&named), "no {named:?} in: {text}");

@@ -366,6 +366,8 @@ fn calls_that_contradict_each_other_are_refused() {
         (source(2).world(world(3)), ["2 shards", "3 ranks"]),
         (source(1).world(world(2)), ["1 shard ", "2 ranks"]),
         (set().sampler(buckets(6)), ["batches of 6", "batch_size is 4"]),
+        (set().sampler(buckets(8)), ["batches of 8", "batch_size is 4"]),
+        (set().sampler(buckets(12)).world(world(2)), ["batches of 12", "give it 4, or 8 if the 2 ranks"]),
         (set().sampler(listed(2)), ["batches of 2", "batch_size is 4"]),
         (set().workers(Workers::Count(3)).max_workers(2), ["workers is 3", "max_workers allows 2"]),
         (set().epochs(3).skip(3, 0..1), ["epoch 3", "epochs is 3"]),

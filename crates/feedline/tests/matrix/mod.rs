@@ -91,12 +91,12 @@ impl Cycle {
     pub fn draw(fault: Fault, moment: Moment, random: &mut Random) -> Self {
         // Holding a batch while requesting the next needs two slots.
         let holds = fault == Fault::EndError && matches!(moment, Moment::Blocked | Moment::Between);
-        let least = if holds { 2 } else { 1 };
+        let min = if holds { 2 } else { 1 };
         Self {
             fault,
             moment,
             workers: 1 + random.below(3) as usize,
-            depth: least + random.below(3) as usize,
+            depth: min + random.below(3) as usize,
             row: random.below(BATCH as u64),
             pause: Duration::from_micros(random.below(500)),
         }

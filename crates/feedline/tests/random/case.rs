@@ -72,7 +72,7 @@ pub struct Leg {
 pub struct Part {
     pub from: From,
     /// The most batches to take.
-    pub most: usize,
+    pub max: usize,
     pub next: Next,
 }
 
@@ -100,20 +100,21 @@ impl Case {
     /// The case of `seed`.
     pub fn draw(seed: u64) -> Self {
         let random = &mut Random::from_key(seed);
-        let most = pick(random, &LENGTHS);
-        let len = 1 + random.below(most);
+        let max = pick(random, &LENGTHS);
+        let len = 1 + random.below(max);
         let data = pick(random, &[Data::Computed, Data::Records, Data::Columns]);
         let drawn = sampler(random, len);
         let positions = drawn.len(len);
         let world = World::new(0, 1 + random.below(4) as u32).unwrap();
         let world = World::new(random.below(world.size().into()) as u32, world.size()).unwrap();
         let batch = 1 + random.below(positions.min(40)) as usize;
-        // The batches of a bucketed sampler are made of the loader's.
+        let global = batch as u64 * u64::from(world.size());
+        // The batches of a bucketed sampler are those of the loader, or of all ranks.
         let sampler = match drawn.bucketed_batch() {
-            Some(times) => bucketed(len, times * batch as u64, random),
+            Some(1) => bucketed(len, batch as u64, random),
+            Some(_) => bucketed(len, global, random),
             None => drawn,
         };
-        let global = batch as u64 * u64::from(world.size());
         // Without a full step, dropping or padding would leave nothing to deliver.
         let last_batch = pick(random, &[LastBatch::Keep, LastBatch::Drop, LastBatch::Pad]);
         let last_batch = if global > positions { LastBatch::Keep } else { last_batch };
@@ -199,7 +200,7 @@ impl Part {
         let epoch = From::Epoch(pick(random, &[0, 1, 2, 1 << 40]));
         Self {
             from: pick(random, &[epoch, epoch, From::Cursor]),
-            most: if one_in(random, 2) { usize::MAX } else { random.below(steps + 1) as usize },
+            max: if one_in(random, 2) { usize::MAX } else { random.below(steps + 1) as usize },
             next: pick(random, &[Next::Blocking, Next::Blocking, Next::Polling, Next::WithLimit]),
         }
     }

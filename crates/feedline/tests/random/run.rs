@@ -99,7 +99,7 @@ fn run_leg(case: &Case, leg: &Leg, builder: LoaderBuilder, device: &Device, plac
             let mut epoch = begin(case, &mut loader, part.from, place);
             let wanted = reference(case).batches(place.epoch, place.delivered);
             assert_eq!(epoch.steps(), Some(wanted.len() as u64), "steps of epoch {}", place.epoch);
-            for (step, wanted) in (0..).zip(&wanted).take(part.most) {
+            for (step, wanted) in (0..).zip(&wanted).take(part.max) {
                 let batch = take(&mut epoch, part.next);
                 check_host(&batch, place.epoch, step, wanted);
                 place.delivered += wanted.step;
@@ -118,7 +118,7 @@ fn run_leg(case: &Case, leg: &Leg, builder: LoaderBuilder, device: &Device, plac
                     }
                 }
             }
-            if part.most >= wanted.len() {
+            if part.max >= wanted.len() {
                 assert!(epoch.next().is_none() && epoch.is_over(), "more batches than the reference has");
             }
             place.cursor = Some(loader.cursor());

@@ -195,3 +195,92 @@ fn a_lost_slot_does_not_prevent_checkpoints() {
         assert_eq!(batches.checkpoint(&compute).unwrap().cursor.proof().count(), BATCH as u64);
     });
 }
+
+/// A checkpoint in the middle of an epoch, with bad samples: of a file, and of none.
+fn with_bad_samples() -> Checkpoint {
+    let (mut saved, _) = train(None, 3);
+    saved.bad_sample_report.delivered(24);
+    let path = std::path::PathBuf::from("d/\u{fc} 1.jpg");
+    saved.bad_sample_report.replaced(0, 3, 8, Some(path), "not a JPEG:\n no end");
+    saved.bad_sample_report.replaced(0, 9, 1, None, "");
+    saved
+}
+
+#[test]
+fn a_checkpoint_in_a_file_is_the_one_that_was_saved() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkpoint");
+        for saved in [with_bad_samples(), train(None, 5).0] {
+            saved.save(&path).unwrap();
+            assert_eq!(Checkpoint::load(&path).unwrap(), saved);
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::ffi::OsStringExt;
+            let mut saved = with_bad_samples();
+            let path_of_no_text = std::ffi::OsString::from_vec(b"d/\xFF.jpg".to_vec()).into();
+            saved.bad_sample_report.replaced(0, 4, 2, Some(path_of_no_text), "torn");
+            saved.save(&path).unwrap();
+            assert_eq!(Checkpoint::load(&path).unwrap(), saved);
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    });
+}
+
+#[test]
+fn a_damaged_or_foreign_checkpoint_is_one_error_that_names_the_file() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkpoint");
+        let saved = with_bad_samples();
+        saved.save(&path).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let refused = |bytes: &[u8], words: &str| {
+            std::fs::write(&path, bytes).unwrap();
+            let error = Checkpoint::load(&path).unwrap_err();
+            assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())), "{error}");
+            assert!(error.message().contains(words), "{error}");
+        };
+        for at in 0..bytes.len() {
+            let mut torn = bytes.clone();
+            torn[at] ^= 0x40;
+            refused(&torn, if at < 22 { "not a checkpoint" } else { "damaged" });
+            refused(&bytes[..at], "damaged");
+        }
+        refused(&[&bytes[..], &[0]].concat(), "damaged");
+        refused(b"PK\x03\x04 some archive, much longer than the first line", "not a checkpoint");
+        let refused = |path: &std::path::Path, words: &str| {
+            let error = Checkpoint::load(path).unwrap_err();
+            assert!(error.message().contains(words) && error.path() == Some(path), "{error}");
+        };
+        refused(&dir.path().join("none"), "there is no checkpoint");
+        refused(dir.path(), "no file");
+        let error = saved.save(dir.path().join("none/checkpoint")).unwrap_err();
+        assert!(error.to_string().starts_with("cannot save the checkpoint: "), "{error}");
+    });
+}
+
+/// A reader at any time finds a whole checkpoint: the old one or the new one.
+#[test]
+fn a_checkpoint_is_replaced_as_a_whole() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkpoint");
+        let both = [with_bad_samples(), train(None, 5).0];
+        both[0].save(&path).unwrap();
+        std::thread::scope(|threads| {
+            let writer = threads.spawn(|| (0..50).try_for_each(|number| both[number % 2].save(&path)));
+            while !writer.is_finished() {
+                let found = Checkpoint::load(&path).unwrap();
+                assert!(both.contains(&found), "{found:?}");
+            }
+            writer.join().unwrap().unwrap();
+        });
+        // A folder in which the new file cannot get its name keeps what it has.
+        let folder = dir.path().join("folder");
+        std::fs::create_dir_all(folder.join("inside")).unwrap();
+        both[0].save(&folder).unwrap_err();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary file is left");
+    });
+}

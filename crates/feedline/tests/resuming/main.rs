@@ -3,6 +3,7 @@
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
+mod jobs;
 mod progress;
 mod random_resume;
 #[path = "../restoring/mod.rs"]

@@ -32,7 +32,7 @@ struct Job<'a> {
     /// First epoch and end; with a cursor, the rest of its epoch comes first.
     epochs: [u64; 2],
     /// The most steps that a rank takes.
-    most: u64,
+    max: u64,
     /// The cursors of the world to resume.
     from: &'a [Cursor],
     launcher: [&'a str; 2],
@@ -48,13 +48,8 @@ struct Delivered {
 }
 
 impl Job<'_> {
-    const WHOLE: Self = Job {
-        last_batch: LastBatch::Keep,
-        epochs: [0, 2],
-        most: u64::MAX,
-        from: &[],
-        launcher: LAUNCHERS[0],
-    };
+    const WHOLE: Self =
+        Job { last_batch: LastBatch::Keep, epochs: [0, 2], max: u64::MAX, from: &[], launcher: LAUNCHERS[0] };
 
     /// Starts a process per rank and collects what they delivered.
     #[track_caller]
@@ -84,7 +79,7 @@ impl Job<'_> {
         let job = json!({
             "last_batch": last_batch,
             "epochs": self.epochs,
-            "most": self.most,
+            "most": self.max,
             "from": from,
             "out": dir.join(rank.to_string()),
         });
@@ -244,7 +239,7 @@ fn another_world_resumes_in_the_same_global_order() {
     alone(|| {
         let steps = LEN.div_ceil(4 * BATCH as u64);
         for stop in [1, 4, steps - 1, steps] {
-            let before = Job { most: stop, ..Job::WHOLE }.run(4);
+            let before = Job { max: stop, ..Job::WHOLE }.run(4);
             let cursors: Vec<Cursor> = before.iter().map(|rank| rank.cursor).collect();
             for world in [2, 8] {
                 let after = Job { from: &cursors, ..Job::WHOLE }.run(world);
@@ -266,8 +261,8 @@ fn a_world_that_shrinks_and_grows_again_loses_nothing() {
     alone(|| {
         let mut ids = Vec::new();
         let (mut cursors, mut gone) = (Vec::new(), Vec::new());
-        for (world, most) in [(8, 2), (1, 3), (4, 2), (2, u64::MAX)] {
-            let ranks = Job { most, epochs: [0, 1], from: &cursors, ..Job::WHOLE }.run(world);
+        for (world, max) in [(8, 2), (1, 3), (4, 2), (2, u64::MAX)] {
+            let ranks = Job { max, epochs: [0, 1], from: &cursors, ..Job::WHOLE }.run(world);
             ids.extend(merged(&ranks, 0));
             gone.extend(cursors.into_iter().skip(world as usize));
             cursors = ranks.iter().map(|rank| rank.cursor).collect();

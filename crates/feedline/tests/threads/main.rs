@@ -4,11 +4,11 @@
 mod common;
 mod devices;
 mod ledger;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod metrics;
 mod shared_pool;
 mod shrinking;
 mod synchronous;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
-mod told;
 mod trace;
 mod tune;
 mod whatif;

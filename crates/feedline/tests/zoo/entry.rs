@@ -36,8 +36,8 @@ impl Entry {
         println!("{}", self.name);
         let builder = || (self.build)().batch_size(BATCH).shuffle(5);
         let done = restore::everywhere_in(mixes, |mix| Restored::new(builder(), mix));
-        let least = (mixes.len() + 3) * done.steps;
-        assert!(done.steps >= 4 && done.restored >= least, "{}: {done:?}", self.name);
+        let min = (mixes.len() + 3) * done.steps;
+        assert!(done.steps >= 4 && done.restored >= min, "{}: {done:?}", self.name);
     }
 
     /// Checks that one, two and four ranks together read the same rows in the same steps.

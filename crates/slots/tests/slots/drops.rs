@@ -70,11 +70,11 @@ fn consume(mut ready: Ready, decisions: &mut Decisions) {
 #[test]
 fn memory_and_infos_are_dropped_once() {
     let runs = sized(100, 3) as u64;
-    let most = sized(10_000, 200) as u64;
+    let max = sized(10_000, 200) as u64;
     within(WATCHDOG, move || {
         for run in 0..runs {
             let mut decisions = Decisions(run);
-            let steps = decisions.below(most);
+            let steps = decisions.below(max);
             let left = decisions.below(4); // leases that outlive the ring
             let tally = Arc::new(Tally::default());
             let (ring, gates) = common::ring::<Note>(4);

@@ -170,8 +170,8 @@ fn a_cut_file_and_that_of_another_set_are_seen() {
     for len in [0, 5, 14, 16, 63, HEADER, INDEX - 1, INDEX, INDEX + 1, INDEX + 1000, whole.len() as u64 - 1] {
         fs::write(folder.file(), &whole[..len as usize]).expect("a cut file");
         let found = hits(&folder.file());
-        let most = if len < INDEX { 0 } else { (len - INDEX).div_ceil(24) };
-        assert!(found <= most, "{found} of a file of {len} bytes");
+        let max = if len < INDEX { 0 } else { (len - INDEX).div_ceil(24) };
+        assert!(found <= max, "{found} of a file of {len} bytes");
         assert_eq!(hits(&folder.file()), LEN, "and then it is whole, after a cut at {len}");
     }
     for (first, len) in [(1000, LEN), (0, LEN - 1)] {

@@ -88,7 +88,7 @@ fn a_panic_outside_of_a_read_becomes_the_error_of_its_batch() {
     with_watchdog(LIMIT, || {
         let source: Arc<dyn Source> = Arc::new(BadShards(Generator::new([2, 40]).unwrap()));
         let rig = Rig::of(Input::Source(source), BATCH, 2, Sampler::Sequential, None);
-        let reader = SourceReader::new(rig.batch_sampler.clone(), BATCH, LastBatch::Keep);
+        let reader = SourceReader::new(&rig.batch_sampler, BATCH, LastBatch::Keep);
         rig.begin_with(0, 0, Some(Box::new(reader)));
         let (number, outcome) = rig.decoded();
         let error = outcome.err().expect("the first shard is dropped");

@@ -1,4 +1,4 @@
-//! What a loader tells other programs: metrics and spans, each behind its feature.
+//! Metrics and spans for other programs, each behind its feature.
 
 use feedline::{Device, Loader};
 use feedline_testkit::fixtures::Fine;
@@ -65,8 +65,8 @@ mod metered {
         );
         assert_eq!((f64::from_bits(get("feedline_depth")), report.setup.device_slots), (8.0, 8));
         for cause in feedline::report::Cause::ALL {
-            let told = get(&format!("feedline_microseconds_total {}", cause.name()));
-            assert_eq!(told, report.run.causes.of(cause).as_micros() as u64, "{cause}");
+            let reported = get(&format!("feedline_microseconds_total {}", cause.name()));
+            assert_eq!(reported, report.run.causes.of(cause).as_micros() as u64, "{cause}");
         }
     }
 }

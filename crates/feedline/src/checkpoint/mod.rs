@@ -1,5 +1,7 @@
 //! A checkpoint that matches the model: the position after exactly the batches whose work has finished.
 
+mod file;
+
 use feedline_core::{BadSampleReport, Cursor, Result};
 use feedline_device::Stream;
 
@@ -7,8 +9,8 @@ use crate::{Epoch, Loader};
 
 /// The state of a loader that matches the state of the model; created by [`Loader::checkpoint`].
 ///
-/// Save both fields with the model. To continue the run, pass them to [`Loader::set_bad_sample_report`] and
-/// [`Loader::resume`].
+/// Save it with the model, by [`save`](Self::save) or by its two fields. To continue the run, pass them to
+/// [`Loader::set_bad_sample_report`] and [`Loader::resume`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkpoint {

@@ -1,0 +1,97 @@
+//! The form of a report in bytes: little-endian words, and texts behind their lengths.
+
+use std::path::{Path, PathBuf};
+
+use super::{BadSample, BadSampleReport};
+use crate::Proof;
+
+/// The length of a path that is not known.
+const NO_PATH: u64 = u64::MAX;
+
+impl BadSampleReport {
+    /// Appends the report to `bytes`.
+    #[doc(hidden)] // For `Checkpoint::save`.
+    pub fn write_to(&self, bytes: &mut Vec<u8>) {
+        let mut word = |word: u64| bytes.extend(word.to_le_bytes());
+        word(self.failures);
+        word(self.delivered);
+        for proof in [&self.replaced, &self.substitutes] {
+            word(proof.count());
+            word(proof.sum() as u64);
+            word((proof.sum() >> 64) as u64);
+        }
+        word(self.samples.len() as u64);
+        for BadSample { sample, path, cause, times } in &self.samples {
+            bytes.extend(sample.to_le_bytes());
+            bytes.extend(times.to_le_bytes());
+            match path {
+                Some(path) => text(bytes, &path_bytes(path)),
+                None => bytes.extend(NO_PATH.to_le_bytes()),
+            }
+            text(bytes, cause.as_bytes());
+        }
+    }
+
+    /// The report that [`write_to`](Self::write_to) wrote; `None` if `bytes` are not exactly one report.
+    #[doc(hidden)] // For `Checkpoint::load`.
+    pub fn read_from(mut bytes: &[u8]) -> Option<Self> {
+        let bytes = &mut bytes;
+        let (failures, delivered) = (word(bytes)?, word(bytes)?);
+        let mut proof = || {
+            let (count, low, high) = (word(bytes)?, word(bytes)?, word(bytes)?);
+            Some(Proof::from_parts(count, u128::from(high) << 64 | u128::from(low)))
+        };
+        let (replaced, substitutes) = (proof()?, proof()?);
+        let count = word(bytes)?;
+        // Not reserved: the number may be anything.
+        let mut samples = Vec::new();
+        for _ in 0..count {
+            let (sample, times, path) = (word(bytes)?, word(bytes)?, word(bytes)?);
+            let path = if path == NO_PATH { None } else { Some(path_of(take(bytes, path)?)) };
+            let cause = word(bytes)?;
+            let cause = String::from_utf8(take(bytes, cause)?.to_vec()).ok()?;
+            samples.push(BadSample { sample, path, cause, times });
+        }
+        let is_valid = bytes.is_empty()
+            && samples.is_sorted_by(|a, b| a.sample < b.sample)
+            && replaced.count() == substitutes.count();
+        is_valid.then_some(Self { samples, failures, delivered, replaced, substitutes })
+    }
+}
+
+fn text(bytes: &mut Vec<u8>, text: &[u8]) {
+    bytes.extend((text.len() as u64).to_le_bytes());
+    bytes.extend(text);
+}
+
+fn word(bytes: &mut &[u8]) -> Option<u64> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*word))
+}
+
+fn take<'a>(bytes: &mut &'a [u8], len: u64) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+#[cfg(unix)]
+fn path_bytes(path: &Path) -> Vec<u8> {
+    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
+}
+
+#[cfg(unix)]
+fn path_of(bytes: &[u8]) -> PathBuf {
+    <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes).into()
+}
+
+#[cfg(not(unix))]
+fn path_bytes(path: &Path) -> Vec<u8> {
+    path.to_string_lossy().into_owned().into_bytes()
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(bytes).into_owned().into()
+}

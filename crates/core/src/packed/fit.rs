@@ -1,0 +1,87 @@
+//! Which parts of which documents a window has.
+
+use std::collections::BTreeMap;
+
+/// A [`Piece`](super::Piece) in twelve bytes and a few.
+#[derive(Clone, Copy)]
+pub(super) struct Stored {
+    pub(super) document: u64,
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+/// Cuts each document into pieces of at most `window` items; none if it has no items.
+pub(super) fn cut(lengths: &[u32], window: usize) -> Vec<Stored> {
+    // At most 2^31 - 1.
+    let window = window as u32;
+    let pieces = (0..).zip(lengths).flat_map(|(document, &length)| {
+        let starts = (0..length.div_ceil(window)).map(move |piece| piece * window);
+        starts.map(move |start| Stored { document, start, len: window.min(length - start) })
+    });
+    pieces.collect()
+}
+
+/// Cuts the documents, one behind another, where a window is full.
+pub(super) fn cut_in_order(lengths: &[u32], window: usize) -> Vec<Stored> {
+    let (mut pieces, mut room) = (Vec::new(), window as u32);
+    for (document, &length) in (0..).zip(lengths) {
+        let mut start = 0;
+        while start < length {
+            let len = room.min(length - start);
+            pieces.push(Stored { document, start, len });
+            start += len;
+            room -= len;
+            if room == 0 {
+                room = window as u32;
+            }
+        }
+    }
+    pieces
+}
+
+/// The first piece of each window, and the end, of pieces that [`cut_in_order`] made.
+pub(super) fn window_starts(pieces: &[Stored], window: usize) -> Vec<usize> {
+    let (mut starts, mut used) = (vec![0], 0);
+    for (piece, end) in pieces.iter().zip(1..) {
+        used += piece.len as usize;
+        if used == window || end == pieces.len() {
+            starts.push(end);
+            used = 0;
+        }
+    }
+    starts
+}
+
+/// Puts each piece into the fullest window that it fits. Returns the pieces window by window, and the start
+/// of each window.
+pub(super) fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
+    // Windows by the room left in them.
+    let mut open: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut windows: Vec<Vec<usize>> = Vec::new();
+    for (piece, len) in pieces.iter().map(|piece| piece.len as usize).enumerate() {
+        let fullest =
+            open.range_mut(len..).next().and_then(|(&room, at)| Some((room, at.pop()?, at.is_empty())));
+        let (room, at) = match fullest {
+            Some((room, at, is_last)) => {
+                if is_last {
+                    open.remove(&room);
+                }
+                (room, at)
+            }
+            None => {
+                windows.push(Vec::new());
+                (window, windows.len() - 1)
+            }
+        };
+        windows[at].push(piece);
+        if room > len {
+            open.entry(room - len).or_default().push(at);
+        }
+    }
+    let mut starts = vec![0];
+    starts.extend(windows.iter().scan(0, |end, pieces| {
+        *end += pieces.len();
+        Some(*end)
+    }));
+    (windows.concat(), starts)
+}

@@ -1,0 +1,200 @@
+//! Shuffles the records of a source within a number of bytes.
+//!
+//! The records of a rank are cut into blocks. A block is a function of the seed, the epoch and the position of
+//! its first record, and so is the order in which it is delivered. So a run resumes at any record by reading
+//! one block again. While one block is delivered the next one is read, a record for each that is delivered.
+
+use feedline_core::random::key;
+use feedline_core::source::Next;
+use feedline_core::{Error, ErrorKind, Random, Result, SourcePosition};
+
+use super::input::Records;
+
+const TAG: u64 = u64::from_le_bytes(*b"buffered");
+
+/// Bytes counted per record besides its own: the id, the end and the place in the order, in vectors that may
+/// be twice as large as needed.
+const PER_RECORD: usize = 40;
+
+/// Max records of a block: the cursor has 24 bits for their number.
+const MAX_RECORDS: usize = (1 << 24) - 1;
+
+/// Records that are shuffled together.
+#[derive(Default)]
+struct Block {
+    /// The position of the first record.
+    start: SourcePosition,
+    /// The position after the last record.
+    after: SourcePosition,
+    /// The block is full once it has more bytes.
+    max_bytes: usize,
+    ids: Vec<u64>,
+    bytes: Vec<u8>,
+    /// The end of each record in `bytes`.
+    ends: Vec<usize>,
+    /// The order of delivery.
+    order: Vec<u32>,
+    is_full: bool,
+    /// The error that ended it; reported after the records of the block before it.
+    failed: Option<Error>,
+}
+
+impl Block {
+    /// Starts a block at `start`, of `half` to `2 * half` bytes: blocks of other epochs have other borders.
+    fn begin(&mut self, seed: u64, epoch: u64, start: SourcePosition, half: usize) {
+        self.ids.clear();
+        self.bytes.clear();
+        self.ends.clear();
+        self.order.clear();
+        let more = random(seed, epoch, start).below(half as u64 + 1) as usize;
+        (self.start, self.after, self.max_bytes) = (start, start, half + more);
+        (self.is_full, self.failed) = (false, None);
+    }
+
+    fn push(&mut self, id: u64, record: &[u8]) -> Result<()> {
+        // Exactly, so that the memory is what the options state.
+        self.bytes.try_reserve_exact(record.len()).map_err(|_| no_memory(self.max_bytes))?;
+        self.bytes.extend_from_slice(record);
+        self.ids.push(id);
+        self.ends.push(self.bytes.len());
+        let count = self.ids.len();
+        self.is_full = self.bytes.len() + count * PER_RECORD >= self.max_bytes || count == MAX_RECORDS;
+        Ok(())
+    }
+
+    fn shuffle(&mut self, seed: u64, epoch: u64) {
+        self.order.extend(0..self.ids.len() as u32);
+        let mut random = random(seed, epoch, self.start);
+        random.next_u64(); // the size of the block
+        for last in (1..self.order.len()).rev() {
+            self.order.swap(last, random.below(last as u64 + 1) as usize);
+        }
+    }
+
+    fn record(&self, index: usize) -> (u64, &[u8]) {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        (self.ids[index], &self.bytes[start..self.ends[index]])
+    }
+}
+
+/// The random numbers of the block that begins at `start`.
+fn random(seed: u64, epoch: u64, start: SourcePosition) -> Random {
+    Random::from_key(key(&[seed, epoch, start.position, start.offset, TAG]))
+}
+
+/// Reads the next record of a rank: appends its bytes, and returns its id and the position after it.
+pub(super) type ReadNext<'a> = dyn FnMut(&mut Vec<u8>) -> Result<(Next, u64, SourcePosition)> + 'a;
+
+/// Two blocks: one that is delivered, and the next one.
+pub(super) struct ShuffleBuffer {
+    seed: u64,
+    epoch: u64,
+    /// A block has this many bytes to twice as many.
+    half: usize,
+    current: Block,
+    next: Block,
+    /// Records of `current` that are delivered.
+    taken: usize,
+    /// Records to pass over after a resume.
+    resume: u64,
+    record: Vec<u8>,
+}
+
+impl ShuffleBuffer {
+    /// A buffer of `bytes` bytes.
+    pub(super) fn new(seed: u64, bytes: u64) -> Self {
+        let half = usize::try_from(bytes / 4).unwrap_or(usize::MAX / 4).max(1);
+        let (current, next, record) = Default::default();
+        Self { seed, epoch: 0, half, current, next, taken: 0, resume: 0, record }
+    }
+
+    /// Forgets all records, and begins at `at` in `epoch`.
+    pub(super) fn seek(&mut self, epoch: u64, at: SourcePosition) {
+        (self.epoch, self.taken, self.resume) = (epoch, 0, at.taken);
+        let start = SourcePosition { taken: 0, ..at };
+        self.current.begin(self.seed, epoch, start, self.half);
+        self.next.begin(self.seed, epoch, start, self.half);
+    }
+
+    /// The position after the records delivered so far.
+    pub(super) fn position(&self) -> SourcePosition {
+        if self.resume > 0 {
+            return SourcePosition { taken: self.resume, ..self.next.start };
+        }
+        if self.taken == self.current.ids.len() {
+            return self.next.start;
+        }
+        SourcePosition { taken: self.taken as u64, ..self.current.start }
+    }
+
+    /// Adds the next record to `records`; see [`SourceReader::read`](super::SourceReader).
+    pub(super) fn next(
+        &mut self,
+        records: &mut Records,
+        read: &mut ReadNext<'_>,
+        is_stale: &dyn Fn() -> bool,
+    ) -> Result<Next> {
+        if self.taken == self.current.ids.len() {
+            match self.fill(read, is_stale)? {
+                Next::Record => {}
+                other => return Ok(other),
+            }
+        } else if !self.next.is_full {
+            // An error and the end come when this block is delivered.
+            if let Err(error) = self.read_one(read) {
+                (self.next.is_full, self.next.failed) = (true, Some(error));
+            }
+        }
+        let (id, bytes) = self.current.record(self.current.order[self.taken] as usize);
+        records.next().extend_from_slice(bytes);
+        records.ids.push(id);
+        self.taken += 1;
+        Ok(Next::Record)
+    }
+
+    /// Reads the rest of the next block, and makes it the current one.
+    fn fill(&mut self, read: &mut ReadNext<'_>, is_stale: &dyn Fn() -> bool) -> Result<Next> {
+        while !self.next.is_full {
+            if is_stale() || self.read_one(read)? == Next::Later {
+                return Ok(Next::Later);
+            }
+        }
+        if let Some(error) = self.next.failed.take() {
+            return Err(error);
+        }
+        std::mem::swap(&mut self.current, &mut self.next);
+        self.current.shuffle(self.seed, self.epoch);
+        let (count, after) = (self.current.ids.len(), self.current.after);
+        self.next.begin(self.seed, self.epoch, after, self.half);
+        self.taken = usize::try_from(std::mem::take(&mut self.resume)).unwrap_or(usize::MAX);
+        if self.taken > count || self.taken == count && count > 0 {
+            let why = format!(
+                "the cursor is after record {} of a block of {count} records: the source has changed, or the \
+                 cursor was edited",
+                self.taken
+            );
+            return Err(Error::new(ErrorKind::Cursor, why));
+        }
+        Ok(if count == 0 { Next::End } else { Next::Record })
+    }
+
+    /// Reads one record into the next block.
+    fn read_one(&mut self, read: &mut ReadNext<'_>) -> Result<Next> {
+        self.record.clear();
+        let (next, id, after) = read(&mut self.record)?;
+        match next {
+            Next::Record => {
+                self.next.push(id, &self.record)?;
+                self.next.after = after;
+            }
+            Next::End => (self.next.is_full, self.next.after) = (true, after),
+            Next::Later => {}
+        }
+        Ok(next)
+    }
+}
+
+fn no_memory(bytes: usize) -> Error {
+    let why = format!("no memory for a block of {bytes} bytes: choose a smaller shuffle_buffer");
+    Error::new(ErrorKind::Budget, why)
+}

@@ -1,0 +1,188 @@
+//! The number of items that each sample has of each field of varying size: counted by one pass over a reader,
+//! and kept in a file.
+//!
+//! The file is the magic bytes, the version, the key of the reader, the number of samples and of counted fields, the counts
+//! (`u32`, field by field), and a checksum; all little-endian. One that is of other data or damaged is counted
+//! anew and replaced.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+
+use crate::error::data;
+use crate::{Reader, Values};
+
+/// The first bytes of the file.
+const MAGIC: [u8; 8] = *b"fllength";
+const VERSION: u64 = 1;
+/// Bytes before the counts, and after them.
+const HEAD: usize = 5 * size_of::<u64>();
+const CHECKSUM: usize = size_of::<u64>();
+/// Samples that a thread counts at a time.
+const CHUNK: u64 = 256;
+
+/// The counts of each field of a reader; `None` for fields of one size.
+pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
+
+/// The counts of `reader`, from the file at `cache` or by a pass. `items` has the bytes of an item for each
+/// field that is counted.
+///
+/// The pass takes all cores. Without a `cache` the file is beside the data, where a folder that cannot be
+/// written to is no error.
+pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
+    let beside = cache.is_none().then(|| beside(reader)).flatten();
+    let path = cache.or(beside.as_deref());
+    let key = key(reader, items);
+    if let Some(lengths) = path.and_then(|path| load(path, key, reader.len(), items)) {
+        return Ok(lengths);
+    }
+    let lengths = count(reader, items)?;
+    if let Some(path) = path {
+        let saved = save(path, key, reader.len(), &lengths);
+        // Without a stated place, the file only saves time.
+        if let (Err(error), Some(_)) = (saved, cache) {
+            return Err(data("cannot write the file of lengths").with_source(error).at_path(path));
+        }
+    }
+    Ok(lengths)
+}
+
+/// The file beside that of the first sample. Its name begins with a dot, so that no folder lists it as a
+/// sample.
+fn beside(reader: &dyn Reader) -> Option<PathBuf> {
+    let first = reader.path(0).filter(|path| path.is_file())?;
+    let mut name = std::ffi::OsString::from(".");
+    name.push(first.file_name()?);
+    name.push(".lengths");
+    Some(first.with_file_name(name))
+}
+
+/// A number that differs for other data, and for other fields.
+fn key(reader: &dyn Reader, items: &[Option<usize>]) -> u64 {
+    let state = Fingerprint::new().bytes(reader.format().as_bytes()).number(reader.fingerprint());
+    let state = state.bytes(reader.schema().to_string().as_bytes()).number(VERSION);
+    items.iter().fold(state, |state, item| state.number(item.unwrap_or_default() as u64)).value()
+}
+
+/// Counts the items of every sample.
+fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
+    let len = reader.len();
+    let counted: Vec<(usize, usize)> =
+        items.iter().enumerate().filter_map(|(field, item)| Some((field, (*item)?))).collect();
+    let (next, outcome) = (AtomicU64::new(0), Mutex::new(Ok(())));
+    let one_thread = || {
+        let (mut chunks, mut values) = (Vec::new(), Values::new());
+        loop {
+            let first = next.fetch_add(CHUNK, Ordering::Relaxed);
+            if first >= len {
+                return chunks;
+            }
+            match count_chunk(reader, &counted, first..len.min(first + CHUNK), &mut values) {
+                Ok(chunk) => chunks.push((first, chunk)),
+                Err(error) => {
+                    // The others end after their chunk.
+                    next.store(len, Ordering::Relaxed);
+                    *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
+                    return chunks;
+                }
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let threads = threads.min(len.div_ceil(CHUNK));
+    let mut chunks = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(one_thread)).collect();
+        let own = one_thread();
+        others.into_iter().fold(own, |mut all, other| {
+            // A panic in a reader goes on here, as it would on a single thread.
+            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            all
+        })
+    });
+    outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+    chunks.sort_unstable_by_key(|(first, _)| *first);
+    let mut lengths: Lengths = vec![None; items.len()];
+    for (at, &(field, _)) in counted.iter().enumerate() {
+        let of_field = chunks.iter().flat_map(|(_, chunk)| chunk.iter().skip(at).step_by(counted.len()));
+        lengths[field] = Some(of_field.copied().collect());
+    }
+    Ok(lengths)
+}
+
+/// The counts of a range of samples, sample by sample.
+fn count_chunk(
+    reader: &dyn Reader,
+    counted: &[(usize, usize)],
+    samples: std::ops::Range<u64>,
+    values: &mut Values,
+) -> Result<Vec<u32>> {
+    let mut counts = vec![0; counted.len() * (samples.end - samples.start) as usize];
+    for (sample, row) in samples.zip(counts.chunks_exact_mut(counted.len().max(1))) {
+        reader.visit(sample, values, &mut |field, bytes| {
+            let Some(at) = counted.iter().position(|(counted, _)| *counted == field) else { return Ok(()) };
+            let item = counted[at].1;
+            let items = u32::try_from(bytes.len() / item).ok().filter(|_| bytes.len().is_multiple_of(item));
+            row[at] = items.ok_or_else(|| {
+                let name = &reader.schema().fields()[field].name;
+                let why = format!("field \"{name}\" has {} bytes, in items of {item}", bytes.len());
+                Error::new(ErrorKind::Sample, why).at_sample(sample)
+            })?;
+            Ok(())
+        })?;
+    }
+    Ok(counts)
+}
+
+/// The counts in the file at `path`; `None` if it is missing, damaged or of other data.
+fn load(path: &Path, key: u64, len: u64, items: &[Option<usize>]) -> Option<Lengths> {
+    let fields = items.iter().flatten().count();
+    let counts = usize::try_from(len).ok()?.checked_mul(fields)?;
+    let size = counts.checked_mul(size_of::<u32>())?.checked_add(HEAD + CHECKSUM)?;
+    // Its size is known: another one is not read.
+    let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    if metadata.len() != size as u64 {
+        return None;
+    }
+    let bytes = fs::read(path).ok().filter(|bytes| bytes.len() == size)?;
+    let (content, checksum) = bytes.split_at(size - CHECKSUM);
+    let (head, counts) = content.split_at(HEAD);
+    let sum = Fingerprint::new().bytes(content).value();
+    if head != self::head(key, len, fields) || checksum != sum.to_le_bytes() {
+        return None;
+    }
+    let (counts, _) = counts.as_chunks::<4>();
+    let mut counts = counts.iter().map(|count| u32::from_le_bytes(*count));
+    Some(items.iter().map(|item| item.map(|_| counts.by_ref().take(len as usize).collect())).collect())
+}
+
+/// Writes the file as a whole, or not at all: a reader never sees a part of it.
+fn save(path: &Path, key: u64, len: u64, lengths: &Lengths) -> std::io::Result<()> {
+    let fields = lengths.iter().flatten().count();
+    let mut content = head(key, len, fields);
+    for counts in lengths.iter().flatten() {
+        content.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
+    }
+    let sum = Fingerprint::new().bytes(&content).value();
+    content.extend(sum.to_le_bytes());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    // As any other new file, so that other users of a shared folder can read it.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.prefix(".lengths").tempfile_in(folder)?;
+    file.write_all(&content)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn head(key: u64, len: u64, fields: usize) -> Vec<u8> {
+    let mut head = MAGIC.to_vec();
+    [VERSION, key, len, fields as u64].iter().for_each(|number| head.extend(number.to_le_bytes()));
+    head
+}

@@ -101,6 +101,11 @@ class Data:
         """
         return self._set.fingerprint
 
+    @property
+    def classes(self) -> list[str] | None:
+        """The names of the classes in the order of their labels, if the file or the folder has them."""
+        return self._set.classes
+
     def __getitem__(self, index: int) -> Any:
         return self._read(index, 0, 0)
 
@@ -253,6 +258,10 @@ def open(
     nulls: str = "refuse",
     empty_members: bool = False,
     memory_limit: int | None = None,
+    tokenizer: str | os.PathLike[str] | None = None,
+    text: str = "text",
+    special_tokens: bool = False,
+    max_tokens: int | None = None,
 ) -> Data:
     """Opens a file, a folder or a URL, whatever its format.
 
@@ -262,12 +271,18 @@ def open(
 
     Args:
         max_length: Max items per sample of the fields that vary in length, such as text: one number, or a
-            number per field. ``None`` reads every sample of a set of up to 100,000 to find the longest.
-        split: ``"train"`` or ``"test"``, where file names tell them apart.
+            number per field. ``None`` reads every sample once to find the longest, and keeps the lengths in a
+            file beside the data.
+        split: ``"train"``, ``"validation"`` or ``"test"``, where names of files or folders tell them apart.
         classes: The classes of a folder that has one folder per class, in the order of their labels.
         nulls: ``"refuse"`` a missing value of a table, or ``"fill"`` in NaN, zero or nothing.
         empty_members: Whether a sample of a tar archive may lack a member that others have.
         memory_limit: Plain files of up to this many bytes are held in memory.
+        tokenizer: A ``tokenizer.json`` of Hugging Face: the workers make token ids of the field ``text``, which
+            becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`.
+        text: The field that is tokenized.
+        special_tokens: Whether the special tokens of the tokenizer are added, such as ``[CLS]``.
+        max_tokens: Keeps the first tokens of each text.
 
     >>> import feedline, numpy as np, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "squares.npy")
@@ -288,6 +303,7 @@ def open(
             memory_limit,
             list(named.items()),
             default,
+            None if tokenizer is None else (os.fspath(tokenizer), text, special_tokens, max_tokens),
         )
     )
 

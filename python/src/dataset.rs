@@ -5,16 +5,15 @@ use std::sync::Arc;
 use feedline::dataset::{Element, Packed, PackedOptions, Rows, lengths};
 use feedline::{Context, DType, Dataset, Error, ErrorKind, InMemory, Mix, compose};
 use feedline_core::Layout;
-use feedline_datasets::{Fixed, ImageDataset, Nulls, OpenOptions, Ragged, Split, Values, open_with};
+use feedline_datasets::{
+    Fixed, ImageDataset, Nulls, OpenOptions, Ragged, Reader, SchemaField, Split, Tokenized, open_with,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::raise;
 use crate::own::{FieldOf, OwnData, dtype_named};
 use crate::transforms::transforms;
-
-/// Max samples that are read to find the longest value of each field.
-const SCANNED: u64 = 100_000;
 
 /// A data set; see `feedline.Data`.
 #[pyclass(frozen, module = "feedline._feedline")]
@@ -23,12 +22,20 @@ pub(crate) struct DataSet {
     /// The format of the file, or how the set was made.
     #[pyo3(get)]
     kind: String,
+    /// The names of the classes, in the order of their labels.
+    #[pyo3(get)]
+    classes: Option<Vec<String>>,
 }
 
 impl DataSet {
     fn new(kind: &str, set: impl Dataset) -> Self {
-        Self { set: Arc::new(set), kind: kind.to_owned() }
+        Self { set: Arc::new(set), kind: kind.to_owned(), classes: None }
     }
+}
+
+/// The fields of a reader that vary in length.
+fn varying(reader: &dyn Reader) -> impl Iterator<Item = &SchemaField> {
+    reader.schema().fields().iter().filter(|field| field.shape.iter().any(Option::is_none))
 }
 
 /// Runs `work`, which may read, without the interpreter's lock.
@@ -48,8 +55,9 @@ fn open_options(
         None => None,
         Some("train") => Some(Split::Train),
         Some("test") => Some(Split::Test),
+        Some("validation") => Some(Split::Validation),
         Some(other) => {
-            let why = format!("split {other:?}: use \"train\" or \"test\"");
+            let why = format!("split {other:?}: use \"train\", \"validation\" or \"test\"");
             return Err(raise(Error::new(ErrorKind::Config, why)));
         }
     };
@@ -62,9 +70,10 @@ fn open_options(
 #[pymethods]
 impl DataSet {
     /// Opens a file, a folder or a URL. `max_length` has the max items per field that varies; a field that
-    /// is not named gets `default_length`, or the length of its longest value.
+    /// is not named gets `default_length`, or the length of its longest value. `tokenizer` has the file, the
+    /// field of text, whether special tokens are added, and the max tokens.
     #[staticmethod]
-    #[pyo3(signature = (path, split, classes, empty_members, fill_nulls, memory_limit, max_length, default_length))]
+    #[pyo3(signature = (path, split, classes, empty_members, fill_nulls, memory_limit, max_length, default_length, tokenizer))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn open(
         py: Python<'_>,
@@ -76,21 +85,29 @@ impl DataSet {
         memory_limit: Option<u64>,
         max_length: Vec<(String, usize)>,
         default_length: Option<usize>,
+        tokenizer: Option<(String, String, bool, Option<usize>)>,
     ) -> PyResult<Self> {
         let options = open_options(split, classes, empty_members, fill_nulls, memory_limit)?;
         detached(py, || {
-            let reader = open_with(path, &options)?;
-            let kind = reader.format();
-            if reader.schema().fields().iter().all(|field| field.shape.iter().all(Option::is_some)) {
-                return Ok(Self::new(kind, Fixed::new(reader)?));
+            let mut reader = open_with(path, &options)?;
+            let (kind, classes) = (reader.format(), reader.classes().map(<[String]>::to_vec));
+            if let Some((file, field, special_tokens, max)) = tokenizer {
+                let tokens = Tokenized::new(reader, &field, file)?;
+                let tokens = if special_tokens { tokens.with_special_tokens() } else { tokens };
+                reader = Box::new(if let Some(max) = max { tokens.truncated(max)? } else { tokens });
             }
-            let set = Ragged::new(reader, default_length.unwrap_or(1))?;
-            let limits = if default_length.is_some() { Vec::new() } else { longest(&set, &max_length)? };
-            let set = limits
-                .into_iter()
-                .chain(max_length)
-                .try_fold(set, |set, (field, max)| set.limit(&field, max))?;
-            Ok(Self::new(kind, set))
+            if varying(&*reader).next().is_none() {
+                return Ok(Self { classes, ..Self::new(kind, Fixed::new(reader)?) });
+            }
+            let names: Vec<_> = varying(&*reader).map(|field| field.name.clone()).collect();
+            let is_named = |name: &String| max_length.iter().any(|(named, _)| named == name);
+            let set = match default_length {
+                Some(max) => Ragged::new(reader, max)?,
+                None if names.iter().all(is_named) => Ragged::new(reader, 1)?,
+                None => Ragged::measured(reader)?,
+            };
+            let set = max_length.into_iter().try_fold(set, |set, (field, max)| set.limit(&field, max))?;
+            Ok(Self { classes, ..Self::new(kind, set) })
         })
     }
 
@@ -112,11 +129,12 @@ impl DataSet {
         let list = transforms(&steps, channels_first, scaled_decode)?;
         detached(py, || {
             let reader = open_with(path, &options)?;
+            let classes = reader.classes().map(<[String]>::to_vec);
             let set = match field {
                 Some(field) => ImageDataset::with_field(reader, field, list)?,
                 None => ImageDataset::new(reader, list)?,
             };
-            Ok(Self::new("images", set))
+            Ok(Self { classes, ..Self::new("images", set) })
         })
     }
 
@@ -329,36 +347,4 @@ fn read_one(set: &dyn Dataset, id: u64, context: &mut Context) -> Result<Vec<Vec
         None => slab[layout.offset(index)..][..field.row_bytes()].to_vec(),
     };
     Ok(set.spec().fields().iter().enumerate().map(bytes).collect())
-}
-
-/// The items of the longest value of each ragged field that `named` lacks: reads all samples of a small set.
-fn longest(set: &Ragged, named: &[(String, usize)]) -> feedline::Result<Vec<(String, usize)>> {
-    let spec = set.spec();
-    let varying = spec.fields().iter().filter(|field| field.as_ragged().is_some());
-    let wanted: Vec<_> = varying.filter(|field| named.iter().all(|(name, _)| name != field.name())).collect();
-    let (Some(first), reader) = (wanted.first(), set.reader()) else { return Ok(Vec::new()) };
-    if reader.len() > SCANNED {
-        let why = format!(
-            "field \"{}\" varies in length, and {} samples are too many to look for the longest: give \
-             max_length={{\"{}\": ...}}",
-            first.name(),
-            reader.len(),
-            first.name()
-        );
-        return Err(Error::new(ErrorKind::Config, why));
-    }
-    let names = reader.schema().fields();
-    let places: Vec<_> =
-        wanted.iter().map(|field| names.iter().position(|name| name.name == field.name())).collect();
-    let (mut longest, mut values) = (vec![1; wanted.len()], Values::new());
-    for id in 0..reader.len() {
-        reader.visit(id, &mut values, &mut |index, bytes| {
-            let at = places.iter().position(|&place| place == Some(index));
-            if let Some(at) = at {
-                longest[at] = longest[at].max(bytes.len() / wanted[at].item_bytes());
-            }
-            Ok(())
-        })?;
-    }
-    Ok(wanted.iter().zip(longest).map(|(field, max)| (field.name().to_owned(), max)).collect())
 }

@@ -265,3 +265,43 @@ def test_errors_of_files_say_which(tmp_path: Path) -> None:
         path, _ = text(tmp_path)
         with pytest.raises(feedline.ConfigError):
             feedline.open(path, **options)
+
+
+def test_tokens_are_those_of_hugging_faces_package(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="not run: tokenizers is not installed")
+    lines = [f"the cat number {number} sat on the mat, and no. {number * 7} did not" for number in range(200)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps({"n": n, "text": line}) + "\n" for n, line in enumerate(lines)))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
+    tokenizer.train_from_iterator(lines, tokenizers.trainers.BpeTrainer(vocab_size=300, special_tokens=["[E]"]))
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing("$A [E]", special_tokens=[("[E]", 0)])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    for special in (False, True):
+        options = {"tokenizer": tmp_path / "tokenizer.json", "special_tokens": special}
+        data = feedline.open(tmp_path / "x.jsonl", **options)
+        batches = 0
+        for batch in feedline.Loader(data, 2, shuffle=7, framework="numpy"):
+            for row, one in zip(batch["ids"].rows(), batch["n"], strict=True):
+                assert row.tolist() == tokenizer.encode(lines[one], add_special_tokens=special).ids
+            del batch, row
+            batches += 1
+        assert batches == 100
+    cut = feedline.open(tmp_path / "x.jsonl", max_tokens=5, **options)
+    assert cut.lengths("ids").max() == 5
+    windows = data.packed("ids", 64)
+    everything = [one for batch in feedline.Loader(windows, 4, framework="numpy") for one in batch["used"].tolist()]
+    assert sum(everything) == data.lengths("ids").sum()
+
+
+def test_a_saved_data_set_of_hugging_face_and_its_classes(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="not run: datasets is not installed")
+    features = datasets.Features({"label": datasets.ClassLabel(names=["ant", "bee"]), "x": datasets.Value("float32")})
+    rows = {"label": [n % 2 for n in range(90)], "x": [n / 4 for n in range(90)]}
+    whole = datasets.Dataset.from_dict(rows, features=features)
+    datasets.DatasetDict({"train": whole, "test": whole.select(range(7))}).save_to_disk(str(tmp_path / "saved"))
+    data = feedline.open(tmp_path / "saved", split="train")
+    assert data.classes == ["ant", "bee"] and len(feedline.open(tmp_path / "saved", split="test")) == 7
+    for batch in feedline.Loader(data, 9, shuffle=3, framework="numpy"):
+        for label, x, one in zip(batch["label"], batch["x"], batch.ids, strict=True):
+            assert (label, x) == (rows["label"][one], rows["x"][one])
+        del batch

@@ -7,6 +7,9 @@ __version__: str
 
 _Field = tuple[str, str, list[int], int | None]
 
+def leave() -> None: ...
+def forget_workers() -> None: ...
+
 class DataSet:
     @staticmethod
     def open(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -525,6 +526,12 @@ def _hook(function: Callable[[dict[str, Any]], Any], data: Data) -> _own.Hook:
 
 @atexit.register
 def _close_all() -> None:
+    """Ends the loaders that are open: the interpreter must not shut down under a worker that runs Python code."""
+    _feedline.leave()
     for loader in list(_open):
         with contextlib.suppress(Error):
             loader.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_feedline.forget_workers)

@@ -38,5 +38,7 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::Field>()?;
     module.add_class::<sampler::Sampler>()?;
+    module.add_function(wrap_pyfunction!(own::leave, module)?)?;
+    module.add_function(wrap_pyfunction!(own::forget_workers, module)?)?;
     Ok(())
 }

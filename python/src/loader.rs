@@ -113,7 +113,7 @@ impl Loader {
             world,
             mode: mode.to_owned(),
             memory: (memory.pinned_bytes, memory.device_bytes),
-            state: Mutex::new(State::Idle(loader, stream)),
+            state: Mutex::new(State::Idle(Box::new(loader), stream)),
         })
     }
 

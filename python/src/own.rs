@@ -1,8 +1,10 @@
 //! Data sets and hooks written in Python, called by the worker threads.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
 use feedline::batch::FilledBatch;
-use feedline::dataset::Fingerprint;
-use feedline::dataset::Rows;
+use feedline::dataset::{Fingerprint, Rows};
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -167,8 +169,55 @@ pub(crate) fn call_hook(hook: &Py<PyAny>, batch: &mut FilledBatch<'_>) -> Result
     })
 }
 
+/// Threads that run Python code for a loader, or are about to.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the interpreter is about to shut down.
+static IS_CLOSING: AtomicBool = AtomicBool::new(false);
+
+/// A thread that is counted in `INSIDE`.
+struct Inside;
+
+impl Inside {
+    fn new() -> Self {
+        INSIDE.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // Not below 0, in a child that was forked meanwhile.
+        let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |inside| inside.checked_sub(1));
+    }
+}
+
 /// Runs `work` with the interpreter's lock; fails once the interpreter is shutting down.
 fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T, ReadError> {
     let ended = || Error::new(ErrorKind::Stopped, "the Python interpreter is shutting down").into();
+    // Counted before the question: `leave` asks in the other order.
+    let _inside = Inside::new();
+    if IS_CLOSING.load(Ordering::SeqCst) {
+        return Err(ended());
+    }
     Python::try_attach(work).unwrap_or_else(|| Err(ended()))
+}
+
+/// Lets no more workers run Python code, and waits for the samples that they read: CPython before 3.14 kills a
+/// thread that is within Python code when the interpreter shuts down, and the process with it. Ctrl-C ends the
+/// wait.
+#[pyfunction]
+pub(crate) fn leave(py: Python<'_>) -> PyResult<()> {
+    IS_CLOSING.store(true, Ordering::SeqCst);
+    while INSIDE.load(Ordering::SeqCst) > 0 {
+        py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+        py.check_signals()?;
+    }
+    Ok(())
+}
+
+/// For a forked child, which has no workers.
+#[pyfunction]
+pub(crate) fn forget_workers() {
+    INSIDE.store(0, Ordering::SeqCst);
 }

@@ -9,8 +9,9 @@ use self_cell::{MutBorrow, self_cell};
 use crate::batch::closed;
 
 self_cell!(
-    struct Running {
-        owner: MutBorrow<Loader>,
+    /// A loader within an epoch.
+    pub(crate) struct Running {
+        owner: MutBorrow<Box<Loader>>,
         #[not_covariant]
         dependent: Epoch,
     }
@@ -18,13 +19,10 @@ self_cell!(
 
 /// A loader and the stream that its batches are opened to: between epochs, within one, or closed.
 pub(crate) enum State {
-    Idle(Loader, Stream),
-    Running(Box<Epoching>, Stream),
+    Idle(Box<Loader>, Stream),
+    Running(Running, Stream),
     Closed,
 }
-
-/// A loader within an epoch.
-pub(crate) struct Epoching(Running);
 
 /// The answer to a request for a batch.
 pub(crate) enum Answer {
@@ -44,7 +42,7 @@ impl State {
         match begun {
             Ok(running) => {
                 let steps = running.with_dependent(|_, epoch| epoch.steps());
-                *self = Self::Running(Box::new(Epoching(running)), stream);
+                *self = Self::Running(running, stream);
                 Ok(steps)
             }
             Err((loader, error)) => {
@@ -60,7 +58,7 @@ impl State {
             Self::Closed => Err(closed()),
             Self::Idle(..) => Ok(Answer::Over),
             Self::Running(running, stream) => {
-                match running.0.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
+                match running.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
                     TryNext::Batch(batch) => {
                         let batch = batch.wait_on(stream)?;
                         if batch.stream().kind() != feedline::device::BackendKind::Cuda {
@@ -79,9 +77,7 @@ impl State {
     /// Fails if batches hold every slot.
     pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
         match self {
-            Self::Running(running, _) => {
-                running.0.with_dependent(|_, epoch| epoch.check_slots(on_any_thread))
-            }
+            Self::Running(running, _) => running.with_dependent(|_, epoch| epoch.check_slots(on_any_thread)),
             _ => Ok(()),
         }
     }
@@ -95,10 +91,10 @@ impl State {
     }
 
     /// The loader and its stream. Ends the epoch.
-    pub(crate) fn take(&mut self) -> Result<(Loader, Stream)> {
+    pub(crate) fn take(&mut self) -> Result<(Box<Loader>, Stream)> {
         match std::mem::replace(self, Self::Closed) {
             Self::Idle(loader, stream) => Ok((loader, stream)),
-            Self::Running(running, stream) => Ok((running.0.into_owner().into_inner(), stream)),
+            Self::Running(running, stream) => Ok((running.into_owner().into_inner(), stream)),
             Self::Closed => Err(closed()),
         }
     }

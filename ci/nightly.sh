@@ -31,6 +31,7 @@ step told cargo test -p feedline --features metrics,tracing --test threads told
 step object-store cargo test --package feedline-datasets --all-features --test object_store
 step object-store-zoo cargo test --package feedline-tools --features object-store --test zoo
 step bridges ci/bridges.sh
+step python ci/python.sh
 step launchers ci/slurm.sh cargo test -p feedline-examples --test training launchers
 step loom ci/loom.sh 3
 step sim env FEEDLINE_SEEDS=100000 ci/sim.sh

@@ -22,6 +22,7 @@ import pathlib, re, sys
 # examples/own_kernel.rs, bridges/candle/tests/cuda.rs: launch a kernel.
 # bridges/candle/src/gpu.rs: allocates candle's memory, which it then writes.
 # bridges/burn/src/slot.rs: a slot as burn's bytes.
+# python/src/batch.rs, python/src/capsule.rs: capsules of Python around DLPack tensors, and their shapes.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
     "kernels/src/launch.rs", "kernels/src/gemm/host.rs", "kernels/src/gemm/cublaslt/mod.rs",
@@ -34,6 +35,7 @@ FILES = {
     "bridges/candle/src/gpu.rs", "bridges/candle/tests/cuda.rs",
     "bridges/burn/src/slot.rs",
     "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
+    "python/src/batch.rs", "python/src/capsule.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device", "dlpack"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")
@@ -47,7 +49,7 @@ INSTANT = re.compile(
 )
 
 def sources():
-    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "benches", "fuzz", "bridges"):
+    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "benches", "fuzz", "bridges", "python"):
         for path in sorted(pathlib.Path(top).rglob("*.rs")):
             if "target" not in path.parts:
                 yield path.as_posix(), path.read_text()

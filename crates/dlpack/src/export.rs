@@ -4,12 +4,14 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use feedline::dataset::Element;
+use feedline::dataset::{Element, Field, Form, Ragged};
 use feedline::device::BackendKind;
 use feedline::{DType, Error, ErrorKind, Ready, Result, View};
 
 use crate::Consumer;
-use crate::ffi::{CPU, CUDA, DLDevice, DLManagedTensorVersioned, DLTensor, READ_ONLY, VERSION};
+use crate::ffi::{
+    CPU, CUDA, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY, VERSION,
+};
 
 /// A batch that is shared with other libraries.
 ///
@@ -39,7 +41,8 @@ impl Share {
         }
     }
 
-    /// The field `name`, `[rows, shape...]`, as a read-only tensor over the batch's own memory.
+    /// The field `name`, `[rows, shape...]`, as a read-only tensor over the batch's own memory. Of a ragged
+    /// field its values: `[items, shape...]`, or `[rows, width, shape...]` if the loader pads it.
     ///
     /// On a GPU the consumer's stream waits for the batch, and the slot waits for the work on that stream up
     /// to the call of the tensor's deleter; the host does not block. On the host this blocks until the batch
@@ -51,22 +54,45 @@ impl Share {
     pub fn tensor(&self, name: &str, consumer: Consumer) -> Result<Exported> {
         let batch = self.open(consumer)?;
         let field = &batch.spec().fields()[batch.spec().index_of(name)?];
-        let shape = std::iter::once(batch.len()).chain(field.shape().iter().copied());
-        let shape: Vec<usize> = shape.collect();
-        let (dtype, (address, bytes)) = (field.dtype(), memory(&batch, name)?);
+        let (dtype, Memory { address, bytes, lead }) = (field.dtype(), memory(&batch, field)?);
+        let shape: Vec<usize> = lead.into_iter().chain(field.shape().iter().copied()).collect();
         check_bytes(name, &shape, dtype, bytes)?;
-        let shape = shape.into_iter().map(|size| size as i64).collect();
         Ok(Exported::new(batch, self.device(), dtype, address, shape))
+    }
+
+    /// The offsets of the ragged field `name`: `rows + 1` numbers of type `i32`; row `i` has the items from
+    /// offset `i` to offset `i + 1`.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor); `Config` for a field that is not ragged, or is padded.
+    pub fn offsets(&self, name: &str, consumer: Consumer) -> Result<Exported> {
+        let batch = self.open(consumer)?;
+        let offsets = offsets(&batch, name)?;
+        let (address, len) = (offsets.address().0, offsets.len());
+        Ok(Exported::new(batch, self.device(), DType::I32, address, vec![len]))
+    }
+
+    /// The length of each row of the padded field `name`: `rows` numbers of type `i32`.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor); `Config` for a field that is not padded.
+    pub fn lengths(&self, name: &str, consumer: Consumer) -> Result<Exported> {
+        let batch = self.open(consumer)?;
+        let lengths = batch.lengths(name)?;
+        let (address, len) = (lengths.address().0, lengths.len());
+        Ok(Exported::new(batch, self.device(), DType::I32, address, vec![len]))
     }
 
     /// The batch, open to the consumer's stream.
     fn open(&self, consumer: Consumer) -> Result<Arc<Ready>> {
         match (self.batch.stream().kind(), consumer) {
             (BackendKind::Host | BackendKind::Sim, Consumer::Cpu) => {
-                // The consumer knows no streams of ours: the bytes must be there. The wait for them is one
-                // for data, unlike the wait for other work of the stream.
+                // The consumer knows no streams of ours: the bytes must be there.
                 self.batch.wait_until_copied()?;
-                self.batch.stream().synchronize()?;
+                if self.batch.stream().kind() == BackendKind::Sim {
+                    // The simulator orders the host behind a stream only by a wait for it.
+                    self.batch.stream().synchronize()?;
+                }
                 Ok(self.batch.clone())
             }
             (BackendKind::Cuda, Consumer::BatchStream) => Ok(self.batch.clone()),
@@ -97,24 +123,56 @@ fn check_bytes(name: &str, shape: &[usize], dtype: DType, bytes: usize) -> Resul
     Err(Error::new(ErrorKind::Config, why))
 }
 
-/// The address and the bytes of a field of any type.
-fn memory(batch: &Ready, name: &str) -> Result<(u64, usize)> {
-    fn of<T: Element>(view: View<'_, T>) -> (u64, usize) {
-        (view.address().0, view.len() * size_of::<T>())
+/// Where a field is, and the dimensions before the shape of a row or of an item.
+struct Memory {
+    address: u64,
+    bytes: usize,
+    lead: Vec<usize>,
+}
+
+/// Calls a function of the element type for a field of any type.
+macro_rules! by_dtype {
+    ($dtype:expr, $function:ident($($argument:expr),*)) => {
+        match $dtype {
+            DType::U8 => $function::<u8>($($argument),*),
+            DType::I8 => $function::<i8>($($argument),*),
+            DType::U16 => $function::<u16>($($argument),*),
+            DType::I16 => $function::<i16>($($argument),*),
+            DType::U32 => $function::<u32>($($argument),*),
+            DType::I32 => $function::<i32>($($argument),*),
+            DType::I64 => $function::<i64>($($argument),*),
+            DType::F16 => $function::<half::f16>($($argument),*),
+            DType::BF16 => $function::<half::bf16>($($argument),*),
+            DType::F32 => $function::<f32>($($argument),*),
+            DType::F64 => $function::<f64>($($argument),*),
+        }
+    };
+}
+
+fn memory(batch: &Ready, field: &Field) -> Result<Memory> {
+    fn of<T: Element>(batch: &Ready, field: &Field) -> Result<Memory> {
+        let name = field.name();
+        let (values, lead) = match field.as_ragged().map(Ragged::form) {
+            None => (batch.field::<T>(name)?, vec![batch.len()]),
+            Some(Form::Padded(_)) => {
+                let padded = batch.padded::<T>(name)?;
+                (padded.values, vec![batch.len(), padded.width])
+            }
+            Some(_) => {
+                let values = batch.ragged::<T>(name)?.values;
+                (values, vec![values.len() * size_of::<T>() / field.item_bytes()])
+            }
+        };
+        Ok(Memory { address: values.address().0, bytes: values.len() * size_of::<T>(), lead })
     }
-    Ok(match batch.spec().fields()[batch.spec().index_of(name)?].dtype() {
-        DType::U8 => of(batch.field::<u8>(name)?),
-        DType::I8 => of(batch.field::<i8>(name)?),
-        DType::U16 => of(batch.field::<u16>(name)?),
-        DType::I16 => of(batch.field::<i16>(name)?),
-        DType::U32 => of(batch.field::<u32>(name)?),
-        DType::I32 => of(batch.field::<i32>(name)?),
-        DType::I64 => of(batch.field::<i64>(name)?),
-        DType::F16 => of(batch.field::<half::f16>(name)?),
-        DType::BF16 => of(batch.field::<half::bf16>(name)?),
-        DType::F32 => of(batch.field::<f32>(name)?),
-        DType::F64 => of(batch.field::<f64>(name)?),
-    })
+    by_dtype!(field.dtype(), of(batch, field))
+}
+
+fn offsets<'a>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
+    fn of<'a, T: Element>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
+        Ok(batch.ragged::<T>(name)?.offsets)
+    }
+    by_dtype!(batch.spec().fields()[batch.spec().index_of(name)?].dtype(), of(batch, name))
 }
 
 #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
@@ -168,7 +226,8 @@ struct Owner {
 }
 
 impl Exported {
-    fn new(batch: Arc<Ready>, device: DLDevice, dtype: DType, address: u64, mut shape: Vec<i64>) -> Self {
+    fn new(batch: Arc<Ready>, device: DLDevice, dtype: DType, address: u64, shape: Vec<usize>) -> Self {
+        let mut shape: Vec<i64> = shape.into_iter().map(|size| size as i64).collect();
         let mut strides = vec![1; shape.len()];
         for axis in (1..shape.len()).rev() {
             strides[axis - 1] = strides[axis] * shape[axis];
@@ -208,6 +267,36 @@ impl Exported {
         let raw = self.0.as_ptr();
         std::mem::forget(self);
         raw
+    }
+
+    /// As [`into_raw`](Self::into_raw), in the structure before version 1.0, for consumers such as JAX. It
+    /// cannot say that the tensor is read-only.
+    pub fn into_raw_unversioned(self) -> *mut DLManagedTensor {
+        let managed = DLManagedTensor {
+            dl_tensor: self.get().dl_tensor,
+            manager_ctx: std::ptr::null_mut(),
+            deleter: Some(delete_unversioned),
+        };
+        // The shape and the strides stay in `exported`.
+        Box::into_raw(Box::new(Unversioned { managed, _exported: self })).cast()
+    }
+}
+
+/// A tensor in the structure before version 1.0, which is the first field.
+#[repr(C)]
+struct Unversioned {
+    managed: DLManagedTensor,
+    _exported: Exported,
+}
+
+/// The deleter of every tensor of [`Exported::into_raw_unversioned`].
+///
+/// # Safety
+/// `tensor` is from `into_raw_unversioned`, and this is the only call for it.
+unsafe extern "C" fn delete_unversioned(tensor: *mut DLManagedTensor) {
+    if !tensor.is_null() {
+        // SAFETY: the managed tensor is the first field of an `Unversioned` in a box (the caller's contract).
+        drop(unsafe { Box::from_raw(tensor.cast::<Unversioned>()) });
     }
 }
 

@@ -83,6 +83,18 @@ pub struct DLManagedTensorVersioned {
     pub dl_tensor: DLTensor,
 }
 
+/// The managed tensor before version 1.0, which has neither a version nor flags.
+#[repr(C)]
+#[derive(Debug)]
+pub struct DLManagedTensor {
+    /// The tensor.
+    pub dl_tensor: DLTensor,
+    /// For the owner.
+    pub manager_ctx: *mut c_void,
+    /// Gives the tensor back to its owner.
+    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
+}
+
 impl From<DType> for DLDataType {
     fn from(dtype: DType) -> Self {
         let code = match dtype {

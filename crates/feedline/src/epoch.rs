@@ -101,6 +101,16 @@ impl<'a> Epoch<'a> {
         self.advance(Some(limit))
     }
 
+    /// Fails if batches hold every slot, so that no batch can arrive: for a caller of
+    /// [`next_timeout`](Self::next_timeout), which does not look.
+    ///
+    /// # Errors
+    /// `SlotsHeld`, if the batches are those of the calling thread, or of any if `on_any_thread`.
+    #[doc(hidden)] // For the Python package.
+    pub fn check_slots(&self, on_any_thread: bool) -> Result<()> {
+        self.loader.check_slots(on_any_thread)
+    }
+
     pub(crate) fn loader(&self) -> &Loader {
         self.loader
     }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use feedline::device::BackendKind;
-use feedline::{DType, Device, ErrorKind, Loader, Stream};
+use feedline::{DType, Device, ErrorKind, InMemory, Loader, Pad, Stream};
 use feedline_dlpack::ffi::{
     CPU, DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, READ_ONLY, VERSION,
 };
-use feedline_dlpack::{Consumer, Imported, Share, StreamHandle};
+use feedline_dlpack::{Consumer, Exported, Imported, Share, StreamHandle};
 use feedline_testkit::fixtures::Wide;
 
 fn shares(device: &Device, stream: &Stream, check: impl Fn(&Share)) {
@@ -84,6 +84,91 @@ fn a_tensor_keeps_its_batch_and_its_drop_releases_it() {
     assert_eq!(error.to_string().lines().count(), 1);
     kept.clear();
     assert!(batches.next().is_none(), "an error ends the epoch");
+    assert_eq!(loader.epoch(1).unwrap().map(|batch| drop(batch.unwrap())).count(), 10);
+}
+
+/// The shares of texts "", "a", "bb", "ccc", ... in batches of four.
+fn texts(pad: Option<Pad>, check: impl Fn(&Share)) {
+    let rows = (0..12_u8).map(|id| vec![b'a' + id; usize::from(id)]);
+    let texts = InMemory::new().ragged("text", [], 20, rows).unwrap();
+    let texts = texts.field("id", [], (0..12_u8).collect::<Vec<_>>()).unwrap();
+    let builder = Loader::builder(texts).batch_size(4);
+    let builder = if let Some(pad) = pad { builder.pad("text", pad) } else { builder };
+    let device = Device::new_host();
+    let (stream, mut loader) = (device.stream().unwrap(), builder.build(&device).unwrap());
+    for batch in loader.epoch(0).unwrap() {
+        check(&Share::new(batch.unwrap().wait_on(&stream).unwrap()));
+    }
+}
+
+fn taken(tensor: feedline::Result<Exported>) -> Imported {
+    // SAFETY: a tensor that nothing else has taken.
+    unsafe { Imported::from_raw(tensor.unwrap().into_raw()) }.unwrap()
+}
+
+#[test]
+fn a_ragged_field_goes_out_as_values_and_offsets() {
+    texts(None, |share| {
+        let ids = share.batch().ids();
+        let lengths: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
+        let (values, offsets) = (share.tensor("text", Consumer::Cpu), share.offsets("text", Consumer::Cpu));
+        let (values, offsets) = (taken(values), taken(offsets));
+        assert_eq!((offsets.dtype(), offsets.shape()), (DType::I32, &[5][..]));
+        let offsets = offsets.to_vec::<i32>().unwrap();
+        assert_eq!(offsets[0], 0);
+        assert!(offsets.windows(2).map(|ends| ends[1] - ends[0]).eq(lengths));
+        let wanted: Vec<u8> = ids.iter().flat_map(|&id| vec![b'a' + id as u8; id as usize]).collect();
+        assert_eq!((values.shape(), values.to_vec::<u8>().unwrap()), (&[wanted.len()][..], wanted));
+        for refused in [share.lengths("text", Consumer::Cpu), share.offsets("id", Consumer::Cpu)] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Config);
+        }
+    });
+}
+
+#[test]
+fn a_padded_field_goes_out_as_rows_and_lengths() {
+    texts(Some(Pad::multiple_of(4).fill_value(b'.')), |share| {
+        let width = share.batch().ids().iter().max().unwrap().next_multiple_of(4) as usize;
+        let (values, lengths) = (share.tensor("text", Consumer::Cpu), share.lengths("text", Consumer::Cpu));
+        let (values, lengths) = (taken(values), taken(lengths).to_vec::<i32>().unwrap());
+        assert_eq!(values.shape(), [4, width]);
+        let values = values.to_vec::<u8>().unwrap();
+        for ((&id, row), length) in share.batch().ids().iter().zip(values.chunks(width)).zip(lengths) {
+            assert_eq!(length, id as i32);
+            let letter = |at| if at < id as usize { b'a' + id as u8 } else { b'.' };
+            assert!(row.iter().enumerate().all(|(at, &byte)| byte == letter(at)), "{row:?}");
+        }
+        assert_eq!(share.offsets("text", Consumer::Cpu).unwrap_err().kind(), ErrorKind::Config);
+    });
+}
+
+#[test]
+fn an_unversioned_tensor_is_the_same_and_keeps_its_batch() {
+    let device = Device::new_host();
+    let stream = device.stream().unwrap();
+    let loader = Loader::builder(Wide::new(80).unwrap()).batch_size(8).depth(2);
+    let mut loader = loader.held_timeout(Duration::from_millis(300)).build(&device).unwrap();
+    let mut batches = loader.epoch(0).unwrap();
+    let mut kept = Vec::new();
+    for batch in batches.by_ref().take(2) {
+        let share = Share::new(batch.unwrap().wait_on(&stream).unwrap());
+        let versioned = share.tensor("f32", Consumer::Cpu).unwrap();
+        let raw = share.tensor("f32", Consumer::Cpu).unwrap().into_raw_unversioned();
+        // SAFETY: alive until its deleter is called below.
+        let (tensor, wanted) = (unsafe { &(*raw).dl_tensor }, &versioned.get().dl_tensor);
+        assert_eq!((tensor.data, tensor.ndim, tensor.dtype), (wanted.data, wanted.ndim, wanted.dtype));
+        // SAFETY: the shape lives as long as the tensor.
+        assert_eq!(unsafe { *tensor.shape }, 8);
+        kept.push(raw);
+    }
+    let held = batches.next().unwrap().unwrap_err();
+    assert_eq!(held.kind(), ErrorKind::SlotsHeld);
+    for raw in kept {
+        // SAFETY: not deleted before.
+        let delete = unsafe { (*raw).deleter }.unwrap();
+        // SAFETY: the only call.
+        unsafe { delete(raw) };
+    }
     assert_eq!(loader.epoch(1).unwrap().map(|batch| drop(batch.unwrap())).count(), 10);
 }
 

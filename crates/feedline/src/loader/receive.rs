@@ -96,6 +96,18 @@ impl Loader {
         }
     }
 
+    /// Fails if batches hold every slot: those of the calling thread, or of any if `on_any_thread`.
+    ///
+    /// # Errors
+    /// `SlotsHeld`.
+    pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
+        let are_held = match on_any_thread {
+            true => self.slots.delivered() == self.slots.len(),
+            false => self.slots.are_all_held_here(),
+        };
+        if are_held { Err(self.held()) } else { Ok(()) }
+    }
+
     fn held(&self) -> Error {
         let why = format!(
             "all {} device slots have been held for {:.1} s by batches that were not dropped: drop one \

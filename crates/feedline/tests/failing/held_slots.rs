@@ -23,8 +23,14 @@ fn a_wait_with_its_own_limit_does_not_fail_with_slots_held() {
         on_a_device(|device, compute| {
             let mut loader = loader(device);
             let mut batches = loader.epoch(0).unwrap();
+            assert!(batches.check_slots(true).is_ok());
             let held: Vec<_> =
                 batches.by_ref().take(2).map(|batch| batch.unwrap().wait_on(compute)).collect();
+            // For a caller that looks for itself.
+            for on_any_thread in [false, true] {
+                let error = batches.check_slots(on_any_thread).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::SlotsHeld);
+            }
             for limit in [Duration::ZERO, LIMIT / 2, 2 * LIMIT] {
                 assert!(matches!(batches.next_timeout(limit).unwrap(), TryNext::NotYet), "{limit:?}");
             }
@@ -104,7 +110,12 @@ fn a_loader_moved_to_another_thread_does_not_fail_for_batches_that_the_first_thr
             let mut batches = loader.epoch(0).unwrap();
             let held: Vec<Batch> = batches.by_ref().take(2).map(|batch| batch.unwrap()).collect();
             std::thread::scope(|scope| {
-                let rest = scope.spawn(move || batches.map(|batch| drop(batch.unwrap())).count());
+                assert!(batches.check_slots(true).is_err());
+                let rest = scope.spawn(move || {
+                    let first = batches.next().map(|batch| drop(batch.unwrap())).into_iter().count();
+                    assert!(batches.check_slots(false).is_ok());
+                    first + batches.map(|batch| drop(batch.unwrap())).count()
+                });
                 std::thread::sleep(HOLD);
                 held.into_iter().for_each(|batch| assert_intact(&fine(), &batch.wait_on(compute).unwrap()));
                 assert_eq!(rest.join().unwrap() as u64, STEPS - 2);

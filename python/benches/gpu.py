@@ -1,0 +1,330 @@
+"""Checks feedline on a GPU under PyTorch, then measures a fed step against the step alone.
+
+    python benches/gpu.py check
+    python benches/gpu.py measure [--seconds 4] [--photos FOLDER]
+
+`measure` runs the same model on the same samples three ways: on one batch that stays on the GPU (the step
+alone), fed by feedline, and fed by torch's DataLoader. It prints the time of a step, and the step alone over the
+fed step: 1 is a GPU that never waits. `--photos` is a folder of JPEGs. Ends with "ok", or with the first failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import feedline
+
+DEVICE = "cuda:0"
+
+
+def numbers(samples: int = 4096, width: int = 784) -> dict[str, np.ndarray[Any, Any]]:
+    ids = np.arange(samples)
+    rows = (ids[:, None] * 31 + np.arange(width)) % 251
+    return {"x": rows.astype(np.uint8), "f": rows[:, :16].astype(np.float16), "id": ids}
+
+
+# Checks
+
+
+def values() -> None:
+    """Every field of every batch, over three epochs, with states in between."""
+    arrays = numbers()
+    wanted = {name: torch.from_numpy(array).to(DEVICE) for name, array in arrays.items()}
+    loader = feedline.Loader(arrays, 100, shuffle=7, device=DEVICE)
+    for epoch in range(3):
+        for batch in loader.epoch(epoch):
+            ids = torch.from_numpy(batch.ids.astype(np.int64)).to(DEVICE)
+            for name, array in wanted.items():
+                assert batch[name].device == torch.device(DEVICE)
+                assert torch.equal(batch[name], array[ids]), (epoch, batch.step, name)
+            if batch.step == 10:
+                loader.load_state_dict(loader.state_dict())
+
+
+def side_streams() -> None:
+    """Work that runs late on a side stream reads its own batch, although the batch is long gone on the host."""
+    arrays = numbers()
+    wanted = torch.from_numpy(arrays["x"]).to(DEVICE).sum(1, dtype=torch.int64)
+    loader = feedline.Loader(arrays, 64, shuffle=7, device=DEVICE, prefetch=3)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    sums = []
+    for batch in loader:
+        ids = batch.ids.astype(np.int64)
+        stream = streams[batch.step % 2]
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(3_000_000)  # the host and the copies are far ahead
+            sums.append((ids, batch["x"].sum(1, dtype=torch.int64)))
+        del batch
+    torch.cuda.synchronize()
+    for step, (ids, sum) in enumerate(sums):
+        assert torch.equal(sum, wanted[torch.from_numpy(ids).to(DEVICE)]), f"step {step}: a slot was written again"
+
+
+def two_streams_of_one_batch() -> None:
+    arrays = numbers(2048)
+    wanted = torch.from_numpy(arrays["x"]).to(DEVICE).sum(1, dtype=torch.int64)
+    loader = feedline.Loader(arrays, 64, device=DEVICE, prefetch=3)
+    side = torch.cuda.Stream()
+    results = []
+    for batch in loader:
+        here = batch["x"].sum(1, dtype=torch.int64)
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(1_000_000)
+            there = batch["x"].sum(1, dtype=torch.int64)
+        results.append((batch.step, here, there))
+        del batch
+    torch.cuda.synchronize()
+    for step, here, there in results:
+        assert torch.equal(here, there) and torch.equal(here, wanted[64 * step : 64 * step + 64]), step
+
+
+def gradients() -> None:
+    """The autograd graph keeps its slot until backward, while other batches go through."""
+    arrays = {"x": np.random.default_rng(7).standard_normal((2000, 32)).astype(np.float32)}
+    loader = feedline.Loader(arrays, 20, device=DEVICE, prefetch=4)
+    weights = torch.ones(32, device=DEVICE, requires_grad=True)
+    batches = iter(loader)
+    held = next(batches)["x"]
+    loss = (held @ weights).sum()
+    del held
+    for batch in batches:
+        del batch
+    loss.backward()
+    wanted = torch.from_numpy(arrays["x"][:20]).to(DEVICE).sum(0)
+    assert weights.grad is not None and torch.allclose(weights.grad, wanted, rtol=1e-4, atol=1e-4)
+
+
+def slots_held() -> None:
+    loader = feedline.Loader(numbers(), 64, device=DEVICE, prefetch=3)
+    kept, start = [], time.monotonic()
+    try:
+        for batch in loader:
+            kept.append(batch["x"])
+            start = time.monotonic()
+    except feedline.SlotsHeldError:
+        assert len(kept) == 3 and time.monotonic() - start < 2
+        return
+    raise AssertionError("a loop that holds every slot must get an error")
+
+
+def lifetimes() -> None:
+    """Tensors that outlive the loader, and tensors that other threads free."""
+    arrays = numbers()
+    loader = feedline.Loader(arrays, 64, device=DEVICE, prefetch=4)
+    batches = iter(loader)
+    kept = next(batches)["x"]
+    copied = kept.clone()
+    del batches
+    loader.close()
+    del loader
+    gc.collect()
+    torch.cuda.synchronize()
+    assert torch.equal(kept, copied)
+    loader = feedline.Loader(arrays, 64, device=DEVICE, prefetch=4)
+    for _ in range(5):
+        for batch in loader:
+            holder = [batch["x"]]
+            thread = threading.Thread(target=holder.clear)
+            thread.start()
+            del batch
+            thread.join()
+
+
+def no_leak() -> None:
+    loader = feedline.Loader(numbers(), 64, device=DEVICE)
+
+    def epochs(count: int) -> tuple[int, int]:
+        for _ in range(count):
+            for batch in loader:
+                batch["x"].float().mean()
+                del batch
+        torch.cuda.synchronize()
+        return len(os.listdir("/proc/self/fd")), torch.cuda.mem_get_info()[0]
+
+    before = epochs(20)
+    after = epochs(100)
+    assert after[0] == before[0] and before[1] - after[1] < 1 << 20, (before, after)
+
+
+CHECKS = [values, side_streams, two_streams_of_one_batch, gradients, slots_held, lifetimes, no_leak]
+
+
+def check() -> None:
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, feedline {feedline.__version__}", flush=True)
+    for one in CHECKS:
+        one()
+        print(f"{one.__name__}: ok", flush=True)
+
+
+# Measurements
+
+
+def model(features: int, width: int) -> torch.nn.Module:
+    layers = [torch.nn.Linear(features, width), torch.nn.ReLU()]
+    layers += [torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)]
+    return torch.nn.Sequential(*layers).to(DEVICE)
+
+
+def training(features: int, width: int) -> Callable[[torch.Tensor], None]:
+    """A step of training on a batch of u8 rows."""
+    network = model(features, width)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-4)
+
+    def step(rows: torch.Tensor) -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = network(rows.flatten(1).to(torch.bfloat16) / 255).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def timed(batches: Iterator[torch.Tensor], step: Callable[[torch.Tensor], None], seconds: float) -> float:
+    """Milliseconds of a step: the median of five parts."""
+    for _ in range(20):
+        step(next(batches))
+    torch.cuda.synchronize()
+    parts = []
+    for _ in range(5):
+        start, count = time.perf_counter(), 0
+        while time.perf_counter() - start < seconds / 5:
+            for _ in range(10):
+                step(next(batches))
+            count += 10
+            # Without this the host runs ahead of the GPU, and the time is that of the host.
+            torch.cuda.current_stream().synchronize()
+        parts.append((time.perf_counter() - start) / count)
+    return 1e3 * statistics.median(parts)
+
+
+def forever(loader: Any, tensor: Callable[[Any], torch.Tensor]) -> Iterator[torch.Tensor]:
+    while True:
+        for batch in loader:
+            rows = tensor(batch)
+            del batch
+            yield rows
+
+
+class Rows(torch.utils.data.Dataset[Any]):
+    """The same file for DataLoader."""
+
+    def __init__(self, path: Path) -> None:
+        self.rows = np.load(path, mmap_mode="r")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.from_numpy(np.array(self.rows[index]))
+
+
+class Photos(torch.utils.data.Dataset[Any]):
+    """The same photographs for DataLoader, by torchvision."""
+
+    def __init__(self, folder: Path, times: int) -> None:
+        from torchvision import transforms
+
+        self.paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+        self.times = times
+        self.transform = transforms.Compose(
+            [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.PILToTensor()]
+        )
+
+    def __len__(self) -> int:
+        return self.times * len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        from PIL import Image
+
+        with Image.open(self.paths[index % len(self.paths)]) as photo:
+            return self.transform(photo.convert("RGB"))
+
+
+def compare(
+    name: str, ours: feedline.Data, field: str, theirs: Any, batch: int, features: int, width: int, seconds: float
+) -> None:
+    step = training(features, width)
+    loader = feedline.Loader(ours, batch, shuffle=7, last_batch="drop", device=DEVICE)
+    first = next(iter(loader))[field].clone()
+
+    def alone() -> Iterator[torch.Tensor]:
+        while True:
+            yield first
+
+    base = timed(alone(), step, seconds)
+    print(f"{name}, batch {batch}: step alone {base:.3f} ms", flush=True)
+
+    def line(what: str, took: float) -> None:
+        print(f"  {what}: {took:.3f} ms, {base / took:.3f} of the step alone, {batch / took:.0f}k samples/s", flush=True)
+
+    line("feedline", timed(forever(loader, lambda one: one[field]), step, seconds))
+    print("  " + loader.report().diagnosis)
+    loader.close()
+    cores = os.cpu_count() or 1
+    for workers in [0, min(8, cores), cores]:
+        if theirs is None:
+            print("  not run: DataLoader (Pillow or torchvision is not installed)")
+            break
+        other = torch.utils.data.DataLoader(
+            theirs, batch, shuffle=True, drop_last=True, num_workers=workers, pin_memory=True,
+            persistent_workers=workers > 0,
+        )  # fmt: skip
+        took = timed(forever(other, lambda one: one.to(DEVICE, non_blocking=True)), step, seconds)
+        line(f"DataLoader, {workers} workers, pinned", took)
+        del other
+        gc.collect()
+    # What a drift of the clock would have done.
+    print(f"  step alone, again: {timed(alone(), step, seconds):.3f} ms", flush=True)
+
+
+def measure(seconds: float, photos: Path | None) -> None:
+    random = np.random.default_rng(7)
+    with tempfile.TemporaryDirectory() as folder:
+        rows, records = Path(folder) / "rows.npy", Path(folder) / "records.npy"
+        np.save(rows, random.integers(0, 256, (500_000, 784), np.uint8))
+        compare("rows of 784 B", feedline.open(rows), "array", Rows(rows), 4096, 784, 8192, seconds)
+        np.save(records, random.integers(0, 256, (16_384, 3, 224, 224), np.uint8))
+        compare("records of 150 KB", feedline.open(records), "array", Rows(records), 256, 150_528, 2048, seconds)
+    if photos is None:
+        print("not run: JPEG (give --photos FOLDER)")
+        return
+    transforms = [feedline.transforms.RandomResizedCrop(224), feedline.transforms.RandomHorizontalFlip()]
+    ours = feedline.images(photos, transforms).repeat(100)
+    try:
+        import PIL  # noqa: F401
+        import torchvision  # noqa: F401
+
+        theirs = Photos(photos, 100)
+    except ImportError:
+        theirs = None
+    compare("JPEG", ours, "image", theirs, 128, 150_528, 2048, seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["check", "measure"])
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--photos", type=Path)
+    given = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("not run: there is no GPU, or torch does not see it")
+    check() if given.what == "check" else measure(given.seconds, given.photos)
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()

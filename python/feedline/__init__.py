@@ -1,0 +1,55 @@
+"""Keeps a GPU fed: batches for PyTorch, JAX and NumPy without a copy, resumed exactly.
+
+>>> import feedline, numpy as np
+>>> data = feedline.Data({"x": np.arange(10)})
+>>> loader = feedline.Loader(data, batch_size=4, shuffle=7, framework="numpy")
+>>> [batch.rows for batch in loader]
+[4, 4, 2]
+"""
+
+from . import transforms
+from ._data import Data, Field, concat, images, mix, open, zip
+from ._errors import (
+    BudgetError,
+    ConfigError,
+    DataError,
+    DeviceError,
+    Error,
+    ForkedError,
+    SampleError,
+    SlotsHeldError,
+    StateError,
+    StoppedError,
+)
+from ._feedline import Sampler, __version__
+from ._loader import Batch, Epoch, Loader, Padded, Ragged
+from ._report import Report
+
+__all__ = [
+    "Batch",
+    "BudgetError",
+    "ConfigError",
+    "Data",
+    "DataError",
+    "DeviceError",
+    "Epoch",
+    "Error",
+    "Field",
+    "ForkedError",
+    "Loader",
+    "Padded",
+    "Ragged",
+    "Report",
+    "SampleError",
+    "Sampler",
+    "SlotsHeldError",
+    "StateError",
+    "StoppedError",
+    "__version__",
+    "concat",
+    "images",
+    "mix",
+    "open",
+    "transforms",
+    "zip",
+]

@@ -1,0 +1,377 @@
+"""Data sets: opened, in memory, your own, and composed of others."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _feedline, _own
+from ._errors import ConfigError
+from .transforms import Transform
+
+#: NumPy's types by the names that batches have for them.
+NUMPY = {short: name for name, short in _own.DTYPES.items() if name not in ("bool", "bfloat16")}
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """NumPy's type for a type of batches."""
+    if dtype != "bf16":
+        return np.dtype(NUMPY[dtype])
+    try:
+        import ml_dtypes
+    except ImportError:
+        why = "NumPy has no bfloat16: install ml_dtypes, or use framework=\"torch\""
+        raise ConfigError(why) from None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+class Field(NamedTuple):
+    """A field of every sample."""
+
+    #: The name.
+    name: str
+    #: The type of an element: ``u8``, ``i64``, ``f32``, ``bf16``, ...
+    dtype: str
+    #: The shape in one sample; of a ragged field, the shape of one item.
+    shape: tuple[int, ...]
+    #: The max items of a sample, if the field is ragged; else ``None``.
+    max_length: int | None
+
+
+class Data:
+    """Samples with random access: what a :class:`Loader` reads.
+
+    Make one of a file or a folder by :func:`feedline.open` or :func:`feedline.images`; of arrays in memory, by
+    ``Data({"x": x, "y": y})``; and of any object with ``__len__`` and ``__getitem__``, such as a torch
+    ``Dataset`` or a ``datasets.Dataset``, by ``Data(samples)``. Samples are dicts of arrays; those of an
+    object may be tuples, and then batches are tuples too.
+
+    An object of yours is read by the worker threads, which take turns at the interpreter's lock: NumPy, Pillow
+    and others release it while they work. Text, and fields named in ``max_length``, may vary in length.
+
+    >>> import feedline, numpy as np
+    >>> data = feedline.Data({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 0])})
+    >>> len(data), data[1]["x"]
+    (3, array([2, 3]))
+    >>> data
+    Data(3 samples: x i64 [2], y i64 [])
+    """
+
+    _set: _feedline.DataSet
+    _is_tuple: bool
+
+    def __init__(self, samples: Any, *, max_length: Mapping[str, int] | None = None) -> None:
+        self._is_tuple = False
+        if isinstance(samples, Data):
+            self._set, self._is_tuple = samples._set, samples._is_tuple
+        elif isinstance(samples, (str, os.PathLike)):
+            raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
+        elif isinstance(samples, Mapping):
+            self._set = _arrays(samples)
+        else:
+            reader = _own.Reader(samples, max_length or {})
+            self._is_tuple = reader.is_tuple
+            self._set = _feedline.DataSet.own(
+                reader, len(samples), reader.fields, reader.fingerprint, reader.is_batched, False
+            )
+
+    def _new(self, inner: _feedline.DataSet) -> Data:
+        data = Data.__new__(Data)
+        data._set, data._is_tuple = inner, self._is_tuple
+        return data
+
+    def __len__(self) -> int:
+        return len(self._set)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of a sample."""
+        return tuple(Field(name, dtype, tuple(shape), max) for name, dtype, shape, max in self._set.fields())
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that identifies the data: a state saved with other data is refused.
+
+        Files are covered by content up to 4 GiB; an object of yours by its length, its fields and its
+        attribute ``fingerprint``, if it has one.
+        """
+        return self._set.fingerprint
+
+    @property
+    def classes(self) -> list[str] | None:
+        """The names of the classes in the order of their labels, if the file or the folder has them."""
+        return self._set.classes
+
+    def __getitem__(self, index: int) -> Any:
+        return self._read(index, 0, 0)
+
+    def _read(self, index: int, epoch: int, seed: int) -> Any:
+        """A sample, with the random numbers of an epoch and a seed."""
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(f"no sample {index}: there are {len(self)}")
+        sample = {}
+        for field, value in builtins.zip(self.fields, self._set.read(at, epoch, seed), strict=True):
+            shape = field.shape if field.max_length is None else (-1, *field.shape)
+            array = np.frombuffer(value, numpy_dtype(field.dtype))
+            sample[field.name] = array.reshape(shape) if value else array.reshape((0, *field.shape))
+        return tuple(sample.values()) if self._is_tuple else sample
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
+    def path(self, index: int) -> str | None:
+        """The file that holds a sample, if it is known."""
+        return self._set.path(index)
+
+    def map(self, function: Callable[[Any], Any], *, max_length: Mapping[str, int] | None = None) -> Data:
+        """A function of each sample, called by the workers: it gets a sample and returns another.
+
+        >>> import feedline, numpy as np
+        >>> data = feedline.Data({"x": np.arange(4)})
+        >>> data.map(lambda sample: {"double": 2 * sample["x"]})[3]
+        {'double': array(6)}
+        """
+        reader = _own.Reader(_Mapped(self, function), max_length or {})
+        mapped = self._new(
+            _feedline.DataSet.own(
+                reader, len(self), reader.fields, reader.fingerprint, False, self._set.varies()
+            )
+        )
+        mapped._is_tuple = reader.is_tuple
+        return mapped
+
+    def filter(self, keep: Callable[[Any], bool]) -> Data:
+        """The samples for which ``keep`` is true. Reads every sample once.
+
+        >>> import feedline, numpy as np
+        >>> data = feedline.Data({"x": np.arange(10)})
+        >>> [int(sample["x"]) for sample in data.filter(lambda sample: sample["x"] % 4 == 0)]
+        [0, 4, 8]
+        """
+        if self._set.varies():
+            raise ConfigError("the samples are random, so filter would differ each epoch: filter before them")
+        return self.subset([index for index in range(len(self)) if keep(self[index])])
+
+    def subset(self, indices: Sequence[int]) -> Data:
+        """The samples of these indices, in this order."""
+        return self._new(self._set.subset([int(index) for index in indices]))
+
+    def take(self, count: int) -> Data:
+        """The first samples."""
+        return self._new(self._set.take(count))
+
+    def skip(self, count: int) -> Data:
+        """The samples after the first ``count``."""
+        return self._new(self._set.skip(count))
+
+    def split(self, *fractions: float, seed: int = 0) -> list[Data]:
+        """Disjoint random parts, up to five: the same for the same seed.
+
+        >>> import feedline, numpy as np
+        >>> train, validation = feedline.Data({"x": np.arange(100)}).split(0.8, 0.2)
+        >>> len(train), len(validation)
+        (80, 20)
+        """
+        return [self._new(part) for part in self._set.split(list(fractions), seed)]
+
+    def repeat(self, times: int) -> Data:
+        """The samples several times within an epoch, each time with other random numbers."""
+        return self._new(self._set.repeat(times))
+
+    def cached(self, budget: int, path: str | os.PathLike[str] | None = None) -> Data:
+        """Keeps samples once they are read, up to ``budget`` bytes: in memory, or in a file that lasts."""
+        return self._new(self._set.cached(budget, None if path is None else os.fspath(path)))
+
+    def packed(
+        self, field: str, window: int, *, split: bool = True, shuffle: int | None = None
+    ) -> Data:
+        """The documents of a ragged field, laid one behind another into windows of one size.
+
+        A window has the fields ``field``, ``position`` within the document, ``used`` items, and
+        ``cu_seqlens``, the input of attention kernels for variable lengths. A document that is longer than a
+        window is split, or refused. ``shuffle`` is a seed: documents of equal length change places each epoch.
+        """
+        packed = self._new(self._set.packed(field, window, split, shuffle))
+        packed._is_tuple = False
+        return packed
+
+    def lengths(self, field: str) -> np.ndarray[Any, Any]:
+        """The number of items that each sample has of a ragged field. Reads every sample once."""
+        return np.array(self._set.lengths(field), np.uint32)
+
+    def __repr__(self) -> str:
+        def shown(field: Field) -> str:
+            varies = "" if field.max_length is None else f" up to {field.max_length} x"
+            return f"{field.name} {field.dtype}{varies} {list(field.shape)}"
+
+        return f"Data({len(self)} samples: {', '.join(map(shown, self.fields))})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Data cannot be pickled: open it again where you need it")
+
+
+class _Mapped:
+    """The samples of a data set under a function."""
+
+    def __init__(self, data: Data, function: Callable[[Any], Any]) -> None:
+        self._data, self._function = data, function
+        self.fingerprint = data.fingerprint
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._function(self._data[index])
+
+    def read_at(self, index: int, epoch: int, seed: int) -> Any:
+        """A sample, with the random numbers of an epoch and a seed."""
+        return self._function(self._data._read(index, epoch, seed))
+
+
+def _arrays(arrays: Mapping[str, Any]) -> _feedline.DataSet:
+    fields = []
+    for name, value in arrays.items():
+        array = np.asarray(value)
+        if array.ndim == 0 or array.dtype.name == "object":
+            raise ConfigError(f'field "{name}" is {type(value).__name__}: give arrays of one row per sample')
+        fields.append((name, _own.dtype_of(name, array), list(array.shape[1:]), array.tobytes()))
+    return _feedline.DataSet.arrays(fields)
+
+
+def _of(inner: _feedline.DataSet) -> Data:
+    data = Data.__new__(Data)
+    data._set, data._is_tuple = inner, False
+    return data
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    max_length: int | Mapping[str, int] | None = None,
+    split: str | None = None,
+    classes: Sequence[str] | None = None,
+    nulls: str = "refuse",
+    empty_members: bool = False,
+    memory_limit: int | None = None,
+    tokenizer: str | os.PathLike[str] | None = None,
+    text: str = "text",
+    special_tokens: bool = False,
+    max_tokens: int | None = None,
+) -> Data:
+    """Opens a file, a folder or a URL, whatever its format.
+
+    Formats: NumPy (.npy, .npz), Parquet, Arrow, CSV, JSON Lines, text, safetensors, TFRecord, tar
+    (WebDataset), MosaicML's shards, MNIST's and CIFAR's files, folders of these, and folders of one file per
+    sample. Encoded pictures are bytes here: :func:`feedline.images` decodes them.
+
+    Args:
+        max_length: Max items per sample of the fields that vary in length, such as text: one number, or a
+            number per field. ``None`` reads every sample once to find the longest, and keeps the lengths in a
+            file beside the data.
+        split: ``"train"``, ``"validation"`` or ``"test"``, where names of files or folders tell them apart.
+        classes: The classes of a folder that has one folder per class, in the order of their labels.
+        nulls: ``"refuse"`` a missing value of a table, or ``"fill"`` in NaN, zero or nothing.
+        empty_members: Whether a sample of a tar archive may lack a member that others have.
+        memory_limit: Plain files of up to this many bytes are held in memory.
+        tokenizer: A ``tokenizer.json`` of Hugging Face: the workers make token ids of the field ``text``, which
+            becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`.
+        text: The field that is tokenized.
+        special_tokens: Whether the special tokens of the tokenizer are added, such as ``[CLS]``.
+        max_tokens: Keeps the first tokens of each text.
+
+    >>> import feedline, numpy as np, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "squares.npy")
+    >>> np.save(path, np.arange(5) ** 2)
+    >>> feedline.open(path)
+    Data(5 samples: array i64 [])
+    """
+    if nulls not in ("refuse", "fill"):
+        raise ConfigError(f'nulls {nulls!r}: use "refuse" or "fill"')
+    default, named = (max_length, {}) if isinstance(max_length, int) else (None, max_length or {})
+    return _of(
+        _feedline.DataSet.open(
+            os.fspath(path),
+            split,
+            None if classes is None else list(classes),
+            empty_members,
+            nulls == "fill",
+            memory_limit,
+            list(named.items()),
+            default,
+            None if tokenizer is None else (os.fspath(tokenizer), text, special_tokens, max_tokens),
+        )
+    )
+
+
+def images(
+    path: str | os.PathLike[str],
+    transforms: Sequence[Transform] = (),
+    *,
+    field: str | None = None,
+    split: str | None = None,
+    classes: Sequence[str] | None = None,
+    channels_first: bool = True,
+    scaled_decode: bool = False,
+) -> Data:
+    """Opens encoded pictures, which the workers decode and transform: JPEG, PNG, WebP, BMP, GIF.
+
+    ``path`` is a folder with one folder per class, a tar archive, or a table with a column of encoded
+    pictures. A sample has the field ``image``, and the other fields of one size, such as ``label``. The list
+    must end with one size for all pictures.
+
+    Args:
+        transforms: See :mod:`feedline.transforms`. Without ``Normalize`` the pictures stay ``uint8``.
+        field: The field that holds the pictures, if its name does not say so.
+        split: As for :func:`feedline.open`.
+        classes: As for :func:`feedline.open`.
+        channels_first: ``[3, height, width]``, as torchvision, else ``[height, width, 3]``, as Pillow.
+        scaled_decode: Lets the decoder reduce large JPEGs, which is faster and changes pixels.
+    """
+    steps = [(type(step).__name__, step.options()) for step in transforms]
+    return _of(
+        _feedline.DataSet.images(
+            os.fspath(path),
+            split,
+            None if classes is None else list(classes),
+            field,
+            steps,
+            channels_first,
+            scaled_decode,
+        )
+    )
+
+
+def concat(*parts: Data) -> Data:
+    """The samples of several data sets, one set after the other."""
+    return _composed(parts, _feedline.DataSet.concat([part._set for part in parts]))
+
+
+def zip(*parts: Data) -> Data:
+    """The fields of several data sets of one length, side by side."""
+    return _of(_feedline.DataSet.zip([part._set for part in parts]))
+
+
+def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | None = None) -> Data:
+    """Samples of several data sets by weights, each set shuffled in epochs of its own.
+
+    ``samples`` is the length of an epoch; by default the sum of the lengths.
+
+    >>> import feedline, numpy as np
+    >>> few, many = feedline.Data({"x": np.zeros(10)}), feedline.Data({"x": np.ones(1000)})
+    >>> half = feedline.mix([(few, 0.5), (many, 0.5)], samples=100)
+    >>> sum(float(sample["x"]) for sample in half)
+    50.0
+    """
+    mixed = _feedline.DataSet.mix([(part._set, weight) for part, weight in parts], seed, samples)
+    return _composed([part for part, _ in parts], mixed)
+
+
+def _composed(parts: Sequence[Data], inner: _feedline.DataSet) -> Data:
+    data = _of(inner)
+    data._is_tuple = all(part._is_tuple for part in parts)
+    return data

@@ -1,0 +1,537 @@
+"""The loader, its epochs and its batches."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _data, _feedline, _own
+from ._data import Data
+from ._errors import ConfigError, Error, StateError
+from ._frameworks import Framework, framework as framework_of
+from ._report import Report
+
+_log = logging.getLogger("feedline")
+
+#: The loaders to close before the interpreter shuts down: their workers may run Python code.
+_open: weakref.WeakSet[Loader] = weakref.WeakSet()
+
+Sampler = _feedline.Sampler
+
+
+class Ragged(NamedTuple):
+    """A field whose samples differ in length: the values of all rows, one row behind another."""
+
+    #: ``[items, shape...]``.
+    values: Any
+    #: ``rows + 1`` numbers, ``int32``: row ``i`` has the values from offset ``i`` to offset ``i + 1``.
+    offsets: Any
+
+    def rows(self) -> list[Any]:
+        """The values of each row, without a copy."""
+        ends = [int(offset) for offset in self.offsets]
+        return [self.values[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+
+    def text(self) -> list[str]:
+        """The rows of a field of UTF-8 bytes as strings."""
+        return [bytes(np.asarray(row)).decode() for row in self.rows()]
+
+    def nested(self) -> Any:
+        """The rows as torch's nested tensor of the jagged layout, without a copy of the values."""
+        import torch
+
+        return torch.nested.nested_tensor_from_jagged(self.values, self.offsets.long())
+
+
+class Padded(NamedTuple):
+    """A ragged field whose rows are padded to one width per batch."""
+
+    #: ``[rows, width, shape...]``.
+    values: Any
+    #: The length of each row, ``int32``.
+    lengths: Any
+
+
+class Batch(Mapping[str, Any]):
+    """The fields of a batch by name, as arrays over the memory of a slot.
+
+    The slot is free for another batch once the batch and all of its arrays are gone: keep copies, not arrays,
+    of what you need longer than a few steps. Do not write to the arrays, unless the loader has ``copy=True``.
+    """
+
+    __slots__ = ("_arrays", "_forms", "_framework", "_inner")
+
+    def __init__(
+        self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
+    ) -> None:
+        self._inner, self._forms, self._framework = inner, forms, framework
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            form = self._forms[name]
+        except KeyError:
+            raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
+        return form(self._framework, self._inner, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._forms)
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch."""
+        return self._inner.epoch
+
+    @property
+    def step(self) -> int:
+        """The step within the epoch."""
+        return self._inner.step
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._inner.rows
+
+    @property
+    def valid_rows(self) -> int:
+        """The number of rows without those that pad the last batch."""
+        return self._inner.valid_rows
+
+    @property
+    def ids(self) -> np.ndarray[Any, Any]:
+        """The id of each row's sample: its index in the data."""
+        return np.frombuffer(self._inner.ids(), np.uint64)
+
+    @property
+    def substituted(self) -> list[tuple[int, int]]:
+        """The rows whose samples could not be read, and the samples that replace them."""
+        return self._inner.substituted()
+
+    def __repr__(self) -> str:
+        return f"Batch(epoch {self.epoch}, step {self.step}, {self.rows} rows of {', '.join(self._forms)})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays")
+
+
+class _Copied(Batch):
+    """A batch whose arrays have memory of their own."""
+
+    __slots__ = ("_info",)
+
+    def __init__(
+        self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
+    ) -> None:
+        self._forms, self._framework = forms, framework
+        self._arrays = {name: _copied(framework, form(framework, inner, name)) for name, form in forms.items()}
+        self._inner = _Info(inner)  # type: ignore[assignment]
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._arrays[name]
+        except KeyError:
+            raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
+
+
+class _Info:
+    """What is known of a batch whose slot is released."""
+
+    def __init__(self, inner: _feedline.Batch) -> None:
+        self.epoch, self.step = inner.epoch, inner.step
+        self.rows, self.valid_rows = inner.rows, inner.valid_rows
+        self._ids, self._substituted = inner.ids(), inner.substituted()
+
+    def ids(self) -> bytes:
+        return self._ids
+
+    def substituted(self) -> list[tuple[int, int]]:
+        return self._substituted
+
+
+def _copied(framework: Framework, value: Any) -> Any:
+    if isinstance(value, (Ragged, Padded)):
+        return type(value)(*map(framework.copy, value))
+    return framework.copy(value)
+
+
+def _array(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
+    return framework.array(inner.field(name))
+
+
+def _bfloat16(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
+    return framework.bfloat16(inner.field(name))
+
+
+def _ragged(framework: Framework, inner: _feedline.Batch, name: str) -> Ragged:
+    return Ragged(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
+
+
+def _padded(framework: Framework, inner: _feedline.Batch, name: str) -> Padded:
+    return Padded(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
+
+
+class Epoch(Iterator[Any]):
+    """The batches of one epoch, in order. Created by :meth:`Loader.epoch`; ``len`` is its number of steps."""
+
+    __slots__ = ("__weakref__", "_is_over", "_loader", "_next", "epoch", "steps")
+
+    #: The number of the epoch.
+    epoch: int
+    #: The number of batches from the start of this iterator to the end of the epoch.
+    steps: int
+
+    def __init__(self, loader: Loader, epoch: int, steps: int) -> None:
+        self._loader, self.epoch, self.steps, self._is_over = loader, epoch, steps, False
+        self._next = loader._inner.next
+
+    def __iter__(self) -> Epoch:
+        return self
+
+    def __next__(self) -> Any:
+        loader = self._loader
+        if self._is_over:
+            raise StopIteration
+        if loader._current is not self:
+            raise RuntimeError(
+                "another epoch of this loader was begun, and a loader has one at a time: make a loader for each "
+                "loop that runs beside another"
+            )
+        inner = self._next()
+        if inner is None:
+            self._is_over = True
+            loader._epoch_ended()
+            raise StopIteration
+        loader._has_delivered = True
+        return loader._make(inner)
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an Epoch cannot be pickled: save loader.state_dict()")
+
+
+class Loader:
+    """Loads batches: threads decode them, copy them to the device and hand them over while you compute.
+
+    A loader is iterated once per epoch: ``for batch in loader`` is the next epoch, ``loader.epoch(7)`` epoch 7.
+    The order of an epoch depends on the seed and its number only. ``loader.state_dict()`` continues at the next
+    batch, with any number of workers, batch size and ranks.
+
+    Args:
+        data: A :class:`Data`, or what it is made of: a dict of arrays, or an object with ``__len__`` and
+            ``__getitem__``.
+        batch_size: Rows of a batch, on this rank.
+        shuffle: The seed of the order, anew in every epoch; ``True`` is seed 0. Default: in sequence.
+        sampler: Another order: a :class:`Sampler`.
+        seed: The seed of random numbers and of ``sampler``.
+        last_batch: ``"keep"`` a short last batch, ``"drop"`` it, or ``"pad"`` it with samples of the epoch.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``torch.device``.
+        framework: ``"numpy"``, ``"torch"`` or ``"jax"``. Default: torch or jax, if imported, else NumPy.
+        copy: Gives arrays memory of their own, which you may keep and write.
+        workers: Threads that decode. Default: one per core.
+        prefetch: Slots for batches on the device. Default: 3 to 8, by size.
+        world: ``"env"`` for the ranks of torchrun, Open MPI or Slurm, ``"torch"`` for those of
+            ``torch.distributed``, a pair of rank and size, or ``None`` for one process that reads all.
+        epochs: The number of epochs, if it is known: nothing is read ahead beyond the last one.
+        pad: Pads ragged fields to one width per batch: the value for each field, or (value, multiple).
+        max_per_batch: Max items of ragged fields in a batch, to make slots smaller.
+        bad_samples: How many samples, or which share of them, may be unreadable and get a substitute.
+        skip: Steps to leave out, by epoch: ``{3: range(100, 120)}``.
+        map_batch: Called by a worker with a dict of a batch's NumPy arrays, to change them in place or to
+            return others of the same shapes.
+        transfer_mode: ``"auto"``, ``"staged"``, ``"zero_copy"`` or ``"resident"``.
+        pinned_budget: Max bytes of pinned memory. Default: 2 GiB.
+        held_timeout: Seconds after which a loop that holds every slot gets a :class:`SlotsHeldError`.
+        drop_timeout: Seconds that the end of the loader waits for its threads.
+
+    >>> import feedline, numpy as np
+    >>> data = {"x": np.arange(8, dtype=np.float32), "y": np.arange(8)}
+    >>> with feedline.Loader(data, batch_size=4, shuffle=7, framework="numpy") as loader:
+    ...     for epoch in range(2):
+    ...         for batch in loader.epoch(epoch):
+    ...             assert (batch["x"] == batch["y"]).all()
+    ...     loader.state_dict()["epoch"]
+    1
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        batch_size: int = 1,
+        *,
+        shuffle: int | bool | None = None,
+        sampler: Sampler | None = None,
+        seed: int | None = None,
+        last_batch: str = "keep",
+        device: Any = "cpu",
+        framework: str | None = None,
+        copy: bool = False,
+        workers: int | None = None,
+        prefetch: int | None = None,
+        world: str | tuple[int, int] | None = "env",
+        epochs: int | None = None,
+        pad: Mapping[str, float | None | tuple[float | None, int]] | None = None,
+        max_per_batch: Mapping[str, int] | None = None,
+        bad_samples: int | float = 0,
+        skip: Mapping[int, range] | None = None,
+        map_batch: Callable[[dict[str, Any]], Any] | None = None,
+        transfer_mode: str = "auto",
+        pinned_budget: int | None = None,
+        held_timeout: float = 1.0,
+        drop_timeout: float = 5.0,
+    ) -> None:
+        self.data = data if isinstance(data, Data) else Data(data)
+        self.batch_size, self.device = batch_size, str(device)
+        gpu = _gpu(self.device)
+        self._framework = framework_of(framework, gpu is not None)
+        self._kind: type[Batch] = _Copied if copy else Batch
+        padding = [(name, *_padding(given)) for name, given in (pad or {}).items()]
+        self._forms = _forms(self.data, {name for name, *_ in padding})
+        self._current: Epoch | None = None
+        #: Whether a loaded state waits for its first batch.
+        self._is_resumed = False
+        self._has_delivered = False
+        self._watches_bad_samples = bool(bad_samples)
+        self._inner = _feedline.Loader(
+            self.data._set,
+            {
+                "batch_size": batch_size,
+                "shuffle": None if shuffle is None or shuffle is False else 0 if shuffle is True else shuffle,
+                "sampler": sampler,
+                "seed": seed,
+                "last_batch": last_batch,
+                "gpu": gpu,
+                "workers": workers,
+                "prefetch": prefetch,
+                "world": _world(world),
+                "epochs": epochs,
+                "pad": padding,
+                "max_per_batch": list((max_per_batch or {}).items()),
+                "bad_samples": (None, bad_samples) if isinstance(bad_samples, float) else (bad_samples, None),
+                "skip": [(epoch, steps.start, steps.stop) for epoch, steps in (skip or {}).items()],
+                "transfer_mode": transfer_mode,
+                "pinned_budget": pinned_budget,
+                "held_timeout": held_timeout,
+                "drop_timeout": drop_timeout,
+                "map_batch": None if map_batch is None else _hook(map_batch, self.data),
+            },
+        )
+        _open.add(self)
+        _log.info("%r", self)
+
+    # Epochs
+
+    def epoch(self, epoch: int) -> Epoch:
+        """The batches of an epoch, from its beginning; of the epoch of a loaded state, the rest."""
+        if self._is_resumed and self._current is not None and epoch == self._current.epoch:
+            self._current = Epoch(self, epoch, self._current.steps)
+        else:
+            steps = self._inner.begin(epoch)
+            self._is_resumed, self._has_delivered = False, False
+            self._current = Epoch(self, epoch, steps or 0)
+        return self._current
+
+    def __iter__(self) -> Epoch:
+        return self.epoch(self.next_epoch)
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch that ``for batch in loader`` would deliver: the one of a loaded state, if it is not over."""
+        current = self._current
+        if current is None:
+            return 0
+        is_taken = self._has_delivered or current._is_over
+        if self._is_resumed and not is_taken:
+            return current.epoch if current.steps > 0 else current.epoch + 1
+        return current.epoch + 1 if is_taken else current.epoch
+
+    def __len__(self) -> int:
+        """Steps of an epoch, the same on every rank."""
+        return self._inner.steps or 0
+
+    def _make(self, inner: _feedline.Batch) -> Any:
+        if self._watches_bad_samples:
+            for row, sample in inner.substituted():
+                own = self.data.path(sample)
+                _log.warning("batch %d, row %d: unreadable, sample %d instead (%s)", inner.step, row, sample, own)
+        self._is_resumed = False
+        batch = self._kind(inner, self._forms, self._framework)
+        return tuple(batch.values()) if self.data._is_tuple else batch
+
+    def _epoch_ended(self) -> None:
+        if _log.isEnabledFor(logging.INFO):
+            account = self.report().data["epoch"]
+            _log.info("epoch %d: %d rows in %d batches", account["epoch"], account["rows"], account["batches"])
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the batches delivered so far: plain numbers and strings.
+
+        Save it with the model, after the step on the last batch. It counts no batch that was only read ahead.
+        """
+        cursor, epoch, position = self._inner.cursor()
+        return {
+            "feedline": 1,
+            "cursor": cursor.hex(),
+            "epoch": epoch,
+            "step": -(-position // self._inner.global_batch),
+            "samples": position,
+            "bad_samples": self._inner.bad_samples(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues where the state was saved: the next ``for batch in loader`` is the rest of its epoch.
+
+        Workers, device, batch size and ranks may differ; the data and the seed may not. An iterator that is
+        open continues at the state, too.
+        """
+        if not isinstance(state, Mapping) or "feedline" not in state:
+            raise StateError("this is not a state of a feedline loader: give what state_dict() returned")
+        if state["feedline"] != 1:
+            raise StateError(f"the state has version {state['feedline']}: use a newer feedline")
+        try:
+            cursor = bytes.fromhex(state["cursor"])
+            epoch = int(state["epoch"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the state is damaged: {error!r}") from None
+        steps = self._inner.resume(cursor, state.get("bad_samples")) or 0
+        self._is_resumed, self._has_delivered = True, False
+        if self._current is None:
+            self._current = Epoch(self, epoch, steps)
+        current = self._current
+        current.epoch, current.steps, current._is_over = epoch, steps, False
+
+    @property
+    def order_hash(self) -> int:
+        """A hash of the order of all samples delivered so far, also those before a loaded state."""
+        return self._inner.order_hash()
+
+    # Life
+
+    def close(self) -> None:
+        """Ends the loader and its threads. Arrays of its batches stay valid."""
+        _open.discard(self)
+        self._inner.close()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def report(self) -> Report:
+        """Where the time went so far, with a diagnosis; :class:`Report` prints, and shows in a notebook.
+
+        >>> import feedline, numpy as np
+        >>> loader = feedline.Loader({"x": np.arange(100)}, batch_size=10, framework="numpy")
+        >>> sum(batch.rows for batch in loader)
+        100
+        >>> loader.report().data["epoch"]["rows"]
+        100
+        """
+        return Report(*self._inner.report())
+
+    @property
+    def rank(self) -> int:
+        """The rank of this process."""
+        return self._inner.world[0]
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+        return self._inner.world[1]
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes that the loader holds, the same over its life: pinned host memory, and device memory."""
+        pinned, device = self._inner.memory
+        return {"pinned": pinned, "device": device}
+
+    def __repr__(self) -> str:
+        rank = f", rank {self.rank} of {self.world_size}" if self.world_size > 1 else ""
+        return (
+            f"Loader({len(self.data)} samples, batches of {self.batch_size}, {len(self)} steps, "
+            f"{self._framework.name} on {self.device}, {self._inner.mode}{rank})"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Loader has threads and cannot be pickled: save loader.state_dict()")
+
+
+def _gpu(device: str) -> int | None:
+    """The number of the GPU; ``None`` for host memory."""
+    kind, _, number = device.partition(":")
+    if kind == "cpu":
+        return None
+    if kind != "cuda" or (number and not number.isdecimal()):
+        raise ConfigError(f'device {device!r}: use "cpu", "cuda" or "cuda:0"')
+    if number:
+        return int(number)
+    import sys
+
+    torch = sys.modules.get("torch")
+    return int(torch.cuda.current_device()) if torch and torch.cuda.is_available() else 0
+
+
+def _world(world: str | tuple[int, int] | None) -> tuple[int, int] | None:
+    """Rank and size; ``None`` for those of the environment."""
+    if world == "env":
+        return None
+    if world is None:
+        return 0, 1
+    if world == "torch":
+        import torch.distributed
+
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    if isinstance(world, str) or len(world) != 2:
+        raise ConfigError(f'world {world!r}: use "env", "torch", (rank, size) or None')
+    return int(world[0]), int(world[1])
+
+
+def _padding(given: float | None | tuple[float | None, int]) -> tuple[int, float | None]:
+    """The multiple of the width, and the value."""
+    value, multiple = given if isinstance(given, tuple) else (given, 1)
+    return multiple, None if value is None else float(value)
+
+
+def _forms(data: Data, padded: set[str]) -> dict[str, Callable[..., Any]]:
+    """How each field becomes arrays."""
+    return {
+        field.name: (_padded if field.name in padded else _ragged)
+        if field.max_length is not None
+        else (_bfloat16 if field.dtype == "bf16" else _array)
+        for field in data.fields
+    }
+
+
+def _hook(function: Callable[[dict[str, Any]], Any], data: Data) -> _own.Hook:
+    fixed: Sequence[tuple[str, Any, list[int]]] = [
+        (field.name, _data.numpy_dtype(field.dtype), list(field.shape))
+        for field in data.fields
+        if field.max_length is None
+    ]
+    return _own.Hook(function, fixed)
+
+
+@atexit.register
+def _close_all() -> None:
+    """Ends the loaders that are open: the interpreter must not shut down under a worker that runs Python code."""
+    _feedline.leave()
+    for loader in list(_open):
+        with contextlib.suppress(Error):
+            loader.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_feedline.forget_workers)

@@ -1,0 +1,35 @@
+"""Where the time of a loader went."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+
+class Report:
+    """Where the time of a loader went: every nanosecond has one cause. Created by :meth:`Loader.report`.
+
+    Prints as a table with a diagnosis; a notebook shows the page.
+    """
+
+    #: The diagnosis: what limits the run, and what would help.
+    diagnosis: str
+    #: The numbers, as of the Rust side's JSON. Times are in nanoseconds.
+    data: dict[str, Any]
+    #: The report as one self-contained HTML page.
+    page: str
+
+    def __init__(self, text: str, diagnosis: str, data: str, page: str) -> None:
+        self._text, self.diagnosis, self.data, self.page = text, diagnosis, json.loads(data), page
+
+    def __str__(self) -> str:
+        return f"{self._text}{self.diagnosis}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self.page)}" style="width: 100%; height: 640px; border: 0"></iframe>'
+        )

@@ -1,0 +1,173 @@
+//! A batch, and its fields as objects that speak DLPack.
+
+use std::sync::Arc;
+
+use feedline::dataset::Form;
+use feedline::{Error, ErrorKind};
+use feedline_dlpack::ffi::CUDA;
+use feedline_dlpack::{Consumer, Share};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::capsule::capsule;
+use crate::error::{no_field, raise};
+
+/// A batch in a slot. The slot is free once the batch and all tensors of it are dropped.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct Batch {
+    share: Arc<Share>,
+    /// The step of the epoch at which the loader was resumed.
+    first_step: u64,
+}
+
+impl Batch {
+    pub(crate) fn new(share: Share, first_step: u64) -> Self {
+        Self { share: Arc::new(share), first_step }
+    }
+}
+
+#[pymethods]
+impl Batch {
+    /// The epoch.
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.share.batch().epoch()
+    }
+
+    /// The step within the epoch.
+    #[getter]
+    fn step(&self) -> u64 {
+        self.first_step + self.share.batch().step()
+    }
+
+    /// Rows, with those that pad the last batch.
+    #[getter]
+    fn rows(&self) -> usize {
+        self.share.batch().len()
+    }
+
+    /// Rows without those that pad the last batch.
+    #[getter]
+    fn valid_rows(&self) -> usize {
+        self.share.batch().valid_rows()
+    }
+
+    /// The id of each row's sample: native `u64`.
+    fn ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, bytemuck::cast_slice(self.share.batch().ids()))
+    }
+
+    /// Rows whose own samples could not be read: the row, and the sample that replaces it.
+    fn substituted(&self) -> Vec<(usize, u64)> {
+        self.share.batch().substituted().iter().map(|bad| (bad.row, bad.substitute)).collect()
+    }
+
+    /// The values of the field `name`.
+    fn field(&self, name: &str) -> PyResult<Field> {
+        self.share.batch().spec().index_of(name).map_err(no_field)?;
+        Ok(Field { share: self.share.clone(), name: name.to_owned(), part: Part::Values })
+    }
+
+    /// The offsets of a ragged field, or the lengths of a padded one.
+    fn numbers(&self, name: &str) -> PyResult<Field> {
+        let spec = self.share.batch().spec();
+        let field = &spec.fields()[spec.index_of(name).map_err(no_field)?];
+        let part = match field.as_ragged().map(|ragged| ragged.form()) {
+            Some(Form::Padded(_)) => Part::Lengths,
+            _ => Part::Offsets,
+        };
+        Ok(Field { share: self.share.clone(), name: name.to_owned(), part })
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays",
+        ))
+    }
+}
+
+/// A part of a field's memory.
+#[derive(Clone, Copy)]
+enum Part {
+    Values,
+    Offsets,
+    Lengths,
+}
+
+/// A field of a batch, for `from_dlpack` of a framework.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct Field {
+    share: Arc<Share>,
+    name: String,
+    part: Part,
+}
+
+#[pymethods]
+impl Field {
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        let device = self.share.device();
+        (device.device_type, device.device_id)
+    }
+
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<i64>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if dl_device.is_some_and(|device| device != self.__dlpack_device__()) {
+            let why = format!(
+                "the batch is on device {:?} of DLPack and is not copied to another",
+                self.__dlpack_device__()
+            );
+            return Err(PyBufferError::new_err(why));
+        }
+        if copy == Some(true) {
+            return Err(PyBufferError::new_err("a batch shares its memory: copy the array after it is made"));
+        }
+        let is_cuda = self.share.device().device_type == CUDA;
+        // SAFETY: DLPack's contract for the argument: a stream of this device, valid while it is used.
+        let consumer = unsafe { Consumer::from_python(stream, is_cuda) }.map_err(raise)?;
+        let tensor = py.detach(|| self.tensor(consumer)).map_err(raise)?;
+        capsule(py, tensor, max_version.is_some_and(|(major, _)| major >= 1))
+    }
+
+    /// NumPy's description of the memory, for elements that it has no name for: they are unsigned numbers.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if self.share.device().device_type == CUDA {
+            return Err(PyAttributeError::new_err("the batch is on a GPU"));
+        }
+        let tensor = py.detach(|| self.tensor(Consumer::Cpu)).map_err(raise)?;
+        let described = &tensor.get().dl_tensor;
+        let rank = usize::try_from(described.ndim).unwrap_or(0);
+        // SAFETY: `ndim` sizes, alive as long as `tensor`.
+        let shape = unsafe { std::slice::from_raw_parts(described.shape, rank) };
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("shape", PyTuple::new(py, shape)?)?;
+        interface.set_item("typestr", format!("<u{}", described.dtype.bits / 8))?;
+        // Read-only. The array keeps this object, which keeps the slot.
+        interface.set_item("data", (described.data as usize, true))?;
+        Ok(interface)
+    }
+}
+
+impl Field {
+    fn tensor(&self, consumer: Consumer) -> Result<feedline_dlpack::Exported, Error> {
+        match self.part {
+            Part::Values => self.share.tensor(&self.name, consumer),
+            Part::Offsets => self.share.offsets(&self.name, consumer),
+            Part::Lengths => self.share.lengths(&self.name, consumer),
+        }
+    }
+}
+
+/// The error of a loader that is closed.
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Stopped, "the loader is closed: make another one")
+}

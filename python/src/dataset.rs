@@ -1,0 +1,350 @@
+//! Data sets: opened, in memory, written in Python, and composed of others.
+
+use std::sync::Arc;
+
+use feedline::dataset::{Element, Packed, PackedOptions, Rows, lengths};
+use feedline::{Context, DType, Dataset, Error, ErrorKind, InMemory, Mix, compose};
+use feedline_core::Layout;
+use feedline_datasets::{
+    Fixed, ImageDataset, Nulls, OpenOptions, Ragged, Reader, SchemaField, Split, Tokenized, open_with,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::error::raise;
+use crate::own::{FieldOf, OwnData, dtype_named};
+use crate::transforms::transforms;
+
+/// A data set; see `feedline.Data`.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct DataSet {
+    pub(crate) set: Arc<dyn Dataset>,
+    /// The format of the file, or how the set was made.
+    #[pyo3(get)]
+    kind: String,
+    /// The names of the classes, in the order of their labels.
+    #[pyo3(get)]
+    classes: Option<Vec<String>>,
+}
+
+impl DataSet {
+    fn new(kind: &str, set: impl Dataset) -> Self {
+        Self { set: Arc::new(set), kind: kind.to_owned(), classes: None }
+    }
+}
+
+/// The fields of a reader that vary in length.
+fn varying(reader: &dyn Reader) -> impl Iterator<Item = &SchemaField> {
+    reader.schema().fields().iter().filter(|field| field.shape.iter().any(Option::is_none))
+}
+
+/// Runs `work`, which may read, without the interpreter's lock.
+fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> feedline::Result<T> + Send) -> PyResult<T> {
+    py.detach(work).map_err(raise)
+}
+
+/// The options of `feedline.open` that every format has.
+fn open_options(
+    split: Option<&str>,
+    classes: Option<Vec<String>>,
+    empty_members: bool,
+    fill_nulls: bool,
+    memory_limit: Option<u64>,
+) -> PyResult<OpenOptions> {
+    let split = match split {
+        None => None,
+        Some("train") => Some(Split::Train),
+        Some("test") => Some(Split::Test),
+        Some("validation") => Some(Split::Validation),
+        Some(other) => {
+            let why = format!("split {other:?}: use \"train\", \"validation\" or \"test\"");
+            return Err(raise(Error::new(ErrorKind::Config, why)));
+        }
+    };
+    let nulls = if fill_nulls { Nulls::Fill } else { Nulls::Refuse };
+    let defaults = OpenOptions::default();
+    let memory_limit = memory_limit.unwrap_or(defaults.memory_limit);
+    Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls })
+}
+
+#[pymethods]
+impl DataSet {
+    /// Opens a file, a folder or a URL. `max_length` has the max items per field that varies; a field that
+    /// is not named gets `default_length`, or the length of its longest value. `tokenizer` has the file, the
+    /// field of text, whether special tokens are added, and the max tokens.
+    #[staticmethod]
+    #[pyo3(signature = (path, split, classes, empty_members, fill_nulls, memory_limit, max_length, default_length, tokenizer))]
+    #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
+    fn open(
+        py: Python<'_>,
+        path: &str,
+        split: Option<&str>,
+        classes: Option<Vec<String>>,
+        empty_members: bool,
+        fill_nulls: bool,
+        memory_limit: Option<u64>,
+        max_length: Vec<(String, usize)>,
+        default_length: Option<usize>,
+        tokenizer: Option<(String, String, bool, Option<usize>)>,
+    ) -> PyResult<Self> {
+        let options = open_options(split, classes, empty_members, fill_nulls, memory_limit)?;
+        detached(py, || {
+            let mut reader = open_with(path, &options)?;
+            let (kind, classes) = (reader.format(), reader.classes().map(<[String]>::to_vec));
+            if let Some((file, field, special_tokens, max)) = tokenizer {
+                let tokens = Tokenized::new(reader, &field, file)?;
+                let tokens = if special_tokens { tokens.with_special_tokens() } else { tokens };
+                reader = Box::new(if let Some(max) = max { tokens.truncated(max)? } else { tokens });
+            }
+            if varying(&*reader).next().is_none() {
+                return Ok(Self { classes, ..Self::new(kind, Fixed::new(reader)?) });
+            }
+            let names: Vec<_> = varying(&*reader).map(|field| field.name.clone()).collect();
+            let is_named = |name: &String| max_length.iter().any(|(named, _)| named == name);
+            let set = match default_length {
+                Some(max) => Ragged::new(reader, max)?,
+                None if names.iter().all(is_named) => Ragged::new(reader, 1)?,
+                None => Ragged::measured(reader)?,
+            };
+            let set = max_length.into_iter().try_fold(set, |set, (field, max)| set.limit(&field, max))?;
+            Ok(Self { classes, ..Self::new(kind, set) })
+        })
+    }
+
+    /// Opens encoded pictures, and decodes and transforms them.
+    #[staticmethod]
+    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode))]
+    #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
+    fn images(
+        py: Python<'_>,
+        path: &str,
+        split: Option<&str>,
+        classes: Option<Vec<String>>,
+        field: Option<&str>,
+        steps: Vec<(String, Bound<'_, PyDict>)>,
+        channels_first: bool,
+        scaled_decode: bool,
+    ) -> PyResult<Self> {
+        let options = open_options(split, classes, false, false, None)?;
+        let list = transforms(&steps, channels_first, scaled_decode)?;
+        detached(py, || {
+            let reader = open_with(path, &options)?;
+            let classes = reader.classes().map(<[String]>::to_vec);
+            let set = match field {
+                Some(field) => ImageDataset::with_field(reader, field, list)?,
+                None => ImageDataset::new(reader, list)?,
+            };
+            Ok(Self { classes, ..Self::new("images", set) })
+        })
+    }
+
+    /// A data set written in Python: a `_own.Reader`.
+    #[staticmethod]
+    fn own(
+        reader: Py<PyAny>,
+        len: u64,
+        fields: Vec<FieldOf>,
+        fingerprint: Option<u64>,
+        is_batched: bool,
+        varies: bool,
+    ) -> PyResult<Self> {
+        let set = OwnData::new(reader, len, &fields, fingerprint, is_batched, varies).map_err(raise)?;
+        Ok(Self::new("python", set))
+    }
+
+    /// Arrays in memory: name, dtype, shape of a row, and bytes of each.
+    #[staticmethod]
+    fn arrays(fields: Vec<(String, String, Vec<usize>, Bound<'_, PyBytes>)>) -> PyResult<Self> {
+        fn add<T: Element>(
+            set: InMemory,
+            name: &str,
+            shape: Vec<usize>,
+            bytes: &[u8],
+        ) -> feedline::Result<InMemory> {
+            let values: Vec<T> =
+                bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
+            set.field::<T>(name, shape, values)
+        }
+        let mut set = InMemory::new();
+        for (name, dtype, shape, bytes) in fields {
+            let bytes = bytes.as_bytes();
+            set = match dtype_named(&dtype).map_err(raise)? {
+                DType::U8 => add::<u8>(set, &name, shape, bytes),
+                DType::I8 => add::<i8>(set, &name, shape, bytes),
+                DType::U16 => add::<u16>(set, &name, shape, bytes),
+                DType::I16 => add::<i16>(set, &name, shape, bytes),
+                DType::U32 => add::<u32>(set, &name, shape, bytes),
+                DType::I32 => add::<i32>(set, &name, shape, bytes),
+                DType::I64 => add::<i64>(set, &name, shape, bytes),
+                DType::F16 => add::<half::f16>(set, &name, shape, bytes),
+                DType::BF16 => add::<half::bf16>(set, &name, shape, bytes),
+                DType::F32 => add::<f32>(set, &name, shape, bytes),
+                DType::F64 => add::<f64>(set, &name, shape, bytes),
+            }
+            .map_err(raise)?;
+        }
+        Ok(Self::new("arrays", set))
+    }
+
+    fn __len__(&self) -> usize {
+        usize::try_from(self.set.len()).unwrap_or(usize::MAX)
+    }
+
+    /// The fields: name, dtype, shape of a row or of an item, and the max items of a ragged field.
+    fn fields(&self) -> Vec<FieldOf> {
+        let of = |field: &feedline::dataset::Field| {
+            let max = field.as_ragged().map(|ragged| ragged.max_per_sample());
+            (field.name().to_owned(), field.dtype().name().to_owned(), field.shape().to_vec(), max)
+        };
+        self.set.spec().fields().iter().map(of).collect()
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> u64 {
+        self.set.fingerprint()
+    }
+
+    /// The file that holds sample `id`.
+    fn path(&self, id: u64) -> Option<String> {
+        self.set.path(id).map(|path| path.display().to_string())
+    }
+
+    /// The bytes of each field of sample `id`, as `epoch` reads it.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        id: u64,
+        epoch: u64,
+        seed: u64,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let fields =
+            py.detach(|| read_one(&*self.set, id, &mut Context::new(seed, epoch))).map_err(|error| {
+                let error = match error.downcast::<Error>() {
+                    Ok(error) => *error,
+                    Err(error) => Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error),
+                };
+                raise(error.at_sample(id))
+            })?;
+        Ok(fields.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
+    }
+
+    /// Whether samples depend on the epoch or on random numbers; looks at the first one.
+    fn varies(&self, py: Python<'_>) -> bool {
+        let mut context = Context::new(0, 0);
+        py.detach(|| read_one(&*self.set, 0, &mut context).is_ok() && context.varies())
+    }
+
+    /// The number of items that each sample has of the ragged field `field`.
+    fn lengths(&self, py: Python<'_>, field: &str) -> PyResult<Vec<u32>> {
+        detached(py, || lengths(&*self.set, field))
+    }
+
+    fn subset(&self, ids: Vec<u64>) -> PyResult<Self> {
+        self.set.clone().subset(ids).map(|set| Self::new("subset", set)).map_err(raise)
+    }
+
+    fn take(&self, count: u64) -> Self {
+        Self::new("take", self.set.clone().take(count))
+    }
+
+    fn skip(&self, count: u64) -> Self {
+        Self::new("skip", self.set.clone().skip(count))
+    }
+
+    fn repeat(&self, times: u64) -> PyResult<Self> {
+        self.set.clone().repeat(times).map(|set| Self::new("repeat", set)).map_err(raise)
+    }
+
+    fn split(&self, fractions: Vec<f64>, seed: u64) -> PyResult<Vec<Self>> {
+        fn parts<const N: usize>(
+            set: &Arc<dyn Dataset>,
+            fractions: &[f64],
+            seed: u64,
+        ) -> feedline::Result<Vec<DataSet>> {
+            let fractions: [f64; N] = std::array::from_fn(|index| fractions[index]);
+            Ok(set
+                .clone()
+                .split(fractions, seed)?
+                .into_iter()
+                .map(|set| DataSet::new("split", set))
+                .collect())
+        }
+        let (set, given) = (&self.set, &fractions);
+        match fractions.len() {
+            1 => parts::<1>(set, given, seed),
+            2 => parts::<2>(set, given, seed),
+            3 => parts::<3>(set, given, seed),
+            4 => parts::<4>(set, given, seed),
+            5 => parts::<5>(set, given, seed),
+            parts => Err(Error::new(ErrorKind::Config, format!("a split has 1 to 5 parts, not {parts}"))),
+        }
+        .map_err(raise)
+    }
+
+    #[staticmethod]
+    fn concat(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let parts = parts.iter().map(|part| part.set.clone());
+        compose::Concat::new(parts).map(|set| Self::new("concat", set)).map_err(raise)
+    }
+
+    #[staticmethod]
+    fn zip(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let parts = parts.iter().map(|part| part.set.clone());
+        compose::Zip::new(parts).map(|set| Self::new("zip", set)).map_err(raise)
+    }
+
+    #[staticmethod]
+    fn mix(parts: Vec<(PyRef<'_, Self>, f64)>, seed: u64, samples: Option<u64>) -> PyResult<Self> {
+        let mix = parts
+            .iter()
+            .fold(Mix::builder(seed), |mix, (part, weight)| mix.dataset(part.set.clone(), *weight));
+        let mix = if let Some(samples) = samples { mix.samples(samples) } else { mix };
+        mix.build().map(|set| Self::new("mix", set)).map_err(raise)
+    }
+
+    /// Keeps samples in memory, or in the file `path`.
+    fn cached(&self, py: Python<'_>, budget: u64, path: Option<String>) -> PyResult<Self> {
+        detached(py, || {
+            let set = self.set.clone();
+            let set = match path {
+                Some(path) => set.cached_in_file(path, budget)?,
+                None => set.cached(usize::try_from(budget).unwrap_or(usize::MAX))?,
+            };
+            Ok(Self::new("cached", set))
+        })
+    }
+
+    /// The documents of `field` in windows of one size.
+    fn packed(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        window: usize,
+        split: bool,
+        shuffle: Option<u64>,
+    ) -> PyResult<Self> {
+        detached(py, || {
+            let lengths = lengths(&*self.set, field)?;
+            let options = PackedOptions { window, split, shuffle };
+            Ok(Self::new("packed", Packed::new(self.set.clone(), field, &lengths, options)?))
+        })
+    }
+}
+
+/// The bytes of each field of one sample.
+fn read_one(set: &dyn Dataset, id: u64, context: &mut Context) -> Result<Vec<Vec<u8>>, feedline::ReadError> {
+    let layout = Layout::new(set.spec(), 1)?;
+    // Words, so that the slab is aligned for every element.
+    let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];
+    let slab = &mut bytemuck::cast_slice_mut(&mut slab)[..layout.bytes()];
+    let mut rows = Rows::new(&layout, slab, 1);
+    context.begin(0, id);
+    set.read(id, &mut rows.row(0), context)?;
+    rows.check_written().map_err(|(_, error)| error)?;
+    drop(rows);
+    let bytes = |(index, field): (usize, &feedline::dataset::Field)| match field.as_ragged() {
+        Some(_) => layout.row_values(slab, index, 0).to_vec(),
+        None => slab[layout.offset(index)..][..field.row_bytes()].to_vec(),
+    };
+    Ok(set.spec().fields().iter().enumerate().map(bytes).collect())
+}

@@ -1,0 +1,84 @@
+//! Errors as exceptions of Python: a class by kind, the place as attributes, the cause as `__cause__`.
+
+use std::fmt;
+
+use feedline::{Error, Stage};
+use pyo3::exceptions::PyKeyError;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+/// An exception of Python code that a data set or a hook has raised.
+pub(crate) struct Raised {
+    /// The exception and the line that raised it, as text: a worker prints it without the interpreter.
+    text: String,
+    error: PyErr,
+}
+
+impl Raised {
+    pub(crate) fn new(py: Python<'_>, error: PyErr) -> Self {
+        let describe = || -> PyResult<String> {
+            let errors = py.import(intern!(py, "feedline._errors"))?;
+            errors.call_method1(intern!(py, "describe"), (error.value(py), error.traceback(py)))?.extract()
+        };
+        let text = describe().unwrap_or_else(|_| error.to_string());
+        Self { text, error }
+    }
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// The exception for `error`.
+pub(crate) fn raise(error: Error) -> PyErr {
+    Python::attach(|py| exception(py, &error).unwrap_or_else(|failed| failed))
+}
+
+/// The exception for a field that a batch does not have.
+pub(crate) fn no_field(error: Error) -> PyErr {
+    PyKeyError::new_err(error.message().to_owned())
+}
+
+fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let errors = py.import(intern!(py, "feedline._errors"))?;
+    let class = errors.call_method1(intern!(py, "of_kind"), (format!("{:?}", error.kind()),))?;
+    let exception = class.call1((error.to_string(),))?;
+    let stage = innermost(error, |error| error.stage().map(|stage: Stage| stage.to_string()));
+    exception.setattr(intern!(py, "stage"), stage)?;
+    exception.setattr(intern!(py, "batch"), innermost(error, Error::batch))?;
+    exception.setattr(intern!(py, "sample"), innermost(error, Error::sample))?;
+    exception.setattr(intern!(py, "offset"), innermost(error, Error::offset))?;
+    let path = innermost(error, |error| error.path().map(|path| path.display().to_string()));
+    exception.setattr(intern!(py, "path"), path)?;
+    let exception = PyErr::from_value(exception);
+    exception.set_cause(py, raised(error).map(|raised| raised.error.clone_ref(py)));
+    Ok(exception)
+}
+
+/// A place that the error names, or else one that its cause does.
+fn innermost<T>(error: &Error, place: impl Fn(&Error) -> Option<T>) -> Option<T> {
+    let mut error = Some(error);
+    while let Some(at) = error {
+        if let Some(found) = place(at) {
+            return Some(found);
+        }
+        error = at.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    }
+    None
+}
+
+/// The exception of Python code that caused `error`.
+fn raised(error: &Error) -> Option<&Raised> {
+    let cause = error.get_ref()?;
+    cause.downcast_ref::<Raised>().or_else(|| raised(cause.downcast_ref::<Error>()?))
+}

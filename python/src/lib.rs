@@ -1,0 +1,44 @@
+//! The compiled part of the Python package `feedline`: the module `feedline._feedline`.
+//!
+//! The Python files beside it have the names, defaults and docs that a user sees. This crate has what must
+//! not run under the interpreter's lock, and what Python cannot express.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `loader.rs`, `running.rs` | a loader; the epoch that borrows it |
+//! | `batch.rs`, `capsule.rs` | a batch, its fields, and their DLPack capsules |
+//! | `dataset.rs` | data sets: opened, in memory, composed |
+//! | `own.rs` | data sets written in Python |
+//! | `transforms.rs` | the transforms of pictures |
+//! | `sampler.rs` | the order of samples |
+//! | `error.rs` | errors as exceptions |
+//!
+//! Every call that may wait, read or take a lock detaches from the interpreter first: a worker may need its
+//! lock for a data set written in Python.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+use pyo3::prelude::*;
+
+mod batch;
+mod capsule;
+mod dataset;
+mod error;
+mod loader;
+mod own;
+mod running;
+mod sampler;
+mod transforms;
+
+/// `feedline._feedline`.
+#[pymodule]
+fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<dataset::DataSet>()?;
+    module.add_class::<loader::Loader>()?;
+    module.add_class::<batch::Batch>()?;
+    module.add_class::<batch::Field>()?;
+    module.add_class::<sampler::Sampler>()?;
+    module.add_function(wrap_pyfunction!(own::leave, module)?)?;
+    module.add_function(wrap_pyfunction!(own::forget_workers, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,398 @@
+//! A loader that Python owns.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use feedline::report::Reporter;
+use feedline::{
+    BadSampleReport, BadSamples, Cursor, Device, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, Progress,
+    Result, StopHandle, TransferMode, Workers, World,
+};
+use feedline_report::{Diagnosis, to_json};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::batch::Batch;
+use crate::dataset::DataSet;
+use crate::error::raise;
+use crate::own::call_hook;
+use crate::running::{Answer, Start, State};
+use crate::sampler::Sampler;
+
+/// The time between two looks for a signal, such as Ctrl-C.
+const TICK: Duration = Duration::from_millis(30);
+
+/// How much longer the slots may be held if other threads may hold them.
+const OTHER_THREADS: u32 = 30;
+
+/// Loads batches; see `feedline.Loader`.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct Loader {
+    state: Mutex<State>,
+    progress: Progress,
+    reporter: Reporter,
+    stop: StopHandle,
+    /// The process that has the threads.
+    process: u32,
+    held_timeout: Duration,
+    drop_timeout: Duration,
+    steps: Option<u64>,
+    global_batch: u64,
+    /// The step at which the epoch was resumed.
+    first_step: AtomicU64,
+    world: World,
+    mode: String,
+    memory: (u64, u64),
+}
+
+/// The options of a loader, as `_loader.py` gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Options {
+    batch_size: usize,
+    shuffle: Option<u64>,
+    sampler: Option<Py<Sampler>>,
+    seed: Option<u64>,
+    last_batch: String,
+    /// The number of the GPU; `None` for host memory.
+    gpu: Option<usize>,
+    workers: Option<usize>,
+    prefetch: Option<usize>,
+    /// Rank and size; `None` for those of the environment.
+    world: Option<(u32, u32)>,
+    epochs: Option<u64>,
+    pad: Vec<(String, usize, Option<f64>)>,
+    max_per_batch: Vec<(String, usize)>,
+    /// Max bad samples, or their max share.
+    bad_samples: (Option<u64>, Option<f64>),
+    skip: Vec<(u64, u64, u64)>,
+    transfer_mode: String,
+    pinned_budget: Option<usize>,
+    held_timeout: f64,
+    drop_timeout: f64,
+    map_batch: Option<Py<PyAny>>,
+}
+
+#[pymethods]
+impl Loader {
+    #[new]
+    fn new(py: Python<'_>, data: &DataSet, options: Options) -> PyResult<Self> {
+        let world = match options.world {
+            Some((rank, size)) => World::new(rank, size),
+            None => World::from_env(),
+        };
+        let world = world.map_err(raise)?;
+        let held_timeout = seconds("held_timeout", options.held_timeout).map_err(raise)?;
+        let drop_timeout = seconds("drop_timeout", options.drop_timeout).map_err(raise)?;
+        let gpu = options.gpu;
+        let builder = builder(data, options)?.world(world).drop_timeout(drop_timeout);
+        let build = || {
+            let device = if let Some(gpu) = gpu { Device::cuda(gpu)? } else { Device::new_host() };
+            let stream = device.stream()?;
+            Ok((builder.build(&device)?, stream))
+        };
+        let (loader, stream) = py.detach(build).map_err(raise)?;
+        let (mode, memory) = (loader.transfer_mode(), loader.memory_use());
+        let mode = match (mode.is_resident(), mode.is_zero_copy()) {
+            (true, _) => "resident",
+            (_, true) => "zero copy",
+            _ => "staged",
+        };
+        Ok(Self {
+            progress: loader.progress(),
+            reporter: loader.reporter(),
+            stop: loader.stop_handle(),
+            process: std::process::id(),
+            held_timeout,
+            drop_timeout,
+            steps: loader.steps_per_epoch(),
+            global_batch: loader.batch_sampler().global_batch(),
+            first_step: AtomicU64::new(0),
+            world,
+            mode: mode.to_owned(),
+            memory: (memory.pinned_bytes, memory.device_bytes),
+            state: Mutex::new(State::Idle(Box::new(loader), stream)),
+        })
+    }
+
+    /// Begins `epoch`; returns the number of its steps.
+    fn begin(&self, py: Python<'_>, epoch: u64) -> PyResult<Option<u64>> {
+        let steps = self.with_state(py, |state| state.begin(Start::Epoch(epoch)))?;
+        self.first_step.store(0, Ordering::Relaxed);
+        Ok(steps)
+    }
+
+    /// Continues the epoch of a saved cursor; returns the number of steps that it has left.
+    #[pyo3(signature = (cursor, bad_samples))]
+    fn resume(&self, py: Python<'_>, cursor: &[u8], bad_samples: Option<&str>) -> PyResult<Option<u64>> {
+        let cursor = Cursor::from_bytes(cursor).map_err(raise)?;
+        let report: BadSampleReport = match bad_samples {
+            None => BadSampleReport::new(),
+            Some(text) => serde_json::from_str(text).map_err(|error| {
+                let why = format!("the bad samples of the saved state are damaged: {error}");
+                raise(Error::new(ErrorKind::Cursor, why))
+            })?,
+        };
+        let steps = self.with_state(py, |state| {
+            let steps = state.begin(Start::Cursor(cursor))?;
+            if !report.samples().is_empty() {
+                // Continues the cursor after it: the epoch must end for the report to be set.
+                state.with_loader(|loader| loader.set_bad_sample_report(report))?;
+                return state.begin(Start::Cursor(cursor));
+            }
+            Ok(steps)
+        })?;
+        self.first_step.store(cursor.position().div_ceil(self.global_batch), Ordering::Relaxed);
+        Ok(steps)
+    }
+
+    /// The next batch of the epoch; `None` at its end.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let start = Instant::now();
+        loop {
+            match self.with_state(py, |state| state.next(TICK))? {
+                Answer::Batch(share) => {
+                    return Ok(Some(Batch::new(share, self.first_step.load(Ordering::Relaxed))));
+                }
+                Answer::Over => return Ok(None),
+                Answer::NotYet => {}
+            }
+            py.check_signals()?;
+            let waited = start.elapsed();
+            if waited >= self.held_timeout {
+                let is_only_thread = || -> PyResult<bool> {
+                    let threads: usize = py.import("threading")?.call_method0("active_count")?.extract()?;
+                    Ok(threads == 1)
+                };
+                let on_any = waited >= self.held_timeout.saturating_mul(OTHER_THREADS) || is_only_thread()?;
+                self.with_state(py, |state| state.check_slots(on_any).map_err(|_| held(waited)))?;
+            }
+        }
+    }
+
+    /// The cursor after the batches delivered so far: its bytes, epoch and position.
+    fn cursor<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, u64, u64) {
+        let cursor = self.progress.cursor();
+        (PyBytes::new(py, &cursor.to_bytes()), cursor.epoch(), cursor.position())
+    }
+
+    /// The hash of the order of all samples delivered so far.
+    fn order_hash(&self) -> u64 {
+        self.progress.cursor().order_hash().value()
+    }
+
+    /// The samples that could not be read, as JSON; `None` if there are none.
+    fn bad_samples(&self) -> Option<String> {
+        let report = self.progress.bad_sample_report();
+        if report.samples().is_empty() { None } else { serde_json::to_string(&report).ok() }
+    }
+
+    /// The text, the diagnosis and the JSON of the report, and its page for a browser.
+    fn report(&self) -> (String, String, String, String) {
+        let report = self.reporter.report();
+        let diagnosis = Diagnosis::new(&report);
+        let page = feedline_report::History::new().page(&report, None);
+        (report.to_string(), diagnosis.text, to_json(&report), page)
+    }
+
+    #[getter]
+    fn steps(&self) -> Option<u64> {
+        self.steps
+    }
+
+    /// Rows of a step over all ranks.
+    #[getter]
+    fn global_batch(&self) -> u64 {
+        self.global_batch
+    }
+
+    #[getter]
+    fn world(&self) -> (u32, u32) {
+        (self.world.rank(), self.world.size())
+    }
+
+    #[getter]
+    fn mode(&self) -> &str {
+        &self.mode
+    }
+
+    /// Bytes of pinned memory and of device memory.
+    #[getter]
+    fn memory(&self) -> (u64, u64) {
+        self.memory
+    }
+
+    /// Ends the loader and its threads. Does nothing in a forked child, and the second time.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_forked() {
+            return Ok(());
+        }
+        self.stop.stop();
+        py.detach(|| match self.lock().take() {
+            Ok((mut loader, _stream)) => loader.stop(self.drop_timeout),
+            Err(_) => Ok(()),
+        })
+        .map_err(raise)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Loader has threads and cannot be pickled: save loader.state_dict()"))
+    }
+}
+
+impl Loader {
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the state, without the interpreter's lock.
+    fn with_state<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut State) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        if self.is_forked() {
+            let why = "this process was forked from the one that made the loader and has none of its threads: \
+                       make the loader after the fork";
+            return Err(raise(Error::new(ErrorKind::Forked, why)));
+        }
+        py.detach(|| work(&mut self.lock())).map_err(raise)
+    }
+}
+
+impl Drop for Loader {
+    /// Waits for the threads without the interpreter's lock, which a worker may need to end.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = std::mem::replace(state, State::Closed);
+        if matches!(state, State::Closed) {
+            return;
+        }
+        let mut state = Some(state);
+        if !self.is_forked() {
+            Python::try_attach(|py| {
+                let state = state.take();
+                py.detach(|| if is_worker() { drop_elsewhere(state) } else { drop(state) });
+            });
+        }
+        // In a forked child, and when the interpreter shuts down.
+        std::mem::forget(state);
+    }
+}
+
+/// Whether this thread is a worker of some loader.
+fn is_worker() -> bool {
+    std::thread::current().name().is_some_and(|name| name.starts_with("fl-"))
+}
+
+/// Drops a loader that the garbage collector found while a worker ran Python code: the worker may be one of
+/// the threads that the drop waits for.
+fn drop_elsewhere(state: Option<State>) {
+    // If no thread can be made, the closure is dropped here, and the worker waits until the time-out.
+    let _ = std::thread::Builder::new().name("fl-drop".to_owned()).spawn(move || drop(state));
+}
+
+fn held(waited: Duration) -> Error {
+    let why = format!(
+        "batches, or arrays of batches, hold every slot since {:.1} s: drop them before the next batch, copy what \
+         you keep (copy=True), or raise prefetch",
+        waited.as_secs_f64()
+    );
+    Error::new(ErrorKind::SlotsHeld, why)
+}
+
+fn seconds(name: &str, seconds: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Error::new(ErrorKind::Config, format!("{name} is {seconds}: give seconds, 0 or more")))
+}
+
+/// The builder of a loader with these options, without the device and the world.
+fn builder(data: &DataSet, options: Options) -> PyResult<LoaderBuilder> {
+    let config = |why: String| Err(raise(Error::new(ErrorKind::Config, why)));
+    let mut builder = feedline::Loader::builder(data.set.clone()).batch_size(options.batch_size);
+    if let Some(seed) = options.shuffle {
+        builder = builder.shuffle(seed);
+    }
+    if let Some(sampler) = options.sampler {
+        builder = builder.sampler(sampler.get().0.clone());
+    }
+    if let Some(seed) = options.seed {
+        builder = builder.seed(seed);
+    }
+    builder = builder.last_batch(match options.last_batch.as_str() {
+        "keep" => LastBatch::Keep,
+        "drop" => LastBatch::Drop,
+        "pad" => LastBatch::Pad,
+        other => return config(format!("last_batch {other:?}: use \"keep\", \"drop\" or \"pad\"")),
+    });
+    if let Some(workers) = options.workers {
+        builder = builder.workers(Workers::Count(workers));
+    }
+    if let Some(slots) = options.prefetch {
+        builder = builder.depth(slots);
+    }
+    if let Some(epochs) = options.epochs {
+        builder = builder.epochs(epochs);
+    }
+    for (field, multiple, value) in &options.pad {
+        builder = builder.pad(field, padding(data, field, *multiple, *value)?);
+    }
+    for (field, items) in &options.max_per_batch {
+        builder = builder.max_per_batch(field, *items);
+    }
+    builder = builder.bad_samples(match options.bad_samples {
+        (Some(0), _) | (None, None) => BadSamples::Fail,
+        (Some(max), _) => BadSamples::Substitute { budget: feedline_core::Budget::Count(max) },
+        (None, Some(fraction)) => {
+            BadSamples::Substitute { budget: feedline_core::Budget::Rate { fraction, after: 1000 } }
+        }
+    });
+    for (epoch, from, to) in options.skip {
+        builder = builder.skip(epoch, from..to);
+    }
+    builder = builder.transfer_mode(match options.transfer_mode.as_str() {
+        "auto" => TransferMode::Auto,
+        "staged" => TransferMode::Staged,
+        "zero_copy" => TransferMode::ZeroCopy,
+        "resident" => TransferMode::Resident,
+        other => {
+            return config(format!(
+                "transfer_mode {other:?}: use \"auto\", \"staged\", \"zero_copy\" or \"resident\""
+            ));
+        }
+    });
+    if let Some(bytes) = options.pinned_budget {
+        builder = builder.pinned_budget(bytes);
+    }
+    if let Some(hook) = options.map_batch {
+        builder = builder.map_batch(move |batch, _| call_hook(&hook, batch));
+    }
+    Ok(builder)
+}
+
+/// The padding of the field `name`, of the field's own type.
+fn padding(data: &DataSet, name: &str, multiple: usize, value: Option<f64>) -> PyResult<Pad> {
+    use feedline::DType;
+    let pad = Pad::multiple_of(multiple);
+    let Some(value) = value else { return Ok(pad) };
+    let spec = data.set.spec();
+    Ok(match spec.fields()[spec.index_of(name).map_err(raise)?].dtype() {
+        DType::U8 => pad.fill_value(value as u8),
+        DType::I8 => pad.fill_value(value as i8),
+        DType::U16 => pad.fill_value(value as u16),
+        DType::I16 => pad.fill_value(value as i16),
+        DType::U32 => pad.fill_value(value as u32),
+        DType::I32 => pad.fill_value(value as i32),
+        DType::I64 => pad.fill_value(value as i64),
+        DType::F16 => pad.fill_value(half::f16::from_f64(value)),
+        DType::BF16 => pad.fill_value(half::bf16::from_f64(value)),
+        DType::F32 => pad.fill_value(value as f32),
+        DType::F64 => pad.fill_value(value),
+    })
+}

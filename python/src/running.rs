@@ -1,0 +1,108 @@
+//! A loader and the epoch that borrows it, in one value that Python can own.
+
+use std::time::Duration;
+
+use feedline::{Cursor, Epoch, Loader, Result, Stream, TryNext};
+use feedline_dlpack::Share;
+use self_cell::{MutBorrow, self_cell};
+
+use crate::batch::closed;
+
+self_cell!(
+    /// A loader within an epoch.
+    pub(crate) struct Running {
+        owner: MutBorrow<Box<Loader>>,
+        #[not_covariant]
+        dependent: Epoch,
+    }
+);
+
+/// A loader and the stream that its batches are opened to: between epochs, within one, or closed.
+pub(crate) enum State {
+    Idle(Box<Loader>, Stream),
+    Running(Running, Stream),
+    Closed,
+}
+
+/// The answer to a request for a batch.
+pub(crate) enum Answer {
+    Batch(Share),
+    NotYet,
+    Over,
+}
+
+impl State {
+    /// Begins an epoch, or continues the one of a cursor. Returns the number of its steps, if it is known.
+    pub(crate) fn begin(&mut self, from: Start) -> Result<Option<u64>> {
+        let (loader, stream) = self.take()?;
+        let begun = Running::try_new_or_recover(MutBorrow::new(loader), |loader| match from {
+            Start::Epoch(epoch) => loader.borrow_mut().epoch(epoch),
+            Start::Cursor(cursor) => loader.borrow_mut().resume(cursor),
+        });
+        match begun {
+            Ok(running) => {
+                let steps = running.with_dependent(|_, epoch| epoch.steps());
+                *self = Self::Running(running, stream);
+                Ok(steps)
+            }
+            Err((loader, error)) => {
+                *self = Self::Idle(loader.into_inner(), stream);
+                Err(error)
+            }
+        }
+    }
+
+    /// The next batch. Waits for it until `limit` has passed.
+    pub(crate) fn next(&mut self, limit: Duration) -> Result<Answer> {
+        match self {
+            Self::Closed => Err(closed()),
+            Self::Idle(..) => Ok(Answer::Over),
+            Self::Running(running, stream) => {
+                match running.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
+                    TryNext::Batch(batch) => {
+                        let batch = batch.wait_on(stream)?;
+                        if batch.stream().kind() != feedline::device::BackendKind::Cuda {
+                            // Now, so that the interpreter's lock is not held for it later.
+                            batch.wait_until_copied()?;
+                        }
+                        Ok(Answer::Batch(Share::new(batch)))
+                    }
+                    TryNext::NotYet => Ok(Answer::NotYet),
+                    TryNext::Over => Ok(Answer::Over),
+                }
+            }
+        }
+    }
+
+    /// Fails if batches hold every slot.
+    pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
+        match self {
+            Self::Running(running, _) => running.with_dependent(|_, epoch| epoch.check_slots(on_any_thread)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does something with the loader, after the epoch that borrows it has ended.
+    pub(crate) fn with_loader<T>(&mut self, work: impl FnOnce(&mut Loader) -> T) -> Result<T> {
+        let (mut loader, stream) = self.take()?;
+        let done = work(&mut loader);
+        *self = Self::Idle(loader, stream);
+        Ok(done)
+    }
+
+    /// The loader and its stream. Ends the epoch.
+    pub(crate) fn take(&mut self) -> Result<(Box<Loader>, Stream)> {
+        match std::mem::replace(self, Self::Closed) {
+            Self::Idle(loader, stream) => Ok((loader, stream)),
+            Self::Running(running, stream) => Ok((running.into_owner().into_inner(), stream)),
+            Self::Closed => Err(closed()),
+        }
+    }
+}
+
+/// Where an epoch begins.
+#[derive(Clone, Copy)]
+pub(crate) enum Start {
+    Epoch(u64),
+    Cursor(Cursor),
+}

@@ -1,0 +1,48 @@
+//! The order of the samples.
+
+use feedline::Sampler as Order;
+use pyo3::prelude::*;
+
+use crate::error::raise;
+
+/// The order of the samples of an epoch, other than in sequence or shuffled.
+#[pyclass(frozen, module = "feedline")]
+pub(crate) struct Sampler(pub(crate) Order);
+
+#[pymethods]
+impl Sampler {
+    /// Every sample; blocks of neighbours are shuffled, and samples within `window` blocks.
+    #[staticmethod]
+    fn block(block: u64, window: u64) -> PyResult<Self> {
+        Order::block(block, window).map(Self).map_err(raise)
+    }
+
+    /// Draws with replacement, by a weight for each sample.
+    #[staticmethod]
+    fn weighted(weights: Vec<f64>) -> PyResult<Self> {
+        Order::weighted(&weights).map(Self).map_err(raise)
+    }
+
+    /// Draws without replacement, by a weight for each sample.
+    #[staticmethod]
+    fn distinct(weights: Vec<f64>) -> PyResult<Self> {
+        Order::distinct(&weights).map(Self).map_err(raise)
+    }
+
+    /// Draws each class equally often.
+    #[staticmethod]
+    fn balanced(labels: Vec<u32>, classes: u32) -> PyResult<Self> {
+        Order::balanced(&labels, classes).map(Self).map_err(raise)
+    }
+
+    /// Every sample; the samples of a batch have similar lengths.
+    #[staticmethod]
+    fn bucketed(lengths: Vec<u32>, batch_size: u64, batches_per_bucket: u64) -> PyResult<Self> {
+        Order::bucketed(&lengths, batch_size, batches_per_bucket).map(Self).map_err(raise)
+    }
+
+    /// This sampler with another number of draws per epoch.
+    fn draws(&self, draws: u64) -> PyResult<Self> {
+        self.0.clone().draws(draws).map(Self).map_err(raise)
+    }
+}

@@ -1,0 +1,131 @@
+"""Fields in every framework: types, ragged, padded and packed ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import numbers
+
+import feedline
+
+TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64"]
+
+
+class Texts:
+    """Texts of different lengths."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"tokens": np.arange(index % 7, dtype=np.int32) + index, "id": index}
+
+
+def texts() -> feedline.Data:
+    return feedline.Data(Texts(), max_length={"tokens": 8})
+
+
+def test_every_type_arrives_as_such(framework: str) -> None:
+    arrays = {name: np.arange(40).reshape(20, 2).astype(name) for name in TYPES}
+    for batch in feedline.Loader(arrays, 6, shuffle=3, framework=framework):
+        for name in TYPES:
+            array = batch[name]
+            # JAX has no 64-bit types unless it is told to.
+            kept = framework != "jax" or not name.endswith("64")
+            assert not kept or str(array.dtype).removeprefix("torch.") == name
+            assert (np.asarray(array) == arrays[name][batch.ids.astype(int)]).all()
+        del batch, array
+
+
+def test_bfloat16(framework: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="not run: ml_dtypes is not installed")
+    values = np.arange(16).astype(ml_dtypes.bfloat16).reshape(8, 2)
+    batch = next(iter(feedline.Loader({"x": values}, 8, framework=framework)))
+    assert str(batch["x"].dtype).removeprefix("torch.") == "bfloat16"
+    assert (np.asarray(batch["x"].astype("float32") if framework != "torch" else batch["x"].float()) == values).all()
+
+
+def test_the_framework_that_is_imported_is_chosen() -> None:
+    from conftest import script
+
+    code = "import {}\nimport feedline\nprint(feedline.Loader({{'x': [1, 2]}}, 1))"
+    for name in ["numpy", "torch", "jax"]:
+        pytest.importorskip(name, reason=f"not run: {name} is not installed")
+        assert f"{name} on cpu" in script(code.format(name)).stdout
+
+
+def test_ragged_fields_are_values_and_offsets(framework: str) -> None:
+    for batch in feedline.Loader(texts(), 8, shuffle=3, framework=framework):
+        tokens = batch["tokens"]
+        assert np.asarray(tokens.offsets).dtype == np.int32 and len(tokens.offsets) == batch.rows + 1
+        for row, one in zip(tokens.rows(), np.asarray(batch["id"]), strict=True):
+            assert np.asarray(row).tolist() == [int(one) + item for item in range(one % 7)]
+        del batch, tokens, row
+
+
+def test_nested_tensors() -> None:
+    pytest.importorskip("torch", reason="not run: torch is not installed")
+    batch = next(iter(feedline.Loader(texts(), 8, framework="torch")))
+    nested = batch["tokens"].nested()
+    assert nested.is_nested and [len(row) for row in nested.unbind()] == [0, 1, 2, 3, 4, 5, 6, 0]
+
+
+@pytest.mark.parametrize("pad", [None, -100, (-100, 4)])
+def test_padded_fields_are_rows_of_one_width(framework: str, pad: Any) -> None:
+    value, multiple = pad if isinstance(pad, tuple) else (pad or 0, 1)
+    for batch in feedline.Loader(texts(), 6, framework=framework, pad={"tokens": pad}):
+        tokens = batch["tokens"]
+        lengths, values = np.asarray(tokens.lengths), np.asarray(tokens.values)
+        assert values.shape == (batch.rows, -(-lengths.max() // multiple) * multiple)
+        for row, length, one in zip(values, lengths, np.asarray(batch["id"]), strict=True):
+            assert row[:length].tolist() == [one + item for item in range(one % 7)]
+            assert (row[length:] == value).all()
+        del batch, tokens, lengths, values, row
+
+
+def test_packed_windows(framework: str) -> None:
+    windows = texts().packed("tokens", 16)
+    seen = 0
+    for batch in feedline.Loader(windows, 2, framework=framework):
+        used = np.asarray(batch["used"])
+        seen += int(used.sum())
+        for row in np.asarray(batch["position"]):
+            assert row[0] == 0
+        del batch
+    assert seen == sum(index % 7 for index in range(60))
+    assert texts().lengths("tokens").tolist() == [index % 7 for index in range(60)]
+
+
+def test_copies_of_ragged_fields() -> None:
+    kept = [batch["tokens"] for batch in feedline.Loader(texts(), 4, framework="numpy", copy=True, prefetch=2)]
+    assert [len(row) for tokens in kept for row in tokens.rows()] == [index % 7 for index in range(60)]
+
+
+def test_jax_shares_the_memory() -> None:
+    jax = pytest.importorskip("jax", reason="not run: jax is not installed")
+    batch = next(iter(feedline.Loader(numbers(), 10, framework="jax")))
+    array = batch["x"]
+    assert isinstance(array, jax.Array) and array.unsafe_buffer_pointer() % 64 == 0
+    field = batch._inner.field("x")
+    shared = np.from_dlpack(field).ctypes.data
+    assert array.unsafe_buffer_pointer() == shared
+    assert float(jax.jit(lambda x: x.sum())(array)) == np.asarray(array).sum()
+
+
+def test_a_batch_is_a_mapping() -> None:
+    batch = next(iter(feedline.Loader(numbers(), 10, framework="numpy")))
+    assert list(batch) == ["x", "id"] and len(batch) == 2 and "x" in batch
+    assert dict(**batch).keys() == {"x", "id"}
+    assert (batch.rows, batch.valid_rows, batch.epoch, batch.step) == (10, 10, 0, 0)
+    assert batch.ids.tolist() == list(range(10)) and batch.substituted == []
+    assert repr(batch) == "Batch(epoch 0, step 0, 10 rows of x, id)"
+    with pytest.raises(KeyError, match="the fields are"):
+        batch["y"]
+
+
+@pytest.mark.parametrize(("last", "rows", "valid"), [("keep", 5, 5), ("drop", 15, 15), ("pad", 15, 5)])
+def test_the_last_batch(last: str, rows: int, valid: int) -> None:
+    *_, batch = feedline.Loader(numbers(20), 15, framework="numpy", last_batch=last)
+    assert (batch.rows, batch.valid_rows, len(batch["x"])) == (rows, valid, rows)

@@ -1,0 +1,115 @@
+"""Pictures, held against Pillow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feedline
+from feedline import transforms as T
+
+Image = pytest.importorskip("PIL.Image", reason="not run: Pillow is not installed")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two classes of smooth pictures: PNG and JPEG."""
+    random = np.random.default_rng(7)
+    for number in range(40):
+        small = random.integers(0, 256, (6, 8, 3), np.uint8)
+        picture = Image.fromarray(small).resize((96, 80), Image.BICUBIC)
+        parent = tmp_path / f"class{number % 2}"
+        parent.mkdir(exist_ok=True)
+        if number < 20:
+            picture.save(parent / f"{number:02}.png")
+        else:
+            picture.save(parent / f"{number:02}.jpg", quality=92)
+    return tmp_path
+
+
+def pixels(path: str) -> Any:
+    return Image.open(path).convert("RGB")
+
+
+def batches(data: feedline.Data, **options: Any) -> Any:
+    return feedline.Loader(data, 8, shuffle=7, framework="numpy", **options)
+
+
+def test_decoded_pictures_are_pillows(folder: Path) -> None:
+    data = feedline.images(folder, [T.CenterCrop((80, 96))], channels_first=False)
+    for _ in range(2):
+        for batch in batches(data):
+            for row, label, one in zip(batch["image"], batch["label"], batch.ids, strict=True):
+                path = data.path(int(one))
+                assert path is not None and f"class{label}" in path
+                wanted = np.asarray(pixels(path)).astype(int)
+                worst = np.abs(row.astype(int) - wanted).max()
+                assert worst == 0 if path.endswith("png") else worst <= 2, path
+            del batch, row
+
+
+def test_transforms_are_pillows_and_torchvisions(folder: Path) -> None:
+    steps = [T.Resize((40, 48)), T.CenterCrop(32), T.Normalize()]
+    data = feedline.images(folder, steps)
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    for batch in batches(data):
+        assert batch["image"].shape[1:] == (3, 32, 32) and batch["image"].dtype == np.float32
+        for row, one in zip(batch["image"], batch.ids, strict=True):
+            small = pixels(data.path(int(one)) or "").resize((48, 40), Image.BILINEAR).crop((8, 4, 40, 36))
+            wanted = ((np.asarray(small) / 255 - mean) / std).transpose(2, 0, 1)
+            # Two levels of 255, in normalised units.
+            assert np.abs(row - wanted).max() < 3 / 255 / 0.22
+        del batch, row
+
+
+def test_random_transforms_are_the_same_after_a_resume_and_differ_between_epochs(folder: Path) -> None:
+    steps = [
+        T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.RandomVerticalFlip(), T.ColorJitter(0.4, 0.4, 0.4, 0.1),
+        T.RandomGrayscale(), T.GaussianBlur(3), T.RandomErasing(), T.RandAugment(), T.Normalize(),
+    ]  # fmt: skip
+    data = feedline.images(folder, steps)
+
+    def taken(loader: feedline.Loader, epoch: int) -> Any:
+        return np.concatenate([batch["image"].copy() for batch in loader.epoch(epoch)])
+
+    one = batches(data, workers=1)
+    first, second = taken(one, 0), taken(one, 1)
+    assert (first != second).any()
+    again = batches(data, workers=3)
+    part = [next(again.epoch(0))["image"].copy()]
+    resumed = batches(data, workers=2)
+    resumed.load_state_dict(again.state_dict())
+    assert (np.concatenate([*part, taken(resumed, 0)]) == first).all()
+    assert (taken(resumed, 1) == second).all()
+
+
+def test_a_map_over_random_pictures_is_random_too(folder: Path) -> None:
+    data = feedline.images(folder, [T.RandomCrop(16)]).map(lambda one: {"mean": one["image"].mean()})
+    loader = feedline.Loader(data, 40, framework="numpy")
+    epochs = [next(loader.epoch(epoch))["mean"].copy() for epoch in (0, 1, 0)]
+    assert (epochs[0] != epochs[1]).any() and (epochs[0] == epochs[2]).all()
+    with pytest.raises(feedline.ConfigError, match="random"):
+        data.filter(lambda one: True)
+
+
+def test_a_list_without_a_size_and_a_bad_picture_are_errors(folder: Path) -> None:
+    with pytest.raises(feedline.ConfigError, match="add resize"):
+        feedline.images(folder)
+    with pytest.raises(feedline.ConfigError, match="interpolation"):
+        feedline.images(folder, [T.Resize(8, "cubic")])
+    (folder / "class0" / "00.png").write_bytes(b"\x89PNG\r\n\x1a\n nothing")
+    data = feedline.images(folder, [T.Resize((8, 8))])
+    with pytest.raises(feedline.Error, match=r"00\.png") as raised:
+        list(batches(data))
+    assert raised.value.sample == 0 and raised.value.stage == "decode"
+    loader = batches(data, bad_samples=1)
+    assert sum(batch.rows for batch in loader) == 40
+    assert loader.state_dict()["bad_samples"] is not None
+
+
+def test_names_and_options() -> None:
+    shown = [T.Resize(8), T.Pad(2), T.RandomCrop((3, 4)), T.TrivialAugmentWide(), T.RandomErasing(0.2)]
+    assert repr(shown) == "[Resize(8), Pad(2), RandomCrop((3, 4)), TrivialAugmentWide(), RandomErasing(0.2)]"

@@ -1020,7 +1020,7 @@ BUGS = [
     Bug(
         "record_doubled",
         "steps that a resumed run does again are recorded as further ones",
-        Test(RECORD, "record", "killed::a_record_cut_at_any_byte_is_readable_to_its_last_step_and_continued"),
+        Test(RECORD, "record", "replayed::steps_that_are_done_again_in_another_way_replace_the_former_ones"),
         [("crates/feedline/src/record/read.rs", "                self.forget_from(number);\n", "")],
     ),
     Bug(

@@ -67,8 +67,8 @@ fn hash(options: &Options, report: &mut Report, memory: &Memory, row_bytes: usiz
     )
 }
 
-/// The time of a note on the consumer's thread, with its share of writing the file. A step is recorded the same
-/// way, by a frame of nearly the same length.
+/// The time of a note on the consumer's thread, with its share of writing the file. A step is recorded the
+/// same way, by a frame of nearly the same length.
 fn note(options: &Options, report: &mut Report, memory: &Memory) -> Result<()> {
     const NOTES: u32 = 100_000;
     let folder = folder()?;

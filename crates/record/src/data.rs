@@ -7,12 +7,12 @@ use feedline_datasets::{Fixed, OpenOptions, Ragged, open_with};
 
 use crate::Header;
 
-/// A loader of the data at `path`, or where the record says that it was, in the form of the run's batches: the
-/// samples of a file or folder of any format that this build of `feedline-datasets` reads.
+/// A loader of the data at `path`, or where the record says that it was, in the form of the run's batches:
+/// the samples of a file or folder of any format that this build of `feedline-datasets` reads.
 ///
 /// # Errors
-/// `Config` if the record does not say where the data is, and there is no `path`, or if a field of the batches
-/// is not in the data; `Data` if it cannot be opened.
+/// `Config` if the record does not say where the data is, and there is no `path`, or if a field of the
+/// batches is not in the data; `Data` if it cannot be opened.
 pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Result<LoaderBuilder> {
     let recorded = header.data();
     let Some(path) = path.or(recorded.as_deref()) else {

@@ -132,8 +132,8 @@ impl Run {
         names
     }
 
-    /// The samples of step `number` on rank `rank`, row by row; substitutes in place of samples that could not
-    /// be read.
+    /// The samples of step `number` on rank `rank`, row by row; substitutes in place of samples that could
+    /// not be read.
     ///
     /// # Errors
     /// `Config` if the record has no such step, or the sampler is missing.

@@ -36,9 +36,9 @@ pub struct SkipRange {
 }
 
 impl Run {
-    /// The steps whose value noted under `name`, such as a loss, leaves those of its neighbours: it is above the
-    /// median of the 48 values before it, and above that of the 48 after it, by more than eight of their standard
-    /// deviations, which are estimated from the median deviation; or it is not a number.
+    /// The steps whose value noted under `name`, such as a loss, leaves those of its neighbours: it is above
+    /// the median of the 48 values before it, and above that of the 48 after it, by more than eight of their
+    /// standard deviations, which are estimated from the median deviation; or it is not a number.
     pub fn spikes(&self, name: &str) -> Vec<Spike> {
         spikes(&self.notes(name))
     }

@@ -48,9 +48,9 @@ enum Known {
 }
 
 impl Run {
-    /// Reads the data set of `builder`, as for [`replayer`](Self::replayer), against the steps of this run: all
-    /// workers decode. Each sample is compared once; steps of later epochs are read only if they tell which of
-    /// several rows has changed. `progress` gets the number of steps that are done, and of all.
+    /// Reads the data set of `builder`, as for [`replayer`](Self::replayer), against the steps of this run:
+    /// all workers decode. Each sample is compared once; steps of later epochs are read only if they tell
+    /// which of several rows has changed. `progress` gets the number of steps that are done, and of all.
     ///
     /// # Errors
     /// As [`Replayer::step`](crate::Replayer::step).

@@ -12,7 +12,7 @@ use feedline_core::{
 use feedline_device::Device;
 use feedline_device::slot::MAX_SLOTS;
 
-use crate::record::Recorder;
+use crate::record::Recording;
 use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::{Loader, TransferMode};
@@ -86,9 +86,7 @@ pub struct LoaderBuilder {
     pub(crate) map_batch: Option<MapBatch>,
     pub(crate) skips: Vec<(u64, Range<u64>)>,
     pub(crate) trace: Option<Trace>,
-    pub(crate) recorder: Option<Recorder>,
-    /// Whether batches are hashed without a record.
-    pub(crate) hashes_content: bool,
+    pub(crate) recording: Recording,
     /// The forms of ragged fields, by name, in the order in which they were stated.
     forms: Vec<(String, RaggedForm)>,
 }
@@ -127,8 +125,7 @@ impl LoaderBuilder {
             skips: Vec::new(),
             forms: Vec::new(),
             trace: None,
-            recorder: None,
-            hashes_content: false,
+            recording: Recording::default(),
         }
     }
 

@@ -48,13 +48,13 @@ impl Loader {
         let is_source = reader.is_some();
         let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
         let fingerprint = builder.fingerprint(batch_sampler.options().len);
-        let (content, recorder) = match &builder.recorder {
+        let (content, recorder) = match &builder.recording.recorder {
             Some(recorder) => {
                 let (content, how) = recorder.content_of(&builder.input, &mode);
                 let writer = recorder.open(&builder, &batch_sampler, &layout, fingerprint, how)?;
                 (content, Some(writer))
             }
-            None => (ContentHash::new(u64::from(builder.hashes_content)), None),
+            None => (ContentHash::new(u64::from(builder.recording.hashes)), None),
         };
         let trace = builder.trace.as_ref().map(Trace::loader);
         let setup = Setup {

@@ -107,8 +107,8 @@ impl<'a> Frame<'a> {
                 SUBSTITUTE,
                 &[&row.to_le_bytes(), &substitute.to_le_bytes(), &sample.to_le_bytes()],
             ),
-            Self::Place(SourcePosition { position, offset }) => {
-                payload(to, PLACE, &[&position.to_le_bytes(), &offset.to_le_bytes()]);
+            Self::Place(SourcePosition { position, offset, taken }) => {
+                payload(to, PLACE, &[&position.to_le_bytes(), &offset.to_le_bytes(), &taken.to_le_bytes()])
             }
         }
         let check = check(&to[first..]);
@@ -147,7 +147,11 @@ impl<'a> Frame<'a> {
                 substitute: u64_at(rest, 4)?,
                 sample: u64_at(rest, 12)?,
             }),
-            PLACE => Self::Place(SourcePosition { position: u64_at(rest, 0)?, offset: u64_at(rest, 8)? }),
+            PLACE => Self::Place(SourcePosition {
+                position: u64_at(rest, 0)?,
+                offset: u64_at(rest, 8)?,
+                taken: u64_at(rest, 16)?,
+            }),
             _ => return None,
         };
         Some((frame, len))

@@ -99,8 +99,8 @@ pub(super) fn same_run(before: &Value, now: &Value) -> Result<()> {
             if key == "spec" { field_names(before) != field_names(now) } else { before[key] != now[key] };
         if differs {
             return Err(refuse(format!(
-                "this run has another {what} than the one of this record: use that of the run, or record into \
-                 another folder"
+                "this run has another {what} than that of this record: use the one of the run, or record \
+                 into another folder"
             )));
         }
     }

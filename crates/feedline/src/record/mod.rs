@@ -25,8 +25,8 @@
 //! The rows as the workers have written them, after all transforms and `map_batch`, before padding: the
 //! padding follows from the rows and the fields, which the record has. In zero-copy and resident mode no
 //! worker reads rows; then the rows are hashed in the columns of the set if it has them, and otherwise only
-//! the order is recorded. The hash is XXH3, which a worker computes at more than 3 GB/s; where the workers are
-//! the limit, set [`RecordOptions::content_every`].
+//! the order is recorded. The hash is XXH3, which a worker computes at more than 3 GB/s; where the workers
+//! are the limit, set [`RecordOptions::content_every`].
 
 mod content;
 #[doc(hidden)] // For feedline-record.
@@ -64,8 +64,8 @@ pub struct RecordOptions {
     /// The file or folder of the data, as `feedline replay` opens it. Default: none; then a program replays
     /// the run with the data set, by the crate `feedline-record`.
     pub data: Option<PathBuf>,
-    /// What the program does with the samples, in your words, such as the version of its transforms; `feedline
-    /// diff` compares it. Default: empty.
+    /// What the program does with the samples, in your words, such as the version of its transforms;
+    /// `feedline diff` compares it. Default: empty.
     pub transforms: String,
     /// Hashes the rows of every step whose number in its epoch is a multiple of this; 0 for none. Default: 1.
     pub content_every: u64,
@@ -79,12 +79,11 @@ impl Default for RecordOptions {
 
 /// Records a run; pass it to [`LoaderBuilder::record`]. Clones write the same record.
 ///
-/// The record is a folder with a file for each rank. A folder with the record of an earlier part of the run is
-/// continued: steps that a resumed run does again replace the former ones, and a run that begins anew replaces
-/// all. The file is written ten times per
-/// second, with every checkpoint and at the end, so a kill loses the steps of a tenth of a second at most;
-/// every step before them can be read. The files are locked until the loader and all clones of its recorder
-/// are dropped.
+/// The record is a folder with a file for each rank. A folder with the record of an earlier part of the run
+/// is continued: steps that a resumed run does again replace the former ones, and a run that begins anew
+/// replaces all. The file is written ten times per second, with every checkpoint and at the end, so a kill
+/// loses the steps of a tenth of a second at most; every step before them can be read. The files are locked
+/// until the loader and all clones of its recorder are dropped.
 #[derive(Clone)]
 pub struct Recorder {
     shared: Arc<Shared>,
@@ -97,11 +96,20 @@ struct Shared {
     writers: Mutex<Vec<(u32, RankWriter)>>,
 }
 
+/// What a builder says of the record.
+#[derive(Clone, Default)]
+pub(crate) struct Recording {
+    pub(crate) recorder: Option<Recorder>,
+    /// Whether batches are hashed without a record.
+    pub(crate) hashes: bool,
+}
+
 /// The writer of one rank, for its loader.
 pub(crate) type RankWriter = Arc<Mutex<Writer>>;
 
 impl Recorder {
-    /// Records into `folder`, which is made if it does not exist. Nothing is written before a loader is built.
+    /// Records into `folder`, which is made if it does not exist. Nothing is written before a loader is
+    /// built.
     pub fn new(folder: impl AsRef<Path>, options: RecordOptions) -> Self {
         let folder = folder.as_ref().to_path_buf();
         Self { shared: Arc::new(Shared { folder, options, writers: Mutex::default() }) }
@@ -197,14 +205,14 @@ impl LoaderBuilder {
     /// `build` then refuses to continue the record of a run with other data, and names the file that has
     /// changed.
     pub fn record(mut self, recorder: &Recorder) -> Self {
-        self.recorder = Some(recorder.clone());
+        self.recording.recorder = Some(recorder.clone());
         self
     }
 
     /// Hashes the rows of every batch, without a record.
     #[doc(hidden)] // For feedline-record.
     pub fn hash_content(mut self) -> Self {
-        self.hashes_content = true;
+        self.recording.hashes = true;
         self
     }
 }

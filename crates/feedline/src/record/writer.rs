@@ -16,9 +16,8 @@ use super::read::{RankRecord, Segment, step_at};
 /// Bytes of the buffer. It is written when it is full.
 pub(super) const BUFFER: usize = 32 << 10;
 
-/// The buffer is written with the first step after this time, so a kill loses the steps of a tenth of a second
-/// and those of the loop that have not been taken yet. A write of some hundred bytes to the page cache takes
-/// about 2 us.
+/// The buffer is written with the first step after this time, so a kill loses the steps of a tenth of a
+/// second.
 const FLUSH: Duration = Duration::from_millis(100);
 
 /// Attempts to lock the file, and the time between two.
@@ -230,7 +229,8 @@ fn lock(file: &File, path: &Path) -> Result<()> {
             Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
         }
     }
-    let why = "another loader writes this record: record into another folder, or end that run and drop its recorder";
+    let why = "another loader writes this record: record into another folder, or end that run and drop its \
+               recorder";
     Err(Error::new(ErrorKind::Data, why).at_path(path))
 }
 

@@ -1,4 +1,5 @@
-//! Runs that are recorded: replayed, cut by kills, held against data that has changed, compared and explained.
+//! Runs that are recorded: replayed, cut by kills, held against data that has changed, compared and
+//! explained.
 //!
 //! Every data set, composition and format is replayed by `crates/feedline/tests/zoo` and `tools/tests/zoo`.
 

@@ -168,6 +168,42 @@ fn only_every_nth_step_is_hashed_also_after_a_resume() {
 }
 
 #[test]
+fn steps_that_are_done_again_in_another_way_replace_the_former_ones() {
+    with_watchdog(LIMIT, || {
+        let folder = tempfile::tempdir().unwrap();
+        let set = || InMemory::new().field("x", [], Vec::from_iter(0..60_u8)).unwrap();
+        let builder = |batch| Loader::builder(set()).batch_size(batch).shuffle(3);
+        let recorder = Recorder::new(folder.path(), RecordOptions::default());
+        let mut first = builder(4).record(&recorder).build_host().unwrap();
+        let mut batches = first.epoch(0).unwrap();
+        let mut expected = Vec::new();
+        for _ in 0..5 {
+            expected.push(batches.next().unwrap().unwrap().ids().to_vec());
+            recorder.note("loss", 1.0).unwrap();
+        }
+        let saved = batches.checkpoint().unwrap();
+        batches.for_each(|batch| drop((batch.unwrap(), recorder.note("loss", 2.0).unwrap())));
+        drop((first, recorder));
+        // The rest of the epoch in larger batches, of which the first is skipped: positions 20 to 30.
+        let recorder = Recorder::new(folder.path(), RecordOptions::default());
+        let mut second = builder(10).skip(0, 2..3).record(&recorder).build_host().unwrap();
+        for batch in second.resume(saved.cursor).unwrap() {
+            expected.push(batch.unwrap().ids().to_vec());
+        }
+        end(second).unwrap();
+        let run = Run::open(folder.path()).unwrap();
+        assert_eq!((run.steps(), run.gaps()), (0..8, vec![]));
+        assert_eq!((run.header(4).batch(), run.header(5).batch()), (4, 10));
+        assert_eq!(run.notes("loss"), Vec::from_iter((0..5).map(|step| (step, 1.0))));
+        let mut replayer = run.replayer(Loader::builder(set()), 0);
+        for (number, ids) in expected.iter().enumerate() {
+            assert_eq!(&run.ids(number as u64, 0).unwrap(), ids, "step {number}");
+            assert_eq!(replayer.step(number as u64).unwrap().verdict, Verdict::Equal, "step {number}");
+        }
+    });
+}
+
+#[test]
 fn a_sampler_with_weights_is_passed_by_the_caller() {
     with_watchdog(LIMIT, || {
         let folder = tempfile::tempdir().unwrap();

@@ -187,8 +187,8 @@ fn golden() -> LoaderBuilder {
     Loader::builder(set).batch_size(6).shuffle(5).last_batch(LastBatch::Pad).pad("text", Pad::longest())
 }
 
-/// If the format changes on purpose, it gets a new number in its first line, and `FEEDLINE_BLESS=1` writes the
-/// record anew.
+/// If the format changes on purpose, it gets a new number in its first line, and `FEEDLINE_BLESS=1` writes
+/// the record anew.
 #[test]
 fn a_record_that_was_written_before_is_read_and_replayed() {
     with_watchdog(LIMIT, || {

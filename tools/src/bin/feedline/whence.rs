@@ -10,7 +10,10 @@ use serde_json::json;
 pub const COMMAND: crate::Command = crate::Command {
     name: "whence",
     about: "says when and where a sample was seen, and how often",
-    help: "usage: feedline whence SAMPLE RUN... [--json]\n  SAMPLE is the number of the sample in its data set\n",
+    help: "\
+usage: feedline whence SAMPLE RUN... [--json]
+  SAMPLE is the number of the sample in its data set
+",
     run: whence,
 };
 

@@ -695,7 +695,7 @@ BUGS = [
     Bug(
         "block_from_its_start",
         "a resume delivers the records of its block that were delivered before",
-        Test(FEEDLINE, "batches", "iterable::a_shuffled_source_resumes_at_every_step"),
+        Test(FEEDLINE, "batches", "shuffled_sources::a_shuffled_source_resumes_at_every_step"),
         [
             (
                 "crates/feedline/src/decode/shuffle_buffer.rs",
@@ -707,13 +707,13 @@ BUGS = [
     Bug(
         "split_shard_without_its_neighbours",
         "a rank that resumes in a split shard takes the next record, which is that of another rank",
-        Test(FEEDLINE, "batches", "iterable::a_shuffled_source_resumes_at_every_step"),
+        Test(FEEDLINE, "batches", "shuffled_sources::a_shuffled_source_resumes_at_every_step"),
         [("crates/feedline/src/decode/source.rs", "if offset > 0 { ranks - 1 }", "if offset > 0 { 0 }")],
     ),
     Bug(
         "any_order_of_records",
         "a cursor fits a source with another shuffle buffer",
-        Test(FEEDLINE, "batches", "iterable::a_cursor_of_another_order_of_records_is_refused"),
+        Test(FEEDLINE, "batches", "shuffled_sources::a_cursor_of_another_order_of_records_is_refused"),
         [("crates/core/src/source.rs", "if self == Self::default() {", "if true {")],
     ),
     Bug(

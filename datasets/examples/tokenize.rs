@@ -1,5 +1,5 @@
-//! Text to ids per core: `cargo run --release -p feedline-datasets --features tokenizers --example tokenize --
-//! TOKENIZER TEXT [FIELD]`. Reads the text on one thread, without and with the tokenizer.
+//! Text to ids per core: `cargo run --release -p feedline-datasets --features tokenizers --example tokenize
+//! -- TOKENIZER TEXT [FIELD]`. Reads the text on one thread, without and with the tokenizer.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

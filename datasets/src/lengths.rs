@@ -2,8 +2,8 @@
 //! and kept in a file.
 //!
 //! The file is the magic bytes, the version, the key of the reader, the number of samples and of counted
-//! fields, the counts (`u32`, field by field), and a checksum; all little-endian. A file that is damaged or of
-//! other data is counted anew and replaced.
+//! fields, the counts (`u32`, field by field), and a checksum; all little-endian. A file that is damaged or
+//! of other data is counted anew and replaced.
 
 use std::fs;
 use std::io::Write;

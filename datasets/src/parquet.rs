@@ -258,8 +258,8 @@ fn check_codecs(metadata: &ParquetMetaData, columns: &[usize]) -> Result<()> {
                 let codec = codec.split('(').next().unwrap_or_default();
                 let name = one_line(column.column_path().string());
                 return Err(data(format!(
-                    "column \"{name}\" is compressed by {codec}, which is not read: write the file with zstd, \
-                     snappy, gzip, LZ4 or none"
+                    "column \"{name}\" is compressed by {codec}, which is not read: write the file with \
+                     zstd, snappy, gzip, LZ4 or none"
                 )));
             }
         }

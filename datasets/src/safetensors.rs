@@ -22,8 +22,9 @@ const MAX_HEADER: u64 = 100_000_000;
 
 /// Opens a safetensors file: the fields are its tensors, in the order of their bytes.
 ///
-/// Files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory; larger ones stay on disk. Tensors with the same first
-/// dimension are samples; otherwise the file is one sample, such as the weights of a model, see [`Arrays`].
+/// Files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory; larger ones stay on disk. Tensors
+/// with the same first dimension are samples; otherwise the file is one sample, such as the weights of a
+/// model, see [`Arrays`].
 ///
 /// # Errors
 /// `Data` if the file is missing, damaged or cut short, a tensor is of a type that batches cannot hold, or

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::{BatchContent, BatchProof, Extent, SourcePosition, Timeline};
 
-/// Which samples a batch holds. It travels with the slot of the batch, and its memory is reused for the slot's
-/// next batch.
+/// Which samples a batch holds. It travels with the slot of the batch, and its memory is reused for the
+/// slot's next batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchInfo {
     /// The request that the batch belongs to; batches of an abandoned request are dropped.

@@ -7,8 +7,8 @@ const MAX_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The instant that lies `limit` from now.
 ///
-/// `Instant + Duration` panics on overflow, for example for [`Duration::MAX`]. This function saturates instead:
-/// a limit above a hundred years counts as a hundred years.
+/// `Instant + Duration` panics on overflow, for example for [`Duration::MAX`]. This function saturates
+/// instead: a limit above a hundred years counts as a hundred years.
 ///
 /// ```
 /// use std::time::{Duration, Instant};

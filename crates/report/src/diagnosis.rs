@@ -139,8 +139,8 @@ impl Diagnosis {
         if let (Bound::Decode, Some((block, window))) = (bound, setup.block_shuffle) {
             diagnosis.text += &format!(
                 "; the shuffle reads single samples of groups of {block} that do not fit the set's cache, \
-                 so a group is decoded for most samples: write sampler(Sampler::block({block}, {window})?) and \
-                 seed(SEED) in place of shuffle(SEED)"
+                 so a group is decoded for most samples: write sampler(Sampler::block({block}, {window})?) \
+                 and seed(SEED) in place of shuffle(SEED)"
             );
         }
         if setup.device_slots < 8 {

@@ -35,11 +35,12 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 /// Every format that [`open`](crate::open) reads is recognised by its content, plain or gzip. The URL of a
 /// folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by its
 /// `index.json` or `_index.json`; any other folder of a store is its objects, as shards of one format.
-/// `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files; its documentation
-/// describes what is fetched and when.
+/// `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files; its
+/// documentation describes what is fetched and when.
 ///
 /// A range, a list or a star in the name opens several objects, one after another: `s3://b/a-{000..099}.tar`,
-/// `s3://b/{a,b}.csv`, `s3://b/train/*.parquet`. Web servers do not list their files, so a star needs a store.
+/// `s3://b/{a,b}.csv`, `s3://b/train/*.parquet`. Web servers do not list their files, so a star needs a
+/// store.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};

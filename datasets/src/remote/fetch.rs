@@ -135,8 +135,8 @@ impl Fetch<'_> {
         match self.pinned {
             Some(pinned) if !pinned.is_same(now) => {
                 let why = format!(
-                    "the object was written to while it was in use, this is another version: it had {pinned}, and \
-                     has {now}; start again when its writer is done"
+                    "the object was written to while it was in use, this is another version: it had \
+                     {pinned}, and has {now}; start again when its writer is done"
                 );
                 Err(Failure { error: data(why), kind: FailureKind::Changed })
             }

@@ -48,8 +48,8 @@ fn shards_agree_only_on_types_that_lose_nothing() {
         let paths =
             [0, 1].map(|shard| write(&folder, &format!("{shard}.{format}"), shards[shard].as_bytes()));
         let error = open(&folder).unwrap_err();
-        let why = "\"id\" has fractions in another shard, and f64 does not hold all of its whole numbers: state \
-                   its type, such as text";
+        let why = "\"id\" has fractions in another shard, and f64 does not hold all of its whole numbers: \
+                   state its type, such as text";
         assert!(error.to_string().contains(why) && error.path() == Some(&*paths[0]), "{error}");
         // The advice can be followed.
         let stated = |element| OpenOptions { types: vec![("id".into(), element)], ..Default::default() };

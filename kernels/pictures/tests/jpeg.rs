@@ -1,5 +1,5 @@
-//! Batches of encoded pictures: the CPU decodes to the pixels of the loader's workers, nvJPEG to nearly those,
-//! and the CPU decodes what nvJPEG refuses.
+//! Batches of encoded pictures: the CPU decodes to the pixels of the loader's workers, nvJPEG to nearly
+//! those, and the CPU decodes what nvJPEG refuses.
 #![cfg(feature = "nvjpeg")]
 
 use std::collections::BTreeMap;

@@ -35,8 +35,8 @@ pub(super) fn save(reader: &dyn Reader, values: &Values, path: &Path) -> Result<
         return std::fs::write(path, bytes).map_err(|error| cannot(&error));
     }
     let Some(pixels) = pixels(reader, values) else {
-        let why = "the sample has no picture: none of its fields is an encoded picture, or u8 of a shape such as \
-                   [28, 28] or [32, 32, 3]";
+        let why = "the sample has no picture: none of its fields is an encoded picture, or u8 of a shape \
+                   such as [28, 28] or [32, 32, 3]";
         return Err(Error::new(ErrorKind::Config, why));
     };
     let file = std::fs::File::create(path).map_err(|error| cannot(&error))?;

@@ -1,8 +1,14 @@
-//! Tests of the programs.
+//! Tests of the programs, and of the pieces of code in `docs/data.md`.
 
 mod inspect;
 mod jobs;
+#[path = "../../../datasets/tests/made/mod.rs"]
+mod made;
 mod pack;
+mod page;
 mod record;
 #[path = "../run/mod.rs"]
 mod run;
+#[cfg(feature = "object-store")]
+#[path = "../../../datasets/tests/server/mod.rs"]
+mod server;

@@ -235,8 +235,8 @@ impl Cursor {
                 ));
             }
             return Err(refuse(
-                "the cursor belongs to another order of the samples: use the sampler, weights, ids and shuffle \
-                 buffer of the run that saved it",
+                "the cursor belongs to another order of the samples: use the sampler, weights, ids and \
+                 shuffle buffer of the run that saved it",
             ));
         }
         self.check_position(batch_sampler)?;
@@ -299,8 +299,8 @@ impl Cursor {
         } else {
             format!(
                 "the cursor belongs to another data set ({prints}), or it was saved by an earlier feedline, \
-                 which told files apart by the time of their last write: if the data is the same, resume with \
-                 Cursor::vouched"
+                 which told files apart by the time of their last write: if the data is the same, resume \
+                 with Cursor::vouched"
             )
         }))
     }
@@ -338,12 +338,12 @@ fn check_version(version: u32) -> Result<(), String> {
     match version {
         OLDEST..=VERSION => Ok(()),
         older if older < OLDEST => Err(format!(
-            "the cursor has version {older}, this feedline reads versions {OLDEST} and {VERSION}: start a new \
-             run"
+            "the cursor has version {older}, this feedline reads versions {OLDEST} and {VERSION}: start a \
+             new run"
         )),
         newer => Err(format!(
-            "the cursor has version {newer}, this feedline reads versions {OLDEST} and {VERSION}: use a newer \
-             feedline"
+            "the cursor has version {newer}, this feedline reads versions {OLDEST} and {VERSION}: use a \
+             newer feedline"
         )),
     }
 }

@@ -118,10 +118,9 @@ impl Sampler {
     ///
     /// `batch` is the batch size of the loader. With several ranks that wait for each other at every step, it
     /// is the batch size times the number of ranks, so that the ranks of a step have similar lengths. A
-    /// loader with any other batch size is refused: its batches would mix lengths. More batches per bucket mix
-    /// more samples and pad more; with 1, batches have the same samples in nearly every epoch.
-    /// [`BatchSampler::padding_share`](crate::BatchSampler::padding_share) counts the
-    /// padding.
+    /// loader with any other batch size is refused: its batches would mix lengths. More batches per bucket
+    /// mix more samples and pad more; with 1, batches have the same samples in nearly every epoch.
+    /// [`BatchSampler::padding_share`](crate::BatchSampler::padding_share) counts the padding.
     ///
     /// ```
     /// use feedline_core::Sampler;

@@ -32,28 +32,29 @@ impl LoaderBuilder {
         self
     }
 
-    /// Shuffles the records of a source anew every epoch, within a buffer of `bytes` bytes. Default: the order
-    /// of the shards.
+    /// Shuffles the records of a source anew every epoch, within a buffer of `bytes` bytes. Default: the
+    /// order of the shards.
     ///
-    /// The records of a rank are cut into blocks of a quarter to a half of the buffer, also across the ends of
-    /// shards, and each block is shuffled: one is delivered while the next one is read. The order depends only
-    /// on the source, the seed, the epoch, the rank and `bytes`. A run resumes exactly at any step and reads at
-    /// most one block again for it.
+    /// The records of a rank are cut into blocks of a quarter to a half of the buffer, also across the ends
+    /// of shards, and each block is shuffled: one is delivered while the next one is read. The order depends
+    /// only on the source, the seed, the epoch, the rank and `bytes`. A run resumes exactly at any step and
+    /// reads at most one block again for it.
     ///
-    /// Records move within their block only, so combine this with [`shuffle_shards`](Self::shuffle_shards), and
-    /// write many shards that are smaller than the buffer: the smaller they are, the closer the order is to a
-    /// shuffle of the whole set. The loader holds up to `bytes` bytes of records, 40 bytes of them for each record, and two records more. A source
-    /// that grows delivers a block when it is full.
+    /// Records move within their block only, so combine this with [`shuffle_shards`](Self::shuffle_shards),
+    /// and write many shards that are smaller than the buffer: the smaller they are, the closer the order is
+    /// to a shuffle of the whole set. The loader holds up to `bytes` bytes of records, 40 bytes of them for
+    /// each record, and two records more. A source that grows delivers a block when it is full.
     pub fn shuffle_buffer(mut self, bytes: u64) -> Self {
         self.calls.shuffle_buffer = Some(bytes);
         self
     }
 
-    /// Splits every shard of a source over the ranks: each rank reads all shards and takes every `n`-th record
-    /// of `n` ranks. Default: each rank reads shards of its own.
+    /// Splits every shard of a source over the ranks: each rank reads all shards and takes every `n`-th
+    /// record of `n` ranks. Default: each rank reads shards of its own.
     ///
-    /// For sources with fewer shards than ranks, or with shards of very different lengths: the ranks get equal
-    /// numbers of records, up to one per shard. Each rank reads the bytes of all records, and decodes its own.
+    /// For sources with fewer shards than ranks, or with shards of very different lengths: the ranks get
+    /// equal numbers of records, up to one per shard. Each rank reads the bytes of all records, and decodes
+    /// its own.
     pub fn split_shards(mut self) -> Self {
         self.records.split = true;
         self
@@ -123,7 +124,8 @@ impl LoaderBuilder {
         if let (true, Some(shuffle)) = (is_source, shuffle) {
             return refuse(format!(
                 "shuffle({shuffle}) orders samples, but the records of a source are read in sequence: use \
-                 shuffle_shards({shuffle}), which orders its shards, and shuffle_buffer, which shuffles records"
+                 shuffle_shards({shuffle}), which orders its shards, and shuffle_buffer, which shuffles \
+                 records"
             ));
         }
         if let (false, Some(shards)) = (is_source, shuffle_shards) {

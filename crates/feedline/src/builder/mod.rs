@@ -33,10 +33,10 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Configures a loader; created by [`Loader::builder`] and [`Loader::source_builder`].
 ///
-/// The last call of a method counts. Methods that contradict each other are an error of [`build`](Self::build)
-/// that names both: [`shuffle`](Self::shuffle) and another [`sampler`](Self::sampler) or [`seed`](Self::seed),
-/// more [`workers`](Self::workers) than the [`max_workers`](Self::max_workers), a [`skip`](Self::skip) beyond
-/// [`epochs`](Self::epochs).
+/// The last call of a method counts. Methods that contradict each other are an error of
+/// [`build`](Self::build) that names both: [`shuffle`](Self::shuffle) and another [`sampler`](Self::sampler)
+/// or [`seed`](Self::seed), more [`workers`](Self::workers) than the [`max_workers`](Self::max_workers), a
+/// [`skip`](Self::skip) beyond [`epochs`](Self::epochs).
 ///
 /// ```
 /// use feedline::{Device, LastBatch, Loader};

@@ -1,8 +1,9 @@
 //! Shuffles the records of a source within a number of bytes.
 //!
-//! The records of a rank are cut into blocks. A block is a function of the seed, the epoch and the position of
-//! its first record, and so is the order in which it is delivered. So a run resumes at any record by reading
-//! one block again. While one block is delivered the next one is read, a record for each that is delivered.
+//! The records of a rank are cut into blocks. A block is a function of the seed, the epoch and the position
+//! of its first record, and so is the order in which it is delivered. So a run resumes at any record by
+//! reading one block again. While one block is delivered the next one is read, a record for each that is
+//! delivered.
 
 use feedline_core::random::key;
 use feedline_core::source::Next;

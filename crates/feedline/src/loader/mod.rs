@@ -166,11 +166,12 @@ impl Loader {
     ///
     /// The data must be the same as in the run that saved the cursor. The loader compares the set's
     /// [`fingerprint`](Dataset::fingerprint), which the set defines. By default it covers only the length and
-    /// the spec: if samples change, but not their number, the run is resumed without an error, unless your set
-    /// states another [`version`](Dataset::version). The sets of `feedline-datasets` cover the content of files
-    /// in memory, and the length and a sample of the content of others; a copy of a file is the same data.
-    /// For your own set, [`Fingerprint`](crate::dataset::Fingerprint) covers files by content. To vouch for data
-    /// yourself, state its version ([`LoaderBuilder::data_version`]), or resume with [`Cursor::vouched`].
+    /// the spec: if samples change, but not their number, the run is resumed without an error, unless your
+    /// set states another [`version`](Dataset::version). The sets of `feedline-datasets` cover the content of
+    /// files in memory, and the length and a sample of the content of others; a copy of a file is the same
+    /// data. For your own set, [`Fingerprint`](crate::dataset::Fingerprint) covers files by content. To vouch
+    /// for data yourself, state its version ([`LoaderBuilder::data_version`]), or resume with
+    /// [`Cursor::vouched`].
     ///
     /// # Errors
     /// `Cursor` if it does not fit the data set, the order or the seed, or points into the middle of a step;

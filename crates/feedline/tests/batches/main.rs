@@ -27,4 +27,5 @@ mod resident;
 mod restoring;
 mod scratch;
 mod send_sync;
+mod shuffled_sources;
 mod transfer_modes;

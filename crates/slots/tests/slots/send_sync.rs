@@ -44,8 +44,8 @@ const _: () = {
     is_sync::<ReadyLease<Memory, Vec<u64>>>();
 };
 
-// An info that is only Send: one thread accesses it at a time, so the ring is Sync; a lease is not, because it
-// returns `&T`.
+// An info that is only Send: one thread accesses it at a time, so the ring is Sync; a lease is not, because
+// it returns `&T`.
 const _: () = {
     is_send::<Ring<Memory, Cell<u8>>>();
     is_sync::<Ring<Memory, Cell<u8>>>();

@@ -1,5 +1,5 @@
-//! The transforms on a device: the kernel's bits are those of the host, transforms of integers have the bits of
-//! the workers' transforms, and floats are within the bounds stated here.
+//! The transforms on a device: the kernel's bits are those of the host, transforms of integers have the bits
+//! of the workers' transforms, and floats are within the bounds stated here.
 
 mod batches;
 
@@ -126,7 +126,8 @@ fn noise_gives_the_hosts_bits(device: &Device) {
     }
 }
 
-/// Turns the record of a picture of `size` into one that no worker writes; `output` is the size of the result.
+/// Turns the record of a picture of `size` into one that no worker writes; `output` is the size of the
+/// result.
 fn spoil(record: &mut [u32], kind: u64, size: Size, output: Size, random: &mut Random) {
     let places = |top: usize, left: usize| {
         [top, left, top + output.height, left + output.width].map(|place| place as u32)

@@ -1,0 +1,133 @@
+//! Small files of every kind.
+
+use std::path::Path;
+
+use crate::made::{npy, safetensors, tar, write, zip};
+use feedline_datasets::{PackOptions, open, pack};
+
+/// Writes all files that the page names.
+pub(super) fn files(dir: &Path) {
+    for (name, text) in [
+        ("flowers.csv", "length,width,kind,count\n1.5,2.5,0,3\n3,4,1,5\n5.25,6,2,8\n"),
+        ("train.csv", "age,income,city\n30,1,Rome\n,3,Oslo\n50,,\n"),
+        ("val.csv", "age,income,city\n45,2,Rome\n"),
+        ("shards/0.csv", "code,rare\n7,\n12,2.5\n"),
+        ("shards/1.csv", "code,rare\nA7,\n"),
+        ("corpus.jsonl", "{\"text\": \"a rose is\"}\n{\"text\": \"a rose is a rose\"}\n"),
+        (
+            "tokenizer.json",
+            r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
+            {"?": 0, "a": 1, "rose": 2, "is": 3}}, "pre_tokenizer": {"type": "Whitespace"}}"#,
+        ),
+        ("repository/README.md", "# A set\n"),
+        ("saved/dataset_dict.json", r#"{"splits": ["train", "test"]}"#),
+        ("saved/train/state.json", r#"{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}"#),
+    ] {
+        write(dir, name, text.as_bytes());
+    }
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/tests/golden/tables/snappy.parquet");
+    let parquet = std::fs::read(golden).unwrap();
+    for shard in 0..2 {
+        write(dir, &format!("repository/data/train-0000{shard}-of-00002.parquet"), &parquet);
+        write(dir, &format!("train-0000{shard}.tfrecord"), &[record(b"one"), record(b"three")].concat());
+    }
+    pictures(dir);
+    tokens(dir);
+    arrays(dir);
+    write(dir, "records.bin", &[1, 2, 3, 7, 4, 5, 6, 8]);
+    mds(dir);
+    for shard in 0..3 {
+        let line = |row| format!("{},{}\n", 100 * shard + row, f64::from(100 * shard + row) / 2.0);
+        write(dir, &format!("stream/{shard}.csv"), (0..20).map(line).collect::<String>().as_bytes());
+    }
+}
+
+/// A picture of 8 x 8 pixels of one colour.
+fn bitmap(blue: u8) -> Vec<u8> {
+    let mut bytes = b"BM".to_vec();
+    for number in [246u32, 0, 54, 40, 8, 8, 1 | 24 << 16, 0, 192, 0, 0, 0, 0] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend([blue, 2, 3].repeat(64));
+    bytes
+}
+
+fn pictures(dir: &Path) {
+    for (number, name) in ["train/ant", "train/bee", "train/cat", "val/ant", "val/cat"].iter().enumerate() {
+        write(dir, &format!("pictures/{name}/1.bmp"), &bitmap(number as u8));
+    }
+    let train = open(dir.join("pictures/train")).unwrap();
+    let saved = dir.join("saved/train/data-00000-of-00001.arrow");
+    pack(&*train, saved, PackOptions::default(), |_| ()).unwrap();
+    for (shard, bytes) in archives().into_iter().enumerate() {
+        write(dir, &format!("pictures-{shard:03}.tar"), &bytes);
+    }
+    for (set, pixels, labels) in
+        [("train", [1, 2, 3, 4].as_slice(), [7, 9].as_slice()), ("t10k", &[9, 8, 7, 6], &[3, 4])]
+    {
+        let images = [&[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2], pixels].concat();
+        write(dir, &format!("mnist/{set}-images-idx3-ubyte"), &images);
+        write(dir, &format!("mnist/{set}-labels-idx1-ubyte"), &[&[0, 0, 8, 1, 0, 0, 0, 2], labels].concat());
+    }
+    for label in 1..=6 {
+        let name = if label == 6 { "test_batch.bin".into() } else { format!("data_batch_{label}.bin") };
+        let sample = [&[label][..], &[label; 3072]].concat();
+        write(dir, &format!("cifar-10-batches-bin/{name}"), &sample);
+    }
+}
+
+/// Two archives of two pictures, with their classes.
+pub(super) fn archives() -> [Vec<u8>; 2] {
+    [0, 5].map(|first| {
+        let (picture, labels) = (bitmap(first), [first, first + 1].map(|label| label.to_string()));
+        let [a, b] = &labels;
+        tar(&[("0.jpg", &picture), ("0.cls", a.as_bytes()), ("1.jpg", &picture), ("1.cls", b.as_bytes())])
+    })
+}
+
+fn tokens(dir: &Path) {
+    let bytes = |ids: &[u16]| Vec::from_iter(ids.iter().flat_map(|id| id.to_le_bytes()));
+    write(dir, "books.bin", &bytes(&[1, 2, 3, 4, 5, 0, 1, 2, 0]));
+    write(dir, "code.bin", &bytes(&[5, 6, 7, 8, 9, 0]));
+}
+
+fn arrays(dir: &Path) {
+    let numbers = |all: &[i16]| Vec::from_iter(all.iter().flat_map(|number| number.to_le_bytes()));
+    let x = npy("<i2", false, "(2, 3)", &numbers(&[1, 2, 3, 4, 5, 6]));
+    write(dir, "x.npy", &x);
+    let [x, y] = [[1, 2, 3], [7, 8, 9]].map(|all| npy("<i2", false, "(3,)", &numbers(&all)));
+    write(dir, "xy.npz", &zip(&[("x.npy", &x), ("y.npy", &y)], None));
+    let header = r#"{"x":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}"#;
+    let data = Vec::from_iter([10i32, 20].iter().flat_map(|number| number.to_le_bytes()));
+    write(dir, "x.safetensors", &safetensors(header, &data));
+    write(dir, "web.npy", &npy("|u1", false, "(6,)", &[1, 2, 3, 4, 5, 6]));
+    write(dir, "books.npy", &npy("|u1", false, "(2,)", &[100, 101]));
+}
+
+/// A record of TFRecord, with its checksums.
+fn record(bytes: &[u8]) -> Vec<u8> {
+    let masked = |part: &[u8]| crc32c::crc32c(part).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes();
+    let length = (bytes.len() as u64).to_le_bytes();
+    [&length[..], &masked(&length), bytes, &masked(bytes)].concat()
+}
+
+/// A shard of the texts "ab" and "cdef", and its index.
+fn mds(dir: &Path) {
+    let columns = r#""column_names":["a"],"column_encodings":["str"],"column_sizes":[null]"#;
+    let json = format!("{{{columns}}}");
+    let first = 4 + 3 * 4 + json.len() as u32;
+    let mut shard =
+        Vec::from_iter([2, first, first + 6, first + 14].iter().flat_map(|n: &u32| n.to_le_bytes()));
+    shard.extend(json.as_bytes());
+    for text in ["ab", "cdef"] {
+        shard.extend((text.len() as u32).to_le_bytes());
+        shard.extend(text.as_bytes());
+    }
+    write(dir, "mds/0.mds", &shard);
+    let index = format!(
+        r#"{{"version":2,"shards":[{{{columns},"raw_data":{{"basename":"0.mds","bytes":{}}},"samples":2,
+        "format":"mds","compression":null,"zip_data":null}}]}}"#,
+        shard.len()
+    );
+    write(dir, "mds/index.json", index.as_bytes());
+}

@@ -1,0 +1,120 @@
+//! Every piece of Rust in `docs/data.md` stands word for word in a function of this folder, which runs it on
+//! small files and checks the values.
+//!
+//! The pieces name files of the current folder, so they run in a process of their own.
+
+use std::process::Command;
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use feedline::dataset::Packed;
+use feedline::{
+    Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler, Spec, World, source,
+};
+use feedline_datasets::{Fixed, Idx, ImageDataset, Missing, OpenOptions, Ragged, Records, Split, Table};
+use feedline_datasets::{TokenOptions, Tokenized, Tokens, open, open_with};
+use feedline_images::Transforms;
+
+mod files;
+mod loading;
+mod made;
+mod pictures;
+mod tables;
+mod text;
+
+type Done = Result<(), Box<dyn Error>>;
+
+/// Each piece by the name of its function.
+const PIECES: [(&str, fn() -> Done); 19] = [
+    ("table", tables::table),
+    ("missing", tables::missing),
+    ("shards", tables::shards),
+    ("windows", text::windows),
+    ("buckets", text::buckets),
+    ("tokens", text::tokens),
+    ("classes", pictures::classes),
+    ("saved", pictures::saved),
+    ("hub", pictures::hub),
+    ("webdataset", pictures::webdataset),
+    ("mnist", pictures::mnist),
+    ("cifar", pictures::cifar),
+    ("arrays", files::arrays),
+    ("tfrecord_and_mds", files::tfrecord_and_mds),
+    ("records", files::records),
+    ("stream", loading::stream),
+    ("own", loading::own),
+    ("mix", loading::mix),
+    ("resume", loading::resume),
+];
+
+#[test]
+fn every_piece_of_the_page_runs_and_gives_the_right_values() {
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new(program);
+    command.args(["--ignored", "--exact", "page::pieces", "--nocapture"]);
+    #[cfg(feature = "object-store")]
+    let _served = loading::serve(&mut command);
+    let output = command.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains(&format!("{} pieces ran", PIECES.len())), "{printed}");
+}
+
+#[test]
+#[ignore = "started as a process, because it changes the current folder"]
+fn pieces() {
+    let dir = tempfile::tempdir().unwrap();
+    made::files(dir.path());
+    std::env::set_current_dir(dir.path()).unwrap();
+    for (name, piece) in PIECES {
+        piece().unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    #[cfg(feature = "object-store")]
+    loading::store().unwrap_or_else(|error| panic!("store: {error}"));
+    println!("{} pieces ran", PIECES.len());
+}
+
+/// The pieces of Rust in the page.
+fn blocks(page: &str) -> Vec<&str> {
+    page.split("```rust\n").skip(1).map(|block| block.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn the_page_shows_the_code_that_runs_in_at_most_fifteen_lines_each() {
+    let page = include_str!("../../../../docs/data.md");
+    let sources = [
+        include_str!("mod.rs"),
+        include_str!("tables.rs"),
+        include_str!("text.rs"),
+        include_str!("pictures.rs"),
+        include_str!("files.rs"),
+        include_str!("loading.rs"),
+    ];
+    let blocks = blocks(page);
+    for block in &blocks {
+        let indented: String = block.lines().map(|line| format!("    {line}\n")).collect();
+        let indented = indented.replace("    \n", "\n");
+        let runs = sources.iter().any(|source| source.contains(block) || source.contains(&indented));
+        assert!(runs, "no function of this test has this piece:\n{block}");
+        assert!(block.lines().count() <= 15, "more than 15 lines:\n{block}");
+    }
+    // The imports and the store are no entries of the table.
+    assert_eq!(blocks.len(), PIECES.len() + 2, "a piece of the table is not on the page");
+}
+
+/// All batches of epoch 0.
+fn delivered(loader: &mut feedline::HostLoader) -> feedline::Result<Vec<feedline::HostBatch>> {
+    loader.epoch(0)?.collect()
+}
+
+/// Field `name` of every sample, in order.
+fn column<T: feedline::dataset::Element>(data: impl Dataset, name: &str) -> feedline::Result<Vec<T>> {
+    let mut loader = Loader::builder(data).batch_size(1).build_host()?;
+    let mut all = Vec::new();
+    for batch in loader.epoch(0)? {
+        all.extend_from_slice(batch?.field::<T>(name)?);
+    }
+    Ok(all)
+}

@@ -1,0 +1,77 @@
+//! Pictures: folders of classes, folders of the hub, archives, MNIST, CIFAR.
+
+use super::*;
+
+pub(super) fn classes() -> Done {
+    let train = open("pictures/train")?;
+    let classes = train.classes().map(<[String]>::to_vec);
+    let val = open_with("pictures/val", &OpenOptions { classes, ..Default::default() })?; // lacks "bee"
+    let train = ImageDataset::new(train, Transforms::new().random_resized_crop(8).flip(0.5))?;
+    let val = ImageDataset::new(val, Transforms::new().center_crop(8))?;
+    let mut loader = Loader::builder(train).batch_size(2).shuffle(7).build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        let (images, labels) = (batch.field::<u8>("image")?, batch.field::<i64>("label")?);
+        assert_eq!(images.len(), labels.len() * 8 * 8 * 3); // rows, columns, RGB
+    }
+    assert_eq!(val.reader().classes().unwrap(), ["ant", "bee", "cat"]);
+    assert_eq!(column::<i64>(val, "label")?, [0, 2]);
+    let mut labels = Vec::new();
+    for batch in delivered(&mut loader)? {
+        labels.extend_from_slice(batch.field::<i64>("label")?);
+    }
+    labels.sort_unstable();
+    assert_eq!(labels, [0, 1, 2]);
+    Ok(())
+}
+
+pub(super) fn saved() -> Done {
+    let options = OpenOptions { split: Some(Split::Train), ..Default::default() };
+    let reader = open_with("saved", &options)?; // the folder that `save_to_disk` wrote
+    let classes = reader.classes().unwrap_or_default().to_vec(); // the names of its ClassLabel
+    let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?;
+    assert_eq!(classes, ["ant", "bee", "cat"]);
+    assert_eq!(column::<i64>(data, "label")?, [0, 1, 2]);
+    Ok(())
+}
+
+pub(super) fn hub() -> Done {
+    let options = OpenOptions {
+        split: Some(Split::Train),
+        columns: Some(vec!["price".into(), "words".into()]),
+        ..Default::default()
+    };
+    let data = Ragged::measured(open_with("repository", &options)?)?; // data/train-00000-of-00002.parquet, ...
+    let first = open("repository/data/train-00000-of-00002.parquet")?.len();
+    assert_eq!(data.len(), 2 * first);
+    Ok(())
+}
+
+pub(super) fn webdataset() -> Done {
+    let reader = open("pictures-{000..001}.tar")?; // 0.jpg beside 0.cls, 1.jpg beside 1.cls, ...
+    let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?; // `cls` is the field `label`
+    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    let mut labels = Vec::new();
+    for batch in delivered(&mut loader)? {
+        labels.extend_from_slice(batch.field::<i64>("label")?);
+    }
+    labels.sort_unstable();
+    assert_eq!(labels, [0, 1, 5, 6]);
+    Ok(())
+}
+
+pub(super) fn mnist() -> Done {
+    let (train, test) = (Idx::open_train("mnist")?, Idx::open_test("mnist")?); // `image` and `label`, u8
+    assert_eq!(column::<u8>(train, "label")?, [7, 9]);
+    assert_eq!(column::<u8>(test, "image")?, [9, 8, 7, 6]);
+    Ok(())
+}
+
+pub(super) fn cifar() -> Done {
+    let train = Fixed::new(open("cifar-10-batches-bin")?)?; // the five training files
+    let options = OpenOptions { split: Some(Split::Test), ..Default::default() };
+    let test = Fixed::new(open_with("cifar-10-batches-bin", &options)?)?;
+    assert_eq!(column::<u8>(train, "label")?, [1, 2, 3, 4, 5]);
+    assert_eq!(column::<u8>(test, "label")?, [6]);
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Tables.
+
+use super::*;
+
+pub(super) fn table() -> Done {
+    let data = Table::open("flowers.csv").stack("x", ["length", "width"]).select(["x", "kind"]).build()?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        let (x, kind) = (batch.field::<f32>("x")?, batch.field::<i64>("kind")?); // two of x for one kind
+        assert_eq!(x.len(), 2 * kind.len());
+    }
+    let mut rows = Vec::new();
+    for batch in delivered(&mut loader)? {
+        let kinds = batch.field::<i64>("kind")?;
+        rows.extend(batch.field::<f32>("x")?.chunks(2).zip(kinds).map(|(x, &kind)| (kind, x.to_vec())));
+    }
+    rows.sort_by_key(|row| row.0);
+    assert_eq!(rows, [(0, vec![1.5, 2.5]), (1, vec![3.0, 4.0]), (2, vec![5.25, 6.0])]);
+    Ok(())
+}
+
+pub(super) fn missing() -> Done {
+    let table = |path: &str| {
+        Table::open(path)
+            .stack("x", ["age", "income"])
+            .category("city")
+            .missing("age", Missing::Mean)
+            .missing("income", Missing::Mask)
+            .missing("city", Missing::Text("none".into()))
+            .standardize("x")
+            .saved("train.table.json")
+            .build()
+    };
+    let (train, val) = (table("train.csv")?, table("val.csv")?);
+    let cities = train.classes("city").unwrap_or_default().to_vec(); // label n is cities[n]
+    assert_eq!(cities, ["Oslo", "Rome", "none"]);
+    assert_eq!(val.classes("city"), Some(&cities[..]));
+    // Ages 30, none, 50; incomes 1, 3, none: both have a mean and a deviation of the values that are there.
+    let age = |age: f64| ((age - 40.0) / 10.0) as f32;
+    let spec: Vec<_> = train.spec().fields().iter().map(|field| field.name().to_owned()).collect();
+    assert_eq!(spec, ["x", "income.present", "city"]);
+    assert_eq!(column::<f32>(train, "x")?, [age(30.0), -1.0, 0.0, 1.0, age(50.0), 0.0]);
+    assert_eq!(column::<f32>(table("val.csv")?, "x")?, [age(45.0), 0.0]);
+    assert_eq!(column::<i64>(val, "city")?, [1]);
+    Ok(())
+}
+
+pub(super) fn shards() -> Done {
+    let data = Table::open("shards").category("code").missing("rare", Missing::Number(-1.0)).build()?;
+    let codes = data.classes("code").unwrap_or_default().to_vec(); // 7 in one shard, "A7" in another
+    assert_eq!(codes, ["12", "7", "A7"]);
+    assert_eq!(column::<i64>(data, "code")?, [1, 0, 2]);
+    let data = Table::open("shards").category("code").missing("rare", Missing::Number(-1.0)).build()?;
+    assert_eq!(column::<f64>(data, "rare")?, [-1.0, 2.5, -1.0]);
+    Ok(())
+}

@@ -50,7 +50,7 @@ impl Header {
 
     /// Number of ranks.
     pub fn world(&self) -> u32 {
-        self.value["world"].as_u64().map_or(1, |world| world as u32)
+        self.value["world"].as_u64().map_or(1, |world| (world as u32).max(1))
     }
 
     /// Samples per batch and rank.

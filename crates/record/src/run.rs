@@ -80,14 +80,15 @@ impl Run {
         &self.folder
     }
 
-    /// The numbers of the steps, from the first to the one after the last. If steps are missing within, see
-    /// [`gaps`](Self::gaps).
+    /// The numbers of the steps, from the first to the one after the last that all ranks have recorded whose
+    /// files are here. If steps are missing within, see [`gaps`](Self::gaps).
     pub fn steps(&self) -> Range<u64> {
-        let segments = &self.ranks[0].segments;
-        match (segments.first(), segments.last()) {
-            (Some(first), Some(last)) => first.number..last.numbers().end,
-            _ => 0..0,
-        }
+        let first = &self.ranks[0];
+        let (Some(begin), Some(last)) = (first.segments.first(), first.segments.last()) else { return 0..0 };
+        let world = self.header_of(0, last.header).world() as usize;
+        let ends = self.ranks.iter().take(world.max(1)).filter_map(|rank| rank.segments.last());
+        let end = ends.map(|last| last.numbers().end).min().unwrap_or(begin.number);
+        begin.number..end.max(begin.number)
     }
 
     /// The ranges of steps that are not recorded: after a crash of the machine, whose last writes were lost.

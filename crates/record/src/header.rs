@@ -214,8 +214,8 @@ impl Header {
 }
 
 fn source() -> Error {
-    let why = "the run has read a source, whose records are read in sequence and cannot be found by their step: \
-               the record has their order and content only";
+    let why = "the run has read a source, whose records are read in sequence and cannot be found by their \
+               step: the record has their order and content only";
     Error::new(ErrorKind::Config, why)
 }
 

@@ -25,6 +25,9 @@ usage: feedline spikes RUN [options]
     run: spikes,
 };
 
+/// Files, each with the number of its samples.
+type Files = Vec<(String, usize)>;
+
 /// Files that are listed for a spike.
 const FILES: usize = 3;
 
@@ -68,7 +71,7 @@ fn spikes(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
 
 /// The files of the samples of each spike, each with its number of samples, the largest number first; none if
 /// the data is not known.
-fn files(run: &Run, data: &Data, spikes: &[Spike]) -> Result<Vec<Vec<(String, usize)>>, Box<dyn Error>> {
+fn files(run: &Run, data: &Data, spikes: &[Spike]) -> Result<Vec<Files>, Box<dyn Error>> {
     let header = run.header(run.steps().start);
     if spikes.is_empty() || !data.is_known(&header) {
         return Ok(vec![Vec::new(); spikes.len()]);
@@ -92,7 +95,7 @@ fn files(run: &Run, data: &Data, spikes: &[Spike]) -> Result<Vec<Vec<(String, us
     Ok(all)
 }
 
-fn as_text(name: &str, spikes: &[Spike], skips: &[SkipRange], files: &[Vec<(String, usize)>]) -> String {
+fn as_text(name: &str, spikes: &[Spike], skips: &[SkipRange], files: &[Files]) -> String {
     if spikes.is_empty() {
         return format!("no step leaves its neighbours in {name}\n");
     }
@@ -113,8 +116,8 @@ fn as_text(name: &str, spikes: &[Spike], skips: &[SkipRange], files: &[Vec<(Stri
     text
 }
 
-fn as_json(spikes: &[Spike], skips: &[SkipRange], files: &[Vec<(String, usize)>]) -> String {
-    let spike = |(spike, files): (&Spike, &Vec<(String, usize)>)| {
+fn as_json(spikes: &[Spike], skips: &[SkipRange], files: &[Files]) -> String {
+    let spike = |(spike, files): (&Spike, &Files)| {
         let files: serde_json::Map<_, _> =
             files.iter().map(|(file, samples)| (file.clone(), json!(samples))).collect();
         json!({"step": spike.step, "value": spike.value, "before": spike.before, "files": files})

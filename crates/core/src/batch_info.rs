@@ -26,7 +26,7 @@ pub struct BatchInfo {
     /// The valid rows' contribution to the proof of the run: see [`prove`](Self::prove).
     #[doc(hidden)]
     pub proof: BatchProof,
-    /// The hash of the rows, for a run that is recorded.
+    /// The hash of the rows, if the run is recorded.
     #[doc(hidden)]
     pub content: Option<BatchContent>,
     /// The position up to which a source was read for this batch; `None` for a data set.

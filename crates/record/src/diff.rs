@@ -136,6 +136,19 @@ fn causes(a: &Value, b: &Value) -> Vec<String> {
 }
 
 fn option(a: &Value, b: &Value, key: &str, what: &str) -> Option<String> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        // A sampler, with its sizes if it has some.
+        Value::Object(parts) => {
+            let sizes =
+                parts.iter().filter(|(key, _)| *key != "kind").map(|(key, size)| format!(" {key} {size}"));
+            format!(
+                "{}{}",
+                parts.get("kind").and_then(Value::as_str).unwrap_or_default(),
+                sizes.collect::<String>()
+            )
+        }
+        other => other.to_string(),
+    };
     (a[key] != b[key]).then(|| format!("{what}: {} and {}", text(&a[key]), text(&b[key])))
 }

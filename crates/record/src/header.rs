@@ -50,7 +50,7 @@ impl Header {
 
     /// Number of ranks.
     pub fn world(&self) -> u32 {
-        self.value["world"].as_u64().map_or(1, |world| world as u32)
+        self.value["world"].as_u64().map_or(1, |world| (world as u32).max(1))
     }
 
     /// Samples per batch and rank.
@@ -214,8 +214,8 @@ impl Header {
 }
 
 fn source() -> Error {
-    let why = "the run has read a source, whose records are read in sequence and cannot be found by their step: \
-               the record has their order and content only";
+    let why = "the run has read a source, whose records are read in sequence and cannot be found by their \
+               step: the record has their order and content only";
     Error::new(ErrorKind::Config, why)
 }
 

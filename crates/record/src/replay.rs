@@ -20,8 +20,8 @@ pub enum Verdict {
         /// The row that differs; `None` if several do.
         row: Option<usize>,
     },
-    /// Other samples, or in another order: a sample that could not be read then can be read now, or the other
-    /// way round.
+    /// The samples or their order differ: a sample that could not be read during the run can be read now, or
+    /// the reverse.
     OtherSamples,
 }
 

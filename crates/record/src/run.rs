@@ -68,8 +68,8 @@ impl Run {
         Ok(Self { folder, ranks, sampler: None })
     }
 
-    /// Takes `sampler` for that of the run. Needed for samplers with weights, classes, lengths or ids, which
-    /// the record does not hold.
+    /// Uses `sampler` as the sampler of the run. Needed for samplers with weights, classes, lengths or ids,
+    /// which the record does not hold.
     #[must_use]
     pub fn with_sampler(self, sampler: Sampler) -> Self {
         Self { sampler: Some(sampler), ..self }
@@ -80,17 +80,18 @@ impl Run {
         &self.folder
     }
 
-    /// The numbers of the steps, from the first to the one after the last. If steps are missing within, see
-    /// [`gaps`](Self::gaps).
+    /// The numbers of the recorded steps, up to the last one that every rank has recorded.
+    /// [`gaps`](Self::gaps) lists missing ones.
     pub fn steps(&self) -> Range<u64> {
-        let segments = &self.ranks[0].segments;
-        match (segments.first(), segments.last()) {
-            (Some(first), Some(last)) => first.number..last.numbers().end,
-            _ => 0..0,
-        }
+        let first = &self.ranks[0];
+        let (Some(begin), Some(last)) = (first.segments.first(), first.segments.last()) else { return 0..0 };
+        let world = self.header_of(0, last.header).world() as usize;
+        let ends = self.ranks.iter().take(world.max(1)).filter_map(|rank| rank.segments.last());
+        let end = ends.map(|last| last.numbers().end).min().unwrap_or(begin.number);
+        begin.number..end.max(begin.number)
     }
 
-    /// The ranges of steps that are not recorded: after a crash of the machine, whose last writes were lost.
+    /// The ranges of missing steps. A crash of the machine may lose the last writes.
     pub fn gaps(&self) -> Vec<Range<u64>> {
         let segments = self.ranks[0].segments.windows(2);
         let gap = |pair: &[Segment]| pair[0].numbers().end..pair[1].number;
@@ -175,7 +176,7 @@ impl Run {
         self.ranks.len() as u32
     }
 
-    /// The stretches of steps of rank `rank` that count: those of its segments in which the run has the rank.
+    /// The recorded steps of rank `rank`, as ranges, without those at which the run did not have this rank.
     pub(crate) fn stretches(&self, rank: u32) -> Vec<Range<u64>> {
         let steps = self.steps();
         let counts = |number: &u64| steps.contains(number) && rank < self.header(*number).world();
@@ -222,8 +223,8 @@ impl Run {
         Ok(Place { segment, index, header })
     }
 
-    /// The cursor before step `number` on rank `rank`, from which a run does this step next; for the number
-    /// after the last step, the cursor after it.
+    /// The cursor before step `number` on rank `rank`: a run that resumes from it does this step next. For
+    /// the number after the last step, the cursor after the last step.
     ///
     /// Takes some nanoseconds for each sample of the epoch before the step.
     ///

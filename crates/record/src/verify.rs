@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use feedline::{LoaderBuilder, Result};
+use feedline::{Error, ErrorKind, LoaderBuilder, Result};
 
 use crate::{Replayed, Run, Verdict};
 
@@ -57,7 +57,12 @@ impl Run {
     pub fn verify(&self, builder: &LoaderBuilder, mut progress: impl FnMut(u64, u64)) -> Result<Verified> {
         let steps = self.steps();
         let samples = self.header(steps.start).samples().unwrap_or(0);
-        let mut known = vec![Known::Nothing; samples as usize];
+        let mut known = Vec::new();
+        known.try_reserve_exact(usize::try_from(samples).unwrap_or(usize::MAX)).map_err(|error| {
+            let why = format!("no memory to remember {samples} samples: verify against a manifest");
+            Error::new(ErrorKind::Budget, why).with_source(error)
+        })?;
+        known.resize(samples as usize, Known::Nothing);
         let (mut verified, mut paths) = (Verified::default(), BTreeMap::new());
         let all = (0..self.ranks())
             .flat_map(|rank| self.stretches(rank))

@@ -183,6 +183,32 @@ fn two_runs_are_compared_and_spikes_are_written_as_a_page() {
 }
 
 #[test]
+fn a_spike_is_listed_with_its_files_and_the_steps_to_skip() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let (data, run) = (folder.path().join("shards"), folder.path().join("run"));
+    let options = RecordOptions { data: Some(data.clone()), ..RecordOptions::default() };
+    let recorder = Recorder::new(&run, options);
+    let builder = Loader::builder(set(&data, None)).batch_size(2).record(&recorder);
+    let mut loader = builder.build_host().unwrap();
+    for batch in loader.epoch(0).unwrap() {
+        // The samples 22 to 24 are poisoned.
+        let spikes = batch.unwrap().ids().iter().any(|id| (22..24).contains(id));
+        recorder.note("loss", if spikes { 7.0 } else { 1.0 }).unwrap();
+    }
+    drop((loader, recorder));
+    let run = run.to_str().unwrap();
+    let shard = data.join("2.npy").display().to_string();
+    let expected = format!(
+        "step 11: loss is 7.0000, and was about 1.0000 before\n  2 samples of {shard}\n\
+         to resume without them:\n  .skip(0, 11..12)\n"
+    );
+    assert_eq!(prints(1, &["spikes", run]), expected);
+    let found = json(1, &["spikes", run]);
+    assert_eq!((&found["spikes"][0]["files"][&shard], &found["skip"][0]["from"]), (&2.into(), &11.into()));
+}
+
+#[test]
 fn what_is_wrong_is_one_line_with_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
     files(folder.path());

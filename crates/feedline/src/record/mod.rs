@@ -1,8 +1,8 @@
-//! The record of a run: which batch each step had, in 32 bytes per step, and the values that you note.
+//! The record of a run: 32 bytes per step that prove which batch the step had, and the values that you note.
 //!
-//! A step's batch is a function of the options, the seed and the position. The record keeps those, and for
-//! each step hashes of the order and of the rows that prove it, so that `feedline replay` makes a batch again
-//! years later and says whether its bytes are the same. The crate `feedline-record` reads records.
+//! A step's batch is a function of the options, the seed and the position. The record holds the options once,
+//! and for each step a hash of the order and a hash of the rows. From it `feedline replay` makes a batch
+//! again, years later, and says whether its bytes are the same. The crate `feedline-record` reads records.
 //!
 //! ```
 //! use feedline::record::{RecordOptions, Recorder};
@@ -22,11 +22,11 @@
 //!
 //! # What is hashed
 //!
-//! The rows as the workers have written them, after all transforms and `map_batch`, before padding: the
-//! padding follows from the rows and the fields, which the record has. In zero-copy and resident mode no
-//! worker reads rows; then the rows are hashed in the columns of the set if it has them, and otherwise only
-//! the order is recorded. The hash is XXH3, which a worker computes at more than 3 GB/s; where the workers
-//! are the limit, set [`RecordOptions::content_every`].
+//! A worker hashes the rows of a batch after all transforms and `map_batch`, and before padding, which
+//! follows from the rows. In zero-copy and resident mode workers do not read rows: they hash the columns of
+//! the set, if the set has columns; otherwise the record holds only the order. The hash is XXH3, more than 3
+//! GB/s per worker. Where the workers limit the rate, hash fewer steps by [`RecordOptions::content_every`];
+//! the header of the record says what was hashed.
 
 mod content;
 #[doc(hidden)] // For feedline-record.
@@ -58,11 +58,11 @@ pub fn file_name(rank: u32) -> String {
     format!("rank-{rank}.rec")
 }
 
-/// What a record says beside the steps.
+/// What a record holds beside the steps.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// The file or folder of the data, as `feedline replay` opens it. Default: none; then a program replays
-    /// the run with the data set, by the crate `feedline-record`.
+    /// The file or folder of the data, which `feedline replay` opens. Default: none; then only a program that
+    /// has the data set can replay the run, by the crate `feedline-record`.
     pub data: Option<PathBuf>,
     /// What the program does with the samples, in your words, such as the version of its transforms;
     /// `feedline diff` compares it. Default: empty.
@@ -79,11 +79,11 @@ impl Default for RecordOptions {
 
 /// Records a run; pass it to [`LoaderBuilder::record`]. Clones write the same record.
 ///
-/// The record is a folder with a file for each rank. A folder with the record of an earlier part of the run
-/// is continued: steps that a resumed run does again replace the former ones, and a run that begins anew
-/// replaces all. The file is written ten times per second, with every checkpoint and at the end, so a kill
-/// loses the steps of a tenth of a second at most; every step before them can be read. The files are locked
-/// until the loader and all clones of its recorder are dropped.
+/// The record is a folder with one file per rank. If the folder holds the record of an earlier part of the
+/// run, the loader continues it: steps that a resumed run repeats replace the recorded ones, and a run that
+/// starts over replaces all of them. The file is written ten times per second, at every checkpoint and at the
+/// end. A kill loses at most the steps of the last tenth of a second; all earlier steps can be read. The
+/// files stay locked until the loader and all clones of its recorder are dropped.
 #[derive(Clone)]
 pub struct Recorder {
     shared: Arc<Shared>,
@@ -96,7 +96,7 @@ struct Shared {
     writers: Mutex<Vec<(u32, RankWriter)>>,
 }
 
-/// What a builder says of the record.
+/// The options of a builder about the record.
 #[derive(Clone, Default)]
 pub(crate) struct Recording {
     pub(crate) recorder: Option<Recorder>,

@@ -116,8 +116,8 @@ impl RankRecord {
         match frame {
             Frame::Header(json) => self.headers.push(serde_json::from_slice(json).unwrap_or_default()),
             Frame::Begin { number, cursor } => {
+                let Some(header) = self.headers.len().checked_sub(1) else { return };
                 self.forget_from(number);
-                let header = self.headers.len().saturating_sub(1);
                 let (steps, substitutes, places) = Default::default();
                 self.segments.push(Segment { header, number, cursor, steps, substitutes, places });
             }
@@ -156,7 +156,7 @@ impl RankRecord {
 impl Segment {
     /// The numbers of the steps.
     pub fn numbers(&self) -> Range<u64> {
-        self.number..self.number + self.steps.len() as u64
+        self.number..self.number.saturating_add(self.steps.len() as u64)
     }
 }
 
@@ -170,9 +170,9 @@ pub(super) fn step_at(number: u64, start: &Cursor, cursor: &Cursor, header: &Val
     if header["samples"].is_null() {
         // A source: its position does not tell the step, but the samples of this rank do.
         let samples = cursor.proof().count().checked_sub(start.proof().count())?;
-        return Some(number + samples.div_ceil(batch));
+        return number.checked_add(samples.div_ceil(batch));
     }
-    let global = batch * get("world")?.max(1);
+    let global = batch.checked_mul(get("world")?.max(1))?;
     let positions = start.position()..cursor.position();
     let mut live = positions.end.checked_sub(positions.start)?;
     for skip in header["skips"].as_array().into_iter().flatten() {
@@ -184,5 +184,5 @@ pub(super) fn step_at(number: u64, start: &Cursor, cursor: &Cursor, header: &Val
             live -= end.saturating_sub(first.saturating_mul(global).max(positions.start)).min(live);
         }
     }
-    Some(number + live.div_ceil(global))
+    number.checked_add(live.div_ceil(global))
 }

@@ -144,7 +144,8 @@ impl Writer {
             let found =
                 |(number, start, header): &(u64, Cursor, Arc<Value>)| step_at(*number, start, cursor, header);
             let found = self.begins.iter().rev().find_map(found);
-            let follows = |(epoch, _): &(u64, u64)| (cursor.epoch(), cursor.position()) == (epoch + 1, 0);
+            let follows =
+                |(epoch, _): &(u64, u64)| (cursor.epoch(), cursor.position()) == (epoch.saturating_add(1), 0);
             let end = self.end.filter(follows).map(|(_, number)| number);
             self.next = found.or(end).unwrap_or_else(|| self.steps_before(cursor));
         }
@@ -161,7 +162,8 @@ impl Writer {
         }
         let per_epoch = self.header["steps_per_epoch"].as_u64().unwrap_or(0);
         let epoch = cursor.at(cursor.epoch(), 0, 0);
-        cursor.epoch() * per_epoch + step_at(0, &epoch, cursor, &self.header).unwrap_or(0)
+        let before = cursor.epoch().saturating_mul(per_epoch);
+        before.saturating_add(step_at(0, &epoch, cursor, &self.header).unwrap_or(0))
     }
 
     /// Records a value of step `step`.

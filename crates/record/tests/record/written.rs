@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use feedline::record::frame::{Frame, MAGIC, Substitute};
+use feedline::record::read::RankRecord;
 use feedline::record::{RecordOptions, Recorder, field_hash};
 use feedline::{
     BadSamples, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Result, Stream,
 };
-use feedline_core::{BatchContent, Budget};
+use feedline_core::{BatchContent, Budget, Random};
 use feedline_record::{Run, Verdict, field_values};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{Fine, Uneven};
@@ -35,7 +37,7 @@ fn the_content_of_a_batch_is_that_of_xxh3() {
         let set = InMemory::new().field("a", [8], Vec::from_iter(fixed)).unwrap();
         let set = set.ragged("b", [], 300, (0..5).map(|id| vec![5_u8; id * 70])).unwrap();
         record(Loader::builder(set).batch_size(5).pad("b", Pad::multiple_of(64)), dir.path(), 1).unwrap();
-        let run = feedline::record::read::RankRecord::read(&dir.path().join("rank-0.rec")).unwrap().unwrap();
+        let run = RankRecord::read(&dir.path().join("rank-0.rec")).unwrap().unwrap();
         assert_eq!(run.segments[0].steps[0].content.map(|content| content.parts()), Some(GOLDEN));
     });
 }
@@ -67,7 +69,7 @@ fn the_rows_are_hashed_as_they_are_delivered_after_map_batch() {
             contents.push(Some(content));
         }
         end(loader).unwrap();
-        let run = feedline::record::read::RankRecord::read(&dir.path().join("rank-0.rec")).unwrap().unwrap();
+        let run = RankRecord::read(&dir.path().join("rank-0.rec")).unwrap().unwrap();
         assert_eq!(Vec::from_iter(run.segments[0].steps.iter().map(|step| step.content)), contents);
     });
 }
@@ -143,6 +145,10 @@ fn the_ranks_of_one_process_write_their_own_files_and_a_value_is_noted_once() {
             .concat();
         ids.sort_unstable();
         assert_eq!(ids, Vec::from_iter(0..60));
+        // A kill has cut the last step of one rank: the run ends before it.
+        let file = std::fs::File::options().write(true).open(dir.path().join("rank-2.rec")).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 1).unwrap();
+        assert_eq!(Run::open(dir.path()).unwrap().steps(), 0..4);
     });
 }
 
@@ -206,5 +212,67 @@ fn a_record_that_was_written_before_is_read_and_replayed() {
             assert_eq!(replayed.verdict, Verdict::Equal, "step {number}");
             assert_eq!(run.notes("loss")[number as usize].1, replayed.batch.ids()[0] as f64);
         }
+    });
+}
+
+fn bytes(frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.write(&mut bytes);
+    bytes
+}
+
+/// Whole frames that no loader has written in this order; a checksum does not tell them from others.
+#[test]
+fn frames_in_any_order_and_with_any_numbers_are_read_or_refused() {
+    with_watchdog(LIMIT, || {
+        let dir = tempfile::tempdir().unwrap();
+        let file = RankRecord::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/rank-0.rec"));
+        let golden = file.unwrap().unwrap();
+        let (mut random, mut opened) = (Random::from_key(8), 0);
+        for _ in 0..400 {
+            for rank in 0..2 {
+                let mut file = MAGIC.to_vec();
+                for _ in 0..random.below(12) {
+                    let any = |random: &mut Random| {
+                        [random.below(3), random.below(50), u64::MAX][random.below(3) as usize]
+                    };
+                    let mut header = golden.headers[0].clone();
+                    let key =
+                        ["samples", "batch", "world", "seed", "skips", "spec"][random.below(6) as usize];
+                    header[key] = any(&mut random).into();
+                    let frame = match random.below(7) {
+                        0 | 1 => bytes(&Frame::Header(&serde_json::to_vec(&header).unwrap())),
+                        2 => {
+                            let cursor = golden.segments[0].cursor.at(any(&mut random), any(&mut random), 0);
+                            bytes(&Frame::Begin { number: any(&mut random), cursor })
+                        }
+                        3 => bytes(&Frame::Step { order: 1, content: None, substitutes: 1 }),
+                        4 => bytes(&Frame::Name("loss")),
+                        5 => bytes(&Frame::Note {
+                            step: any(&mut random),
+                            name: random.below(3) as u16,
+                            value: 1.0,
+                        }),
+                        _ => {
+                            let (row, sample) = (any(&mut random) as u32, any(&mut random));
+                            bytes(&Frame::Substitute(Substitute { row, substitute: 1, sample }))
+                        }
+                    };
+                    file.extend(frame);
+                }
+                std::fs::write(dir.path().join(format!("rank-{rank}.rec")), file).unwrap();
+            }
+            let Ok(run) = Run::open(dir.path()) else { continue };
+            opened += 1;
+            let steps = run.steps();
+            // Refused or not, but no panic.
+            let _ =
+                (run.gaps(), run.notes("loss"), run.whence(3), run.compare(&run).map(|same| same.is_equal()));
+            for rank in 0..2 {
+                let _ = (run.ids(steps.start, rank), run.cursor(steps.end, rank));
+            }
+            let _ = run.skip_ranges(&run.spikes("loss"));
+        }
+        assert!(opened > 100, "{opened} were opened");
     });
 }

@@ -38,6 +38,11 @@ impl Data {
         }
     }
 
+    /// Whether the record, or the caller, says where the data is.
+    pub fn is_known(&self, header: &Header) -> bool {
+        self.path.is_some() || header.data().is_some()
+    }
+
     /// A loader of the data of a run.
     pub fn open(&self, header: &Header) -> feedline::Result<LoaderBuilder> {
         feedline_record::open(header, self.path.as_deref(), &self.options())

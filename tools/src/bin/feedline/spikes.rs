@@ -1,9 +1,10 @@
 //! `feedline spikes`: the steps whose noted value leaves its neighbours, with their samples as a page.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::PathBuf;
 
-use feedline_record::{SkipRange, Spike, spikes_page};
+use feedline_record::{Run, SkipRange, Spike, spikes_page};
 use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value, ValueExt as _};
 use serde_json::json;
@@ -23,6 +24,12 @@ usage: feedline spikes RUN [options]
 ",
     run: spikes,
 };
+
+/// Files, each with the number of its samples.
+type Files = Vec<(String, usize)>;
+
+/// Files that are listed for a spike.
+const FILES: usize = 3;
 
 fn spikes(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
     let (mut folder, mut name, mut html, mut data, mut json) =
@@ -57,17 +64,50 @@ fn spikes(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
         std::fs::write(path, page)
             .map_err(|error| format!("{}: cannot write the page: {error}", path.display()))?;
     }
-    let text = if json { as_json(&spikes, &skips) } else { as_text(&name, &spikes, &skips) };
+    let files = files(&run, &data, &spikes)?;
+    let text = if json { as_json(&spikes, &skips, &files) } else { as_text(&name, &spikes, &skips, &files) };
     Ok(Outcome { text, differs: !spikes.is_empty() })
 }
 
-fn as_text(name: &str, spikes: &[Spike], skips: &[SkipRange]) -> String {
+/// The files of the samples of each spike, each with its number of samples, the largest number first; none if
+/// the data is not known.
+fn files(run: &Run, data: &Data, spikes: &[Spike]) -> Result<Vec<Files>, Box<dyn Error>> {
+    let header = run.header(run.steps().start);
+    if spikes.is_empty() || !data.is_known(&header) {
+        return Ok(vec![Vec::new(); spikes.len()]);
+    }
+    let loader = data.open(&header)?.build_host()?;
+    let set = loader.dataset();
+    let mut all = Vec::new();
+    for spike in spikes {
+        let mut counts = BTreeMap::<String, usize>::new();
+        for rank in 0..run.header(spike.step).world() {
+            for id in run.ids(spike.step, rank)? {
+                if let Some(path) = set.as_ref().and_then(|set| set.path(id)) {
+                    *counts.entry(path.display().to_string()).or_default() += 1;
+                }
+            }
+        }
+        let mut files = Vec::from_iter(counts);
+        files.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        all.push(files);
+    }
+    Ok(all)
+}
+
+fn as_text(name: &str, spikes: &[Spike], skips: &[SkipRange], files: &[Files]) -> String {
     if spikes.is_empty() {
         return format!("no step leaves its neighbours in {name}\n");
     }
     let mut text = String::new();
-    for Spike { step, value, before } in spikes {
+    for (Spike { step, value, before }, files) in spikes.iter().zip(files) {
         text += &format!("step {step}: {name} is {value:.4}, and was about {before:.4} before\n");
+        for (file, samples) in files.iter().take(FILES) {
+            text += &format!("  {samples} samples of {file}\n");
+        }
+        if files.len() > FILES {
+            text += &format!("  and of {} other files\n", files.len() - FILES);
+        }
     }
     text += "to resume without them:\n";
     for SkipRange { epoch, steps } in skips {
@@ -76,11 +116,13 @@ fn as_text(name: &str, spikes: &[Spike], skips: &[SkipRange]) -> String {
     text
 }
 
-fn as_json(spikes: &[Spike], skips: &[SkipRange]) -> String {
-    let spikes: Vec<_> = spikes
-        .iter()
-        .map(|spike| json!({"step": spike.step, "value": spike.value, "before": spike.before}))
-        .collect();
+fn as_json(spikes: &[Spike], skips: &[SkipRange], files: &[Files]) -> String {
+    let spike = |(spike, files): (&Spike, &Files)| {
+        let files: serde_json::Map<_, _> =
+            files.iter().map(|(file, samples)| (file.clone(), json!(samples))).collect();
+        json!({"step": spike.step, "value": spike.value, "before": spike.before, "files": files})
+    };
+    let spikes: Vec<_> = spikes.iter().zip(files).map(spike).collect();
     let skips: Vec<_> = skips
         .iter()
         .map(|skip| json!({"epoch": skip.epoch, "from": skip.steps.start, "to": skip.steps.end}))

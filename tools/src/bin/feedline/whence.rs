@@ -55,7 +55,8 @@ fn whence(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
             );
             continue;
         }
-        text += &format!("{folder}: sample {sample} was seen {times} times\n");
+        let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        text += &format!("{folder}: sample {sample} was seen {times}\n");
         for seen in seen {
             let how = match seen.how {
                 How::Drawn => String::new(),

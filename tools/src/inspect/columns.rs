@@ -25,6 +25,8 @@ pub(super) struct Column {
     pub(super) missing: u64,
     /// The values of a text, up to one more than a category may have.
     texts: HashSet<Vec<u8>>,
+    /// Whether a whole number is too large for `i64`.
+    pub(super) is_beyond: bool,
 }
 
 impl Columns {
@@ -44,8 +46,9 @@ impl Columns {
             name.strip_suffix(".lengths").is_some_and(|of| fields.iter().any(|field| field.name == of))
         };
         let columns = fields.iter().filter(|field| !is_lengths(&field.name)).cloned();
-        let mut columns: Vec<_> =
-            columns.map(|field| Column { field, missing: 0, texts: HashSet::new() }).collect();
+        let mut columns: Vec<_> = columns
+            .map(|field| Column { field, missing: 0, texts: HashSet::new(), is_beyond: false })
+            .collect();
         let masks = columns.iter().map(|column| column.field.name.clone()).collect();
         let masked = open_with(path, &OpenOptions { masks, ..options })?;
         let place = |name: &str| masked.schema().fields().iter().position(|field| field.name == name);
@@ -89,7 +92,17 @@ impl Column {
         self.field.shape.contains(&None)
     }
 
+    /// Whether a value is one number.
+    pub(super) fn is_number(&self) -> bool {
+        let is_number =
+            matches!(self.field.element, ElementType::Number(_) | ElementType::Bool | ElementType::U64);
+        is_number && self.field.shape.is_empty()
+    }
+
     fn see(&mut self, value: &[u8]) {
+        // Little-endian: the last byte has the highest bit.
+        self.is_beyond |=
+            self.field.element == ElementType::U64 && value.last().is_some_and(|&byte| byte >= 0x80);
         let is_text = self.field.element == ElementType::Text && self.field.shape == [None];
         if is_text && self.texts.len() <= MAX_CATEGORY && !self.texts.contains(value) {
             self.texts.insert(value.to_vec());

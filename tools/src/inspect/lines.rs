@@ -3,8 +3,11 @@
 use feedline_core::DType;
 use feedline_datasets::{ElementType, Reader, SchemaField, Values};
 
-use super::columns::Columns;
+use super::columns::{Column, Columns};
 use super::{Inspected, Options};
+
+/// The max number of fields of a batch.
+const MAX_FIELDS: usize = 16;
 
 /// The lines.
 pub(super) fn load(options: &Options, inspected: &Inspected) -> String {
@@ -89,26 +92,43 @@ fn data(
     format!("  let reader = {open};\n{tokens}  let data = Ragged::measured(reader)?;\n")
 }
 
-/// The steps of a `Table` for the columns that are no numbers of a batch as they are, a line each.
+/// The steps of a `Table` for the columns that are no fields of a batch as they are, a line each.
 fn steps(columns: &Columns, is_filled: bool) -> String {
+    let kept: Vec<_> = columns.columns.iter().filter(|column| !column.is_beyond).collect();
+    let names = |columns: &mut dyn Iterator<Item = &Column>| {
+        columns.map(|column| format!("{:?}", column.field.name)).collect::<Vec<_>>().join(", ")
+    };
+    // More fields than a batch can have: the numbers become one.
+    let is_wide = kept.len() + kept.iter().filter(|column| column.missing > 0).count() > MAX_FIELDS;
+    let is_stacked = |column: &Column| is_wide && column.is_number() && !columns.is_category(column);
     let mut steps = String::new();
-    for column in &columns.columns {
+    if is_wide {
+        let stacked = names(&mut kept.iter().copied().filter(|column| is_stacked(column)));
+        steps += &format!("      .stack(\"x\", [{stacked}])\n");
+    }
+    // A whole number beyond i64 has no type in a batch.
+    if kept.len() < columns.columns.len() {
+        let stack = if is_wide { "\"x\", " } else { "" };
+        let others = names(&mut kept.iter().copied().filter(|column| !is_stacked(column)));
+        steps += &format!("      .select([{stack}{others}])\n");
+    }
+    for column in kept {
         let (SchemaField { name, element, .. }, is_category) = (&column.field, columns.is_category(column));
         if is_category {
             steps += &format!("      .category({name:?})\n");
         }
-        if *element == ElementType::U64 && !column.varies() {
+        if *element == ElementType::U64 && !column.varies() && !is_stacked(column) {
             steps += &format!("      .cast({name:?}, DType::I64)\n");
         }
         if column.missing == 0 || is_filled {
             continue;
         }
-        let is_float = matches!(element, ElementType::Number(DType::F32 | DType::F64));
+        let is_float = matches!(element, ElementType::Number(DType::F32 | DType::F64)) && column.is_number();
+        let is_empty = column.missing == columns.rows;
         let becomes = match () {
             () if is_category => "Missing::Text(\"none\".into())",
-            () if is_float && column.field.shape.is_empty() && column.missing < columns.rows => {
-                "Missing::Mean"
-            }
+            () if is_stacked(column) && is_empty => "Missing::Number(0.0)",
+            () if (is_float || is_stacked(column)) && !is_empty => "Missing::Mean",
             () => "Missing::Mask",
         };
         steps += &format!("      .missing({name:?}, {becomes})\n");

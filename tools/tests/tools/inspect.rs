@@ -241,6 +241,11 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let counts = json!({"income": 2, "city": 1, "code": 1, "note": 1});
     assert_eq!(printed["missing"], json!({"rows": 5, "columns": counts}));
+    // 17 columns, of which the first is text.
+    let wide = format!("t{}\na{}\nb{}\n", ",1".repeat(16), ",2".repeat(16), ",3".repeat(16));
+    let wide = wide.replacen(&",1".repeat(16), &(0..16).map(|n| format!(",c{n}")).collect::<String>(), 1);
+    const WIDE: &str = "Table::open(PATH)\n      .stack(\"x\", [\"c0\", \"c1\", \"c2\", \"c3\", \"c4\", \"c5\", \"c6\", \
+        \"c7\", \"c8\", \"c9\", \"c10\", \"c11\", \"c12\", \"c13\", \"c14\", \"c15\"])\n      .reader()?;";
     // Without texts of any length the table has one size; without gaps it needs no steps.
     for (name, text, lines) in [
         (
@@ -249,6 +254,12 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
             "Table::open(PATH)\n      .missing(\"a\", Missing::Mask)\n      .build()?;",
         ),
         ("m.csv", "a,b\n1,2\n4,3\n", "let data = Fixed::new(open(PATH)?)?;"),
+        (
+            "beyond.csv",
+            "a,b,c\n1,2,18446744073709551615\n4,9223372036854775807,3\n",
+            "Table::open(PATH)\n      .select([\"a\", \"b\"])\n      .build()?;",
+        ),
+        ("wide.csv", &wide, WIDE),
     ] {
         let path = write(folder.path(), name, text.as_bytes());
         let text = String::from_utf8(inspect(&[path.to_str().unwrap()]).stdout).unwrap();

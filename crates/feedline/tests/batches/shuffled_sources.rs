@@ -7,7 +7,7 @@ use crate::iterable::{LENS, SEED, archive, epoch, everywhere, generator, options
 use crate::restoring::Restored;
 use feedline::{Device, LastBatch, Loader, LoaderBuilder, Sampler, World, source};
 use feedline_testkit::fixtures::streams::Generator;
-use feedline_testkit::restore::{From, MIXES};
+use feedline_testkit::restore::{From, MIXES, Pipeline};
 use feedline_testkit::{Watchdog, watchdog};
 
 /// Bytes of a shuffle buffer whose blocks have two to six records.

@@ -79,7 +79,7 @@ pub(super) fn mix() -> Done {
 pub(super) fn resume() -> Done {
     let mut loader = Loader::builder(Fixed::new(open("x.npy")?)?).batch_size(1).shuffle(7).build_host()?;
     for batch in loader.epoch(0)?.take(1) {
-        batch?; // then the run ends
+        assert_eq!(batch?.step(), 0); // then the run ends
     }
     loader.checkpoint()?.save("run.checkpoint")?; // with the model
 

@@ -30,6 +30,7 @@ step recorded env FEEDLINE_KILLS=200 cargo test -p feedline-record --test record
 step told cargo test -p feedline --features metrics,tracing --test threads told
 step object-store cargo test --package feedline-datasets --all-features --test object_store
 step object-store-zoo cargo test --package feedline-tools --features object-store --test zoo
+step object-store-page cargo test --package feedline-tools --features object-store --test tools page
 step bridges ci/bridges.sh
 step python ci/python.sh
 step launchers ci/slurm.sh cargo test -p feedline-examples --test training launchers

@@ -63,9 +63,11 @@ pub struct Packed {
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-pack-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
-/// std::fs::write(dir.join("lines.txt"), "one\ntwo\n")?; let packed = pack(&*open(dir.join("lines.txt"))?,
-/// dir.join("lines.arrow"), PackOptions::default(), |_| {})?; assert_eq!((packed.samples, packed.files), (2,
-/// 1)); assert_eq!(open(dir.join("lines.arrow"))?.schema().to_string(), "text text [?]");
+/// let (source, target) = (dir.join("lines.txt"), dir.join("lines.arrow"));
+/// std::fs::write(&source, "one\ntwo\n")?;
+/// let packed = pack(&*open(&source)?, &target, PackOptions::default(), |_| {})?;
+/// assert_eq!((packed.samples, packed.files), (2, 1));
+/// assert_eq!(open(&target)?.schema().to_string(), "text text [?]");
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

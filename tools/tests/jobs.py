@@ -1,4 +1,4 @@
-"""Data as Hugging Face's libraries write it, and what they read of it: jobs.py KIND FOLDER.
+"""Data as Hugging Face's libraries and Pillow write it, and what they read of it: jobs.py KIND FOLDER.
 
 Prints `not run: WHY` without the libraries.
 """
@@ -6,7 +6,9 @@ import io
 import json
 import os
 import random
+import struct
 import sys
+import zlib
 
 kind, to = sys.argv[1:3]
 try:
@@ -15,7 +17,8 @@ try:
     if kind == "text":
         import tokenizers
     else:
-        import datasets
+        if kind != "deep":
+            import datasets
         import numpy as np
         from PIL import Image
 except ImportError as error:
@@ -142,7 +145,32 @@ def folders():
         json.dump(expected, file)
 
 
-if kind != "text":
+def deep():
+    """Five gray pictures of 16 bits by Pillow, and five in RGB, which Pillow reads but does not write."""
+    draw = np.random.default_rng(9)
+    expected = []
+    for number in range(5):
+        gray = draw.integers(0, 1 << 16, (8, 8), dtype=np.uint16)
+        Image.fromarray(gray).save(path("deep", "a", f"{number}.png"))
+        with Image.open(path("deep", "a", f"{number}.png")) as image:
+            assert image.mode.startswith("I;16"), image.mode
+            levels = np.asarray(image)
+        assert (levels == gray).all()
+        expected.append(np.repeat(levels >> 8, 3).astype(np.uint8).tobytes().hex())
+    for number in range(5):
+        rgb = draw.integers(0, 1 << 16, (8, 8, 3), dtype=np.uint16)
+        rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in rgb)
+        chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        with open(path("deep", "b", f"{number}.png"), "wb") as file:
+            file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 16, 2, 0, 0, 0))
+                       + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+        with Image.open(path("deep", "b", f"{number}.png")) as image:
+            expected.append(np.asarray(image.convert("RGB")).tobytes().hex())
+    with open(path("expected.json"), "w") as file:
+        json.dump(expected, file)
+
+
+if kind in ("saved", "folders"):
     datasets.disable_progress_bars()
-{"text": text, "saved": saved, "folders": folders}[kind]()
+{"text": text, "saved": saved, "folders": folders, "deep": deep}[kind]()
 print("ok")

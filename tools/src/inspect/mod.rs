@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use columns::Columns;
 use feedline_core::Result;
 use feedline_datasets::{Nulls, OpenOptions, Reader, Split, Values, open_with};
 use lexopt::prelude::{Long, Short, Value};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+mod columns;
 mod lines;
 mod list;
 mod picture;
@@ -21,14 +23,17 @@ Says what a file or folder of training data holds.
 usage: inspect PATH [options]
   --sample N      the sample to show, 0 without it
   --save FILE     writes the picture of that sample: as it is stored, or as PNG where the pixels are stored
-  --all           read every sample: finds bad ones, and takes the lengths over all
+  --all           read every sample: finds bad ones, and takes lengths and missing values over all
   --test          the test set of a folder or archive whose file names tell the sets apart
-  --fill          missing values become NaN, or zero among whole numbers; without it they are an error
-  --json          print one JSON object: format, samples, fields, first, last, lengths, sample, load
+  --fill          missing values become NaN, or zero among whole numbers; without it
+                  a column that lacks values is followed by NAME.present
+  --json          print one JSON object: format, samples, fields, classes, missing, first, last, lengths,
+                  sample, load
   --help
 
 first and last are the SHA-256 of a sample: the bytes of its fields in order, little-endian, C order.
-lengths are those of the fields that vary in size, over the first 1000 samples, or all with --all.
+lengths are those of the fields that vary in size, and missing counts the rows of a table that lack a value:
+over the first 1000 samples, the last one and the one that is shown, or all with --all.
 A picture is drawn in a terminal that is wide enough.
 If a folder cannot be read, all its files are listed, each with good or bad (JSON: files, with path, format
 and samples, or path and error).
@@ -37,8 +42,11 @@ exit code: 0 done, 2 an error, on one line: what is wrong and where";
 /// Files of up to this many bytes are read into memory; samples of larger ones are read one by one.
 const IN_MEMORY: u64 = 16 << 20;
 
-/// Samples whose lengths are taken without `--all`.
+/// Samples whose lengths and missing values are counted without `--all`.
 const MEASURED: u64 = 1000;
+
+/// Names of classes that are printed.
+const CLASSES: usize = 10;
 
 struct Options {
     path: PathBuf,
@@ -56,6 +64,8 @@ struct Inspected {
     first: Option<String>,
     last: Option<String>,
     lengths: Vec<Lengths>,
+    /// The columns, if it is a table.
+    columns: Option<Columns>,
     /// The sample to show.
     values: Values,
 }
@@ -89,18 +99,29 @@ pub fn run(
     }
 }
 
-fn open(path: &std::path::Path, options: &Options) -> Result<Box<dyn Reader>> {
+/// The options that the arguments ask for.
+fn asked(options: &Options) -> OpenOptions {
     let split = options.test.then_some(Split::Test);
     let nulls = if options.fill { Nulls::Fill } else { Nulls::Refuse };
-    open_with(path, &OpenOptions { split, nulls, ..OpenOptions::with_memory_limit(IN_MEMORY) })
+    OpenOptions { split, nulls, ..OpenOptions::with_memory_limit(IN_MEMORY) }
 }
 
 fn inspect(options: &Options) -> Result<Inspected> {
-    let reader = open(&options.path, options)?;
+    let mut reader = open_with(&options.path, &asked(options))?;
     let mut values = Values::new();
     let Some(last) = reader.len().checked_sub(1) else {
-        return Ok(Inspected { reader, first: None, last: None, lengths: Vec::new(), values });
+        let (lengths, columns) = (Vec::new(), None);
+        return Ok(Inspected { reader, first: None, last: None, lengths, columns, values });
     };
+    let counted = if options.all { reader.len() } else { reader.len().min(MEASURED) };
+    let rows =
+        (0..counted).chain([options.sample, last].into_iter().filter(|&row| row >= counted && row <= last));
+    let columns = Columns::read(&options.path, asked(options), &*reader, rows)?;
+    let masks: Vec<_> = columns.iter().flat_map(Columns::missing).map(|(name, _)| name.to_owned()).collect();
+    if !options.fill && !masks.is_empty() {
+        // The other values of these rows are read nevertheless.
+        reader = open_with(&options.path, &OpenOptions { masks, ..asked(options) })?;
+    }
     let fields = reader.schema().fields().iter().enumerate();
     let varying = fields.filter(|(_, field)| field.shape.contains(&None));
     let lengths = |(field, _)| Lengths { field, min: usize::MAX, max: 0, sum: 0, samples: 0 };
@@ -118,7 +139,7 @@ fn inspect(options: &Options) -> Result<Inspected> {
     }
     let [first, last] = [checksum(&*reader, 0, &mut values)?, checksum(&*reader, last, &mut values)?];
     reader.read(options.sample, &mut values)?;
-    Ok(Inspected { reader, first: Some(first), last: Some(last), lengths, values })
+    Ok(Inspected { reader, first: Some(first), last: Some(last), lengths, columns, values })
 }
 
 /// The checksum of a sample.
@@ -167,7 +188,7 @@ impl Lengths {
 }
 
 fn as_json(options: &Options, inspected: &Inspected) -> String {
-    let Inspected { reader, first, last, lengths, values } = inspected;
+    let Inspected { reader, first, last, lengths, columns, values } = inspected;
     let fields = reader.schema().fields();
     let names: Vec<_> = fields
         .iter()
@@ -176,9 +197,17 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
     let mut all = json!({
         "format": reader.format(), "samples": reader.len(), "fields": names, "first": first, "last": last,
     });
+    if let Some(classes) = reader.classes() {
+        all["classes"] = classes.into();
+    }
+    if let Some(columns) = columns {
+        let missing = columns.missing().map(|(name, count)| (name.to_owned(), count.into()));
+        all["missing"] = json!({"rows": columns.rows, "columns": serde_json::Map::from_iter(missing)});
+    }
     let of = |lengths: &Lengths| {
         let Lengths { field, min, max, samples, .. } = lengths;
-        json!({"field": fields[*field].name, "min": min, "max": max, "mean": lengths.mean(), "samples": samples})
+        let mean = lengths.mean();
+        json!({"field": fields[*field].name, "min": min, "max": max, "mean": mean, "samples": samples})
     };
     if !lengths.is_empty() {
         all["lengths"] = lengths.iter().map(of).collect();
@@ -187,13 +216,13 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
         let shown = fields.iter().zip(values.fields());
         let shown = shown.map(|(field, value)| (field.name.clone(), sample::show(field, value).into()));
         all["sample"] = json!({"number": options.sample, "fields": serde_json::Map::from_iter(shown)});
-        all["load"] = lines::load(&options.path, &**reader, values).into();
+        all["load"] = lines::load(options, inspected).into();
     }
     format!("{all}\n")
 }
 
 fn as_text(options: &Options, inspected: &Inspected) -> String {
-    let Inspected { reader, first, last, lengths, values } = inspected;
+    let Inspected { reader, first, last, lengths, columns, values } = inspected;
     let printable = |text: String| text.replace(char::is_control, " ");
     let mut text = format!("format   {}\nsamples  {}\n", reader.format(), reader.len());
     for field in reader.schema().fields() {
@@ -204,6 +233,15 @@ fn as_text(options: &Options, inspected: &Inspected) -> String {
     }
     if let Some(rows) = reader.together() {
         text += &format!("groups   up to {rows} samples are decoded together\n");
+    }
+    if let Some(classes) = reader.classes() {
+        let names: Vec<_> = classes.iter().take(CLASSES).cloned().map(printable).collect();
+        let rest = if classes.len() > CLASSES { ", ..." } else { "" };
+        text += &format!("classes  {}: {}{rest}\n", classes.len(), names.join(", "));
+    }
+    for (name, count) in columns.iter().flat_map(Columns::missing) {
+        let rows = columns.as_ref().map_or(0, |columns| columns.rows);
+        text += &format!("missing  {}: {count} of {rows} rows\n", printable(name.to_owned()));
     }
     for lengths in lengths {
         let name = printable(reader.schema().fields()[lengths.field].name.clone());
@@ -220,6 +258,6 @@ fn as_text(options: &Options, inspected: &Inspected) -> String {
             &format!("  {:<12} {}\n", printable(field.name.clone()), printable(sample::show(field, value)));
     }
     text += &picture::for_terminal(&**reader, values);
-    text += &format!("\nload it by\n{}", lines::load(&options.path, &**reader, values));
+    text += &format!("\nload it by\n{}", lines::load(options, inspected));
     text
 }

@@ -150,7 +150,13 @@ fn a_sample_the_lengths_and_the_lines_that_load_it_are_shown() {
     ] {
         assert!(text.lines().any(|printed| printed == line), "{line}: {text}");
     }
-    assert!(text.contains("let data = Ragged::new(open("), "{text}");
+    let data = format!(
+        "  let reader = open({path:?})?;\n  \
+         // As token ids (feature \"tokenizers\"), in place of `reader` below:\n  \
+         // Box::new(Tokenized::new(reader, \"word\", \"tokenizer.json\")?)\n  \
+         let data = Ragged::measured(reader)?;\n"
+    );
+    assert!(text.contains(&data), "{text}");
     for (arguments, part) in
         [(["--sample", "2"], "no sample 2: there are 2"), (["--sample", "x"], "give a whole number")]
     {
@@ -187,4 +193,95 @@ fn the_picture_of_a_sample_is_saved_as_stored_or_as_png() {
     let output = inspect(&[numbers.to_str().unwrap(), "--save", save.to_str().unwrap()]);
     let line = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && line.contains("the sample has no picture"), "{line}");
+}
+
+/// A table with gaps: the printed lines stand in this test, so they compile, and load the table.
+#[test]
+fn missing_values_are_counted_and_the_lines_load_the_table() {
+    use feedline_datasets::{Missing, Ragged, Table};
+    let folder = tempfile::tempdir().unwrap();
+    let rows = ["30,1.5,Rome,7,one", "31,,Oslo,,two", "32,2.5,,9,", "33,,Rome,8,three", "34,3.5,Oslo,6,four"];
+    let text = format!("age,income,city,code,note\n{}\n", rows.join("\n"));
+    let path = write(folder.path(), "people.csv", text.as_bytes());
+    let output = inspect(&[path.to_str().unwrap(), "--sample", "1"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for line in [
+        "missing  income: 2 of 5 rows",
+        "missing  city: 1 of 5 rows",
+        "missing  code: 1 of 5 rows",
+        "missing  note: 1 of 5 rows",
+        "  income.present false",
+        "  city         \"Oslo\"",
+    ] {
+        assert!(text.lines().any(|printed| printed == line), "{line}: {text}");
+    }
+    let load = || -> feedline::Result<Ragged> {
+        // The printed lines.
+        let table = Table::open(&path)
+            .missing("income", Missing::Mean)
+            .category("city")
+            .missing("city", Missing::Text("none".into()))
+            .missing("code", Missing::Mask)
+            .missing("note", Missing::Mask)
+            .reader()?;
+        let data = Ragged::measured(table)?;
+        Ok(data)
+    };
+    let own = include_str!("inspect.rs");
+    let printed = text.split("\n  let table").nth(1).unwrap().split("\n  let mut loader").next().unwrap();
+    let printed = format!("let table{printed}").replace(&format!("{path:?}"), "&path");
+    let expected: Vec<_> = printed.lines().map(str::trim).collect();
+    let lines: Vec<_> = own.lines().map(str::trim).collect();
+    assert!(lines.windows(expected.len()).any(|lines| lines == expected), "{printed}");
+    let data = load().unwrap();
+    assert_eq!(data.lengths("note").unwrap(), [3, 3, 0, 5, 4]);
+
+    let output = inspect(&[path.to_str().unwrap(), "--json", "--all"]);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counts = json!({"income": 2, "city": 1, "code": 1, "note": 1});
+    assert_eq!(printed["missing"], json!({"rows": 5, "columns": counts}));
+    // 17 columns, of which the first is text.
+    let wide = format!("t{}\na{}\nb{}\n", ",1".repeat(16), ",2".repeat(16), ",3".repeat(16));
+    let wide = wide.replacen(&",1".repeat(16), &(0..16).map(|n| format!(",c{n}")).collect::<String>(), 1);
+    const WIDE: &str = "Table::open(PATH)\n      .stack(\"x\", [\"c0\", \"c1\", \"c2\", \"c3\", \"c4\", \"c5\", \"c6\", \
+        \"c7\", \"c8\", \"c9\", \"c10\", \"c11\", \"c12\", \"c13\", \"c14\", \"c15\"])\n      .reader()?;";
+    // Without texts of any length the table has one size; without gaps it needs no steps.
+    for (name, text, lines) in [
+        (
+            "n.csv",
+            "a,b\n1,2\n,3\n",
+            "Table::open(PATH)\n      .missing(\"a\", Missing::Mask)\n      .build()?;",
+        ),
+        ("m.csv", "a,b\n1,2\n4,3\n", "let data = Fixed::new(open(PATH)?)?;"),
+        (
+            "beyond.csv",
+            "a,b,c\n1,2,18446744073709551615\n4,9223372036854775807,3\n",
+            "Table::open(PATH)\n      .select([\"a\", \"b\"])\n      .build()?;",
+        ),
+        ("wide.csv", &wide, WIDE),
+    ] {
+        let path = write(folder.path(), name, text.as_bytes());
+        let text = String::from_utf8(inspect(&[path.to_str().unwrap()]).stdout).unwrap();
+        assert!(text.contains(&lines.replace("PATH", &format!("{path:?}"))), "{text}");
+        assert_eq!(text.contains("missing  "), name == "n.csv", "{text}");
+    }
+    let filled = inspect(&[folder.path().join("n.csv").to_str().unwrap(), "--fill"]);
+    let filled = String::from_utf8(filled.stdout).unwrap();
+    assert!(filled.contains("&OpenOptions { nulls: Nulls::Fill, ..Default::default() })?"), "{filled}");
+}
+
+#[test]
+fn the_classes_of_a_folder_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<_> = (0..12).map(|number| format!("class{number:02}")).collect();
+    for name in &names {
+        write(folder.path(), &format!("{name}/1.txt"), b"x");
+    }
+    let path = folder.path().to_str().unwrap();
+    let text = String::from_utf8(inspect(&[path]).stdout).unwrap();
+    let line = format!("classes  12: {}, ...", names[..10].join(", "));
+    assert!(text.lines().any(|printed| printed == line), "{text}");
+    let printed: Value = serde_json::from_slice(&inspect(&[path, "--json"]).stdout).unwrap();
+    assert_eq!(printed["classes"], json!(names));
 }

@@ -1,4 +1,5 @@
-//! Whole jobs on what Hugging Face's libraries wrote (`tests/jobs.py`): every value that arrives is theirs.
+//! Whole jobs on what Hugging Face's libraries and Pillow wrote (`tests/jobs.py`): every value that arrives
+//! is theirs. `docs/data.md` lists all ten jobs.
 //! `FEEDLINE_PYTHON` names the interpreter, `python3` by default.
 //!
 //! The functions at the top are all that a user writes.
@@ -57,12 +58,18 @@ fn pair(folder: &Path) -> Result<[HostLoader; 2]> {
     Ok([load(train)?, load(val)?])
 }
 
+/// Pictures with 16 bits per level, as bytes.
+fn deep(folder: &Path) -> Result<HostLoader> {
+    let pictures = ImageDataset::new(open(folder)?, Transforms::new().center_crop(8))?;
+    Loader::builder(pictures).batch_size(4).build_host()
+}
+
 /// The folder that `jobs.py` fills; `None` without the libraries.
 fn made(kind: &str) -> Option<TempDir> {
     let dir = tempdir().unwrap();
     let python = std::env::var_os("FEEDLINE_PYTHON").unwrap_or_else(|| "python3".into());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/jobs.py");
-    let what = format!("the job on {kind} that Hugging Face's libraries wrote");
+    let what = format!("the job on {kind} that independent libraries wrote");
     let output = match Command::new(&python).arg(script).arg(kind).arg(dir.path()).output() {
         Ok(output) => output,
         Err(error) => {
@@ -258,6 +265,23 @@ fn labels_of_a_pair_of_folders_agree_though_a_class_is_missing() {
     read.sort();
     assert_eq!(read.len(), 20 + 15);
     assert_eq!(read, expected);
+}
+
+#[test]
+fn pictures_of_16_bits_have_the_high_bytes_of_pillows_levels() {
+    let Some(dir) = made("deep") else { return };
+    let expected = json(dir.path().join("expected.json"));
+    let expected = expected.as_array().unwrap();
+    let mut loader = deep(&dir.path().join("deep")).unwrap();
+    let mut seen = 0;
+    for batch in loader.epoch(0).unwrap() {
+        let batch = batch.unwrap();
+        for image in batch.field::<u8>("image").unwrap().chunks(8 * 8 * 3) {
+            assert_eq!(hex(image), expected[seen].as_str().unwrap(), "picture {seen}");
+            seen += 1;
+        }
+    }
+    assert_eq!((seen, expected.len()), (10, 10));
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -18,7 +18,7 @@ pub(super) fn tfrecord_and_mds() -> Done {
     let mut loader = Loader::builder(examples).batch_size(4).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
-        let (bytes, offsets) = batch.ragged::<u8>("record")?; // the bytes of record n: offsets[n]..offsets[n + 1]
+        let (bytes, offsets) = batch.ragged::<u8>("record")?; // record n: offsets[n]..offsets[n + 1]
         assert_eq!(bytes.len(), *offsets.last().unwrap_or(&0) as usize);
     }
     let batches = delivered(&mut loader)?;

@@ -26,8 +26,10 @@ mod text;
 
 type Done = Result<(), Box<dyn Error>>;
 
+type Piece = (&'static str, fn() -> Done);
+
 /// Each piece by the name of its function.
-const PIECES: [(&str, fn() -> Done); 19] = [
+const PIECES: [Piece; 19] = [
     ("table", tables::table),
     ("missing", tables::missing),
     ("shards", tables::shards),

@@ -41,7 +41,7 @@ pub(super) fn hub() -> Done {
         columns: Some(vec!["price".into(), "words".into()]),
         ..Default::default()
     };
-    let data = Ragged::measured(open_with("repository", &options)?)?; // data/train-00000-of-00002.parquet, ...
+    let data = Ragged::measured(open_with("repository", &options)?)?; // data/train-*.parquet
     let first = open("repository/data/train-00000-of-00002.parquet")?.len();
     assert_eq!(data.len(), 2 * first);
     Ok(())

@@ -1,0 +1,111 @@
+//! The columns of a table: missing values, and texts that repeat.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use feedline_core::Result;
+use feedline_datasets::{ElementType, OpenOptions, Reader, SchemaField, Values, open_with};
+
+/// The formats whose columns may lack values.
+const TABLES: [&str; 4] = ["arrow", "csv", "jsonl", "parquet"];
+
+/// The max number of values of a column that is taken for a category.
+const MAX_CATEGORY: usize = 100;
+
+/// What the rows of a table hold, by column.
+pub(super) struct Columns {
+    /// The rows that were read.
+    pub(super) rows: u64,
+    pub(super) columns: Vec<Column>,
+}
+
+pub(super) struct Column {
+    pub(super) field: SchemaField,
+    /// The rows without a value.
+    pub(super) missing: u64,
+    /// The values of a text, up to one more than a category may have.
+    texts: HashSet<Vec<u8>>,
+    /// Whether a whole number is too large for `i64`.
+    pub(super) is_beyond: bool,
+}
+
+impl Columns {
+    /// Reads `rows` of the table that `reader` was opened from by `options`; `None` if it is no table.
+    pub(super) fn read(
+        path: &Path,
+        options: OpenOptions,
+        reader: &dyn Reader,
+        rows: impl Iterator<Item = u64>,
+    ) -> Result<Option<Self>> {
+        if !TABLES.contains(&reader.format()) {
+            return Ok(None);
+        }
+        let fields = reader.schema().fields();
+        // A column of lists of texts is two fields.
+        let is_lengths = |name: &str| {
+            name.strip_suffix(".lengths").is_some_and(|of| fields.iter().any(|field| field.name == of))
+        };
+        let columns = fields.iter().filter(|field| !is_lengths(&field.name)).cloned();
+        let mut columns: Vec<_> = columns
+            .map(|field| Column { field, missing: 0, texts: HashSet::new(), is_beyond: false })
+            .collect();
+        let masks = columns.iter().map(|column| column.field.name.clone()).collect();
+        let masked = open_with(path, &OpenOptions { masks, ..options })?;
+        let place = |name: &str| masked.schema().fields().iter().position(|field| field.name == name);
+        let places: Vec<_> = columns
+            .iter()
+            .map(|Column { field, .. }| (place(&field.name), place(&format!("{}.present", field.name))))
+            .collect();
+        let (mut values, mut read) = (Values::new(), 0);
+        for row in rows {
+            masked.read(row, &mut values)?;
+            read += 1;
+            for (column, (value, present)) in columns.iter_mut().zip(&places) {
+                let bytes = |place: &Option<usize>| place.map(|at| values.fields()[at].bytes.as_slice());
+                if bytes(present) == Some(&[0]) {
+                    column.missing += 1;
+                } else if let Some(value) = bytes(value) {
+                    column.see(value);
+                }
+            }
+        }
+        Ok(Some(Self { rows: read, columns }))
+    }
+
+    /// The columns that lack values, with the number of rows.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (&str, u64)> {
+        let lacking = self.columns.iter().filter(|column| column.missing > 0);
+        lacking.map(|column| (column.field.name.as_str(), column.missing))
+    }
+
+    /// Whether a column is text of few values, each of which comes twice on average.
+    pub(super) fn is_category(&self, column: &Column) -> bool {
+        let different = column.texts.len();
+        let present = self.rows - column.missing;
+        (1..=MAX_CATEGORY).contains(&different) && 2 * different as u64 <= present
+    }
+}
+
+impl Column {
+    /// Whether the size of a value varies.
+    pub(super) fn varies(&self) -> bool {
+        self.field.shape.contains(&None)
+    }
+
+    /// Whether a value is one number.
+    pub(super) fn is_number(&self) -> bool {
+        let is_number =
+            matches!(self.field.element, ElementType::Number(_) | ElementType::Bool | ElementType::U64);
+        is_number && self.field.shape.is_empty()
+    }
+
+    fn see(&mut self, value: &[u8]) {
+        // Little-endian: the last byte has the highest bit.
+        self.is_beyond |=
+            self.field.element == ElementType::U64 && value.last().is_some_and(|&byte| byte >= 0x80);
+        let is_text = self.field.element == ElementType::Text && self.field.shape == [None];
+        if is_text && self.texts.len() <= MAX_CATEGORY && !self.texts.contains(value) {
+            self.texts.insert(value.to_vec());
+        }
+    }
+}

@@ -87,7 +87,7 @@ def rate(loader: str, framework: str, path: str, batch: int, seconds: float) -> 
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
         for one in batches:
-            array = one["array"] if loader == "feedline" else one[0] if loader.endswith("data") else one
+            array = one[{"feedline": "array"}.get(loader, "0")] if loader.startswith("feedline") else one
             count += len(array)
             if time.perf_counter() - start > seconds:
                 break

@@ -45,6 +45,8 @@ def dtype_of(name: str, array: np.ndarray[Any, Any]) -> str:
 
 def as_array(value: Any) -> np.ndarray[Any, Any]:
     """A value of a sample as an array: bytes and text are ``uint8``."""
+    if isinstance(value, np.ndarray):
+        return value
     if isinstance(value, str):
         return np.frombuffer(value.encode(), np.uint8)
     if isinstance(value, (bytes, bytearray)):

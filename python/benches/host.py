@@ -127,12 +127,23 @@ def main() -> None:
                 loaders = ["feedline", "feedline, own data"]
                 loaders += ["DataLoader, workers 0", "DataLoader, workers 2"] if len(frameworks) > 1 else []
                 for loader in loaders:
-                    command = [sys.executable, __file__, "rate", loader, framework, str(path), "256", str(seconds)]
+                    command = [
+                        sys.executable,
+                        __file__,
+                        "rate",
+                        loader,
+                        framework,
+                        str(path),
+                        "256",
+                        str(seconds),
+                    ]
                     done = subprocess.run(command, capture_output=True, text=True)
                     if done.returncode != 0:
                         sys.exit(done.stderr)
                     samples, held = done.stdout.split()
-                    print(f"{name}, {framework}, {loader}: {int(samples):,} samples/s, {held} MiB", flush=True)
+                    print(
+                        f"{name}, {framework}, {loader}: {int(samples):,} samples/s, {held} MiB", flush=True
+                    )
 
 
 if __name__ == "__main__":

@@ -118,7 +118,9 @@ class Copied(Batch):
         self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
     ) -> None:
         self._forms, self._framework = forms, framework
-        self._arrays = {name: _copied(framework, form(framework, inner, name)) for name, form in forms.items()}
+        self._arrays = {
+            name: _copied(framework, form(framework, inner, name)) for name, form in forms.items()
+        }
         self._inner = _Info(inner)  # type: ignore[assignment]
 
     def __getitem__(self, name: str) -> Any:

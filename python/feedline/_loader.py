@@ -48,8 +48,8 @@ class Epoch(Iterator[Any]):
             raise StopIteration
         if loader._current is not self:
             raise RuntimeError(
-                "another epoch of this loader was begun, and a loader has one at a time: make a loader for each "
-                "loop that runs beside another"
+                "another epoch of this loader was begun, and a loader has one at a time: make a loader for "
+                "each loop that runs beside another"
             )
         inner = self._next()
         if inner is None:
@@ -69,9 +69,9 @@ class Epoch(Iterator[Any]):
 class Loader:
     """Loads batches: threads decode them, copy them to the device and hand them over while you compute.
 
-    A loader is iterated once per epoch: ``for batch in loader`` is the next epoch, ``loader.epoch(7)`` epoch 7.
-    The order of an epoch depends on the seed and its number only. ``loader.state_dict()`` continues at the next
-    batch, with any number of workers, batch size and ranks.
+    A loader is iterated once per epoch: ``for batch in loader`` is the next epoch, ``loader.epoch(7)`` epoch
+    7. The order of an epoch depends on the seed and its number only. ``loader.state_dict()`` continues at the
+    next batch, with any number of workers, batch size and ranks.
 
     Args:
         data: A :class:`Data`, or what it is made of: a dict of arrays, or an object with ``__len__`` and
@@ -192,7 +192,7 @@ class Loader:
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that ``for batch in loader`` would deliver: the one of a loaded state, if it is not over."""
+        """The epoch that ``for batch in loader`` delivers: that of a loaded state, if it is not over."""
         current = self._current
         if current is None:
             return 0
@@ -209,7 +209,9 @@ class Loader:
         if self._watches_bad_samples:
             for row, sample in inner.substituted():
                 own = self.data.path(sample)
-                _log.warning("batch %d, row %d: unreadable, sample %d instead (%s)", inner.step, row, sample, own)
+                _log.warning(
+                    "batch %d, row %d: unreadable, sample %d instead (%s)", inner.step, row, sample, own
+                )
         self._is_resumed = False
         batch = self._kind(inner, self._forms, self._framework)
         return tuple(batch.values()) if self.data._is_tuple else batch
@@ -217,7 +219,9 @@ class Loader:
     def _epoch_ended(self) -> None:
         if _log.isEnabledFor(logging.INFO):
             account = self.report().data["epoch"]
-            _log.info("epoch %d: %d rows in %d batches", account["epoch"], account["rows"], account["batches"])
+            _log.info(
+                "epoch %d: %d rows in %d batches", account["epoch"], account["rows"], account["batches"]
+            )
 
     # State
 
@@ -362,7 +366,7 @@ def _hook(function: Callable[[dict[str, Any]], Any], data: Data) -> _own.Hook:
 
 @atexit.register
 def _close_all() -> None:
-    """Ends the loaders that are open: the interpreter must not shut down under a worker that runs Python code."""
+    """Ends the open loaders: the interpreter must not shut down under a worker that runs Python code."""
     _feedline.leave()
     for loader in list(_open):
         with contextlib.suppress(Error):

@@ -175,8 +175,8 @@ class _Fixed:
         array = as_array(value)
         if array.shape != self.shape:
             raise ValueError(
-                f'field "{self.name}" has the shape {array.shape}, and sample 0 has {self.shape}: make it one '
-                f'size, or give max_length={{"{self.name}": ...}}'
+                f'field "{self.name}" has the shape {array.shape}, and sample 0 has {self.shape}: make it '
+                f'one size, or give max_length={{"{self.name}": ...}}'
             )
         return _typed(self.name, array, self.dtype)
 

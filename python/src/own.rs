@@ -133,8 +133,8 @@ impl Dataset for OwnData {
         if self.is_batched && ids.len() > 1 && attach(|py| Ok(read(py))).ok().flatten().is_some() {
             return Ok(());
         }
-        // One by one, also to find the sample that a batch cannot be read for. All in one attachment: it costs
-        // more than a small sample.
+        // One by one, also to find the sample that a batch cannot be read for. All in one attachment, which
+        // costs more than a small sample.
         let mut at = 0;
         let read = |py: Python<'_>| {
             for (index, &id) in ids.iter().enumerate() {
@@ -215,9 +215,9 @@ fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T,
     Python::try_attach(work).unwrap_or_else(|| Err(ended()))
 }
 
-/// Lets no more workers run Python code, and waits for the samples that they read: CPython before 3.14 kills a
-/// thread that is within Python code when the interpreter shuts down, and the process with it. Ctrl-C ends the
-/// wait.
+/// Lets no more workers run Python code, and waits for the samples that they read: CPython before 3.14 kills
+/// a thread that is within Python code when the interpreter shuts down, and the process with it. Ctrl-C ends
+/// the wait.
 #[pyfunction]
 pub(crate) fn leave(py: Python<'_>) -> PyResult<()> {
     IS_CLOSING.store(true, Ordering::SeqCst);

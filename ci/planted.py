@@ -969,6 +969,18 @@ BUGS = [
         ],
     ),
     Bug(
+        "held_by_others",
+        "a caller that looks for held slots does not see those that other threads hold",
+        Test(FEEDLINE, "failing", "held_slots::a_loader_moved_to_another_thread_does_not_fail_for_batches_that_the_first_thread_holds"),
+        [
+            (
+                "crates/feedline/src/loader/receive.rs",
+                "true => self.slots.delivered() == self.slots.len(),",
+                "true => self.slots.are_all_held_here(),",
+            )
+        ],
+    ),
+    Bug(
         "held_in_silence",
         "a thread that holds every slot waits for a minute before it is told",
         Test(FEEDLINE, "failing", "held_slots::a_thread_that_holds_every_slot_is_told_soon_without_a_limit_of_the_builder",
@@ -1121,6 +1133,18 @@ BUGS = [
                 "    _batch: std::sync::Weak<Ready>,\n}",
             ),
             ("crates/dlpack/src/export.rs", "_batch: batch }", "_batch: Arc::downgrade(&batch) }"),
+        ],
+    ),
+    Bug(
+        "dlpack_unversioned",
+        "a DLPack tensor without a version does not keep its batch",
+        Test("feedline-dlpack", "tensors", "an_unversioned_tensor_is_the_same_and_keeps_its_batch"),
+        [
+            (
+                "crates/dlpack/src/export.rs",
+                "Box::into_raw(Box::new(Unversioned { managed, _exported: self })).cast()",
+                "Box::into_raw(Box::new(managed))",
+            )
         ],
     ),
     Bug(

@@ -37,4 +37,4 @@ time "$python" -m maturin build --locked --out "$root/target/ci/wheels-test"
 "$python" -m mypy --strict feedline || exit 1
 # From another folder: the package that is installed is tested, not the one that lies here.
 cd "$root/target/ci"
-"$python" -m pytest -q -rs --import-mode=importlib "$root/python/tests"
+"$python" -m pytest -q -rs "$root/python/tests"

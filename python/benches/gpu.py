@@ -4,8 +4,9 @@
     python benches/gpu.py measure [--seconds 4] [--photos FOLDER]
 
 `measure` runs the same model on the same samples three ways: on one batch that stays on the GPU (the step
-alone), fed by feedline, and fed by torch's DataLoader. It prints the time of a step, and the step alone over the
-fed step: 1 is a GPU that never waits. `--photos` is a folder of JPEGs. Ends with "ok", or with the first failure.
+alone), fed by feedline, and fed by torch's DataLoader. It prints the time of a step, and the step alone over
+the fed step: 1 is a GPU that never waits. `--photos` is a folder of JPEGs. Ends with "ok", or with the
+first failure.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def values() -> None:
 
 
 def side_streams() -> None:
-    """Work that runs late on a side stream reads its own batch, although the batch is long gone on the host."""
+    """Work that runs late on a side stream reads its own batch, although the host has long dropped it."""
     arrays = numbers()
     wanted = torch.from_numpy(arrays["x"]).to(DEVICE).sum(1, dtype=torch.int64)
     loader = feedline.Loader(arrays, 64, shuffle=7, device=DEVICE, prefetch=3)
@@ -70,7 +71,9 @@ def side_streams() -> None:
         del batch
     torch.cuda.synchronize()
     for step, (ids, sum) in enumerate(sums):
-        assert torch.equal(sum, wanted[torch.from_numpy(ids).to(DEVICE)]), f"step {step}: a slot was written again"
+        assert torch.equal(sum, wanted[torch.from_numpy(ids).to(DEVICE)]), (
+            f"step {step}: a slot was written again"
+        )
 
 
 def two_streams_of_one_batch() -> None:
@@ -163,7 +166,10 @@ CHECKS = [values, side_streams, two_streams_of_one_batch, gradients, slots_held,
 
 
 def check() -> None:
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, feedline {feedline.__version__}", flush=True)
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, feedline {feedline.__version__}",
+        flush=True,
+    )
     for one in CHECKS:
         one()
         print(f"{one.__name__}: ok", flush=True)
@@ -255,7 +261,14 @@ class Photos(torch.utils.data.Dataset[Any]):
 
 
 def compare(
-    name: str, ours: feedline.Data, field: str, theirs: Any, batch: int, features: int, width: int, seconds: float
+    name: str,
+    ours: feedline.Data,
+    field: str,
+    theirs: Any,
+    batch: int,
+    features: int,
+    width: int,
+    seconds: float,
 ) -> None:
     step = training(features, width)
     loader = feedline.Loader(ours, batch, shuffle=7, last_batch="drop", device=DEVICE)
@@ -269,7 +282,10 @@ def compare(
     print(f"{name}, batch {batch}: step alone {base:.3f} ms", flush=True)
 
     def line(what: str, took: float) -> None:
-        print(f"  {what}: {took:.3f} ms, {base / took:.3f} of the step alone, {batch / took:.0f}k samples/s", flush=True)
+        print(
+            f"  {what}: {took:.3f} ms, {base / took:.3f} of the step alone, {batch / took:.0f}k samples/s",
+            flush=True,
+        )
 
     line("feedline", timed(forever(loader, lambda one: one[field]), step, seconds))
     print("  " + loader.report().diagnosis)
@@ -298,7 +314,9 @@ def measure(seconds: float, photos: Path | None) -> None:
         np.save(rows, random.integers(0, 256, (500_000, 784), np.uint8))
         compare("rows of 784 B", feedline.open(rows), "array", Rows(rows), 4096, 784, 8192, seconds)
         np.save(records, random.integers(0, 256, (16_384, 3, 224, 224), np.uint8))
-        compare("records of 150 KB", feedline.open(records), "array", Rows(records), 256, 150_528, 2048, seconds)
+        compare(
+            "records of 150 KB", feedline.open(records), "array", Rows(records), 256, 150_528, 2048, seconds
+        )
     if photos is None:
         print("not run: JPEG (give --photos FOLDER)")
         return
@@ -315,7 +333,9 @@ def measure(seconds: float, photos: Path | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["check", "measure"])
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--photos", type=Path)

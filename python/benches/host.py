@@ -87,7 +87,7 @@ def rate(loader: str, framework: str, path: str, batch: int, seconds: float) -> 
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
         for one in batches:
-            array = one["array"] if loader == "feedline" else one[0] if loader.endswith("data") else one
+            array = one[{"feedline": "array"}.get(loader, "0")] if loader.startswith("feedline") else one
             count += len(array)
             if time.perf_counter() - start > seconds:
                 break
@@ -127,12 +127,23 @@ def main() -> None:
                 loaders = ["feedline", "feedline, own data"]
                 loaders += ["DataLoader, workers 0", "DataLoader, workers 2"] if len(frameworks) > 1 else []
                 for loader in loaders:
-                    command = [sys.executable, __file__, "rate", loader, framework, str(path), "256", str(seconds)]
+                    command = [
+                        sys.executable,
+                        __file__,
+                        "rate",
+                        loader,
+                        framework,
+                        str(path),
+                        "256",
+                        str(seconds),
+                    ]
                     done = subprocess.run(command, capture_output=True, text=True)
                     if done.returncode != 0:
                         sys.exit(done.stderr)
                     samples, held = done.stdout.split()
-                    print(f"{name}, {framework}, {loader}: {int(samples):,} samples/s, {held} MiB", flush=True)
+                    print(
+                        f"{name}, {framework}, {loader}: {int(samples):,} samples/s, {held} MiB", flush=True
+                    )
 
 
 if __name__ == "__main__":

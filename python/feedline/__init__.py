@@ -8,6 +8,7 @@
 """
 
 from . import transforms
+from ._batch import Batch, Padded, Ragged
 from ._data import Data, Field, concat, images, mix, open, zip
 from ._errors import (
     BudgetError,
@@ -22,7 +23,7 @@ from ._errors import (
     StoppedError,
 )
 from ._feedline import Sampler, __version__
-from ._loader import Batch, Epoch, Loader, Padded, Ragged
+from ._loader import Epoch, Loader
 from ._report import Report
 
 __all__ = [

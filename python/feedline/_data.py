@@ -24,7 +24,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     try:
         import ml_dtypes
     except ImportError:
-        why = "NumPy has no bfloat16: install ml_dtypes, or use framework=\"torch\""
+        why = 'NumPy has no bfloat16: install ml_dtypes, or use framework="torch"'
         raise ConfigError(why) from None
     return np.dtype(ml_dtypes.bfloat16)
 
@@ -45,13 +45,14 @@ class Field(NamedTuple):
 class Data:
     """Samples with random access: what a :class:`Loader` reads.
 
-    Make one of a file or a folder by :func:`feedline.open` or :func:`feedline.images`; of arrays in memory, by
-    ``Data({"x": x, "y": y})``; and of any object with ``__len__`` and ``__getitem__``, such as a torch
+    Make one of a file or a folder by :func:`feedline.open` or :func:`feedline.images`; of arrays in memory,
+    by ``Data({"x": x, "y": y})``; and of any object with ``__len__`` and ``__getitem__``, such as a torch
     ``Dataset`` or a ``datasets.Dataset``, by ``Data(samples)``. Samples are dicts of arrays; those of an
     object may be tuples, and then batches are tuples too.
 
-    An object of yours is read by the worker threads, which take turns at the interpreter's lock: NumPy, Pillow
-    and others release it while they work. Text, and fields named in ``max_length``, may vary in length.
+    An object of yours is read by the worker threads, which take turns at the interpreter's lock: NumPy,
+    Pillow and others release it while they work. Text, and fields named in ``max_length``, may
+    vary in length.
 
     >>> import feedline, numpy as np
     >>> data = feedline.Data({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 0])})
@@ -187,14 +188,13 @@ class Data:
         """Keeps samples once they are read, up to ``budget`` bytes: in memory, or in a file that lasts."""
         return self._new(self._set.cached(budget, None if path is None else os.fspath(path)))
 
-    def packed(
-        self, field: str, window: int, *, split: bool = True, shuffle: int | None = None
-    ) -> Data:
+    def packed(self, field: str, window: int, *, split: bool = True, shuffle: int | None = None) -> Data:
         """The documents of a ragged field, laid one behind another into windows of one size.
 
         A window has the fields ``field``, ``position`` within the document, ``used`` items, and
         ``cu_seqlens``, the input of attention kernels for variable lengths. A document that is longer than a
-        window is split, or refused. ``shuffle`` is a seed: documents of equal length change places each epoch.
+        window is split, or refused. ``shuffle`` is a seed: documents of equal length change
+        places each epoch.
         """
         packed = self._new(self._set.packed(field, window, split, shuffle))
         packed._is_tuple = False
@@ -278,8 +278,8 @@ def open(
         nulls: ``"refuse"`` a missing value of a table, or ``"fill"`` in NaN, zero or nothing.
         empty_members: Whether a sample of a tar archive may lack a member that others have.
         memory_limit: Plain files of up to this many bytes are held in memory.
-        tokenizer: A ``tokenizer.json`` of Hugging Face: the workers make token ids of the field ``text``, which
-            becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`.
+        tokenizer: A ``tokenizer.json`` of Hugging Face: the workers make token ids of the field ``text``,
+            which becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`.
         text: The field that is tokenized.
         special_tokens: Whether the special tokens of the tokenizer are added, such as ``[CLS]``.
         max_tokens: Keeps the first tokens of each text.

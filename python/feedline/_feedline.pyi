@@ -35,7 +35,12 @@ class DataSet:
     ) -> DataSet: ...
     @staticmethod
     def own(
-        reader: Any, len: int, fields: Sequence[_Field], fingerprint: int | None, is_batched: bool, varies: bool
+        reader: Any,
+        len: int,
+        fields: Sequence[_Field],
+        fingerprint: int | None,
+        is_batched: bool,
+        varies: bool,
     ) -> DataSet: ...
     @staticmethod
     def arrays(fields: Sequence[tuple[str, str, list[int], bytes]]) -> DataSet: ...

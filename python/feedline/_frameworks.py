@@ -27,12 +27,12 @@ def framework(name: str | None, is_cuda: bool) -> Framework:
     if name is None:
         name = next((name for name in ("torch", "jax") if name in sys.modules), "numpy")
         if name == "numpy" and is_cuda:
-            raise ConfigError("device=\"cuda\" needs a framework: import torch or jax, or give framework=")
+            raise ConfigError('device="cuda" needs a framework: import torch or jax, or give framework=')
     makers = {"numpy": _numpy, "torch": _torch, "jax": _jax}
     if name not in makers:
         raise ConfigError(f'framework {name!r}: use "numpy", "torch" or "jax"')
     if name == "numpy" and is_cuda:
-        raise ConfigError("NumPy has no arrays on a GPU: give framework=\"torch\" or \"jax\", or device=\"cpu\"")
+        raise ConfigError('NumPy has no arrays on a GPU: give framework="torch" or "jax", or device="cpu"')
     return makers[name]()
 
 

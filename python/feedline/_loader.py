@@ -1,4 +1,4 @@
-"""The loader, its epochs and its batches."""
+"""The loader and its epochs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from . import _data, _feedline, _own
+from ._batch import Batch, Copied, forms_of
 from ._data import Data
 from ._errors import ConfigError, Error, StateError
-from ._frameworks import Framework, framework as framework_of
+from ._frameworks import framework as framework_of
 from ._report import Report
 
 _log = logging.getLogger("feedline")
@@ -24,159 +23,6 @@ _log = logging.getLogger("feedline")
 _open: weakref.WeakSet[Loader] = weakref.WeakSet()
 
 Sampler = _feedline.Sampler
-
-
-class Ragged(NamedTuple):
-    """A field whose samples differ in length: the values of all rows, one row behind another."""
-
-    #: ``[items, shape...]``.
-    values: Any
-    #: ``rows + 1`` numbers, ``int32``: row ``i`` has the values from offset ``i`` to offset ``i + 1``.
-    offsets: Any
-
-    def rows(self) -> list[Any]:
-        """The values of each row, without a copy."""
-        ends = [int(offset) for offset in self.offsets]
-        return [self.values[start:end] for start, end in zip(ends, ends[1:], strict=False)]
-
-    def text(self) -> list[str]:
-        """The rows of a field of UTF-8 bytes as strings."""
-        return [bytes(np.asarray(row)).decode() for row in self.rows()]
-
-    def nested(self) -> Any:
-        """The rows as torch's nested tensor of the jagged layout, without a copy of the values."""
-        import torch
-
-        return torch.nested.nested_tensor_from_jagged(self.values, self.offsets.long())
-
-
-class Padded(NamedTuple):
-    """A ragged field whose rows are padded to one width per batch."""
-
-    #: ``[rows, width, shape...]``.
-    values: Any
-    #: The length of each row, ``int32``.
-    lengths: Any
-
-
-class Batch(Mapping[str, Any]):
-    """The fields of a batch by name, as arrays over the memory of a slot.
-
-    The slot is free for another batch once the batch and all of its arrays are gone: keep copies, not arrays,
-    of what you need longer than a few steps. Do not write to the arrays, unless the loader has ``copy=True``.
-    """
-
-    __slots__ = ("_arrays", "_forms", "_framework", "_inner")
-
-    def __init__(
-        self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
-    ) -> None:
-        self._inner, self._forms, self._framework = inner, forms, framework
-
-    def __getitem__(self, name: str) -> Any:
-        try:
-            form = self._forms[name]
-        except KeyError:
-            raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
-        return form(self._framework, self._inner, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._forms)
-
-    def __len__(self) -> int:
-        return len(self._forms)
-
-    @property
-    def epoch(self) -> int:
-        """The epoch."""
-        return self._inner.epoch
-
-    @property
-    def step(self) -> int:
-        """The step within the epoch."""
-        return self._inner.step
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return self._inner.rows
-
-    @property
-    def valid_rows(self) -> int:
-        """The number of rows without those that pad the last batch."""
-        return self._inner.valid_rows
-
-    @property
-    def ids(self) -> np.ndarray[Any, Any]:
-        """The id of each row's sample: its index in the data."""
-        return np.frombuffer(self._inner.ids(), np.uint64)
-
-    @property
-    def substituted(self) -> list[tuple[int, int]]:
-        """The rows whose samples could not be read, and the samples that replace them."""
-        return self._inner.substituted()
-
-    def __repr__(self) -> str:
-        return f"Batch(epoch {self.epoch}, step {self.step}, {self.rows} rows of {', '.join(self._forms)})"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays")
-
-
-class _Copied(Batch):
-    """A batch whose arrays have memory of their own."""
-
-    __slots__ = ("_info",)
-
-    def __init__(
-        self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
-    ) -> None:
-        self._forms, self._framework = forms, framework
-        self._arrays = {name: _copied(framework, form(framework, inner, name)) for name, form in forms.items()}
-        self._inner = _Info(inner)  # type: ignore[assignment]
-
-    def __getitem__(self, name: str) -> Any:
-        try:
-            return self._arrays[name]
-        except KeyError:
-            raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
-
-
-class _Info:
-    """What is known of a batch whose slot is released."""
-
-    def __init__(self, inner: _feedline.Batch) -> None:
-        self.epoch, self.step = inner.epoch, inner.step
-        self.rows, self.valid_rows = inner.rows, inner.valid_rows
-        self._ids, self._substituted = inner.ids(), inner.substituted()
-
-    def ids(self) -> bytes:
-        return self._ids
-
-    def substituted(self) -> list[tuple[int, int]]:
-        return self._substituted
-
-
-def _copied(framework: Framework, value: Any) -> Any:
-    if isinstance(value, (Ragged, Padded)):
-        return type(value)(*map(framework.copy, value))
-    return framework.copy(value)
-
-
-def _array(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
-    return framework.array(inner.field(name))
-
-
-def _bfloat16(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
-    return framework.bfloat16(inner.field(name))
-
-
-def _ragged(framework: Framework, inner: _feedline.Batch, name: str) -> Ragged:
-    return Ragged(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
-
-
-def _padded(framework: Framework, inner: _feedline.Batch, name: str) -> Padded:
-    return Padded(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
 
 
 class Epoch(Iterator[Any]):
@@ -202,8 +48,8 @@ class Epoch(Iterator[Any]):
             raise StopIteration
         if loader._current is not self:
             raise RuntimeError(
-                "another epoch of this loader was begun, and a loader has one at a time: make a loader for each "
-                "loop that runs beside another"
+                "another epoch of this loader was begun, and a loader has one at a time: make a loader for "
+                "each loop that runs beside another"
             )
         inner = self._next()
         if inner is None:
@@ -223,9 +69,9 @@ class Epoch(Iterator[Any]):
 class Loader:
     """Loads batches: threads decode them, copy them to the device and hand them over while you compute.
 
-    A loader is iterated once per epoch: ``for batch in loader`` is the next epoch, ``loader.epoch(7)`` epoch 7.
-    The order of an epoch depends on the seed and its number only. ``loader.state_dict()`` continues at the next
-    batch, with any number of workers, batch size and ranks.
+    A loader is iterated once per epoch: ``for batch in loader`` is the next epoch, ``loader.epoch(7)`` epoch
+    7. The order of an epoch depends on the seed and its number only. ``loader.state_dict()`` continues at the
+    next batch, with any number of workers, batch size and ranks.
 
     Args:
         data: A :class:`Data`, or what it is made of: a dict of arrays, or an object with ``__len__`` and
@@ -294,9 +140,9 @@ class Loader:
         self.batch_size, self.device = batch_size, str(device)
         gpu = _gpu(self.device)
         self._framework = framework_of(framework, gpu is not None)
-        self._kind: type[Batch] = _Copied if copy else Batch
+        self._kind: type[Batch] = Copied if copy else Batch
         padding = [(name, *_padding(given)) for name, given in (pad or {}).items()]
-        self._forms = _forms(self.data, {name for name, *_ in padding})
+        self._forms = forms_of(self.data, {name for name, *_ in padding})
         self._current: Epoch | None = None
         #: Whether a loaded state waits for its first batch.
         self._is_resumed = False
@@ -346,7 +192,7 @@ class Loader:
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that ``for batch in loader`` would deliver: the one of a loaded state, if it is not over."""
+        """The epoch that ``for batch in loader`` delivers: that of a loaded state, if it is not over."""
         current = self._current
         if current is None:
             return 0
@@ -363,7 +209,9 @@ class Loader:
         if self._watches_bad_samples:
             for row, sample in inner.substituted():
                 own = self.data.path(sample)
-                _log.warning("batch %d, row %d: unreadable, sample %d instead (%s)", inner.step, row, sample, own)
+                _log.warning(
+                    "batch %d, row %d: unreadable, sample %d instead (%s)", inner.step, row, sample, own
+                )
         self._is_resumed = False
         batch = self._kind(inner, self._forms, self._framework)
         return tuple(batch.values()) if self.data._is_tuple else batch
@@ -371,7 +219,9 @@ class Loader:
     def _epoch_ended(self) -> None:
         if _log.isEnabledFor(logging.INFO):
             account = self.report().data["epoch"]
-            _log.info("epoch %d: %d rows in %d batches", account["epoch"], account["rows"], account["batches"])
+            _log.info(
+                "epoch %d: %d rows in %d batches", account["epoch"], account["rows"], account["batches"]
+            )
 
     # State
 
@@ -505,16 +355,6 @@ def _padding(given: float | None | tuple[float | None, int]) -> tuple[int, float
     return multiple, None if value is None else float(value)
 
 
-def _forms(data: Data, padded: set[str]) -> dict[str, Callable[..., Any]]:
-    """How each field becomes arrays."""
-    return {
-        field.name: (_padded if field.name in padded else _ragged)
-        if field.max_length is not None
-        else (_bfloat16 if field.dtype == "bf16" else _array)
-        for field in data.fields
-    }
-
-
 def _hook(function: Callable[[dict[str, Any]], Any], data: Data) -> _own.Hook:
     fixed: Sequence[tuple[str, Any, list[int]]] = [
         (field.name, _data.numpy_dtype(field.dtype), list(field.shape))
@@ -526,7 +366,7 @@ def _hook(function: Callable[[dict[str, Any]], Any], data: Data) -> _own.Hook:
 
 @atexit.register
 def _close_all() -> None:
-    """Ends the loaders that are open: the interpreter must not shut down under a worker that runs Python code."""
+    """Ends the open loaders: the interpreter must not shut down under a worker that runs Python code."""
     _feedline.leave()
     for loader in list(_open):
         with contextlib.suppress(Error):

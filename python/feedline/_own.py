@@ -45,6 +45,8 @@ def dtype_of(name: str, array: np.ndarray[Any, Any]) -> str:
 
 def as_array(value: Any) -> np.ndarray[Any, Any]:
     """A value of a sample as an array: bytes and text are ``uint8``."""
+    if isinstance(value, np.ndarray):
+        return value
     if isinstance(value, str):
         return np.frombuffer(value.encode(), np.uint8)
     if isinstance(value, (bytes, bytearray)):
@@ -173,8 +175,8 @@ class _Fixed:
         array = as_array(value)
         if array.shape != self.shape:
             raise ValueError(
-                f'field "{self.name}" has the shape {array.shape}, and sample 0 has {self.shape}: make it one '
-                f'size, or give max_length={{"{self.name}": ...}}'
+                f'field "{self.name}" has the shape {array.shape}, and sample 0 has {self.shape}: make it '
+                f'one size, or give max_length={{"{self.name}": ...}}'
             )
         return _typed(self.name, array, self.dtype)
 

@@ -30,6 +30,5 @@ class Report:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return (
-            f'<iframe srcdoc="{html.escape(self.page)}" style="width: 100%; height: 640px; border: 0"></iframe>'
-        )
+        style = "width: 100%; height: 640px; border: 0"
+        return f'<iframe srcdoc="{html.escape(self.page)}" style="{style}"></iframe>'

@@ -50,11 +50,7 @@ class Transform:
 
     def __repr__(self) -> str:
         defaults = {name: getattr(type(self), name, None) for name in vars(self)}
-        given = [
-            repr(value)
-            for name, value in vars(self).items()
-            if value != defaults[name] or name == "p"
-        ]
+        given = [repr(value) for name, value in vars(self).items() if value != defaults[name] or name == "p"]
         return f"{type(self).__name__}({', '.join(given)})"
 
 
@@ -175,7 +171,7 @@ class TrivialAugmentWide(Transform):
 
 @dataclass(repr=False)
 class RandomErasing(Transform):
-    """Fills a random rectangle with one colour, with the probability ``p``; by default with ImageNet's mean."""
+    """Fills a random rectangle with one colour, with the probability ``p``; default: ImageNet's mean."""
 
     p: float = 0.5
     scale: tuple[float, float] = (0.02, 0.33)
@@ -185,7 +181,7 @@ class RandomErasing(Transform):
 
 @dataclass(repr=False)
 class Normalize(Transform):
-    """Makes ``float32`` of the levels: ``(level / 255 - mean) / std``. Runs last. Default: ImageNet's numbers."""
+    """Makes ``float32`` of the levels: ``(level / 255 - mean) / std``. Runs last. Default: ImageNet."""
 
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)

@@ -73,7 +73,9 @@ impl DataSet {
     /// is not named gets `default_length`, or the length of its longest value. `tokenizer` has the file, the
     /// field of text, whether special tokens are added, and the max tokens.
     #[staticmethod]
-    #[pyo3(signature = (path, split, classes, empty_members, fill_nulls, memory_limit, max_length, default_length, tokenizer))]
+    #[pyo3(signature = (
+        path, split, classes, empty_members, fill_nulls, memory_limit, max_length, default_length, tokenizer
+    ))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn open(
         py: Python<'_>,

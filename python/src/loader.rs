@@ -258,8 +258,8 @@ impl Loader {
         work: impl FnOnce(&mut State) -> Result<T> + Send,
     ) -> PyResult<T> {
         if self.is_forked() {
-            let why = "this process was forked from the one that made the loader and has none of its threads: \
-                       make the loader after the fork";
+            let why = "this process was forked from the one that made the loader and has none of its \
+                       threads: make the loader after the fork";
             return Err(raise(Error::new(ErrorKind::Forked, why)));
         }
         py.detach(|| work(&mut self.lock())).map_err(raise)
@@ -300,8 +300,8 @@ fn drop_elsewhere(state: Option<State>) {
 
 fn held(waited: Duration) -> Error {
     let why = format!(
-        "batches, or arrays of batches, hold every slot since {:.1} s: drop them before the next batch, copy what \
-         you keep (copy=True), or raise prefetch",
+        "batches, or arrays of batches, hold every slot since {:.1} s: drop them before the next batch, copy \
+         what you keep (copy=True), or raise prefetch",
         waited.as_secs_f64()
     );
     Error::new(ErrorKind::SlotsHeld, why)

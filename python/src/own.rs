@@ -79,6 +79,11 @@ impl OwnData {
         Ok(())
     }
 
+    /// The epoch and a seed, if samples vary.
+    fn random(&self, context: &mut Context) -> Option<(u64, u64)> {
+        self.varies.then(|| (context.epoch(), context.random().below(u64::MAX)))
+    }
+
     /// Reads a sample; `random` has the epoch and a seed, if samples vary.
     fn read_attached(
         &self,
@@ -106,7 +111,7 @@ impl Dataset for OwnData {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let random = self.varies.then(|| (context.epoch(), context.random().below(u64::MAX)));
+        let random = self.random(context);
         attach(|py| self.read_attached(py, id, random, row))
     }
 
@@ -128,12 +133,19 @@ impl Dataset for OwnData {
         if self.is_batched && ids.len() > 1 && attach(|py| Ok(read(py))).ok().flatten().is_some() {
             return Ok(());
         }
-        // One by one: also to find the sample that a batch cannot be read for.
-        for (index, &id) in ids.iter().enumerate() {
-            context.begin(index, id);
-            self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
-        }
-        Ok(())
+        // One by one, also to find the sample that a batch cannot be read for. All in one attachment, which
+        // costs more than a small sample.
+        let mut at = 0;
+        let read = |py: Python<'_>| {
+            for (index, &id) in ids.iter().enumerate() {
+                at = index;
+                context.begin(index, id);
+                let random = self.random(context);
+                self.read_attached(py, id, random, &mut rows.row(index))?;
+            }
+            Ok(())
+        };
+        attach(read).map_err(|error| (at, error))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -203,9 +215,9 @@ fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T,
     Python::try_attach(work).unwrap_or_else(|| Err(ended()))
 }
 
-/// Lets no more workers run Python code, and waits for the samples that they read: CPython before 3.14 kills a
-/// thread that is within Python code when the interpreter shuts down, and the process with it. Ctrl-C ends the
-/// wait.
+/// Lets no more workers run Python code, and waits for the samples that they read: CPython before 3.14 kills
+/// a thread that is within Python code when the interpreter shuts down, and the process with it. Ctrl-C ends
+/// the wait.
 #[pyfunction]
 pub(crate) fn leave(py: Python<'_>) -> PyResult<()> {
     IS_CLOSING.store(true, Ordering::SeqCst);

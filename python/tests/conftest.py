@@ -55,7 +55,9 @@ def ids(batches: Any) -> list[int]:
     return [int(one) for batch in batches for one in np.asarray(batch["id"])]
 
 
-def script(code: str, *arguments: str, timeout: float = 60, **options: Any) -> subprocess.CompletedProcess[str]:
+def script(
+    code: str, *arguments: str, timeout: float = 60, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Runs a program in a new interpreter."""
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu"}
     return subprocess.run(

@@ -44,7 +44,9 @@ def test_bfloat16(framework: str) -> None:
     values = np.arange(16).astype(ml_dtypes.bfloat16).reshape(8, 2)
     batch = next(iter(feedline.Loader({"x": values}, 8, framework=framework)))
     assert str(batch["x"].dtype).removeprefix("torch.") == "bfloat16"
-    assert (np.asarray(batch["x"].astype("float32") if framework != "torch" else batch["x"].float()) == values).all()
+    assert (
+        np.asarray(batch["x"].astype("float32") if framework != "torch" else batch["x"].float()) == values
+    ).all()
 
 
 def test_the_framework_that_is_imported_is_chosen() -> None:
@@ -99,7 +101,9 @@ def test_packed_windows(framework: str) -> None:
 
 
 def test_copies_of_ragged_fields() -> None:
-    kept = [batch["tokens"] for batch in feedline.Loader(texts(), 4, framework="numpy", copy=True, prefetch=2)]
+    kept = [
+        batch["tokens"] for batch in feedline.Loader(texts(), 4, framework="numpy", copy=True, prefetch=2)
+    ]
     assert [len(row) for tokens in kept for row in tokens.rows()] == [index % 7 for index in range(60)]
 
 

@@ -130,12 +130,16 @@ def safetensors(folder: Path) -> Written:
     module = pytest.importorskip("safetensors.numpy", reason="not run: safetensors is not installed")
     tensors = {"x": chance().random((SAMPLES, 4)), "y": np.arange(SAMPLES, dtype=np.int32)}
     module.save_file(tensors, folder / "x.safetensors")
-    return folder / "x.safetensors", [{name: array[row] for name, array in tensors.items()} for row in range(SAMPLES)]
+    return folder / "x.safetensors", [
+        {name: array[row] for name, array in tensors.items()} for row in range(SAMPLES)
+    ]
 
 
 def webdataset(folder: Path) -> Written:
     module = pytest.importorskip("webdataset", reason="not run: webdataset is not installed")
-    samples = [(f"{number:06}", bytes([number % 256] * (number % 9 + 1)), number % 10) for number in range(SAMPLES)]
+    samples = [
+        (f"{number:06}", bytes([number % 256] * (number % 9 + 1)), number % 10) for number in range(SAMPLES)
+    ]
     with module.TarWriter(str(folder / "x.tar")) as writer:
         for key, data, label in samples:
             writer.write({"__key__": key, "bin": data, "cls": label})
@@ -148,7 +152,9 @@ def webdataset(folder: Path) -> Written:
 def mosaic(folder: Path) -> Written:
     module = pytest.importorskip("streaming", reason="not run: mosaicml-streaming is not installed")
     values = chance().random((SAMPLES, 3)).astype(np.float32)
-    with module.MDSWriter(out=str(folder / "mds"), columns={"x": "ndarray:float32:3", "y": "int"}, size_limit=4096) as to:
+    with module.MDSWriter(
+        out=str(folder / "mds"), columns={"x": "ndarray:float32:3", "y": "int"}, size_limit=4096
+    ) as to:
         for number, value in enumerate(values):
             to.write({"x": value, "y": number})
     return folder / "mds", [{"x": value, "y": np.int64(number)} for number, value in enumerate(values)]
@@ -160,7 +166,9 @@ def mnist(folder: Path) -> Written:
     head = struct.pack(">HBBIII", 0, 8, 3, *images.shape)
     with gzip.open(folder / "train-images-idx3-ubyte.gz", "wb") as file:
         file.write(head + images.tobytes())
-    (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">HBBI", 0, 8, 1, SAMPLES) + labels.tobytes())
+    (folder / "train-labels-idx1-ubyte").write_bytes(
+        struct.pack(">HBBI", 0, 8, 1, SAMPLES) + labels.tobytes()
+    )
     return folder, [{"image": image, "label": label} for image, label in zip(images, labels, strict=True)]
 
 
@@ -197,8 +205,8 @@ def tar_gz(folder: Path) -> Written:
 
 
 WRITERS: list[Callable[[Path], Written]] = [
-    npy, npz, half_floats, parquet, arrow_file, arrow_stream, comma, json_lines, text, safetensors, webdataset,
-    mosaic, mnist, cifar, classes, tar_gz,
+    npy, npz, half_floats, parquet, arrow_file, arrow_stream, comma, json_lines, text, safetensors,
+    webdataset, mosaic, mnist, cifar, classes, tar_gz,
 ]  # fmt: skip
 
 
@@ -270,10 +278,14 @@ def test_errors_of_files_say_which(tmp_path: Path) -> None:
 def test_tokens_are_those_of_hugging_faces_package(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers", reason="not run: tokenizers is not installed")
     lines = [f"the cat number {number} sat on the mat, and no. {number * 7} did not" for number in range(200)]
-    (tmp_path / "x.jsonl").write_text("".join(json.dumps({"n": n, "text": line}) + "\n" for n, line in enumerate(lines)))
+    (tmp_path / "x.jsonl").write_text(
+        "".join(json.dumps({"n": n, "text": line}) + "\n" for n, line in enumerate(lines))
+    )
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
-    tokenizer.train_from_iterator(lines, tokenizers.trainers.BpeTrainer(vocab_size=300, special_tokens=["[E]"]))
+    tokenizer.train_from_iterator(
+        lines, tokenizers.trainers.BpeTrainer(vocab_size=300, special_tokens=["[E]"])
+    )
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing("$A [E]", special_tokens=[("[E]", 0)])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     for special in (False, True):
@@ -289,16 +301,22 @@ def test_tokens_are_those_of_hugging_faces_package(tmp_path: Path) -> None:
     cut = feedline.open(tmp_path / "x.jsonl", max_tokens=5, **options)
     assert cut.lengths("ids").max() == 5
     windows = data.packed("ids", 64)
-    everything = [one for batch in feedline.Loader(windows, 4, framework="numpy") for one in batch["used"].tolist()]
+    everything = [
+        one for batch in feedline.Loader(windows, 4, framework="numpy") for one in batch["used"].tolist()
+    ]
     assert sum(everything) == data.lengths("ids").sum()
 
 
 def test_a_saved_data_set_of_hugging_face_and_its_classes(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="not run: datasets is not installed")
-    features = datasets.Features({"label": datasets.ClassLabel(names=["ant", "bee"]), "x": datasets.Value("float32")})
+    features = datasets.Features(
+        {"label": datasets.ClassLabel(names=["ant", "bee"]), "x": datasets.Value("float32")}
+    )
     rows = {"label": [n % 2 for n in range(90)], "x": [n / 4 for n in range(90)]}
     whole = datasets.Dataset.from_dict(rows, features=features)
-    datasets.DatasetDict({"train": whole, "test": whole.select(range(7))}).save_to_disk(str(tmp_path / "saved"))
+    datasets.DatasetDict({"train": whole, "test": whole.select(range(7))}).save_to_disk(
+        str(tmp_path / "saved")
+    )
     data = feedline.open(tmp_path / "saved", split="train")
     assert data.classes == ["ant", "bee"] and len(feedline.open(tmp_path / "saved", split="test")) == 7
     for batch in feedline.Loader(data, 9, shuffle=3, framework="numpy"):

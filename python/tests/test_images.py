@@ -67,8 +67,9 @@ def test_transforms_are_pillows_and_torchvisions(folder: Path) -> None:
 
 def test_random_transforms_are_the_same_after_a_resume_and_differ_between_epochs(folder: Path) -> None:
     steps = [
-        T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.RandomVerticalFlip(), T.ColorJitter(0.4, 0.4, 0.4, 0.1),
-        T.RandomGrayscale(), T.GaussianBlur(3), T.RandomErasing(), T.RandAugment(), T.Normalize(),
+        T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.RandomVerticalFlip(),
+        T.ColorJitter(0.4, 0.4, 0.4, 0.1), T.RandomGrayscale(), T.GaussianBlur(3),
+        T.RandomErasing(), T.RandAugment(), T.Normalize(),
     ]  # fmt: skip
     data = feedline.images(folder, steps)
 

@@ -60,7 +60,8 @@ batches = iter(loader)
 next(batches)
 child = os.fork()
 if child == 0:
-    for call in (lambda: next(batches), lambda: loader.epoch(3), lambda: loader.load_state_dict(loader.state_dict())):
+    load = lambda: loader.load_state_dict(loader.state_dict())
+    for call in (lambda: next(batches), lambda: loader.epoch(3), load):
         try:
             call()
         except feedline.ForkedError as error:
@@ -77,7 +78,9 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), next(batches)["x"][0])
 def test_a_forked_child_gets_one_sentence_and_can_make_its_own() -> None:
     done = script(FORK)
     *refused, fresh, parent = done.stdout.splitlines()
-    assert len(refused) == 3 and all("make the loader after the fork" in line for line in refused), done.stderr
+    assert len(refused) == 3 and all("make the loader after the fork" in line for line in refused), (
+        done.stderr
+    )
     assert (fresh, parent) == ("100", "7 10"), done.stderr
 
 
@@ -101,7 +104,7 @@ def test_ranks_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("RANK")
     with pytest.raises(feedline.ConfigError, match="WORLD_SIZE is set but RANK is not"):
         loader()
-    with pytest.raises(feedline.ConfigError, match="use \"env\""):
+    with pytest.raises(feedline.ConfigError, match='use "env"'):
         loader(world="mpi")
 
 
@@ -255,7 +258,9 @@ def test_every_public_name_has_docs() -> None:
         if name in ("__version__", "transforms"):
             continue
         assert value.__doc__, name
-        for method in [one for one in vars(value) if not one.startswith("_")] if isinstance(value, type) else []:
+        for method in (
+            [one for one in vars(value) if not one.startswith("_")] if isinstance(value, type) else []
+        ):
             described = getattr(value, method)
             assert not callable(described) or described.__doc__, f"{name}.{method}"
 
@@ -274,7 +279,9 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_types(checker: str, tmp_path: Path) -> None:
-    found = shutil.which(checker, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    found = shutil.which(
+        checker, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
     if found is None:
         pytest.skip(f"not run: {checker} is not installed")
     use = tmp_path / "use.py"
@@ -292,7 +299,9 @@ def test_types(checker: str, tmp_path: Path) -> None:
     )
     strict = ["--strict"] if checker == "mypy" else []
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MYPYPATH": str(PACKAGE)}
-    python = ["--python-executable", sys.executable] if checker == "mypy" else ["--pythonpath", sys.executable]
+    python = (
+        ["--python-executable", sys.executable] if checker == "mypy" else ["--pythonpath", sys.executable]
+    )
     command = [found, *strict, *python, str(use)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
     if checker == "pyright" and done.returncode not in (0, 1):

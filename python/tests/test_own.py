@@ -208,7 +208,11 @@ def test_composition() -> None:
 
 def test_a_cache_that_python_reads_through_does_not_deadlock() -> None:
     """A thread that waits for the cache with the interpreter's lock would stop the worker that fills it."""
-    data = feedline.Data(Squares(), max_length={"text": 8}).map(lambda sample: {"id": sample["id"]}).cached(1 << 20)
+    data = (
+        feedline.Data(Squares(), max_length={"text": 8})
+        .map(lambda sample: {"id": sample["id"]})
+        .cached(1 << 20)
+    )
     loader = feedline.Loader(data, 2, framework="numpy", workers=4)
     batches = iter(loader)
     for index in range(25):
@@ -224,7 +228,9 @@ def test_samplers() -> None:
     assert len(drawn) == 1000 and abs(sum(one % 4 == 0 for one in drawn) - 500) < 100
     weights = [1.0 if one < 2 else 0.0 for one in range(100)]
     assert set(ids(feedline.Loader(data, 10, sampler=sampler.weighted(weights), framework="numpy"))) == {0, 1}
-    assert sorted(ids(feedline.Loader(data, 10, sampler=sampler.block(5, 4), framework="numpy"))) == list(range(100))
+    assert sorted(ids(feedline.Loader(data, 10, sampler=sampler.block(5, 4), framework="numpy"))) == list(
+        range(100)
+    )
     lengths = np.arange(100) % 10
     bucketed = sampler.bucketed(lengths.tolist(), 10, 1)
     for batch in feedline.Loader(data, 10, sampler=bucketed, framework="numpy"):

@@ -1,5 +1,5 @@
-"""State: exact at every step, with other workers, batch sizes and ranks. The first ten tests are bugs that other
-loaders have had, each with the issue that reports it."""
+"""State: exact at every step, with other workers, batch sizes and ranks. The first ten tests are bugs that
+other loaders have had, each with the issue that reports it."""
 
 from __future__ import annotations
 

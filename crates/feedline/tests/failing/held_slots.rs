@@ -110,12 +110,15 @@ fn a_loader_moved_to_another_thread_does_not_fail_for_batches_that_the_first_thr
             let mut batches = loader.epoch(0).unwrap();
             let held: Vec<Batch> = batches.by_ref().take(2).map(|batch| batch.unwrap()).collect();
             std::thread::scope(|scope| {
-                assert!(batches.check_slots(true).is_err());
+                let (looked, wait) = sync_channel(1);
                 let rest = scope.spawn(move || {
-                    let first = batches.next().map(|batch| drop(batch.unwrap())).into_iter().count();
                     assert!(batches.check_slots(false).is_ok());
-                    first + batches.map(|batch| drop(batch.unwrap())).count()
+                    assert!(batches.check_slots(true).is_err());
+                    looked.send(()).unwrap();
+                    batches.map(|batch| drop(batch.unwrap())).count()
                 });
+                // An error: the thread has panicked, which `join` reports.
+                let _ = wait.recv();
                 std::thread::sleep(HOLD);
                 held.into_iter().for_each(|batch| assert_intact(&fine(), &batch.wait_on(compute).unwrap()));
                 assert_eq!(rest.join().unwrap() as u64, STEPS - 2);

@@ -1,0 +1,177 @@
+"""A batch, its fields of variable length, and how fields become arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _feedline
+from ._data import Data
+from ._frameworks import Framework
+
+
+class Ragged(NamedTuple):
+    """A field whose samples differ in length: the values of all rows, one row behind another."""
+
+    #: ``[items, shape...]``.
+    values: Any
+    #: ``rows + 1`` numbers, ``int32``: row ``i`` has the values from offset ``i`` to offset ``i + 1``.
+    offsets: Any
+
+    def rows(self) -> list[Any]:
+        """The values of each row, without a copy."""
+        ends = [int(offset) for offset in self.offsets]
+        return [self.values[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+
+    def text(self) -> list[str]:
+        """The rows of a field of UTF-8 bytes as strings."""
+        return [bytes(np.asarray(row)).decode() for row in self.rows()]
+
+    def nested(self) -> Any:
+        """The rows as torch's nested tensor of the jagged layout, without a copy of the values."""
+        import torch
+
+        return torch.nested.nested_tensor_from_jagged(self.values, self.offsets.long())
+
+
+class Padded(NamedTuple):
+    """A ragged field whose rows are padded to one width per batch."""
+
+    #: ``[rows, width, shape...]``.
+    values: Any
+    #: The length of each row, ``int32``.
+    lengths: Any
+
+
+class Batch(Mapping[str, Any]):
+    """The fields of a batch by name, as arrays over the memory of a slot.
+
+    The slot is free for another batch once the batch and all of its arrays are gone: keep copies, not arrays,
+    of what you need longer than a few steps. Do not write to the arrays, unless the loader has ``copy=True``.
+    """
+
+    __slots__ = ("_arrays", "_forms", "_framework", "_inner")
+
+    def __init__(
+        self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
+    ) -> None:
+        self._inner, self._forms, self._framework = inner, forms, framework
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            form = self._forms[name]
+        except KeyError:
+            raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
+        return form(self._framework, self._inner, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._forms)
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch."""
+        return self._inner.epoch
+
+    @property
+    def step(self) -> int:
+        """The step within the epoch."""
+        return self._inner.step
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._inner.rows
+
+    @property
+    def valid_rows(self) -> int:
+        """The number of rows without those that pad the last batch."""
+        return self._inner.valid_rows
+
+    @property
+    def ids(self) -> np.ndarray[Any, Any]:
+        """The id of each row's sample: its index in the data."""
+        return np.frombuffer(self._inner.ids(), np.uint64)
+
+    @property
+    def substituted(self) -> list[tuple[int, int]]:
+        """The rows whose samples could not be read, and the samples that replace them."""
+        return self._inner.substituted()
+
+    def __repr__(self) -> str:
+        return f"Batch(epoch {self.epoch}, step {self.step}, {self.rows} rows of {', '.join(self._forms)})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays")
+
+
+class Copied(Batch):
+    """A batch whose arrays have memory of their own."""
+
+    __slots__ = ("_info",)
+
+    def __init__(
+        self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
+    ) -> None:
+        self._forms, self._framework = forms, framework
+        self._arrays = {
+            name: _copied(framework, form(framework, inner, name)) for name, form in forms.items()
+        }
+        self._inner = _Info(inner)  # type: ignore[assignment]
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._arrays[name]
+        except KeyError:
+            raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
+
+
+class _Info:
+    """What is known of a batch whose slot is released."""
+
+    def __init__(self, inner: _feedline.Batch) -> None:
+        self.epoch, self.step = inner.epoch, inner.step
+        self.rows, self.valid_rows = inner.rows, inner.valid_rows
+        self._ids, self._substituted = inner.ids(), inner.substituted()
+
+    def ids(self) -> bytes:
+        return self._ids
+
+    def substituted(self) -> list[tuple[int, int]]:
+        return self._substituted
+
+
+def _copied(framework: Framework, value: Any) -> Any:
+    if isinstance(value, (Ragged, Padded)):
+        return type(value)(*map(framework.copy, value))
+    return framework.copy(value)
+
+
+def _array(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
+    return framework.array(inner.field(name))
+
+
+def _bfloat16(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
+    return framework.bfloat16(inner.field(name))
+
+
+def _ragged(framework: Framework, inner: _feedline.Batch, name: str) -> Ragged:
+    return Ragged(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
+
+
+def _padded(framework: Framework, inner: _feedline.Batch, name: str) -> Padded:
+    return Padded(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
+
+
+def forms_of(data: Data, padded: set[str]) -> dict[str, Callable[..., Any]]:
+    """How each field becomes arrays."""
+    return {
+        field.name: (_padded if field.name in padded else _ragged)
+        if field.max_length is not None
+        else (_bfloat16 if field.dtype == "bf16" else _array)
+        for field in data.fields
+    }

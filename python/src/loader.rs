@@ -17,7 +17,7 @@ use pyo3::types::PyBytes;
 use crate::batch::Batch;
 use crate::dataset::DataSet;
 use crate::error::raise;
-use crate::own::call_hook;
+use crate::own::{call_hook, detached};
 use crate::running::{Answer, Start, State};
 use crate::sampler::Sampler;
 
@@ -262,7 +262,7 @@ impl Loader {
                        threads: make the loader after the fork";
             return Err(raise(Error::new(ErrorKind::Forked, why)));
         }
-        py.detach(|| work(&mut self.lock())).map_err(raise)
+        detached(py, || work(&mut self.lock())).map_err(raise)
     }
 }
 
@@ -287,7 +287,7 @@ impl Drop for Loader {
 }
 
 /// Whether this thread is a worker of some loader.
-fn is_worker() -> bool {
+pub(crate) fn is_worker() -> bool {
     std::thread::current().name().is_some_and(|name| name.starts_with("fl-"))
 }
 

@@ -1,6 +1,8 @@
 //! Data sets and hooks written in Python, called by the worker threads.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use feedline::batch::FilledBatch;
@@ -11,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::error::Raised;
+use crate::loader::is_worker;
 
 /// A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
 pub(crate) type FieldOf = (String, String, Vec<usize>, Option<usize>);
@@ -187,6 +190,23 @@ static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// Whether the interpreter is about to shut down.
 static IS_CLOSING: AtomicBool = AtomicBool::new(false);
 
+/// The thread that shuts the interpreter down.
+static CLOSED_BY: OnceLock<ThreadId> = OnceLock::new();
+
+/// Runs `work` without the interpreter's lock. When the interpreter shuts down, a daemon thread does not
+/// return from it: CPython before 3.14 would unwind it through Rust code; later ones stop it likewise.
+pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    py.detach(|| {
+        let done = work();
+        // Workers are waited for by `leave`.
+        let may_return = || is_worker() || CLOSED_BY.get() == Some(&std::thread::current().id());
+        while IS_CLOSING.load(Ordering::SeqCst) && !may_return() {
+            std::thread::park();
+        }
+        done
+    })
+}
+
 /// A thread that is counted in `INSIDE`.
 struct Inside;
 
@@ -220,7 +240,10 @@ fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T,
 /// the wait.
 #[pyfunction]
 pub(crate) fn leave(py: Python<'_>) -> PyResult<()> {
+    let _ = CLOSED_BY.set(std::thread::current().id());
     IS_CLOSING.store(true, Ordering::SeqCst);
+    // A thread that was on its way to the interpreter's lock gets it now, and ends in `detached` next.
+    py.detach(|| std::thread::sleep(Duration::from_millis(5)));
     while INSIDE.load(Ordering::SeqCst) > 0 {
         py.detach(|| std::thread::sleep(Duration::from_millis(1)));
         py.check_signals()?;

@@ -123,10 +123,10 @@ def test_a_loader_in_a_cycle_ends_its_threads() -> None:
     trainer = Trainer()
     trainer.loader, trainer.this = loader("numpy"), trainer
     kept = next(iter(trainer.loader))["x"]
-    assert {"fl-decode-0", "fl-transfer"} <= names()
+    assert "fl-transfer" in names()
     del trainer
     gc.collect()
-    wait_until(lambda: not {"fl-decode-0", "fl-transfer"} & names())
+    wait_until(lambda: not any(name.startswith(("fl-decode", "fl-transfer")) for name in names()))
     assert kept[0, 0] == 0
     del kept
     wait_until(lambda: threads() <= before)

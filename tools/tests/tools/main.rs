@@ -9,6 +9,6 @@ mod page;
 #[path = "../run/mod.rs"]
 mod run;
 #[cfg(feature = "object-store")]
-#[allow(dead_code)] // made for tests of faults
+#[expect(dead_code, reason = "here nothing goes wrong")]
 #[path = "../../../datasets/tests/server/mod.rs"]
 mod server;

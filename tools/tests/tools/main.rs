@@ -10,5 +10,6 @@ mod record;
 #[path = "../run/mod.rs"]
 mod run;
 #[cfg(feature = "object-store")]
+#[expect(dead_code, reason = "here nothing goes wrong")]
 #[path = "../../../datasets/tests/server/mod.rs"]
 mod server;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use feedline::{Dataset, Loader};
 use feedline_datasets::{
-    ArrowFile, Fixed, ImageDataset, PackOptions, ParquetFile, Ragged, Reader, TableOptions, open, pack,
+    ArrowFile, Fixed, ImageDataset, PackOptions, ParquetFile, Ragged, Reader, Table, TableOptions, Tokenized,
+    open, pack,
 };
 
 use crate::entry::{Entry, LEN};
@@ -39,6 +40,9 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
             "ParquetFile Parquet",
             some(move || Box::new(ParquetFile::open_with(&parquet, columns()).unwrap())),
         ),
+        Entry::new("TableReader of a table", table(csv.clone())),
+        Entry::new("TableDataset of a table", categories(json.clone())),
+        Entry::new("Tokenized of a table", tokenized(dir, json.clone())),
         Entry::new("Csv Csv", of(csv)),
         Entry::new("JsonLines JsonLines", of(json)),
         Entry::new("TfRecord TfRecord", of(records(dir))),
@@ -64,6 +68,25 @@ pub fn of(path: PathBuf) -> Build {
 fn some(open: impl Fn() -> Box<dyn Reader> + 'static) -> Build {
     let ids = Vec::from_iter((0..90).step_by(4));
     build(move || Ragged::new(open(), MOST).unwrap().subset(ids.clone()).unwrap())
+}
+
+fn table(path: PathBuf) -> Build {
+    build(move || Ragged::new(Table::open(&path).reader().unwrap(), MOST).unwrap())
+}
+
+fn categories(path: PathBuf) -> Build {
+    build(move || Table::open(&path).category("b").build().unwrap())
+}
+
+/// Texts of digits and colons; colons are left out.
+fn tokenized(dir: &Path, path: PathBuf) -> Build {
+    let digits = r#"{"model": {"type": "BPE", "merges": [["1", "2"]], "vocab":
+        {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "8": 8, "9": 9, "12": 10}},
+        "pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": ":"}}"#;
+    let tokenizer = write(dir, "tokenizer.json", digits.as_bytes());
+    build(move || {
+        Ragged::new(Box::new(Tokenized::new(open(&path).unwrap(), "b", &tokenizer).unwrap()), MOST).unwrap()
+    })
 }
 
 /// Columns of each kind; all together are more fields than a batch can have.

@@ -39,6 +39,7 @@ pub fn readers(dir: &Path) -> Vec<Entry> {
         of("Arrays", |dir| array(dir, "array", LEN as u8)),
         of("Folder", |dir| Box::new(Folder::open(folder(dir)).unwrap())),
         of("Lines", |dir| Box::new(Lines::open(text(dir)).unwrap())),
+        of("RecordReader", |dir| records(dir).into_reader()),
         of("Shards", |dir| {
             Box::new(Shards::new(vec![array(dir, "first", 9), array(dir, "then", LEN as u8 - 9)]).unwrap())
         }),

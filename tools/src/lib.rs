@@ -7,6 +7,10 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 pub mod inspect;
+pub mod pack;
+
+/// The exit codes of a program that compares nothing, for `--help`.
+const EXIT: &str = "exit code: 0 done, 2 an error, on one line: what is wrong and where\n";
 
 /// What a program has to say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,12 +12,15 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 mod columns;
+use crate::EXIT;
+
 mod lines;
 mod list;
 mod picture;
 mod sample;
 
-const HELP: &str = "\
+/// What `--help` prints, without the exit codes.
+pub const HELP: &str = "\
 Says what a file or folder of training data holds.
 
 usage: inspect PATH [options]
@@ -36,8 +39,7 @@ lengths are those of the fields that vary in size, and missing counts the rows o
 over the first 1000 samples, the last one and the one that is shown, or all with --all.
 A picture is drawn in a terminal that is wide enough.
 If a folder cannot be read, all its files are listed, each with good or bad (JSON: files, with path, format
-and samples, or path and error).
-exit code: 0 done, 2 an error, on one line: what is wrong and where";
+and samples, or path and error).";
 
 /// Files of up to this many bytes are read into memory; samples of larger ones are read one by one.
 const IN_MEMORY: u64 = 16 << 20;
@@ -86,7 +88,7 @@ struct Lengths {
 pub fn run(
     arguments: impl Iterator<Item = OsString>,
 ) -> std::result::Result<String, Box<dyn std::error::Error>> {
-    let Some(options) = parse(arguments)? else { return Ok(format!("{HELP}\n")) };
+    let Some(options) = parse(arguments)? else { return Ok(format!("{HELP}\n{EXIT}")) };
     match inspect(&options) {
         Ok(inspected) => {
             if let Some(path) = &options.save {

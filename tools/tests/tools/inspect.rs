@@ -285,3 +285,26 @@ fn the_classes_of_a_folder_are_shown() {
     let printed: Value = serde_json::from_slice(&inspect(&[path, "--json"]).stdout).unwrap();
     assert_eq!(printed["classes"], json!(names));
 }
+
+/// Both are one program.
+#[test]
+fn the_program_feedline_inspects_and_packs_as_the_examples_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "numbers", &array());
+    let feedline = |arguments: &[&str]| {
+        let program = std::process::Command::new(env!("CARGO_BIN_EXE_feedline")).args(arguments).output();
+        program.expect("the program runs")
+    };
+    let path = path.to_str().unwrap();
+    let (ours, example) = (feedline(&["inspect", path, "--json"]), inspect(&[path, "--json"]));
+    assert_eq!((ours.status.code(), ours.stdout), (Some(0), example.stdout));
+    let packed = folder.path().join("packed.arrow");
+    let ours = feedline(&["pack", path, packed.to_str().unwrap(), "--quiet"]);
+    let text = String::from_utf8(ours.stdout).unwrap();
+    assert!(ours.status.code() == Some(0) && text.starts_with("packed 2 samples: 1 file"), "{text}");
+    let ours = feedline(&["inspect", "/nowhere/x.npy"]);
+    let line = String::from_utf8(ours.stderr).unwrap();
+    assert!(ours.status.code() == Some(2) && line.starts_with("feedline: no such file"), "{line}");
+    let help = String::from_utf8(feedline(&["pack", "--help"]).stdout).unwrap();
+    assert!(help.contains("usage: pack SRC DST") && help.matches("exit code").count() == 1, "{help}");
+}

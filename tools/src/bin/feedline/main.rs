@@ -1,8 +1,10 @@
-//! `feedline`: what a training run has seen. Each command is a file, and a line in the table below.
+//! `feedline`: what data holds, and what a training run has seen. Each command is a file, and a line in the table below.
 #![forbid(unsafe_code)]
 
 mod common;
 mod diff;
+mod inspect;
+mod pack;
 mod replay;
 mod spikes;
 mod verify;
@@ -25,8 +27,15 @@ struct Command {
     run: fn(lexopt::Parser) -> Result<Outcome, Box<dyn Error>>,
 }
 
-const COMMANDS: [Command; 5] =
-    [replay::COMMAND, diff::COMMAND, whence::COMMAND, spikes::COMMAND, verify::COMMAND];
+const COMMANDS: [Command; 7] = [
+    inspect::COMMAND,
+    pack::COMMAND,
+    replay::COMMAND,
+    diff::COMMAND,
+    whence::COMMAND,
+    spikes::COMMAND,
+    verify::COMMAND,
+];
 
 fn main() -> ExitCode {
     end_with("feedline", run())
@@ -57,10 +66,12 @@ const EXIT: &str = "\
 exit code: 0 equal, or done; 1 a difference, which is named; 2 an error, on one line\n";
 
 fn help() -> String {
-    let mut text = "What a training run has seen.\n\nusage: feedline COMMAND [options]\n".to_owned();
+    let mut text =
+        "What data holds, and what a training run has seen.\n\nusage: feedline COMMAND [options]\n"
+            .to_owned();
     for Command { name, about, .. } in &COMMANDS {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {name:<8} {about}");
     }
-    text + "\nEvery command takes --json and --help.\n" + EXIT
+    text + "\nEvery command takes --help, and all but pack --json.\n" + EXIT
 }

@@ -183,7 +183,9 @@ fn killed_at_random_moments_the_record_has_no_gap_and_no_double() {
                 let saved = Cursor::from_bytes(&saved).unwrap();
                 let steps = (saved.epoch() * 13 + saved.position().div_ceil(8)).min(STEPS);
                 assert!(run.steps().end >= steps, "the checkpoint is of step {steps}: {:?}", run.steps());
-                assert_eq!(run.cursor(steps, 0).unwrap(), saved, "step {steps}");
+                // The end of an epoch and the beginning of the next one are the same place.
+                let place = |at: &Cursor| (100 * at.epoch() + at.position(), *at.proof(), at.order_hash());
+                assert_eq!(place(&run.cursor(steps, 0).unwrap()), place(&saved), "step {steps}");
                 if killed >= kills {
                     break;
                 }

@@ -1552,13 +1552,13 @@ BUGS = [
         [
             (
                 "datasets/src/csv.rs",
-                "Nulls::Fill if is_missing && kind == Type::Float",
-                "_ if is_missing && kind == Type::Float",
+                "Nulls::Fill if is_missing && kind == ColumnType::Float",
+                "_ if is_missing && kind == ColumnType::Float",
             ),
             (
                 "datasets/src/csv.rs",
                 "Nulls::Refuse if is_missing =>",
-                "Nulls::Refuse if is_missing && kind != Type::Float =>",
+                "Nulls::Refuse if is_missing && kind != ColumnType::Float =>",
             ),
         ],
     ),

@@ -8,6 +8,7 @@ use csv_core::ReadRecordResult;
 use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 
 use crate::bytes::Content;
+use crate::column_type::{ColumnType, rounded};
 use crate::error::{data, of_stream, one_line};
 use crate::nulls::{missing, no_column, present};
 use crate::reader::inside;
@@ -15,7 +16,7 @@ use crate::{ElementType, Nulls, Reader, Schema, SchemaField, Values};
 
 mod types;
 
-use types::{Seen, Type};
+use types::Seen;
 
 /// Delimiters that are tried, in this order.
 const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
@@ -77,7 +78,7 @@ pub struct Csv {
 struct Column {
     /// Its place in a row of the file.
     cell: usize,
-    kind: Type,
+    kind: ColumnType,
     /// Whether the next field says if the cell is there.
     marked: bool,
 }
@@ -140,9 +141,7 @@ impl Csv {
         for scan in &scans {
             for (name, all) in names.iter().zip(&all).filter(|(name, _)| is_read(name) && !is_stated(name)) {
                 if scan.seen_of(name)?.is_rounded_by(*all) {
-                    let why = format!("column \"{}\" has fractions in another shard", one_line(name));
-                    let why = why + ", and f64 does not hold all of its whole numbers";
-                    return Err(data(why + ": state its type, such as text").at_path(&scan.path));
+                    return Err(rounded("column", name).at_path(&scan.path));
                 }
             }
         }
@@ -257,7 +256,7 @@ impl Scan {
                 None => seen.decide(options.nulls, marked),
             };
             fields.push(match kind {
-                Type::Text => SchemaField::variable(name, kind.element()),
+                ColumnType::Text => SchemaField::variable(name, kind.element()),
                 _ => SchemaField::fixed(name, kind.element(), &[]),
             });
             fields.extend(marked.then(|| present(name)));
@@ -382,7 +381,7 @@ impl Csv {
             let begin = if cell == 0 { 0 } else { scratch.ends[cell - 1] };
             let cell = &scratch.cells[begin..scratch.ends[cell]];
             value.bytes.clear();
-            let is_missing = cell.is_empty() && (marked || kind != Type::Text);
+            let is_missing = cell.is_empty() && (marked || kind != ColumnType::Text);
             if marked && let Some((present, _)) = fields.next() {
                 present.resize(1)[0] = (!is_missing).into();
                 present.set_shape([]);
@@ -393,11 +392,13 @@ impl Csv {
                     Some(())
                 }
                 Nulls::Refuse if is_missing => return Err(missing(&field.name, sample).at_offset(start)),
-                Nulls::Fill if is_missing && kind == Type::Float => {
+                Nulls::Fill if is_missing && kind == ColumnType::Float => {
                     value.bytes.extend(f64::NAN.to_le_bytes());
                     Some(())
                 }
-                _ => std::str::from_utf8(cell).ok().and_then(|cell| kind.write(cell, &mut value.bytes)),
+                _ => {
+                    std::str::from_utf8(cell).ok().and_then(|cell| types::write(kind, cell, &mut value.bytes))
+                }
             };
             written.ok_or_else(|| {
                 damaged(format!("column \"{}\" is not {}", one_line(&field.name), field.element))

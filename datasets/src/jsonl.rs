@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, Result};
 
+use crate::column_type::{ColumnType, rounded};
 use crate::error::{data, one_line};
 use crate::json::entries;
 use crate::nulls::{missing, no_column, present};
@@ -14,7 +15,7 @@ use crate::{ElementType, Lines, Nulls, Reader, Schema, SchemaField, Value, Value
 
 mod types;
 
-use types::{Seen, Type};
+use types::Seen;
 
 /// Max columns: a file with more different keys is not a table.
 const MAX_COLUMNS: usize = 1 << 16;
@@ -60,7 +61,7 @@ pub struct JsonLines {
 struct Column {
     /// Its field.
     field: usize,
-    kind: Type,
+    kind: ColumnType,
     /// Whether the next field says if a line has the value.
     marked: bool,
 }
@@ -125,9 +126,7 @@ impl JsonLines {
             {
                 let Some(at) = keys.iter().position(|known| known == key) else { continue };
                 if seen.is_rounded_by(all[at]) {
-                    let why = format!("key \"{}\" has fractions in another shard", one_line(key));
-                    let why = why + ", and f64 does not hold all of its whole numbers";
-                    return Err(data(why + ": state its type, such as text").at_path(&scan.path));
+                    return Err(rounded("key", key).at_path(&scan.path));
                 }
             }
         }
@@ -148,7 +147,7 @@ impl JsonLines {
             let Column { field, kind, .. } = self.columns[number];
             let bytes = &mut to[field].bytes;
             bytes.clear();
-            let written = kind.write(json, bytes).filter(|()| !is_twice);
+            let written = types::write(kind, json, bytes).filter(|()| !is_twice);
             written.ok_or_else(changed)
         })?;
         for (&Column { field, kind, marked }, &is_there) in self.columns.iter().zip(&*is_there) {
@@ -168,7 +167,7 @@ impl JsonLines {
                     }
                     _ if marked => value.bytes.extend(kind.blank()),
                     (Nulls::Refuse, _) => return Err(missing(name, sample)),
-                    (Nulls::Fill, Type::Float) => value.bytes.extend(f64::NAN.to_le_bytes()),
+                    (Nulls::Fill, ColumnType::Float) => value.bytes.extend(f64::NAN.to_le_bytes()),
                     _ => {}
                 }
             }

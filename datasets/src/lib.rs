@@ -36,6 +36,8 @@ mod bytes;
 #[cfg(any(feature = "table", feature = "mds"))]
 mod cache;
 pub mod cifar;
+#[cfg(any(feature = "csv", feature = "jsonl"))]
+mod column_type;
 mod concat;
 #[cfg(feature = "csv")]
 mod csv;

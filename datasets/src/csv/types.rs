@@ -1,70 +1,30 @@
 //! Types of columns, found by reading all of their cells.
 
-use feedline_core::{DType, Error, ErrorKind, Result};
+use feedline_core::Result;
 
-use crate::error::{data, one_line};
+use crate::column_type::{ColumnType, unfit};
 use crate::schema::{is_exact, is_small};
 use crate::{ElementType, Nulls};
 
-/// The type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
-    Int,
-    Uint,
-    Float,
-    Bool,
-    Text,
-}
-
-impl Type {
-    /// The type that the options state for column `name`.
-    fn stated(name: &str, element: ElementType) -> Result<Self> {
-        let all = [Self::Int, Self::Uint, Self::Float, Self::Bool, Self::Text];
-        all.into_iter().find(|kind| kind.element() == element).ok_or_else(|| {
-            let name = one_line(name);
-            let why =
-                format!("column \"{name}\" cannot be read as {element}: state i64, u64, f64, bool or text");
-            Error::new(ErrorKind::Config, why + ", and cast it by Table::cast")
-        })
+/// Appends the cell's value, little-endian; `None` if it is of another type.
+pub(super) fn write(kind: ColumnType, cell: &str, to: &mut Vec<u8>) -> Option<()> {
+    match kind {
+        ColumnType::Int => to.extend(cell.parse::<i64>().ok()?.to_le_bytes()),
+        ColumnType::Uint => to.extend(cell.parse::<u64>().ok()?.to_le_bytes()),
+        ColumnType::Float => to.extend(cell.parse::<f64>().ok()?.to_le_bytes()),
+        ColumnType::Bool => to.push(bool_of(cell)?.into()),
+        #[cfg(feature = "jsonl")]
+        ColumnType::Ints | ColumnType::Floats => return None,
+        ColumnType::Text => to.extend(cell.bytes()),
     }
-
-    pub(super) fn element(self) -> ElementType {
-        match self {
-            Self::Int => ElementType::Number(DType::I64),
-            Self::Uint => ElementType::U64,
-            Self::Float => ElementType::Number(DType::F64),
-            Self::Bool => ElementType::Bool,
-            Self::Text => ElementType::Text,
-        }
-    }
-
-    /// Appends the cell's value, little-endian; `None` if it is of another type.
-    pub(super) fn write(self, cell: &str, to: &mut Vec<u8>) -> Option<()> {
-        match self {
-            Self::Int => to.extend(cell.parse::<i64>().ok()?.to_le_bytes()),
-            Self::Uint => to.extend(cell.parse::<u64>().ok()?.to_le_bytes()),
-            Self::Float => to.extend(cell.parse::<f64>().ok()?.to_le_bytes()),
-            Self::Bool => to.push(bool_of(cell)?.into()),
-            Self::Text => to.extend(cell.bytes()),
-        }
-        Some(())
-    }
-
-    /// The bytes of a missing value that is marked.
-    pub(super) fn blank(self) -> &'static [u8] {
-        match self {
-            Self::Int | Self::Uint | Self::Float => &[0; 8],
-            Self::Bool => &[0],
-            Self::Text => &[],
-        }
-    }
+    Some(())
 }
 
 /// Whether a cell that is not empty fits a stated type.
 pub(super) fn fits(element: ElementType, cell: &str) -> bool {
-    let kind = Type::stated("", element);
+    let kind = ColumnType::stated("", element);
     kind.is_ok_and(|kind| {
-        kind.write(cell, &mut Vec::new()).is_some() && (kind != Type::Float || is_exact(cell))
+        write(kind, cell, &mut Vec::new()).is_some() && (kind != ColumnType::Float || is_exact(cell))
     })
 }
 
@@ -122,18 +82,18 @@ impl Seen {
     }
 
     /// The first type that fits. A `marked` column has masks for its missing values.
-    pub(super) fn decide(self, nulls: Nulls, marked: bool) -> Type {
+    pub(super) fn decide(self, nulls: Nulls, marked: bool) -> ColumnType {
         // Only floating-point numbers and texts have a value for a cell that is filled.
         let is_filled = self.missing && nulls == Nulls::Fill && !marked;
         match self {
             // A mask is for numbers more often than for texts.
-            Self { any: false, .. } if marked => Type::Float,
-            Self { any: false, .. } => Type::Text,
-            Self { int: true, .. } if !is_filled => Type::Int,
-            Self { uint: true, .. } if !is_filled => Type::Uint,
-            Self { float: true, .. } => Type::Float,
-            Self { bool: true, .. } if !is_filled => Type::Bool,
-            _ => Type::Text,
+            Self { any: false, .. } if marked => ColumnType::Float,
+            Self { any: false, .. } => ColumnType::Text,
+            Self { int: true, .. } if !is_filled => ColumnType::Int,
+            Self { uint: true, .. } if !is_filled => ColumnType::Uint,
+            Self { float: true, .. } => ColumnType::Float,
+            Self { bool: true, .. } if !is_filled => ColumnType::Bool,
+            _ => ColumnType::Text,
         }
     }
 
@@ -145,19 +105,17 @@ impl Seen {
     }
 
     /// The stated type of column `name`, if it fits.
-    pub(super) fn check(self, name: &str, element: ElementType) -> Result<Type> {
-        let kind = Type::stated(name, element)?;
+    pub(super) fn check(self, name: &str, element: ElementType) -> Result<ColumnType> {
+        let kind = ColumnType::stated(name, element)?;
         let fits = match kind {
-            Type::Int => self.int,
-            Type::Uint => self.uint,
-            Type::Float => self.float && self.exact,
-            Type::Bool => self.bool,
-            Type::Text => true,
+            ColumnType::Int => self.int,
+            ColumnType::Uint => self.uint,
+            ColumnType::Float => self.float && self.exact,
+            ColumnType::Bool => self.bool,
+            #[cfg(feature = "jsonl")]
+            ColumnType::Ints | ColumnType::Floats => false,
+            ColumnType::Text => true,
         };
-        let lost =
-            if kind == Type::Float && self.float { ": it has whole numbers that f64 rounds" } else { "" };
-        let name = one_line(name);
-        let why = || data(format!("column \"{name}\" does not fit the stated type {element}{lost}"));
-        if fits { Ok(kind) } else { Err(why()) }
+        if fits { Ok(kind) } else { Err(unfit(name, element, kind == ColumnType::Float && self.float)) }
     }
 }

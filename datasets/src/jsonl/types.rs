@@ -2,58 +2,27 @@
 
 use std::borrow::Cow;
 
-use feedline_core::{DType, Error, ErrorKind, Result};
+use feedline_core::Result;
 
 use crate::ElementType;
-use crate::error::{data, one_line};
+use crate::column_type::{ColumnType, unfit};
 use crate::schema::{is_exact, is_small};
 
-/// The type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
-    Int,
-    Uint,
-    Float,
-    Bool,
-    Ints,
-    Floats,
-    Text,
-}
-
-impl Type {
-    pub(super) fn element(self) -> ElementType {
-        match self {
-            Self::Int | Self::Ints => ElementType::Number(DType::I64),
-            Self::Uint => ElementType::U64,
-            Self::Float | Self::Floats => ElementType::Number(DType::F64),
-            Self::Bool => ElementType::Bool,
-            Self::Text => ElementType::Text,
+/// Appends the value of `json`, little-endian; `None` if it is of another type.
+pub(super) fn write(kind: ColumnType, json: &str, to: &mut Vec<u8>) -> Option<()> {
+    match kind {
+        ColumnType::Int => to.extend(parse::<i64>(json)?.to_le_bytes()),
+        ColumnType::Uint => to.extend(parse::<u64>(json)?.to_le_bytes()),
+        ColumnType::Float => to.extend(float(json)?.to_le_bytes()),
+        ColumnType::Bool => to.push(parse::<bool>(json)?.into()),
+        ColumnType::Ints => {
+            parse::<Vec<i64>>(json)?.iter().for_each(|number| to.extend(number.to_le_bytes()))
         }
+        ColumnType::Floats => floats(json, |number| to.extend(number.to_le_bytes()))?,
+        ColumnType::Text if is_string(json) => to.extend(parse::<Cow<'_, str>>(json)?.bytes()),
+        ColumnType::Text => to.extend(json.bytes()),
     }
-
-    /// Appends the value of `json`, little-endian; `None` if it is of another type.
-    pub(super) fn write(self, json: &str, to: &mut Vec<u8>) -> Option<()> {
-        match self {
-            Self::Int => to.extend(parse::<i64>(json)?.to_le_bytes()),
-            Self::Uint => to.extend(parse::<u64>(json)?.to_le_bytes()),
-            Self::Float => to.extend(float(json)?.to_le_bytes()),
-            Self::Bool => to.push(parse::<bool>(json)?.into()),
-            Self::Ints => parse::<Vec<i64>>(json)?.iter().for_each(|number| to.extend(number.to_le_bytes())),
-            Self::Floats => floats(json, |number| to.extend(number.to_le_bytes()))?,
-            Self::Text if is_string(json) => to.extend(parse::<Cow<'_, str>>(json)?.bytes()),
-            Self::Text => to.extend(json.bytes()),
-        }
-        Some(())
-    }
-
-    /// The bytes of a missing value that is marked.
-    pub(super) fn blank(self) -> &'static [u8] {
-        match self {
-            Self::Int | Self::Uint | Self::Float => &[0; 8],
-            Self::Bool => &[0],
-            Self::Ints | Self::Floats | Self::Text => &[],
-        }
-    }
+    Some(())
 }
 
 fn parse<'a, T: serde::Deserialize<'a>>(json: &'a str) -> Option<T> {
@@ -162,26 +131,26 @@ impl Seen {
 
     /// The first type that fits, and its shape. A column is `full` if no missing value is filled, and
     /// `marked` if it has a mask.
-    pub(super) fn decide(self, full: bool, marked: bool) -> (Type, Vec<Option<usize>>) {
+    pub(super) fn decide(self, full: bool, marked: bool) -> (ColumnType, Vec<Option<usize>>) {
         let kind = match self {
             // A mask is for numbers more often than for texts.
-            Self { values: 0, .. } if marked => Type::Float,
-            Self { values: 0, .. } => Type::Text,
-            Self { int: true, .. } if full => Type::Int,
-            Self { uint: true, .. } if full => Type::Uint,
-            Self { float: true, .. } => Type::Float,
-            Self { bool: true, .. } if full => Type::Bool,
-            Self { ints: true, .. } => Type::Ints,
-            Self { floats: true, .. } => Type::Floats,
-            _ => Type::Text,
+            Self { values: 0, .. } if marked => ColumnType::Float,
+            Self { values: 0, .. } => ColumnType::Text,
+            Self { int: true, .. } if full => ColumnType::Int,
+            Self { uint: true, .. } if full => ColumnType::Uint,
+            Self { float: true, .. } => ColumnType::Float,
+            Self { bool: true, .. } if full => ColumnType::Bool,
+            Self { ints: true, .. } => ColumnType::Ints,
+            Self { floats: true, .. } => ColumnType::Floats,
+            _ => ColumnType::Text,
         };
         (kind, self.shape(kind, full))
     }
 
-    fn shape(self, kind: Type, full: bool) -> Vec<Option<usize>> {
+    fn shape(self, kind: ColumnType, full: bool) -> Vec<Option<usize>> {
         match kind {
-            Type::Text => vec![None],
-            Type::Ints | Type::Floats => {
+            ColumnType::Text => vec![None],
+            ColumnType::Ints | ColumnType::Floats => {
                 vec![(full && self.min_len == self.max_len).then_some(self.max_len)]
             }
             _ => vec![],
@@ -203,38 +172,27 @@ impl Seen {
         name: &str,
         element: ElementType,
         full: bool,
-    ) -> Result<(Type, Vec<Option<usize>>)> {
+    ) -> Result<(ColumnType, Vec<Option<usize>>)> {
         let is_list = self.values > 0 && self.floats && self.max_len > 0;
-        let kind = match element {
-            ElementType::Number(DType::I64) if is_list => Type::Ints,
-            ElementType::Number(DType::F64) if is_list => Type::Floats,
-            ElementType::Number(DType::I64) => Type::Int,
-            ElementType::Number(DType::F64) => Type::Float,
-            ElementType::U64 => Type::Uint,
-            ElementType::Bool => Type::Bool,
-            ElementType::Text => Type::Text,
-            _ => {
-                let why = format!("column \"{}\" cannot be read as {element}", one_line(name));
-                let why = why + ": state i64, u64, f64, bool or text, and cast it by Table::cast";
-                return Err(Error::new(ErrorKind::Config, why));
-            }
+        let kind = match ColumnType::stated(name, element)? {
+            ColumnType::Int if is_list => ColumnType::Ints,
+            ColumnType::Float if is_list => ColumnType::Floats,
+            kind => kind,
         };
         let fits = match kind {
-            Type::Int => self.int,
-            Type::Uint => self.uint,
-            Type::Float => self.float && self.exact,
-            Type::Bool => self.bool,
-            Type::Ints => self.ints,
-            Type::Floats => self.floats && self.exact,
-            Type::Text => true,
+            ColumnType::Int => self.int,
+            ColumnType::Uint => self.uint,
+            ColumnType::Float => self.float && self.exact,
+            ColumnType::Bool => self.bool,
+            ColumnType::Ints => self.ints,
+            ColumnType::Floats => self.floats && self.exact,
+            ColumnType::Text => true,
         };
-        let is_rounded = matches!(kind, Type::Float | Type::Floats) && !self.exact;
-        let lost = if is_rounded { ": it has whole numbers that f64 rounds" } else { "" };
+        let is_rounded = matches!(kind, ColumnType::Float | ColumnType::Floats) && !self.exact;
         if fits {
             return Ok((kind, self.shape(kind, full)));
         }
-        let name = one_line(name);
-        Err(data(format!("column \"{name}\" does not fit the stated type {element}{lost}")))
+        Err(unfit(name, element, is_rounded))
     }
 }
 

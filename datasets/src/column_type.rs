@@ -1,0 +1,73 @@
+//! The types of columns whose files have none, such as CSV and JSON Lines.
+
+use feedline_core::{DType, Error, ErrorKind};
+
+use crate::ElementType;
+use crate::error::{data, one_line};
+
+/// The type of a column, found in its values. CSV has no lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ColumnType {
+    Int,
+    Uint,
+    Float,
+    Bool,
+    #[cfg(feature = "jsonl")]
+    Ints,
+    #[cfg(feature = "jsonl")]
+    Floats,
+    Text,
+}
+
+impl ColumnType {
+    pub(crate) fn element(self) -> ElementType {
+        match self {
+            Self::Int => ElementType::Number(DType::I64),
+            Self::Uint => ElementType::U64,
+            Self::Float => ElementType::Number(DType::F64),
+            Self::Bool => ElementType::Bool,
+            #[cfg(feature = "jsonl")]
+            Self::Ints => ElementType::Number(DType::I64),
+            #[cfg(feature = "jsonl")]
+            Self::Floats => ElementType::Number(DType::F64),
+            Self::Text => ElementType::Text,
+        }
+    }
+
+    /// The bytes of a missing value that is marked.
+    pub(crate) fn blank(self) -> &'static [u8] {
+        match self {
+            Self::Int | Self::Uint | Self::Float => &[0; 8],
+            Self::Bool => &[0],
+            _ => &[],
+        }
+    }
+
+    /// The type of single values that the options state for column `name`.
+    pub(crate) fn stated(name: &str, element: ElementType) -> Result<Self, Error> {
+        let all = [Self::Int, Self::Uint, Self::Float, Self::Bool, Self::Text];
+        all.into_iter().find(|kind| kind.element() == element).ok_or_else(|| {
+            let name = one_line(name);
+            let why =
+                format!("column \"{name}\" cannot be read as {element}: state i64, u64, f64, bool or text");
+            Error::new(ErrorKind::Config, why + ", and cast it by Table::cast")
+        })
+    }
+}
+
+/// The error for a column that does not fit its stated type, because `f64` rounds its whole numbers or not.
+pub(crate) fn unfit(name: &str, element: ElementType, is_rounded: bool) -> Error {
+    let lost = if is_rounded { ": it has whole numbers that f64 rounds" } else { "" };
+    let name = one_line(name);
+    data(format!("column \"{name}\" does not fit the stated type {element}{lost}"))
+}
+
+/// The error for a shard whose whole numbers the fractions of another shard would round; `what` is the
+/// format's word for a column.
+pub(crate) fn rounded(what: &str, name: &str) -> Error {
+    data(format!(
+        "{what} \"{}\" has fractions in another shard, and f64 does not hold all of its whole numbers: state its \
+         type, such as text",
+        one_line(name)
+    ))
+}

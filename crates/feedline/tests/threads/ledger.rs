@@ -1,5 +1,6 @@
 //! The ledger: what the consumer's time is charged to, against sleeps of known length in one stage at a time.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -258,25 +259,29 @@ enum Opens {
     Bridge,
 }
 
-/// A loop over batches of 4 ms of decoding or copying, and 2 ms of work of the consumer. Returns the account
-/// of the run, and what a stopwatch says: milliseconds of the loader's calls, and of the consumer's own work.
-fn stopwatch<B, E: std::fmt::Debug>(
+/// A loop over batches of 4 ms of decoding or copying, and 2 ms of work of the consumer, which then drops the
+/// batch. Returns the account of the run, and the milliseconds by a stopwatch: of the loader's calls, of the
+/// consumer's own work, and by how much its sleeps were longer than it asked for.
+fn stopwatch<B, O, E: std::fmt::Debug>(
     batches: impl Iterator<Item = Result<B, E>>,
-    open: impl Fn(B) -> Result<(), E>,
+    open: impl Fn(B) -> Result<O, E>,
     reporter: &Reporter,
-) -> (Account, f64, f64) {
-    let (mut called, mut worked) = (Duration::ZERO, Duration::ZERO);
+) -> (Account, [f64; 3]) {
+    const WORK: Duration = Duration::from_millis(2);
+    let (mut called, mut worked, mut late) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let mut batches = batches;
     loop {
         let start = Instant::now();
         let Some(batch) = batches.next() else { break };
-        open(batch.expect("a batch")).expect("an open batch");
+        let opened = open(batch.expect("a batch")).expect("an open batch");
         called += start.elapsed();
         let start = Instant::now();
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(WORK);
+        late += start.elapsed().saturating_sub(WORK);
+        drop(opened);
         worked += start.elapsed();
     }
-    (reporter.report().run, called.as_secs_f64() * 1e3, worked.as_secs_f64() * 1e3)
+    (reporter.report().run, [called, worked, late].map(|time| time.as_secs_f64() * 1e3))
 }
 
 /// Whichever loader, and whatever it waits for: the report's waits are the time that a stopwatch measures
@@ -291,18 +296,25 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
         if opens == Opens::Itself {
             let mut loader = builder.build_host_on(&device).unwrap();
             let reporter = loader.reporter();
-            return stopwatch(loader.epoch(0).unwrap(), |_| Ok(()), &reporter);
+            return stopwatch(loader.epoch(0).unwrap(), Ok, &reporter);
         }
         let mut loader = builder.build(&device).unwrap();
         let (compute, reporter) = (device.stream().unwrap(), loader.reporter());
         let open = |batch: feedline::Batch| {
             let ready = batch.wait_on(&compute)?;
-            match opens {
-                Opens::Itself | Opens::Never => Ok(()),
-                Opens::InPlace => ready.into_host().map(drop),
-                Opens::ToVec => ready.to_vec::<u8>("bytes").map(drop),
-                Opens::Bridge => ready.wait_until_copied(),
-            }
+            let opened: Box<dyn Any> = match opens {
+                Opens::Itself | Opens::Never => Box::new(ready),
+                Opens::InPlace => Box::new(ready.into_host()?),
+                Opens::ToVec => {
+                    ready.to_vec::<u8>("bytes")?;
+                    Box::new(ready)
+                }
+                Opens::Bridge => {
+                    ready.wait_until_copied()?;
+                    Box::new(ready)
+                }
+            };
+            Ok(opened)
         };
         stopwatch(loader.epoch(0).unwrap(), open, &reporter)
     };
@@ -313,15 +325,17 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
         }) {
             let mut wrong = String::new();
             let is_right = (0..RUNS).any(|_| {
-                let (account, called, worked) = run(opens, slow);
+                let (account, [called, worked, late]) = run(opens, slow);
                 let all = called + worked;
                 let waited = account.wait_share() * account.wall().as_secs_f64() * 1e3;
                 let own = account.causes.of(Cause::Consumer).as_secs_f64() * 1e3;
                 wrong += &format!(
                     "{slow:?}, {opens:?}: waited {waited:.1} of {called:.1} ms, own {own:.1} of \
-                     {worked:.1}\n{account}"
+                     {worked:.1}, late {late:.1}\n{account}"
                 );
-                (waited - called).abs() < 0.03 * all && (own - worked).abs() < 0.03 * all
+                // The system takes the core between the two clocks as often as it wakes a sleeper late.
+                let tolerance = 0.03 * all + late;
+                (waited - called).abs() < tolerance && (own - worked).abs() < tolerance
             });
             assert!(is_right, "{wrong}");
         }

@@ -142,16 +142,13 @@ impl Header {
     /// `builder` with the options of rank `rank`; the loader hashes its batches.
     ///
     /// # Errors
-    /// As [`sampler`](Self::sampler); `Config` for a source.
+    /// As [`sampler`](Self::sampler).
     pub(crate) fn applied_to(
         &self,
         builder: LoaderBuilder,
         rank: u32,
         own: Option<&Sampler>,
     ) -> Result<LoaderBuilder> {
-        if self.samples().is_none() {
-            return Err(source());
-        }
         let mut builder = builder
             .batch_size(self.batch())
             .sampler(self.sampler(own)?)
@@ -160,6 +157,12 @@ impl Header {
             .world(World::new(rank, self.world())?)
             .transfer_mode(TransferMode::Staged)
             .hash_content();
+        if self.value["split_shards"] == Value::Bool(true) {
+            builder = builder.split_shards();
+        }
+        if let Some(bytes) = self.value["shuffle_buffer"].as_u64().filter(|&bytes| bytes > 0) {
+            builder = builder.shuffle_buffer(bytes);
+        }
         if self.value["substitutes"] == Value::Bool(true) {
             // The run has counted them.
             builder = builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(u64::MAX) });
@@ -192,9 +195,13 @@ impl Header {
             path.map_or(error.clone(), |path| error.at_path(path))
         };
         let len = loader.batch_sampler().options().len;
-        if let Some(samples) = self.samples().filter(|&samples| samples != len) {
+        let (unit, before) = match self.samples() {
+            Some(samples) => ("samples", Some(samples)),
+            None => ("shards", self.value["shards"].as_u64()),
+        };
+        if let Some(before) = before.filter(|&before| before != len) {
             return Err(located(format!(
-                "the data has {len} samples, and that of the run had {samples}: open the data of the run"
+                "the data has {len} {unit}, and that of the run had {before}: open the data of the run"
             )));
         }
         let now = loader.layout().spec().fields().iter();
@@ -214,8 +221,7 @@ impl Header {
 }
 
 fn source() -> Error {
-    let why = "the run has read a source, whose records are read in sequence and cannot be found by their \
-               step: the record has their order and content only";
+    let why = "the run has read a source, whose records are known only once they are read: replay its steps";
     Error::new(ErrorKind::Config, why)
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use feedline::record::read::Step;
-use feedline::{Cursor, Dataset, Error, ErrorKind, HostBatch, HostLoader, LoaderBuilder, Result};
+use feedline::{Cursor, Error, ErrorKind, HostBatch, HostLoader, LoaderBuilder, Result};
 
 use crate::Run;
 
@@ -76,7 +76,7 @@ impl Run {
 }
 
 impl Replayer<'_> {
-    /// The batch of step `number`.
+    /// The batch of step `number`. Of a source, up to 63 steps before it are read again.
     ///
     /// # Errors
     /// `Config` if the record has no such step, or the data has other fields or another length; an error of
@@ -104,22 +104,22 @@ impl Replayer<'_> {
             let end = place.segment.numbers().end.min(numbers.end);
             let recorded = &place.segment.steps[place.index..][..(end - next) as usize];
             let (epoch, first) = (place.epoch(), place.index as u64);
-            let position = match first.checked_sub(1) {
-                None => place.segment.cursor.position(),
-                Some(before) => {
-                    let sampler = self.run.batch_sampler(&place, self.rank)?;
-                    sampler.position_after(epoch, place.segment.cursor.position(), before)
-                }
-            };
-            let loader = self.loader(place.header)?;
-            let Some(dataset) = loader.dataset() else { break };
-            let cursor = Cursor::new(loader.batch_sampler(), dataset.fingerprint()).at(epoch, position, 0);
+            let (before, start) = self.run.start_of(&place, self.rank)?;
+            // The steps of a source between the recorded position and the first one.
+            let again = place.index - before;
+            let (builder, loader) = self.loader(place.header)?;
+            // Other data is replayed too, and compared.
+            let cursor = Cursor::new(loader.batch_sampler(), 0).at(epoch, start).vouched();
             let mut batches = loader.resume(cursor)?;
+            for batch in batches.by_ref().take(again) {
+                drop(batch?);
+            }
             for (index, step) in recorded.iter().enumerate() {
                 let Some(batch) = batches.next() else { break };
                 let batch = batch?;
                 let verdict = verdict(step, &batch);
-                let paths = batch.ids().iter().map(|&id| dataset.path(id).map(PathBuf::from)).collect();
+                let paths =
+                    batch.ids().iter().map(|&id| builder.sample_path(id).map(PathBuf::from)).collect();
                 let (number, step) = (next + index as u64, first + index as u64);
                 each(Replayed { number, epoch, step, batch, verdict, paths })?;
             }
@@ -128,8 +128,8 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// The loader for the steps of header `header`.
-    fn loader(&mut self, header: usize) -> Result<&mut HostLoader> {
+    /// The loader for the steps of header `header`, and the builder with its data.
+    fn loader(&mut self, header: usize) -> Result<(&LoaderBuilder, &mut HostLoader)> {
         let kept = self.loader.take().filter(|(of, _)| *of == header);
         let loader = match kept {
             Some((_, loader)) => loader,
@@ -141,7 +141,7 @@ impl Replayer<'_> {
                 loader
             }
         };
-        Ok(&mut self.loader.insert((header, loader)).1)
+        Ok((&self.builder, &mut self.loader.insert((header, loader)).1))
     }
 }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use feedline::record::frame::Substitute;
 use feedline::record::read::{RankRecord, Segment, Step};
 use feedline::record::{absolute, changed_files, file_name, file_state, files};
-use feedline::{Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
-use feedline_core::{BatchProof, BatchSampler};
+use feedline::{BadSampleReport, Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
+use feedline_core::{BatchProof, BatchSampler, SourcePosition};
 use serde_json::json;
 
 use crate::Header;
@@ -223,6 +223,17 @@ impl Run {
         Ok(Place { segment, index, header })
     }
 
+    /// Where step `number` begins; for the number after the last step, where that one ends.
+    fn place_before(&self, number: u64, rank: u32) -> Result<Place<'_>> {
+        match number.checked_sub(1) {
+            Some(before) if number == self.steps().end => {
+                let place = self.place(before, rank)?;
+                Ok(Place { index: place.index + 1, ..place })
+            }
+            _ => self.place(number, rank),
+        }
+    }
+
     /// The cursor before step `number` on rank `rank`: a run that resumes from it does this step next. For
     /// the number after the last step, the cursor after the last step.
     ///
@@ -232,13 +243,7 @@ impl Run {
     /// `Config` if the record has no such step, or the sampler is missing; `Data` if the record contradicts
     /// its own options.
     pub fn cursor(&self, number: u64, rank: u32) -> Result<Cursor> {
-        let place = match number.checked_sub(1) {
-            Some(before) if number == self.steps().end => {
-                let place = self.place(before, rank)?;
-                Place { index: place.index + 1, ..place }
-            }
-            _ => self.place(number, rank)?,
-        };
+        let place = self.place_before(number, rank)?;
         let (segment, epoch) = (place.segment, place.epoch());
         let mut cursor = segment.cursor;
         if place.index == 0 {
@@ -262,19 +267,73 @@ impl Run {
         Ok(cursor)
     }
 
+    /// The step at which a replay of `place` begins, as an index in its segment, and the position there. A
+    /// source is read again from the last recorded position.
+    pub(crate) fn start_of(&self, place: &Place<'_>, rank: u32) -> Result<(usize, SourcePosition)> {
+        let Place { segment, index, .. } = place;
+        let begin = segment.cursor.source_position();
+        if self.header_of(rank, place.header).samples().is_none() {
+            let before = segment.places.iter().rev().find(|(steps, _)| steps <= index);
+            return Ok(before.copied().unwrap_or((0, begin)));
+        }
+        let Some(before) = index.checked_sub(1) else { return Ok((0, begin)) };
+        let sampler = self.batch_sampler(place, rank)?;
+        let position = sampler.position_after(place.epoch(), begin.position, before as u64);
+        Ok((*index, SourcePosition { position, ..SourcePosition::default() }))
+    }
+
     /// Continues the run with `loader` at step `step`, the number of steps that the model has seen. Call
-    /// [`Loader::epoch`] for the epochs after this one.
+    /// [`Loader::epoch`] for the epochs after this one. The loader's report of bad samples continues too; a
+    /// record does not hold their causes.
+    ///
+    /// Records of a source are read again from the beginning of the epoch, or from where the run was last
+    /// resumed in it.
     ///
     /// # Errors
     /// `Cursor` if the data is not that of the run, with the file that has changed; as
     /// [`cursor`](Self::cursor) and [`Loader::resume`].
     pub fn resume<'a>(&self, loader: &'a mut Loader, step: u64) -> Result<Epoch<'a>> {
         let rank = loader.batch_sampler().options().world.rank();
-        let cursor = self.cursor(step, rank)?;
-        if let Some(dataset) = loader.dataset() {
-            self.check_data(&*dataset, step)?;
+        let dataset = loader.dataset();
+        let (cursor, again) = match &dataset {
+            Some(dataset) => {
+                let cursor = self.cursor(step, rank)?;
+                self.check_data(&**dataset, step)?;
+                (cursor, 0)
+            }
+            None => {
+                let place = self.place_before(step, rank)?;
+                (place.segment.cursor, place.index)
+            }
+        };
+        let path = |sample| dataset.as_ref()?.path(sample).map(PathBuf::from);
+        loader.set_bad_sample_report(self.bad_sample_report(step - again as u64, rank, &cursor, path));
+        let mut batches = loader.resume(cursor)?;
+        for batch in batches.by_ref().take(again) {
+            drop(batch?);
         }
-        loader.resume(cursor)
+        Ok(batches)
+    }
+
+    /// The report of the bad samples of rank `rank` before step `number`, which begins at `cursor`.
+    fn bad_sample_report(
+        &self,
+        number: u64,
+        rank: u32,
+        cursor: &Cursor,
+        path: impl Fn(u64) -> Option<PathBuf>,
+    ) -> BadSampleReport {
+        let mut report = BadSampleReport::new();
+        report.delivered(cursor.proof().count());
+        for segment in self.segments(rank) {
+            let before =
+                segment.substitutes.iter().filter(|(step, _)| segment.number + (*step as u64) < number);
+            for (_, Substitute { sample, substitute, .. }) in before {
+                let why = "it could not be read before the run was resumed from its record";
+                report.replaced(segment.cursor.epoch(), *sample, *substitute, path(*sample), why);
+            }
+        }
+        report
     }
 
     /// Checks that `dataset` is the data of step `number`, by its fingerprint.

@@ -98,16 +98,17 @@ impl Cursor {
         }
     }
 
-    /// Moves to the beginning of `epoch`. The proof keeps the samples delivered before.
-    /// This cursor at `position` of `epoch`, which a run of these options reaches between two steps. Proof and
-    /// order hash stay.
+    /// This cursor at a position in `epoch` which a run of these options reaches between two steps; of a data
+    /// set, only `position` counts. Proof and order hash stay.
     #[doc(hidden)] // For the replay of a step.
-    pub fn at(mut self, epoch: u64, position: u64, offset: u64) -> Self {
+    pub fn at(mut self, epoch: u64, source_position: SourcePosition) -> Self {
         self.begin(epoch);
-        (self.position, self.start, self.offset) = (position, position, offset);
+        self.reach(source_position, &BatchProof::default());
+        self.start = self.position;
         self
     }
 
+    /// Moves to the beginning of `epoch`. The proof keeps the samples delivered before.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn begin(&mut self, epoch: u64) {
         (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);

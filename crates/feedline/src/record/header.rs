@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use feedline_core::{
-    BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, Spec,
+    BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, Source, Spec,
     ragged::Form,
 };
 use serde_json::{Value, json};
@@ -32,8 +32,9 @@ pub(super) fn describe(
     let (rank, world) = (sampling.world.rank(), sampling.world.size());
     let (samples, shards, files) = match &builder.input {
         Input::Dataset(set) | Input::ZeroCopy(set, _) => (Some(set.len()), None, files(&**set)),
-        Input::Source(source) => (None, Some(source.shards()), Vec::new()),
+        Input::Source(source) => (None, Some(source.shards()), shard_files(&**source)),
     };
+    let order = batch_sampler.records();
     // Counted without skips, as the steps of a run are.
     let per_step = sampling.batch as u64 * u64::from(world);
     let steps = match builder.last_batch {
@@ -65,6 +66,8 @@ pub(super) fn describe(
         "world": world,
         "steps_per_epoch": samples.map(|_| steps),
         "skips": skips,
+        "split_shards": order.split,
+        "shuffle_buffer": order.buffer_bytes,
         "substitutes": builder.bad_samples != BadSamples::Fail,
         "map_batch": builder.map_batch.is_some(),
         "content": content,
@@ -160,6 +163,12 @@ pub fn files(set: &dyn Dataset) -> Vec<(String, u64, u64)> {
         files.push(file_state(path).unwrap_or((name, 0, 0)));
     }
     files
+}
+
+/// The files of the shards of a source, as [`files`] returns those of a set.
+fn shard_files(source: &dyn Source) -> Vec<(String, u64, u64)> {
+    let paths = (0..source.shards()).filter_map(|shard| source.path(shard));
+    paths.take(MAX_FILES).map(|path| file_state(path).unwrap_or((absolute(path), 0, 0))).collect()
 }
 
 /// The path of a file, its size, and the time of its last write in nanoseconds; `None` if it is not there.

@@ -39,7 +39,8 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result};
+use feedline_core::source::place;
+use feedline_core::{BatchSampler, Dataset, Error, ErrorKind, Layout, Result};
 
 use crate::builder::LoaderBuilder;
 use crate::decode::Input;
@@ -207,6 +208,15 @@ impl LoaderBuilder {
     pub fn record(mut self, recorder: &Recorder) -> Self {
         self.recording.recorder = Some(recorder.clone());
         self
+    }
+
+    /// The file of sample `id`, if known.
+    #[doc(hidden)] // For feedline-record.
+    pub fn sample_path(&self, id: u64) -> Option<&Path> {
+        match &self.input {
+            Input::Dataset(set) | Input::ZeroCopy(set, _) => set.path(id),
+            Input::Source(source) => source.path(place(id).0),
+        }
     }
 
     /// Hashes the rows of every batch, without a record.

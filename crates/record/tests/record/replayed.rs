@@ -2,11 +2,13 @@
 
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{
-    BadSamples, Checkpoint, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Sampler, TransferMode, Workers,
-    World,
+    BadSampleReport, BadSamples, Checkpoint, Device, HostBatch, InMemory, LastBatch, Loader, LoaderBuilder,
+    Pad, Sampler, TransferMode, Workers, World,
 };
+use feedline_core::source::place;
 use feedline_core::{Budget, Random};
 use feedline_record::{Run, Verdict, safetensors};
+use feedline_testkit::fixtures::streams::{self, Archive, Generator, append};
 use feedline_testkit::fixtures::{Fine, Laid, Uneven, failing};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
@@ -116,6 +118,152 @@ fn runs_with_substitutes_ranks_and_resumes_are_replayed_by_other_workers() {
     });
 }
 
+/// Orders of a source's records.
+const ORDERS: [fn(LoaderBuilder) -> LoaderBuilder; 4] = [
+    |builder| builder,
+    |builder| builder.shuffle_shards(5),
+    |builder| builder.shuffle_shards(5).shuffle_buffer(1 << 14),
+    |builder| builder.split_shards().shuffle_buffer(1 << 13).last_batch(LastBatch::Drop),
+];
+
+fn source() -> Generator {
+    Generator::new([330, 0, 917, 170, 450]).unwrap()
+}
+
+#[test]
+fn runs_over_a_source_are_replayed_from_any_step() {
+    with_watchdog(4 * LIMIT, || {
+        let mut random = Random::from_key(7);
+        for (order, world) in ORDERS.into_iter().flat_map(|order| [(order, 1), (order, 2)]) {
+            let folder = tempfile::tempdir().unwrap();
+            for rank in 0..world {
+                let mut delivered = Vec::new();
+                let loader = || {
+                    let recorder = Recorder::new(folder.path(), RecordOptions::default());
+                    let builder = order(Loader::source_builder(source())).batch_size(3);
+                    let builder = builder.world(World::new(rank, world).unwrap());
+                    builder.record(&recorder).build_host().unwrap()
+                };
+                let mut keep = |batch: HostBatch| {
+                    delivered.push((batch.ids().to_vec(), safetensors(&batch).unwrap()));
+                };
+                let mut first = loader();
+                let mut batches = first.epoch(0).unwrap();
+                batches.by_ref().take(100).for_each(|batch| keep(batch.unwrap()));
+                let saved = batches.checkpoint().unwrap();
+                // These are done again.
+                batches.take(5).for_each(|batch| drop(batch.unwrap()));
+                end(first).unwrap();
+                let mut second = loader();
+                second.resume(saved.cursor).unwrap().for_each(|batch| keep(batch.unwrap()));
+                second.epoch(1).unwrap().for_each(|batch| keep(batch.unwrap()));
+                end(second).unwrap();
+                let run = Run::open(folder.path()).unwrap();
+                let steps = delivered.len() as u64;
+                let random_steps = (0..20).map(|_| random.below(steps));
+                let builder = Loader::source_builder(source()).workers(Workers::Count(3));
+                let mut replayer = run.replayer(builder, rank);
+                for number in [0, 63, 64, 65, 99, 100, steps - 1].into_iter().chain(random_steps) {
+                    // Until all ranks have recorded, the run has the steps of the first one.
+                    let replayed = replayer.step(number.min(run.steps().end - 1)).unwrap();
+                    let (ids, bytes) = &delivered[replayed.number as usize];
+                    assert_eq!(replayed.verdict, Verdict::Equal, "step {number} of rank {rank} of {world}");
+                    assert_eq!(replayed.batch.ids(), ids);
+                    assert!(&safetensors(&replayed.batch).unwrap() == bytes, "step {number}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_changed_record_of_a_source_is_named_with_its_file() {
+    with_watchdog(LIMIT, || {
+        let folder = tempfile::tempdir().unwrap();
+        let shards = ["a", "b"].map(|name| folder.path().join(name));
+        let write = |shard: usize, number_of: &dyn Fn(u64) -> u64| {
+            std::fs::write(&shards[shard], []).unwrap();
+            let numbers = (0..40).map(number_of);
+            numbers
+                .for_each(|number| append(&shards[shard], &streams::record(shard as u64, number)).unwrap());
+        };
+        (0..2).for_each(|shard| write(shard, &|number| number));
+        let archive = || Archive::new(shards.to_vec()).unwrap();
+        let run = folder.path().join("run");
+        record(Loader::source_builder(archive()).batch_size(7), &run, 1).unwrap();
+        // In place of the second record, another one of its length.
+        let len = |number| streams::record(1, number).len();
+        let other = (40..).find(|&number| len(number) == len(1)).unwrap();
+        write(1, &|number| if number == 1 { other } else { number });
+        let run = Run::open(&run).unwrap();
+        let mut replayer = run.replayer(Loader::source_builder(archive()), 0);
+        let mut changed = Vec::new();
+        replayer
+            .steps(run.steps(), |replayed| {
+                changed.extend(replayed.changed().map(|(id, path)| (id, path.cloned())));
+                Ok(())
+            })
+            .unwrap();
+        let [(id, path)] = &changed[..] else { panic!("{changed:?}") };
+        assert_eq!((place(*id), path.as_ref()), ((1, 4 + len(0) as u64), Some(&shards[1])));
+        let files = run.changed_files([shards[1].as_path()]);
+        assert!(files[0].ends_with("b was written after the run had begun"), "{files:?}");
+    });
+}
+
+#[test]
+fn a_run_continues_from_its_record_with_its_bad_samples() {
+    with_watchdog(2 * LIMIT, || {
+        let folder = tempfile::tempdir().unwrap();
+        let bad = || failing(Fine::new(90, 20).unwrap(), [3, 40, 41, 77]);
+        // How often a sample failed as a substitute is not in a record.
+        let own = |report: &BadSampleReport| Vec::from_iter(report.samples().iter().map(|bad| bad.sample));
+        let builders: [Box<dyn Fn() -> LoaderBuilder>; 2] = [
+            Box::new(|| {
+                let substitute = BadSamples::Substitute { budget: Budget::Count(4) };
+                Loader::builder(bad()).shuffle(9).bad_samples(substitute).batch_size(4)
+            }),
+            Box::new(|| Loader::source_builder(source()).shuffle_buffer(1 << 13).batch_size(9)),
+        ];
+        for (name, builder) in ["set", "source"].into_iter().zip(builders) {
+            let folder = folder.path().join(name);
+            let recorder = Recorder::new(&folder, RecordOptions::default());
+            let mut loader = builder().record(&recorder).build_host().unwrap();
+            let (mut delivered, mut hashes, mut substituted) = (Vec::new(), Vec::new(), vec![0]);
+            for epoch in 0..2 {
+                let mut batches = loader.epoch(epoch).unwrap();
+                for batch in batches.by_ref() {
+                    let batch = batch.unwrap();
+                    delivered.push(batch.ids().to_vec());
+                    substituted.push(substituted.last().unwrap() + batch.substituted().len() as u64);
+                }
+                hashes.push(batches.cursor().order_hash());
+            }
+            let (report, of_first) = (own(&loader.bad_sample_report()), delivered.len() / 2);
+            end(loader).unwrap();
+            let run = Run::open(&folder).unwrap();
+            let device = Device::new_host();
+            for step in [0, 1, of_first - 1, of_first, of_first + 7, delivered.len() - 1] {
+                let mut loader = builder().build(&device).unwrap();
+                let progress = loader.progress();
+                let mut batches = run.resume(&mut loader, step as u64).unwrap();
+                let failures = progress.bad_sample_report().failures();
+                assert_eq!(failures, substituted[step], "{name}, step {step}");
+                let mut rest = Vec::new();
+                let from = batches.epoch();
+                rest.extend(batches.by_ref().map(|batch| batch.unwrap().ids().to_vec()));
+                if from == 0 {
+                    rest.extend(loader.epoch(1).unwrap().map(|batch| batch.unwrap().ids().to_vec()));
+                }
+                assert_eq!(rest, &delivered[step..], "{name}, step {step}");
+                let cursor = loader.progress().cursor();
+                assert_eq!(cursor.order_hash(), hashes[1], "{name}, step {step}");
+                assert_eq!(own(&loader.bad_sample_report()), report, "{name}, step {step}");
+            }
+        }
+    });
+}
+
 #[test]
 fn the_device_gathers_what_workers_copy() {
     with_watchdog(LIMIT, || {
@@ -193,6 +341,13 @@ fn steps_that_are_done_again_in_another_way_replace_the_former_ones() {
         end(second).unwrap();
         let run = Run::open(folder.path()).unwrap();
         assert_eq!((run.steps(), run.gaps()), (0..8, vec![]));
+        let read =
+            feedline::record::read::RankRecord::read(&folder.path().join("rank-0.rec")).unwrap().unwrap();
+        eprintln!(
+            "{} {:?}",
+            read.headers.len(),
+            read.segments.iter().map(|s| (s.header, s.number, s.steps.len(), s.cursor)).collect::<Vec<_>>()
+        );
         assert_eq!((run.header(4).batch(), run.header(5).batch()), (4, 10));
         assert_eq!(run.notes("loss"), Vec::from_iter((0..5).map(|step| (step, 1.0))));
         let mut replayer = run.replayer(Loader::builder(set()), 0);

@@ -8,7 +8,7 @@ use feedline::record::{RecordOptions, Recorder, field_hash};
 use feedline::{
     BadSamples, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Result, Stream,
 };
-use feedline_core::{BatchContent, Budget, Random};
+use feedline_core::{BatchContent, Budget, Random, SourcePosition};
 use feedline_record::{Run, Verdict, field_values};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{Fine, Uneven};
@@ -243,7 +243,10 @@ fn frames_in_any_order_and_with_any_numbers_are_read_or_refused() {
                     let frame = match random.below(7) {
                         0 | 1 => bytes(&Frame::Header(&serde_json::to_vec(&header).unwrap())),
                         2 => {
-                            let cursor = golden.segments[0].cursor.at(any(&mut random), any(&mut random), 0);
+                            let cursor = golden.segments[0].cursor.at(
+                                any(&mut random),
+                                SourcePosition { position: any(&mut random), ..Default::default() },
+                            );
                             bytes(&Frame::Begin { number: any(&mut random), cursor })
                         }
                         3 => bytes(&Frame::Step { order: 1, content: None, substitutes: 1 }),

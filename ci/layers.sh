@@ -38,7 +38,7 @@ may = {
     DATASETS: {CORE, IMAGES},
     MLP: programs,
     EXAMPLES: programs,
-    TOOLS: {CORE, FACADE, DATASETS, IMAGES, RECORD},
+    TOOLS: {CORE, FACADE, DATASETS, IMAGES, KERNELS, RECORD, REPORT},
     SERVE: below_facade | {FACADE, KERNELS, MLP},
     "benches": programs | {EXAMPLES, MLP, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},

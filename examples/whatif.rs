@@ -1,101 +1,24 @@
-//! Predicts the effect of other settings from the service times of a run; needs no GPU.
+//! Predicts the effect of other settings from the service times of a run; needs no GPU. The same as the command
+//! `feedline whatif` of `tools`.
 //!
 //! `cargo run --release --example whatif -- FILE --workers 8`, with a file of `mlp --profile FILE`.
 #![forbid(unsafe_code)]
 
-use std::ffi::OsString;
+#[path = "whatif/mod.rs"]
+mod whatif;
+
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
-
-use feedline_report::{Cause, Prediction, Profile, WhatIf};
-use lexopt::prelude::{Long, Short, Value, ValueExt};
-use serde_json::json;
-
-const HELP: &str = "\
-Predicts from the service times of a run what other settings would give.
-
-usage: whatif FILE [options]
-  --workers N     decode threads [as measured]
-  --depth N       batches on the device at a time [as measured]
-  --step-us T     the consumer's time per batch [as measured]
-  --decode-us T   one worker's time to decode a batch [as measured]
-  --copy-us T     time of a copy on the device [as measured]
-  --batches N     batches to replay [1000]
-  --json          print one JSON object
-  --help
-
-FILE holds the service times of a run: mlp --profile FILE, or Profile::write. The replay is in virtual time.
-exit code: 0 done, 2 an error";
-
-struct Options {
-    path: PathBuf,
-    what: WhatIf,
-    batches: usize,
-    json: bool,
-}
 
 fn main() -> ExitCode {
-    let printed = match run(std::env::args_os().skip(1)) {
-        Ok(text) => std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    let Err(error) = printed else { return ExitCode::SUCCESS };
-    let _ = writeln!(std::io::stderr(), "whatif: {error}");
-    ExitCode::from(2)
-}
-
-fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std::error::Error>> {
-    let Some(options) = parse(arguments)? else { return Ok(format!("{HELP}\n")) };
-    let profile = Profile::read(&options.path)?;
-    let measured = WhatIf::default().predict(&profile, options.batches);
-    let asked = options.what.predict(&profile, options.batches);
-    let gain = asked.batches_per_s() / measured.batches_per_s();
-    if options.json {
-        let of = |prediction: &Prediction| {
-            let Prediction { account } = prediction;
-            json!({ "batches_per_s": prediction.batches_per_s(), "account": account })
-        };
-        return Ok(format!("{}\n", json!({ "measured": of(&measured), "asked": of(&asked), "gain": gain })));
-    }
-    let mut text = format!("{:<22} {:>12} {:>12}\n", "", "as measured", "what if");
-    let rates = [&measured, &asked].map(|prediction| prediction.batches_per_s());
-    text += &format!("{:<22} {:>12.1} {:>12.1}\n", "batches per second", rates[0], rates[1]);
-    for cause in Cause::ALL {
-        let [before, after] = [&measured, &asked].map(|prediction| 100.0 * prediction.account.share(cause));
-        text += &format!("{cause:<22} {before:>10.1} % {after:>10.1} %\n");
-    }
-    Ok(text + &format!("predicted change: {:+.1} %\n", 100.0 * (gain - 1.0)))
-}
-
-fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, lexopt::Error> {
-    let (mut path, mut what, mut batches, mut json) = (None, WhatIf::default(), 1000, false);
-    let mut parser = lexopt::Parser::from_args(arguments);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("workers") => what.workers = Some(count(&mut parser, feedline::report::MAX_WORKERS)?),
-            Long("depth") => what.depth = Some(count(&mut parser, 1 << 16)?),
-            Long("step-us") => what.step = Some(micros(count(&mut parser, 1 << 40)?)),
-            Long("decode-us") => what.decode = Some(micros(count(&mut parser, 1 << 40)?)),
-            Long("copy-us") => what.copy = Some(micros(count(&mut parser, 1 << 40)?)),
-            Long("batches") => batches = count(&mut parser, 1 << 20)?,
-            Long("json") => json = true,
-            Long("help") | Short('h') => return Ok(None),
-            Value(value) if path.is_none() => path = Some(PathBuf::from(value)),
-            other => return Err(other.unexpected()),
+    let text = match whatif::run(lexopt::Parser::from_env()) {
+        Ok(text) => text,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "whatif: {error}");
+            return ExitCode::from(2);
         }
-    }
-    let path = path.ok_or("give the file of service times: see --help")?;
-    Ok(Some(Options { path, what, batches, json }))
-}
-
-/// The option's value, from 1 to `most`.
-fn count(parser: &mut lexopt::Parser, max: usize) -> Result<usize, lexopt::Error> {
-    let value: usize = parser.value()?.parse()?;
-    if (1..=max).contains(&value) { Ok(value) } else { Err(format!("give a number from 1 to {max}").into()) }
-}
-
-fn micros(count: usize) -> Duration {
-    Duration::from_micros(count as u64)
+    };
+    // A closed pipe is not an error.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }

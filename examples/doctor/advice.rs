@@ -1,8 +1,8 @@
 //! Advice in words: what will limit training, and what to change.
 
-use crate::gpu::{Gpu, Link};
-use crate::host::Host;
-use crate::libraries::Library;
+use super::gpu::{Gpu, Link};
+use super::host::Host;
+use super::libraries::Library;
 
 /// Decode threads that usually keep a training step fed.
 const ENOUGH_CORES: usize = 8;

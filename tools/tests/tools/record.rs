@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Dataset, Loader, World};
 use feedline_datasets::{Fixed, PackOptions, Ragged, Reader as _, open, pack};
+use feedline_report::Profile;
 use serde_json::Value;
 
 use crate::run::{npy, write};
@@ -209,13 +210,30 @@ fn a_spike_is_listed_with_its_files_and_the_steps_to_skip() {
 }
 
 #[test]
+fn the_machine_is_inspected_and_other_settings_are_predicted() {
+    let found = json(0, &["doctor"]);
+    assert!(found["host"]["usable_cores"].as_u64() >= Some(1), "{found}");
+    assert_ne!(found["gpu"].is_null(), found["no_gpu"].is_null(), "{found}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let ((data, max), profile) = (files(folder.path()).remove(0), folder.path().join("profile.json"));
+    let mut loader = Loader::builder(set(&data, max)).batch_size(5).build_host().unwrap();
+    loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap()));
+    Profile::new(&loader.reporter()).write(&profile).unwrap();
+    let predicted = json(0, &["whatif", profile.to_str().unwrap(), "--step-us", "1000"]);
+    // The last steps, one per slot, are not waited for.
+    let rate = predicted["asked"]["batches_per_s"].as_f64().unwrap();
+    assert!(rate > 500.0 && rate < 1050.0, "a step of 1 ms: {predicted}");
+}
+
+#[test]
 fn what_is_wrong_is_one_line_with_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
     files(folder.path());
     let (data, run) = (folder.path().join("shards"), folder.path().join("run"));
     record(&run, &data, None, 1);
     let run = run.to_str().unwrap();
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["replay", run, "--from", "3", "--to", "2"], "--from 3 is after --to 2"),
         (&[], "no command"),
         (&["repeat"], "no command \"repeat\""),
@@ -226,13 +244,15 @@ fn what_is_wrong_is_one_line_with_exit_code_2() {
         (&["replay", run, "--step", "0", "--data", "/nowhere"], "/nowhere"),
         (&["spikes", run, "--name", "accuracy"], "it has loss"),
         (&["diff", run, "--every"], "--every"),
+        (&["doctor", "--every"], "--every"),
+        (&["whatif", "/nowhere"], "/nowhere"),
     ];
     for (arguments, part) in cases {
         let line = prints(2, arguments);
         assert!(line.starts_with("feedline: ") && line.matches('\n').count() == 1, "{line}");
         assert!(line.contains(part), "{part}: {line}");
     }
-    for command in ["replay", "diff", "whence", "spikes", "verify"] {
+    for command in ["replay", "diff", "whence", "spikes", "verify", "doctor", "whatif"] {
         assert!(prints(0, &["--help"]).contains(command));
         assert!(prints(0, &[command, "--help"]).contains("--json"), "{command}");
     }

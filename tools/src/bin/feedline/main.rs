@@ -1,13 +1,15 @@
-//! `feedline`: what data holds, and what a training run has seen. Each command is a file, and a line in the table below.
+//! `feedline`: what data holds, what a training run has seen, and what limits it. Each command is a file, and a line in the table below.
 #![forbid(unsafe_code)]
 
 mod common;
 mod diff;
+mod doctor;
 mod inspect;
 mod pack;
 mod replay;
 mod spikes;
 mod verify;
+mod whatif;
 mod whence;
 
 use std::error::Error;
@@ -27,7 +29,7 @@ struct Command {
     run: fn(lexopt::Parser) -> Result<Outcome, Box<dyn Error>>,
 }
 
-const COMMANDS: [Command; 7] = [
+const COMMANDS: [Command; 9] = [
     inspect::COMMAND,
     pack::COMMAND,
     replay::COMMAND,
@@ -35,6 +37,8 @@ const COMMANDS: [Command; 7] = [
     whence::COMMAND,
     spikes::COMMAND,
     verify::COMMAND,
+    doctor::COMMAND,
+    whatif::COMMAND,
 ];
 
 fn main() -> ExitCode {
@@ -67,7 +71,7 @@ exit code: 0 equal, or done; 1 a difference, which is named; 2 an error, on one 
 
 fn help() -> String {
     let mut text =
-        "What data holds, and what a training run has seen.\n\nusage: feedline COMMAND [options]\n"
+        "What data holds, what a training run has seen, and what limits it.\n\nusage: feedline COMMAND [options]\n"
             .to_owned();
     for Command { name, about, .. } in &COMMANDS {
         // Writing to a string does not fail.

@@ -7,6 +7,7 @@ use csv::{ByteRecord, ErrorKind as CsvError, ReaderBuilder};
 use csv_core::ReadRecordResult;
 use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 
+use crate::at_once::at_once;
 use crate::bytes::Content;
 use crate::column_type::{ColumnType, rounded};
 use crate::error::{data, of_stream, one_line};
@@ -123,8 +124,10 @@ impl Csv {
 
     /// Opens the shards of one set. A column has the first type that all of its cells in all shards have, as
     /// if they were one file; columns may be in another order.
-    pub(crate) fn open_shards(paths: &[PathBuf], options: &CsvOptions) -> Result<Vec<Self>> {
-        let scans = paths.iter().map(|path| Scan::open(path, options)).collect::<Result<Vec<_>>>()?;
+    pub(crate) fn of_shards(shards: Vec<(PathBuf, Content)>, options: &CsvOptions) -> Result<Vec<Self>> {
+        let scans = at_once(shards, |(path, content)| {
+            Scan::of(&path, content, options).map_err(|error| error.at_path(&path))
+        })?;
         let Some(first) = scans.first() else { return Ok(Vec::new()) };
         let (names, mut all) = (first.names.clone(), first.seen.clone());
         for scan in &scans[1..] {
@@ -150,11 +153,6 @@ impl Csv {
 }
 
 impl Scan {
-    fn open(path: &Path, options: &CsvOptions) -> Result<Self> {
-        let content = Content::open_unclaimed(path);
-        content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
-    }
-
     fn of(path: &Path, content: Content, options: &CsvOptions) -> Result<Self> {
         let delimiter = match options.delimiter {
             Some(delimiter) => delimiter,

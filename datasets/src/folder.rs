@@ -5,10 +5,14 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
 
+#[cfg(feature = "object-store")]
+use crate::bytes::Content;
 use crate::disk::read_whole;
 use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Split, Values};
+#[cfg(feature = "object-store")]
+use crate::{memory::no_memory, remote::RemoteFile};
 
 /// Number of files whose content a fingerprint covers.
 const SAMPLED: usize = 256;
@@ -46,9 +50,18 @@ const MAX_LEVELS: usize = 16;
 pub struct Folder {
     root: PathBuf,
     classes: Vec<String>,
-    /// Path and class of each sample.
-    files: Vec<(PathBuf, usize)>,
+    files: Vec<Sample>,
     schema: Schema,
+}
+
+/// The file of a sample.
+#[derive(Debug)]
+struct Sample {
+    path: PathBuf,
+    class: usize,
+    /// The object in a store; the file is on disk without one.
+    #[cfg(feature = "object-store")]
+    object: Option<RemoteFile>,
 }
 
 impl Folder {
@@ -70,21 +83,13 @@ impl Folder {
     pub fn open_with(root: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let root = root.as_ref();
         let (folders, plain) = list(root)?;
-        if let (Some(folder), Some(file)) = (folders.first(), plain.first()) {
-            let why = format!(
-                "the folder holds files ({}) beside class folders ({}): move one or the other",
-                one_line(name_of(file)),
-                one_line(name_of(folder))
-            );
-            return Err(data(why).at_path(root));
-        }
         let names: Vec<_> = folders.iter().map(|folder| name_of(folder)).collect();
-        let classes = match &options.classes {
-            Some(stated) => check_stated(stated, &names, &plain).map(|()| stated.clone()),
-            None => check_sets(&names).and_then(|()| check_pair(root, &names)).map(|()| names.clone()),
-        };
+        let classes = classes(&names, plain.first().map(|file| name_of(file)), options).and_then(|classes| {
+            let is_stated = options.classes.is_some();
+            if is_stated { Ok(()) } else { check_pair(root, &names) }.map(|()| classes)
+        });
         let classes = classes.map_err(|error| error.at_path(root))?;
-        let mut files: Vec<_> = plain.into_iter().map(|file| (file, 0)).collect();
+        let mut files: Vec<_> = plain.into_iter().map(|path| Sample::new(path, 0)).collect();
         for (folder, name) in folders.iter().zip(&names) {
             let class = classes.iter().position(|class| class == name).unwrap_or_default();
             walk(folder, class, MAX_LEVELS, &mut files)?;
@@ -94,10 +99,34 @@ impl Folder {
 
     /// The set of one file.
     pub(crate) fn of_file(path: &Path) -> Result<Self> {
-        Self::of(path, Vec::new(), vec![(path.to_path_buf(), 0)])
+        Self::of(path, Vec::new(), vec![Sample::new(path.to_path_buf(), 0)])
     }
 
-    fn of(root: &Path, classes: Vec<String>, files: Vec<(PathBuf, usize)>) -> Result<Self> {
+    /// The set of the objects in the folder `root` of a store, each with its name from there on, sorted.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of_objects(
+        root: &Path,
+        objects: Vec<(String, RemoteFile)>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let is_shown = |(name, _): &(String, _)| !name.split('/').any(|part| part.starts_with('.'));
+        let objects: Vec<_> = objects.into_iter().filter(is_shown).collect();
+        let folder = |name: &str| name.split_once('/').map(|(folder, _)| folder.to_owned());
+        let mut names: Vec<_> = objects.iter().filter_map(|(name, _)| folder(name)).collect();
+        names.dedup();
+        let plain = objects.iter().find(|(name, _)| !name.contains('/')).map(|(name, _)| name.clone());
+        let classes = classes(&names, plain, options).map_err(|error| error.at_path(root))?;
+        let class_of = |name: &str| classes.iter().position(|class| folder(name).as_ref() == Some(class));
+        let files = objects.into_iter().map(|(name, object)| Sample {
+            path: object.path().to_path_buf(),
+            class: class_of(&name).unwrap_or_default(),
+            object: Some(object),
+        });
+        let files = files.collect();
+        Self::of(root, classes, files)
+    }
+
+    fn of(root: &Path, classes: Vec<String>, files: Vec<Sample>) -> Result<Self> {
         if files.is_empty() {
             return Err(data("there is no file in the folder: give one that has samples").at_path(root));
         }
@@ -114,10 +143,60 @@ impl Folder {
     }
 }
 
+impl Sample {
+    fn new(path: PathBuf, class: usize) -> Self {
+        Self {
+            path,
+            class,
+            #[cfg(feature = "object-store")]
+            object: None,
+        }
+    }
+
+    fn read(&self, to: &mut Vec<u8>) -> Result<()> {
+        #[cfg(feature = "object-store")]
+        if let Some(object) = &self.object {
+            to.resize(usize::try_from(object.len()).map_err(|_| no_memory(object.len()))?, 0);
+            return object.read_at(0, to);
+        }
+        read_whole(&self.path, to).map(drop)
+    }
+
+    /// Adds the length, and with `content` a part of the content, to a fingerprint.
+    fn fingerprint(&self, state: Fingerprint, content: bool) -> Fingerprint {
+        #[cfg(feature = "object-store")]
+        if let Some(object) = &self.object {
+            let state = state.number(object.len());
+            let sampled = || Content::Remote(object.clone()).fingerprint_sampled(state);
+            return if content && object.len() > 0 { sampled().unwrap_or(state) } else { state };
+        }
+        // A missing file counts as a file without a length.
+        let len = fs::metadata(&self.path).map_or(u64::MAX, |file| file.len());
+        let state = state.number(len);
+        if content { state.file_sampled(&self.path).unwrap_or(state) } else { state }
+    }
+}
+
+/// The classes of a folder with the subfolders `folders`, and with a file `plain` beside them.
+fn classes(folders: &[String], plain: Option<String>, options: &OpenOptions) -> Result<Vec<String>> {
+    if let (Some(folder), Some(file)) = (folders.first(), &plain) {
+        let why = format!(
+            "the folder holds files ({}) beside class folders ({}): move one or the other",
+            one_line(file.clone()),
+            one_line(folder.clone())
+        );
+        return Err(data(why));
+    }
+    match &options.classes {
+        Some(stated) => check_stated(stated, folders, plain).map(|()| stated.clone()),
+        None => check_sets(folders).map(|()| folders.to_vec()),
+    }
+}
+
 /// Checks that each folder is a stated class, no file is without one, and no class is stated twice.
-fn check_stated(stated: &[String], folders: &[String], plain: &[PathBuf]) -> Result<()> {
-    if let (false, Some(file)) = (stated.is_empty(), plain.first()) {
-        let file = one_line(name_of(file));
+fn check_stated(stated: &[String], folders: &[String], plain: Option<String>) -> Result<()> {
+    if let (false, Some(file)) = (stated.is_empty(), plain) {
+        let file = one_line(file);
         let why = format!("the file {file} is in no class folder, but OpenOptions::classes states classes");
         return Err(data(why + ": leave them out, or put files into the folders of their classes"));
     }
@@ -207,13 +286,13 @@ pub(crate) fn list(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     Ok((folders, files))
 }
 
-fn walk(folder: &Path, class: usize, levels: usize, to: &mut Vec<(PathBuf, usize)>) -> Result<()> {
+fn walk(folder: &Path, class: usize, levels: usize, to: &mut Vec<Sample>) -> Result<()> {
     if levels == 0 {
         let why = format!("folders are nested more than {MAX_LEVELS} deep: is a link a loop?");
         return Err(data(why).at_path(folder));
     }
     let (folders, files) = list(folder)?;
-    to.extend(files.into_iter().map(|file| (file, class)));
+    to.extend(files.into_iter().map(|path| Sample::new(path, class)));
     folders.iter().try_for_each(|folder| walk(folder, class, levels - 1, to))
 }
 
@@ -236,16 +315,16 @@ impl Reader for Folder {
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
         let file = usize::try_from(sample).ok().and_then(|sample| self.files.get(sample));
-        let Some((path, class)) = file else {
+        let Some(file) = file else {
             return Err(outside(sample, self.len(), &self.root));
         };
         let values = values.begin(self.schema.fields().len());
         let bytes = &mut values[0].bytes;
-        read_whole(path, bytes).map_err(|error| error.at_sample(sample))?;
+        file.read(bytes).map_err(|error| error.at_sample(sample))?;
         let len = bytes.len();
         values[0].set_shape([len]);
         if let Some(label) = values.get_mut(1) {
-            label.resize(8).copy_from_slice(&(*class as i64).to_le_bytes());
+            label.resize(8).copy_from_slice(&(file.class as i64).to_le_bytes());
             label.set_shape([]);
         }
         Ok(())
@@ -256,20 +335,19 @@ impl Reader for Folder {
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
-        self.files.get(usize::try_from(sample).ok()?).map(|(path, _)| path.as_path())
+        self.files.get(usize::try_from(sample).ok()?).map(|file| file.path.as_path())
     }
 
     /// Covers class, path below the folder and length of every file at this moment, and the content of 256
-    /// files: up to 512 KiB of each, see [`Fingerprint::file_sampled`].
+    /// files: up to 512 KiB of each, see [`Fingerprint::file_sampled`]; of an object in a store the first and
+    /// the last 4 KiB.
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.len());
         let every = self.files.len().div_ceil(SAMPLED).max(1);
-        let state = self.files.iter().enumerate().fold(state, |state, (number, (path, class))| {
-            let below = path.strip_prefix(&self.root).unwrap_or(path);
-            // A missing file counts as a file without a length.
-            let len = fs::metadata(path).map_or(u64::MAX, |file| file.len());
-            let state = state.number(*class as u64).bytes(below.as_os_str().as_encoded_bytes()).number(len);
-            if number % every > 0 { state } else { state.file_sampled(path).unwrap_or(state) }
+        let state = self.files.iter().enumerate().fold(state, |state, (number, file)| {
+            let below = file.path.strip_prefix(&self.root).unwrap_or(&file.path);
+            let state = state.number(file.class as u64).bytes(below.as_os_str().as_encoded_bytes());
+            file.fingerprint(state, number % every == 0)
         });
         state.value()
     }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, Result};
 
+use crate::at_once::at_once;
+use crate::bytes::Content;
 use crate::column_type::{ColumnType, rounded};
 use crate::error::{data, one_line};
 use crate::json::entries;
@@ -103,9 +105,14 @@ impl JsonLines {
 
     /// Opens the shards of one set. They have the keys of all shards, and each the first type that all of its
     /// values in all shards have, as if they were one file.
-    pub(crate) fn open_shards(paths: &[PathBuf], options: &JsonLinesOptions) -> Result<Vec<Self>> {
-        let scan = |path: &PathBuf| Scan::open(path, Lines::open(path)?, options);
-        let scans = paths.iter().map(scan).collect::<Result<Vec<_>>>()?;
+    pub(crate) fn of_shards(
+        shards: Vec<(PathBuf, Content)>,
+        options: &JsonLinesOptions,
+    ) -> Result<Vec<Self>> {
+        let scans = at_once(shards, |(path, content)| {
+            let lines = Lines::of(&path, content).map_err(|error| error.at_path(&path))?;
+            Scan::open(&path, lines, options)
+        })?;
         let (mut keys, mut all) = (Vec::<String>::new(), Vec::<Seen>::new());
         for scan in &scans {
             for (key, seen) in scan.keys.iter().zip(&scan.seen) {

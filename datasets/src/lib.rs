@@ -32,6 +32,8 @@
 pub mod arrays;
 #[cfg(feature = "arrow")]
 mod arrow;
+#[cfg(any(feature = "csv", feature = "jsonl", feature = "object-store"))]
+mod at_once;
 mod bytes;
 #[cfg(any(feature = "table", feature = "mds"))]
 mod cache;

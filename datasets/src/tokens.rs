@@ -8,6 +8,8 @@ use feedline_core::{
 
 use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::error::data;
+#[cfg(feature = "object-store")]
+use crate::gzip;
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
@@ -99,6 +101,40 @@ impl Tokens {
     /// weight is not a positive number; `Data` if a file cannot be read, its length is not a multiple of the
     /// token size, or it has no window.
     pub fn open(files: &[(impl AsRef<Path>, f64)], options: TokenOptions) -> Result<Self> {
+        Self::of(files, options, |path| {
+            let content = Content::open(path, options.memory_limit, |_| Err(is_gzip()));
+            content.map(|content| (path.to_path_buf(), content)).map_err(|error| error.at_path(path))
+        })
+    }
+
+    /// As [`open`](Self::open), of files in a store, by their URLs. They are not held in memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
+    #[cfg(feature = "object-store")]
+    pub fn open_remote(
+        remote: &crate::Remote,
+        urls: &[(impl AsRef<str>, f64)],
+        options: TokenOptions,
+    ) -> Result<Self> {
+        let urls: Vec<_> = urls.iter().map(|(url, weight)| (url.as_ref(), *weight)).collect();
+        Self::of(&urls, options, |path| {
+            let file = remote.file(&path.to_string_lossy())?;
+            // Without what could be secret.
+            let path = file.path().to_path_buf();
+            let content = Content::Remote(file);
+            let mut magic = [0; 2];
+            let start = &mut magic[..content.len().min(2) as usize];
+            content.read_at(0, start)?;
+            if start == gzip::MAGIC { Err(is_gzip().at_path(path)) } else { Ok((path, content)) }
+        })
+    }
+
+    fn of(
+        files: &[(impl AsRef<Path>, f64)],
+        options: TokenOptions,
+        open: impl Fn(&Path) -> Result<(PathBuf, Content)>,
+    ) -> Result<Self> {
         let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
         let TokenOptions { dtype, window, stride, .. } = options;
         if !matches!(dtype, DType::U16 | DType::U32) {
@@ -118,8 +154,9 @@ impl Tokens {
         let mut state = Fingerprint::new().spec(&spec).number(stride as u64);
         state = state.number(options.separator.map_or(u64::MAX, u64::from));
         for (path, weight) in files {
-            let path = path.as_ref();
-            let stream = Stream::open(path, *weight, &options).map_err(|error| error.at_path(path))?;
+            let (path, content) = open(path.as_ref())?;
+            let stream = Stream::new(path.clone(), content, *weight, &options);
+            let stream = stream.map_err(|error| error.at_path(path))?;
             state = state.number(stream.samples);
             state = stream.content.fingerprint_sampled(state)?;
             samples = samples.saturating_add(stream.samples);
@@ -156,14 +193,16 @@ impl Tokens {
     }
 }
 
+fn is_gzip() -> Error {
+    data("the file is gzip: gunzip it")
+}
+
 impl Stream {
-    fn open(path: &Path, weight: f64, options: &TokenOptions) -> Result<Self> {
+    fn new(path: PathBuf, content: Content, weight: f64, options: &TokenOptions) -> Result<Self> {
         if !weight.is_finite() || weight <= 0.0 {
             let why = format!("a weight is a number above zero, this file has {weight}");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        let content =
-            Content::open(path, options.memory_limit, |_| Err(data("the file is gzip: gunzip it")))?;
         let size = options.dtype.size() as u64;
         if !content.len().is_multiple_of(size) {
             let why = format!(
@@ -195,7 +234,7 @@ impl Stream {
             return Err(data(why));
         }
         let samples = (windows as f64 * weight).round().max(1.0) as u64;
-        Ok(Self { path: path.to_path_buf(), content, starts, windows, samples })
+        Ok(Self { path, content, starts, windows, samples })
     }
 }
 

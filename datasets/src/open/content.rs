@@ -75,11 +75,11 @@ fn tar(_: &Path, _: Content, _: &OpenOptions) -> Result<Box<dyn Reader>> {
 
 /// Whether the rows of a text have equally many cells.
 #[cfg(feature = "csv")]
-fn is_table(content: &Content) -> Result<bool> {
+pub(super) fn is_table(content: &Content) -> Result<bool> {
     Ok(crate::csv::delimiter(content)?.is_some())
 }
 
 #[cfg(not(feature = "csv"))]
-fn is_table(_: &Content) -> Result<bool> {
+pub(super) fn is_table(_: &Content) -> Result<bool> {
     Ok(false)
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::Result;
 
+use crate::bytes::Content;
 use crate::{Folder, Lines, OpenOptions, Reader, Shards};
 
 #[cfg(feature = "npz")]
@@ -99,13 +100,13 @@ pub(super) fn csv(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>>
 
 /// Opens the CSV files of one set.
 #[cfg(feature = "csv")]
-pub(super) fn csv_shards(paths: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
-    let shards = crate::Csv::open_shards(paths, &options.csv())?;
+pub(super) fn csv_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOptions) -> Result<Shards> {
+    let shards = crate::Csv::of_shards(shards, &options.csv())?;
     Shards::new(shards.into_iter().map(|shard| Box::new(shard) as Box<dyn Reader>).collect())
 }
 
 #[cfg(not(feature = "csv"))]
-pub(super) fn csv_shards(_: &[PathBuf], _: &OpenOptions) -> Result<Shards> {
+pub(super) fn csv_shards(_: Vec<(PathBuf, Content)>, _: &OpenOptions) -> Result<Shards> {
     Err(super::needs("csv"))
 }
 
@@ -121,13 +122,13 @@ pub(super) fn jsonl(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader
 
 /// Opens the JSON Lines files of one set.
 #[cfg(feature = "jsonl")]
-pub(super) fn jsonl_shards(paths: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
-    let shards = crate::JsonLines::open_shards(paths, &options.jsonl())?;
+pub(super) fn jsonl_shards(shards: Vec<(PathBuf, Content)>, options: &OpenOptions) -> Result<Shards> {
+    let shards = crate::JsonLines::of_shards(shards, &options.jsonl())?;
     Shards::new(shards.into_iter().map(|shard| Box::new(shard) as Box<dyn Reader>).collect())
 }
 
 #[cfg(not(feature = "jsonl"))]
-pub(super) fn jsonl_shards(_: &[PathBuf], _: &OpenOptions) -> Result<Shards> {
+pub(super) fn jsonl_shards(_: Vec<(PathBuf, Content)>, _: &OpenOptions) -> Result<Shards> {
     Err(super::needs("jsonl"))
 }
 

@@ -167,10 +167,17 @@ fn shards(files: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
         files.iter().try_fold(true, |all, file| Ok(all && is(file, Start::read(file)?.kind)?))
     };
     let is_csv = |file: &Path, kind| Ok(kind == Kind::Csv || kind == Kind::Text && formats::is_table(file)?);
+    let contents = || {
+        let content = |path: &PathBuf| {
+            let content = Content::open_unclaimed(path).map_err(|error| error.at_path(path))?;
+            Ok((path.clone(), content))
+        };
+        files.iter().map(content).collect::<Result<_>>()
+    };
     if all(is_csv)? {
-        formats::csv_shards(files, options)
+        formats::csv_shards(contents()?, options)
     } else if all(|_, kind| Ok(kind == Kind::JsonLines))? {
-        formats::jsonl_shards(files, options)
+        formats::jsonl_shards(contents()?, options)
     } else {
         Shards::new(files.iter().map(|file| open_with(file, options)).collect::<Result<_>>()?)
     }

@@ -1,16 +1,14 @@
 //! Opens files and folders by their URLs.
 
 #[cfg(feature = "object-store")]
-use std::panic::resume_unwind;
-#[cfg(feature = "object-store")]
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::PathBuf;
 
-#[cfg(feature = "object-store")]
-use feedline_core::ErrorKind;
 use feedline_core::Result;
+#[cfg(feature = "object-store")]
+use feedline_core::{Error, ErrorKind};
 
 #[cfg(feature = "object-store")]
-use crate::Shards;
+use crate::{Folder, Shards};
 use crate::{OpenOptions, Reader};
 
 #[cfg(feature = "object-store")]
@@ -18,15 +16,13 @@ use super::kind::{Kind, START, kind, kind_by_name};
 #[cfg(feature = "object-store")]
 use super::{pattern, unknown};
 #[cfg(feature = "object-store")]
+use crate::at_once::at_once;
+#[cfg(feature = "object-store")]
 use crate::bytes::Content;
 #[cfg(feature = "object-store")]
 use crate::error::data;
 #[cfg(feature = "object-store")]
 use crate::remote::{Remote, RemoteFile};
-
-/// Shards that are opened at a time.
-#[cfg(feature = "object-store")]
-const AT_ONCE: usize = 16;
 
 pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
 
@@ -34,7 +30,8 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 ///
 /// Every format that [`open`](crate::open) reads is recognised by its content, plain or gzip. The URL of a
 /// folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by its
-/// `index.json` or `_index.json`; any other folder of a store is its objects, as shards of one format.
+/// `index.json` or `_index.json`; any other folder of a store is its objects, as shards of one format;
+/// or pictures, or one folder for each class, as [`Folder`](crate::Folder) reads them.
 /// `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files; its
 /// documentation describes what is fetched and when.
 ///
@@ -76,7 +73,7 @@ impl Remote {
     /// As [`open_url`].
     pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         if pattern::is_pattern(without_query(url)) {
-            return self.shards(&self.matching(url)?, options);
+            return self.shards(self.matching(url)?, options);
         }
         if without_query(url).ends_with('/') {
             return self.folder(url, options);
@@ -91,9 +88,7 @@ impl Remote {
             }
             file => file?,
         };
-        let path = file.path().to_path_buf();
-        self.of_file(url, file, options)
-            .map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+        self.of_object(url, Object::new(file)?, options)
     }
 
     /// Opens a folder by the index that it has, or all objects in it as shards of one format.
@@ -115,7 +110,12 @@ impl Remote {
         };
         let is_shown = |url: &String| !name_of(url).starts_with(['.', '_']);
         let urls: Vec<_> = urls.into_iter().filter(is_shown).collect();
-        if urls.is_empty() { opened } else { self.shards(&super::of_split(urls, options.split)?, options) }
+        let is_picture = |url: &String| Object::new(self.file(url)?).map(|first| first.kind == Kind::Image);
+        if !urls.first().map_or(Ok(true), is_picture)? {
+            return self.shards(super::of_split(urls, options.split)?, options);
+        }
+        let (root, objects) = self.below(url)?;
+        if objects.is_empty() { opened } else { Ok(Box::new(Folder::of_objects(&root, objects, options)?)) }
     }
 
     /// The URLs that `url` stands for.
@@ -137,48 +137,86 @@ impl Remote {
         Ok(urls)
     }
 
-    /// Opens shards of one format, several at a time.
-    fn shards(&self, urls: &[String], options: &OpenOptions) -> Result<Box<dyn Reader>> {
-        let next = AtomicUsize::new(0);
-        let open = || {
-            let mut opened = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(url) = urls.get(number) else { return opened };
-                opened.push((number, self.open_with(url, options)));
+    /// Opens shards of one format, several at a time. The types of CSV and JSON Lines are those that all
+    /// shards have together.
+    fn shards(&self, urls: Vec<String>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        let objects = at_once(urls, |url| {
+            // A folder among them has an index; it is opened as such.
+            match self.file(&url) {
+                Err(error) if crate::remote::may_be_folder(&error) => Ok((url, None)),
+                file => Object::new(file?).map(|object| (url, Some(object))),
             }
+        })?;
+        let all = |is: fn(&Object) -> Result<bool>| {
+            let mut objects = objects.iter();
+            objects.try_fold(true, |all, (_, object)| Ok(all && object.as_ref().map_or(Ok(false), is)?))
         };
-        let mut opened = std::thread::scope(|threads| {
-            let threads: Vec<_> = (0..urls.len().min(AT_ONCE)).map(|_| threads.spawn(open)).collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined.flat_map(|opened| opened.unwrap_or_else(|panic| resume_unwind(panic))).collect::<Vec<_>>()
-        });
-        opened.sort_by_key(|(number, _)| *number);
-        Ok(Box::new(Shards::new(opened.into_iter().map(|(_, opened)| opened).collect::<Result<_>>()?)?))
+        let is_csv = |object: &Object| {
+            Ok(object.kind == Kind::Csv
+                || object.kind == Kind::Text && super::content::is_table(&object.content)?)
+        };
+        let open_all = if all(is_csv)? {
+            super::formats::csv_shards
+        } else if all(|object| Ok(object.kind == Kind::JsonLines))? {
+            super::formats::jsonl_shards
+        } else {
+            let opened = at_once(objects, |(url, object)| match object {
+                Some(object) => self.of_object(&url, object, options),
+                None => self.open_with(&url, options),
+            })?;
+            return Ok(Box::new(Shards::new(opened)?));
+        };
+        let contents = objects.into_iter().filter_map(|(_, object)| object);
+        Ok(Box::new(open_all(contents.map(|object| (object.path, object.content)).collect(), options)?))
     }
 
-    fn of_file(&self, url: &str, file: RemoteFile, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-        let path = file.path().to_path_buf();
-        // Inflates gzip, so that its content tells the format.
-        let content = Content::of_remote(file.clone())?;
-        let mut bytes = vec![0; content.len().min(START as u64) as usize];
-        content.read_at(0, &mut bytes)?;
-        let kind = match kind(&bytes, content.len()) {
-            kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(&path) {
-                Kind::Unknown => kind,
-                named => named,
-            },
-            kind => kind,
-        };
-        match kind {
+    fn of_object(&self, url: &str, object: Object, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        let Object { path, file, content, kind, start } = object;
+        let opened = match kind {
             Kind::Arrow => remote_arrow(file, options),
             Kind::Parquet => remote_parquet(file, options),
             Kind::Mds => remote_mds(file),
             Kind::MdsIndex => remote_mds_folder(self, url),
             Kind::PackIndex => remote_packed(self, url),
             Kind::Refused(why) => Err(data(why)),
-            kind => super::content::open(kind, &path, content, options)?.ok_or_else(|| unknown(&bytes)),
-        }
+            kind => super::content::open(kind, &path, content, options)
+                .and_then(|opened| opened.ok_or_else(|| unknown(&start))),
+        };
+        opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+    }
+}
+
+/// An object in a store, with what its first bytes say.
+#[cfg(feature = "object-store")]
+struct Object {
+    path: PathBuf,
+    file: RemoteFile,
+    content: Content,
+    kind: Kind,
+    start: Vec<u8>,
+}
+
+#[cfg(feature = "object-store")]
+impl Object {
+    fn new(file: RemoteFile) -> Result<Self> {
+        let path = file.path().to_path_buf();
+        let read = || {
+            // Inflates gzip, so that its content tells the format.
+            let content = Content::of_remote(file.clone())?;
+            let mut start = vec![0; content.len().min(START as u64) as usize];
+            content.read_at(0, &mut start)?;
+            Ok((content, start))
+        };
+        let (content, start) = read()
+            .map_err(|error: Error| if error.path().is_some() { error } else { error.at_path(&path) })?;
+        let kind = match kind(&start, content.len()) {
+            kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(&path) {
+                Kind::Unknown => kind,
+                named => named,
+            },
+            kind => kind,
+        };
+        Ok(Self { path, file, content, kind, start })
     }
 }
 

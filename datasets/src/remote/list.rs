@@ -1,12 +1,18 @@
 //! The objects in a folder of a store.
 
-use std::sync::{PoisonError, mpsc};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, PoisonError, mpsc};
 
 use feedline_core::Result;
+use futures_util::TryStreamExt;
+use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::fetch::{failure, retried};
-use super::{Remote, config, in_folder, thread};
+use super::tag::Tag;
+use super::url::Place;
+use super::{Object, Remote, RemoteFile, config, in_folder, thread};
 
 impl Remote {
     /// The URLs of the objects directly in the folder at `url`, sorted by name.
@@ -14,6 +20,53 @@ impl Remote {
     /// # Errors
     /// `Config` for the URL of a web server, which does not list files; `Data` if the store cannot be asked.
     pub(crate) fn list(&self, url: &str) -> Result<Vec<String>> {
+        let (_, _, objects) = self.listed(url, false)?;
+        let names = objects.iter().filter_map(|object| Some(object.location.filename()?.to_owned()));
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        Ok(names.iter().map(|name| in_folder(url, "", name)).collect())
+    }
+
+    /// The folder at `url`, without what could be secret, and the objects in it and in the folders below it,
+    /// sorted, each with its name from the folder on. They are not fetched before they are read.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub(crate) fn below(&self, url: &str) -> Result<(PathBuf, Vec<(String, RemoteFile)>)> {
+        let (place, shown, mut objects) = self.listed(url, true)?;
+        objects.sort_by(|a, b| a.location.cmp(&b.location));
+        let folder = folder_of(&place);
+        let name_of = |object: &ObjectMeta| {
+            let parts: Vec<_> = object.location.prefix_match(&folder)?.collect();
+            Some(parts.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join("/"))
+        };
+        let mut files = Vec::with_capacity(objects.len());
+        for (number, object) in objects.iter().enumerate() {
+            let Some(name) = name_of(object).filter(|name| !name.is_empty()) else { continue };
+            // Some programs write an empty object for a folder.
+            let next = objects.get(number + 1).and_then(name_of);
+            if object.size == 0 && next.is_some_and(|next| next.starts_with(&format!("{name}/"))) {
+                continue;
+            }
+            let path = PathBuf::from(format!("{shown}{name}"));
+            let tag = Tag::of(object);
+            let file = if tag.strong().is_some() {
+                let id = self.0.files.fetch_add(1, Ordering::Relaxed);
+                let shown = path.to_string_lossy().into_owned();
+                let place = Place { store: place.store.clone(), path: object.location.clone(), shown };
+                let object = Object { id, place: Arc::new(place), tag, changed: OnceLock::new() };
+                RemoteFile { remote: self.clone(), object: Arc::new(object), path }
+            } else {
+                self.file(&in_folder(url, "", &name))?
+            };
+            files.push((name, file));
+        }
+        Ok((shown.trim_end_matches('/').into(), files))
+    }
+
+    /// The place of an object in the folder at `url`, the folder's URL without what could be secret, and the
+    /// objects directly in it, or also those `below`.
+    fn listed(&self, url: &str, below: bool) -> Result<(Place, String, Vec<ObjectMeta>)> {
         let inner = &self.0;
         inner.thread.check()?;
         // The place of an object in the folder: a bucket alone is no object.
@@ -27,23 +80,31 @@ impl Remote {
         let (sender, listed) = mpsc::sync_channel(1);
         let shared = inner.shared.clone();
         inner.thread.spawn(async move {
-            let mut parts: Vec<_> = place.path.parts().collect();
-            parts.pop();
-            let folder = Path::from_iter(parts);
+            let folder = folder_of(&place);
             let once = || async {
-                let listed = place.store.list_with_delimiter(Some(&folder)).await;
+                let listed = if below {
+                    place.store.list(Some(&folder)).try_collect().await
+                } else {
+                    place.store.list_with_delimiter(Some(&folder)).await.map(|listed| listed.objects)
+                };
                 listed.map_err(|error| failure(&error))
             };
             let what = "list the folder";
             let listed = retried(&place, &shared.options, &shared.counts, (what, 0), once).await;
             // Fails if the caller has gone; nobody needs the answer then.
-            let _ = sender.send(listed);
+            let _ = sender.send(listed.map(|objects| (place, objects)));
         });
         let listed = listed.recv().map_err(|_| thread::ended())?;
-        let listed = listed.map_err(|failure| failure.error.at_path(shown))?;
-        let mut names: Vec<_> =
-            listed.objects.iter().filter_map(|object| Some(object.location.filename()?.to_owned())).collect();
-        names.sort();
-        Ok(names.iter().map(|name| in_folder(url, "", name)).collect())
+        match listed {
+            Ok((place, objects)) => Ok((place, shown, objects)),
+            Err(failure) => Err(failure.error.at_path(shown)),
+        }
     }
+}
+
+/// The folder of the object at `place`.
+fn folder_of(place: &Place) -> Path {
+    let mut parts: Vec<_> = place.path.parts().collect();
+    parts.pop();
+    Path::from_iter(parts)
 }

@@ -2,8 +2,10 @@
 
 use crate::server::{Fault, Served, Server};
 use crate::{LIMIT, made, options};
-use feedline_core::ErrorKind;
-use feedline_datasets::{OpenOptions, Reader, Remote, RemoteOptions, Split, open, open_url};
+use feedline_core::{DType, Dataset, ErrorKind};
+use feedline_datasets::{
+    OpenOptions, Reader, Remote, RemoteOptions, Split, TokenOptions, Tokens, open, open_url,
+};
 use feedline_testkit::with_watchdog;
 
 /// The options of a bucket on `server`.
@@ -95,5 +97,122 @@ fn stars_and_folders_of_a_store_open_the_objects_in_them() {
         server.fail_always(Some(Fault::Status(403)));
         let error = remote.open("s3://bucket/set/*.npy").unwrap_err().to_string();
         assert!(error.contains("refuses access") && error.ends_with("(file s3://bucket/set/)"), "{error}");
+    });
+}
+
+/// What a server stores, with the time that stores state.
+fn object(bytes: &[u8]) -> Served {
+    let served = Served::new(bytes.to_vec());
+    Served { headers: served.headers + "Last-Modified: Mon, 06 Jul 2026 10:00:00 GMT\r\n", ..served }
+}
+
+#[test]
+fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
+    with_watchdog(LIMIT, || {
+        let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());
+        let files = ["cat/1.jpg", "ant/1.jpg", "ant/deep/2.jpg", "bee/0.jpg", "bee/.hidden", "bee/9.jpg"];
+        for (number, name) in files.iter().enumerate() {
+            let bytes = [&[0xff, 0xd8, 0xff, number as u8], name.as_bytes()].concat();
+            made::write(dir.path(), &format!("train/{name}"), &bytes);
+            server.put(&format!("bucket/train/{name}"), object(&bytes));
+        }
+        // Some programs write an empty object for a folder.
+        server.put("bucket/train/ant/", object(b""));
+        let (local, remote) =
+            (open(dir.path().join("train")).unwrap(), Remote::new(of_bucket(&server)).unwrap());
+        for url in ["s3://bucket/train/", "s3://bucket/train"] {
+            let before = server.requests().len();
+            let reader = remote.open(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            assert_eq!((reader.len(), reader.classes()), (5, local.classes()), "{url}");
+            for sample in 0..reader.len() {
+                assert_eq!(made::read(&*reader, sample), made::read(&*local, sample), "sample {sample}");
+            }
+            assert_eq!(reader.path(1).unwrap().to_str(), Some("s3://bucket/train/ant/deep/2.jpg"));
+            // One request for each sample, beside those that look for an index.
+            assert!(server.requests().len() - before <= 5 + 4, "{:?}", &server.requests()[before..]);
+            // The fingerprint sees the content of an object that is written again.
+            let fingerprint = reader.fingerprint();
+            assert_eq!(remote.open(url).unwrap().fingerprint(), fingerprint);
+            let bytes = [&[0xff, 0xd8, 0xff, url.len() as u8], "bee/9.jpg".as_bytes()].concat();
+            server.put("bucket/train/bee/9.jpg", object(&bytes));
+            assert_ne!(remote.open(url).unwrap().fingerprint(), fingerprint);
+            made::write(dir.path(), "train/bee/9.jpg", &bytes);
+        }
+        // The classes of the training set number those of another.
+        server.put("bucket/val/cat/5.jpg", object(&[0xff, 0xd8, 0xff]));
+        let stated = OpenOptions { classes: local.classes().map(<[_]>::to_vec), ..Default::default() };
+        let val = remote.open_with("s3://bucket/val/", &stated).unwrap();
+        assert_eq!(made::read(&*val, 0)[1], 2i64.to_le_bytes());
+        // An object that changes after the folder was listed.
+        server.put("bucket/val/cat/5.jpg", object(&[0xff, 0xd8, 0xff, 1]));
+        let changed = remote.open("s3://bucket/val/").unwrap();
+        server.put("bucket/val/cat/5.jpg", object(&[0xff, 0xd8, 0xff, 2]));
+        let mut values = feedline_datasets::Values::new();
+        let error = changed.read(0, &mut values).unwrap_err().to_string();
+        assert!(error.contains("another version") && error.contains("s3://bucket/val/cat/5.jpg"), "{error}");
+        // Pictures without classes.
+        let plain = remote.open("s3://bucket/train/ant/deep/").unwrap();
+        assert_eq!((plain.len(), plain.classes()), (1, None));
+        server.put("bucket/mixed/a.jpg", object(&[0xff, 0xd8, 0xff]));
+        server.put("bucket/mixed/cat/b.jpg", object(&[0xff, 0xd8, 0xff]));
+        let error = remote.open("s3://bucket/mixed/").unwrap_err().to_string();
+        assert!(error.contains("files (a.jpg) beside class folders (cat)"), "{error}");
+    });
+}
+
+#[test]
+fn tables_by_url_have_the_types_of_all_shards_together() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        let csv = ["a,b\n1,x\n2,y\n", "b,a\nz,3.5\n"];
+        let lines = ["{\"a\": 1}\n", "{\"a\": 2.5, \"c\": 7}\n"];
+        for (number, (csv, lines)) in csv.into_iter().zip(lines).enumerate() {
+            server.put(&format!("t-{number}.csv"), Served::new(csv));
+            server.put(&format!("t-{number}.csv.gz"), Served::new(made::gz(csv.as_bytes())));
+            server.put(&format!("t-{number}.jsonl"), Served::new(lines));
+        }
+        let numbers = |url: &str| -> Vec<f64> {
+            let reader =
+                open_url(&server.url(url), options()).unwrap_or_else(|error| panic!("{url}: {error}"));
+            let a = reader.schema().fields().iter().position(|field| field.name == "a").unwrap();
+            let number = |sample| f64::from_le_bytes(made::read(&*reader, sample)[a][..].try_into().unwrap());
+            (0..reader.len()).map(number).collect()
+        };
+        assert_eq!(numbers("t-{0..1}.csv"), [1.0, 2.0, 3.5]);
+        assert_eq!(numbers("t-{0..1}.csv.gz"), [1.0, 2.0, 3.5]);
+        assert_eq!(numbers("t-{1,0}.csv"), [3.5, 1.0, 2.0]);
+        let error = open_url(&server.url("t-{0..1}.jsonl"), options()).and_then(|reader| {
+            let mut values = feedline_datasets::Values::new();
+            (0..reader.len()).try_for_each(|sample| reader.read(sample, &mut values))
+        });
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("\"c\"") && error.contains("t-0.jsonl"), "{error}");
+        server.put("t-0.jsonl", Served::new("{\"a\": 1, \"c\": 0}\n"));
+        assert_eq!(numbers("t-{0..1}.jsonl"), [1.0, 2.5]);
+    });
+}
+
+#[test]
+fn tokens_are_read_by_url_as_from_disk() {
+    with_watchdog(LIMIT, || {
+        let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());
+        let bytes: Vec<u8> = (0..5000_u16).map(|token| token * 13).flat_map(u16::to_le_bytes).collect();
+        let path = made::write(dir.path(), "a.bin", &bytes);
+        let url = server.put("a.bin", Served::new(bytes));
+        for separator in [None, Some(13 * 77)] {
+            let options = TokenOptions { separator, ..TokenOptions::new(DType::U16, 32) };
+            let local = Tokens::open(&[(&path, 1.5)], options).unwrap();
+            let remote = Remote::new(crate::options()).unwrap();
+            let tokens =
+                Tokens::open_remote(&remote, &[(format!("{url}?key=hunter2"), 1.5)], options).unwrap();
+            assert_eq!(Dataset::len(&tokens), Dataset::len(&local));
+            for sample in (0..Dataset::len(&local)).step_by(7) {
+                assert_eq!(made::read(&tokens, sample), made::read(&local, sample), "sample {sample}");
+            }
+            assert_eq!(Dataset::path(&tokens, 0).unwrap().to_str(), Some(url.as_str()));
+            let error = Tokens::open_remote(&remote, &[(server.url("b.bin?key=hunter2"), 1.0)], options);
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("b.bin") && !error.contains("hunter2"), "{error}");
+        }
     });
 }

@@ -228,7 +228,8 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// Lists the files of a bucket whose names begin with the prefix, and have no slash behind it, as S3 does.
+/// Lists the files of a bucket whose names begin with the prefix, as S3 does; with a delimiter only those
+/// without a slash behind it.
 fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std::io::Result<()> {
     if let Some(Fault::Status(number)) = *state.always.lock().unwrap() {
         return write!(stream, "HTTP/1.1 {number} No\r\nContent-Length: 0\r\n\r\n");
@@ -237,14 +238,20 @@ fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std
     let prefix = value("prefix=").replace("%2F", "/");
     let root = format!("{}/", bucket.trim_end_matches('/'));
     let files = state.files.lock().unwrap();
-    let keys = files.keys().filter_map(|path| path.strip_prefix(&root)).filter(|key| {
-        key.strip_prefix(prefix.as_str()).is_some_and(|name| !name.is_empty() && !name.contains('/'))
+    let is_flat = !value("delimiter=").is_empty();
+    let keys = files.iter().filter_map(|(path, file)| Some((path.strip_prefix(&root)?, file)));
+    let keys = keys.filter(|(key, _)| {
+        let name = key.strip_prefix(prefix.as_str());
+        name.is_some_and(|name| !name.is_empty() && !(is_flat && name.contains('/')))
     });
     let contents: String = keys
-        .map(|key| {
+        .map(|(key, file)| {
+            let etag = file.headers.split("ETag: ").nth(1).and_then(|rest| rest.lines().next());
             format!(
                 "<Contents><Key>{key}</Key><LastModified>2026-07-06T10:00:00.000Z</LastModified>\
-                 <ETag>\"x\"</ETag><Size>1</Size></Contents>"
+                 <ETag>{}</ETag><Size>{}</Size></Contents>",
+                etag.unwrap_or_default(),
+                file.bytes.len()
             )
         })
         .collect();

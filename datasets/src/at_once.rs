@@ -1,0 +1,33 @@
+//! Work on many shards at once.
+
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
+
+use feedline_core::Result;
+
+/// Shards that are opened at once: enough to hide the round trips of a store.
+const THREADS: usize = 16;
+
+/// The results of `work` on each item, in their order. The error is that of the first item that has one.
+pub(crate) fn at_once<T: Send, R: Send>(
+    items: Vec<T>,
+    work: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let threads = items.len().min(THREADS);
+    let items = Mutex::new(items.into_iter().enumerate());
+    let run = || {
+        let mut done = Vec::new();
+        loop {
+            let next = items.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((number, item)) = next else { return done };
+            done.push((number, work(item)));
+        }
+    };
+    let mut done = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.flat_map(|done| done.unwrap_or_else(|panic| resume_unwind(panic))).collect::<Vec<_>>()
+    });
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
+}

@@ -242,7 +242,7 @@ fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std
     let keys = files.iter().filter_map(|(path, file)| Some((path.strip_prefix(&root)?, file)));
     let keys = keys.filter(|(key, _)| {
         let name = key.strip_prefix(prefix.as_str());
-        name.is_some_and(|name| !name.is_empty() && !(is_flat && name.contains('/')))
+        name.is_some_and(|name| !(name.is_empty() || is_flat && name.contains('/')))
     });
     let contents: String = keys
         .map(|(key, file)| {

@@ -1981,7 +1981,7 @@ BUGS = [
         "a file that is overwritten with its time put back is read on",
         Test(DATASETS, "datasets", "changed_files::a_set_on_disk_that_is_overwritten_with_its_time_put_back_is_an_error",
         ),
-        [("datasets/src/disk.rs", "self.inode.changed != now.inode.changed", "self.inode.id != now.inode.id")],
+        [("datasets/src/system/unix.rs", "self.changed != now.changed", "self.id != now.id")],
     ),
     Bug(
         "zip_replaced",

@@ -30,11 +30,7 @@ pub(crate) struct Version {
 
 impl Version {
     pub(crate) fn new(metadata: &Metadata) -> Self {
-        Self {
-            len: metadata.len(),
-            written: metadata.modified().ok(),
-            inode: Inode::new(metadata),
-        }
+        Self { len: metadata.len(), written: metadata.modified().ok(), inode: Inode::new(metadata) }
     }
 
     /// Checks that `now` is the same version of the same file.

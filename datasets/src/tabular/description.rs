@@ -9,8 +9,8 @@ use feedline_core::{Error, Result};
 use serde_json::{Value as Json, json};
 
 use super::steps::Steps;
-use crate::{ElementType, system};
 use crate::error::{data, one_line};
+use crate::{ElementType, system};
 
 /// The version of the file.
 const VERSION: u64 = 1;

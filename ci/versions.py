@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that a version is the same wherever it is written: the release in every manifest, and the minimum versions
-of Rust, CUDA and Python in docs/systems.md and the README. Builds nothing.
+"""Checks that a version is the same wherever it is written: the release in every manifest, and the oldest
+versions of Rust, CUDA and Python in docs/systems.md and the README. Builds nothing.
 
 ci/msrv.sh, ci/features.sh and ci/python.sh prove that the project builds with them."""
 
@@ -17,13 +17,17 @@ def manifest(path):
     return tomllib.loads((ROOT / path).read_text())
 
 
-workspace, bridges, python = manifest("Cargo.toml")["workspace"], manifest("bridges/Cargo.toml"), manifest("python/Cargo.toml")
+workspace, bridges = manifest("Cargo.toml")["workspace"], manifest("bridges/Cargo.toml")["workspace"]
+python = manifest("python/Cargo.toml")
 release, rust = workspace["package"]["version"], workspace["package"]["rust-version"]
 
-written = {"bridges/Cargo.toml": bridges["workspace"]["package"]["version"], "python/Cargo.toml": python["package"]["version"]}
+written = {
+    "bridges/Cargo.toml": bridges["package"]["version"],
+    "python/Cargo.toml": python["package"]["version"],
+}
 for where, dependencies in [
     ("Cargo.toml", workspace["dependencies"]),
-    ("bridges/Cargo.toml", bridges["workspace"]["dependencies"]),
+    ("bridges/Cargo.toml", bridges["dependencies"]),
     ("python/Cargo.toml", python["dependencies"]),
 ]:
     for name, of in dependencies.items():
@@ -54,4 +58,5 @@ for line in wrong:
     print(f"versions: {line}", file=sys.stderr)
 if wrong:
     sys.exit(1)
-print(f"versions: {release} in {len(written)} places; " + ", ".join(f"{name} {of}" for name, of in rows.items()))
+oldest = ", ".join(f"{name} {version}" for name, version in rows.items())
+print(f"versions: {release} in {len(written) + 1} places; {oldest}")

@@ -22,6 +22,9 @@ step change .ci/run
 step msrv ci/msrv.sh
 step features ci/features.sh
 step turbojpeg ci/turbojpeg.sh
+step systems ci/systems.sh --all
+step arm ci/arm.sh
+step wine ci/wine.sh
 step public-api ci/public-api.py
 step semver ci/semver.sh
 step package ci/package.sh

@@ -913,6 +913,18 @@ BUGS = [
         ],
     ),
     Bug(
+        "coherent_link",
+        "a GPU beside a Grace CPU is treated as one behind PCIe",
+        Test(FEEDLINE, "batches", "transfer_modes::auto_gathers_over_a_coherent_link_whatever_the_order_and_the_workers"),
+        [("crates/feedline/src/transfer_mode.rs", "if device.has_coherent_host_memory() {", "if false {")],
+    ),
+    Bug(
+        "synchronous_attributes",
+        "with FEEDLINE_SYNC=1 the device's link is not known",
+        Test(FEEDLINE, "batches", "transfer_modes::auto_gathers_over_a_coherent_link_whatever_the_order_and_the_workers"),
+        [("crates/backend/src/synchronous.rs", "        fn has_coherent_host_memory() -> bool;\n", "")],
+    ),
+    Bug(
         "proof_of_resident",
         "a batch that the device gathers adds nothing to the proof",
         Test(FEEDLINE, "batches", "resident::batches_are_those_of_staged_mode"),
@@ -1981,7 +1993,7 @@ BUGS = [
         "a file that is overwritten with its time put back is read on",
         Test(DATASETS, "datasets", "changed_files::a_set_on_disk_that_is_overwritten_with_its_time_put_back_is_an_error",
         ),
-        [("datasets/src/disk.rs", "self.inode.changed != now.inode.changed", "self.inode.id != now.inode.id")],
+        [("datasets/src/system/unix.rs", "self.changed != now.changed", "self.id != now.id")],
     ),
     Bug(
         "zip_replaced",

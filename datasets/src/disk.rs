@@ -9,6 +9,7 @@ use feedline_core::{Error, Result};
 
 use crate::error::data;
 use crate::memory::{Memory, no_memory};
+use crate::system::{Inode, read_exact_at};
 
 /// An open regular file, with a shared advisory lock if the file system supports locks.
 #[derive(Debug)]
@@ -24,43 +25,17 @@ pub(crate) struct Version {
     len: u64,
     /// The time of the last write; `None` if the file system does not say. Any program can set it.
     written: Option<SystemTime>,
-    #[cfg(unix)]
     inode: Inode,
-}
-
-#[cfg(unix)]
-#[derive(Clone, Copy, Debug)]
-struct Inode {
-    /// Device and number.
-    id: [u64; 2],
-    /// Seconds and nanoseconds of the last change of content, name or permissions, which no program can set.
-    changed: [i64; 2],
-    /// Names of the file.
-    links: u64,
 }
 
 impl Version {
     pub(crate) fn new(metadata: &Metadata) -> Self {
-        #[cfg(unix)]
-        let inode = {
-            use std::os::unix::fs::MetadataExt;
-            Inode {
-                id: [metadata.dev(), metadata.ino()],
-                changed: [metadata.ctime(), metadata.ctime_nsec()],
-                links: metadata.nlink(),
-            }
-        };
-        Self {
-            len: metadata.len(),
-            written: metadata.modified().ok(),
-            #[cfg(unix)]
-            inode,
-        }
+        Self { len: metadata.len(), written: metadata.modified().ok(), inode: Inode::new(metadata) }
     }
 
     /// Checks that `now` is the same version of the same file.
     pub(crate) fn check(&self, now: &Self) -> Result<()> {
-        if !self.is_same_file(now) {
+        if !self.inode.is_same_file(&now.inode) {
             return Err(data("another file has taken its place since it was opened: start again"));
         }
         if now.len < self.len {
@@ -74,35 +49,13 @@ impl Version {
             let why = "the file was written to while it was in use: start again when its writer is done";
             return Err(data(why));
         }
-        if self.is_changed(now) {
+        if self.inode.is_changed(&now.inode) {
             return Err(data(
                 "the file was overwritten while it was in use and its write time put back, or its name or \
                  permissions were changed: leave it alone, and start again",
             ));
         }
         Ok(())
-    }
-
-    #[cfg(unix)]
-    fn is_same_file(&self, now: &Self) -> bool {
-        self.inode.id == now.inode.id
-    }
-
-    /// Whether the change time differs. A new or removed link changes it too: a replaced file keeps its
-    /// content for processes that have it open.
-    #[cfg(unix)]
-    fn is_changed(&self, now: &Self) -> bool {
-        self.inode.links == now.inode.links && self.inode.changed != now.inode.changed
-    }
-
-    #[cfg(not(unix))]
-    fn is_same_file(&self, _: &Self) -> bool {
-        true
-    }
-
-    #[cfg(not(unix))]
-    fn is_changed(&self, _: &Self) -> bool {
-        false
     }
 }
 
@@ -211,25 +164,4 @@ pub(crate) fn read_whole(path: &Path, to: &mut Vec<u8>) -> Result<Version> {
         read.map(|()| before).map_err(cannot)
     };
     read().map_err(|error| error.at_path(path))
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, to, offset)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &File, mut to: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !to.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, to, offset) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(read) => {
-                to = &mut to[read..];
-                offset += read as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -15,7 +15,7 @@ use std::thread;
 use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 
 use crate::error::data;
-use crate::{Reader, Values};
+use crate::{Reader, Values, system};
 
 /// The first bytes of the file.
 const MAGIC: [u8; 8] = *b"fllength";
@@ -171,9 +171,7 @@ fn save(path: &Path, key: u64, len: u64, lengths: &Lengths) -> std::io::Result<(
     content.extend(sum.to_le_bytes());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
-    // As any other new file, so that other users of a shared folder can read it.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    system::as_any_new_file(&mut builder);
     let mut file = builder.prefix(".lengths").tempfile_in(folder)?;
     file.write_all(&content)?;
     file.as_file().sync_all()?;

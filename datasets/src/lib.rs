@@ -87,6 +87,9 @@ pub mod safetensors;
 mod schema;
 #[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
 mod seek;
+#[cfg_attr(unix, path = "system/unix.rs")]
+#[cfg_attr(windows, path = "system/windows.rs")]
+mod system;
 #[cfg(feature = "table")]
 mod table;
 #[cfg(feature = "tabular")]

@@ -1,9 +1,11 @@
 //! Files of this library in a folder that others may write to. Never opens another file through a planted
 //! link.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::Path;
+
+use crate::system::Inode;
 
 /// Attempts to open a file that other processes may remove.
 const ATTEMPTS: u32 = 10;
@@ -60,15 +62,9 @@ fn check(path: &Path, file: Option<&File>) -> io::Result<()> {
     // Does not follow a link at `path`.
     let there = fs::symlink_metadata(path)?;
     let opened = file.map(File::metadata).transpose()?;
-    #[cfg(unix)]
-    let is_own = {
-        use std::os::unix::fs::MetadataExt;
-        let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
-        // Some file systems do not count links.
-        there.nlink() <= 1 && opened.is_none_or(|opened| id(&opened) == id(&there))
-    };
-    #[cfg(not(unix))]
-    let is_own = opened.is_none_or(|opened| opened.is_file());
+    let inode = Inode::new(&there);
+    let is_there = |opened: &Metadata| opened.is_file() && Inode::new(opened).is_same_file(&inode);
+    let is_own = !inode.has_other_names() && opened.as_ref().is_none_or(is_there);
     if there.is_file() && is_own {
         return Ok(());
     }

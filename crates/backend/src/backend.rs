@@ -38,6 +38,12 @@ pub unsafe trait Backend: Any + Send + Sync {
         None
     }
 
+    /// Whether the device reads host memory through the host's page tables, over a coherent link, as on
+    /// GH200 and GB200. Such reads are as fast as the link, about ten times as fast as PCIe.
+    fn has_coherent_host_memory(&self) -> bool {
+        false
+    }
+
     /// Prepares the calling thread for calls; cheap when it is already prepared.
     fn bind(&self) -> Result<()>;
 

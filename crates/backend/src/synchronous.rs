@@ -78,6 +78,8 @@ unsafe impl<B: Backend> Backend for Synchronous<B> {
     forward! {
         fn kind() -> BackendKind;
         fn name() -> String;
+        fn pci_address() -> Option<String>;
+        fn has_coherent_host_memory() -> bool;
         fn bind() -> Result<()>;
         fn create_stream(name: &str, priority: Priority) -> Result<StreamId>;
         fn create_event(timing: bool) -> Result<EventId>;

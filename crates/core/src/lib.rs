@@ -60,6 +60,9 @@ pub mod source;
 pub mod spec;
 mod stable;
 pub mod stop;
+#[cfg_attr(unix, path = "system/unix.rs")]
+#[cfg_attr(windows, path = "system/windows.rs")]
+mod system;
 pub mod timeline;
 pub mod world;
 

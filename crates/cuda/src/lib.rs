@@ -164,6 +164,13 @@ unsafe impl Backend for Cuda {
         Some(format!("{domain:04x}:{bus:02x}:{device:02x}.0"))
     }
 
+    fn has_coherent_host_memory(&self) -> bool {
+        use sys::CUdevice_attribute as Attribute;
+        // Pageable access alone is not enough: over PCIe the host's kernel emulates it by page faults.
+        let attribute = Attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES;
+        self.context.attribute(attribute).is_ok_and(|supported| supported != 0)
+    }
+
     fn bind(&self) -> Result<()> {
         let mut current = std::ptr::null_mut();
         // SAFETY: `probe` found the driver, and the target is a live local.

@@ -105,6 +105,12 @@ impl Device {
         self.core.backend.pci_address()
     }
 
+    /// Whether the device reads host memory through the host's page tables, over a coherent link.
+    #[doc(hidden)] // For the crates of this repository.
+    pub fn has_coherent_host_memory(&self) -> bool {
+        self.core.backend.has_coherent_host_memory()
+    }
+
     /// Creates a stream. Its work runs concurrently with that of other streams.
     ///
     /// # Errors

@@ -1,30 +1,41 @@
 //! Fork detection: a forked child has none of its parent's threads.
 
-use std::sync::Once;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
 /// The number of forks between the first call and this one, along this process's ancestry. The number
-/// differs in a forked child.
+/// differs in a forked child. Always 0 on Windows, where no process forks.
 ///
 /// This is an atomic load. Reading the process id instead takes 200 ns per batch. A child created by a
 /// raw system call, bypassing the C library, is not detected.
 pub fn forks() -> u64 {
-    if cfg!(miri) {
-        // Miri has no `pthread_atfork`, and no forks.
-        return 0;
-    }
-    static WATCH: Once = Once::new();
-    WATCH.call_once(|| {
-        // SAFETY: the handler is a function of this program that does one atomic addition, which is
-        // allowed after a fork. An error means that there is no memory for the handler; then forks are
-        // not detected.
-        unsafe { libc::pthread_atfork(None, None, Some(count)) };
-    });
-    FORKS.load(Ordering::Relaxed)
+    count::forks()
 }
 
-extern "C" fn count() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+#[cfg(all(unix, not(miri)))]
+mod count {
+    use std::sync::Once;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static FORKS: AtomicU64 = AtomicU64::new(0);
+
+    pub(super) fn forks() -> u64 {
+        static WATCH: Once = Once::new();
+        WATCH.call_once(|| {
+            // SAFETY: the handler is a function of this program that does one atomic addition, which is
+            // allowed after a fork. An error means that there is no memory for the handler; then forks are
+            // not detected.
+            unsafe { libc::pthread_atfork(None, None, Some(count)) };
+        });
+        FORKS.load(Ordering::Relaxed)
+    }
+
+    extern "C" fn count() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Windows has no forks; Miri has neither forks nor `pthread_atfork`.
+#[cfg(not(all(unix, not(miri))))]
+mod count {
+    pub(super) fn forks() -> u64 {
+        0
+    }
 }

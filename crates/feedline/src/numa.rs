@@ -1,11 +1,16 @@
 //! NUMA nodes: the cores that are close to a device. On a single node, or if the system does not report
-//! nodes, this does nothing.
+//! nodes, this does nothing: macOS and Windows do not report them where this file looks.
 
 use std::fs::read_to_string;
 use std::path::Path;
 
 use feedline_device::Device;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+#[cfg_attr(target_os = "linux", path = "numa/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "numa/other.rs")]
+mod affinity;
+
+use affinity::OnNode;
 
 /// The node that `device` is close to; `None` if it is not known, or if there is only one.
 pub(crate) fn node_of(device: &Device) -> Option<Node> {
@@ -22,12 +27,6 @@ struct Nodes(Vec<Node>);
 pub(crate) struct Node {
     number: usize,
     cpus: Vec<usize>,
-}
-
-/// Keeps the calling thread on the cores of a node until it is dropped. Memory that the thread touches first,
-/// and threads that it starts, are on that node too.
-pub(crate) struct OnNode {
-    before: CpuSet,
 }
 
 impl Nodes {
@@ -56,22 +55,7 @@ impl Nodes {
 impl Node {
     /// Moves the calling thread to the node's cores; `None` if it may use none of them.
     pub(crate) fn enter(&self) -> Option<OnNode> {
-        let before = sched_getaffinity(None).ok()?;
-        let mut here = CpuSet::new();
-        let usable = |cpu: &&usize| **cpu < CpuSet::MAX_CPU && before.is_set(**cpu);
-        self.cpus.iter().filter(usable).for_each(|cpu| here.set(*cpu));
-        if here.count() == 0 {
-            return None;
-        }
-        sched_setaffinity(None, &here).ok()?;
-        Some(OnNode { before })
-    }
-}
-
-impl Drop for OnNode {
-    fn drop(&mut self) {
-        // The cores were allowed before; if they are not any more, the thread stays on its present cores.
-        let _ = sched_setaffinity(None, &self.before);
+        OnNode::enter(&self.cpus)
     }
 }
 
@@ -133,21 +117,5 @@ mod tests {
         assert_eq!(Nodes::read(Path::new("/nowhere")).0, []);
         assert_eq!(Nodes::read(machine(&[("node0", "0-3"), ("node1", "x")], &[]).path()).0, []);
         assert_eq!(list("0-99999999999"), None);
-    }
-
-    #[test]
-    fn a_thread_is_on_its_node_for_as_long_as_it_says_and_so_are_those_that_it_starts() {
-        let cpus = || sched_getaffinity(None).unwrap();
-        let before = cpus();
-        let first = (0..CpuSet::MAX_CPU).find(|&cpu| before.is_set(cpu)).unwrap();
-        let on = Node { number: 0, cpus: vec![first, CpuSet::MAX_CPU + 1] }.enter().unwrap();
-        let inherited = std::thread::spawn(cpus).join().unwrap();
-        assert!(cpus().count() == 1 && inherited.count() == 1 && inherited.is_set(first));
-        drop(on);
-        assert_eq!(cpus().count(), before.count());
-        assert!(
-            Node { number: 1, cpus: vec![CpuSet::MAX_CPU - 1] }.enter().is_none() || before.count() > 512
-        );
-        assert_eq!(cpus().count(), before.count());
     }
 }

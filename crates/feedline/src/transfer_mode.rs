@@ -17,6 +17,9 @@ pub enum TransferMode {
     /// Also staged with 8 or more workers and an order that is not sequential: the CPU keeps up, and a
     /// gather on the GPU would slow your kernels. A loop that only reads short rows is still faster
     /// with zero copy: ask for [`ZeroCopy`](Self::ZeroCopy).
+    ///
+    /// A GPU that reads host memory through the host's page tables (beside a Grace CPU, by NVLink) gathers in
+    /// every order, with any number of workers. This was never run on such a machine, only simulated.
     #[default]
     Auto,
     /// Workers read each sample into pinned memory, which is copied to the device.
@@ -114,14 +117,14 @@ fn cannot(mode: &str, error: Error) -> Error {
 const ENOUGH_WORKERS: usize = 8;
 
 /// The reason why `Auto` prefers staged copies, if it does.
-pub(crate) fn against_zero_copy(
-    (kind, name): (BackendKind, String),
-    sampler: &Sampler,
-    workers: Workers,
-) -> Option<String> {
-    if kind != BackendKind::Cuda {
+pub(crate) fn against_zero_copy(device: &Device, sampler: &Sampler, workers: Workers) -> Option<String> {
+    if device.kind() != BackendKind::Cuda {
         // The host device copies on one thread; there are more workers.
-        return Some(format!("{name} is not a GPU"));
+        return Some(format!("{} is not a GPU", device.name()));
+    }
+    if device.has_coherent_host_memory() {
+        // The link is about as fast as host memory, so a gather ends soon.
+        return None;
     }
     let workers = workers.count().unwrap_or(0);
     let gathers = !matches!(sampler, Sampler::Sequential);
@@ -304,17 +307,14 @@ mod tests {
 
     #[test]
     fn auto_stages_a_shuffled_set_if_the_workers_keep_up() {
-        let against = |kind, sampler: &Sampler, workers| {
-            against_zero_copy((kind, "it".to_owned()), sampler, Workers::Count(workers))
+        let (host, gpu) = (Device::new_host(), Device::with_backend(NullDevice::gpu(false)));
+        let against = |device: &Device, sampler: &Sampler, workers| {
+            against_zero_copy(device, sampler, Workers::Count(workers))
         };
-        assert_eq!(against(BackendKind::Host, &Sampler::Sequential, 1).expect("a reason"), "it is not a GPU");
-        assert!(
-            against(BackendKind::Cuda, &Sampler::Shuffle, 8)
-                .expect("a reason")
-                .starts_with("8 workers keep up")
-        );
-        assert_eq!(against(BackendKind::Cuda, &Sampler::Shuffle, 7), None);
-        assert_eq!(against(BackendKind::Cuda, &Sampler::Sequential, 64), None);
+        assert_eq!(against(&host, &Sampler::Sequential, 1).expect("a reason"), "host is not a GPU");
+        assert!(against(&gpu, &Sampler::Shuffle, 8).expect("a reason").starts_with("8 workers keep up"));
+        assert_eq!(against(&gpu, &Sampler::Shuffle, 7), None);
+        assert_eq!(against(&gpu, &Sampler::Sequential, 64), None);
     }
 
     #[test]

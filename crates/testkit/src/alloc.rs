@@ -86,6 +86,15 @@ impl CountingAllocator {
         sum
     }
 
+    /// Whether this system tells the threads apart: only Linux does. If not, reports that `what` was not run.
+    pub fn knows_threads(what: &str) -> bool {
+        let knows = cfg!(target_os = "linux");
+        if !knows {
+            crate::not_run(what, "only Linux has names of threads that need no allocation");
+        }
+        knows
+    }
+
     /// Bytes that all threads have allocated and not freed.
     pub fn live(&self) -> u64 {
         self.live.load(Ordering::Relaxed)
@@ -143,8 +152,15 @@ impl Row {
     }
 }
 
+/// The calling thread's name in the kernel: none is known on this system, so all threads share one row.
+#[cfg(not(target_os = "linux"))]
+fn thread_name() -> [u64; 2] {
+    [1, 0]
+}
+
 /// The calling thread's name in the kernel. The standard library's name is of no use here: asking for it may
 /// allocate, and a thread allocates before it has one.
+#[cfg(target_os = "linux")]
 fn thread_name() -> [u64; 2] {
     let mut name = [0u8; 16];
     // SAFETY: PR_GET_NAME writes at most 16 bytes, including the terminating zero (prctl(2)), and `name` has

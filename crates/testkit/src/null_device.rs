@@ -4,19 +4,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::Result;
 use feedline_device::host::Host;
-use feedline_device::{Address, Backend, BackendKind, EventId, Priority, StreamId, Task};
+use feedline_device::{Address, Backend, BackendKind, EventId, Gather, Priority, StreamId, Task};
 
 /// A device whose streams do nothing: copies move no bytes, and host functions run at once.
 #[derive(Default)]
 pub struct NullDevice {
     memory: Host,
     next_id: AtomicU64,
+    gpu: Option<Gpu>,
+}
+
+/// What a null device claims as a GPU.
+struct Gpu {
+    is_coherent: bool,
 }
 
 impl NullDevice {
     /// A new null device.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A null device that counts as a GPU and can read any host memory. `is_coherent`: through the host's
+    /// page tables, as a GPU beside a Grace CPU. Its PCI address is `0000:1b:00.0`. Batches hold no data.
+    pub fn gpu(is_coherent: bool) -> Self {
+        Self { gpu: Some(Gpu { is_coherent }), ..Self::default() }
     }
 
     fn next_id(&self) -> u64 {
@@ -28,11 +40,19 @@ impl NullDevice {
 // work before it returns, so every wait may return at once, and the work of a stream runs in order.
 unsafe impl Backend for NullDevice {
     fn kind(&self) -> BackendKind {
-        BackendKind::Host
+        if self.gpu.is_some() { BackendKind::Cuda } else { BackendKind::Host }
     }
 
     fn name(&self) -> String {
         "no device".to_owned()
+    }
+
+    fn pci_address(&self) -> Option<String> {
+        self.gpu.is_some().then(|| "0000:1b:00.0".to_owned())
+    }
+
+    fn has_coherent_host_memory(&self) -> bool {
+        self.gpu.as_ref().is_some_and(|gpu| gpu.is_coherent)
     }
 
     fn bind(&self) -> Result<()> {
@@ -106,6 +126,14 @@ unsafe impl Backend for NullDevice {
     }
 
     unsafe fn fill(&self, _: StreamId, _: Address, _: u8, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn register_host(&self, ptr: *const u8, _: usize) -> Result<Option<Address>> {
+        Ok(self.gpu.is_some().then_some(Address(ptr.addr() as u64)))
+    }
+
+    unsafe fn gather(&self, _: StreamId, _: &Gather) -> Result<()> {
         Ok(())
     }
 

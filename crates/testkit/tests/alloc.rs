@@ -1,4 +1,5 @@
-//! The counting allocator, as a test binary installs it.
+//! The counting allocator, as a test binary installs it; on Linux, where it knows the threads.
+#![cfg(target_os = "linux")]
 
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
 

@@ -1,4 +1,5 @@
 //! The census. The only test of its binary, because it counts all threads and files of the process.
+#![cfg(target_os = "linux")]
 
 use std::fs::File;
 use std::panic::catch_unwind;

@@ -9,8 +9,8 @@ use feedline_core::{DType, Error, ErrorKind, Result};
 
 use super::set::{self, Split};
 use super::{IMAGE_BYTES, SIDE, draw};
-use crate::IdxFile;
 use crate::idx::{header, names};
+use crate::{IdxFile, system};
 
 /// The name of the file that a process locks while it writes.
 const LOCK: &str = ".digits.lock";
@@ -187,10 +187,8 @@ fn write(dir: &Path, name: &str, content: &[Vec<u8>]) -> io::Result<()> {
     }
     part.as_file().sync_all()?;
     part.persist(dir.join(name))?;
-    // The new name is on disk only after the folder is synced, which only Unix supports.
-    #[cfg(unix)]
-    File::open(dir)?.sync_all()?;
-    Ok(())
+    // The new name is on disk only after the folder is synced.
+    system::sync_folder(dir)
 }
 
 fn cannot(what: &str, error: io::Error, path: &Path) -> Error {

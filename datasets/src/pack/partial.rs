@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use feedline_core::{Error, Result};
 
 use super::{cannot, data};
-use crate::own_file;
+use crate::{own_file, system};
 
 /// File that a run locks while it packs into a folder.
 const LOCK: &str = "_lock";
@@ -54,10 +54,9 @@ impl Partial {
         let bytes = self.file.metadata().map_err(io)?.len();
         fs::rename(&self.temporary, &self.to).map_err(io)?;
         // The name is an entry of the folder, so the folder must be synced too.
-        #[cfg(unix)]
         if let Some(folder) = self.to.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+            system::sync_folder(folder).map_err(io)?;
         }
         Ok(bytes)
     }

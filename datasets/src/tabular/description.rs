@@ -9,8 +9,8 @@ use feedline_core::{Error, Result};
 use serde_json::{Value as Json, json};
 
 use super::steps::Steps;
-use crate::ElementType;
 use crate::error::{data, one_line};
+use crate::{ElementType, system};
 
 /// The version of the file.
 const VERSION: u64 = 1;
@@ -106,8 +106,7 @@ impl Description {
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut builder = tempfile::Builder::new();
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        system::as_any_new_file(&mut builder);
         let mut file = builder.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(cannot)?;
         file.write_all(self.text(steps).as_bytes()).map_err(cannot)?;
         file.as_file().sync_all().map_err(cannot)?;

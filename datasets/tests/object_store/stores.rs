@@ -6,6 +6,7 @@ use crate::server::{Fault, Served, Server};
 use crate::{BLOCK, LIMIT, bytes, options, read, records};
 use feedline_core::{Dataset, ErrorKind};
 use feedline_datasets::{Remote, RemoteOptions};
+#[cfg(unix)]
 use feedline_testkit::fork::{self, in_a_fork};
 use feedline_testkit::with_watchdog;
 
@@ -97,6 +98,7 @@ fn stores_of_each_scheme_are_asked_by_their_own_urls() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn a_forked_child_is_refused_and_does_not_wait_for_the_thread() {
     with_watchdog(LIMIT, || {

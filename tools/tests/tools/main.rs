@@ -2,6 +2,7 @@
 
 mod inspect;
 mod jobs;
+mod machines;
 #[path = "../../../datasets/tests/made/mod.rs"]
 mod made;
 mod pack;

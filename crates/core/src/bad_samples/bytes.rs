@@ -1,9 +1,8 @@
 //! The form of a report in bytes: little-endian words, and texts behind their lengths.
 
-use std::path::{Path, PathBuf};
-
 use super::{BadSample, BadSampleReport};
 use crate::Proof;
+use crate::system::{path_bytes, path_of};
 
 /// The length of a path that is not known.
 const NO_PATH: u64 = u64::MAX;
@@ -74,24 +73,4 @@ fn take<'a>(bytes: &mut &'a [u8], len: u64) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
     *bytes = rest;
     Some(taken)
-}
-
-#[cfg(unix)]
-fn path_bytes(path: &Path) -> Vec<u8> {
-    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
-}
-
-#[cfg(unix)]
-fn path_of(bytes: &[u8]) -> PathBuf {
-    <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes).into()
-}
-
-#[cfg(not(unix))]
-fn path_bytes(path: &Path) -> Vec<u8> {
-    path.to_string_lossy().into_owned().into_bytes()
-}
-
-#[cfg(not(unix))]
-fn path_of(bytes: &[u8]) -> PathBuf {
-    String::from_utf8_lossy(bytes).into_owned().into()
 }

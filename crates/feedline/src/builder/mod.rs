@@ -430,7 +430,7 @@ impl LoaderBuilder {
         };
         let choice = Choice {
             transfer_mode: builder.transfer_mode,
-            against: against_zero_copy((device.kind(), device.name()), &builder.sampler, builder.threads()),
+            against: against_zero_copy(device, &builder.sampler, builder.threads()),
             map_batch: builder.map_batch.is_some(),
             input: &builder.input,
             layout: &layout,

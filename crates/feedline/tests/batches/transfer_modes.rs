@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::common::{LONG, alone, assert_empty, elements, one_at_a_time, wait_until};
 use feedline::{
     Batch, DType, Dataset, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Ready, Result,
-    Sampler, Spec, Stream, TransferMode, World,
+    Sampler, Spec, Stream, TransferMode, Workers, World,
 };
 use feedline_datasets::{Idx, Records};
 use feedline_device::Backend;
@@ -247,6 +247,29 @@ fn a_loader_reports_its_transfer_mode_and_why() {
             assert!(error.message().contains("source"), "{error}");
         }
         assert_empty(&device);
+    });
+}
+
+/// The GPU is simulated: no machine with a Grace CPU has run this.
+#[test]
+fn auto_gathers_over_a_coherent_link_whatever_the_order_and_the_workers() {
+    alone(|| {
+        let modes = |device: &Device| {
+            let mode = |workers| {
+                let builder = Loader::builder(columns(9, 0)).batch_size(8).shuffle(7);
+                let loader = builder.workers(Workers::Count(workers)).build(device).expect("a loader");
+                loader.transfer_mode().to_string()
+            };
+            [mode(2), mode(16)]
+        };
+        let staged = "staged: 16 workers keep up, and a gather would slow the kernels of a step";
+        // A wrapper passes on what the device below it says.
+        for wrap in [Device::with_backend as fn(_) -> _, Device::synchronous] {
+            let of = |is_coherent| wrap(NullDevice::gpu(is_coherent));
+            assert_eq!(modes(&of(false)), ["zero-copy", staged]);
+            assert_eq!(modes(&of(true)), ["zero-copy", "zero-copy"]);
+            assert_eq!(of(true).pci_address().as_deref(), Some("0000:1b:00.0"));
+        }
     });
 }
 

@@ -282,6 +282,10 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         self.below.pci_address()
     }
 
+    fn has_coherent_host_memory(&self) -> bool {
+        self.below.has_coherent_host_memory()
+    }
+
     fn records(&self) -> bool {
         self.below.records()
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::compose::config;
+use crate::system::write_at;
 use crate::{Dataset, Error, ErrorKind, Fingerprint, Result};
 
 /// The first bytes of every cache file. The kind of the file and the version follow.
@@ -146,42 +147,4 @@ fn remove_leftovers(folder: &Path, prefix: &str) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
-}
-
-#[cfg(unix)]
-pub(super) fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, to, offset)
-}
-
-#[cfg(unix)]
-pub(super) fn write_at(file: &File, from: &[u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, from, offset)
-}
-
-#[cfg(windows)]
-pub(super) fn read_at(file: &File, mut to: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !to.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, to, offset)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            read => {
-                to = &mut to[read..];
-                offset += read as u64;
-            }
-        }
-    }
-    Ok(())
-}
-
-#[cfg(windows)]
-pub(super) fn write_at(file: &File, mut from: &[u8], mut offset: u64) -> io::Result<()> {
-    while !from.is_empty() {
-        match std::os::windows::fs::FileExt::seek_write(file, from, offset)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            written => {
-                from = &from[written..];
-                offset += written as u64;
-            }
-        }
-    }
-    Ok(())
 }

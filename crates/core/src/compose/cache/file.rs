@@ -13,8 +13,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::disk::{self, HEADER, Kind, read_at, write_at};
+use super::disk::{self, HEADER, Kind};
 use crate::compose::config;
+use crate::system::{read_at, write_at};
 use crate::{Context, Dataset, Error, Fingerprint, Result, Row, Spec};
 
 /// Bytes of the checksum before each row.

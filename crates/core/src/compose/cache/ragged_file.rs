@@ -13,8 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::disk::{self, HEADER, Kind, read_at, write_at};
+use super::disk::{self, HEADER, Kind};
 use super::ragged::{Encoded, decode};
+use crate::system::{read_at, write_at};
 use crate::{Context, Dataset, Error, Fingerprint, Result, Row};
 
 /// Bytes of an entry of the index: checksum, offset and length.

@@ -83,6 +83,7 @@ fn a_run_that_ended_in_the_middle_leaves_what_it_has_read() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a cache file that is in use cannot be replaced there")]
 fn a_file_that_was_cut_is_made_anew() {
     let folder = Folder::new("cut");
     for len in [0, 5, 16, 40, 63, HEADER, HEADER + 100, ALL - 1, ALL + 1] {

@@ -163,6 +163,7 @@ fn the_next_run_finds_the_rows_in_the_file() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a cache file that is in use cannot be replaced there")]
 fn a_cut_file_and_that_of_another_set_are_seen() {
     let folder = Folder::new("ragged-cut");
     hits(&folder.file());
@@ -219,6 +220,7 @@ fn a_damaged_length_allocates_nothing() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a cache file that is in use cannot be replaced there")]
 fn a_file_keeps_its_budget_and_changes_while_it_is_used() {
     let folder = Folder::new("ragged-budget");
     let budget = INDEX + 800;

@@ -1,0 +1,59 @@
+//! The system calls that differ between systems, on Unix: reads at an offset, the identity of a file, folders.
+
+use std::fs::{File, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// What the file system knows of a file besides its length and write time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inode {
+    /// Device and number.
+    id: [u64; 2],
+    /// Seconds and nanoseconds of the last change of content, name or permissions, which no program can set.
+    changed: [i64; 2],
+    /// Names of the file.
+    links: u64,
+}
+
+impl Inode {
+    pub(crate) fn new(metadata: &Metadata) -> Self {
+        Self {
+            id: [metadata.dev(), metadata.ino()],
+            changed: [metadata.ctime(), metadata.ctime_nsec()],
+            links: metadata.nlink(),
+        }
+    }
+
+    pub(crate) fn is_same_file(&self, now: &Self) -> bool {
+        self.id == now.id
+    }
+
+    /// Whether the change time differs. A new or removed link changes it too: a replaced file keeps its
+    /// content for processes that have it open.
+    pub(crate) fn is_changed(&self, now: &Self) -> bool {
+        self.links == now.links && self.changed != now.changed
+    }
+
+    /// Whether the file may have another name. Some file systems do not count names.
+    #[cfg(any(feature = "arrow", feature = "object-store"))]
+    pub(crate) fn has_other_names(&self) -> bool {
+        self.links > 1
+    }
+}
+
+/// Fills `to` with the bytes of the file from `offset` on.
+pub(crate) fn read_exact_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<()> {
+    file.read_exact_at(to, offset)
+}
+
+/// Writes a folder's entries to disk: only then a new name survives a crash.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Gives a temporary file the permissions of any other new file, so that other users of a shared folder can
+/// read it.
+pub(crate) fn as_any_new_file(builder: &mut tempfile::Builder<'_, '_>) {
+    builder.permissions(Permissions::from_mode(0o666));
+}

@@ -1,0 +1,58 @@
+//! The system calls that differ between systems, on Windows: reads at an offset, the identity of a file,
+//! folders.
+//!
+//! The standard library tells neither a file's identity nor its change time here. A change is detected by the
+//! length and the write time alone, and a file with several names counts as the program's own.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::windows::fs::FileExt;
+use std::path::Path;
+
+/// What the file system knows of a file besides its length and write time: nothing on this system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inode;
+
+impl Inode {
+    pub(crate) fn new(_: &Metadata) -> Self {
+        Self
+    }
+
+    pub(crate) fn is_same_file(&self, _: &Self) -> bool {
+        true
+    }
+
+    pub(crate) fn is_changed(&self, _: &Self) -> bool {
+        false
+    }
+
+    #[cfg(any(feature = "arrow", feature = "object-store"))]
+    pub(crate) fn has_other_names(&self) -> bool {
+        false
+    }
+}
+
+/// Fills `to` with the bytes of the file from `offset` on. Moves the file's own position, which
+/// [`DiskFile::reader`](crate::disk::DiskFile::reader) sets before it reads.
+pub(crate) fn read_exact_at(file: &File, mut to: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !to.is_empty() {
+        match file.seek_read(to, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                to = &mut to[read..];
+                offset += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Does nothing: a folder cannot be synced here, so a new name may be lost in a crash.
+pub(crate) fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing: a new file has the permissions of its folder.
+pub(crate) fn as_any_new_file(_: &mut tempfile::Builder<'_, '_>) {}

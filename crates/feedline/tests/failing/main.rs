@@ -6,6 +6,7 @@ mod common;
 mod failures;
 mod fault_matrix;
 mod faults;
+mod fillers;
 mod forked;
 mod held_slots;
 mod iterable_errors;

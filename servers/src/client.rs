@@ -1,0 +1,419 @@
+//! The trainer's side: a batch filler that asks servers.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use arrow_flight::flight_service_client::FlightServiceClient;
+use bytes::Bytes;
+use feedline::dataset::Rows;
+use feedline::filler::{BatchFiller, DataDescription, FillOutcome, FillRequest};
+use feedline::{Error, ErrorKind, ReadError, Result};
+use tokio::runtime::Runtime;
+use tokio::task::AbortHandle;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+
+use crate::fetch::{Answer, Failure, fetch};
+use crate::hosts::{Name, expand_hosts};
+use crate::server::FRAME;
+use crate::table::{ServerStatus, Table};
+use crate::ticket::Ticket;
+
+/// Requests per server by default, while the loader is built; and their total at least and at most.
+const IN_FLIGHT: (usize, usize, usize) = (4, 8, 64);
+
+/// Max requests to one server at a time.
+const PER_SERVER: usize = 16;
+
+/// How often names are looked up.
+const LOOK_UP: Duration = Duration::from_secs(10);
+
+/// The time to connect; also that of the comparison while a loader is built.
+const CONNECT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5));
+
+/// Default limit for each message of an answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Servers that are asked for one batch before the workers get it, one after another.
+const TRIES: usize = 3;
+
+/// The longest wait before the thread looks whether the batch is still wanted.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Windows of HTTP/2 for a batch, and for a connection.
+const WINDOWS: (u32, u32) = (16 << 20, 64 << 20);
+
+/// Decode servers as the [filler](feedline::LoaderBuilder::filler) of a loader.
+///
+/// Servers and the loader's workers compete for batches. A server that fails is asked again later, with a
+/// back-off; its batches are made elsewhere. Clones share connections and figures, also between loaders of
+/// the same or other data.
+///
+/// ```
+/// use feedline::{InMemory, Loader};
+/// use feedline_decode::{Server, Servers};
+///
+/// let numbers = || InMemory::new().field("x", [], (0..100_u8).collect::<Vec<_>>());
+/// let server = Server::new().dataset(numbers()?).bind("127.0.0.1:0")?;
+///
+/// let servers = Servers::new([server.address().to_string()])?;
+/// let mut loader = Loader::builder(numbers()?).batch_size(10).shuffle(7).filler(servers).build_host()?;
+/// assert_eq!(loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<feedline::Result<usize>>()?, 100);
+/// println!("{}", loader.report()); // names the batches that servers filled
+/// # Ok::<(), feedline::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Servers {
+    names: Vec<Name>,
+    transforms: String,
+    token: Option<MetadataValue<Ascii>>,
+    roots: Option<Vec<u8>>,
+    timeout: Duration,
+    in_flight: Option<usize>,
+    network: Arc<OnceLock<Arc<Network>>>,
+}
+
+/// Connections and figures of all clones.
+struct Network {
+    runtime: Option<Runtime>,
+    table: Mutex<Table>,
+    /// A request has ended.
+    freed: Condvar,
+    names: Vec<Name>,
+    roots: Option<Vec<u8>>,
+}
+
+/// A request in work; its drop cancels it.
+struct Attempt<'a> {
+    network: &'a Network,
+    address: SocketAddr,
+    task: AbortHandle,
+    start: Instant,
+    has_ended: bool,
+}
+
+type Answers = (SocketAddr, Result<Answer, Failure>);
+
+impl Servers {
+    /// Servers at `addresses`, each `HOST:PORT`. A name that stands for several addresses, such as that of a
+    /// headless service of Kubernetes, stands for as many servers. Names are looked up every ten seconds; if
+    /// that fails, the addresses before it are kept.
+    ///
+    /// # Errors
+    /// `Config` for an address of another form, or none.
+    pub fn new(addresses: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
+        let names =
+            addresses.into_iter().map(|text| Name::parse(text.as_ref())).collect::<Result<Vec<_>>>()?;
+        if names.is_empty() {
+            return Err(config("there is no decode server: give HOST:PORT, or leave the servers out"));
+        }
+        Ok(Self {
+            names,
+            transforms: String::new(),
+            token: None,
+            roots: None,
+            timeout: TIMEOUT,
+            in_flight: None,
+            network: Arc::default(),
+        })
+    }
+
+    /// One server on each host of a Slurm host list, such as the value of `SLURM_JOB_NODELIST`.
+    ///
+    /// # Errors
+    /// As [`expand_hosts`].
+    pub fn on_hosts(list: &str, port: u16) -> Result<Self> {
+        Self::new(expand_hosts(list)?.iter().map(|host| format!("{host}:{port}")))
+    }
+
+    /// The version of the transforms and the tokenizer, which the servers must state too. Default: none.
+    pub fn transforms(self, version: impl Into<String>) -> Self {
+        Self { transforms: version.into(), ..self }
+    }
+
+    /// Sends this bearer token with every request. Without TLS everybody on the way can read it.
+    ///
+    /// # Errors
+    /// `Config` for a token with characters that a header cannot have.
+    pub fn token(self, token: &str) -> Result<Self> {
+        let value = MetadataValue::try_from(format!("Bearer {}", token.trim()));
+        let value = value.map_err(|_| config("the token has characters that a header cannot have"))?;
+        Ok(Self { token: Some(value), ..self })
+    }
+
+    /// Speaks TLS, and trusts the certificates in `roots`, in PEM.
+    pub fn tls(self, roots: impl Into<Vec<u8>>) -> Self {
+        Self { roots: Some(roots.into()), ..self }
+    }
+
+    /// The limit for each message of an answer; a server that takes longer counts as failed. Default: 30
+    /// seconds.
+    pub fn timeout(self, limit: Duration) -> Self {
+        Self { timeout: limit, ..self }
+    }
+
+    /// Max requests at a time, over all servers. Each takes a thread and a host slot of the loader. Default:
+    /// four per address, 8 to 64.
+    pub fn in_flight(self, requests: usize) -> Self {
+        Self { in_flight: Some(requests.max(1)), ..self }
+    }
+
+    /// The state of each server; empty before a loader is built.
+    pub fn status(&self) -> Vec<ServerStatus> {
+        self.network.get().map(|network| network.table().status()).unwrap_or_default()
+    }
+
+    fn network(&self) -> Result<&Arc<Network>> {
+        if let Some(network) = self.network.get() {
+            return Ok(network);
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("fl-net")
+            .enable_all()
+            .build()
+            .map_err(|error| config("cannot start the threads of the network").with_source(error))?;
+        let network = Arc::new(Network {
+            runtime: Some(runtime),
+            table: Mutex::default(),
+            freed: Condvar::new(),
+            names: self.names.clone(),
+            roots: self.roots.clone(),
+        });
+        network.look_up();
+        if let Some(runtime) = &network.runtime {
+            runtime.spawn(look_up_again(Arc::downgrade(&network)));
+        }
+        Ok(self.network.get_or_init(|| network))
+    }
+
+    /// Sends a request to the server that would answer first, except those of `others`.
+    fn ask<'a>(
+        &self,
+        network: &'a Network,
+        (ticket, rows): (&Bytes, usize),
+        others: &[SocketAddr],
+        answers: &Sender<Answers>,
+    ) -> Option<Attempt<'a>> {
+        let (address, client) = network.table().take(PER_SERVER, others)?;
+        let fetched = fetch(client, ticket.clone(), self.token.clone(), rows as u64, self.timeout);
+        let answers = answers.clone();
+        let task = network.runtime.as_ref()?.spawn(async move {
+            // Nobody receives the answer of a request that was too late.
+            let _ = answers.send((address, fetched.await));
+        });
+        let start = Instant::now();
+        Some(Attempt { network, address, task: task.abort_handle(), start, has_ended: false })
+    }
+
+    /// Waits for answers to `attempts`, and asks again where one fails or is slow.
+    fn whole_answer(
+        &self,
+        network: &Network,
+        request: &FillRequest<'_>,
+        ticket: &Bytes,
+    ) -> Result<(SocketAddr, Answer), String> {
+        let (send, answers): (_, Receiver<Answers>) = channel();
+        let ticket = (ticket, request.ids().len());
+        let (mut attempts, mut tried): (Vec<Attempt<'_>>, Vec<SocketAddr>) = (Vec::new(), Vec::new());
+        let mut last = "no server can be asked at the moment".to_owned();
+        loop {
+            if attempts.is_empty() {
+                let next = (tried.len() < TRIES).then(|| self.ask(network, ticket, &tried, &send)).flatten();
+                let Some(attempt) = next else { return Err(last) };
+                if !tried.is_empty() {
+                    request.count_retry();
+                }
+                tried.push(attempt.address);
+                attempts.push(attempt);
+            }
+            let hedge_after = network.table().hedge_after(self.timeout / 3);
+            let waited = attempts[0].start.elapsed();
+            let wait = hedge_after.saturating_sub(waited).clamp(Duration::from_millis(1), LOOK);
+            match answers.recv_timeout(wait) {
+                Ok((address, outcome)) => {
+                    let Some(index) = attempts.iter().position(|attempt| attempt.address == address) else {
+                        continue;
+                    };
+                    attempts.swap_remove(index).end(outcome.as_ref());
+                    match outcome {
+                        // The drop of the other attempt cancels it.
+                        Ok(answer) => return Ok((address, answer)),
+                        Err(failure) if failure.is_of_batch => return Err(failure.why),
+                        Err(failure) => last = failure.why,
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(last),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if !request.is_wanted() {
+                return Err("the batch is not wanted any more".to_owned());
+            }
+            if attempts.len() == 1 && attempts[0].start.elapsed() >= hedge_after {
+                // In two statements: the lock of the table is released before the next one takes it.
+                let may_hedge = network.table().may_hedge();
+                let second = may_hedge.then(|| self.ask(network, ticket, &tried, &send));
+                if let Some(second) = second.flatten() {
+                    request.count_hedge();
+                    tried.push(second.address);
+                    attempts.push(second);
+                } else if request.has_idle_workers() {
+                    return Err("the server is slow, and a worker is idle".to_owned());
+                }
+            }
+        }
+    }
+}
+
+impl BatchFiller for Servers {
+    fn in_flight(&self) -> usize {
+        let (per_server, min, max) = IN_FLIGHT;
+        self.in_flight.unwrap_or_else(|| {
+            let servers = self.network().map_or(0, |network| network.table().servers().len());
+            (per_server * servers).clamp(min, max)
+        })
+    }
+
+    /// Asks every server whether it has this data. One that cannot be reached is asked again later.
+    fn check(&self, data: &DataDescription<'_>) -> Result<()> {
+        let network = self.network()?;
+        let ticket = Bytes::from(Ticket::probe(data, &self.transforms).to_json());
+        let (send, answers) = channel();
+        let limit = CONNECT.1.min(self.timeout);
+        for server in network.table().servers() {
+            let (send, host, address) = (send.clone(), server.host.clone(), server.address);
+            let probe = fetch(server.client.clone(), ticket.clone(), self.token.clone(), 0, limit);
+            if let Some(runtime) = &network.runtime {
+                runtime.spawn(async move { drop(send.send((host, address, probe.await))) });
+            }
+        }
+        drop(send);
+        for (host, address, outcome) in answers {
+            let Err(failure) = outcome else { continue };
+            if failure.is_refusal {
+                let why = format!("decode server {host} ({address}): {}", failure.why);
+                return Err(Error::new(ErrorKind::Config, why));
+            }
+            network.table().failed(address, &failure);
+        }
+        Ok(())
+    }
+
+    fn wait(&self, limit: Duration) -> bool {
+        let Ok(network) = self.network() else {
+            std::thread::sleep(limit);
+            return false;
+        };
+        let is_full = |table: &mut Table| !table.has_room(PER_SERVER);
+        let waited = network.freed.wait_timeout_while(network.table(), limit, is_full);
+        let (table, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(table);
+        !waited.timed_out()
+    }
+
+    fn fill(&self, request: &FillRequest<'_>, rows: &mut Rows<'_>) -> Result<FillOutcome, ReadError> {
+        let network = self.network()?;
+        let ticket = Bytes::from(Ticket::of(request, &self.transforms).to_json());
+        let (address, answer) = self.whole_answer(network, request, &ticket)?;
+        Ok(answer
+            .write(rows)
+            .inspect_err(|error| network.table().failed(address, &Failure::new(error.message())))?)
+    }
+}
+
+impl Network {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks up all names. Blocks. A name that cannot be looked up keeps its addresses.
+    fn look_up(&self) {
+        let mut known = BTreeSet::new();
+        for name in &self.names {
+            match name.addresses() {
+                Ok(addresses) => {
+                    known.extend(addresses.into_iter().map(|address| (name.host.clone(), address)));
+                }
+                Err(_) => {
+                    let table = self.table();
+                    let before = table.servers().iter().filter(|server| server.host == name.host);
+                    known.extend(before.map(|server| (server.host.clone(), server.address)));
+                }
+            }
+        }
+        let _entered = self.runtime.as_ref().map(Runtime::enter);
+        self.table().update(&known, |host, address| self.connect(host, address).ok());
+        self.freed.notify_all();
+    }
+
+    /// A client that connects with its first request.
+    fn connect(&self, host: &str, address: SocketAddr) -> Result<FlightServiceClient<Channel>> {
+        let failed =
+            |error: tonic::transport::Error| config("the certificates cannot be used").with_source(error);
+        let scheme = if self.roots.is_some() { "https" } else { "http" };
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
+            .map_err(failed)?
+            .connect_timeout(CONNECT.0)
+            .tcp_nodelay(true)
+            .initial_stream_window_size(WINDOWS.0)
+            .initial_connection_window_size(WINDOWS.1)
+            .max_frame_size(FRAME)
+            .http2_keep_alive_interval(Duration::from_secs(5))
+            .keep_alive_timeout(Duration::from_secs(5));
+        if let Some(roots) = &self.roots {
+            let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(roots)).domain_name(host);
+            endpoint = endpoint.tls_config(tls).map_err(failed)?;
+        }
+        Ok(FlightServiceClient::new(endpoint.connect_lazy()).max_decoding_message_size(usize::MAX))
+    }
+}
+
+/// Looks names up again, until the last clone is dropped.
+async fn look_up_again(network: Weak<Network>) {
+    loop {
+        tokio::time::sleep(LOOK_UP).await;
+        let Some(network) = network.upgrade() else { return };
+        let _ = tokio::task::spawn_blocking(move || network.look_up()).await;
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Attempt<'_> {
+    /// The request has ended with `outcome`.
+    fn end(mut self, outcome: Result<&Answer, &Failure>) {
+        self.has_ended = true;
+        self.network.table().ended(self.address, Some(outcome), self.start.elapsed());
+        self.network.freed.notify_one();
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.task.abort();
+            self.network.table().ended(self.address, None, self.start.elapsed());
+            self.network.freed.notify_one();
+        }
+    }
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.names.iter().map(|name| &name.host).collect();
+        f.debug_struct("Servers").field("hosts", &names).finish_non_exhaustive()
+    }
+}
+
+fn config(why: &str) -> Error {
+    Error::new(ErrorKind::Config, why)
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use arrow_flight::flight_service_client::FlightServiceClient;
 use bytes::Bytes;
 use feedline::dataset::Rows;
-use feedline::filler::{BatchFiller, DataDescription, FillOutcome, FillRequest};
+use feedline::filler::{BatchFiller, DataDescription, Fill, FillOutcome, FillRequest};
 use feedline::{Error, ErrorKind, ReadError, Result};
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
@@ -84,6 +84,14 @@ struct Network {
     freed: Condvar,
     names: Vec<Name>,
     roots: Option<Vec<u8>>,
+}
+
+/// Room for a request to a server; its drop gives it back.
+struct Place<'a> {
+    network: &'a Network,
+    address: SocketAddr,
+    client: FlightServiceClient<Channel>,
+    is_used: bool,
 }
 
 /// A request in work; its drop cancels it.
@@ -190,21 +198,23 @@ impl Servers {
         Ok(self.network.get_or_init(|| network))
     }
 
-    /// Sends a request to the server that would answer first, except those of `others`.
+    /// Sends a request to the server of `place`.
     fn ask<'a>(
         &self,
-        network: &'a Network,
+        mut place: Place<'a>,
         (ticket, rows): (&Bytes, usize),
-        others: &[SocketAddr],
         answers: &Sender<Answers>,
     ) -> Option<Attempt<'a>> {
-        let (address, client) = network.table().take(PER_SERVER, others)?;
-        let fetched = fetch(client, ticket.clone(), self.token.clone(), rows as u64, self.timeout);
+        let (network, address) = (place.network, place.address);
+        let fetched =
+            fetch(place.client.clone(), ticket.clone(), self.token.clone(), rows as u64, self.timeout);
         let answers = answers.clone();
         let task = network.runtime.as_ref()?.spawn(async move {
             // Nobody receives the answer of a request that was too late.
             let _ = answers.send((address, fetched.await));
         });
+        // From here on the attempt gives the room back.
+        place.is_used = true;
         let start = Instant::now();
         Some(Attempt { network, address, task: task.abort_handle(), start, has_ended: false })
     }
@@ -212,18 +222,22 @@ impl Servers {
     /// Waits for answers to `attempts`, and asks again where one fails or is slow.
     fn whole_answer(
         &self,
-        network: &Network,
+        first: Place<'_>,
         request: &FillRequest<'_>,
         ticket: &Bytes,
     ) -> Result<(SocketAddr, Answer), String> {
         let (send, answers): (_, Receiver<Answers>) = channel();
-        let ticket = (ticket, request.ids().len());
+        let (network, ticket) = (first.network, (ticket, request.ids().len()));
+        let mut first = Some(first);
         let (mut attempts, mut tried): (Vec<Attempt<'_>>, Vec<SocketAddr>) = (Vec::new(), Vec::new());
         let mut last = "no server can be asked at the moment".to_owned();
         loop {
             if attempts.is_empty() {
-                let next = (tried.len() < TRIES).then(|| self.ask(network, ticket, &tried, &send)).flatten();
-                let Some(attempt) = next else { return Err(last) };
+                let may_try = tried.len() < TRIES;
+                let place = first.take().or_else(|| may_try.then(|| network.place(&tried)).flatten());
+                let Some(attempt) = place.and_then(|place| self.ask(place, ticket, &send)) else {
+                    return Err(last);
+                };
                 if !tried.is_empty() {
                     request.count_retry();
                 }
@@ -253,10 +267,8 @@ impl Servers {
                 return Err("the batch is not wanted any more".to_owned());
             }
             if attempts.len() == 1 && attempts[0].start.elapsed() >= hedge_after {
-                // In two statements: the lock of the table is released before the next one takes it.
-                let may_hedge = network.table().may_hedge();
-                let second = may_hedge.then(|| self.ask(network, ticket, &tried, &send));
-                if let Some(second) = second.flatten() {
+                let place = network.place(&tried).filter(|_| network.table().may_hedge());
+                if let Some(second) = place.and_then(|place| self.ask(place, ticket, &send)) {
                     request.count_hedge();
                     tried.push(second.address);
                     attempts.push(second);
@@ -302,22 +314,33 @@ impl BatchFiller for Servers {
         Ok(())
     }
 
-    fn wait(&self, limit: Duration) -> bool {
-        let Ok(network) = self.network() else {
-            std::thread::sleep(limit);
-            return false;
+    fn reserve(&self, limit: Duration) -> Option<Fill<'_>> {
+        // The loader was built, so there is one.
+        let network = self.network().ok()?;
+        let mut taken = None;
+        let is_full = |table: &mut Table| {
+            taken = table.take(PER_SERVER, &[]);
+            taken.is_none()
         };
-        let is_full = |table: &mut Table| !table.has_room(PER_SERVER);
         let waited = network.freed.wait_timeout_while(network.table(), limit, is_full);
-        let (table, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        drop(table);
-        !waited.timed_out()
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        let (address, client) = taken?;
+        let place = Place { network, address, client, is_used: false };
+        Some(Box::new(move |request, rows| self.fill(place, request, rows)))
     }
+}
 
-    fn fill(&self, request: &FillRequest<'_>, rows: &mut Rows<'_>) -> Result<FillOutcome, ReadError> {
-        let network = self.network()?;
+impl Servers {
+    /// Fills a batch by the server of `first`, or by others if it fails or is slow.
+    fn fill(
+        &self,
+        first: Place<'_>,
+        request: &FillRequest<'_>,
+        rows: &mut Rows<'_>,
+    ) -> Result<FillOutcome, ReadError> {
+        let network = first.network;
         let ticket = Bytes::from(Ticket::of(request, &self.transforms).to_json());
-        let (address, answer) = self.whole_answer(network, request, &ticket)?;
+        let (address, answer) = self.whole_answer(first, request, &ticket)?;
         Ok(answer
             .write(rows)
             .inspect_err(|error| network.table().failed(address, &Failure::new(error.message())))?)
@@ -327,6 +350,12 @@ impl BatchFiller for Servers {
 impl Network {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room at the server that would answer first, except those of `others`.
+    fn place(&self, others: &[SocketAddr]) -> Option<Place<'_>> {
+        let (address, client) = self.table().take(PER_SERVER, others)?;
+        Some(Place { network: self, address, client, is_used: false })
     }
 
     /// Looks up all names. Blocks. A name that cannot be looked up keeps its addresses.
@@ -394,6 +423,15 @@ impl Attempt<'_> {
         self.has_ended = true;
         self.network.table().ended(self.address, Some(outcome), self.start.elapsed());
         self.network.freed.notify_one();
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.is_used {
+            self.network.table().release(self.address);
+            self.network.freed.notify_one();
+        }
     }
 }
 

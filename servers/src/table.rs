@@ -135,11 +135,6 @@ impl Table {
         (2 + on_the_way).min(max)
     }
 
-    /// Whether some server can be asked.
-    pub(crate) fn has_room(&self, max: usize) -> bool {
-        self.next(max, &[]).is_some()
-    }
-
     /// The server that would answer first, except those of `others`.
     fn next(&self, max: usize, others: &[SocketAddr]) -> Option<usize> {
         let now = Instant::now();
@@ -165,6 +160,14 @@ impl Table {
         server.in_flight += 1;
         self.asked += 1;
         Some((server.address, server.client.clone()))
+    }
+
+    /// The server at `address` was taken and is not asked after all.
+    pub(crate) fn release(&mut self, address: SocketAddr) {
+        if let Some(server) = self.servers.iter_mut().find(|server| server.address == address) {
+            server.in_flight = server.in_flight.saturating_sub(1);
+        }
+        self.asked = self.asked.saturating_sub(1);
     }
 
     /// A request to `address` has ended; `None` if it was cancelled because another answer came first.

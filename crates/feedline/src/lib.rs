@@ -198,7 +198,9 @@ pub mod device {
 pub mod filler {
     pub use feedline_core::{BatchContent, BatchProof};
 
-    pub use crate::decode::filler::{BatchFiller, DataDescription, FillOutcome, FillRequest, FillerReport};
+    pub use crate::decode::filler::{
+        BatchFiller, DataDescription, Fill, FillOutcome, FillRequest, FillerReport,
+    };
 }
 
 /// The samples of each batch, and the proof that each was delivered once.

@@ -13,7 +13,7 @@ use feedline_slots::Monitor;
 
 use super::batch::Undecoded;
 use super::decoder::{Decoder, Delivery, Filled};
-use super::filler::{BatchFiller, DataDescription, FillCounts, FillOutcome, FillRequest};
+use super::filler::{BatchFiller, DataDescription, Fill, FillCounts, FillOutcome, FillRequest};
 use super::input::HostInfo;
 use super::pool::WorkerPool;
 use super::worker::{Activity, Worker};
@@ -52,21 +52,29 @@ impl Filling {
         self.closed.change(|closed| *closed = true);
     }
 
-    /// The next batch to fill; `None` once the loader has ended.
-    fn next(&self, pool: &WorkerPool, decoder: &Arc<Decoder>) -> Option<Undecoded> {
+    /// The next batch to fill, and the room that the filler has for it; `None` once the loader has ended.
+    ///
+    /// The room is reserved after a batch was queued and before it is taken: a filler that several loaders
+    /// share keeps no room for idle ones, and no batch waits for room while workers are idle.
+    fn next(&self, pool: &WorkerPool, decoder: &Arc<Decoder>) -> Option<(Fill<'_>, Undecoded)> {
         loop {
-            if !catch_panic("the filler panicked", || self.filler.wait(LOOK)).unwrap_or(false) {
-                if self.closed.wait(Some(Duration::ZERO), |closed| closed.then_some(())).is_some() {
-                    return None;
-                }
-                continue;
+            let is_closed = self
+                .closed
+                .wait(Some(LOOK), |closed| (*closed || pool.has_queued(decoder)).then_some(*closed));
+            match is_closed {
+                Some(true) => return None,
+                None => continue,
+                Some(false) => {}
             }
-            let next = self.closed.wait(Some(LOOK), |closed| match *closed {
-                true => Some(None),
-                false => pool.take(decoder).map(Some),
-            });
-            if let Some(next) = next {
-                return next;
+            match catch_panic("the filler panicked", || self.filler.reserve(LOOK)) {
+                Ok(Some(fill)) => {
+                    if let Some(batch) = pool.take(decoder) {
+                        return Some((fill, batch));
+                    }
+                }
+                Ok(None) => {}
+                // It would panic again at once.
+                Err(_) => drop(self.closed.wait(Some(LOOK), |closed| closed.then_some(()))),
             }
         }
     }
@@ -94,8 +102,8 @@ fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
     // Workers and fillers have numbers of their own in a trace.
     let worker = Worker::new(&activity, pool.workers() + lane);
     let Some(filling) = &decoder.filling else { return };
-    while let Some(batch) = filling.next(&pool, &decoder) {
-        if let Some(batch) = fill(batch, filling, &decoder, &pool, &worker) {
+    while let Some((filled_by, batch)) = filling.next(&pool, &decoder) {
+        if let Some(batch) = fill((filled_by, batch), filling, &decoder, &pool, &worker) {
             pool.give_back(&decoder, batch);
         }
     }
@@ -105,7 +113,7 @@ fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
 
 /// Lets the filler write `batch`, and sends it on; returns it if the workers have to decode it.
 fn fill(
-    mut batch: Undecoded,
+    (filled_by, mut batch): (Fill<'_>, Undecoded),
     filling: &Filling,
     decoder: &Arc<Decoder>,
     pool: &WorkerPool,
@@ -117,7 +125,7 @@ fn fill(
     }
     batch.sample(&decoder.batch_sampler);
     let start = now();
-    let filled = write(&mut batch, filling, decoder, pool);
+    let filled = write((filled_by, &mut batch), filling, decoder, pool);
     let took = now() - start;
     let counts = &filling.counts;
     let outcome = match filled {
@@ -138,7 +146,7 @@ fn fill(
 
 /// Calls the filler with the rows of `batch`.
 fn write(
-    batch: &mut Undecoded,
+    (filled_by, batch): (Fill<'_>, &mut Undecoded),
     filling: &Filling,
     decoder: &Decoder,
     pool: &WorkerPool,
@@ -156,7 +164,7 @@ fn write(
         has_idle_workers: &|| pool.has_idle_workers(),
         counts: &filling.counts,
     };
-    let filled = catch_panic("the filler panicked", || filling.filler.fill(&request, &mut rows))?;
+    let filled = catch_panic("the filler panicked", || filled_by(&request, &mut rows))?;
     let outcome =
         filled.map_err(|error| Error::new(ErrorKind::Unavailable, "not filled").with_source(error))?;
     rows.check_written().map_err(|(_, error)| error)?;

@@ -11,12 +11,12 @@ use crate::transfer::Requests;
 /// Fills whole batches beside the workers of a loader; set by
 /// [`LoaderBuilder::filler`](crate::LoaderBuilder::filler).
 ///
-/// Threads called `fl-fill-N` take whole batches from the queue of the workers and call [`fill`](Self::fill).
-/// The loader compares the order and the content of what it writes with the [`FillOutcome`]. A batch whose
+/// Threads called `fl-fill-N` take whole batches from the queue of the workers and call the [`Fill`] that
+/// [`reserve`](Self::reserve) has returned. The loader compares the order and the content of what it writes with the [`FillOutcome`]. A batch whose
 /// fill fails, panics or differs goes back to the workers, so a filler can be late or absent, but it can
 /// neither lose nor double a sample, nor change the order.
 ///
-/// A filler has no access to the slot after `fill` has returned, so a late answer cannot reach it.
+/// A filler has no access to the slot after its [`Fill`] has returned, so a late answer cannot reach it.
 pub trait BatchFiller: Send + Sync + 'static {
     /// Max number of batches that are filled at a time. The loader starts as many threads, and has as many
     /// further host slots as its pinned budget allows.
@@ -28,17 +28,17 @@ pub trait BatchFiller: Send + Sync + 'static {
     /// `Config` if the filler has other data; this ends the build.
     fn check(&self, data: &DataDescription<'_>) -> Result<()>;
 
-    /// Blocks for at most `limit`, until another batch can be filled; returns whether one can.
-    fn wait(&self, limit: Duration) -> bool;
-
-    /// Writes the samples [`ids`](FillRequest::ids) into `rows`, byte for byte as the data set does: fixed
-    /// fields in any order, ragged fields row after row. Blocks, but returns soon after
-    /// [`is_wanted`](FillRequest::is_wanted) has become false.
-    ///
-    /// # Errors
-    /// Any error; the workers decode the batch, and read it with the errors and substitutes of its samples.
-    fn fill(&self, request: &FillRequest<'_>, rows: &mut Rows<'_>) -> Result<FillOutcome, ReadError>;
+    /// Reserves room for one batch; blocks for at most `limit` until there is some. The thread drops what is
+    /// returned at once if a worker has taken the batch meanwhile.
+    fn reserve(&self, limit: Duration) -> Option<Fill<'_>>;
 }
+
+/// Writes the samples [`ids`](FillRequest::ids) into the rows, byte for byte as the data set does: fixed fields
+/// in any order, ragged fields row after row. Blocks, but returns soon after
+/// [`is_wanted`](FillRequest::is_wanted) has become false.
+///
+/// After an error the workers decode the batch, with the errors and substitutes of its samples.
+pub type Fill<'a> = Box<dyn FnOnce(&FillRequest<'_>, &mut Rows<'_>) -> Result<FillOutcome, ReadError> + 'a>;
 
 /// The data of a loader, which a filler must have too.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ impl FillRequest<'_> {
         !self.requests.is_stale(self.info.request) && !self.requests.is_after_failure(self.number)
     }
 
-    /// Whether a worker sleeps for want of work, and would decode the batch now if `fill` returned an error.
+    /// Whether a worker sleeps for want of work, and would decode the batch now if it were given back.
     pub fn has_idle_workers(&self) -> bool {
         (self.has_idle_workers)()
     }

@@ -168,6 +168,11 @@ impl WorkerPool {
         taken.map(|(_, batch)| batch)
     }
 
+    /// Whether [`take`](Self::take) would return a batch.
+    pub(super) fn has_queued(&self, decoder: &Arc<Decoder>) -> bool {
+        self.threads.shared.queue.has(|(other, _)| Arc::ptr_eq(other, decoder))
+    }
+
     /// Queues a batch of `decoder` that its filler has taken, for a worker.
     pub(super) fn give_back(&self, decoder: &Arc<Decoder>, batch: Undecoded) {
         // The queue stays open while a handle exists, and this is one.

@@ -91,6 +91,11 @@ impl<J, S: Clone> Queue<J, S> {
         })
     }
 
+    /// Whether [`take`](Self::take) would return a batch.
+    pub(crate) fn has(&self, is_wanted: impl Fn(&J) -> bool) -> bool {
+        self.work.with(|state| state.jobs.iter().any(is_wanted))
+    }
+
     /// Gives back a batch that [`take`](Self::take) has returned: a worker begins it next. Returns it if the
     /// queue is closed.
     pub(crate) fn give_back(&self, job: J) -> Result<(), J> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use feedline::bad_samples::Budget;
 use feedline::dataset::Rows;
 use feedline::filler::{
-    BatchContent, BatchFiller, BatchProof, DataDescription, FillOutcome, FillRequest, FillerReport,
+    BatchContent, BatchFiller, BatchProof, DataDescription, Fill, FillOutcome, FillRequest, FillerReport,
 };
 use feedline::record::field_hash;
 use feedline::{
@@ -25,7 +25,7 @@ const BATCH: usize = 8;
 
 /// What a fake filler does with a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fill {
+enum Plan {
     Right,
     Error,
     Panic,
@@ -47,11 +47,11 @@ struct Fake<D> {
     set: Arc<D>,
     lanes: usize,
     calls: AtomicU64,
-    plan: Box<dyn Fn(u64) -> Fill + Send + Sync>,
+    plan: Box<dyn Fn(u64) -> Plan + Send + Sync>,
 }
 
 impl<D: Dataset> Fake<D> {
-    fn new(set: &Arc<D>, lanes: usize, plan: impl Fn(u64) -> Fill + Send + Sync + 'static) -> Self {
+    fn new(set: &Arc<D>, lanes: usize, plan: impl Fn(u64) -> Plan + Send + Sync + 'static) -> Self {
         Self { set: set.clone(), lanes, calls: AtomicU64::new(0), plan: Box::new(plan) }
     }
 
@@ -88,39 +88,41 @@ impl<D: Dataset> BatchFiller for Fake<D> {
         Err(Error::new(ErrorKind::Config, why))
     }
 
-    fn wait(&self, _: Duration) -> bool {
-        true
+    fn reserve(&self, _: Duration) -> Option<Fill<'_>> {
+        Some(Box::new(|request, rows| self.fill(request, rows)))
     }
+}
 
+impl<D: Dataset> Fake<D> {
     fn fill(&self, request: &FillRequest<'_>, rows: &mut Rows<'_>) -> Result<FillOutcome, ReadError> {
         let plan = (self.plan)(self.calls.fetch_add(1, Ordering::Relaxed));
         let mut ids = request.ids().to_vec();
         match plan {
-            Fill::Error => return Err("planned".into()),
-            Fill::Panic => panic!("planned"),
-            Fill::Never => {
+            Plan::Error => return Err("planned".into()),
+            Plan::Panic => panic!("planned"),
+            Plan::Never => {
                 wait_until("the batch is not wanted", || !request.is_wanted());
                 return Err("late".into());
             }
-            Fill::Slow(ms) => std::thread::sleep(Duration::from_millis(ms)),
-            Fill::OtherIds => ids.iter_mut().for_each(|id| *id = (*id + 1) % self.set.len()),
+            Plan::Slow(ms) => std::thread::sleep(Duration::from_millis(ms)),
+            Plan::OtherIds => ids.iter_mut().for_each(|id| *id = (*id + 1) % self.set.len()),
             _ => {}
         }
-        if plan != Fill::Nothing {
+        if plan != Plan::Nothing {
             self.read(&ids, rows, request)?;
         }
         let order = BatchProof::of(request.epoch(), &ids).order();
         let outcome = |content| FillOutcome { order, content, network: Duration::from_micros(1) };
         Ok(match plan {
-            Fill::WrongByte => {
+            Plan::WrongByte => {
                 let outcome = outcome(content(rows));
                 let bytes = rows.column_mut(0);
                 let last = bytes.len() - 1;
                 bytes[last] ^= 1;
                 outcome
             }
-            Fill::Nothing => outcome(BatchContent::new()),
-            Fill::LastRowMissing => {
+            Plan::Nothing => outcome(BatchContent::new()),
+            Plan::LastRowMissing => {
                 let outcome = outcome(content(rows));
                 let row = rows.spec().fields()[1].row_bytes();
                 let bytes = rows.column_mut(1);
@@ -128,7 +130,7 @@ impl<D: Dataset> BatchFiller for Fake<D> {
                 bytes[last..].fill(0xFF);
                 outcome
             }
-            Fill::Exchanged => {
+            Plan::Exchanged => {
                 let outcome = outcome(content(rows));
                 let row = rows.spec().fields()[1].row_bytes();
                 let (first, second) = rows.column_mut(1).split_at_mut(row);
@@ -171,7 +173,7 @@ fn batches_and_cursors_are_equal_whatever_part_a_filler_has() {
             assert_eq!(want.2, None);
             for lanes in [1, 4, 16] {
                 let (batches, cursor, filler) =
-                    run(builder(&set).filler(Fake::new(&set, lanes, |_| Fill::Right)));
+                    run(builder(&set).filler(Fake::new(&set, lanes, |_| Plan::Right)));
                 assert!(batches == want.0 && cursor == want.1, "{lanes} lanes");
                 let filler = filler.expect("a report");
                 assert!(filler.batches > 0 && filler.service() >= filler.network(), "{filler:?}");
@@ -188,13 +190,13 @@ fn what_a_filler_does_wrong_is_found_and_decoded_by_the_workers() {
         let set = fine();
         let want = run(builder(&set));
         let plans = [
-            (Fill::Error, false),
-            (Fill::Panic, false),
-            (Fill::WrongByte, true),
-            (Fill::Exchanged, true),
-            (Fill::OtherIds, true),
-            (Fill::LastRowMissing, true),
-            (Fill::Nothing, true),
+            (Plan::Error, false),
+            (Plan::Panic, false),
+            (Plan::WrongByte, true),
+            (Plan::Exchanged, true),
+            (Plan::OtherIds, true),
+            (Plan::LastRowMissing, true),
+            (Plan::Nothing, true),
         ];
         for (plan, is_rejected) in plans {
             let (batches, cursor, filler) = run(builder(&set).filler(Fake::new(&set, 3, move |_| plan)));
@@ -218,15 +220,15 @@ fn fillers_that_fail_at_random_change_nothing() {
         let set = fine();
         let want = run(builder(&set));
         let plans = [
-            Fill::Right,
-            Fill::Right,
-            Fill::Error,
-            Fill::WrongByte,
-            Fill::Panic,
-            Fill::Slow(1),
-            Fill::Exchanged,
-            Fill::Nothing,
-            Fill::Slow(5),
+            Plan::Right,
+            Plan::Right,
+            Plan::Error,
+            Plan::WrongByte,
+            Plan::Panic,
+            Plan::Slow(1),
+            Plan::Exchanged,
+            Plan::Nothing,
+            Plan::Slow(5),
         ];
         for seed in 0..100 {
             let plan = move |call| plans[(splitmix64(seed << 32 | call) % plans.len() as u64) as usize];
@@ -256,7 +258,7 @@ fn a_run_resumes_with_and_without_a_filler() {
                 let builder = if lanes == 0 {
                     builder
                 } else {
-                    builder.filler(Fake::new(&set, lanes, |_| Fill::Right))
+                    builder.filler(Fake::new(&set, lanes, |_| Plan::Right))
                 };
                 builder.build_host().expect("a loader")
             });
@@ -284,7 +286,7 @@ fn a_bad_sample_is_substituted_as_without_a_filler() {
             (ids, loader.cursor(), loader.bad_sample_report())
         };
         let want = reported(builder());
-        assert_eq!(reported(builder().filler(Fake::new(&set, 2, |_| Fill::Right))), want);
+        assert_eq!(reported(builder().filler(Fake::new(&set, 2, |_| Plan::Right))), want);
     });
 }
 
@@ -299,9 +301,11 @@ fn ragged_fields_are_filled_in_order_and_padded_by_the_loader() {
         fn check(&self, _: &DataDescription<'_>) -> Result<()> {
             Ok(())
         }
-        fn wait(&self, _: Duration) -> bool {
-            true
+        fn reserve(&self, _: Duration) -> Option<Fill<'_>> {
+            Some(Box::new(|request, rows| self.fill(request, rows)))
         }
+    }
+    impl Texts {
         fn fill(&self, request: &FillRequest<'_>, rows: &mut Rows<'_>) -> Result<FillOutcome, ReadError> {
             let is_short = self.1.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
             let mut content = BatchContent::new();
@@ -348,7 +352,7 @@ fn a_filler_that_never_answers_holds_up_neither_a_stop_nor_other_batches() {
     alone(|| {
         let set = fine();
         // The first call waits until its batch is not wanted, and then the others go on after a new request.
-        let filler = Fake::new(&set, 2, |call| if call == 0 { Fill::Never } else { Fill::Right });
+        let filler = Fake::new(&set, 2, |call| if call == 0 { Plan::Never } else { Plan::Right });
         let mut loader = builder(&set).filler(filler).build(&Device::new_host()).expect("a loader");
         let mut epoch = loader.epoch(0).expect("an epoch");
         epoch.next_timeout(Duration::from_millis(50)).expect("a batch or none");
@@ -372,9 +376,11 @@ fn an_idle_worker_is_known_to_the_filler() {
         fn check(&self, _: &DataDescription<'_>) -> Result<()> {
             Ok(())
         }
-        fn wait(&self, _: Duration) -> bool {
-            true
+        fn reserve(&self, _: Duration) -> Option<Fill<'_>> {
+            Some(Box::new(|request, rows| self.fill(request, rows)))
         }
+    }
+    impl Waits {
         fn fill(&self, request: &FillRequest<'_>, _: &mut Rows<'_>) -> Result<FillOutcome, ReadError> {
             wait_until("a worker is idle", || request.has_idle_workers() || !request.is_wanted());
             request.count_hedge();
@@ -396,13 +402,13 @@ fn a_filler_of_other_data_and_one_where_none_can_be_are_errors() {
     alone(|| {
         let set = fine();
         let other = Arc::new(Fine::new(LEN, 17).unwrap());
-        let error = builder(&set).filler(Fake::new(&other, 1, |_| Fill::Right)).build_host().unwrap_err();
+        let error = builder(&set).filler(Fake::new(&other, 1, |_| Plan::Right)).build_host().unwrap_err();
         assert!(error.to_string().contains("the filler has the data"), "{error}");
         let source = Loader::source_builder(Generator::new([3, 10]).unwrap());
-        let error = source.filler(Fake::new(&set, 1, |_| Fill::Right)).build_host().unwrap_err();
+        let error = source.filler(Fake::new(&set, 1, |_| Plan::Right)).build_host().unwrap_err();
         assert!(error.to_string().contains("leave out the filler"), "{error}");
         for mode in [TransferMode::ZeroCopy, TransferMode::Resident] {
-            let builder = builder(&set).transfer_mode(mode).filler(Fake::new(&set, 1, |_| Fill::Right));
+            let builder = builder(&set).transfer_mode(mode).filler(Fake::new(&set, 1, |_| Plan::Right));
             let error = builder.build(&Device::new_host()).unwrap_err();
             assert!(error.to_string().contains("a filler writes batches into host memory"), "{error}");
         }
@@ -419,7 +425,7 @@ fn the_error_of_a_sample_is_that_of_the_workers() {
             outcome.expect("an error").to_string()
         };
         let want = first_error(builder(&set));
-        assert_eq!(first_error(builder(&set).filler(Fake::new(&set, 3, |_| Fill::Right))), want);
+        assert_eq!(first_error(builder(&set).filler(Fake::new(&set, 3, |_| Plan::Right))), want);
     });
 }
 
@@ -430,7 +436,7 @@ fn a_filler_helps_while_every_worker_is_blocked() {
         let (blocked, gate) = blocking(Fine::new(LEN, 16).unwrap(), 0..LEN);
         // The same data, of which the loader's workers can read nothing.
         let builder = Loader::builder(blocked).batch_size(BATCH).shuffle(7).workers(Workers::Count(1));
-        let filler = Fake { set: whole, lanes: 2, calls: AtomicU64::new(0), plan: Box::new(|_| Fill::Right) };
+        let filler = Fake { set: whole, lanes: 2, calls: AtomicU64::new(0), plan: Box::new(|_| Plan::Right) };
         let mut loader = builder.filler(filler).build(&Device::new_host()).expect("a loader");
         wait_until("the filler has filled batches", || {
             let mut epoch = loader.epoch(0).expect("an epoch");

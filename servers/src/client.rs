@@ -73,6 +73,7 @@ pub struct Servers {
     roots: Option<Vec<u8>>,
     timeout: Duration,
     in_flight: Option<usize>,
+    has_second: bool,
     network: Arc<OnceLock<Arc<Network>>>,
 }
 
@@ -125,6 +126,7 @@ impl Servers {
             roots: None,
             timeout: TIMEOUT,
             in_flight: None,
+            has_second: true,
             network: Arc::default(),
         })
     }
@@ -169,9 +171,31 @@ impl Servers {
         Self { in_flight: Some(requests.max(1)), ..self }
     }
 
+    /// Whether a second server is asked where the first one is slow. Default: yes.
+    pub fn second_requests(self, has_second: bool) -> Self {
+        Self { has_second, ..self }
+    }
+
     /// The state of each server; empty before a loader is built.
     pub fn status(&self) -> Vec<ServerStatus> {
         self.network.get().map(|network| network.table().status()).unwrap_or_default()
+    }
+
+    /// Asks one server once, without a loader.
+    ///
+    /// # Errors
+    /// `Unavailable` with the reason of the server; as for a batch of a loader.
+    #[doc(hidden)] // For measurements.
+    pub fn fetch(&self, ticket: &Ticket, rows: &mut Rows<'_>) -> Result<FillOutcome> {
+        let network = self.network()?;
+        let unavailable = |why: &str| Error::new(ErrorKind::Unavailable, why);
+        let place = network.place(&[]).ok_or_else(|| unavailable("no server can be asked at the moment"))?;
+        let (send, answers) = channel();
+        let attempt = self.ask(place, (&ticket.to_json().into(), rows.len()), &send);
+        let attempt = attempt.ok_or_else(|| unavailable("the network has ended"))?;
+        let (_, outcome) = answers.recv().map_err(|_| unavailable("the network has ended"))?;
+        attempt.end(outcome.as_ref());
+        outcome.map_err(|failure| unavailable(&failure.why))?.write(rows)
     }
 
     fn network(&self) -> Result<&Arc<Network>> {
@@ -267,12 +291,13 @@ impl Servers {
                 return Err("the batch is not wanted any more".to_owned());
             }
             if attempts.len() == 1 && attempts[0].start.elapsed() >= hedge_after {
-                let place = network.place(&tried).filter(|_| network.table().may_hedge());
+                let place = (self.has_second).then(|| network.place(&tried)).flatten();
+                let place = place.filter(|_| network.table().may_hedge());
                 if let Some(second) = place.and_then(|place| self.ask(place, ticket, &send)) {
                     request.count_hedge();
                     tried.push(second.address);
                     attempts.push(second);
-                } else if request.has_idle_workers() {
+                } else if self.has_second && request.has_idle_workers() {
                     return Err("the server is slow, and a worker is idle".to_owned());
                 }
             }

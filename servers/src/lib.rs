@@ -12,6 +12,7 @@
 //! | the server: Flight service, TLS, token, drain | `server.rs` |
 //! | its data, its threads, batches shared by trainers, its counters | `set.rs`, `pool.rs`, `shared.rs`, `metrics.rs` |
 //! | the trainer's side: the filler, one request, the choice of a server, names | `client.rs`, `fetch.rs`, `table.rs`, `hosts.rs` |
+#![forbid(unsafe_code)]
 
 mod client;
 mod fetch;

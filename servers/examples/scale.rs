@@ -137,7 +137,7 @@ const ROWS: usize = 32;
 const ROW: usize = 1 << 20;
 
 fn bytes(limit: Duration) -> Result<(), Box<dyn Error>> {
-    println!("batches of {} MB, one connection over loopback:", ROWS * ROW >> 20);
+    println!("batches of {} MB, one connection over loopback:", (ROWS * ROW) >> 20);
     let rate = |name: &str, batches: usize, time: Duration| {
         let gigabytes = (batches * ROWS * ROW) as f64 / 1e9;
         println!("  {name}: {:.2} GB/s", gigabytes / time.as_secs_f64());

@@ -51,7 +51,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             rows += batch.len();
             loss += step(&mut model, &batch, image, class)?;
         }
-        println!("epoch {epoch}: loss {:.6}, order {:#x}", loss / rows as f32, loader.cursor().order_hash().value());
+        println!(
+            "epoch {epoch}: loss {:.6}, order {:#x}",
+            loss / rows as f32,
+            loader.cursor().order_hash().value()
+        );
     }
     eprint!("{}", loader.report());
     Ok(())
@@ -60,9 +64,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The field with the most bytes, and the one with the class.
 fn fields(spec: &Spec) -> Result<(usize, usize), String> {
     let fields = spec.fields().iter().enumerate();
-    let image = fields.clone().filter(|(_, field)| field.dtype() == DType::U8).max_by_key(|(_, field)| field.row_bytes());
-    let class = fields.clone().filter(|(_, field)| field.elements() == 1 && matches!(field.dtype(), DType::U8 | DType::I64));
-    match (image, class.last()) {
+    let image = fields
+        .clone()
+        .filter(|(_, field)| field.dtype() == DType::U8)
+        .max_by_key(|(_, field)| field.row_bytes());
+    let class = fields
+        .clone()
+        .filter(|(_, field)| field.elements() == 1 && matches!(field.dtype(), DType::U8 | DType::I64));
+    match (image, class.max_by_key(|(index, _)| *index)) {
         (Some((image, _)), Some((class, _))) if image != class => Ok((image, class)),
         _ => Err("the data needs a field of bytes and one with a class of type u8 or i64".to_owned()),
     }
@@ -79,7 +88,8 @@ fn step(model: &mut Vec<f32>, batch: &HostBatch, image: usize, class: usize) -> 
     model.resize(CLASSES * width, 0.0);
     let (mut loss, mut change) = (0.0, vec![0.0; model.len()]);
     for (row, class) in pixels.chunks_exact(width).zip(classes) {
-        let score = |weights: &[f32]| weights.iter().zip(row).map(|(w, &x)| w * f32::from(x) / 255.0).sum::<f32>();
+        let score =
+            |weights: &[f32]| weights.iter().zip(row).map(|(w, &x)| w * f32::from(x) / 255.0).sum::<f32>();
         let scores: Vec<f32> = model.chunks_exact(width).map(score).collect();
         let max = scores.iter().copied().fold(f32::MIN, f32::max);
         let sum: f32 = scores.iter().map(|score| (score - max).exp()).sum();

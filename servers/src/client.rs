@@ -1,38 +1,24 @@
 //! The trainer's side: a batch filler that asks servers.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
-use arrow_flight::flight_service_client::FlightServiceClient;
 use bytes::Bytes;
 use feedline::dataset::Rows;
 use feedline::filler::{BatchFiller, DataDescription, Fill, FillOutcome, FillRequest};
 use feedline::{Error, ErrorKind, ReadError, Result};
-use tokio::runtime::Runtime;
-use tokio::task::AbortHandle;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
 use crate::fetch::{Answer, Failure, fetch};
 use crate::hosts::{Name, expand_hosts};
-use crate::server::FRAME;
+use crate::network::{Attempt, CONNECT, Network, PER_SERVER, Place};
 use crate::table::{ServerStatus, Table};
 use crate::ticket::Ticket;
 
 /// Requests per server by default, while the loader is built; and their total at least and at most.
 const IN_FLIGHT: (usize, usize, usize) = (4, 8, 64);
-
-/// Max requests to one server at a time.
-const PER_SERVER: usize = 16;
-
-/// How often names are looked up.
-const LOOK_UP: Duration = Duration::from_secs(10);
-
-/// The time to connect; also that of the comparison while a loader is built.
-const CONNECT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(5));
 
 /// Default limit for each message of an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,9 +28,6 @@ const TRIES: usize = 3;
 
 /// The longest wait before the thread looks whether the batch is still wanted.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// Windows of HTTP/2 for a batch, and for a connection.
-const WINDOWS: (u32, u32) = (16 << 20, 64 << 20);
 
 /// Decode servers as the [filler](feedline::LoaderBuilder::filler) of a loader.
 ///
@@ -75,33 +58,6 @@ pub struct Servers {
     in_flight: Option<usize>,
     has_second: bool,
     network: Arc<OnceLock<Arc<Network>>>,
-}
-
-/// Connections and figures of all clones.
-struct Network {
-    runtime: Option<Runtime>,
-    table: Mutex<Table>,
-    /// A request has ended.
-    freed: Condvar,
-    names: Vec<Name>,
-    roots: Option<Vec<u8>>,
-}
-
-/// Room for a request to a server; its drop gives it back.
-struct Place<'a> {
-    network: &'a Network,
-    address: SocketAddr,
-    client: FlightServiceClient<Channel>,
-    is_used: bool,
-}
-
-/// A request in work; its drop cancels it.
-struct Attempt<'a> {
-    network: &'a Network,
-    address: SocketAddr,
-    task: AbortHandle,
-    start: Instant,
-    has_ended: bool,
 }
 
 type Answers = (SocketAddr, Result<Answer, Failure>);
@@ -202,30 +158,14 @@ impl Servers {
         if let Some(network) = self.network.get() {
             return Ok(network);
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("fl-net")
-            .enable_all()
-            .build()
-            .map_err(|error| config("cannot start the threads of the network").with_source(error))?;
-        let network = Arc::new(Network {
-            runtime: Some(runtime),
-            table: Mutex::default(),
-            freed: Condvar::new(),
-            names: self.names.clone(),
-            roots: self.roots.clone(),
-        });
-        network.look_up();
-        if let Some(runtime) = &network.runtime {
-            runtime.spawn(look_up_again(Arc::downgrade(&network)));
-        }
+        let network = Network::new(&self.names, self.roots.as_ref())?;
         Ok(self.network.get_or_init(|| network))
     }
 
     /// Sends a request to the server of `place`.
     fn ask<'a>(
         &self,
-        mut place: Place<'a>,
+        place: Place<'a>,
         (ticket, rows): (&Bytes, usize),
         answers: &Sender<Answers>,
     ) -> Option<Attempt<'a>> {
@@ -237,10 +177,7 @@ impl Servers {
             // Nobody receives the answer of a request that was too late.
             let _ = answers.send((address, fetched.await));
         });
-        // From here on the attempt gives the room back.
-        place.is_used = true;
-        let start = Instant::now();
-        Some(Attempt { network, address, task: task.abort_handle(), start, has_ended: false })
+        Some(place.asked(task.abort_handle()))
     }
 
     /// Waits for answers to `attempts`, and asks again where one fails or is slow.
@@ -350,7 +287,7 @@ impl BatchFiller for Servers {
         let waited = network.freed.wait_timeout_while(network.table(), limit, is_full);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
         let (address, client) = taken?;
-        let place = Place { network, address, client, is_used: false };
+        let place = network.taken(address, client);
         Some(Box::new(move |request, rows| self.fill(place, request, rows)))
     }
 }
@@ -369,104 +306,6 @@ impl Servers {
         Ok(answer
             .write(rows)
             .inspect_err(|error| network.table().failed(address, &Failure::new(error.message())))?)
-    }
-}
-
-impl Network {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Room at the server that would answer first, except those of `others`.
-    fn place(&self, others: &[SocketAddr]) -> Option<Place<'_>> {
-        let (address, client) = self.table().take(PER_SERVER, others)?;
-        Some(Place { network: self, address, client, is_used: false })
-    }
-
-    /// Looks up all names. Blocks. A name that cannot be looked up keeps its addresses.
-    fn look_up(&self) {
-        let mut known = BTreeSet::new();
-        for name in &self.names {
-            match name.addresses() {
-                Ok(addresses) => {
-                    known.extend(addresses.into_iter().map(|address| (name.host.clone(), address)));
-                }
-                Err(_) => {
-                    let table = self.table();
-                    let before = table.servers().iter().filter(|server| server.host == name.host);
-                    known.extend(before.map(|server| (server.host.clone(), server.address)));
-                }
-            }
-        }
-        let _entered = self.runtime.as_ref().map(Runtime::enter);
-        self.table().update(&known, |host, address| self.connect(host, address).ok());
-        self.freed.notify_all();
-    }
-
-    /// A client that connects with its first request.
-    fn connect(&self, host: &str, address: SocketAddr) -> Result<FlightServiceClient<Channel>> {
-        let failed =
-            |error: tonic::transport::Error| config("the certificates cannot be used").with_source(error);
-        let scheme = if self.roots.is_some() { "https" } else { "http" };
-        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
-            .map_err(failed)?
-            .connect_timeout(CONNECT.0)
-            .tcp_nodelay(true)
-            .initial_stream_window_size(WINDOWS.0)
-            .initial_connection_window_size(WINDOWS.1)
-            .max_frame_size(FRAME)
-            .http2_keep_alive_interval(Duration::from_secs(5))
-            .keep_alive_timeout(Duration::from_secs(5));
-        if let Some(roots) = &self.roots {
-            let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(roots)).domain_name(host);
-            endpoint = endpoint.tls_config(tls).map_err(failed)?;
-        }
-        Ok(FlightServiceClient::new(endpoint.connect_lazy()).max_decoding_message_size(usize::MAX))
-    }
-}
-
-/// Looks names up again, until the last clone is dropped.
-async fn look_up_again(network: Weak<Network>) {
-    loop {
-        tokio::time::sleep(LOOK_UP).await;
-        let Some(network) = network.upgrade() else { return };
-        let _ = tokio::task::spawn_blocking(move || network.look_up()).await;
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-impl Attempt<'_> {
-    /// The request has ended with `outcome`.
-    fn end(mut self, outcome: Result<&Answer, &Failure>) {
-        self.has_ended = true;
-        self.network.table().ended(self.address, Some(outcome), self.start.elapsed());
-        self.network.freed.notify_one();
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if !self.is_used {
-            self.network.table().release(self.address);
-            self.network.freed.notify_one();
-        }
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.task.abort();
-            self.network.table().ended(self.address, None, self.start.elapsed());
-            self.network.freed.notify_one();
-        }
     }
 }
 

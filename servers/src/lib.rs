@@ -9,17 +9,19 @@
 //! | --- | --- |
 //! | what a trainer asks for, and what both sides must agree on | `ticket.rs` |
 //! | rows as Arrow columns, and back | `wire.rs` |
-//! | the server: Flight service, TLS, token, drain | `server.rs` |
+//! | the server: options, TLS, token, drain; its Flight service | `server.rs`, `service.rs` |
 //! | its data, its threads, batches shared by trainers, its counters | `set.rs`, `pool.rs`, `shared.rs`, `metrics.rs` |
-//! | the trainer's side: the filler, one request, the choice of a server, names | `client.rs`, `fetch.rs`, `table.rs`, `hosts.rs` |
+//! | the trainer's side: the filler; connections; one request; the choice of a server; names | `client.rs`, `network.rs`, `fetch.rs`, `table.rs`, `hosts.rs` |
 #![forbid(unsafe_code)]
 
 mod client;
 mod fetch;
 mod hosts;
 mod metrics;
+mod network;
 mod pool;
 mod server;
+mod service;
 mod set;
 mod shared;
 mod table;

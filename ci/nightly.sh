@@ -36,6 +36,7 @@ step object-store-zoo cargo test --package feedline-tools --features object-stor
 step object-store-page cargo test --package feedline-tools --features object-store --test tools page
 step bridges ci/bridges.sh
 step python ci/python.sh
+step servers ci/servers.sh
 step launchers ci/slurm.sh cargo test -p feedline-examples --test training launchers
 step loom ci/loom.sh 3
 step sim env FEEDLINE_SEEDS=100000 ci/sim.sh

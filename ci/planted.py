@@ -46,6 +46,7 @@ DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src
 PINNED, SHARED_FILL = "crates/device/src/pinned.rs", "crates/slots/src/shared.rs"
 BATCH = "crates/feedline/src/decode/batch.rs"
 DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline/src/decode/rows.rs"
+FILL = "crates/feedline/src/decode/fill.rs"
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
@@ -1028,6 +1029,18 @@ BUGS = [
         "the last row of a batch is not hashed",
         Test(RECORD, "record", "written::the_content_of_a_batch_is_that_of_xxh3"),
         [(DECODER, "hash.of_slab(&self.layout, bytes, info.ids.len())", "hash.of_slab(&self.layout, bytes, info.ids.len() - 1)")],
+    ),
+    Bug(
+        "filler_content_unchecked",
+        "the bytes that a filler has written are not compared with their hash",
+        Test(FEEDLINE, "failing", "fillers::what_a_filler_does_wrong_is_found_and_decoded_by_the_workers"),
+        [(FILL, " && outcome.content == content", "")],
+    ),
+    Bug(
+        "filler_order_unchecked",
+        "a filler that has read other samples is believed",
+        Test(FEEDLINE, "failing", "fillers::what_a_filler_does_wrong_is_found_and_decoded_by_the_workers"),
+        [(FILL, "outcome.order == BatchProof::of(info.epoch, &info.ids).order()", "true")],
     ),
     Bug(
         "record_of_other_data",

@@ -49,7 +49,7 @@ INSTANT = re.compile(
 )
 
 def sources():
-    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "benches", "fuzz", "bridges", "python"):
+    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "benches", "fuzz", "bridges", "python", "servers"):
         for path in sorted(pathlib.Path(top).rglob("*.rs")):
             if "target" not in path.parts:
                 yield path.as_posix(), path.read_text()

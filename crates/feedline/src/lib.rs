@@ -194,6 +194,15 @@ pub mod device {
     pub use crate::compute::{Replay, WaitMeter};
 }
 
+/// Batches that are filled beside the workers, by servers on other machines for example.
+pub mod filler {
+    pub use feedline_core::{BatchContent, BatchProof};
+
+    pub use crate::decode::filler::{
+        BatchFiller, DataDescription, Fill, FillOutcome, FillRequest, FillerReport,
+    };
+}
+
 /// The samples of each batch, and the proof that each was delivered once.
 pub mod sampler {
     pub use feedline_core::{BatchSampler, BatchSamplerOptions, OrderHash, Proof};

@@ -103,7 +103,8 @@ pub(crate) struct Running {
     started: Vec<&'static str>,
     ended: (Sender<&'static str>, Receiver<&'static str>),
     pool: Option<WorkerPool>,
-    transfer: Option<JoinHandle<()>>,
+    /// The threads besides those of the pool.
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Running {
@@ -116,7 +117,7 @@ impl Running {
             started,
             ended,
             pool: Some(pool),
-            transfer: None,
+            threads: Vec::new(),
         }
     }
 
@@ -141,8 +142,9 @@ impl Running {
         }
     }
 
-    pub(crate) fn join(&mut self, transfer: JoinHandle<()>) {
-        self.transfer = Some(transfer);
+    /// `stop` joins `thread`.
+    pub(crate) fn join(&mut self, thread: JoinHandle<()>) {
+        self.threads.push(thread);
     }
 
     pub(crate) fn stop_handle(&self) -> StopHandle {
@@ -194,7 +196,7 @@ impl Running {
         // them.
         let this = std::thread::current().id();
         let workers = self.pool.take().map(WorkerPool::into_handles).unwrap_or_default();
-        let threads = self.transfer.take().into_iter().chain(workers);
+        let threads = std::mem::take(&mut self.threads).into_iter().chain(workers);
         for thread in threads.filter(|thread| thread.thread().id() != this) {
             // The thread has caught and reported a panic itself.
             let _ = thread.join();
@@ -221,7 +223,7 @@ impl Running {
     pub(crate) fn abandon(&mut self) {
         self.leak_slots();
         std::mem::forget(std::mem::replace(&mut self.ended, unbounded()));
-        std::mem::forget((self.pool.take(), self.transfer.take()));
+        std::mem::forget((self.pool.take(), std::mem::take(&mut self.threads)));
     }
 
     fn leak_slots(&self) {

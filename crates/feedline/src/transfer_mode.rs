@@ -148,6 +148,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) against: Option<String>,
     /// Whether a hook needs the batches in host memory.
     pub(crate) map_batch: bool,
+    /// Whether a filler writes batches into host memory.
+    pub(crate) has_filler: bool,
     pub(crate) input: &'a Input,
     pub(crate) layout: &'a Layout,
     pub(crate) host_slots: usize,
@@ -201,6 +203,9 @@ impl Choice<'_> {
         };
         if self.map_batch {
             return Err(Error::new(ErrorKind::Config, "map_batch needs the batch in host memory"));
+        }
+        if self.has_filler {
+            return Err(Error::new(ErrorKind::Config, "a filler writes batches into host memory"));
         }
         Ok(dataset)
     }
@@ -258,6 +263,7 @@ mod tests {
             transfer_mode: TransferMode::Auto,
             against: None,
             map_batch: false,
+            has_filler: false,
             input: &Input::Dataset(set),
             layout: &layout,
             host_slots: 4,
@@ -327,6 +333,7 @@ mod tests {
                 transfer_mode,
                 against: None,
                 map_batch: false,
+                has_filler: false,
                 input: &input,
                 layout: &layout,
                 host_slots: 4,

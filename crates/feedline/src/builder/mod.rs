@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::decode::filler::BatchFiller;
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::source::RecordOrder;
 use feedline_core::{
@@ -84,6 +85,7 @@ pub struct LoaderBuilder {
     pub(crate) drop_timeout: Duration,
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
+    pub(crate) filler: Option<Arc<dyn BatchFiller>>,
     pub(crate) skips: Vec<(u64, Range<u64>)>,
     pub(crate) trace: Option<Trace>,
     pub(crate) recording: Recording,
@@ -122,6 +124,7 @@ impl LoaderBuilder {
             drop_timeout: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
             map_batch: None,
+            filler: None,
             skips: Vec::new(),
             forms: Vec::new(),
             trace: None,
@@ -353,6 +356,15 @@ impl LoaderBuilder {
         Self { map_batch: Some(MapBatch(Arc::new(hook))), ..self }
     }
 
+    /// Lets `filler` fill batches beside the workers: servers on other machines, for example. Order, cursors
+    /// and batches stay those of the workers. Not for a source, and not in zero-copy or resident mode.
+    ///
+    /// The filler replaces the reading of samples only: the hook of [`map_batch`](Self::map_batch), the forms
+    /// of ragged fields and the record of the run are the loader's own. Default: none.
+    pub fn filler(self, filler: impl BatchFiller) -> Self {
+        Self { filler: Some(Arc::new(filler)), ..self }
+    }
+
     /// Skips the steps `steps` of `epoch`, counted from its beginning, without decoding them: for example, to
     /// pass a loss spike. Not for a source.
     pub fn skip(mut self, epoch: u64, steps: Range<u64>) -> Self {
@@ -432,6 +444,7 @@ impl LoaderBuilder {
             transfer_mode: builder.transfer_mode,
             against: against_zero_copy(device, &builder.sampler, builder.threads()),
             map_batch: builder.map_batch.is_some(),
+            has_filler: builder.filler.is_some(),
             input: &builder.input,
             layout: &layout,
             host_slots: builder.host_slots(&layout),
@@ -440,6 +453,7 @@ impl LoaderBuilder {
             workers: builder.threads(),
         };
         let chosen = choice.choose(device)?;
+        builder.check_filler(&layout, batch_sampler.options().len)?;
         Loader::start(builder, chosen, batch_sampler, layout, device)
     }
 }

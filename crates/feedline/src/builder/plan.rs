@@ -5,7 +5,8 @@ use feedline_core::{
 };
 
 use super::{LoaderBuilder, RaggedForm};
-use crate::decode::{WorkerPool, Workers};
+use crate::decode::filler::DataDescription;
+use crate::decode::{Input, WorkerPool, Workers};
 use crate::transfer_mode::ChosenMode;
 
 /// Bytes of all device slots together, for batches so small that many slots fit.
@@ -124,8 +125,24 @@ impl LoaderBuilder {
     }
 
     /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.
+    ///
+    /// A filler gets as many more as it fills at a time and the budget has room for.
     pub(crate) fn host_slots(&self, layout: &Layout) -> usize {
-        self.device_slots(layout).saturating_add(1)
+        let own = self.device_slots(layout).saturating_add(1);
+        let filled = self.filler.as_ref().map_or(0, |filler| filler.in_flight());
+        own.saturating_add(filled.min((self.pinned_budget / layout.bytes().max(1)).saturating_sub(own)))
+    }
+
+    /// Refuses a filler of a source, and lets the filler compare its data.
+    pub(super) fn check_filler(&self, layout: &Layout, samples: u64) -> Result<()> {
+        let Some(filler) = &self.filler else { return Ok(()) };
+        if matches!(self.input, Input::Source(_)) {
+            let why = "a filler fills batches of a data set, but the records of a source are read in \
+                       sequence: leave out the filler";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let (spec, fingerprint, seed) = (layout.spec(), self.input.fingerprint(), self.seed);
+        filler.check(&DataDescription { spec, fingerprint, samples, seed })
     }
 }
 

@@ -64,7 +64,7 @@ impl Undecoded {
     ) {
         let number = self.number;
         let request = self.lease.info().batch.request;
-        if decoder.requests.is_stale(request) || decoder.requests.is_after_failure(number) {
+        if self.is_unwanted(decoder) {
             if let Some(reader) = self.reader {
                 decoder.requests.send(Message::Reader { reader, request });
             }
@@ -72,6 +72,12 @@ impl Undecoded {
             return decoder.requests.send(Message::Decoded { number, outcome: Ok(None) });
         }
         decoder.settle(number, || self.begin(decoder, worker, share));
+    }
+
+    /// Whether the batch will not be delivered.
+    pub(super) fn is_unwanted(&self, decoder: &Decoder) -> bool {
+        let requests = &decoder.requests;
+        requests.is_stale(self.lease.info().batch.request) || requests.is_after_failure(self.number)
     }
 
     /// Reads the records of a source, and decodes the batch, alone or with others.
@@ -122,7 +128,7 @@ impl Undecoded {
     }
 
     /// Writes the ids of the batch into its info.
-    fn sample(&mut self, batch_sampler: &BatchSampler) {
+    pub(super) fn sample(&mut self, batch_sampler: &BatchSampler) {
         let HostInfo { batch: info, start, .. } = self.lease.info_mut();
         let BatchInfo { epoch, step, .. } = *info;
         info.valid = batch_sampler.batch(epoch, *start, step, &mut info.ids);

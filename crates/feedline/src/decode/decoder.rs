@@ -13,6 +13,7 @@ use feedline_device::zero_copy::Rest;
 use feedline_slots::{FillLease, ReadyLease, copy_rows, stream_rows};
 
 use super::batch::{Split, Undecoded};
+use super::fill::Filling;
 use super::input::{HostInfo, Input};
 use super::map_batch::MapBatch;
 use super::source::SourceReader;
@@ -43,6 +44,8 @@ pub(crate) struct Decoder {
     pub(crate) workers: Arc<AtomicUsize>,
     /// The requested batches, and the inbox that receives them.
     pub(crate) requests: Arc<Requests>,
+    /// Fills batches beside the workers.
+    pub(crate) filling: Option<Filling>,
     pub(crate) trace: Option<LoaderTrace>,
     /// Nanoseconds per row in the last batch; 0 before the first.
     pub(crate) row_ns: AtomicU64,

@@ -11,6 +11,7 @@
 //! | a batch to decode, by one worker or by several | `batch.rs` |
 //! | what the workers share about a loader; the end of a batch | `decoder.rs` |
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
+//! | the threads of a batch filler, which fills batches beside the workers; its trait | `fill.rs`, `filler.rs` |
 //! | the samples of a batch, of a data set or a source | `input.rs` |
 //! | the user's hook on a filled batch | `map_batch.rs` |
 //! | the records of a source, read in sequence | `source.rs` |
@@ -18,6 +19,8 @@
 
 mod batch;
 mod decoder;
+mod fill;
+pub mod filler;
 mod input;
 mod map_batch;
 mod pool;
@@ -33,6 +36,7 @@ pub(crate) use batch::Undecoded;
 #[doc(hidden)] // For feedline-report.
 pub use batch::piece_rows;
 pub(crate) use decoder::{Decoder, Delivery, Filled, Message};
+pub(crate) use fill::{Filling, start as start_filling};
 pub(crate) use input::{HostInfo, Input};
 pub use map_batch::FilledBatch;
 pub(crate) use map_batch::MapBatch;

@@ -157,6 +157,31 @@ impl WorkerPool {
     pub(crate) fn begin(&self, decoder: &Arc<Decoder>, batch: Undecoded, wake: bool) {
         // The queue stays open while a handle exists, and this is one.
         let _ = self.threads.shared.queue.begin((decoder.clone(), batch), wake);
+        if let Some(filling) = &decoder.filling {
+            filling.wake();
+        }
+    }
+
+    /// Takes a batch of `decoder` that no worker has begun, for its filler.
+    pub(super) fn take(&self, decoder: &Arc<Decoder>) -> Option<Undecoded> {
+        let taken = self.threads.shared.queue.take(|(other, _)| Arc::ptr_eq(other, decoder));
+        taken.map(|(_, batch)| batch)
+    }
+
+    /// Whether [`take`](Self::take) would return a batch.
+    pub(super) fn has_queued(&self, decoder: &Arc<Decoder>) -> bool {
+        self.threads.shared.queue.has(|(other, _)| Arc::ptr_eq(other, decoder))
+    }
+
+    /// Queues a batch of `decoder` that its filler has taken, for a worker.
+    pub(super) fn give_back(&self, decoder: &Arc<Decoder>, batch: Undecoded) {
+        // The queue stays open while a handle exists, and this is one.
+        let _ = self.threads.shared.queue.give_back((decoder.clone(), batch));
+    }
+
+    /// Whether a worker sleeps for want of work.
+    pub(super) fn has_idle_workers(&self) -> bool {
+        self.threads.shared.queue.is_idle()
     }
 
     /// Drops the batches of `decoder` that no worker has begun, and stops further workers from joining

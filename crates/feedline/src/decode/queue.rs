@@ -30,6 +30,8 @@ pub(crate) struct Queue<J, S> {
 
 struct State<J, S> {
     jobs: VecDeque<J>,
+    /// Batches that were taken and given back: only workers take them, before those that follow.
+    returned: VecDeque<J>,
     /// Batches to join, each with the number of workers that may still do so.
     shares: VecDeque<(S, usize)>,
     /// Workers with this number or a higher one take no work.
@@ -48,12 +50,12 @@ impl<J, S: Clone> State<J, S> {
             }
             return Some(Work::Join(batch));
         }
-        self.jobs.pop_front().map(Work::Begin)
+        self.returned.pop_front().or_else(|| self.jobs.pop_front()).map(Work::Begin)
     }
 
     /// The number of workers that the queued work can keep busy.
     fn items(&self) -> usize {
-        self.jobs.len() + self.shares.iter().map(|(_, workers)| workers).sum::<usize>()
+        self.jobs.len() + self.returned.len() + self.shares.iter().map(|(_, workers)| workers).sum::<usize>()
     }
 }
 
@@ -61,7 +63,8 @@ impl<J, S: Clone> Queue<J, S> {
     /// An empty queue; `capacity` items need no further memory.
     pub(crate) fn new(capacity: usize) -> Self {
         let (jobs, shares) = (VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity));
-        let work = Monitor::new(State { jobs, shares, limit: usize::MAX, closed: false });
+        let work =
+            Monitor::new(State { jobs, returned: VecDeque::new(), shares, limit: usize::MAX, closed: false });
         Self { work, resting: Monitor::new(()) }
     }
 
@@ -77,6 +80,37 @@ impl<J, S: Clone> Queue<J, S> {
             state.jobs.push_back(job);
             (Ok(()), state.items())
         })
+    }
+
+    /// Takes the first batch to begin for which `is_wanted` returns true, without waiting; `None` if there is
+    /// none. The batches that were given back are left to the workers.
+    pub(crate) fn take(&self, is_wanted: impl Fn(&J) -> bool) -> Option<J> {
+        self.work.with(|state| {
+            let index = state.jobs.iter().position(is_wanted)?;
+            state.jobs.remove(index)
+        })
+    }
+
+    /// Whether [`take`](Self::take) would return a batch.
+    pub(crate) fn has(&self, is_wanted: impl Fn(&J) -> bool) -> bool {
+        self.work.with(|state| state.jobs.iter().any(is_wanted))
+    }
+
+    /// Gives back a batch that [`take`](Self::take) has returned: a worker begins it next. Returns it if the
+    /// queue is closed.
+    pub(crate) fn give_back(&self, job: J) -> Result<(), J> {
+        self.work.add(1, |state| {
+            if state.closed {
+                return (Err(job), 0);
+            }
+            state.returned.push_back(job);
+            (Ok(()), state.items())
+        })
+    }
+
+    /// Whether a worker sleeps and nothing is queued.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.work.with(|state| state.items() == 0) && self.work.asleep() > 0
     }
 
     /// Lets up to `workers` workers join a batch.
@@ -121,8 +155,8 @@ impl<J, S: Clone> Queue<J, S> {
 
     /// Drops queued jobs and shares for which the closures return true.
     pub(crate) fn remove(&self, is_job: impl Fn(&J) -> bool, is_share: impl Fn(&S) -> bool) {
-        let left = self.work.with(|State { jobs, shares, .. }| {
-            (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)))
+        let left = self.work.with(|State { jobs, returned, shares, .. }| {
+            (remove(jobs, &is_job), remove(returned, &is_job), remove(shares, |(share, _)| is_share(share)))
         });
         // Without the lock: dropping a job may run user code.
         drop(left);
@@ -132,7 +166,11 @@ impl<J, S: Clone> Queue<J, S> {
     pub(crate) fn close(&self) {
         let left = self.work.change(|state| {
             state.closed = true;
-            (std::mem::take(&mut state.jobs), std::mem::take(&mut state.shares))
+            (
+                std::mem::take(&mut state.jobs),
+                std::mem::take(&mut state.returned),
+                std::mem::take(&mut state.shares),
+            )
         });
         self.resting.change(|()| {});
         // Without the lock: dropping a job may run user code.

@@ -10,7 +10,7 @@ use feedline_slots::Ring;
 
 use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
-use crate::decode::{Decoder, HostInfo};
+use crate::decode::{Decoder, Filling, HostInfo, start_filling};
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
 use crate::record::ContentHash;
@@ -77,6 +77,12 @@ impl Loader {
             (tuner, pool.active_workers())
         });
 
+        let len = batch_sampler.options().len;
+        let filling =
+            builder.filler.clone().map(|filler| Filling::new(filler, builder.input.fingerprint(), len));
+        if let Some(filling) = &filling {
+            ledger.reporter().set_filler(filling.counts().clone());
+        }
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Decoder {
             // The last thread that uses the decoder drops the data set with it.
@@ -89,6 +95,7 @@ impl Loader {
             rest: columns.as_ref().and_then(|columns| columns.rest()),
             workers: pool.active(),
             requests: requests.clone(),
+            filling,
             trace,
             row_ns: Default::default(),
             splits: Default::default(),
@@ -97,6 +104,7 @@ impl Loader {
                 ended();
             }),
         };
+        let (decoder, workers) = (Arc::new(decoder), pool.clone());
         let transfer = Transfer {
             layout: layout.clone(),
             columns,
@@ -104,7 +112,7 @@ impl Loader {
             device_slots: slots.clone(),
             stream: device.named_stream("copy", Priority::High)?,
             pool,
-            decoder: Arc::new(decoder),
+            decoder: decoder.clone(),
             inbox,
             requests: requests.clone(),
             loaded,
@@ -117,6 +125,8 @@ impl Loader {
             ended();
         })?;
         running.join(thread);
+        start_filling(&decoder, &workers)?.into_iter().for_each(|thread| running.join(thread));
+        drop((workers, decoder));
         let cursor = Cursor::new(&batch_sampler, fingerprint);
         Ok(Self {
             progress: Progress::new(cursor, slots.unreleased().clone(), device.clone(), recorder),

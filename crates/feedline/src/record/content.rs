@@ -12,6 +12,9 @@ pub(crate) struct ContentHash {
 }
 
 impl ContentHash {
+    /// Every batch.
+    pub(crate) const EVERY: Self = Self { every: 1 };
+
     /// `None` for an `every` of 0.
     pub(crate) fn new(every: u64) -> Option<Self> {
         (every > 0).then_some(Self { every })

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Causes};
+use crate::decode::filler::FillerReport;
 use crate::service::{ServiceTimes, Setup};
 use crate::tune::Tuning;
 
@@ -41,6 +42,10 @@ pub struct Report {
     /// The state of [`Workers::Auto`](crate::Workers::Auto).
     #[serde(default)]
     pub tuning: Option<Tuning>,
+    /// The batches that were not decoded by workers; `None` without a
+    /// [`filler`](crate::LoaderBuilder::filler).
+    #[serde(default)]
+    pub filler: Option<FillerReport>,
     /// How long the consumer has been waiting for the next batch; `None` if it is not waiting.
     pub waiting: Option<Duration>,
     /// The mean service times of the stages per batch, over the last batches.
@@ -160,6 +165,9 @@ impl fmt::Display for Report {
         }
         if let Some(tuning) = &self.tuning {
             writeln!(f, "  {tuning}")?;
+        }
+        if let Some(filler) = &self.filler {
+            writeln!(f, "  {filler}")?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! waited.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use feedline_core::BatchInfo;
@@ -11,6 +11,7 @@ use feedline_core::timeline::now;
 use super::account::{Account, Report};
 use super::cause::{Cause, Causes};
 use super::charge::Charger;
+use crate::decode::filler::FillCounts;
 use crate::service::{Recent, ServiceTimes, Setup};
 use crate::trace::{BatchId, LoaderTrace};
 use crate::tune::Tuning;
@@ -60,6 +61,7 @@ struct Shared {
     /// Nanoseconds of a step on the device, if the user has measured them.
     step_ns: AtomicU64,
     tuning: Mutex<Option<Tuning>>,
+    filler: OnceLock<Arc<FillCounts>>,
     state: Mutex<State>,
 }
 
@@ -76,7 +78,8 @@ struct State {
 impl Ledger {
     pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
         let (waiting, step_ns) = Default::default();
-        let shared = Shared { setup, waiting, step_ns, tuning: Mutex::default(), state: Mutex::default() };
+        let (tuning, filler, state) = Default::default();
+        let shared = Shared { setup, waiting, step_ns, tuning, filler, state };
         Self {
             shared: Arc::new(shared),
             until: 0,
@@ -251,6 +254,7 @@ impl Reporter {
         Report {
             setup: self.shared.setup(),
             tuning: *self.shared.tuning(),
+            filler: self.shared.filler.get().map(|counts| counts.report()),
             waiting: (waiting > 0).then(|| Duration::from_nanos(now().saturating_sub(waiting))),
             service: self.with_step(state.recent.mean()),
             run: state.run,
@@ -288,6 +292,11 @@ impl Reporter {
     /// Updates the state of the tuning.
     pub(crate) fn set_tuning(&self, tuning: Tuning) {
         *self.shared.tuning() = Some(tuning);
+    }
+
+    /// The report contains `counts` from now on.
+    pub(crate) fn set_filler(&self, counts: Arc<FillCounts>) {
+        let _ = self.shared.filler.set(counts);
     }
 
     fn with_step(&self, times: ServiceTimes) -> ServiceTimes {

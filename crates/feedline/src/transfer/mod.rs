@@ -129,6 +129,9 @@ impl Transfer {
                 Err(Error::new(ErrorKind::Panic, why))
             };
             // On a shared pool, these batches would wait behind the work of other loaders.
+            if let Some(filling) = &self.decoder.filling {
+                filling.close();
+            }
             self.pool.remove(&self.decoder);
             self.requests.close();
             ended(outcome.unwrap_or_else(panicked), self);

@@ -6,6 +6,7 @@ mod common;
 mod failures;
 mod fault_matrix;
 mod faults;
+mod fillers;
 #[cfg(unix)]
 mod forked;
 mod held_slots;

@@ -111,6 +111,7 @@ impl Rig {
             rest: None,
             workers: Arc::new(workers.into()),
             requests: requests.clone(),
+            filling: None,
             trace: None,
             row_ns: Default::default(),
             splits: Default::default(),

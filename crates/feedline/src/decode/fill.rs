@@ -1,0 +1,207 @@
+//! The threads of a batch filler: they take whole batches, let the filler write them, and check the result.
+//!
+//! The filler borrows the slot's bytes for one call, so nothing that arrives later can write into them. What
+//! it could not fill goes back to the queue, for the workers only.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use feedline_core::{BatchProof, Error, ErrorKind, Result, Rows, catch_panic, timeline::now};
+use feedline_slots::Monitor;
+
+use super::batch::Undecoded;
+use super::decoder::{Decoder, Delivery, Filled};
+use super::filler::{BatchFiller, DataDescription, Fill, FillCounts, FillOutcome, FillRequest};
+use super::input::HostInfo;
+use super::pool::WorkerPool;
+use super::worker::{Activity, Worker};
+use crate::record::ContentHash;
+
+/// The longest wait of a thread before it looks whether the loader has ended.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The batch filler of a loader, and what its threads share.
+pub(crate) struct Filling {
+    filler: Arc<dyn BatchFiller>,
+    fingerprint: u64,
+    samples: u64,
+    counts: Arc<FillCounts>,
+    /// Whether the loader has ended. The threads wait here for batches.
+    closed: Monitor<bool>,
+}
+
+impl Filling {
+    pub(crate) fn new(filler: Arc<dyn BatchFiller>, fingerprint: u64, samples: u64) -> Self {
+        Self { filler, fingerprint, samples, counts: Arc::default(), closed: Monitor::new(false) }
+    }
+
+    /// The counters for the report.
+    pub(crate) fn counts(&self) -> &Arc<FillCounts> {
+        &self.counts
+    }
+
+    /// A batch was queued.
+    pub(super) fn wake(&self) {
+        self.closed.add(1, |_| ((), usize::MAX));
+    }
+
+    /// Ends the threads, once the filler has returned.
+    pub(crate) fn close(&self) {
+        self.closed.change(|closed| *closed = true);
+    }
+
+    /// The next batch to fill, and the room that the filler has for it; `None` once the loader has ended.
+    ///
+    /// The room is reserved after a batch was queued and before it is taken: a filler that several loaders
+    /// share keeps no room for idle ones, and no batch waits for room while workers are idle.
+    fn next(&self, pool: &WorkerPool, decoder: &Arc<Decoder>) -> Option<(Fill<'_>, Undecoded)> {
+        loop {
+            let is_closed = self
+                .closed
+                .wait(Some(LOOK), |closed| (*closed || pool.has_queued(decoder)).then_some(*closed));
+            match is_closed {
+                Some(true) => return None,
+                None => continue,
+                Some(false) => {}
+            }
+            match catch_panic("the filler panicked", || self.filler.reserve(LOOK)) {
+                Ok(Some(fill)) => {
+                    if let Some(batch) = pool.take(decoder) {
+                        return Some((fill, batch));
+                    }
+                }
+                Ok(None) => {}
+                // It would panic again at once.
+                Err(_) => drop(self.closed.wait(Some(LOOK), |closed| closed.then_some(()))),
+            }
+        }
+    }
+}
+
+/// Starts the threads `fl-fill-N` of `decoder`, if it has a filler.
+///
+/// # Errors
+/// `Config` if the system refuses a thread.
+pub(crate) fn start(decoder: &Arc<Decoder>, pool: &WorkerPool) -> Result<Vec<JoinHandle<()>>> {
+    let Some(filling) = &decoder.filling else { return Ok(Vec::new()) };
+    let spawn = |lane: usize| {
+        let (decoder, pool) = (decoder.clone(), pool.clone());
+        std::thread::Builder::new().name(format!("fl-fill-{lane}")).spawn(move || run(decoder, pool, lane))
+    };
+    let threads = (0..filling.filler.in_flight()).map(spawn).collect::<std::io::Result<_>>();
+    threads.map_err(|error| {
+        let why = "cannot start the threads of the filler: let it fill fewer batches at a time";
+        Error::new(ErrorKind::Config, why).with_source(error)
+    })
+}
+
+fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
+    let activity = Activity::idle();
+    // Workers and fillers have numbers of their own in a trace.
+    let worker = Worker::new(&activity, pool.workers() + lane);
+    let Some(filling) = &decoder.filling else { return };
+    while let Some((filled_by, batch)) = filling.next(&pool, &decoder) {
+        if let Some(batch) = fill((filled_by, batch), filling, &decoder, &pool, &worker) {
+            pool.give_back(&decoder, batch);
+        }
+    }
+    // Before the decoder, whose end tells the loader that it may join the threads of its pool.
+    drop(pool);
+}
+
+/// Lets the filler write `batch`, and sends it on; returns it if the workers have to decode it.
+fn fill(
+    (filled_by, mut batch): (Fill<'_>, Undecoded),
+    filling: &Filling,
+    decoder: &Arc<Decoder>,
+    pool: &WorkerPool,
+    worker: &Worker<'_>,
+) -> Option<Undecoded> {
+    if batch.is_unwanted(decoder) {
+        batch.decode(decoder, worker, |_, _| {});
+        return None;
+    }
+    batch.sample(&decoder.batch_sampler);
+    let start = now();
+    let filled = write((filled_by, &mut batch), filling, decoder, pool);
+    let took = now() - start;
+    let counts = &filling.counts;
+    let outcome = match filled {
+        Err(_) => {
+            counts.returned.fetch_add(1, Relaxed);
+            return Some(batch);
+        }
+        Ok(outcome) if !is_right(&mut batch, &outcome, decoder) => {
+            counts.rejected.fetch_add(1, Relaxed);
+            return Some(batch);
+        }
+        Ok(outcome) => outcome,
+    };
+    counts.filled(took, outcome.network);
+    decoder.settle(batch.number, || finish(batch, start, decoder, worker));
+    None
+}
+
+/// Calls the filler with the rows of `batch`.
+fn write(
+    (filled_by, batch): (Fill<'_>, &mut Undecoded),
+    filling: &Filling,
+    decoder: &Decoder,
+    pool: &WorkerPool,
+) -> Result<FillOutcome> {
+    let number = batch.number;
+    let (bytes, host_info) = batch.lease.parts_mut();
+    let info = &host_info.batch;
+    let mut rows = Rows::new(&decoder.layout, bytes, info.ids.len());
+    rows.poison();
+    let request = FillRequest {
+        data: filling.describe(decoder),
+        info,
+        number,
+        requests: &decoder.requests,
+        has_idle_workers: &|| pool.has_idle_workers(),
+        counts: &filling.counts,
+    };
+    let filled = catch_panic("the filler panicked", || filled_by(&request, &mut rows))?;
+    let outcome =
+        filled.map_err(|error| Error::new(ErrorKind::Unavailable, "not filled").with_source(error))?;
+    rows.check_written().map_err(|(_, error)| error)?;
+    Ok(outcome)
+}
+
+/// Whether the rows of `batch` are those that `outcome` describes, and their ids those of the batch.
+fn is_right(batch: &mut Undecoded, outcome: &FillOutcome, decoder: &Decoder) -> bool {
+    let (bytes, HostInfo { batch: info, .. }) = batch.lease.parts_mut();
+    let content = ContentHash::EVERY.of_slab(&decoder.layout, bytes, info.ids.len());
+    outcome.order == BatchProof::of(info.epoch, &info.ids).order() && outcome.content == content
+}
+
+/// Finishes `batch` as a worker does.
+fn finish(
+    batch: Undecoded,
+    start: u64,
+    decoder: &Decoder,
+    worker: &Worker<'_>,
+) -> Result<Option<Delivery<Filled>>> {
+    let Undecoded { number, mut lease, .. } = batch;
+    let info = &mut lease.info_mut().batch;
+    let substituted = std::mem::take(&mut info.substituted);
+    worker.begin_batch(start, &mut info.timeline);
+    worker.set_idle_since(now());
+    decoder.record(worker, "fill", &lease.info().batch, (start, now()));
+    // No worker was busy with it.
+    decoder.finish(number, lease, substituted, 0, worker)
+}
+
+impl Filling {
+    fn describe<'a>(&self, decoder: &'a Decoder) -> DataDescription<'a> {
+        DataDescription {
+            spec: decoder.layout.spec(),
+            fingerprint: self.fingerprint,
+            samples: self.samples,
+            seed: decoder.batch_sampler.options().seed,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The trait of what fills batches in place of the workers, such as servers on other machines.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use feedline_core::{BatchContent, BatchInfo, ReadError, Result, Rows, Spec};
+use serde::{Deserialize, Serialize};
+
+use crate::transfer::Requests;
+
+/// Fills whole batches beside the workers of a loader; set by
+/// [`LoaderBuilder::filler`](crate::LoaderBuilder::filler).
+///
+/// Threads called `fl-fill-N` take whole batches from the queue of the workers and call the [`Fill`] that
+/// [`reserve`](Self::reserve) has returned. The loader compares the order and the content of what it writes with the [`FillOutcome`]. A batch whose
+/// fill fails, panics or differs goes back to the workers, so a filler can be late or absent, but it can
+/// neither lose nor double a sample, nor change the order.
+///
+/// A filler has no access to the slot after its [`Fill`] has returned, so a late answer cannot reach it.
+pub trait BatchFiller: Send + Sync + 'static {
+    /// Max number of batches that are filled at a time. The loader starts as many threads, and has as many
+    /// further host slots as its pinned budget allows.
+    fn in_flight(&self) -> usize;
+
+    /// Called once, while the loader is built.
+    ///
+    /// # Errors
+    /// `Config` if the filler has other data; this ends the build.
+    fn check(&self, data: &DataDescription<'_>) -> Result<()>;
+
+    /// Reserves room for one batch; blocks for at most `limit` until there is some. The thread drops what is
+    /// returned at once if a worker has taken the batch meanwhile.
+    fn reserve(&self, limit: Duration) -> Option<Fill<'_>>;
+}
+
+/// Writes the samples [`ids`](FillRequest::ids) into the rows, byte for byte as the data set does: fixed fields
+/// in any order, ragged fields row after row. Blocks, but returns soon after
+/// [`is_wanted`](FillRequest::is_wanted) has become false.
+///
+/// After an error the workers decode the batch, with the errors and substitutes of its samples.
+pub type Fill<'a> = Box<dyn FnOnce(&FillRequest<'_>, &mut Rows<'_>) -> Result<FillOutcome, ReadError> + 'a>;
+
+/// The data of a loader, which a filler must have too.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DataDescription<'a> {
+    /// The fields of a sample.
+    pub spec: &'a Spec,
+    /// The [`fingerprint`](crate::Dataset::fingerprint) of the data set.
+    pub fingerprint: u64,
+    /// Number of samples.
+    pub samples: u64,
+    /// The seed of the random numbers.
+    pub seed: u64,
+}
+
+/// A batch to fill.
+pub struct FillRequest<'a> {
+    pub(super) data: DataDescription<'a>,
+    pub(super) info: &'a BatchInfo,
+    pub(super) number: u64,
+    pub(super) requests: &'a Requests,
+    pub(super) has_idle_workers: &'a dyn Fn() -> bool,
+    pub(super) counts: &'a FillCounts,
+}
+
+impl FillRequest<'_> {
+    /// The data.
+    pub fn data(&self) -> &DataDescription<'_> {
+        &self.data
+    }
+
+    /// The epoch, which keys the random numbers of the samples together with the seed and the sample's id.
+    pub fn epoch(&self) -> u64 {
+        self.info.epoch
+    }
+
+    /// The step within the epoch, counted from where the epoch was begun or resumed.
+    pub fn step(&self) -> u64 {
+        self.info.step
+    }
+
+    /// The sample of each row.
+    pub fn ids(&self) -> &[u64] {
+        &self.info.ids
+    }
+
+    /// Whether the batch is still wanted: false after a stop, another request, or the failure of an earlier
+    /// batch.
+    pub fn is_wanted(&self) -> bool {
+        !self.requests.is_stale(self.info.request) && !self.requests.is_after_failure(self.number)
+    }
+
+    /// Whether a worker sleeps for want of work, and would decode the batch now if it were given back.
+    pub fn has_idle_workers(&self) -> bool {
+        (self.has_idle_workers)()
+    }
+
+    /// Counts a request that was made again after an error, for the report.
+    pub fn count_retry(&self) {
+        self.counts.retries.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a second request for a batch whose first one was slow, for the report.
+    pub fn count_hedge(&self) {
+        self.counts.hedges.fetch_add(1, Relaxed);
+    }
+}
+
+/// What a filler says about the batch that it has written. The loader checks both hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FillOutcome {
+    /// The order hash of the ids: [`BatchProof::order`](feedline_core::BatchProof::order).
+    pub order: u64,
+    /// The sums over the hashes of the rows. The hash of a row is that of its last field, each with the hash
+    /// of the fields before it: [`field_hash`](crate::record::field_hash).
+    pub content: BatchContent,
+    /// The time on the way: the time of the request without that of the decoding, for the report.
+    pub network: Duration,
+}
+
+/// The work of a filler, as a part of the [`Report`](crate::report::Report).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FillerReport {
+    /// Batches that were filled and are correct.
+    pub batches: u64,
+    /// Batches that were given back to the workers because the filler returned an error.
+    pub returned: u64,
+    /// Batches that were given back because their order or their content differed.
+    pub rejected: u64,
+    /// Requests that were made again after an error.
+    pub retries: u64,
+    /// Second requests for slow batches.
+    pub hedges: u64,
+    /// The time of all fills that succeeded, in nanoseconds.
+    pub service_ns: u64,
+    /// The part of it that was spent on the way.
+    pub network_ns: u64,
+}
+
+impl FillerReport {
+    /// The mean time of a fill.
+    pub fn service(&self) -> Duration {
+        Duration::from_nanos(self.service_ns / self.batches.max(1))
+    }
+
+    /// The mean time of a fill on the way.
+    pub fn network(&self) -> Duration {
+        Duration::from_nanos(self.network_ns / self.batches.max(1))
+    }
+}
+
+impl std::fmt::Display for FillerReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ms = |time: Duration| 1e3 * time.as_secs_f64();
+        let (service, network) = (ms(self.service()), ms(self.network()));
+        let Self { batches, returned, rejected, retries, hedges, .. } = self;
+        write!(
+            f,
+            "servers filled {batches} batches in {service:.2} ms each, {network:.2} ms of it on the way; \
+             {retries} retries, {hedges} second requests, {returned} returned to workers, {rejected} rejected"
+        )
+    }
+}
+
+/// The counters behind a [`FillerReport`].
+#[derive(Debug, Default)]
+pub(crate) struct FillCounts {
+    pub(super) batches: AtomicU64,
+    pub(super) returned: AtomicU64,
+    pub(super) rejected: AtomicU64,
+    retries: AtomicU64,
+    hedges: AtomicU64,
+    service_ns: AtomicU64,
+    network_ns: AtomicU64,
+}
+
+impl FillCounts {
+    /// Counts a batch that was filled in `service_ns` nanoseconds.
+    pub(super) fn filled(&self, service_ns: u64, network: Duration) {
+        self.batches.fetch_add(1, Relaxed);
+        self.service_ns.fetch_add(service_ns, Relaxed);
+        self.network_ns.fetch_add(network.as_nanos() as u64, Relaxed);
+    }
+
+    /// The present values.
+    pub(crate) fn report(&self) -> FillerReport {
+        let load = |counter: &AtomicU64| counter.load(Relaxed);
+        FillerReport {
+            batches: load(&self.batches),
+            returned: load(&self.returned),
+            rejected: load(&self.rejected),
+            retries: load(&self.retries),
+            hedges: load(&self.hedges),
+            service_ns: load(&self.service_ns),
+            network_ns: load(&self.network_ns),
+        }
+    }
+}
+
+impl std::fmt::Debug for FillRequest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FillRequest(epoch {}, step {}, {} rows)", self.epoch(), self.step(), self.ids().len())
+    }
+}

@@ -1,0 +1,151 @@
+//! Threads that decode pieces of batches, in the order of the requests.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use feedline::dataset::Rows;
+use feedline::{Context, Error, ErrorKind, Result};
+use feedline_core::{Layout, Scratch, catch_panic};
+
+use crate::set::Set;
+use crate::shared::Batch;
+use crate::wire::Piece;
+
+/// A range of rows to decode: piece `index` of `batch`.
+pub(crate) struct Work {
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) index: usize,
+}
+
+/// The threads `decode-N`, which end when this is dropped.
+pub(crate) struct Pool {
+    queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    work: Mutex<(VecDeque<Work>, bool)>,
+    added: Condvar,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<Work>, bool)> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next work; `None` once the queue is closed.
+    fn next(&self) -> Option<Work> {
+        let mut work = self.lock();
+        loop {
+            if work.1 {
+                return None;
+            }
+            if let Some(next) = work.0.pop_front() {
+                return Some(next);
+            }
+            work = self.added.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Pool {
+    /// Starts `workers` threads.
+    pub(crate) fn new(workers: usize) -> Result<Self> {
+        let queue = Arc::new(Queue::default());
+        let spawn = |index| {
+            let queue = queue.clone();
+            std::thread::Builder::new().name(format!("decode-{index}")).spawn(move || run(&queue))
+        };
+        let threads = (0..workers).map(spawn).collect::<std::io::Result<_>>().map_err(|error| {
+            let why = format!("cannot start {workers} threads: take fewer --workers");
+            Error::new(ErrorKind::Config, why).with_source(error)
+        })?;
+        Ok(Self { queue, threads })
+    }
+
+    /// Number of threads.
+    pub(crate) fn workers(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Queues every piece of `batch`.
+    pub(crate) fn add(&self, batch: &Arc<Batch>) {
+        let pieces = (0..batch.pieces()).map(|index| Work { batch: batch.clone(), index });
+        self.queue.lock().0.extend(pieces);
+        self.queue.added.notify_all();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let left = {
+            let mut work = self.queue.lock();
+            work.1 = true;
+            std::mem::take(&mut work.0)
+        };
+        self.queue.added.notify_all();
+        drop(left);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(queue: &Queue) {
+    let mut scratch = Scratch::new();
+    while let Some(Work { batch, index }) = queue.next() {
+        if batch.is_unwanted() {
+            batch.set(index, Err("no trainer waits for it any more".to_owned()));
+            continue;
+        }
+        let range = batch.range(index);
+        let decoded = decode(&batch, range, &mut scratch);
+        // Without the cause, which may name files: the trainer's own workers read the sample and say why.
+        batch.set(
+            index,
+            decoded.map_err(|error| match error.sample() {
+                Some(id) => format!("cannot read sample {id}"),
+                None => error.message().to_owned(),
+            }),
+        );
+    }
+}
+
+/// Reads rows `range` of `batch` as the workers of a loader do: all of them by one call, after a panic with
+/// new scratch memory.
+fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -> Result<Piece> {
+    let Batch { set, seed, epoch, ids, .. } = batch;
+    let ids = &ids[range.clone()];
+    let layout = Layout::new(set.spec(), ids.len())?;
+    let start = Instant::now();
+    let mut slab = vec![0; layout.bytes()];
+    let mut context = Context::new(*seed, *epoch).with_scratch(std::mem::take(scratch));
+    let mut rows = Rows::new(&layout, &mut slab, ids.len());
+    let read = catch_panic("the data set panicked", || set.dataset().read_many(ids, &mut rows, &mut context));
+    let unreadable = |index: usize, error: feedline::ReadError| {
+        let id = ids.get(index).copied().unwrap_or_default();
+        Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error).at_sample(id)
+    };
+    read?.map_err(|(index, error)| unreadable(index, error))?;
+    rows.check_written().map_err(|(index, error)| unreadable(index, error.into()))?;
+    drop(rows);
+    *scratch = context.into_scratch();
+    let busy = start.elapsed();
+    set.measured(busy, ids.len());
+    Ok(Piece::of_slab(&layout, slab, range.start, busy.as_nanos() as u64))
+}
+
+/// Rows of a piece: so many that every thread gets some, and that a piece takes at least a fifth of a
+/// millisecond.
+pub(crate) fn piece_rows(set: &Set, rows: usize, workers: usize) -> usize {
+    const SHORTEST_NS: u64 = 200_000;
+    let per_thread = rows.div_ceil(2 * workers).max(1);
+    let shortest = match set.row_ns() {
+        0 => 1,
+        row_ns => usize::try_from(SHORTEST_NS / row_ns.max(1)).unwrap_or(rows).max(1),
+    };
+    per_thread.max(shortest).min(rows.max(1))
+}

@@ -1,0 +1,199 @@
+//! The ticket of a batch: what a server must have, and which samples to decode.
+//!
+//! A ticket names samples, not steps, so a server knows neither sampler nor world nor batch size: the order is
+//! the trainer's alone. It never names a path.
+
+use feedline::dataset::Field;
+use feedline::filler::{DataDescription, FillRequest};
+use feedline::{Error, ErrorKind, Result, Spec};
+use serde::{Deserialize, Serialize};
+
+/// The version of tickets and of the messages that answer them.
+pub const VERSION: u32 = 1;
+
+/// A request for the samples [`ids`](Self::ids), as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ticket {
+    /// The data that the server must have.
+    pub data: Data,
+    /// The seed of the random numbers of transforms.
+    #[serde(default)]
+    pub seed: u64,
+    /// The epoch, which keys the random numbers too.
+    #[serde(default)]
+    pub epoch: u64,
+    /// The samples, in the order of the rows. Without samples the answer is the schema alone.
+    pub ids: Vec<u64>,
+}
+
+/// What both sides must agree on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The version of feedline, whose decoders may change the bytes of a picture.
+    pub feedline: String,
+    /// The version of the transforms and the tokenizer, as both sides state it.
+    pub transforms: String,
+    /// Number of samples of the set.
+    pub samples: u64,
+    /// The fields of a sample.
+    pub fields: Vec<FieldOf>,
+    /// The fingerprint of the set, in hexadecimal.
+    pub fingerprint: String,
+}
+
+/// A field of a sample.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FieldOf {
+    /// The name.
+    pub name: String,
+    /// The type of an element, such as `u8`.
+    pub dtype: String,
+    /// The shape of a sample; of a ragged field, that of an item.
+    pub shape: Vec<usize>,
+    /// Max items of a sample, for a ragged field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<usize>,
+}
+
+impl FieldOf {
+    /// The fields of `spec`.
+    pub fn of(spec: &Spec) -> Vec<Self> {
+        let of = |field: &Field| Self {
+            name: field.name().to_owned(),
+            dtype: field.dtype().name().to_owned(),
+            shape: field.shape().to_vec(),
+            max: field.as_ragged().map(|ragged| ragged.max_per_sample()),
+        };
+        spec.fields().iter().map(of).collect()
+    }
+}
+
+impl std::fmt::Display for FieldOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {:?}", self.name, self.dtype, self.shape)?;
+        self.max.map_or(Ok(()), |max| write!(f, " up to {max}"))
+    }
+}
+
+impl Data {
+    /// The description of a set.
+    pub fn new(spec: &Spec, samples: u64, fingerprint: u64, transforms: &str) -> Self {
+        Self {
+            version: VERSION,
+            feedline: env!("CARGO_PKG_VERSION").to_owned(),
+            transforms: transforms.to_owned(),
+            samples,
+            fields: FieldOf::of(spec),
+            fingerprint: format!("{fingerprint:#018x}"),
+        }
+    }
+
+    /// Compares the data of a ticket with `own`, that of the server.
+    ///
+    /// # Errors
+    /// `Config` for the first difference, with both sides.
+    pub fn check(&self, own: &Self) -> Result<()> {
+        let fields = |data: &Self| data.fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let differences = [
+            (
+                "version of the tickets",
+                self.version.to_string(),
+                own.version.to_string(),
+                "update the older one",
+            ),
+            ("version of feedline", self.feedline.clone(), own.feedline.clone(), "update the older one"),
+            (
+                "version of the transforms",
+                format!("{:?}", self.transforms),
+                format!("{:?}", own.transforms),
+                "start both with the same --transforms",
+            ),
+            ("number of samples", self.samples.to_string(), own.samples.to_string(), "open the same data"),
+            ("fields", fields(self), fields(own), "open the data in the same form"),
+            ("fingerprint", self.fingerprint.clone(), own.fingerprint.clone(), "open the same data"),
+        ];
+        for (what, asked, here, remedy) in differences {
+            if asked != here {
+                let why = format!("another {what}: the trainer has {asked}, the server {here}; {remedy}");
+                return Err(Error::new(ErrorKind::Config, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ticket {
+    /// The ticket of a loader's batch.
+    pub fn of(request: &FillRequest<'_>, transforms: &str) -> Self {
+        let data = Self::probe(request.data(), transforms).data;
+        Self { data, seed: request.data().seed, epoch: request.epoch(), ids: request.ids().to_vec() }
+    }
+
+    /// A ticket without samples, whose answer says whether the server has this data.
+    pub fn probe(data: &DataDescription<'_>, transforms: &str) -> Self {
+        let data = Data::new(data.spec, data.samples, data.fingerprint, transforms);
+        Self { data, seed: 0, epoch: 0, ids: Vec::new() }
+    }
+
+    /// The JSON text.
+    pub fn to_json(&self) -> Vec<u8> {
+        // Cannot fail: the maps have keys of text.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Parses the JSON text.
+    ///
+    /// # Errors
+    /// `Data` for another text.
+    pub fn parse(json: &[u8]) -> Result<Self> {
+        serde_json::from_slice(json).map_err(|error| {
+            Error::new(ErrorKind::Data, format!("this is no ticket of version {VERSION}: {error}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline::DType;
+
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_an_error_that_names_both_sides() {
+        let spec = Spec::new().field("x", DType::U8, [2]).unwrap().ragged("y", DType::I64, [], 7).unwrap();
+        let own = Data::new(&spec, 10, 0xAB, "v1");
+        assert!(own.check(&own).is_ok());
+        let said = |asked: Data| asked.check(&own).unwrap_err().to_string();
+        let cases = [
+            (Data { version: 9, ..own.clone() }, ["trainer has 9", "server 1"]),
+            (Data { feedline: "0.0.1".into(), ..own.clone() }, ["trainer has 0.0.1", "server 0.1.0"]),
+            (Data { transforms: "v2".into(), ..own.clone() }, ["trainer has \"v2\"", "server \"v1\""]),
+            (Data { samples: 11, ..own.clone() }, ["trainer has 11", "server 10"]),
+            (Data { fields: own.fields[..1].to_vec(), ..own.clone() }, ["has x u8 [2],", "y i64 [] up to 7"]),
+            (Data { fingerprint: "0xcd".into(), ..own.clone() }, ["has 0xcd", "server 0x00000000000000ab"]),
+        ];
+        for (asked, parts) in cases {
+            let said = said(asked);
+            assert!(parts.iter().all(|part| said.contains(part)) && !said.contains('\n'), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_ticket_survives_its_json_and_no_other_text_is_one() {
+        let spec = Spec::new().field("x", DType::F32, []).unwrap();
+        let data = Data::new(&spec, 3, 1, "");
+        let ticket = Ticket { data, seed: u64::MAX, epoch: 4, ids: vec![2, u64::MAX] };
+        assert_eq!(Ticket::parse(&ticket.to_json()).unwrap(), ticket);
+        for text in ["", "{}", "{\"ids\":[1]}", "[]", "null"] {
+            assert!(Ticket::parse(text.as_bytes()).unwrap_err().to_string().contains("no ticket"), "{text}");
+        }
+        let mut more: serde_json::Value = serde_json::from_slice(&ticket.to_json()).unwrap();
+        more["path"] = "/etc/passwd".into();
+        assert!(Ticket::parse(more.to_string().as_bytes()).is_err(), "a ticket has no path");
+    }
+}

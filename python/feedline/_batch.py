@@ -10,6 +10,7 @@ import numpy as np
 from . import _feedline
 from ._data import Data
 from ._frameworks import Framework
+from ._source import Source
 
 
 class Ragged(NamedTuple):
@@ -94,7 +95,7 @@ class Batch(Mapping[str, Any]):
 
     @property
     def ids(self) -> np.ndarray[Any, Any]:
-        """The id of each row's sample: its index in the data."""
+        """The id of each row's sample: its index in the data; of a source ``shard << 40 | number``."""
         return np.frombuffer(self._inner.ids(), np.uint64)
 
     @property
@@ -167,7 +168,7 @@ def _padded(framework: Framework, inner: _feedline.Batch, name: str) -> Padded:
     return Padded(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
 
 
-def forms_of(data: Data, padded: set[str]) -> dict[str, Callable[..., Any]]:
+def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., Any]]:
     """How each field becomes arrays."""
     return {
         field.name: (_padded if field.name in padded else _ragged)

@@ -1,5 +1,6 @@
 //! Data sets: opened, in memory, written in Python, and composed of others.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use feedline::dataset::{Element, Packed, PackedOptions, Rows, lengths};
@@ -8,11 +9,14 @@ use feedline_core::Layout;
 use feedline_datasets::{
     Fixed, ImageDataset, Nulls, OpenOptions, Ragged, Reader, SchemaField, Split, Tokenized, open_with,
 };
+use feedline_images::Transforms;
+use feedline_pictures::Decode;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::raise;
-use crate::own::{FieldOf, OwnData, dtype_named};
+use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
+use crate::pictures::{Behind, IMAGE, PARAMETERS};
 use crate::transforms::transforms;
 
 /// A data set; see `feedline.Data`.
@@ -25,11 +29,35 @@ pub(crate) struct DataSet {
     /// The names of the classes, in the order of their labels.
     #[pyo3(get)]
     classes: Option<Vec<String>>,
+    /// The values of each category of a table, in the order of their numbers.
+    #[pyo3(get)]
+    pub(crate) categories: Vec<(String, Vec<String>)>,
+    /// How a stage behind the loader decodes the pictures, whose files are the set.
+    pub(crate) behind: Option<Behind>,
 }
 
 impl DataSet {
-    fn new(kind: &str, set: impl Dataset) -> Self {
-        Self { set: Arc::new(set), kind: kind.to_owned(), classes: None }
+    pub(crate) fn new(kind: &str, set: impl Dataset) -> Self {
+        let kind = kind.to_owned();
+        Self { set: Arc::new(set), kind, classes: None, categories: Vec::new(), behind: None }
+    }
+
+    /// A choice of the samples of this set, in which one may come `copies` times.
+    fn choice(&self, kind: &str, set: impl Dataset, copies: usize) -> Self {
+        let behind = self.behind.clone().map(|behind| Behind { copies: behind.copies * copies, ..behind });
+        Self { behind, ..Self::new(kind, set) }
+    }
+
+    /// Refuses pictures that are decoded behind the loader: `step` needs their pixels.
+    pub(crate) fn check_decoded(&self, step: &str) -> PyResult<()> {
+        if self.behind.is_none() {
+            return Ok(());
+        }
+        let why = format!(
+            "{step} needs decoded pictures, and these are decoded behind the loader: use decode=\"cpu\", or \
+             choose samples only (take, skip, subset, split, repeat)"
+        );
+        Err(raise(Error::new(ErrorKind::Config, why)))
     }
 }
 
@@ -44,7 +72,7 @@ fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> feedline::Result<T> 
 }
 
 /// The options of `feedline.open` that every format has.
-fn open_options(
+pub(crate) fn open_options(
     split: Option<&str>,
     classes: Option<Vec<String>>,
     empty_members: bool,
@@ -64,7 +92,7 @@ fn open_options(
     let nulls = if fill_nulls { Nulls::Fill } else { Nulls::Refuse };
     let defaults = OpenOptions::default();
     let memory_limit = memory_limit.unwrap_or(defaults.memory_limit);
-    Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls })
+    Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, ..defaults })
 }
 
 #[pymethods]
@@ -113,9 +141,10 @@ impl DataSet {
         })
     }
 
-    /// Opens encoded pictures, and decodes and transforms them.
+    /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or behind the loader
+    /// (`gpu`, `auto`).
     #[staticmethod]
-    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode))]
+    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn images(
         py: Python<'_>,
@@ -126,10 +155,28 @@ impl DataSet {
         steps: Vec<(String, Bound<'_, PyDict>)>,
         channels_first: bool,
         scaled_decode: bool,
+        decode: &str,
     ) -> PyResult<Self> {
         let options = open_options(split, classes, false, false, None)?;
-        let list = transforms(&steps, channels_first, scaled_decode)?;
+        let decode = match decode {
+            "cpu" => None,
+            "gpu" => Some(Decode::Gpu),
+            "auto" => Some(Decode::Auto),
+            other => {
+                let why = format!("decode {other:?}: use \"cpu\", \"gpu\" or \"auto\"");
+                return Err(raise(Error::new(ErrorKind::Config, why)));
+            }
+        };
+        if decode.is_some() && (field.is_some() || scaled_decode) {
+            let why = "field and scaled_decode are for decode=\"cpu\": leave them out";
+            return Err(raise(Error::new(ErrorKind::Config, why)));
+        }
+        let start = if decode.is_some() { Transforms::new().on_device() } else { Transforms::new() };
+        let list = transforms(start, &steps, channels_first, scaled_decode)?;
         detached(py, || {
+            if let Some(decode) = decode {
+                return behind(path, &options, list, decode);
+            }
             let reader = open_with(path, &options)?;
             let classes = reader.classes().map(<[String]>::to_vec);
             let set = match field {
@@ -194,11 +241,12 @@ impl DataSet {
 
     /// The fields: name, dtype, shape of a row or of an item, and the max items of a ragged field.
     fn fields(&self) -> Vec<FieldOf> {
-        let of = |field: &feedline::dataset::Field| {
-            let max = field.as_ragged().map(|ragged| ragged.max_per_sample());
-            (field.name().to_owned(), field.dtype().name().to_owned(), field.shape().to_vec(), max)
-        };
-        self.set.spec().fields().iter().map(of).collect()
+        let mut fields = fields_of(self.set.spec());
+        if let Some(Behind { part, .. }) = &self.behind {
+            fields.retain(|(name, ..)| name != PARAMETERS && name != IMAGE);
+            fields.insert(0, (IMAGE.to_owned(), part.dtype().name().to_owned(), part.shape().to_vec(), None));
+        }
+        fields
     }
 
     #[getter]
@@ -219,14 +267,20 @@ impl DataSet {
         epoch: u64,
         seed: u64,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let fields =
-            py.detach(|| read_one(&*self.set, id, &mut Context::new(seed, epoch))).map_err(|error| {
-                let error = match error.downcast::<Error>() {
-                    Ok(error) => *error,
-                    Err(error) => Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error),
-                };
-                raise(error.at_sample(id))
-            })?;
+        let read = || {
+            let fields = read_one(&*self.set, id, &mut Context::new(seed, epoch))?;
+            match &self.behind {
+                Some(behind) => Ok(behind.finished(fields)?),
+                None => Ok(fields),
+            }
+        };
+        let fields = py.detach(read).map_err(|error: feedline::ReadError| {
+            let error = match error.downcast::<Error>() {
+                Ok(error) => *error,
+                Err(error) => Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error),
+            };
+            raise(error.at_sample(id))
+        })?;
         Ok(fields.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
     }
 
@@ -238,40 +292,41 @@ impl DataSet {
 
     /// The number of items that each sample has of the ragged field `field`.
     fn lengths(&self, py: Python<'_>, field: &str) -> PyResult<Vec<u32>> {
+        self.check_decoded("lengths")?;
         detached(py, || lengths(&*self.set, field))
     }
 
     fn subset(&self, ids: Vec<u64>) -> PyResult<Self> {
-        self.set.clone().subset(ids).map(|set| Self::new("subset", set)).map_err(raise)
+        let mut counts = HashMap::new();
+        ids.iter().for_each(|id| *counts.entry(*id).or_insert(0) += 1);
+        let copies = counts.into_values().max().unwrap_or(1);
+        self.set.clone().subset(ids).map(|set| self.choice("subset", set, copies)).map_err(raise)
     }
 
     fn take(&self, count: u64) -> Self {
-        Self::new("take", self.set.clone().take(count))
+        self.choice("take", self.set.clone().take(count), 1)
     }
 
     fn skip(&self, count: u64) -> Self {
-        Self::new("skip", self.set.clone().skip(count))
+        self.choice("skip", self.set.clone().skip(count), 1)
     }
 
     fn repeat(&self, times: u64) -> PyResult<Self> {
-        self.set.clone().repeat(times).map(|set| Self::new("repeat", set)).map_err(raise)
+        let copies = usize::try_from(times).unwrap_or(usize::MAX);
+        self.set.clone().repeat(times).map(|set| self.choice("repeat", set, copies)).map_err(raise)
     }
 
     fn split(&self, fractions: Vec<f64>, seed: u64) -> PyResult<Vec<Self>> {
         fn parts<const N: usize>(
-            set: &Arc<dyn Dataset>,
+            of: &DataSet,
             fractions: &[f64],
             seed: u64,
         ) -> feedline::Result<Vec<DataSet>> {
             let fractions: [f64; N] = std::array::from_fn(|index| fractions[index]);
-            Ok(set
-                .clone()
-                .split(fractions, seed)?
-                .into_iter()
-                .map(|set| DataSet::new("split", set))
-                .collect())
+            let parts = of.set.clone().split(fractions, seed)?;
+            Ok(parts.into_iter().map(|set| of.choice("split", set, 1)).collect())
         }
-        let (set, given) = (&self.set, &fractions);
+        let (set, given) = (self, &fractions);
         match fractions.len() {
             1 => parts::<1>(set, given, seed),
             2 => parts::<2>(set, given, seed),
@@ -285,18 +340,21 @@ impl DataSet {
 
     #[staticmethod]
     fn concat(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        parts.iter().try_for_each(|part| part.check_decoded("concat"))?;
         let parts = parts.iter().map(|part| part.set.clone());
         compose::Concat::new(parts).map(|set| Self::new("concat", set)).map_err(raise)
     }
 
     #[staticmethod]
     fn zip(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        parts.iter().try_for_each(|part| part.check_decoded("zip"))?;
         let parts = parts.iter().map(|part| part.set.clone());
         compose::Zip::new(parts).map(|set| Self::new("zip", set)).map_err(raise)
     }
 
     #[staticmethod]
     fn mix(parts: Vec<(PyRef<'_, Self>, f64)>, seed: u64, samples: Option<u64>) -> PyResult<Self> {
+        parts.iter().try_for_each(|(part, _)| part.check_decoded("mix"))?;
         let mix = parts
             .iter()
             .fold(Mix::builder(seed), |mix, (part, weight)| mix.dataset(part.set.clone(), *weight));
@@ -306,6 +364,7 @@ impl DataSet {
 
     /// Keeps samples in memory, or in the file `path`.
     fn cached(&self, py: Python<'_>, budget: u64, path: Option<String>) -> PyResult<Self> {
+        self.check_decoded("cached")?;
         detached(py, || {
             let set = self.set.clone();
             let set = match path {
@@ -325,12 +384,36 @@ impl DataSet {
         split: bool,
         shuffle: Option<u64>,
     ) -> PyResult<Self> {
+        self.check_decoded("packed")?;
         detached(py, || {
             let lengths = lengths(&*self.set, field)?;
             let options = PackedOptions { window, split, shuffle };
             Ok(Self::new("packed", Packed::new(self.set.clone(), field, &lengths, options)?))
         })
     }
+}
+
+/// Pictures whose files the workers read, for a stage behind the loader.
+fn behind(path: &str, options: &OpenOptions, list: Transforms, decode: Decode) -> feedline::Result<DataSet> {
+    // Reads every file once to find the longest, and keeps the lengths in a file beside the data.
+    let files = Ragged::measured(open_with(path, options)?)?;
+    let is_file =
+        |field: &&feedline::dataset::Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
+    let mut sizes = Vec::new();
+    for field in files.spec().fields().iter().filter(is_file) {
+        // Another field of bytes, such as a caption, is shorter.
+        let lengths = files.lengths(field.name())?;
+        if lengths.iter().max() > sizes.iter().max() {
+            sizes = lengths.to_vec();
+        }
+    }
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let reader = open_with(path, options)?;
+    let classes = reader.classes().map(<[String]>::to_vec);
+    let part = list.device_part()?;
+    let set = ImageDataset::encoded(reader, list, sizes.first().map_or(1, |&max| max.max(1) as usize))?;
+    let behind = Some(Behind { part, decode, sizes: sizes.into(), copies: 1 });
+    Ok(DataSet { classes, behind, ..DataSet::new("images", set) })
 }
 
 /// The bytes of each field of one sample.

@@ -135,13 +135,21 @@ def rows_of(data: feedline.Data, **options: Any) -> dict[int, Any]:
     return rows
 
 
-@pytest.mark.parametrize("steps", [[T.Resize((20, 20))], LIST])
-def test_a_stage_behind_the_loader_gives_the_pictures_of_the_workers(folder: Path, steps: Any) -> None:
+@pytest.mark.parametrize(
+    ("steps", "near"),
+    [
+        # Where nothing is scaled it is the same to the bit; where it is, to a level of 255.
+        ([T.CenterCrop((40, 48)), T.RandomHorizontalFlip(), T.ColorJitter(0.4, 0.4, 0.4, 0.1)], 0),
+        ([T.Resize((20, 20))], 1),
+        ([T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.Normalize()], 1.01 / 255 / 0.224),
+    ],
+)
+def test_a_stage_behind_the_loader_gives_the_pictures_of_the_workers(
+    folder: Path, steps: Any, near: float
+) -> None:
     ours = feedline.images(folder, steps, decode="auto")
     theirs = feedline.images(folder, steps)
     assert ours.fields == theirs.fields and ours.classes == theirs.classes and len(ours) == len(theirs)
-    # The stage resizes with other rounding: a level of 255, which the colours of the list may double.
-    near = 1 if len(steps) == 1 else 2 / 255 / 0.224
     assert _apart(ours[5], theirs[5]) <= near and ours[5]["label"] == theirs[5]["label"]
     found, wanted = rows_of(ours), rows_of(theirs)
     assert found.keys() == wanted.keys() and len(found) == 80

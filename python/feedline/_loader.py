@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
+import importlib.util
 import logging
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from . import _data, _feedline, _own
@@ -161,6 +164,8 @@ class Loader:
             )
         self.batch_size, self.device = batch_size, str(device)
         gpu = _gpu(self.device)
+        if gpu is not None and isinstance(self.data, Data) and self.data._set.is_decoded_behind:
+            _load_nvjpeg()
         self._framework = framework_of(framework, gpu is not None)
         self._kind: type[Batch] = Copied if copy else Batch
         padding = [(name, *_padding(given)) for name, given in (pad or {}).items()]
@@ -376,6 +381,18 @@ def _gpu(device: str) -> int | None:
 
     torch = sys.modules.get("torch")
     return int(torch.cuda.current_device()) if torch and torch.cuda.is_available() else 0
+
+
+def _load_nvjpeg() -> None:
+    """Loads the nvJPEG of the package ``nvidia-nvjpeg``, if it is installed: the linker does not know its
+    folder, and finds a library that is loaded already."""
+    found = importlib.util.find_spec("nvidia")
+    folders = list(found.submodule_search_locations or ()) if found else []
+    libraries = [path for folder in folders for path in Path(folder).glob("*/lib/libnvjpeg.so.*")]
+    for library in sorted(libraries, reverse=True):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(str(library))
+            return
 
 
 def _world(world: str | tuple[int, int] | None) -> tuple[int, int] | None:

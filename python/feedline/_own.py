@@ -215,7 +215,8 @@ class _Fingerprint(NamedTuple):
 
 
 def _iterate(shard: Any) -> Iterable[Any]:
-    return shard if hasattr(shard, "__iter__") else shard()
+    samples: Iterable[Any] = shard if hasattr(shard, "__iter__") else shard()
+    return samples
 
 
 def _field(name: str, value: Any, max_length: int | None) -> tuple[Field, Callable[[Any], bytes]]:

@@ -19,12 +19,12 @@ pub(crate) enum Memory {
     /// In a slot of the loader.
     Slot(Share),
     /// Behind the loader, in memory of the stage that decoded it.
-    Pictures(PictureBatch),
+    Pictures(Box<PictureBatch>),
 }
 
 impl From<PictureBatch> for Memory {
     fn from(batch: PictureBatch) -> Self {
-        Self::Pictures(batch)
+        Self::Pictures(Box::new(batch))
     }
 }
 
@@ -238,8 +238,8 @@ fn pictures(batch: &PictureBatch, name: &str, consumer: Consumer) -> Result<Expo
         stream.synchronize()?;
     }
     let Place { owner, dtype, address, shape } = place;
-    // SAFETY: `place` returns memory of `owner` in this shape. The stage writes it again once `owner` is dropped,
-    // after the work of `stream`, which a consumer on a GPU keeps alive: frameworks never destroy theirs.
+    // SAFETY: `place` returns memory of `owner` in this shape. The stage writes it again once `owner` is
+    // dropped, after the work of `stream`, which lives on: frameworks do not destroy theirs.
     Ok(unsafe { Exported::of_memory(owner, device_of(&batch.device), dtype, address, shape) })
 }
 

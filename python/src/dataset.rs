@@ -254,6 +254,12 @@ impl DataSet {
         self.set.fingerprint()
     }
 
+    /// Whether pictures are decoded behind the loader.
+    #[getter]
+    fn is_decoded_behind(&self) -> bool {
+        self.behind.is_some()
+    }
+
     /// The file that holds sample `id`.
     fn path(&self, id: u64) -> Option<String> {
         self.set.path(id).map(|path| path.display().to_string())

@@ -136,15 +136,14 @@ def test_more_ranks_than_shards_is_an_error_that_names_the_way_out() -> None:
 
 
 def test_skip_and_set_epoch_of_a_shard_are_used() -> None:
-    class Seeks(Numbers):
-        epochs: list[int] = []
-        skipped: list[int] = []
+    epochs, skipped = [], []
 
+    class Seeks(Numbers):
         def set_epoch(self, epoch: int) -> None:
-            self.epochs.append(epoch)
+            epochs.append(epoch)
 
         def skip(self, count: int) -> Numbers:
-            self.skipped.append(count)
+            skipped.append(count)
             return Numbers(self.start + count, self.count - count)
 
     def made() -> feedline.Loader:
@@ -157,11 +156,11 @@ def test_skip_and_set_epoch_of_a_shard_are_used() -> None:
         next(batches)
     state = one.state_dict()
     one.close()
-    assert Seeks.epochs == [3]
+    assert epochs == [3]
     shard = Seeks(0, 1000)
     again = made()
     again.load_state_dict(state)
-    assert ids(again) == list(range(500, 1000)) and Seeks.skipped == [500]
+    assert ids(again) == list(range(500, 1000)) and skipped == [500]
 
 
 def test_what_cannot_be_resumed_is_one_error() -> None:

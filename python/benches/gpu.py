@@ -4,9 +4,9 @@
     python benches/gpu.py measure [--seconds 4] [--photos FOLDER] [--only jpeg]
 
 `measure` runs the same model on the same samples three ways: on one batch that stays on the GPU (the step
-alone), fed by feedline, and fed by torch's DataLoader; JPEG also fed by DALI and SPDL. It prints the time of a step, and the step alone over
-the fed step: 1 is a GPU that never waits. `--photos` is a folder of JPEGs. Ends with "ok", or with the
-first failure.
+alone), fed by feedline, and fed by torch's DataLoader; JPEG also fed by DALI and SPDL. It prints the time of
+a step, and the step alone over the fed step: 1 is a GPU that never waits. `--photos` is a folder of JPEGs
+with a folder per class. Ends with "ok", or with the first failure.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from photos import Photos, dali, ffcv, spdl
 
 import feedline
 
@@ -326,28 +327,6 @@ class Rows(torch.utils.data.Dataset[Any]):
         return torch.from_numpy(np.array(self.rows[index]))
 
 
-class Photos(torch.utils.data.Dataset[Any]):
-    """The same photographs for DataLoader, by torchvision."""
-
-    def __init__(self, folder: Path, times: int) -> None:
-        from torchvision import transforms
-
-        self.paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
-        self.times = times
-        self.transform = transforms.Compose(
-            [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.PILToTensor()]
-        )
-
-    def __len__(self) -> int:
-        return self.times * len(self.paths)
-
-    def __getitem__(self, index: int) -> Any:
-        from PIL import Image
-
-        with Image.open(self.paths[index % len(self.paths)]) as photo:
-            return self.transform(photo.convert("RGB"))
-
-
 def compare(
     name: str,
     ours: dict[str, feedline.Data],
@@ -417,69 +396,6 @@ def compare(
     print(f"  step alone, again: {timed(alone(), step, seconds):.3f} ms", flush=True)
 
 
-def dali(photos: Path) -> Callable[[int], Iterator[torch.Tensor]]:
-    """The same list by DALI: nvJPEG with a random crop, and the resize on the GPU."""
-
-    def batches(batch: int) -> Iterator[torch.Tensor]:
-        from nvidia.dali import fn, pipeline_def, types
-        from nvidia.dali.plugin.pytorch import DALIGenericIterator
-
-        @pipeline_def(batch_size=batch, num_threads=os.cpu_count(), device_id=0, seed=7)  # type: ignore[misc]
-        def pipeline() -> Any:
-            files, _ = fn.readers.file(file_root=str(photos), random_shuffle=True, name="files")
-            images = fn.decoders.image_random_crop(files, device="mixed", output_type=types.RGB)
-            images = fn.resize(images, size=[224, 224])
-            return fn.crop_mirror_normalize(
-                images, mirror=fn.random.coin_flip(), dtype=types.UINT8, mean=[0.0], std=[1.0],
-                output_layout="CHW",
-            )  # fmt: skip
-
-        built = pipeline()
-        built.build()
-        for one in DALIGenericIterator([built], ["image"]):
-            yield one[0]["image"]
-
-    return batches
-
-
-def spdl(photos: Path) -> Callable[[int], Iterator[torch.Tensor]]:
-    """Decoded by SPDL's threads, resized to one size (it has no random crop), and copied by it."""
-    paths = [str(path) for path in sorted(photos.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
-
-    def batches(batch: int) -> Iterator[torch.Tensor]:
-        import spdl.io
-        from spdl.pipeline import PipelineBuilder
-
-        chance = np.random.default_rng(7)
-
-        def source() -> Iterator[list[str]]:
-            while True:
-                yield [paths[index] for index in chance.integers(0, len(paths), batch)]
-
-        def load(chosen: list[str]) -> torch.Tensor:
-            cuda = spdl.io.cuda_config(device_index=0)
-            loaded = spdl.io.load_image_batch(
-                chosen, width=224, height=224, pix_fmt="rgb24", device_config=cuda
-            )
-            tensor: torch.Tensor = spdl.io.to_torch(loaded)
-            return tensor
-
-        workers = os.cpu_count() or 1
-        builder = PipelineBuilder().add_source(source()).pipe(load, concurrency=max(1, workers // 4))
-        pipeline = builder.add_sink(4).build(num_threads=workers)
-        with pipeline.auto_stop():
-            yield from pipeline
-
-    return batches
-
-
-def ffcv(_: int) -> Iterator[torch.Tensor]:
-    """FFCV reads only its own files, and PyPI has no wheel of it: it is said whether it installs."""
-    import ffcv  # noqa: F401
-
-    raise NotImplementedError("installed, and not measured: it needs the photographs in its own format")
-
-
 def measure(seconds: float, photos: Path | None, only: str | None) -> None:
     if only != "jpeg":
         measure_rows(seconds)
@@ -502,7 +418,9 @@ def measure(seconds: float, photos: Path | None, only: str | None) -> None:
         theirs = Photos(photos, 100)
     except ImportError:
         theirs = None
-    others = {"DALI": dali(photos), "SPDL": spdl(photos), "FFCV": ffcv}
+    others = {"DALI": dali(photos), "FFCV": ffcv}
+    if theirs is not None:
+        others["SPDL, torchvision"] = spdl(theirs, DEVICE)
     compare("JPEG", ours, "image", theirs, 128, 150_528, 2048, seconds, others)
 
 

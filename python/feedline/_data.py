@@ -339,9 +339,9 @@ def images(
         channels_first: ``[3, height, width]``, as torchvision, else ``[height, width, 3]``, as Pillow.
         scaled_decode: Lets the decoder reduce large JPEGs, which is faster and changes pixels.
         decode: ``"cpu"``: the workers decode and transform. ``"gpu"``: nvJPEG decodes JPEGs on the loader's
-            device, and the transforms run there in one launch; the CPU decodes what nvJPEG refuses. ``"auto"``:
-            GPU and CPU together, or the CPU alone where there is no GPU or no nvJPEG. Pixels of nvJPEG differ
-            by a few levels. A file that is damaged behind its header ends the loop. A batch reserves memory
+            device, and the transforms run there in one launch; the CPU decodes what nvJPEG refuses.
+            ``"auto"``: GPU and CPU together, or the CPU alone where there is no GPU or no nvJPEG. Pixels of
+            nvJPEG differ by a few levels. A file that is damaged behind its header ends the loop. A batch reserves memory
             for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
     """
     steps = [(type(step).__name__, step.options()) for step in transforms]

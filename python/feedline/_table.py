@@ -43,8 +43,8 @@ def table(
         select: The fields to keep, in this order; other columns are not decoded.
         stack: Fields made of several columns: ``{"x": ["age", "income"]}`` is ``float32 [2]``.
         cast: Another type: ``{"x": "float64"}``, or a type of NumPy. No cast loses a whole number.
-        category: Columns whose values are numbered, ``int64``: by their place in the sorted list of values, or
-            in a list that you give. :attr:`Data.categories` has the lists.
+        category: Columns whose values are numbered, ``int64``: by their place in the sorted list of values,
+            or in a list that you give. :attr:`Data.categories` has the lists.
         unknown: Categories in which a value beyond the list has the number behind the last one.
         days: Columns of dates or times as days since 1970, ``int32``.
         seconds: Columns of dates or times as seconds since 1970, ``float64``.

@@ -5,7 +5,7 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `loader.rs`, `running.rs` | a loader; the epoch that borrows it |
+//! | `loader.rs`, `options.rs`, `running.rs` | a loader; its options; the epoch that borrows it |
 //! | `batch.rs`, `capsule.rs` | a batch, its fields, and their DLPack capsules |
 //! | `dataset.rs` | data sets: opened, in memory, composed |
 //! | `own.rs`, `source.rs` | data sets and sources written in Python |
@@ -26,6 +26,7 @@ mod capsule;
 mod dataset;
 mod error;
 mod loader;
+mod options;
 mod own;
 mod pictures;
 mod running;

@@ -164,7 +164,8 @@ class Loader:
             )
         self.batch_size, self.device = batch_size, str(device)
         gpu = _gpu(self.device)
-        if gpu is not None and isinstance(self.data, Data) and self.data._set.is_decoded_behind:
+        decodes_behind = _decodes_behind(self.data, gpu)
+        if decodes_behind:
             _load_nvjpeg()
         self._framework = framework_of(framework, gpu is not None)
         self._kind: type[Batch] = Copied if copy else Batch
@@ -198,6 +199,7 @@ class Loader:
                 "pinned_budget": pinned_budget,
                 "held_timeout": held_timeout,
                 "drop_timeout": drop_timeout,
+                "decodes_behind": decodes_behind,
                 "map_batch": None if map_batch is None else _hook(map_batch, self.data),
             },
         )
@@ -381,6 +383,12 @@ def _gpu(device: str) -> int | None:
 
     torch = sys.modules.get("torch")
     return int(torch.cuda.current_device()) if torch and torch.cuda.is_available() else 0
+
+
+def _decodes_behind(data: Data | Source, gpu: int | None) -> bool:
+    """Whether a stage behind the loader decodes pictures: without a GPU the workers do it faster."""
+    decode = data._set.decode_behind if isinstance(data, Data) else None
+    return decode == "gpu" or (decode == "auto" and gpu is not None)
 
 
 def _load_nvjpeg() -> None:

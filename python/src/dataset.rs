@@ -16,7 +16,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::raise;
 use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
-use crate::pictures::{Behind, IMAGE, PARAMETERS};
+use crate::pictures::Behind;
 use crate::transforms::transforms;
 
 /// A data set; see `feedline.Data`.
@@ -32,7 +32,7 @@ pub(crate) struct DataSet {
     /// The values of each category of a table, in the order of their numbers.
     #[pyo3(get)]
     pub(crate) categories: Vec<(String, Vec<String>)>,
-    /// How a stage behind the loader decodes the pictures, whose files are the set.
+    /// How a stage behind the loader makes the same samples, if it may.
     pub(crate) behind: Option<Behind>,
 }
 
@@ -42,20 +42,31 @@ impl DataSet {
         Self { set: Arc::new(set), kind, classes: None, categories: Vec::new(), behind: None }
     }
 
-    /// A choice of the samples of this set, in which one may come `copies` times.
-    fn choice(&self, kind: &str, set: impl Dataset, copies: usize) -> Self {
-        let behind = self.behind.clone().map(|behind| Behind { copies: behind.copies * copies, ..behind });
-        Self { behind, ..Self::new(kind, set) }
+    /// The samples that `choose` makes of this set, in which one may come `copies` times.
+    fn choice<D: Dataset>(
+        &self,
+        kind: &str,
+        copies: usize,
+        choose: impl Fn(Arc<dyn Dataset>) -> feedline::Result<D>,
+    ) -> PyResult<Self> {
+        let chosen = || {
+            let behind = match &self.behind {
+                Some(behind) => Some(behind.with(Arc::new(choose(behind.files.clone())?), copies)),
+                None => None,
+            };
+            Ok(Self { behind, ..Self::new(kind, choose(self.set.clone())?) })
+        };
+        chosen().map_err(raise)
     }
 
-    /// Refuses pictures that are decoded behind the loader: `step` needs their pixels.
-    pub(crate) fn check_decoded(&self, step: &str) -> PyResult<()> {
-        if self.behind.is_none() {
+    /// Refuses pictures that only a stage behind the loader may decode: `step` needs their pixels.
+    fn check_decoded(&self, step: &str) -> PyResult<()> {
+        if self.behind.as_ref().is_none_or(|behind| behind.decode != Decode::Gpu) {
             return Ok(());
         }
         let why = format!(
-            "{step} needs decoded pictures, and these are decoded behind the loader: use decode=\"cpu\", or \
-             choose samples only (take, skip, subset, split, repeat)"
+            "{step} needs decoded pictures, and the GPU decodes these behind the loader: use decode=\"auto\", \
+             or choose samples only (take, skip, subset, split, repeat)"
         );
         Err(raise(Error::new(ErrorKind::Config, why)))
     }
@@ -171,19 +182,26 @@ impl DataSet {
             let why = "field and scaled_decode are for decode=\"cpu\": leave them out";
             return Err(raise(Error::new(ErrorKind::Config, why)));
         }
-        let start = if decode.is_some() { Transforms::new().on_device() } else { Transforms::new() };
-        let list = transforms(start, &steps, channels_first, scaled_decode)?;
-        detached(py, || {
-            if let Some(decode) = decode {
-                return behind(path, &options, list, decode);
+        let list = transforms(Transforms::new(), &steps, channels_first, scaled_decode)?;
+        let behind = match decode {
+            Some(decode) => {
+                let start = Transforms::new().on_device();
+                Some((decode, transforms(start, &steps, channels_first, false)?))
             }
+            None => None,
+        };
+        detached(py, || {
+            let behind = match behind {
+                Some((decode, list)) => Some(Behind::open(path, &options, list, decode)?),
+                None => None,
+            };
             let reader = open_with(path, &options)?;
             let classes = reader.classes().map(<[String]>::to_vec);
             let set = match field {
                 Some(field) => ImageDataset::with_field(reader, field, list)?,
                 None => ImageDataset::new(reader, list)?,
             };
-            Ok(Self { classes, ..Self::new("images", set) })
+            Ok(Self { classes, behind, ..Self::new("images", set) })
         })
     }
 
@@ -241,12 +259,7 @@ impl DataSet {
 
     /// The fields: name, dtype, shape of a row or of an item, and the max items of a ragged field.
     fn fields(&self) -> Vec<FieldOf> {
-        let mut fields = fields_of(self.set.spec());
-        if let Some(Behind { part, .. }) = &self.behind {
-            fields.retain(|(name, ..)| name != PARAMETERS && name != IMAGE);
-            fields.insert(0, (IMAGE.to_owned(), part.dtype().name().to_owned(), part.shape().to_vec(), None));
-        }
-        fields
+        fields_of(self.set.spec())
     }
 
     #[getter]
@@ -254,10 +267,10 @@ impl DataSet {
         self.set.fingerprint()
     }
 
-    /// Whether pictures are decoded behind the loader.
+    /// The processors that decode behind the loader: `gpu`, `auto`, or none.
     #[getter]
-    fn is_decoded_behind(&self) -> bool {
-        self.behind.is_some()
+    fn decode_behind(&self) -> Option<&'static str> {
+        self.behind.as_ref().map(|behind| if behind.decode == Decode::Gpu { "gpu" } else { "auto" })
     }
 
     /// The file that holds sample `id`.
@@ -273,20 +286,14 @@ impl DataSet {
         epoch: u64,
         seed: u64,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let read = || {
-            let fields = read_one(&*self.set, id, &mut Context::new(seed, epoch))?;
-            match &self.behind {
-                Some(behind) => Ok(behind.finished(fields)?),
-                None => Ok(fields),
-            }
-        };
-        let fields = py.detach(read).map_err(|error: feedline::ReadError| {
-            let error = match error.downcast::<Error>() {
-                Ok(error) => *error,
-                Err(error) => Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error),
-            };
-            raise(error.at_sample(id))
-        })?;
+        let fields =
+            py.detach(|| read_one(&*self.set, id, &mut Context::new(seed, epoch))).map_err(|error| {
+                let error = match error.downcast::<Error>() {
+                    Ok(error) => *error,
+                    Err(error) => Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error),
+                };
+                raise(error.at_sample(id))
+            })?;
         Ok(fields.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
     }
 
@@ -298,7 +305,6 @@ impl DataSet {
 
     /// The number of items that each sample has of the ragged field `field`.
     fn lengths(&self, py: Python<'_>, field: &str) -> PyResult<Vec<u32>> {
-        self.check_decoded("lengths")?;
         detached(py, || lengths(&*self.set, field))
     }
 
@@ -306,20 +312,20 @@ impl DataSet {
         let mut counts = HashMap::new();
         ids.iter().for_each(|id| *counts.entry(*id).or_insert(0) += 1);
         let copies = counts.into_values().max().unwrap_or(1);
-        self.set.clone().subset(ids).map(|set| self.choice("subset", set, copies)).map_err(raise)
+        self.choice("subset", copies, |set| set.subset(ids.clone()))
     }
 
-    fn take(&self, count: u64) -> Self {
-        self.choice("take", self.set.clone().take(count), 1)
+    fn take(&self, count: u64) -> PyResult<Self> {
+        self.choice("take", 1, |set| Ok(set.take(count)))
     }
 
-    fn skip(&self, count: u64) -> Self {
-        self.choice("skip", self.set.clone().skip(count), 1)
+    fn skip(&self, count: u64) -> PyResult<Self> {
+        self.choice("skip", 1, |set| Ok(set.skip(count)))
     }
 
     fn repeat(&self, times: u64) -> PyResult<Self> {
         let copies = usize::try_from(times).unwrap_or(usize::MAX);
-        self.set.clone().repeat(times).map(|set| self.choice("repeat", set, copies)).map_err(raise)
+        self.choice("repeat", copies, |set| set.repeat(times))
     }
 
     fn split(&self, fractions: Vec<f64>, seed: u64) -> PyResult<Vec<Self>> {
@@ -330,7 +336,14 @@ impl DataSet {
         ) -> feedline::Result<Vec<DataSet>> {
             let fractions: [f64; N] = std::array::from_fn(|index| fractions[index]);
             let parts = of.set.clone().split(fractions, seed)?;
-            Ok(parts.into_iter().map(|set| of.choice("split", set, 1)).collect())
+            let mut parts: Vec<_> = parts.into_iter().map(|set| DataSet::new("split", set)).collect();
+            if let Some(behind) = &of.behind {
+                let files = behind.files.clone().split(fractions, seed)?;
+                for (part, files) in parts.iter_mut().zip(files) {
+                    part.behind = Some(behind.with(Arc::new(files), 1));
+                }
+            }
+            Ok(parts)
         }
         let (set, given) = (self, &fractions);
         match fractions.len() {
@@ -397,29 +410,6 @@ impl DataSet {
             Ok(Self::new("packed", Packed::new(self.set.clone(), field, &lengths, options)?))
         })
     }
-}
-
-/// Pictures whose files the workers read, for a stage behind the loader.
-fn behind(path: &str, options: &OpenOptions, list: Transforms, decode: Decode) -> feedline::Result<DataSet> {
-    // Reads every file once to find the longest, and keeps the lengths in a file beside the data.
-    let files = Ragged::measured(open_with(path, options)?)?;
-    let is_file =
-        |field: &&feedline::dataset::Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
-    let mut sizes = Vec::new();
-    for field in files.spec().fields().iter().filter(is_file) {
-        // Another field of bytes, such as a caption, is shorter.
-        let lengths = files.lengths(field.name())?;
-        if lengths.iter().max() > sizes.iter().max() {
-            sizes = lengths.to_vec();
-        }
-    }
-    sizes.sort_unstable_by(|a, b| b.cmp(a));
-    let reader = open_with(path, options)?;
-    let classes = reader.classes().map(<[String]>::to_vec);
-    let part = list.device_part()?;
-    let set = ImageDataset::encoded(reader, list, sizes.first().map_or(1, |&max| max.max(1) as usize))?;
-    let behind = Some(Behind { part, decode, sizes: sizes.into(), copies: 1 });
-    Ok(DataSet { classes, behind, ..DataSet::new("images", set) })
 }
 
 /// The bytes of each field of one sample.

@@ -58,8 +58,8 @@ impl Loader {
         let drop_timeout = seconds("drop_timeout", options.drop_timeout).map_err(raise)?;
         let gpu = options.gpu;
         let behind = match &data {
-            Samples::Data(data) => data.behind.clone(),
-            Samples::Source(_) => None,
+            Samples::Data(data) if options.decodes_behind => data.behind.clone(),
+            _ => None,
         };
         let is_bounded = options.max_per_batch.is_empty() && options.sampler.is_none();
         let wanted = (options.batch_size, options.prefetch, is_bounded);

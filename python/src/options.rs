@@ -54,13 +54,18 @@ pub(crate) struct Options {
     pub(crate) held_timeout: f64,
     pub(crate) drop_timeout: f64,
     pub(crate) map_batch: Option<Py<PyAny>>,
+    /// Whether pictures that may be are decoded behind the loader.
+    pub(crate) decodes_behind: bool,
 }
 
 /// The builder of a loader with these options, without the device and the world.
 pub(crate) fn builder(data: &Samples<'_>, options: Options) -> PyResult<LoaderBuilder> {
     let config = |why: String| Err(raise(Error::new(ErrorKind::Config, why)));
     let builder = match data {
-        Samples::Data(data) => feedline::Loader::builder(data.set.clone()),
+        Samples::Data(data) => feedline::Loader::builder(match &data.behind {
+            Some(behind) if options.decodes_behind => behind.files.clone(),
+            _ => data.set.clone(),
+        }),
         Samples::Source(source) => feedline::Loader::source_builder(source.0.clone()),
     };
     let mut builder = builder.batch_size(options.batch_size);
@@ -128,8 +133,8 @@ pub(crate) fn builder(data: &Samples<'_>, options: Options) -> PyResult<LoaderBu
         builder = builder.pinned_budget(bytes);
     }
     if let Some(hook) = options.map_batch {
-        if let Samples::Data(data) = data {
-            data.check_decoded("map_batch")?;
+        if options.decodes_behind {
+            return config("map_batch needs pictures that the workers decode: use decode=\"cpu\"".into());
         }
         builder = builder.map_batch(move |batch, _| call_hook(&hook, batch));
     }

@@ -12,14 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use feedline::device::Buffer;
+use feedline::dataset::Field;
 use feedline::{
-    BadSampleReport, Cursor, DType, Device, Epoch, Error, ErrorKind, HostBatch, Loader, LoaderBuilder,
-    Progress, Result, Stream, TransferMode, TryNext,
+    BadSampleReport, Cursor, DType, Dataset, Device, Epoch, Error, ErrorKind, HostBatch, Loader,
+    LoaderBuilder, Progress, Result, Stream, TransferMode, TryNext,
 };
-use feedline_images::DevicePart;
+use feedline_datasets::{ImageDataset, OpenOptions, Ragged, open_with};
 use feedline_images::device::Written;
-use feedline_pictures::{Decode, DecodeStage, Decoded, Encoded, PictureDecoder};
+use feedline_images::{DevicePart, Transforms};
+use feedline_pictures::{Decode, DecodeStage, Decoded, Encoded};
 
 use crate::batch::closed;
 use crate::running::{Answer, Start, TICK};
@@ -33,36 +34,46 @@ pub(crate) const PARAMETERS: &str = "image.parameters";
 /// How the pictures of a data set are decoded behind the loader.
 #[derive(Clone)]
 pub(crate) struct Behind {
-    pub(crate) part: DevicePart,
+    /// The encoded files, with the parameters of their transforms.
+    pub(crate) files: Arc<dyn Dataset>,
+    part: DevicePart,
     pub(crate) decode: Decode,
     /// The bytes of each file, the largest first.
-    pub(crate) sizes: Arc<[u32]>,
+    sizes: Arc<[u32]>,
     /// How often a file may come in an epoch.
-    pub(crate) copies: usize,
+    copies: usize,
 }
 
 impl Behind {
+    /// The pictures at `path`. Reads every file once to find the longest, and keeps the lengths in a file
+    /// beside the data.
+    pub(crate) fn open(path: &str, options: &OpenOptions, list: Transforms, decode: Decode) -> Result<Self> {
+        let part = list.device_part()?;
+        let files = Ragged::measured(open_with(path, options)?)?;
+        let is_file = |field: &&Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
+        let mut sizes = Vec::new();
+        for field in files.spec().fields().iter().filter(is_file) {
+            // Another field of bytes, such as a caption, is shorter.
+            let lengths = files.lengths(field.name())?;
+            if lengths.iter().max() > sizes.iter().max() {
+                sizes = lengths.to_vec();
+            }
+        }
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let max_bytes = sizes.first().map_or(1, |&max| max.max(1) as usize);
+        let files = ImageDataset::encoded(open_with(path, options)?, list, max_bytes)?;
+        Ok(Self { files: Arc::new(files), part, decode, sizes: sizes.into(), copies: 1 })
+    }
+
+    /// These pictures with other files: a choice in which one may come `copies` times.
+    pub(crate) fn with(&self, files: Arc<dyn Dataset>, copies: usize) -> Self {
+        Self { files, copies: self.copies.saturating_mul(copies), ..self.clone() }
+    }
+
     /// The max bytes of the files of a batch in which no file comes more often than `copies`.
     fn max_per_batch(&self, rows: usize) -> usize {
         let each = self.sizes.iter().flat_map(|&bytes| std::iter::repeat_n(bytes as usize, self.copies));
         each.take(rows).sum::<usize>().max(1)
-    }
-
-    /// The fields of a sample, with the picture decoded and transformed by the CPU; `fields` are those of the
-    /// data set.
-    pub(crate) fn finished(&self, fields: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let [file, parameters, ..] = &fields[..] else { return Ok(fields) };
-        let words = parameters.chunks_exact(4).map(bytemuck::pod_read_unaligned);
-        let parameters: Vec<u32> = words.collect();
-        let stream = Device::new_host().stream()?;
-        let mut decoder = PictureDecoder::new(&stream, self.part.clone(), Decode::Cpu)?;
-        let pixels = match self.part.dtype() {
-            DType::U8 => one(&mut decoder, file, &parameters, stream.buffer::<u8>(self.part.elements())?)?,
-            _ => one(&mut decoder, file, &parameters, stream.buffer::<f32>(self.part.elements())?)?,
-        };
-        let mut finished = vec![pixels];
-        finished.extend(fields.into_iter().skip(2));
-        Ok(finished)
     }
 
     /// Workers of the stage: one has its batch on the GPU, the next prepares its own, and with both
@@ -70,17 +81,6 @@ impl Behind {
     fn workers(&self) -> usize {
         if self.decode == Decode::Gpu { 2 } else { 3 }
     }
-}
-
-/// The bytes of one finished picture.
-fn one<O: Written + bytemuck::NoUninit>(
-    decoder: &mut PictureDecoder,
-    file: &[u8],
-    parameters: &[u32],
-    mut finished: Buffer<O>,
-) -> Result<Vec<u8>> {
-    decoder.run(&[file], parameters, finished.view_mut())?;
-    Ok(bytemuck::cast_slice(&finished.read()?).to_vec())
 }
 
 /// The position after the batches that were delivered, and the bad samples up to there.

@@ -4,11 +4,19 @@
 #
 #   ci/python.sh           lints, builds and tests; NumPy always, other libraries where they can be installed
 #   ci/python.sh wheel     builds the wheel for other machines into target/ci/wheels (glibc 2.17; needs zig)
+#   ci/python.sh free      builds and tests the wheel for a free-threaded interpreter: FEEDLINE_PYTHON
 #
 # FEEDLINE_PYTHON names an interpreter that has the libraries of the tests; by default they are installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$PWD environment=$PWD/target/ci/python
+root=$PWD environment=$PWD/target/ci/python features=()
+wheels=target/ci/wheels-test libraries="pyarrow pillow ml_dtypes safetensors webdataset mosaicml-streaming datasets"
+libraries+=" tqdm mypy pyright jax torch lightning accelerate"
+if [ "${1:-}" = free ]; then
+    "${FEEDLINE_PYTHON:?name a free-threaded interpreter}" -c 'import sys; sys.exit(sys._is_gil_enabled())'
+    # A stable ABI of both kinds of interpreters begins with 3.15.
+    environment+=-free wheels+=-free features=(--no-default-features) libraries="pillow pyarrow"
+fi
 
 if [ ! -x "$environment/bin/python" ]; then
     "${FEEDLINE_PYTHON:-python3}" -m venv --system-site-packages "$environment"
@@ -25,16 +33,19 @@ if [ "${1:-}" = wheel ]; then
 fi
 
 # One at a time: what cannot be installed is said by the tests.
-for library in pyarrow pillow ml_dtypes safetensors webdataset mosaicml-streaming datasets tqdm mypy pyright jax torch; do
-    "$python" -m pip install --quiet "$library" || echo "no $library: is there a network?"
+for library in $libraries; do
+    "$python" -m pip install --quiet --only-binary :all: "$library" || echo "no $library: is there a wheel?"
 done
 
 cd python
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
-time "$python" -m maturin build --locked --out "$root/target/ci/wheels-test"
-"$python" -m pip install --quiet --force-reinstall --no-deps "$root"/target/ci/wheels-test/feedline-*.whl
-"$python" -m mypy --strict feedline || exit 1
+time "$python" -m maturin build --locked "${features[@]}" -i "$python" --out "$root/$wheels"
+"$python" -m pip install --quiet --force-reinstall --no-deps "$root/$wheels"/feedline-*.whl
+if [ "${1:-}" != free ]; then
+    "$python" -m mypy --strict feedline
+    "$python" -m pyright --pythonpath "$python" feedline
+fi
 # From another folder: the package that is installed is tested, not the one that lies here.
 cd "$root/target/ci"
 "$python" -m pytest -q -rs "$root/python/tests"

@@ -1,12 +1,12 @@
 """Checks feedline on a GPU under PyTorch, then measures a fed step against the step alone.
 
-    python benches/gpu.py check
-    python benches/gpu.py measure [--seconds 4] [--photos FOLDER]
+    python benches/gpu.py check [--photos FOLDER]
+    python benches/gpu.py measure [--seconds 4] [--photos FOLDER] [--only jpeg]
 
 `measure` runs the same model on the same samples three ways: on one batch that stays on the GPU (the step
-alone), fed by feedline, and fed by torch's DataLoader. It prints the time of a step, and the step alone over
-the fed step: 1 is a GPU that never waits. `--photos` is a folder of JPEGs. Ends with "ok", or with the
-first failure.
+alone), fed by feedline, and fed by torch's DataLoader; JPEG also fed by DALI and SPDL. It prints the time of
+a step, and the step alone over the fed step: 1 is a GPU that never waits. `--photos` is a folder of JPEGs
+with a folder per class. Ends with "ok", or with the first failure.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from photos import Photos, dali, ffcv, spdl
 
 import feedline
 
@@ -162,10 +163,95 @@ def no_leak() -> None:
     assert after[0] == before[0] and before[1] - after[1] < 1 << 20, (before, after)
 
 
+def pictures(photos: Path | None) -> None:
+    """Pictures decoded by nvJPEG, and by both processors, against those of the workers."""
+    if photos is None:
+        print("not run: pictures (give --photos FOLDER)")
+        return
+    from feedline import transforms as T
+
+    def taken(steps: list[T.Transform], decode: str, device: str) -> dict[int, torch.Tensor]:
+        loader = feedline.Loader(
+            feedline.images(photos, steps, decode=decode), 16, shuffle=7, device=device, framework="torch"
+        )
+        print(f"  {loader!r}", flush=True)
+        rows = {}
+        for batch in loader:
+            assert batch["image"].device == torch.device(device)
+            assert torch.equal(batch["label"].cpu(), labels[batch.ids.astype(np.int64)])
+            rows.update(zip(batch.ids.tolist(), batch["image"].float().cpu(), strict=True))
+            del batch
+        loader.close()
+        return rows
+
+    plain = feedline.images(photos, [T.CenterCrop((64, 64))])
+    labels = torch.tensor([int(plain[index]["label"]) for index in range(len(plain))])
+    lists: list[tuple[list[T.Transform], float, float]] = [
+        # nvJPEG differs by up to three levels, which a scaled picture keeps; a median says that most do not.
+        ([T.CenterCrop((64, 64))], 4, 1),
+        ([T.RandomResizedCrop(224), T.RandomHorizontalFlip()], 6, 1),
+        (
+            [T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.Normalize()],
+            6 / 255 / 0.224,
+            1 / 255 / 0.224,
+        ),
+    ]
+    for steps, worst, median in lists:
+        wanted = taken(steps, "cpu", "cpu")
+        for decode in ("gpu", "auto"):
+            found = taken(steps, decode, DEVICE)
+            assert found.keys() == wanted.keys()
+            apart = torch.stack(
+                [(found[row] - wanted[row]).abs().flatten().topk(1).values[0] for row in wanted]
+            )
+            means = torch.stack([(found[row] - wanted[row]).abs().mean() for row in wanted])
+            print(
+                f"  {steps}, {decode}: worst {apart.max():.3f}, mean {means.mean():.4f} over {len(wanted)}",
+                flush=True,
+            )
+            assert apart.max() <= worst * 1.01 and means.median() <= median, (apart.max(), means.median())
+    # A tensor of the stage outlives its loader, and a state continues.
+    data = feedline.images(photos, [T.Resize((64, 64))], decode="gpu")
+    loader = feedline.Loader(data, 16, shuffle=7, device=DEVICE, framework="torch")
+    whole = [batch.ids.tolist() for batch in loader.epoch(0)]
+    epoch = loader.epoch(1)
+    kept = next(epoch)["image"]
+    copied = kept.clone()
+    state = loader.state_dict()
+    rest = [batch.ids.tolist() for batch in epoch]
+    loader.load_state_dict(state)
+    assert [batch.ids.tolist() for batch in loader] == rest and len(rest) == len(whole) - 1
+    loader.close()
+    torch.cuda.synchronize()
+    assert torch.equal(kept, copied)
+
+
+def jax_arrays(_: Path | None) -> None:
+    """Values as arrays of JAX on the GPU, without a copy; the slot waits for the work on them."""
+    try:
+        import jax
+    except ImportError:
+        print("not run: jax_arrays (jax is not installed)")
+        return
+    if jax.default_backend() != "gpu":
+        print("not run: jax_arrays (JAX has no GPU: install jax[cuda])")
+        return
+    arrays = numbers()
+    loader = feedline.Loader(arrays, 64, shuffle=7, device=DEVICE, framework="jax", prefetch=3)
+    total = jax.jit(lambda rows: rows.astype("int32").sum(1))
+    sums = []
+    for batch in loader:
+        assert batch["x"].devices() == {jax.devices()[0]}
+        sums.append((batch.ids.astype(np.int64), total(batch["x"])))
+        del batch
+    for ids, found in sums:
+        assert (np.asarray(found) == arrays["x"][ids].astype(np.int32).sum(1)).all()
+
+
 CHECKS = [values, side_streams, two_streams_of_one_batch, gradients, slots_held, lifetimes, no_leak]
 
 
-def check() -> None:
+def check(photos: Path | None) -> None:
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, feedline {feedline.__version__}",
         flush=True,
@@ -173,6 +259,9 @@ def check() -> None:
     for one in CHECKS:
         one()
         print(f"{one.__name__}: ok", flush=True)
+    for two in (pictures, jax_arrays):
+        two(photos)
+        print(f"{two.__name__}: ok", flush=True)
 
 
 # Measurements
@@ -238,41 +327,25 @@ class Rows(torch.utils.data.Dataset[Any]):
         return torch.from_numpy(np.array(self.rows[index]))
 
 
-class Photos(torch.utils.data.Dataset[Any]):
-    """The same photographs for DataLoader, by torchvision."""
-
-    def __init__(self, folder: Path, times: int) -> None:
-        from torchvision import transforms
-
-        self.paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
-        self.times = times
-        self.transform = transforms.Compose(
-            [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.PILToTensor()]
-        )
-
-    def __len__(self) -> int:
-        return self.times * len(self.paths)
-
-    def __getitem__(self, index: int) -> Any:
-        from PIL import Image
-
-        with Image.open(self.paths[index % len(self.paths)]) as photo:
-            return self.transform(photo.convert("RGB"))
-
-
 def compare(
     name: str,
-    ours: feedline.Data,
+    ours: dict[str, feedline.Data],
     field: str,
     theirs: Any,
     batch: int,
     features: int,
     width: int,
     seconds: float,
+    others: dict[str, Callable[[int], Iterator[torch.Tensor]]] | None = None,
 ) -> None:
+    """The step alone and fed; `others` have further loaders by name: functions of the batch size."""
     step = training(features, width)
-    loader = feedline.Loader(ours, batch, shuffle=7, last_batch="drop", device=DEVICE)
-    first = next(iter(loader))[field].clone()
+
+    def opened(data: feedline.Data) -> feedline.Loader:
+        return feedline.Loader(data, batch, shuffle=7, last_batch="drop", device=DEVICE, framework="torch")
+
+    with opened(next(iter(ours.values()))) as loader:
+        first = next(iter(loader))[field].clone()
 
     def alone() -> Iterator[torch.Tensor]:
         while True:
@@ -287,9 +360,15 @@ def compare(
             flush=True,
         )
 
-    line("feedline", timed(forever(loader, lambda one: one[field]), step, seconds))
-    print("  " + loader.report().diagnosis)
-    loader.close()
+    for what, data in ours.items():
+        try:
+            loader = opened(data)
+        except feedline.Error as error:
+            print(f"  not run: {what} ({error})")
+            continue
+        line(what, timed(forever(loader, lambda one: one[field]), step, seconds))
+        print("  " + loader.report().diagnosis)
+        loader.close()
     cores = os.cpu_count() or 1
     for workers in [0, min(8, cores), cores]:
         if theirs is None:
@@ -303,25 +382,35 @@ def compare(
         line(f"DataLoader, {workers} workers, pinned", took)
         del other
         gc.collect()
+    for what, batches in (others or {}).items():
+        try:
+            made = batches(batch)
+            next(made)
+        except Exception as error:  # of another library, which may not be installed or may have changed
+            print(f"  not run: {what} ({type(error).__name__}: {str(error).splitlines()[0]})", flush=True)
+            continue
+        line(what, timed(made, step, seconds))
+        del made
+        gc.collect()
     # What a drift of the clock would have done.
     print(f"  step alone, again: {timed(alone(), step, seconds):.3f} ms", flush=True)
 
 
-def measure(seconds: float, photos: Path | None) -> None:
-    random = np.random.default_rng(7)
-    with tempfile.TemporaryDirectory() as folder:
-        rows, records = Path(folder) / "rows.npy", Path(folder) / "records.npy"
-        np.save(rows, random.integers(0, 256, (500_000, 784), np.uint8))
-        compare("rows of 784 B", feedline.open(rows), "array", Rows(rows), 4096, 784, 8192, seconds)
-        np.save(records, random.integers(0, 256, (16_384, 3, 224, 224), np.uint8))
-        compare(
-            "records of 150 KB", feedline.open(records), "array", Rows(records), 256, 150_528, 2048, seconds
-        )
+def measure(seconds: float, photos: Path | None, only: str | None) -> None:
+    if only != "jpeg":
+        measure_rows(seconds)
     if photos is None:
         print("not run: JPEG (give --photos FOLDER)")
         return
-    transforms = [feedline.transforms.RandomResizedCrop(224), feedline.transforms.RandomHorizontalFlip()]
-    ours = feedline.images(photos, transforms).repeat(100)
+    steps: list[feedline.transforms.Transform] = [
+        feedline.transforms.RandomResizedCrop(224), feedline.transforms.RandomHorizontalFlip(),
+    ]  # fmt: skip
+    names = {
+        "feedline, GPU and CPU decode": "auto",
+        "feedline, nvJPEG decodes": "gpu",
+        "feedline, the CPU decodes": "cpu",
+    }
+    ours = {name: feedline.images(photos, steps, decode=decode).repeat(100) for name, decode in names.items()}
     try:
         import PIL  # noqa: F401
         import torchvision  # noqa: F401
@@ -329,7 +418,31 @@ def measure(seconds: float, photos: Path | None) -> None:
         theirs = Photos(photos, 100)
     except ImportError:
         theirs = None
-    compare("JPEG", ours, "image", theirs, 128, 150_528, 2048, seconds)
+    others = {"DALI": dali(photos), "FFCV": ffcv}
+    if theirs is not None:
+        others["SPDL, torchvision"] = spdl(theirs, DEVICE)
+    compare("JPEG", ours, "image", theirs, 128, 150_528, 2048, seconds, others)
+
+
+def measure_rows(seconds: float) -> None:
+    random = np.random.default_rng(7)
+    with tempfile.TemporaryDirectory() as folder:
+        rows, records = Path(folder) / "rows.npy", Path(folder) / "records.npy"
+        np.save(rows, random.integers(0, 256, (500_000, 784), np.uint8))
+        compare(
+            "rows of 784 B", {"feedline": feedline.open(rows)}, "array", Rows(rows), 4096, 784, 8192, seconds
+        )
+        np.save(records, random.integers(0, 256, (16_384, 3, 224, 224), np.uint8))
+        compare(
+            "records of 150 KB",
+            {"feedline": feedline.open(records)},
+            "array",
+            Rows(records),
+            256,
+            150_528,
+            2048,
+            seconds,
+        )
 
 
 def main() -> None:
@@ -339,10 +452,14 @@ def main() -> None:
     parser.add_argument("what", choices=["check", "measure"])
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--photos", type=Path)
+    parser.add_argument("--only", choices=["jpeg"])
     given = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("not run: there is no GPU, or torch does not see it")
-    check() if given.what == "check" else measure(given.seconds, given.photos)
+    if given.what == "check":
+        check(given.photos)
+    else:
+        measure(given.seconds, given.photos, given.only)
     print("ok")
 
 

@@ -1,4 +1,5 @@
-"""Measures on the host: the cost of a batch in Python, and samples/s and memory beside torch's DataLoader.
+"""Measures on the host: the cost of a batch in Python, how a data set in Python scales with workers, and
+samples/s and memory beside torch's DataLoader and SPDL.
 
     python benches/host.py [SECONDS]
 
@@ -52,6 +53,38 @@ def cost(framework: str) -> None:
     )
 
 
+class Work:
+    """Samples that Python computes, under the interpreter's lock if there is one."""
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        total = 0
+        for number in range(2000):
+            total += number * index % 7
+        return {"x": total}
+
+
+def scaling(seconds: float) -> None:
+    """Samples/s of a data set written in Python, by workers."""
+    import feedline
+
+    rates = {}
+    for workers in sorted({1, 2, os.cpu_count() or 1}):
+        with feedline.Loader(Work(), 64, framework="numpy", workers=workers) as loader:
+            batches, count = iter(loader), 0
+            for _ in range(8):  # those that the workers had ready
+                next(batches)
+            start = time.perf_counter()
+            while time.perf_counter() - start < seconds:
+                count += next(batches).rows
+            rates[workers] = count / (time.perf_counter() - start)
+    lock = "with the lock" if getattr(sys, "_is_gil_enabled", lambda: True)() else "free-threaded"
+    shown = ", ".join(f"{workers} workers {rate:,.0f}" for workers, rate in rates.items())
+    print(f"own data in Python {sys.version_info.major}.{sys.version_info.minor}, {lock}, samples/s: {shown}")
+
+
 class Rows:
     """A data set for DataLoader over the same file."""
 
@@ -76,6 +109,8 @@ def rate(loader: str, framework: str, path: str, batch: int, seconds: float) -> 
         import feedline
 
         batches = feedline.Loader(Rows(path), batch, shuffle=7, framework=framework)
+    elif loader == "SPDL":
+        batches = spdl(Rows(path), batch, framework)
     else:
         import torch
 
@@ -93,6 +128,32 @@ def rate(loader: str, framework: str, path: str, batch: int, seconds: float) -> 
                 break
     took = time.perf_counter() - start
     print(f"{count / took:.0f} {memory():.0f}")
+    if loader == "SPDL":
+        batches.stop()
+
+
+def spdl(rows: Rows, batch: int, framework: str) -> Any:
+    """SPDL's threads over the same data set."""
+    from spdl.pipeline import PipelineBuilder
+
+    chance = np.random.default_rng(7)
+
+    def source() -> Any:
+        while True:
+            yield from chance.permutation(len(rows)).tolist()
+
+    def collate(samples: list[Any]) -> Any:
+        array = np.stack(samples)
+        if framework == "numpy":
+            return array
+        import torch
+
+        return torch.from_numpy(array)
+
+    builder = PipelineBuilder().add_source(source()).pipe(rows.__getitem__, concurrency=2)
+    pipeline = builder.aggregate(batch).pipe(collate).add_sink(4).build(num_threads=2)
+    pipeline.start()
+    return pipeline
 
 
 def memory() -> float:
@@ -121,11 +182,20 @@ def main() -> None:
         print("not run: DataLoader and tensors (torch is not installed)")
     for framework in frameworks:
         cost(framework)
+    scaling(seconds)
+    try:
+        import spdl.pipeline  # noqa: F401
+
+        others = ["SPDL"]
+    except ImportError:
+        others = []
+        print("not run: SPDL (spdl is not installed)")
     with tempfile.TemporaryDirectory() as folder:
         for name, path in files(Path(folder)).items():
             for framework in frameworks:
                 loaders = ["feedline", "feedline, own data"]
                 loaders += ["DataLoader, workers 0", "DataLoader, workers 2"] if len(frameworks) > 1 else []
+                loaders += others
                 for loader in loaders:
                     command = [
                         sys.executable,

@@ -25,6 +25,8 @@ from ._errors import (
 from ._feedline import Sampler, __version__
 from ._loader import Epoch, Loader
 from ._report import Report
+from ._source import Source
+from ._table import table
 
 __all__ = [
     "Batch",
@@ -44,6 +46,7 @@ __all__ = [
     "SampleError",
     "Sampler",
     "SlotsHeldError",
+    "Source",
     "StateError",
     "StoppedError",
     "__version__",
@@ -51,6 +54,7 @@ __all__ = [
     "images",
     "mix",
     "open",
+    "table",
     "transforms",
     "zip",
 ]

@@ -9,7 +9,9 @@ import numpy as np
 
 from . import _feedline
 from ._data import Data
+from ._errors import ConfigError
 from ._frameworks import Framework
+from ._source import Source
 
 
 class Ragged(NamedTuple):
@@ -72,6 +74,29 @@ class Batch(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._forms)
 
+    def to(self, device: Any, **options: Any) -> Any:
+        """This batch, if it is on ``device`` already; else a dict of copies there. Of torch.
+
+        Lightning and Accelerate call it: give them a loader with their device.
+        """
+        if self._framework.name != "torch":
+            raise ConfigError(f'to() is for torch, not {self._framework.name}: give framework="torch"')
+        import torch
+
+        wanted = torch.device(device)
+        fields = dict(self)
+        first = next(iter(fields.values()))
+        here = (first[0] if isinstance(first, tuple) else first).device
+        if here.type == wanted.type and wanted.index in (None, here.index):
+            return self
+        moved = {}
+        for name, value in fields.items():
+            if isinstance(value, (Ragged, Padded)):
+                moved[name] = type(value)(*(part.to(wanted, **options) for part in value))
+            else:
+                moved[name] = value.to(wanted, **options)
+        return moved
+
     @property
     def epoch(self) -> int:
         """The epoch."""
@@ -94,7 +119,7 @@ class Batch(Mapping[str, Any]):
 
     @property
     def ids(self) -> np.ndarray[Any, Any]:
-        """The id of each row's sample: its index in the data."""
+        """The id of each row's sample: its index in the data; of a source ``shard << 40 | number``."""
         return np.frombuffer(self._inner.ids(), np.uint64)
 
     @property
@@ -167,7 +192,7 @@ def _padded(framework: Framework, inner: _feedline.Batch, name: str) -> Padded:
     return Padded(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
 
 
-def forms_of(data: Data, padded: set[str]) -> dict[str, Callable[..., Any]]:
+def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., Any]]:
     """How each field becomes arrays."""
     return {
         field.name: (_padded if field.name in padded else _ragged)

@@ -107,6 +107,11 @@ class Data:
         """The names of the classes in the order of their labels, if the file or the folder has them."""
         return self._set.classes
 
+    @property
+    def categories(self) -> dict[str, list[str]]:
+        """The values of each category of a :func:`feedline.table`, in the order of their numbers."""
+        return dict(self._set.categories)
+
     def __getitem__(self, index: int) -> Any:
         return self._read(index, 0, 0)
 
@@ -243,7 +248,8 @@ def _arrays(arrays: Mapping[str, Any]) -> _feedline.DataSet:
     return _feedline.DataSet.arrays(fields)
 
 
-def _of(inner: _feedline.DataSet) -> Data:
+def of_set(inner: _feedline.DataSet) -> Data:
+    """The data of a set of the compiled part."""
     data = Data.__new__(Data)
     data._set, data._is_tuple = inner, False
     return data
@@ -293,7 +299,7 @@ def open(
     if nulls not in ("refuse", "fill"):
         raise ConfigError(f'nulls {nulls!r}: use "refuse" or "fill"')
     default, named = (max_length, {}) if isinstance(max_length, int) else (None, max_length or {})
-    return _of(
+    return of_set(
         _feedline.DataSet.open(
             os.fspath(path),
             split,
@@ -317,8 +323,9 @@ def images(
     classes: Sequence[str] | None = None,
     channels_first: bool = True,
     scaled_decode: bool = False,
+    decode: str = "cpu",
 ) -> Data:
-    """Opens encoded pictures, which the workers decode and transform: JPEG, PNG, WebP, BMP, GIF.
+    """Opens encoded pictures, which are decoded and transformed on their way: JPEG, PNG, WebP, BMP, GIF.
 
     ``path`` is a folder with one folder per class, a tar archive, or a table with a column of encoded
     pictures. A sample has the field ``image``, and the other fields of one size, such as ``label``. The list
@@ -331,9 +338,14 @@ def images(
         classes: As for :func:`feedline.open`.
         channels_first: ``[3, height, width]``, as torchvision, else ``[height, width, 3]``, as Pillow.
         scaled_decode: Lets the decoder reduce large JPEGs, which is faster and changes pixels.
+        decode: ``"cpu"``: the workers decode and transform. ``"gpu"``: nvJPEG decodes JPEGs on the loader's
+            device, and the transforms run there in one launch; the CPU decodes what nvJPEG refuses.
+            ``"auto"``: GPU and CPU together, or the CPU alone where there is no GPU or no nvJPEG. Pixels of
+            nvJPEG differ by a few levels. A file that is damaged behind its header ends the loop. A batch reserves memory
+            for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
     """
     steps = [(type(step).__name__, step.options()) for step in transforms]
-    return _of(
+    return of_set(
         _feedline.DataSet.images(
             os.fspath(path),
             split,
@@ -342,6 +354,7 @@ def images(
             steps,
             channels_first,
             scaled_decode,
+            decode,
         )
     )
 
@@ -353,7 +366,7 @@ def concat(*parts: Data) -> Data:
 
 def zip(*parts: Data) -> Data:
     """The fields of several data sets of one length, side by side."""
-    return _of(_feedline.DataSet.zip([part._set for part in parts]))
+    return of_set(_feedline.DataSet.zip([part._set for part in parts]))
 
 
 def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | None = None) -> Data:
@@ -372,6 +385,6 @@ def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | No
 
 
 def _composed(parts: Sequence[Data], inner: _feedline.DataSet) -> Data:
-    data = _of(inner)
+    data = of_set(inner)
     data._is_tuple = all(part._is_tuple for part in parts)
     return data

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
+import importlib.util
 import logging
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from . import _data, _feedline, _own
@@ -16,6 +19,7 @@ from ._data import Data
 from ._errors import ConfigError, Error, StateError
 from ._frameworks import framework as framework_of
 from ._report import Report
+from ._source import Source
 
 _log = logging.getLogger("feedline")
 
@@ -28,15 +32,18 @@ Sampler = _feedline.Sampler
 class Epoch(Iterator[Any]):
     """The batches of one epoch, in order. Created by :meth:`Loader.epoch`; ``len`` is its number of steps."""
 
-    __slots__ = ("__weakref__", "_is_over", "_loader", "_next", "epoch", "steps")
+    __slots__ = ("__weakref__", "_goes_on", "_is_over", "_loader", "_next", "epoch", "steps")
 
     #: The number of the epoch.
     epoch: int
-    #: The number of batches from the start of this iterator to the end of the epoch.
-    steps: int
+    #: The number of batches from the start of this iterator to the end of the epoch; of a :class:`Source`
+    #: ``None``.
+    steps: int | None
 
-    def __init__(self, loader: Loader, epoch: int, steps: int) -> None:
+    def __init__(self, loader: Loader, epoch: int, steps: int | None) -> None:
         self._loader, self.epoch, self.steps, self._is_over = loader, epoch, steps, False
+        #: Whether the next epoch follows if nothing is left of the one of a loaded state.
+        self._goes_on = False
         self._next = loader._inner.next
 
     def __iter__(self) -> Epoch:
@@ -52,6 +59,11 @@ class Epoch(Iterator[Any]):
                 "each loop that runs beside another"
             )
         inner = self._next()
+        if inner is None and self._goes_on and loader._is_resumed:
+            self._goes_on = False
+            self.epoch += 1
+            self.steps = loader._inner.begin(self.epoch)
+            inner = self._next()
         if inner is None:
             self._is_over = True
             loader._epoch_ended()
@@ -60,7 +72,7 @@ class Epoch(Iterator[Any]):
         return loader._make(inner)
 
     def __len__(self) -> int:
-        return self.steps
+        return _length(self.steps)
 
     def __reduce__(self) -> Any:
         raise TypeError("an Epoch cannot be pickled: save loader.state_dict()")
@@ -75,9 +87,12 @@ class Loader:
 
     Args:
         data: A :class:`Data`, or what it is made of: a dict of arrays, or an object with ``__len__`` and
-            ``__getitem__``.
+            ``__getitem__``; or a :class:`Source`, or an object with only ``__iter__``.
         batch_size: Rows of a batch, on this rank.
-        shuffle: The seed of the order, anew in every epoch; ``True`` is seed 0. Default: in sequence.
+        shuffle: The seed of the order, anew in every epoch; ``True`` is seed 0. Default: in sequence. Of a
+            source it shuffles the shards.
+        shuffle_buffer: Bytes of memory in which the samples of a source are shuffled.
+        split_shards: Whether each rank reads all shards of a source, and takes its part of their samples.
         sampler: Another order: a :class:`Sampler`.
         seed: The seed of random numbers and of ``sampler``.
         last_batch: ``"keep"`` a short last batch, ``"drop"`` it, or ``"pad"`` it with samples of the epoch.
@@ -116,6 +131,8 @@ class Loader:
         batch_size: int = 1,
         *,
         shuffle: int | bool | None = None,
+        shuffle_buffer: int | None = None,
+        split_shards: bool = False,
         sampler: Sampler | None = None,
         seed: int | None = None,
         last_batch: str = "keep",
@@ -136,9 +153,20 @@ class Loader:
         held_timeout: float = 1.0,
         drop_timeout: float = 5.0,
     ) -> None:
-        self.data = data if isinstance(data, Data) else Data(data)
+        self.data = _samples(data)
+        if shuffle is False:
+            shuffle = None
+        is_one_shard = isinstance(self.data, Source) and self.data.shards == 1
+        if is_one_shard and shuffle is not None and shuffle_buffer is None:
+            raise ConfigError(
+                "shuffle orders the shards of a source, and this one has 1: give shuffle_buffer=64 << 20, or "
+                "more shards"
+            )
         self.batch_size, self.device = batch_size, str(device)
         gpu = _gpu(self.device)
+        decodes_behind = _decodes_behind(self.data, gpu)
+        if decodes_behind:
+            _load_nvjpeg()
         self._framework = framework_of(framework, gpu is not None)
         self._kind: type[Batch] = Copied if copy else Batch
         padding = [(name, *_padding(given)) for name, given in (pad or {}).items()]
@@ -152,7 +180,9 @@ class Loader:
             self.data._set,
             {
                 "batch_size": batch_size,
-                "shuffle": None if shuffle is None or shuffle is False else 0 if shuffle is True else shuffle,
+                "shuffle": 0 if shuffle is True else shuffle,
+                "shuffle_buffer": shuffle_buffer,
+                "split_shards": split_shards,
                 "sampler": sampler,
                 "seed": seed,
                 "last_batch": last_batch,
@@ -169,6 +199,7 @@ class Loader:
                 "pinned_budget": pinned_budget,
                 "held_timeout": held_timeout,
                 "drop_timeout": drop_timeout,
+                "decodes_behind": decodes_behind,
                 "map_batch": None if map_batch is None else _hook(map_batch, self.data),
             },
         )
@@ -184,11 +215,14 @@ class Loader:
         else:
             steps = self._inner.begin(epoch)
             self._is_resumed, self._has_delivered = False, False
-            self._current = Epoch(self, epoch, steps or 0)
+            self._current = Epoch(self, epoch, steps)
         return self._current
 
     def __iter__(self) -> Epoch:
-        return self.epoch(self.next_epoch)
+        current = self.epoch(self.next_epoch)
+        # The end of a source is known once it is read.
+        current._goes_on = self._is_resumed and current.steps is None
+        return current
 
     @property
     def next_epoch(self) -> int:
@@ -198,12 +232,12 @@ class Loader:
             return 0
         is_taken = self._has_delivered or current._is_over
         if self._is_resumed and not is_taken:
-            return current.epoch if current.steps > 0 else current.epoch + 1
+            return current.epoch + 1 if current.steps == 0 else current.epoch
         return current.epoch + 1 if is_taken else current.epoch
 
     def __len__(self) -> int:
-        """Steps of an epoch, the same on every rank."""
-        return self._inner.steps or 0
+        """Steps of an epoch, the same on every rank; not known of a :class:`Source`."""
+        return _length(self._inner.steps)
 
     def _make(self, inner: _feedline.Batch) -> Any:
         if self._watches_bad_samples:
@@ -230,13 +264,13 @@ class Loader:
 
         Save it with the model, after the step on the last batch. It counts no batch that was only read ahead.
         """
-        cursor, epoch, position = self._inner.cursor()
+        cursor, epoch, step, samples = self._inner.cursor()
         return {
             "feedline": 1,
             "cursor": cursor.hex(),
             "epoch": epoch,
-            "step": -(-position // self._inner.global_batch),
-            "samples": position,
+            "step": step,
+            "samples": samples,
             "bad_samples": self._inner.bad_samples(),
         }
 
@@ -252,10 +286,10 @@ class Loader:
             raise StateError(f"the state has version {state['feedline']}: use a newer feedline")
         try:
             cursor = bytes.fromhex(state["cursor"])
-            epoch = int(state["epoch"])
+            epoch, step = int(state["epoch"]), int(state["step"])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the state is damaged: {error!r}") from None
-        steps = self._inner.resume(cursor, state.get("bad_samples")) or 0
+        steps = self._inner.resume(cursor, step, state.get("bad_samples"))
         self._is_resumed, self._has_delivered = True, False
         if self._current is None:
             self._current = Epoch(self, epoch, steps)
@@ -310,13 +344,30 @@ class Loader:
 
     def __repr__(self) -> str:
         rank = f", rank {self.rank} of {self.world_size}" if self.world_size > 1 else ""
+        of = f"{self.data.shards} shards" if isinstance(self.data, Source) else f"{len(self.data)} samples"
+        steps = "" if self._inner.steps is None else f"{self._inner.steps} steps, "
         return (
-            f"Loader({len(self.data)} samples, batches of {self.batch_size}, {len(self)} steps, "
+            f"Loader({of}, batches of {self.batch_size}, {steps}"
             f"{self._framework.name} on {self.device}, {self._inner.mode}{rank})"
         )
 
     def __reduce__(self) -> Any:
         raise TypeError("a Loader has threads and cannot be pickled: save loader.state_dict()")
+
+
+def _samples(data: Any) -> Data | Source:
+    """What a loader reads, made of what it was given."""
+    if isinstance(data, (Data, Source)):
+        return data
+    is_iterable = hasattr(data, "__iter__") and not isinstance(data, (str, os.PathLike))
+    is_source = is_iterable and not (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
+    return Source(data) if is_source else Data(data)
+
+
+def _length(steps: int | None) -> int:
+    if steps is None:
+        raise TypeError("the length of a source is not known before it is read")
+    return steps
 
 
 def _gpu(device: str) -> int | None:
@@ -332,6 +383,24 @@ def _gpu(device: str) -> int | None:
 
     torch = sys.modules.get("torch")
     return int(torch.cuda.current_device()) if torch and torch.cuda.is_available() else 0
+
+
+def _decodes_behind(data: Data | Source, gpu: int | None) -> bool:
+    """Whether a stage behind the loader decodes pictures: without a GPU the workers do it faster."""
+    decode = data._set.decode_behind if isinstance(data, Data) else None
+    return decode == "gpu" or (decode == "auto" and gpu is not None)
+
+
+def _load_nvjpeg() -> None:
+    """Loads the nvJPEG of the package ``nvidia-nvjpeg``, if it is installed: the linker does not know its
+    folder, and finds a library that is loaded already."""
+    found = importlib.util.find_spec("nvidia")
+    folders = list(found.submodule_search_locations or ()) if found else []
+    libraries = [path for folder in folders for path in Path(folder).glob("*/lib/libnvjpeg.so.*")]
+    for library in sorted(libraries, reverse=True):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(str(library))
+            return
 
 
 def _world(world: str | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -355,7 +424,7 @@ def _padding(given: float | None | tuple[float | None, int]) -> tuple[int, float
     return multiple, None if value is None else float(value)
 
 
-def _hook(function: Callable[[dict[str, Any]], Any], data: Data) -> _own.Hook:
+def _hook(function: Callable[[dict[str, Any]], Any], data: Data | Source) -> _own.Hook:
     fixed: Sequence[tuple[str, Any, list[int]]] = [
         (field.name, _data.numpy_dtype(field.dtype), list(field.shape))
         for field in data.fields

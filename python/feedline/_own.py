@@ -7,8 +7,8 @@ cannot touch a batch.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,19 +85,10 @@ def fields_of(sample: Any) -> dict[str, Any]:
     return {"0": sample}
 
 
-class Reader:
-    """Reads the samples of an object with ``__len__`` and ``__getitem__``."""
+class Encoder:
+    """Makes bytes of samples that are like a first one."""
 
-    def __init__(self, data: Any, max_length: Mapping[str, int]) -> None:
-        if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
-            raise ConfigError(
-                f"a data set needs __len__ and __getitem__, and {type(data).__name__} has not both: an "
-                "iterable without them cannot be shuffled or resumed; write its samples to a file"
-            )
-        if len(data) == 0:
-            raise ConfigError("the data set is empty: give samples")
-        self._data = data
-        first = data[0]
+    def __init__(self, first: Any, max_length: Mapping[str, int]) -> None:
         self.is_tuple = isinstance(first, (tuple, list))
         self._encoders: list[tuple[str, Callable[[Any], bytes]]] = []
         self.fields: list[Field] = []
@@ -110,14 +101,48 @@ class Reader:
             self.fields.append(field)
             self._encoders.append((name, encoder))
 
+    def __call__(self, sample: Any) -> list[bytes]:
+        """The bytes of each field."""
+        values = fields_of(sample)
+        try:
+            return [encode(values[name]) for name, encode in self._encoders]
+        except KeyError as error:
+            wanted = [name for name, _ in self._encoders]
+            if error.args and error.args[0] in wanted and error.args[0] not in values:
+                raise ValueError(
+                    f"the sample has the fields {list(values)}, and the first one has {wanted}"
+                ) from None
+            raise
+
+
+def fingerprint_of(data: Any) -> int | None:
+    """A number from the attribute ``fingerprint`` of a data set, or the one of Hugging Face's data sets."""
+    for name in ("fingerprint", "_fingerprint"):
+        value = getattr(data, name, None)
+        if isinstance(value, (int, str)):
+            return int.from_bytes(hashlib.sha256(str(value).encode()).digest()[:8], "little")
+    return None
+
+
+class Reader:
+    """Reads the samples of an object with ``__len__`` and ``__getitem__``."""
+
+    def __init__(self, data: Any, max_length: Mapping[str, int]) -> None:
+        if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+            raise ConfigError(
+                f"a data set needs __len__ and __getitem__, and {type(data).__name__} has not both: give an "
+                "iterable to feedline.Source, which reads it in sequence"
+            )
+        if len(data) == 0:
+            raise ConfigError("the data set is empty: give samples")
+        self._data = data
+        self._encode = Encoder(data[0], max_length)
+        self.is_tuple, self.fields = self._encode.is_tuple, self._encode.fields
+
     @property
     def fingerprint(self) -> int | None:
-        """A number from the data set's attribute ``fingerprint``, or the one of Hugging Face's data sets."""
-        for name in ("fingerprint", "_fingerprint"):
-            value = getattr(self._data, name, None)
-            if isinstance(value, (int, str)):
-                return int.from_bytes(hashlib.sha256(str(value).encode()).digest()[:8], "little")
-        return None
+        """A number that identifies the data, if it has one."""
+        return fingerprint_of(self._data)
 
     @property
     def is_batched(self) -> bool:
@@ -136,17 +161,62 @@ class Reader:
         """The bytes of each field of each sample."""
         return [self._encode(sample) for sample in self._data.__getitems__(indices)]
 
-    def _encode(self, sample: Any) -> list[bytes]:
-        values = fields_of(sample)
-        try:
-            return [encode(values[name]) for name, encode in self._encoders]
-        except KeyError as error:
-            wanted = [name for name, _ in self._encoders]
-            if error.args and error.args[0] in wanted and error.args[0] not in values:
+
+class Shards:
+    """Opens the shards of a source: iterables, or functions that return iterators."""
+
+    def __init__(self, shards: Sequence[Any], max_length: Mapping[str, int]) -> None:
+        self._shards = shards
+        for number, shard in enumerate(shards):
+            if isinstance(shard, Iterator):
+                raise ConfigError(
+                    f"shard {number} is {type(shard).__name__}, which can be read once, so it has no second "
+                    "epoch and cannot be resumed: give the function that makes it, or an object whose "
+                    "__iter__ begins anew"
+                )
+            if not callable(shard) and not hasattr(shard, "__iter__"):
+                raise ConfigError(
+                    f"shard {number} is {type(shard).__name__}: give an object with __iter__, or a function "
+                    "that returns an iterator"
+                )
+        first = next((sample for shard in shards for sample in _iterate(shard)), self)
+        if first is self:
+            raise ConfigError("the source has no samples: give some")
+        self._encode = Encoder(first, max_length)
+        self.is_tuple, self.fields = self._encode.is_tuple, self._encode.fields
+
+    @property
+    def fingerprint(self) -> int | None:
+        """A number that identifies the shards, if they all have one."""
+        numbers = [fingerprint_of(shard) for shard in self._shards]
+        return None if None in numbers else fingerprint_of(_Fingerprint(repr(numbers)))
+
+    def open(self, epoch: int, shard: int, offset: int) -> Iterator[list[bytes]]:
+        """The bytes of the samples of a shard from number ``offset`` on."""
+        samples = self._shards[shard]
+        # Torch's distributed samplers and Hugging Face's iterable data sets have it.
+        if hasattr(samples, "set_epoch"):
+            samples.set_epoch(epoch)
+        # Hugging Face's method: it may seek.
+        if offset and hasattr(samples, "skip"):
+            samples, offset = samples.skip(offset), 0
+        opened = iter(_iterate(samples))
+        for number in range(offset):
+            if next(opened, self) is self:
                 raise ValueError(
-                    f"the sample has the fields {list(values)}, and the first one has {wanted}"
-                ) from None
-            raise
+                    f"shard {shard} has {number} samples, and the saved state is behind {offset}: a shard "
+                    "must give the same samples each time"
+                )
+        return map(self._encode, opened)
+
+
+class _Fingerprint(NamedTuple):
+    fingerprint: str
+
+
+def _iterate(shard: Any) -> Iterable[Any]:
+    samples: Iterable[Any] = shard if hasattr(shard, "__iter__") else shard()
+    return samples
 
 
 def _field(name: str, value: Any, max_length: int | None) -> tuple[Field, Callable[[Any], bytes]]:

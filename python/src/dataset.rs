@@ -1,5 +1,6 @@
 //! Data sets: opened, in memory, written in Python, and composed of others.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use feedline::dataset::{Element, Packed, PackedOptions, Rows, lengths};
@@ -8,11 +9,14 @@ use feedline_core::Layout;
 use feedline_datasets::{
     Fixed, ImageDataset, Nulls, OpenOptions, Ragged, Reader, SchemaField, Split, Tokenized, open_with,
 };
+use feedline_images::Transforms;
+use feedline_pictures::Decode;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::raise;
-use crate::own::{FieldOf, OwnData, dtype_named};
+use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
+use crate::pictures::Behind;
 use crate::transforms::transforms;
 
 /// A data set; see `feedline.Data`.
@@ -25,11 +29,46 @@ pub(crate) struct DataSet {
     /// The names of the classes, in the order of their labels.
     #[pyo3(get)]
     classes: Option<Vec<String>>,
+    /// The values of each category of a table, in the order of their numbers.
+    #[pyo3(get)]
+    pub(crate) categories: Vec<(String, Vec<String>)>,
+    /// How a stage behind the loader makes the same samples, if it may.
+    pub(crate) behind: Option<Behind>,
 }
 
 impl DataSet {
-    fn new(kind: &str, set: impl Dataset) -> Self {
-        Self { set: Arc::new(set), kind: kind.to_owned(), classes: None }
+    pub(crate) fn new(kind: &str, set: impl Dataset) -> Self {
+        let kind = kind.to_owned();
+        Self { set: Arc::new(set), kind, classes: None, categories: Vec::new(), behind: None }
+    }
+
+    /// The samples that `choose` makes of this set, in which one may come `copies` times.
+    fn choice<D: Dataset>(
+        &self,
+        kind: &str,
+        copies: usize,
+        choose: impl Fn(Arc<dyn Dataset>) -> feedline::Result<D>,
+    ) -> PyResult<Self> {
+        let chosen = || {
+            let behind = match &self.behind {
+                Some(behind) => Some(behind.with(Arc::new(choose(behind.files.clone())?), copies)),
+                None => None,
+            };
+            Ok(Self { behind, ..Self::new(kind, choose(self.set.clone())?) })
+        };
+        chosen().map_err(raise)
+    }
+
+    /// Refuses pictures that only a stage behind the loader may decode: `step` needs their pixels.
+    fn check_decoded(&self, step: &str) -> PyResult<()> {
+        if self.behind.as_ref().is_none_or(|behind| behind.decode != Decode::Gpu) {
+            return Ok(());
+        }
+        let why = format!(
+            "{step} needs decoded pictures, and the GPU decodes these behind the loader: use decode=\"auto\", \
+             or choose samples only (take, skip, subset, split, repeat)"
+        );
+        Err(raise(Error::new(ErrorKind::Config, why)))
     }
 }
 
@@ -44,7 +83,7 @@ fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> feedline::Result<T> 
 }
 
 /// The options of `feedline.open` that every format has.
-fn open_options(
+pub(crate) fn open_options(
     split: Option<&str>,
     classes: Option<Vec<String>>,
     empty_members: bool,
@@ -64,7 +103,7 @@ fn open_options(
     let nulls = if fill_nulls { Nulls::Fill } else { Nulls::Refuse };
     let defaults = OpenOptions::default();
     let memory_limit = memory_limit.unwrap_or(defaults.memory_limit);
-    Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls })
+    Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, ..defaults })
 }
 
 #[pymethods]
@@ -113,9 +152,10 @@ impl DataSet {
         })
     }
 
-    /// Opens encoded pictures, and decodes and transforms them.
+    /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or behind the loader
+    /// (`gpu`, `auto`).
     #[staticmethod]
-    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode))]
+    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn images(
         py: Python<'_>,
@@ -126,17 +166,42 @@ impl DataSet {
         steps: Vec<(String, Bound<'_, PyDict>)>,
         channels_first: bool,
         scaled_decode: bool,
+        decode: &str,
     ) -> PyResult<Self> {
         let options = open_options(split, classes, false, false, None)?;
-        let list = transforms(&steps, channels_first, scaled_decode)?;
+        let decode = match decode {
+            "cpu" => None,
+            "gpu" => Some(Decode::Gpu),
+            "auto" => Some(Decode::Auto),
+            other => {
+                let why = format!("decode {other:?}: use \"cpu\", \"gpu\" or \"auto\"");
+                return Err(raise(Error::new(ErrorKind::Config, why)));
+            }
+        };
+        if decode.is_some() && (field.is_some() || scaled_decode) {
+            let why = "field and scaled_decode are for decode=\"cpu\": leave them out";
+            return Err(raise(Error::new(ErrorKind::Config, why)));
+        }
+        let list = transforms(Transforms::new(), &steps, channels_first, scaled_decode)?;
+        let behind = match decode {
+            Some(decode) => {
+                let start = Transforms::new().on_device();
+                Some((decode, transforms(start, &steps, channels_first, false)?))
+            }
+            None => None,
+        };
         detached(py, || {
+            let behind = match behind {
+                Some((decode, list)) => Some(Behind::open(path, &options, list, decode)?),
+                None => None,
+            };
             let reader = open_with(path, &options)?;
             let classes = reader.classes().map(<[String]>::to_vec);
             let set = match field {
                 Some(field) => ImageDataset::with_field(reader, field, list)?,
                 None => ImageDataset::new(reader, list)?,
             };
-            Ok(Self { classes, ..Self::new("images", set) })
+            Ok(Self { classes, behind, ..Self::new("images", set) })
         })
     }
 
@@ -194,16 +259,18 @@ impl DataSet {
 
     /// The fields: name, dtype, shape of a row or of an item, and the max items of a ragged field.
     fn fields(&self) -> Vec<FieldOf> {
-        let of = |field: &feedline::dataset::Field| {
-            let max = field.as_ragged().map(|ragged| ragged.max_per_sample());
-            (field.name().to_owned(), field.dtype().name().to_owned(), field.shape().to_vec(), max)
-        };
-        self.set.spec().fields().iter().map(of).collect()
+        fields_of(self.set.spec())
     }
 
     #[getter]
     fn fingerprint(&self) -> u64 {
         self.set.fingerprint()
+    }
+
+    /// The processors that decode behind the loader: `gpu`, `auto`, or none.
+    #[getter]
+    fn decode_behind(&self) -> Option<&'static str> {
+        self.behind.as_ref().map(|behind| if behind.decode == Decode::Gpu { "gpu" } else { "auto" })
     }
 
     /// The file that holds sample `id`.
@@ -242,36 +309,43 @@ impl DataSet {
     }
 
     fn subset(&self, ids: Vec<u64>) -> PyResult<Self> {
-        self.set.clone().subset(ids).map(|set| Self::new("subset", set)).map_err(raise)
+        let mut counts = HashMap::new();
+        ids.iter().for_each(|id| *counts.entry(*id).or_insert(0) += 1);
+        let copies = counts.into_values().max().unwrap_or(1);
+        self.choice("subset", copies, |set| set.subset(ids.clone()))
     }
 
-    fn take(&self, count: u64) -> Self {
-        Self::new("take", self.set.clone().take(count))
+    fn take(&self, count: u64) -> PyResult<Self> {
+        self.choice("take", 1, |set| Ok(set.take(count)))
     }
 
-    fn skip(&self, count: u64) -> Self {
-        Self::new("skip", self.set.clone().skip(count))
+    fn skip(&self, count: u64) -> PyResult<Self> {
+        self.choice("skip", 1, |set| Ok(set.skip(count)))
     }
 
     fn repeat(&self, times: u64) -> PyResult<Self> {
-        self.set.clone().repeat(times).map(|set| Self::new("repeat", set)).map_err(raise)
+        let copies = usize::try_from(times).unwrap_or(usize::MAX);
+        self.choice("repeat", copies, |set| set.repeat(times))
     }
 
     fn split(&self, fractions: Vec<f64>, seed: u64) -> PyResult<Vec<Self>> {
         fn parts<const N: usize>(
-            set: &Arc<dyn Dataset>,
+            of: &DataSet,
             fractions: &[f64],
             seed: u64,
         ) -> feedline::Result<Vec<DataSet>> {
             let fractions: [f64; N] = std::array::from_fn(|index| fractions[index]);
-            Ok(set
-                .clone()
-                .split(fractions, seed)?
-                .into_iter()
-                .map(|set| DataSet::new("split", set))
-                .collect())
+            let parts = of.set.clone().split(fractions, seed)?;
+            let mut parts: Vec<_> = parts.into_iter().map(|set| DataSet::new("split", set)).collect();
+            if let Some(behind) = &of.behind {
+                let files = behind.files.clone().split(fractions, seed)?;
+                for (part, files) in parts.iter_mut().zip(files) {
+                    part.behind = Some(behind.with(Arc::new(files), 1));
+                }
+            }
+            Ok(parts)
         }
-        let (set, given) = (&self.set, &fractions);
+        let (set, given) = (self, &fractions);
         match fractions.len() {
             1 => parts::<1>(set, given, seed),
             2 => parts::<2>(set, given, seed),
@@ -285,18 +359,21 @@ impl DataSet {
 
     #[staticmethod]
     fn concat(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        parts.iter().try_for_each(|part| part.check_decoded("concat"))?;
         let parts = parts.iter().map(|part| part.set.clone());
         compose::Concat::new(parts).map(|set| Self::new("concat", set)).map_err(raise)
     }
 
     #[staticmethod]
     fn zip(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        parts.iter().try_for_each(|part| part.check_decoded("zip"))?;
         let parts = parts.iter().map(|part| part.set.clone());
         compose::Zip::new(parts).map(|set| Self::new("zip", set)).map_err(raise)
     }
 
     #[staticmethod]
     fn mix(parts: Vec<(PyRef<'_, Self>, f64)>, seed: u64, samples: Option<u64>) -> PyResult<Self> {
+        parts.iter().try_for_each(|(part, _)| part.check_decoded("mix"))?;
         let mix = parts
             .iter()
             .fold(Mix::builder(seed), |mix, (part, weight)| mix.dataset(part.set.clone(), *weight));
@@ -306,6 +383,7 @@ impl DataSet {
 
     /// Keeps samples in memory, or in the file `path`.
     fn cached(&self, py: Python<'_>, budget: u64, path: Option<String>) -> PyResult<Self> {
+        self.check_decoded("cached")?;
         detached(py, || {
             let set = self.set.clone();
             let set = match path {
@@ -325,6 +403,7 @@ impl DataSet {
         split: bool,
         shuffle: Option<u64>,
     ) -> PyResult<Self> {
+        self.check_decoded("packed")?;
         detached(py, || {
             let lengths = lengths(&*self.set, field)?;
             let options = PackedOptions { window, split, shuffle };

@@ -5,10 +5,12 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `loader.rs`, `running.rs` | a loader; the epoch that borrows it |
+//! | `loader.rs`, `options.rs`, `running.rs` | a loader; its options; the epoch that borrows it |
 //! | `batch.rs`, `capsule.rs` | a batch, its fields, and their DLPack capsules |
 //! | `dataset.rs` | data sets: opened, in memory, composed |
-//! | `own.rs` | data sets written in Python |
+//! | `own.rs`, `source.rs` | data sets and sources written in Python |
+//! | `table.rs` | the steps of a table |
+//! | `pictures.rs` | pictures that a stage behind the loader decodes, on the GPU |
 //! | `transforms.rs` | the transforms of pictures |
 //! | `sampler.rs` | the order of samples |
 //! | `error.rs` | errors as exceptions |
@@ -24,9 +26,13 @@ mod capsule;
 mod dataset;
 mod error;
 mod loader;
+mod options;
 mod own;
+mod pictures;
 mod running;
 mod sampler;
+mod source;
+mod table;
 mod transforms;
 
 /// `feedline._feedline`.
@@ -38,6 +44,8 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::Field>()?;
     module.add_class::<sampler::Sampler>()?;
+    module.add_class::<source::Source>()?;
+    module.add_function(wrap_pyfunction!(table::open_table, module)?)?;
     module.add_function(wrap_pyfunction!(own::leave, module)?)?;
     module.add_function(wrap_pyfunction!(own::forget_workers, module)?)?;
     Ok(())

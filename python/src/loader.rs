@@ -5,24 +5,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline::report::Reporter;
-use feedline::{
-    BadSampleReport, BadSamples, Cursor, Device, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, Progress,
-    Result, StopHandle, TransferMode, Workers, World,
-};
+use feedline::{BadSampleReport, Cursor, Device, Error, ErrorKind, Progress, Result, StopHandle, World};
 use feedline_report::{Diagnosis, to_json};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::batch::Batch;
-use crate::dataset::DataSet;
 use crate::error::raise;
-use crate::own::{call_hook, detached};
-use crate::running::{Answer, Start, State};
-use crate::sampler::Sampler;
-
-/// The time between two looks for a signal, such as Ctrl-C.
-const TICK: Duration = Duration::from_millis(30);
+use crate::options::{Options, Samples, builder};
+use crate::own::detached;
+use crate::pictures::{PictureLoader, Position};
+use crate::running::{Answer, Start, State, TICK};
 
 /// How much longer the slots may be held if other threads may hold them.
 const OTHER_THREADS: u32 = 30;
@@ -42,43 +36,19 @@ pub(crate) struct Loader {
     global_batch: u64,
     /// The step at which the epoch was resumed.
     first_step: AtomicU64,
+    /// Steps that were delivered since then.
+    delivered: AtomicU64,
+    /// The position of a loader with a stage behind it, which reads ahead of what is delivered.
+    position: Option<Position>,
     world: World,
     mode: String,
     memory: (u64, u64),
 }
 
-/// The options of a loader, as `_loader.py` gives them.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Options {
-    batch_size: usize,
-    shuffle: Option<u64>,
-    sampler: Option<Py<Sampler>>,
-    seed: Option<u64>,
-    last_batch: String,
-    /// The number of the GPU; `None` for host memory.
-    gpu: Option<usize>,
-    workers: Option<usize>,
-    prefetch: Option<usize>,
-    /// Rank and size; `None` for those of the environment.
-    world: Option<(u32, u32)>,
-    epochs: Option<u64>,
-    pad: Vec<(String, usize, Option<f64>)>,
-    max_per_batch: Vec<(String, usize)>,
-    /// Max bad samples, or their max share.
-    bad_samples: (Option<u64>, Option<f64>),
-    skip: Vec<(u64, u64, u64)>,
-    transfer_mode: String,
-    pinned_budget: Option<usize>,
-    held_timeout: f64,
-    drop_timeout: f64,
-    map_batch: Option<Py<PyAny>>,
-}
-
 #[pymethods]
 impl Loader {
     #[new]
-    fn new(py: Python<'_>, data: &DataSet, options: Options) -> PyResult<Self> {
+    fn new(py: Python<'_>, data: Samples<'_>, options: Options) -> PyResult<Self> {
         let world = match options.world {
             Some((rank, size)) => World::new(rank, size),
             None => World::from_env(),
@@ -87,20 +57,31 @@ impl Loader {
         let held_timeout = seconds("held_timeout", options.held_timeout).map_err(raise)?;
         let drop_timeout = seconds("drop_timeout", options.drop_timeout).map_err(raise)?;
         let gpu = options.gpu;
-        let builder = builder(data, options)?.world(world).drop_timeout(drop_timeout);
+        let behind = match &data {
+            Samples::Data(data) if options.decodes_behind => data.behind.clone(),
+            _ => None,
+        };
+        let is_bounded = options.max_per_batch.is_empty() && options.sampler.is_none();
+        let wanted = (options.batch_size, options.prefetch, is_bounded);
+        let builder = builder(&data, options)?.world(world).drop_timeout(drop_timeout);
         let build = || {
             let device = if let Some(gpu) = gpu { Device::cuda(gpu)? } else { Device::new_host() };
-            let stream = device.stream()?;
-            Ok((builder.build(&device)?, stream))
+            Ok(match behind {
+                Some(behind) => State::Pictures(PictureLoader::new(builder, &behind, &device, wanted)?),
+                None => {
+                    let stream = device.stream()?;
+                    State::Idle(Box::new(builder.build(&device)?), stream)
+                }
+            })
         };
-        let (loader, stream) = py.detach(build).map_err(raise)?;
-        let (mode, memory) = (loader.transfer_mode(), loader.memory_use());
-        let mode = match (mode.is_resident(), mode.is_zero_copy()) {
-            (true, _) => "resident",
-            (_, true) => "zero copy",
-            _ => "staged",
+        let mut state = py.detach(build).map_err(raise)?;
+        let (position, mode) = match &state {
+            State::Pictures(pictures) => {
+                (Some(pictures.position.clone()), Some(format!("decoded {}", pictures.describe())))
+            }
+            _ => (None, None),
         };
-        Ok(Self {
+        let describe = |loader: &mut feedline::Loader| Self {
             progress: loader.progress(),
             reporter: loader.reporter(),
             stop: loader.stop_handle(),
@@ -110,23 +91,35 @@ impl Loader {
             steps: loader.steps_per_epoch(),
             global_batch: loader.batch_sampler().global_batch(),
             first_step: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            position,
             world,
-            mode: mode.to_owned(),
-            memory: (memory.pinned_bytes, memory.device_bytes),
-            state: Mutex::new(State::Idle(Box::new(loader), stream)),
-        })
+            mode: mode.unwrap_or_else(|| mode_of(loader).to_owned()),
+            memory: (loader.memory_use().pinned_bytes, loader.memory_use().device_bytes),
+            state: Mutex::new(State::Closed),
+        };
+        let made = state.with_loader(describe).map_err(raise)?;
+        *made.lock() = state;
+        Ok(made)
     }
 
     /// Begins `epoch`; returns the number of its steps.
     fn begin(&self, py: Python<'_>, epoch: u64) -> PyResult<Option<u64>> {
         let steps = self.with_state(py, |state| state.begin(Start::Epoch(epoch)))?;
-        self.first_step.store(0, Ordering::Relaxed);
+        self.begin_at(0);
         Ok(steps)
     }
 
-    /// Continues the epoch of a saved cursor; returns the number of steps that it has left.
-    #[pyo3(signature = (cursor, bad_samples))]
-    fn resume(&self, py: Python<'_>, cursor: &[u8], bad_samples: Option<&str>) -> PyResult<Option<u64>> {
+    /// Continues the epoch of a saved cursor; returns the number of steps that it has left. `step` is the
+    /// saved step, which the cursor of a source does not have.
+    #[pyo3(signature = (cursor, step, bad_samples))]
+    fn resume(
+        &self,
+        py: Python<'_>,
+        cursor: &[u8],
+        step: u64,
+        bad_samples: Option<&str>,
+    ) -> PyResult<Option<u64>> {
         let cursor = Cursor::from_bytes(cursor).map_err(raise)?;
         let report: BadSampleReport = match bad_samples {
             None => BadSampleReport::new(),
@@ -144,7 +137,12 @@ impl Loader {
             }
             Ok(steps)
         })?;
-        self.first_step.store(cursor.position().div_ceil(self.global_batch), Ordering::Relaxed);
+        // With another batch size the number of steps is another one.
+        self.begin_at(if self.steps.is_some() {
+            cursor.position().div_ceil(self.global_batch)
+        } else {
+            step
+        });
         Ok(steps)
     }
 
@@ -153,8 +151,9 @@ impl Loader {
         let start = Instant::now();
         loop {
             match self.with_state(py, |state| state.next(TICK))? {
-                Answer::Batch(share) => {
-                    return Ok(Some(Batch::new(share, self.first_step.load(Ordering::Relaxed))));
+                Answer::Batch(memory) => {
+                    self.delivered.fetch_add(1, Ordering::Relaxed);
+                    return Ok(Some(Batch::new(memory, self.first_step.load(Ordering::Relaxed))));
                 }
                 Answer::Over => return Ok(None),
                 Answer::NotYet => {}
@@ -172,20 +171,26 @@ impl Loader {
         }
     }
 
-    /// The cursor after the batches delivered so far: its bytes, epoch and position.
-    fn cursor<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, u64, u64) {
-        let cursor = self.progress.cursor();
-        (PyBytes::new(py, &cursor.to_bytes()), cursor.epoch(), cursor.position())
+    /// The position after the batches delivered so far: the cursor's bytes, its epoch, the step, and the
+    /// samples of the epoch, which are not known of a source.
+    fn cursor<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, u64, u64, Option<u64>) {
+        let (cursor, _) = self.position();
+        let step = self.first_step.load(Ordering::Relaxed) + self.delivered.load(Ordering::Relaxed);
+        let (step, samples) = match self.steps {
+            Some(_) => (cursor.position().div_ceil(self.global_batch), Some(cursor.position())),
+            None => (step, None),
+        };
+        (PyBytes::new(py, &cursor.to_bytes()), cursor.epoch(), step, samples)
     }
 
     /// The hash of the order of all samples delivered so far.
     fn order_hash(&self) -> u64 {
-        self.progress.cursor().order_hash().value()
+        self.position().0.order_hash().value()
     }
 
     /// The samples that could not be read, as JSON; `None` if there are none.
     fn bad_samples(&self) -> Option<String> {
-        let report = self.progress.bad_sample_report();
+        let (_, report) = self.position();
         if report.samples().is_empty() { None } else { serde_json::to_string(&report).ok() }
     }
 
@@ -230,11 +235,7 @@ impl Loader {
             return Ok(());
         }
         self.stop.stop();
-        py.detach(|| match self.lock().take() {
-            Ok((mut loader, _stream)) => loader.stop(self.drop_timeout),
-            Err(_) => Ok(()),
-        })
-        .map_err(raise)
+        py.detach(|| self.lock().close(self.drop_timeout)).map_err(raise)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -245,6 +246,19 @@ impl Loader {
 impl Loader {
     fn is_forked(&self) -> bool {
         self.process != std::process::id()
+    }
+
+    fn begin_at(&self, step: u64) {
+        self.first_step.store(step, Ordering::Relaxed);
+        self.delivered.store(0, Ordering::Relaxed);
+    }
+
+    /// The position after the batches delivered so far.
+    fn position(&self) -> (Cursor, BadSampleReport) {
+        match &self.position {
+            Some(position) => position.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            None => (self.progress.cursor(), self.progress.bad_sample_report()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -298,6 +312,15 @@ fn drop_elsewhere(state: Option<State>) {
     let _ = std::thread::Builder::new().name("fl-drop".to_owned()).spawn(move || drop(state));
 }
 
+fn mode_of(loader: &feedline::Loader) -> &'static str {
+    let mode = loader.transfer_mode();
+    match (mode.is_resident(), mode.is_zero_copy()) {
+        (true, _) => "resident",
+        (_, true) => "zero copy",
+        _ => "staged",
+    }
+}
+
 fn held(waited: Duration) -> Error {
     let why = format!(
         "batches, or arrays of batches, hold every slot since {:.1} s: drop them before the next batch, copy \
@@ -310,89 +333,4 @@ fn held(waited: Duration) -> Error {
 fn seconds(name: &str, seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| Error::new(ErrorKind::Config, format!("{name} is {seconds}: give seconds, 0 or more")))
-}
-
-/// The builder of a loader with these options, without the device and the world.
-fn builder(data: &DataSet, options: Options) -> PyResult<LoaderBuilder> {
-    let config = |why: String| Err(raise(Error::new(ErrorKind::Config, why)));
-    let mut builder = feedline::Loader::builder(data.set.clone()).batch_size(options.batch_size);
-    if let Some(seed) = options.shuffle {
-        builder = builder.shuffle(seed);
-    }
-    if let Some(sampler) = options.sampler {
-        builder = builder.sampler(sampler.get().0.clone());
-    }
-    if let Some(seed) = options.seed {
-        builder = builder.seed(seed);
-    }
-    builder = builder.last_batch(match options.last_batch.as_str() {
-        "keep" => LastBatch::Keep,
-        "drop" => LastBatch::Drop,
-        "pad" => LastBatch::Pad,
-        other => return config(format!("last_batch {other:?}: use \"keep\", \"drop\" or \"pad\"")),
-    });
-    if let Some(workers) = options.workers {
-        builder = builder.workers(Workers::Count(workers));
-    }
-    if let Some(slots) = options.prefetch {
-        builder = builder.depth(slots);
-    }
-    if let Some(epochs) = options.epochs {
-        builder = builder.epochs(epochs);
-    }
-    for (field, multiple, value) in &options.pad {
-        builder = builder.pad(field, padding(data, field, *multiple, *value)?);
-    }
-    for (field, items) in &options.max_per_batch {
-        builder = builder.max_per_batch(field, *items);
-    }
-    builder = builder.bad_samples(match options.bad_samples {
-        (Some(0), _) | (None, None) => BadSamples::Fail,
-        (Some(max), _) => BadSamples::Substitute { budget: feedline_core::Budget::Count(max) },
-        (None, Some(fraction)) => {
-            BadSamples::Substitute { budget: feedline_core::Budget::Rate { fraction, after: 1000 } }
-        }
-    });
-    for (epoch, from, to) in options.skip {
-        builder = builder.skip(epoch, from..to);
-    }
-    builder = builder.transfer_mode(match options.transfer_mode.as_str() {
-        "auto" => TransferMode::Auto,
-        "staged" => TransferMode::Staged,
-        "zero_copy" => TransferMode::ZeroCopy,
-        "resident" => TransferMode::Resident,
-        other => {
-            return config(format!(
-                "transfer_mode {other:?}: use \"auto\", \"staged\", \"zero_copy\" or \"resident\""
-            ));
-        }
-    });
-    if let Some(bytes) = options.pinned_budget {
-        builder = builder.pinned_budget(bytes);
-    }
-    if let Some(hook) = options.map_batch {
-        builder = builder.map_batch(move |batch, _| call_hook(&hook, batch));
-    }
-    Ok(builder)
-}
-
-/// The padding of the field `name`, of the field's own type.
-fn padding(data: &DataSet, name: &str, multiple: usize, value: Option<f64>) -> PyResult<Pad> {
-    use feedline::DType;
-    let pad = Pad::multiple_of(multiple);
-    let Some(value) = value else { return Ok(pad) };
-    let spec = data.set.spec();
-    Ok(match spec.fields()[spec.index_of(name).map_err(raise)?].dtype() {
-        DType::U8 => pad.fill_value(value as u8),
-        DType::I8 => pad.fill_value(value as i8),
-        DType::U16 => pad.fill_value(value as u16),
-        DType::I16 => pad.fill_value(value as i16),
-        DType::U32 => pad.fill_value(value as u32),
-        DType::I32 => pad.fill_value(value as i32),
-        DType::I64 => pad.fill_value(value as i64),
-        DType::F16 => pad.fill_value(half::f16::from_f64(value)),
-        DType::BF16 => pad.fill_value(half::bf16::from_f64(value)),
-        DType::F32 => pad.fill_value(value as f32),
-        DType::F64 => pad.fill_value(value),
-    })
 }

@@ -29,6 +29,15 @@ pub(crate) fn spec(fields: &[FieldOf]) -> feedline::Result<Spec> {
     })
 }
 
+/// The fields of a spec.
+pub(crate) fn fields_of(spec: &Spec) -> Vec<FieldOf> {
+    let of = |field: &feedline::dataset::Field| {
+        let max = field.as_ragged().map(|ragged| ragged.max_per_sample());
+        (field.name().to_owned(), field.dtype().name().to_owned(), field.shape().to_vec(), max)
+    };
+    spec.fields().iter().map(of).collect()
+}
+
 pub(crate) fn dtype_named(name: &str) -> feedline::Result<DType> {
     let found = DType::ALL.into_iter().find(|dtype| dtype.name() == name);
     found.ok_or_else(|| Error::new(ErrorKind::Config, format!("batches have no elements of type {name}")))
@@ -225,7 +234,7 @@ impl Drop for Inside {
 }
 
 /// Runs `work` with the interpreter's lock; fails once the interpreter is shutting down.
-fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T, ReadError> {
+pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T, ReadError> {
     let ended = || Error::new(ErrorKind::Stopped, "the Python interpreter is shutting down").into();
     // Counted before the question: `leave` asks in the other order.
     let _inside = Inside::new();

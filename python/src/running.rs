@@ -6,7 +6,11 @@ use feedline::{Cursor, Epoch, Loader, Result, Stream, TryNext};
 use feedline_dlpack::Share;
 use self_cell::{MutBorrow, self_cell};
 
-use crate::batch::closed;
+use crate::batch::{Memory, closed};
+use crate::pictures::PictureLoader;
+
+/// The time between two looks for a signal, such as Ctrl-C.
+pub(crate) const TICK: Duration = Duration::from_millis(30);
 
 self_cell!(
     /// A loader within an epoch.
@@ -21,12 +25,14 @@ self_cell!(
 pub(crate) enum State {
     Idle(Box<Loader>, Stream),
     Running(Running, Stream),
+    /// Pictures that a stage behind the loader decodes.
+    Pictures(PictureLoader),
     Closed,
 }
 
 /// The answer to a request for a batch.
 pub(crate) enum Answer {
-    Batch(Share),
+    Batch(Memory),
     NotYet,
     Over,
 }
@@ -34,6 +40,9 @@ pub(crate) enum Answer {
 impl State {
     /// Begins an epoch, or continues the one of a cursor. Returns the number of its steps, if it is known.
     pub(crate) fn begin(&mut self, from: Start) -> Result<Option<u64>> {
+        if let Self::Pictures(pictures) = self {
+            return pictures.begin(from);
+        }
         let (loader, stream) = self.take()?;
         let begun = Running::try_new_or_recover(MutBorrow::new(loader), |loader| match from {
             Start::Epoch(epoch) => loader.borrow_mut().epoch(epoch),
@@ -57,6 +66,7 @@ impl State {
         match self {
             Self::Closed => Err(closed()),
             Self::Idle(..) => Ok(Answer::Over),
+            Self::Pictures(pictures) => pictures.next(limit),
             Self::Running(running, stream) => {
                 match running.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
                     TryNext::Batch(batch) => {
@@ -65,7 +75,7 @@ impl State {
                             // Now, so that the interpreter's lock is not held for it later.
                             batch.wait_until_copied()?;
                         }
-                        Ok(Answer::Batch(Share::new(batch)))
+                        Ok(Answer::Batch(Memory::Slot(Share::new(batch))))
                     }
                     TryNext::NotYet => Ok(Answer::NotYet),
                     TryNext::Over => Ok(Answer::Over),
@@ -84,18 +94,31 @@ impl State {
 
     /// Does something with the loader, after the epoch that borrows it has ended.
     pub(crate) fn with_loader<T>(&mut self, work: impl FnOnce(&mut Loader) -> T) -> Result<T> {
+        if let Self::Pictures(pictures) = self {
+            return pictures.files().map(work);
+        }
         let (mut loader, stream) = self.take()?;
         let done = work(&mut loader);
         *self = Self::Idle(loader, stream);
         Ok(done)
     }
 
+    /// Ends the loader; waits for its threads until `limit` has passed. Does nothing if it is closed.
+    pub(crate) fn close(&mut self, limit: Duration) -> Result<()> {
+        match std::mem::replace(self, Self::Closed) {
+            Self::Closed => Ok(()),
+            Self::Pictures(mut pictures) => pictures.files()?.stop(limit),
+            Self::Idle(mut loader, _stream) => loader.stop(limit),
+            Self::Running(running, _stream) => running.into_owner().into_inner().stop(limit),
+        }
+    }
+
     /// The loader and its stream. Ends the epoch.
-    pub(crate) fn take(&mut self) -> Result<(Box<Loader>, Stream)> {
+    fn take(&mut self) -> Result<(Box<Loader>, Stream)> {
         match std::mem::replace(self, Self::Closed) {
             Self::Idle(loader, stream) => Ok((loader, stream)),
             Self::Running(running, stream) => Ok((running.into_owner().into_inner(), stream)),
-            Self::Closed => Err(closed()),
+            Self::Pictures(_) | Self::Closed => Err(closed()),
         }
     }
 }

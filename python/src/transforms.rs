@@ -10,13 +10,14 @@ use pyo3::types::PyDict;
 
 use crate::error::raise;
 
-/// The list of `steps`: pairs of a class name of `feedline.transforms` and its options.
+/// `start` with `steps`: pairs of a class name of `feedline.transforms` and its options.
 pub(crate) fn transforms(
+    start: Transforms,
     steps: &[(String, Bound<'_, PyDict>)],
     channels_first: bool,
     scaled_decode: bool,
 ) -> PyResult<Transforms> {
-    let mut list = Transforms::new();
+    let mut list = start;
     for (name, options) in steps {
         list = then(list, name, &Options(options))?;
     }

@@ -118,6 +118,18 @@ def test_jax_shares_the_memory() -> None:
     assert float(jax.jit(lambda x: x.sum())(array)) == np.asarray(array).sum()
 
 
+def test_a_batch_goes_to_a_device_as_trainers_ask() -> None:
+    torch = pytest.importorskip("torch", reason="not run: torch is not installed")
+    for copy in (False, True):
+        batch = next(iter(feedline.Loader(texts(), 8, framework="torch", copy=copy)))
+        assert batch.to("cpu") is batch and batch.to(torch.device("cpu"), non_blocking=True) is batch
+        moved = batch.to("meta")
+        assert moved["id"].device.type == "meta" and moved["id"].shape == batch["id"].shape
+        assert type(moved["tokens"]) is feedline.Ragged and moved["tokens"].values.device.type == "meta"
+    with pytest.raises(feedline.ConfigError, match='framework="torch"'):
+        next(iter(feedline.Loader(numbers(), 8, framework="numpy"))).to("cpu")
+
+
 def test_a_batch_is_a_mapping() -> None:
     batch = next(iter(feedline.Loader(numbers(), 10, framework="numpy")))
     assert list(batch) == ["x", "id"] and len(batch) == 2 and "x" in batch

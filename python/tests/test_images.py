@@ -114,3 +114,141 @@ def test_a_list_without_a_size_and_a_bad_picture_are_errors(folder: Path) -> Non
 def test_names_and_options() -> None:
     shown = [T.Resize(8), T.Pad(2), T.RandomCrop((3, 4)), T.TrivialAugmentWide(), T.RandomErasing(0.2)]
     assert repr(shown) == "[Resize(8), Pad(2), RandomCrop((3, 4)), TrivialAugmentWide(), RandomErasing(0.2)]"
+
+
+@pytest.fixture
+def behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decodes behind the loader also without a GPU, where the stage is slower and the same."""
+    monkeypatch.setattr(
+        "feedline._loader._decodes_behind", lambda data, gpu: data._set.decode_behind is not None
+    )
+
+
+LIST = [T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.ColorJitter(0.4, 0.4, 0.4, 0.1), T.Normalize()]
+
+
+def test_auto_without_a_gpu_is_the_cpu(folder: Path) -> None:
+    auto, cpu = (feedline.images(folder, LIST, decode=decode) for decode in ("auto", "cpu"))
+    assert "staged" in repr(batches(auto)) and auto.fingerprint == cpu.fingerprint
+    found, wanted = rows_of(auto), rows_of(cpu)
+    assert all((found[place][0] == wanted[place][0]).all() for place in wanted)
+    halves = auto.split(0.5, 0.5)
+    assert len(feedline.concat(*halves)) == 40
+
+
+def rows_of(data: feedline.Data, **options: Any) -> dict[int, Any]:
+    """The pictures and labels of two epochs, by epoch and sample."""
+    rows = {}
+    loader = batches(data, **options)
+    for epoch in range(2):
+        for batch in loader.epoch(epoch):
+            for row, label, one in zip(batch["image"], batch["label"], batch.ids, strict=True):
+                rows[epoch, int(one)] = (row.copy(), int(label))
+            del batch, row
+    return rows
+
+
+@pytest.mark.usefixtures("behind")
+@pytest.mark.parametrize(
+    ("steps", "near"),
+    [
+        # Where nothing is scaled it is the same to the bit; where it is, to a level of 255.
+        ([T.CenterCrop((40, 48)), T.RandomHorizontalFlip(), T.ColorJitter(0.4, 0.4, 0.4, 0.1)], 0),
+        ([T.Resize((20, 20))], 1),
+        ([T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.Normalize()], 1.01 / 255 / 0.224),
+    ],
+)
+def test_a_stage_behind_the_loader_gives_the_pictures_of_the_workers(
+    folder: Path, steps: Any, near: float
+) -> None:
+    ours = feedline.images(folder, steps, decode="auto")
+    theirs = feedline.images(folder, steps)
+    assert ours.fields == theirs.fields and ours.classes == theirs.classes and len(ours) == len(theirs)
+    found, wanted = rows_of(ours), rows_of(theirs)
+    assert found.keys() == wanted.keys() and len(found) == 80
+    for place, (picture, label) in wanted.items():
+        assert found[place][0].dtype == picture.dtype and found[place][1] == label
+        worst = np.abs(found[place][0].astype(np.float32) - picture).max()
+        assert worst <= near, (place, worst)
+
+
+@pytest.mark.usefixtures("behind")
+def test_a_state_counts_what_came_out_of_the_stage(folder: Path) -> None:
+    def made(**options: Any) -> feedline.Loader:
+        return batches(feedline.images(folder, LIST, decode="auto"), **options)
+
+    def taken(loader: Any) -> list[Any]:
+        return [(batch.step, batch.ids.tolist(), batch["image"].copy()) for batch in loader]
+
+    one = made()
+    whole, second = taken(one.epoch(0)), taken(one.epoch(1))
+    for steps in range(6):
+        one = made(prefetch=9)
+        epoch = one.epoch(0)
+        for _ in range(steps):
+            next(epoch)
+        state = one.state_dict()
+        assert (state["step"], state["samples"]) == (steps, 8 * steps)
+        again = made(workers=2)
+        again.load_state_dict(state)
+        rest = taken(again)
+        wanted = whole[steps:] if steps < 5 else second
+        assert [row[:2] for row in rest] == [row[:2] for row in wanted]
+        assert all((a[2] == b[2]).all() for a, b in zip(rest, wanted, strict=True))
+    assert again.order_hash == one_hash(made(), 2)
+
+
+def one_hash(loader: feedline.Loader, epochs: int) -> int:
+    for epoch in range(epochs):
+        for batch in loader.epoch(epoch):
+            del batch
+    return loader.order_hash
+
+
+@pytest.mark.usefixtures("behind")
+def test_pictures_of_the_stage_outlive_it_and_the_loop_may_be_left(folder: Path) -> None:
+    loader = batches(feedline.images(folder, [T.Resize((20, 20))], decode="auto").repeat(10))
+    batch = next(loader.epoch(0))
+    image, copy = batch["image"], batch["image"].copy()
+    del batch
+    for _ in range(3):  # epochs that are left
+        epoch = loader.epoch(1)
+        next(epoch), next(epoch)
+    loader.close()
+    assert (image == copy).all()
+    with pytest.raises(feedline.StoppedError):
+        loader.epoch(0)
+    assert "decoded on the CPU" in repr(loader)
+
+
+@pytest.mark.usefixtures("behind")
+def test_what_the_stage_cannot_do_is_said(folder: Path) -> None:
+    data = feedline.images(folder, [T.Resize((20, 20))], decode="gpu")
+    with pytest.raises(feedline.DeviceError, match="JPEG is decoded on CUDA devices only.*CPU"):
+        batches(data)
+    with pytest.raises(feedline.ConfigError, match="decode"):
+        feedline.images(folder, [T.Resize(20)], decode="cuda")
+    for step in (T.RandAugment(), T.TrivialAugmentWide()):
+        with pytest.raises(feedline.ConfigError, match="host only"):
+            feedline.images(folder, [T.Resize((20, 20)), step], decode="auto")
+    with pytest.raises(feedline.ConfigError, match="add resize"):
+        feedline.images(folder, decode="auto")
+    with pytest.raises(feedline.ConfigError, match="concat needs decoded pictures"):
+        feedline.concat(data, data)
+    with pytest.raises(feedline.ConfigError, match="map_batch needs pictures that the workers"):
+        batches(feedline.images(folder, [T.Resize((20, 20))], decode="auto"), map_batch=lambda batch: None)
+
+
+@pytest.mark.usefixtures("behind")
+def test_a_damaged_picture_ends_the_loop_of_a_stage(folder: Path) -> None:
+    path = folder / "class0" / "20.jpg"
+    path.write_bytes(path.read_bytes()[:-300])
+    good = folder / "class1" / "21.jpg"
+    good.write_bytes(b"\xff\xd8 nothing")
+    data = feedline.images(folder, [T.Resize((20, 20))], decode="auto")
+    with pytest.raises(feedline.Error, match=r"21\.jpg"):
+        list(batches(data))
+    loader = batches(data, bad_samples=5)
+    with pytest.raises(feedline.Error, match="picture . of the batch.*cut short") as raised:
+        list(loader)
+    assert raised.value.batch is not None

@@ -1,12 +1,13 @@
 //! A batch's fields as DLPack tensors.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline::dataset::{Element, Field, Form, Ragged};
 use feedline::device::BackendKind;
-use feedline::{DType, Error, ErrorKind, Ready, Result, View};
+use feedline::{DType, Error, ErrorKind, Ready, Result, Stream, View};
 
 use crate::Consumer;
 use crate::ffi::{
@@ -35,10 +36,7 @@ impl Share {
 
     /// Where the batch is; the answer of Python's `__dlpack_device__`.
     pub fn device(&self) -> DLDevice {
-        match self.batch.stream().kind() {
-            BackendKind::Cuda => DLDevice { device_type: CUDA, device_id: ordinal(&self.batch) },
-            _ => DLDevice { device_type: CPU, device_id: 0 },
-        }
+        device_of(self.batch.stream())
     }
 
     /// The field `name`, `[rows, shape...]`, as a read-only tensor over the batch's own memory. Of a ragged
@@ -175,19 +173,37 @@ fn offsets<'a>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
     by_dtype!(batch.spec().fields()[batch.spec().index_of(name)?].dtype(), of(batch, name))
 }
 
+/// The device of `stream`, as DLPack numbers it.
+#[doc(hidden)] // For the Python package.
+pub fn device_of(stream: &Stream) -> DLDevice {
+    match stream.kind() {
+        BackendKind::Cuda => DLDevice { device_type: CUDA, device_id: ordinal(stream) },
+        _ => DLDevice { device_type: CPU, device_id: 0 },
+    }
+}
+
 #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
-fn ordinal(batch: &Ready) -> i32 {
-    batch.stream().cuda_backend().map_or(0, |cuda| cuda.context().ordinal() as i32)
+fn ordinal(stream: &Stream) -> i32 {
+    stream.cuda_backend().map_or(0, |cuda| cuda.context().ordinal() as i32)
 }
 
 #[cfg(not(any(feature = "cuda-12", feature = "cuda-13")))]
-fn ordinal(_: &Ready) -> i32 {
+fn ordinal(_: &Stream) -> i32 {
     0
 }
 
-#[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
 fn open_to_cuda(batch: &Ready, consumer: Consumer) -> Result<Ready> {
-    let device = batch.stream().device();
+    batch.also_on(&stream_of(batch.stream(), consumer)?)
+}
+
+/// The stream of `consumer`, on the GPU of `stream`.
+///
+/// # Errors
+/// `Config` for the per-thread default stream, and on a device without CUDA streams.
+#[doc(hidden)] // For the Python package.
+#[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
+pub fn stream_of(stream: &Stream, consumer: Consumer) -> Result<Stream> {
+    let device = stream.device();
     let Some(cuda) = device.cuda_backend() else {
         return Err(Error::new(ErrorKind::Config, format!("{device} has no CUDA streams")));
     };
@@ -199,18 +215,19 @@ fn open_to_cuda(batch: &Ready, consumer: Consumer) -> Result<Ready> {
         }
         _ => cuda.context().default_stream(),
     };
-    batch.also_on(&device.wrap_stream(stream)?)
+    device.wrap_stream(stream)
 }
 
 #[cfg(not(any(feature = "cuda-12", feature = "cuda-13")))]
-fn open_to_cuda(_: &Ready, _: Consumer) -> Result<Ready> {
+#[doc(hidden)] // For the Python package.
+pub fn stream_of(_: &Stream, _: Consumer) -> Result<Stream> {
     Err(Error::new(ErrorKind::Config, "this build has no CUDA: enable the feature cuda-13 or cuda-12"))
 }
 
 /// A tensor for another library. Dropping it gives the field back.
 pub struct Exported(NonNull<DLManagedTensorVersioned>);
 
-// SAFETY: the tensor is owned, its batch is `Send` and `Sync`, and `Exported` gives out shared access only.
+// SAFETY: the tensor is owned, its owner is `Send` and `Sync`, and `Exported` gives out shared access only.
 unsafe impl Send for Exported {}
 // SAFETY: as above.
 unsafe impl Sync for Exported {}
@@ -222,11 +239,33 @@ struct Owner {
     shape: Vec<i64>,
     strides: Vec<i64>,
     /// Its drop records the end of the consumer's work.
-    _batch: Arc<Ready>,
+    _owner: Arc<dyn Any + Send + Sync>,
 }
 
 impl Exported {
-    fn new(batch: Arc<Ready>, device: DLDevice, dtype: DType, address: u64, shape: Vec<usize>) -> Self {
+    /// A tensor of `shape` at `address`, which is in memory of `owner`.
+    ///
+    /// # Safety
+    /// The memory holds elements of `dtype` in this shape, on `device`, and they stay as they are until
+    /// `owner` is dropped.
+    #[doc(hidden)] // For the Python package.
+    pub unsafe fn of_memory(
+        owner: Arc<dyn Any + Send + Sync>,
+        device: DLDevice,
+        dtype: DType,
+        address: u64,
+        shape: Vec<usize>,
+    ) -> Self {
+        Self::new(owner, device, dtype, address, shape)
+    }
+
+    fn new(
+        owner: Arc<dyn Any + Send + Sync>,
+        device: DLDevice,
+        dtype: DType,
+        address: u64,
+        shape: Vec<usize>,
+    ) -> Self {
         let mut shape: Vec<i64> = shape.into_iter().map(|size| size as i64).collect();
         let mut strides = vec![1; shape.len()];
         for axis in (1..shape.len()).rev() {
@@ -248,7 +287,7 @@ impl Exported {
             flags: READ_ONLY,
             dl_tensor,
         };
-        let owner = Box::into_raw(Box::new(Owner { managed, shape, strides, _batch: batch }));
+        let owner = Box::into_raw(Box::new(Owner { managed, shape, strides, _owner: owner }));
         // SAFETY: a box is never null.
         Self(unsafe { NonNull::new_unchecked(owner.cast()) })
     }

@@ -1,0 +1,65 @@
+"""Sources: samples that are read in sequence, without a length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import _feedline, _own
+from ._data import Field
+from ._errors import ConfigError
+
+
+class Source:
+    """Samples that are read in sequence, in shards: what a :class:`Loader` reads where there is no length.
+
+    A shard is an object with ``__iter__``, such as a torch ``IterableDataset``, or a function that returns an
+    iterator; it gives the same samples each time. Samples are as those of :class:`Data`. One worker at a time
+    reads; ranks share the shards, so give at least one for each, or ``Loader(split_shards=True)``.
+
+    ``Loader(shuffle=7)`` shuffles the order of the shards, and ``shuffle_buffer`` the samples too. A saved
+    state has the place in a shard: a resumed loader reads the samples before it again, unless the shard has
+    the method ``skip(n)``, which returns the rest of it. If it has ``set_epoch(n)``, that is called first.
+    A state belongs to its rank; the number of ranks may change between epochs.
+
+    >>> import feedline
+    >>> def lines(start):
+    ...     return lambda: ({"x": number} for number in range(start, start + 3))
+    >>> source = feedline.Source(lines(0), lines(100))
+    >>> [batch["x"].tolist() for batch in feedline.Loader(source, 4, framework="numpy")]
+    [[0, 1, 2, 100], [101, 102]]
+    """
+
+    def __init__(self, *shards: Any, max_length: Mapping[str, int] | None = None) -> None:
+        if not shards:
+            raise ConfigError("a source needs a shard: give an object with __iter__")
+        opened = _own.Shards(shards, max_length or {})
+        self._shards, self._is_tuple = len(shards), opened.is_tuple
+        self._set = _feedline.Source(opened, len(shards), opened.fields, opened.fingerprint)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards."""
+        return self._shards
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of a sample."""
+        return tuple(Field(name, dtype, tuple(shape), max) for name, dtype, shape, max in self._set.fields())
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that identifies the source: the number of shards, the fields, and the shards' own
+        attributes ``fingerprint``, if they all have one."""
+        return self._set.fingerprint
+
+    def path(self, id: int) -> str | None:
+        """The file that holds a sample: not known."""
+        return None
+
+    def __repr__(self) -> str:
+        names = ", ".join(field.name for field in self.fields)
+        return f"Source({self._shards} shard{'s' if self._shards > 1 else ''}: {names})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Source cannot be pickled: make it again where you need it")

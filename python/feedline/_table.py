@@ -1,0 +1,104 @@
+"""Tables as training data: columns chosen, stacked, cast, numbered, filled and standardized."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from . import _feedline, _own
+from ._data import Data, of_set
+from ._errors import ConfigError
+
+_Names = Union[str, Iterable[str]]
+
+
+def table(
+    path: str | os.PathLike[str],
+    *,
+    select: _Names | None = None,
+    stack: Mapping[str, _Names] | None = None,
+    cast: Mapping[str, Any] | None = None,
+    category: _Names | Mapping[str, Sequence[str] | None] = (),
+    unknown: _Names = (),
+    days: _Names = (),
+    seconds: _Names = (),
+    standardize: _Names = (),
+    fill: Mapping[str, float | str] | None = None,
+    fill_mean: _Names = (),
+    mask: _Names = (),
+    saved: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+    memory_limit: int | None = None,
+) -> Data:
+    """Opens a table as training data: Parquet, Arrow, CSV, JSON Lines, and every other format.
+
+    Fields are the stacks, then the other columns. Where a step names a stack, it is for all of its columns.
+    A missing value is an error that names row and column, unless ``fill``, ``fill_mean`` or ``mask`` says
+    what it becomes; NaN is a number.
+
+    Args:
+        select: The fields to keep, in this order; other columns are not decoded.
+        stack: Fields made of several columns: ``{"x": ["age", "income"]}`` is ``float32 [2]``.
+        cast: Another type: ``{"x": "float64"}``, or a type of NumPy. No cast loses a whole number.
+        category: Columns whose values are numbered, ``int64``: by their place in the sorted list of values,
+            or in a list that you give. :attr:`Data.categories` has the lists.
+        unknown: Categories in which a value beyond the list has the number behind the last one.
+        days: Columns of dates or times as days since 1970, ``int32``.
+        seconds: Columns of dates or times as seconds since 1970, ``float64``.
+        standardize: Columns less their mean, divided by their standard deviation, ``float32``.
+        fill: What a missing value becomes: a number, or the text of a category.
+        fill_mean: Columns in which a missing value becomes the mean.
+        mask: Columns in which a missing value becomes 0, and the field ``NAME.present`` 0 in place of 1.
+        saved: A JSON file that keeps means, deviations and lists: written for the training set, read for the
+            validation set, so that both have the same numbers.
+        split: As for :func:`feedline.open`.
+        memory_limit: As for :func:`feedline.open`.
+
+    >>> import feedline, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "train.csv")
+    >>> _ = open(path, "w").write("age,income,city\\n30,1.5,Rome\\n50,,Oslo\\n40,2.5,Rome\\n")
+    >>> data = feedline.table(path, stack={"x": ["age", "income"]}, category="city", fill_mean="income")
+    >>> data[1]["x"].tolist(), data[1]["city"].item(), data.categories
+    ([50.0, 2.0], 0, {'city': ['Oslo', 'Rome']})
+    """
+    categories = category if isinstance(category, Mapping) else dict.fromkeys(_names(category))
+    return of_set(
+        _feedline.open_table(
+            os.fspath(path),
+            {
+                "split": split,
+                "memory_limit": memory_limit,
+                "select": None if select is None else _names(select),
+                "stack": [(field, _names(columns)) for field, columns in (stack or {}).items()],
+                "cast": [(name, _dtype(name, dtype)) for name, dtype in (cast or {}).items()],
+                "category": [
+                    (column, None if values is None else list(map(str, values)))
+                    for column, values in categories.items()
+                ],
+                "unknown": _names(unknown),
+                "days": _names(days),
+                "seconds": _names(seconds),
+                "standardize": _names(standardize),
+                "fill": list((fill or {}).items()),
+                "fill_mean": _names(fill_mean),
+                "mask": _names(mask),
+                "saved": None if saved is None else os.fspath(saved),
+            },
+        )
+    )
+
+
+def _names(names: _Names) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _dtype(name: str, dtype: Any) -> str:
+    """The type of batches for one of NumPy, or for a name."""
+    try:
+        given = dtype if isinstance(dtype, str) and dtype in _own.DTYPES else np.dtype(dtype).name
+        return _own.DTYPES[given]
+    except (KeyError, TypeError):
+        raise ConfigError(f'cast of "{name}" to {dtype!r}: use one of {", ".join(_own.DTYPES)}') from None

@@ -1,0 +1,163 @@
+//! The options of a loader, from Python's to the builder's.
+
+use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, Spec, TransferMode, Workers};
+use pyo3::prelude::*;
+
+use crate::dataset::DataSet;
+use crate::error::raise;
+use crate::own::call_hook;
+use crate::sampler::Sampler;
+use crate::source::Source;
+
+/// What a loader reads.
+#[derive(FromPyObject)]
+pub(crate) enum Samples<'py> {
+    Data(PyRef<'py, DataSet>),
+    Source(PyRef<'py, Source>),
+}
+
+impl Samples<'_> {
+    pub(crate) fn spec(&self) -> &Spec {
+        match self {
+            Self::Data(data) => data.set.spec(),
+            Self::Source(source) => feedline::source::Source::spec(&source.0),
+        }
+    }
+}
+
+/// The options of a loader, as `_loader.py` gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
+    pub(crate) batch_size: usize,
+    pub(crate) shuffle: Option<u64>,
+    /// Bytes, for a source.
+    pub(crate) shuffle_buffer: Option<u64>,
+    pub(crate) split_shards: bool,
+    pub(crate) sampler: Option<Py<Sampler>>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) last_batch: String,
+    /// The number of the GPU; `None` for host memory.
+    pub(crate) gpu: Option<usize>,
+    pub(crate) workers: Option<usize>,
+    pub(crate) prefetch: Option<usize>,
+    /// Rank and size; `None` for those of the environment.
+    pub(crate) world: Option<(u32, u32)>,
+    pub(crate) epochs: Option<u64>,
+    pub(crate) pad: Vec<(String, usize, Option<f64>)>,
+    pub(crate) max_per_batch: Vec<(String, usize)>,
+    /// Max bad samples, or their max share.
+    pub(crate) bad_samples: (Option<u64>, Option<f64>),
+    pub(crate) skip: Vec<(u64, u64, u64)>,
+    pub(crate) transfer_mode: String,
+    pub(crate) pinned_budget: Option<usize>,
+    pub(crate) held_timeout: f64,
+    pub(crate) drop_timeout: f64,
+    pub(crate) map_batch: Option<Py<PyAny>>,
+    /// Whether pictures that may be are decoded behind the loader.
+    pub(crate) decodes_behind: bool,
+}
+
+/// The builder of a loader with these options, without the device and the world.
+pub(crate) fn builder(data: &Samples<'_>, options: Options) -> PyResult<LoaderBuilder> {
+    let config = |why: String| Err(raise(Error::new(ErrorKind::Config, why)));
+    let builder = match data {
+        Samples::Data(data) => feedline::Loader::builder(match &data.behind {
+            Some(behind) if options.decodes_behind => behind.files.clone(),
+            _ => data.set.clone(),
+        }),
+        Samples::Source(source) => feedline::Loader::source_builder(source.0.clone()),
+    };
+    let mut builder = builder.batch_size(options.batch_size);
+    if let Some(seed) = options.shuffle {
+        builder = match data {
+            Samples::Data(_) => builder.shuffle(seed),
+            Samples::Source(_) => builder.shuffle_shards(seed),
+        };
+    }
+    if let Some(bytes) = options.shuffle_buffer {
+        builder = builder.shuffle_buffer(bytes);
+    }
+    if options.split_shards {
+        builder = builder.split_shards();
+    }
+    if let Some(sampler) = options.sampler {
+        builder = builder.sampler(sampler.get().0.clone());
+    }
+    if let Some(seed) = options.seed {
+        builder = builder.seed(seed);
+    }
+    builder = builder.last_batch(match options.last_batch.as_str() {
+        "keep" => LastBatch::Keep,
+        "drop" => LastBatch::Drop,
+        "pad" => LastBatch::Pad,
+        other => return config(format!("last_batch {other:?}: use \"keep\", \"drop\" or \"pad\"")),
+    });
+    if let Some(workers) = options.workers {
+        builder = builder.workers(Workers::Count(workers));
+    }
+    if let Some(slots) = options.prefetch {
+        builder = builder.depth(slots);
+    }
+    if let Some(epochs) = options.epochs {
+        builder = builder.epochs(epochs);
+    }
+    for (field, multiple, value) in &options.pad {
+        builder = builder.pad(field, padding(data, field, *multiple, *value)?);
+    }
+    for (field, items) in &options.max_per_batch {
+        builder = builder.max_per_batch(field, *items);
+    }
+    builder = builder.bad_samples(match options.bad_samples {
+        (Some(0), _) | (None, None) => BadSamples::Fail,
+        (Some(max), _) => BadSamples::Substitute { budget: feedline_core::Budget::Count(max) },
+        (None, Some(fraction)) => {
+            BadSamples::Substitute { budget: feedline_core::Budget::Rate { fraction, after: 1000 } }
+        }
+    });
+    for (epoch, from, to) in options.skip {
+        builder = builder.skip(epoch, from..to);
+    }
+    builder = builder.transfer_mode(match options.transfer_mode.as_str() {
+        "auto" => TransferMode::Auto,
+        "staged" => TransferMode::Staged,
+        "zero_copy" => TransferMode::ZeroCopy,
+        "resident" => TransferMode::Resident,
+        other => {
+            return config(format!(
+                "transfer_mode {other:?}: use \"auto\", \"staged\", \"zero_copy\" or \"resident\""
+            ));
+        }
+    });
+    if let Some(bytes) = options.pinned_budget {
+        builder = builder.pinned_budget(bytes);
+    }
+    if let Some(hook) = options.map_batch {
+        if options.decodes_behind {
+            return config("map_batch needs pictures that the workers decode: use decode=\"cpu\"".into());
+        }
+        builder = builder.map_batch(move |batch, _| call_hook(&hook, batch));
+    }
+    Ok(builder)
+}
+
+/// The padding of the field `name`, of the field's own type.
+fn padding(data: &Samples<'_>, name: &str, multiple: usize, value: Option<f64>) -> PyResult<Pad> {
+    use feedline::DType;
+    let pad = Pad::multiple_of(multiple);
+    let Some(value) = value else { return Ok(pad) };
+    let spec = data.spec();
+    Ok(match spec.fields()[spec.index_of(name).map_err(raise)?].dtype() {
+        DType::U8 => pad.fill_value(value as u8),
+        DType::I8 => pad.fill_value(value as i8),
+        DType::U16 => pad.fill_value(value as u16),
+        DType::I16 => pad.fill_value(value as i16),
+        DType::U32 => pad.fill_value(value as u32),
+        DType::I32 => pad.fill_value(value as i32),
+        DType::I64 => pad.fill_value(value as i64),
+        DType::F16 => pad.fill_value(half::f16::from_f64(value)),
+        DType::BF16 => pad.fill_value(half::bf16::from_f64(value)),
+        DType::F32 => pad.fill_value(value as f32),
+        DType::F64 => pad.fill_value(value),
+    })
+}

@@ -1,0 +1,155 @@
+//! Sources written in Python: iterables without a length, read in sequence by one worker at a time.
+//!
+//! A record is what the worker that reads brings to the one that decodes: the bytes of each field, and before
+//! those of a ragged field their number. So only the reading needs the interpreter.
+
+use std::sync::Arc;
+
+use feedline::dataset::Fingerprint;
+use feedline::source::{Next, Shard};
+use feedline::{Context, Error, ErrorKind, ReadError, Row, Spec};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyIterator, PyList};
+
+use crate::error::{Raised, raise};
+use crate::own::{FieldOf, attach, fields_of, spec};
+
+/// A source written in Python; see `feedline.Source`.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct Source(pub(crate) OwnSource);
+
+#[pymethods]
+impl Source {
+    /// Of a `_own.Shards`, which opens its shards.
+    #[new]
+    fn new(shards: Py<PyAny>, count: u64, fields: Vec<FieldOf>, fingerprint: Option<u64>) -> PyResult<Self> {
+        let spec = spec(&fields).map_err(raise)?;
+        Ok(Self(OwnSource(Arc::new(Inner { shards, count, spec, fingerprint }))))
+    }
+
+    /// The fields: as those of a data set.
+    fn fields(&self) -> Vec<FieldOf> {
+        fields_of(&self.0.0.spec)
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> u64 {
+        feedline::source::Source::fingerprint(&self.0)
+    }
+}
+
+/// What a loader reads.
+#[derive(Clone)]
+pub(crate) struct OwnSource(Arc<Inner>);
+
+struct Inner {
+    shards: Py<PyAny>,
+    count: u64,
+    spec: Spec,
+    fingerprint: Option<u64>,
+}
+
+impl feedline::source::Source for OwnSource {
+    fn shards(&self) -> u64 {
+        self.0.count
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.0.spec
+    }
+
+    fn open(&self, epoch: u64, shard: u64, offset: u64) -> Result<Box<dyn Shard>, ReadError> {
+        attach(|py| {
+            let samples = self.0.shards.bind(py).call_method1(intern!(py, "open"), (epoch, shard, offset));
+            let samples = samples.and_then(|samples| Ok(samples.cast_into::<PyIterator>()?));
+            let samples = samples.map_err(|error| Raised::new(py, error))?.unbind();
+            Ok(Box::new(OpenShard { samples: Some(samples), source: self.clone(), offset }) as Box<dyn Shard>)
+        })
+    }
+
+    fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        let mut rest = record;
+        for (index, field) in self.0.spec.fields().iter().enumerate() {
+            let is_ragged = field.as_ragged().is_some();
+            let bytes =
+                if is_ragged { length(take(&mut rest, size_of::<u64>())?)? } else { field.row_bytes() };
+            let value = take(&mut rest, bytes)?;
+            if is_ragged {
+                row.write_ragged_bytes(index, value)?;
+            } else {
+                row.write(index, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().spec(&self.0.spec).number(self.0.count);
+        self.0.fingerprint.map_or(state, |own| state.number(own)).value()
+    }
+}
+
+/// The first `count` bytes of a record.
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], ReadError> {
+    let (taken, left) = rest.split_at_checked(count).ok_or_else(short)?;
+    *rest = left;
+    Ok(taken)
+}
+
+fn length(bytes: &[u8]) -> Result<usize, ReadError> {
+    let bytes = bytes.try_into().map_err(|_| short())?;
+    usize::try_from(u64::from_le_bytes(bytes)).map_err(|_| short())
+}
+
+fn short() -> ReadError {
+    Error::new(ErrorKind::Sample, "a record is shorter than its fields").into()
+}
+
+/// An iterator of `_own.Shards.open`.
+struct OpenShard {
+    /// `None` only in `drop`.
+    samples: Option<Py<PyIterator>>,
+    source: OwnSource,
+    /// The number of the next sample.
+    offset: u64,
+}
+
+impl Shard for OpenShard {
+    fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn read(&mut self, record: &mut Vec<u8>) -> Result<Next, ReadError> {
+        let Some(samples) = &self.samples else { return Ok(Next::End) };
+        let next = attach(|py| {
+            let raised = |error| -> ReadError { Raised::new(py, error).into() };
+            let Some(sample) = samples.bind(py).clone().next() else { return Ok(Next::End) };
+            let sample =
+                sample.map_err(raised)?.cast_into::<PyList>().map_err(|error| raised(error.into()))?;
+            for (value, field) in sample.iter().zip(self.source.0.spec.fields()) {
+                let value = value.cast_into::<PyBytes>().map_err(|error| raised(error.into()))?;
+                let value = value.as_bytes();
+                if field.as_ragged().is_some() {
+                    record.extend((value.len() as u64).to_le_bytes());
+                }
+                record.extend(value);
+            }
+            Ok(Next::Record)
+        })?;
+        self.offset += u64::from(next == Next::Record);
+        Ok(next)
+    }
+}
+
+impl Drop for OpenShard {
+    /// Ends the iterator on this thread: a generator may have a `finally`.
+    fn drop(&mut self) {
+        let samples = self.samples.take();
+        // Once the interpreter shuts down it is not ended.
+        let _ = attach(|_| {
+            drop(samples);
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,242 @@
+"""The steps of a table, held against the same steps by NumPy on what pyarrow reads."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feedline
+
+pyarrow = pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
+
+ROWS = 300
+CITIES = ["Rome", "Oslo", "Åre", "Łódź"]
+
+
+def columns(seed: int = 7, missing: bool = True) -> dict[str, list[Any]]:
+    random = np.random.default_rng(seed)
+    start = datetime.date(1999, 12, 25)
+
+    def holes(values: list[Any]) -> list[Any]:
+        return [None if missing and random.random() < 0.1 else value for value in values]
+
+    return {
+        "age": random.integers(18, 90, ROWS).tolist(),
+        "income": holes(random.normal(3000, 700, ROWS).round(2).tolist()),
+        "size": holes(random.integers(-5, 5, ROWS).tolist()),
+        "city": [CITIES[place] for place in random.integers(0, len(CITIES), ROWS)],
+        "born": [start + datetime.timedelta(int(days)) for days in random.integers(-20000, 8000, ROWS)],
+        "at": [
+            datetime.datetime(2024, 2, 28, 23) + datetime.timedelta(seconds=int(passed))
+            for passed in random.integers(0, 10**7, ROWS)
+        ],
+        "label": random.integers(0, 3, ROWS).tolist(),
+    }
+
+
+def arrow(given: dict[str, list[Any]]) -> Any:
+    types = {"born": pyarrow.date32(), "at": pyarrow.timestamp("us")}
+    return pyarrow.table({name: pyarrow.array(values, types.get(name)) for name, values in given.items()})
+
+
+def parquet(folder: Path, name: str, given: dict[str, list[Any]]) -> Path:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(arrow(given), folder / f"{name}.parquet", row_group_size=70)
+    return folder / f"{name}.parquet"
+
+
+def arrow_file(folder: Path, name: str, given: dict[str, list[Any]]) -> Path:
+    import pyarrow.feather
+
+    pyarrow.feather.write_feather(arrow(given), folder / f"{name}.arrow", compression="uncompressed")
+    return folder / f"{name}.arrow"
+
+
+def comma(folder: Path, name: str, given: dict[str, list[Any]]) -> Path:
+    lines = [",".join(given)]
+    for row in zip(*given.values(), strict=True):
+        lines.append(",".join("" if value is None else _text(value) for value in row))
+    (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder / f"{name}.csv"
+
+
+def json_lines(folder: Path, name: str, given: dict[str, list[Any]]) -> Path:
+    rows = [
+        {key: _text(value) if isinstance(value, datetime.date) else value for key, value in row.items()}
+        for row in (dict(zip(given, values, strict=True)) for values in zip(*given.values(), strict=True))
+    ]
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / f"{name}.jsonl"
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+Writer = Callable[[Path, str, "dict[str, list[Any]]"], Path]
+
+
+@pytest.fixture(params=[parquet, arrow_file, comma, json_lines])
+def write(request: pytest.FixtureRequest) -> Writer:
+    writer: Writer = request.param
+    return writer
+
+
+def read(data: feedline.Data) -> dict[str, Any]:
+    """All rows, through shuffled batches of a loader, in the order of the file."""
+    ids, parts = [], []
+    for batch in feedline.Loader(data, 32, shuffle=3, framework="numpy"):
+        ids.append(batch.ids.copy())
+        parts.append({name: batch[name].copy() for name in batch})
+        del batch
+    order = np.argsort(np.concatenate(ids))
+    return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
+
+
+def filled(values: list[Any], fill: float) -> Any:
+    return np.array([fill if value is None else value for value in values], np.float64)
+
+
+def mean(values: list[Any]) -> float:
+    return float(np.mean([value for value in values if value is not None]))
+
+
+def standard(values: Any, of: list[Any] | None = None) -> Any:
+    there = np.array([value for value in (values if of is None else of) if value is not None], np.float64)
+    return (values - there.mean()) / there.std()
+
+
+def test_every_step_gives_the_values_of_numpy(tmp_path: Path, write: Writer) -> None:
+    given = columns()
+    data = feedline.table(
+        write(tmp_path, "train", given),
+        select=["x", "city", "born", "at", "label", "size"],
+        stack={"x": ["age", "income"]},
+        cast={"label": np.int16},
+        category="city",
+        days="born",
+        seconds=["at"],
+        standardize="x",
+        fill={"size": -100},
+        fill_mean="income",
+    )
+    assert [field.name for field in data.fields] == ["x", "city", "born", "at", "label", "size"]
+    rows = read(data)
+    age, income = np.array(given["age"], np.float64), filled(given["income"], mean(given["income"]))
+    wanted = np.stack([standard(age), standard(income, given["income"])], 1)
+    assert rows["x"].dtype == np.float32 and np.allclose(rows["x"], wanted, rtol=1e-6, atol=1e-6)
+    names = sorted(CITIES)
+    assert data.categories == {"city": names}
+    assert rows["city"].dtype == np.int64 and [names[place] for place in rows["city"]] == given["city"]
+    epoch = datetime.date(1970, 1, 1)
+    assert rows["born"].dtype == np.int32
+    assert rows["born"].tolist() == [(one - epoch).days for one in given["born"]]
+    utc = [one.replace(tzinfo=datetime.timezone.utc).timestamp() for one in given["at"]]
+    assert rows["at"].dtype == np.float64 and rows["at"].tolist() == utc
+    assert rows["label"].dtype == np.int16 and rows["label"].tolist() == given["label"]
+    assert (rows["size"] == filled(given["size"], -100)).all()
+
+
+def test_a_saved_result_gives_the_validation_set_the_numbers_of_the_training_set(
+    tmp_path: Path, write: Writer
+) -> None:
+    train, val = columns(), columns(seed=8)
+    val["city"][3] = "Bern"
+
+    def opened(path: Path, **steps: Any) -> feedline.Data:
+        return feedline.table(
+            path,
+            select=["income", "city"],
+            category=["city"],
+            standardize=["income"],
+            mask="income",
+            saved=tmp_path / "train.json",
+            **steps,
+        )
+
+    first = opened(write(tmp_path, "train", train), unknown="city")
+    second = opened(write(tmp_path, "val", val), unknown="city")
+    assert first.categories == second.categories == {"city": sorted(CITIES)}
+    for data, given in ((first, train), (second, val)):
+        rows = read(data)
+        there = np.array([value is not None for value in given["income"]])
+        assert [field.name for field in data.fields] == ["income", "income.present", "city"]
+        assert (rows["income.present"] == there).all() and (rows["income"][~there] == 0).all()
+        wanted = standard(filled(given["income"], 0), train["income"])
+        assert np.allclose(rows["income"][there], wanted[there], rtol=1e-6, atol=1e-6)
+    assert read(second)["city"][3] == len(CITIES)
+    # A state of other numbers is refused.
+    state = feedline.Loader(first, 8, framework="numpy").state_dict()
+    with pytest.raises(feedline.StateError):
+        feedline.Loader(second.take(ROWS - 1), 8, framework="numpy").load_state_dict(state)
+    (tmp_path / "train.json").unlink()
+    opened(write(tmp_path, "train", train))
+    with pytest.raises(feedline.Error, match=r'"city" has "Bern" in row 3') as raised:
+        read(opened(write(tmp_path, "val", val)))
+    assert raised.value.sample == 3
+
+
+def test_a_missing_value_is_an_error_that_names_row_and_column(tmp_path: Path, write: Writer) -> None:
+    given = columns(missing=False)
+    given["income"][17] = None
+    data = feedline.table(write(tmp_path, "one", given), select=["income", "label"])
+    with pytest.raises(feedline.Error, match=r'"income"') as raised:
+        read(data)
+    assert raised.value.sample == 17
+
+
+def test_a_stated_list_and_a_text_for_missing_values(tmp_path: Path) -> None:
+    given: dict[str, list[Any]] = {"city": ["Rome", None, "Oslo"], "n": [1, 2, 3]}
+    data = feedline.table(
+        parquet(tmp_path, "one", given),
+        category={"city": ["none", "Oslo", "Rome"], "n": [3, 2, 1]},
+        fill={"city": "none"},
+    )
+    assert [(int(one["city"]), int(one["n"])) for one in data] == [(2, 2), (0, 1), (1, 0)]
+    assert data.categories == {"city": ["none", "Oslo", "Rome"], "n": ["3", "2", "1"]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ({"select": ["age", "wealth"]}, "wealth"),
+        ({"stack": {"x": []}}, "no columns"),
+        ({"stack": {"x": ["age", "city"]}}, "city"),
+        ({"cast": {"age": "complex64"}}, "complex64.*float32"),
+        ({"cast": {"age": "number"}}, "number"),
+        ({"unknown": "city"}, "category"),
+        ({"category": {"city": []}}, "empty list"),
+        ({"standardize": "city"}, "city"),
+        ({}, "city.*varies in size"),
+        ({"fill_mean": "income", "mask": "income"}, "income.*twice"),
+        ({"category": "city", "standardize": "city"}, "city"),
+    ],
+)
+def test_steps_that_cannot_be_are_one_error(tmp_path: Path, steps: dict[str, Any], message: str) -> None:
+    path = parquet(tmp_path, "one", columns(missing=False))
+    with pytest.raises(feedline.ConfigError, match=message) as raised:
+        feedline.table(path, **steps)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_resumed_table_goes_on(tmp_path: Path) -> None:
+    def loader() -> feedline.Loader:
+        data = feedline.table(tmp_path / "one.parquet", select=["label"], category="label")
+        return feedline.Loader(data, 16, shuffle=5, framework="numpy")
+
+    parquet(tmp_path, "one", columns())
+    whole = [batch.ids.tolist() for batch in loader()]
+    one = loader()
+    batches = iter(one)
+    for _ in range(7):
+        next(batches)
+    again = loader()
+    again.load_state_dict(one.state_dict())
+    assert [batch.ids.tolist() for batch in again] == whole[7:]

@@ -1,0 +1,105 @@
+"""Lightning and Accelerate save and resume in the middle of an epoch, by their own calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ids, numbers
+
+import feedline
+
+torch = pytest.importorskip("torch", reason="not run: torch is not installed")
+
+
+def loader(**options: Any) -> feedline.Loader:
+    return feedline.Loader(numbers(), 10, shuffle=7, framework="torch", **options)
+
+
+def whole(epochs: int) -> list[int]:
+    with loader() as one:
+        return [sample for epoch in range(epochs) for sample in ids(one.epoch(epoch))]
+
+
+@pytest.mark.parametrize("step", [1, 4, 10, 13])
+def test_lightning_resumes_the_epoch_at_the_next_batch(tmp_path: Path, step: int) -> None:
+    lightning = pytest.importorskip("lightning", reason="not run: lightning is not installed")
+
+    class Model(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self, stop: int | None) -> None:
+            super().__init__()
+            self.layer, self.seen, self.stop = torch.nn.Linear(5, 1), [], stop
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            assert isinstance(batch["x"], torch.Tensor)
+            self.seen += batch["id"].tolist()
+            return self.layer(batch["x"] / 1e5).square().mean()
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            if self.trainer.global_step == self.stop:
+                self.trainer.save_checkpoint(tmp_path / "middle.ckpt")
+                self.trainer.should_stop = True
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def fit(model: Any, path: Path | None) -> list[int]:
+        trainer = lightning.Trainer(
+            max_epochs=3, accelerator="cpu", logger=False, enable_checkpointing=False, min_epochs=0,
+            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+        )  # fmt: skip
+        with loader() as data:
+            # The checkpoint is a file of one's own.
+            trainer.fit(model, data, ckpt_path=path, **({"weights_only": False} if path else {}))
+        seen: list[int] = model.seen
+        return seen
+
+    first = fit(Model(step), None)
+    assert len(first) == 10 * step
+    again = Model(None)
+    assert first + fit(again, tmp_path / "middle.ckpt") == whole(3)
+
+
+def test_accelerate_saves_the_loader_with_the_rest(tmp_path: Path) -> None:
+    accelerate = pytest.importorskip("accelerate", reason="not run: accelerate is not installed")
+
+    def made() -> Any:
+        accelerator = accelerate.Accelerator(cpu=True)
+        model = torch.nn.Linear(5, 1)
+        data = loader()
+        model, optimizer, prepared = accelerator.prepare(
+            model, torch.optim.SGD(model.parameters(), lr=0.1), data
+        )
+        # It is no DataLoader of torch: what it gives is on its device already.
+        assert prepared is data
+        accelerator.register_for_checkpointing(data)
+        return accelerator, model, optimizer, data
+
+    def train(accelerator: Any, model: Any, optimizer: Any, data: Any, stop: int | None) -> list[int]:
+        seen, steps = [], 0
+        for epoch in range(data.next_epoch, 2):
+            for batch in data.epoch(epoch):
+                accelerator.backward(model(batch["x"] / 1e5).square().mean())
+                optimizer.step()
+                optimizer.zero_grad()
+                seen += batch["id"].tolist()
+                steps += 1
+                if steps == stop:
+                    accelerator.save_state(tmp_path)
+                    return seen
+        return seen
+
+    for stop in (4, 10, 13):
+        one = made()
+        first = train(*one, stop)
+        weights = one[1].weight.detach().clone()
+        one[3].close()
+        other = made()
+        other[0].load_state(tmp_path)
+        assert torch.equal(other[1].weight, weights)
+        assert first + train(*other, None) == whole(2)
+        assert other[3].state_dict()["epoch"] == 1
+        other[3].close()
+    assert np.all(np.bincount(whole(1)) == 1)

@@ -15,3 +15,13 @@ pub fn not_run(what: &str, why: impl Display) {
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }
+
+/// Whether an emulator runs this process (`FEEDLINE_EMULATED`, set by `ci/arm.sh`). If so, reports that `what`
+/// was not run: times and resident memory are then those of the emulator.
+pub fn emulated(what: &str) -> bool {
+    let is_emulated = std::env::var_os("FEEDLINE_EMULATED").is_some();
+    if is_emulated {
+        not_run(what, "an emulator runs this");
+    }
+    is_emulated
+}

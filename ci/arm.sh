@@ -33,7 +33,7 @@ mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
 magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
 mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
 printf ':arm:M::%s:%s:%s:F' "$magic" "$mask" "$(command -v qemu-aarch64)" >/proc/sys/fs/binfmt_misc/register
-export QEMU_LD_PREFIX=$root
+export QEMU_LD_PREFIX=$root FEEDLINE_EMULATED=1
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CXX_aarch64_unknown_linux_gnu=aarch64-linux-gnu-g++
 export CARGO_TARGET_DIR=target/ci/arm CARGO_INCREMENTAL=0

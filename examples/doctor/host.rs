@@ -114,6 +114,18 @@ fn memlock(text: &str) -> Option<u64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
+/// Drops the pages of a file from the page cache.
+#[cfg(target_os = "linux")]
+fn drop_from_cache(file: &fs::File) -> std::io::Result<()> {
+    Ok(rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?)
+}
+
+/// Fails: a read would be measured from memory.
+#[cfg(not(target_os = "linux"))]
+fn drop_from_cache(_: &fs::File) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
 /// Writes a file, drops it from the page cache, and reads it.
 fn read_rate(folder: &Path) -> std::io::Result<f64> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
@@ -123,7 +135,7 @@ fn read_rate(folder: &Path) -> std::io::Result<f64> {
         file.write_all(&block)?;
     }
     file.as_file().sync_all()?;
-    rustix::fs::fadvise(file.as_file(), 0, None, rustix::fs::Advice::DontNeed)?;
+    drop_from_cache(file.as_file())?;
     let mut reader = fs::File::open(file.path())?;
     let start = Instant::now();
     let mut bytes = 0;

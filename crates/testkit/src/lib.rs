@@ -38,6 +38,6 @@ pub mod watchdog;
 pub use busy::OtherWork;
 pub use gpu::gpu;
 pub use leaks::Census;
-pub use not_run::not_run;
+pub use not_run::{emulated, not_run, time_limit};
 pub use null_device::NullDevice;
 pub use watchdog::{Watchdog, with_watchdog};

@@ -1,8 +1,9 @@
-//! Reports of tests that did not run.
+//! Reports of tests that did not run, and what an emulator changes.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::time::Duration;
 
 /// Reports on standard error, bypassing the test harness's capture, that `what` was not run and why. Also
 /// appends the line to the file named by `FEEDLINE_NOT_RUN`, which a script reads.
@@ -14,4 +15,23 @@ pub fn not_run(what: &str, why: impl Display) {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
+}
+
+/// Whether an emulator runs this process (`FEEDLINE_EMULATED`, set by `ci/arm.sh`). If so, reports that `what`
+/// was not run: times and resident memory are then those of the emulator.
+pub fn emulated(what: &str) -> bool {
+    let is_emulated = is_emulated();
+    if is_emulated {
+        not_run(what, "an emulator runs this");
+    }
+    is_emulated
+}
+
+/// `limit`, or ten times as long if an emulator runs this process.
+pub fn time_limit(limit: Duration) -> Duration {
+    if is_emulated() { limit * 10 } else { limit }
+}
+
+fn is_emulated() -> bool {
+    std::env::var_os("FEEDLINE_EMULATED").is_some()
 }

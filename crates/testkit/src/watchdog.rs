@@ -61,7 +61,7 @@ impl Watchdog {
     /// If the thread cannot be started.
     pub fn with_dump(limit: Duration, name: &str, dump: impl FnOnce() -> String + Send + 'static) -> Self {
         let (guarded, ended) = channel();
-        let name = name.to_owned();
+        let (name, limit) = (name.to_owned(), crate::time_limit(limit));
         let (awake, started) = channel();
         let watch = move || {
             awake.send(()).ok();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use feedline_datasets::{Values, open};
+use feedline_testkit::emulated;
 use flate2::{Compression, write::GzEncoder};
 
 /// The most memory that the process has had, in bytes.
@@ -39,7 +40,7 @@ pub(crate) fn answered(paths: &[PathBuf]) {
             },
         };
         let (took, grown) = (start.elapsed(), peak() - before);
-        assert!(took < Duration::from_secs(1), "{took:?}: {line}");
+        assert!(took < Duration::from_secs(1) || emulated("answers in a second"), "{took:?}: {line}");
         assert!(grown < 64 << 20, "{} MiB: {line}", grown >> 20);
         assert!(line.contains(path.to_str().unwrap()) && !line.contains('\n'), "{line}");
     }

@@ -42,7 +42,7 @@ pub fn run(command: &mut Command) -> Output {
     let start = Instant::now();
     // Its output fits the pipe's buffer, so it need not be read meanwhile.
     while child.try_wait().expect("its state").is_none() {
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > feedline_testkit::time_limit(LIMIT) {
             child.kill().ok();
             panic!("the trainer still runs after {LIMIT:?}: {command:?}");
         }

@@ -12,9 +12,9 @@ use crate::transfer::Requests;
 /// [`LoaderBuilder::filler`](crate::LoaderBuilder::filler).
 ///
 /// Threads called `fl-fill-N` take whole batches from the queue of the workers and call the [`Fill`] that
-/// [`reserve`](Self::reserve) has returned. The loader compares the order and the content of what it writes with the [`FillOutcome`]. A batch whose
-/// fill fails, panics or differs goes back to the workers, so a filler can be late or absent, but it can
-/// neither lose nor double a sample, nor change the order.
+/// [`reserve`](Self::reserve) has returned. The loader compares the order and the content of what it writes
+/// with the [`FillOutcome`]. A batch whose fill fails, panics or differs goes back to the workers, so a filler
+/// can be late or absent, but it can neither lose nor double a sample, nor change the order.
 ///
 /// A filler has no access to the slot after its [`Fill`] has returned, so a late answer cannot reach it.
 ///
@@ -69,8 +69,8 @@ pub trait BatchFiller: Send + Sync + 'static {
     fn reserve(&self, limit: Duration) -> Option<Fill<'_>>;
 }
 
-/// Writes the samples [`ids`](FillRequest::ids) into the rows, byte for byte as the data set does: fixed fields
-/// in any order, ragged fields row after row. Blocks, but returns soon after
+/// Writes the samples [`ids`](FillRequest::ids) into the rows, byte for byte as the data set does: fixed
+/// fields in any order, ragged fields row after row. Blocks, but returns soon after
 /// [`is_wanted`](FillRequest::is_wanted) has become false.
 ///
 /// After an error the workers decode the batch, with the errors and substitutes of its samples.

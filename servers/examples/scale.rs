@@ -99,14 +99,10 @@ fn consume(servers: &[Running], second: bool, limit: Duration) -> feedline::Resu
 /// The rate with one worker of the trainer and more and more servers of one thread each.
 fn growth(limit: Duration) -> feedline::Result<()> {
     println!("decode of 20 ms per sample, one worker and so many servers of one thread each:");
-    let mut alone = 0.0;
     for count in [0, 1, 2, 4, 8, 16] {
         let servers = (0..count).map(|_| server(DECODE)).collect::<feedline::Result<Vec<_>>>()?;
         let (rate, _) = consume(&servers, true, limit)?;
-        if count == 0 {
-            alone = rate;
-        }
-        let linear = rate / (alone * (count + 1) as f64);
+        let linear = rate * DECODE.as_secs_f64() / (count + 1) as f64;
         println!("  {count:>2} servers: {rate:>7.1} samples/s, {linear:.3} of linear");
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Trains a linear classifier on the host, fed by workers and decode servers. The losses are the same with and
-//! without servers.
+//! Trains a linear classifier on the host, fed by workers and decode servers. The losses are the same with
+//! and without servers.
 //!
 //!     cargo run --release --example train -- --data PATH [--servers HOST:PORT,...] [--token-file FILE]
 //!

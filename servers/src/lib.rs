@@ -10,8 +10,10 @@
 //! | what a trainer asks for, and what both sides must agree on | `ticket.rs` |
 //! | rows as Arrow columns, and back | `wire.rs` |
 //! | the server: options, TLS, token, drain; its Flight service | `server.rs`, `service.rs` |
-//! | its data, its threads, batches shared by trainers, its counters | `set.rs`, `pool.rs`, `shared.rs`, `metrics.rs` |
-//! | the trainer's side: the filler; connections; one request; the choice of a server; names | `client.rs`, `network.rs`, `fetch.rs`, `table.rs`, `hosts.rs` |
+//! | its data, its threads, its counters | `set.rs`, `pool.rs`, `metrics.rs` |
+//! | batches shared by several trainers | `shared.rs` |
+//! | the trainer's side: the filler, connections, one request | `client.rs`, `network.rs`, `fetch.rs` |
+//! | the choice of a server, and names of servers | `table.rs`, `hosts.rs` |
 #![forbid(unsafe_code)]
 
 mod client;

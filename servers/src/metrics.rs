@@ -96,7 +96,8 @@ impl Metrics {
         let in_flight = self.in_flight.load(Relaxed);
         let _ = write!(
             text,
-            "# HELP feedline_decode_in_flight Requests being answered\n# TYPE feedline_decode_in_flight gauge\n\
+            "# HELP feedline_decode_in_flight Requests being answered\n\
+             # TYPE feedline_decode_in_flight gauge\n\
              feedline_decode_in_flight {in_flight}\n"
         );
         text

@@ -28,6 +28,9 @@ pub(crate) const CONNECT: (Duration, Duration) = (Duration::from_secs(2), Durati
 /// Windows of HTTP/2 for a batch, and for a connection.
 const WINDOWS: (u32, u32) = (16 << 20, 64 << 20);
 
+/// Max bytes of a message: a piece of a batch, of which a server sends several.
+const MAX_MESSAGE: usize = 2 << 30;
+
 /// Connections and figures of all clones.
 pub(crate) struct Network {
     pub(crate) runtime: Option<Runtime>,
@@ -134,7 +137,7 @@ impl Network {
             let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(roots)).domain_name(host);
             endpoint = endpoint.tls_config(tls).map_err(failed)?;
         }
-        Ok(FlightServiceClient::new(endpoint.connect_lazy()).max_decoding_message_size(usize::MAX))
+        Ok(FlightServiceClient::new(endpoint.connect_lazy()).max_decoding_message_size(MAX_MESSAGE))
     }
 }
 

@@ -238,3 +238,108 @@ impl Table {
         self.servers.iter().map(status).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic::transport::Endpoint;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const MAX: usize = 8;
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, last], 1))
+    }
+
+    fn update(table: &mut Table, known: &[u8]) {
+        let known = known.iter().map(|&last| ("decode".to_owned(), address(last))).collect();
+        table.update(&known, |_, address| {
+            let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
+            Some(FlightServiceClient::new(endpoint.connect_lazy()))
+        });
+    }
+
+    fn answer(table: &mut Table, last: u8, service: Duration, network: Duration) {
+        table.ended(address(last), Some(Ok(&Answer::in_time(service, network))), service);
+    }
+
+    /// Runs `test` where clients can be made; nothing is connected.
+    fn with_runtime(test: impl FnOnce(&mut Table)) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let _entered = runtime.enter();
+        test(&mut Table::default());
+    }
+
+    #[test]
+    fn servers_come_and_go_with_the_addresses_of_a_name() {
+        with_runtime(|table| {
+            update(table, &[1, 2]);
+            let (first, _) = table.take(MAX, &[]).unwrap();
+            let gone = if first == address(1) { 1 } else { 2 };
+            update(table, &[3 - gone, 3]);
+            assert_eq!(table.servers().len(), 3, "the one with a request in flight is still there");
+            let taken: Vec<_> =
+                (0..9).map_while(|_| table.take(MAX, &[])).map(|(address, _)| address).collect();
+            assert_eq!(taken.len(), 2, "one request each until they have answered: {taken:?}");
+            assert!(!taken.contains(&first), "a server that is gone is not asked");
+            answer(table, gone, MS, MS);
+            update(table, &[3 - gone, 3]);
+            assert_eq!(table.servers().len(), 2);
+        });
+    }
+
+    #[test]
+    fn a_quick_server_gets_more_requests_than_a_slow_one_and_a_far_one_more_at_a_time() {
+        with_runtime(|table| {
+            update(table, &[1, 2, 3]);
+            (0..3).for_each(|_| drop(table.take(MAX, &[]).unwrap()));
+            // The third one decodes as fast as the first one, with as much time on the way again and again.
+            for (last, service, network) in [(1, 2 * MS, MS / 10), (2, 40 * MS, MS / 10), (3, 8 * MS, 6 * MS)]
+            {
+                answer(table, last, service, network);
+            }
+            let taken: Vec<_> =
+                (0..99).map_while(|_| table.take(MAX, &[])).map(|(address, _)| address).collect();
+            let of = |last: u8| taken.iter().filter(|&&taken| taken == address(last)).count();
+            assert_eq!([of(1), of(2), of(3)], [2, 2, 5]);
+            assert_eq!(taken[..2], [address(1); 2], "first those that answer first");
+            assert!(table.take(MAX, &[]).is_none());
+            table.release(address(2));
+            assert_eq!(table.take(MAX, &[]).unwrap().0, address(2));
+        });
+    }
+
+    #[test]
+    fn a_server_that_failed_is_asked_later_and_with_one_request() {
+        with_runtime(|table| {
+            update(table, &[1]);
+            table.take(MAX, &[]).unwrap();
+            answer(table, 1, MS, MS / 10);
+            table.take(MAX, &[]).unwrap();
+            table.ended(address(1), Some(Err(&Failure::new("cut"))), MS);
+            assert!(table.take(MAX, &[]).is_none() && !table.status()[0].is_asked);
+            assert_eq!(table.status()[0].last_error.as_deref(), Some("cut"));
+            while table.take(MAX, &[]).is_none() {
+                std::thread::yield_now();
+            }
+            assert!(table.take(MAX, &[]).is_none(), "one request until it has answered");
+            answer(table, 1, MS, MS / 10);
+            assert!(table.take(MAX, &[]).is_some() && table.take(MAX, &[]).is_some());
+        });
+    }
+
+    #[test]
+    fn second_requests_wait_for_the_95th_percentile_and_have_a_budget() {
+        with_runtime(|table| {
+            update(table, &[1]);
+            assert_eq!(table.hedge_after(77 * MS), 77 * MS, "before enough answers");
+            for time in 1..=100 {
+                answer(table, 1, time * MS, Duration::ZERO);
+            }
+            assert_eq!(table.hedge_after(77 * MS), 144 * MS);
+            let second = (0..100).filter(|_| table.may_hedge()).count();
+            assert_eq!(second, 3, "a few at the beginning");
+        });
+    }
+}

@@ -1,7 +1,7 @@
 //! The ticket of a batch: what a server must have, and which samples to decode.
 //!
-//! A ticket names samples, not steps, so a server knows neither sampler nor world nor batch size: the order is
-//! the trainer's alone. It never names a path.
+//! A ticket names samples, not steps, so a server knows neither sampler nor world nor batch size: the order
+//! is the trainer's alone. It never names a path.
 
 use feedline::dataset::Field;
 use feedline::filler::{DataDescription, FillRequest};

@@ -107,6 +107,8 @@ fn two_hundred_runs_with_faults_deliver_every_sample_once_and_in_order() {
         sums.rejected += report.rejected;
         sums.retries += report.retries;
         sums.hedges += report.hedges;
+        sums.service_ns += report.service_ns;
+        sums.network_ns += report.network_ns;
     }
     println!("{RUNS} runs, the longest {longest:.1?}: {faults:?}; {sums}");
     assert_eq!(faults.len(), 10, "every fault was there: {faults:?}");

@@ -12,11 +12,47 @@ use crate::transfer::Requests;
 /// [`LoaderBuilder::filler`](crate::LoaderBuilder::filler).
 ///
 /// Threads called `fl-fill-N` take whole batches from the queue of the workers and call the [`Fill`] that
-/// [`reserve`](Self::reserve) has returned. The loader compares the order and the content of what it writes with the [`FillOutcome`]. A batch whose
-/// fill fails, panics or differs goes back to the workers, so a filler can be late or absent, but it can
-/// neither lose nor double a sample, nor change the order.
+/// [`reserve`](Self::reserve) has returned. The loader compares the order and the content of what it writes
+/// with the [`FillOutcome`]. A batch whose fill fails, panics or differs goes back to the workers, so a filler
+/// can be late or absent, but it can neither lose nor double a sample, nor change the order.
 ///
 /// A filler has no access to the slot after its [`Fill`] has returned, so a late answer cannot reach it.
+///
+/// The crate `feedline-decode` (folder `servers`) has the filler that asks decode servers. The smallest one
+/// computes the samples itself:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use feedline::filler::*;
+/// use feedline::record::field_hash;
+/// use feedline::{InMemory, Loader, Result};
+///
+/// /// Sample `id` is the number `id`.
+/// struct Counts;
+///
+/// impl BatchFiller for Counts {
+///     fn in_flight(&self) -> usize { 2 }
+///     fn check(&self, _: &DataDescription<'_>) -> Result<()> { Ok(()) }
+///     fn reserve(&self, _: Duration) -> Option<Fill<'_>> {
+///         Some(Box::new(|request, rows| {
+///             let mut content = BatchContent::new();
+///             for (row, &id) in request.ids().iter().enumerate() {
+///                 rows.column_mut(0)[row] = id as u8;
+///                 content.add(row, field_hash(0, &[id as u8]));
+///             }
+///             let order = BatchProof::of(request.epoch(), request.ids()).order();
+///             Ok(FillOutcome { order, content, network: Duration::ZERO })
+///         }))
+///     }
+/// }
+///
+/// let numbers = InMemory::new().field("x", [], (0..100_u8).collect::<Vec<_>>())?;
+/// let mut loader = Loader::builder(numbers).batch_size(8).shuffle(7).filler(Counts).build_host()?;
+/// assert_eq!(loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<Result<usize>>()?, 100);
+/// assert_eq!(loader.report().filler.map(|report| report.rejected), Some(0));
+/// # Ok::<(), feedline::Error>(())
+/// ```
 pub trait BatchFiller: Send + Sync + 'static {
     /// Max number of batches that are filled at a time. The loader starts as many threads, and has as many
     /// further host slots as its pinned budget allows.
@@ -33,8 +69,8 @@ pub trait BatchFiller: Send + Sync + 'static {
     fn reserve(&self, limit: Duration) -> Option<Fill<'_>>;
 }
 
-/// Writes the samples [`ids`](FillRequest::ids) into the rows, byte for byte as the data set does: fixed fields
-/// in any order, ragged fields row after row. Blocks, but returns soon after
+/// Writes the samples [`ids`](FillRequest::ids) into the rows, byte for byte as the data set does: fixed
+/// fields in any order, ragged fields row after row. Blocks, but returns soon after
 /// [`is_wanted`](FillRequest::is_wanted) has become false.
 ///
 /// After an error the workers decode the batch, with the errors and substitutes of its samples.

@@ -11,7 +11,7 @@
 //! | a batch to decode, by one worker or by several | `batch.rs` |
 //! | what the workers share about a loader; the end of a batch | `decoder.rs` |
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
-//! | the threads of a batch filler, which fills batches beside the workers; its trait | `fill.rs`, `filler.rs` |
+//! | the threads of a batch filler, and its trait | `fill.rs`, `filler.rs` |
 //! | the samples of a batch, of a data set or a source | `input.rs` |
 //! | the user's hook on a filled batch | `map_batch.rs` |
 //! | the records of a source, read in sequence | `source.rs` |

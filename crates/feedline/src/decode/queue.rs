@@ -232,6 +232,23 @@ mod tests {
         assert_eq!(all, [Work::Join(3), Work::Begin(1), Work::Begin(3), Work::Begin(5)]);
     }
 
+    #[test]
+    fn a_batch_that_is_given_back_is_left_to_the_workers_and_comes_before_later_ones() {
+        let queue = Queue::<_, ()>::new(4);
+        (0..4).for_each(|job| queue.begin(job, true).unwrap());
+        assert_eq!((queue.take(|&job| job > 0), queue.take(|&job| job > 7)), (Some(1), None));
+        queue.give_back(1).unwrap();
+        assert!(!queue.has(|&job| job == 1) && queue.has(|&job| job == 2));
+        let all: Vec<_> = (0..4).map(|_| queue.next(0).unwrap()).collect();
+        assert_eq!(all, [1, 0, 2, 3].map(Work::Begin));
+        queue.give_back(5).unwrap();
+        queue.give_back(6).unwrap();
+        queue.remove(|&job| job == 5, |()| false);
+        assert_eq!(queue.next(0), Some(Work::Begin(6)));
+        queue.close();
+        assert_eq!(queue.give_back(7), Err(7));
+    }
+
     /// The drop of an item may use the queue, so it runs without the queue's lock.
     #[test]
     fn work_is_dropped_without_the_lock() {

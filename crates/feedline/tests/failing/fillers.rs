@@ -150,8 +150,11 @@ fn builder(set: &Arc<impl Dataset>) -> LoaderBuilder {
     Loader::builder(set.clone()).batch_size(BATCH).shuffle(7).epochs(2).workers(Workers::Count(2))
 }
 
+/// The ids of a batch, and its bytes.
+type IdsAndBytes = (Vec<u64>, Vec<u8>);
+
 /// The ids and bytes of every batch of two epochs, the cursor, and the work of the filler.
-fn run(builder: LoaderBuilder) -> (Vec<(Vec<u64>, Vec<u8>)>, Cursor, Option<FillerReport>) {
+fn run(builder: LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, Option<FillerReport>) {
     let mut loader = builder.build_host().expect("a loader");
     let mut all = Vec::new();
     for epoch in 0..2 {
@@ -355,7 +358,7 @@ fn a_filler_that_never_answers_holds_up_neither_a_stop_nor_other_batches() {
         let filler = Fake::new(&set, 2, |call| if call == 0 { Plan::Never } else { Plan::Right });
         let mut loader = builder(&set).filler(filler).build(&Device::new_host()).expect("a loader");
         let mut epoch = loader.epoch(0).expect("an epoch");
-        epoch.next_timeout(Duration::from_millis(50)).expect("a batch or none");
+        drop(epoch.next_timeout(Duration::from_millis(50)).expect("a batch or none"));
         drop(epoch);
         // Batches of the new request come although the old one is still being filled for a moment.
         assert_eq!(loader.epoch(1).expect("an epoch").count(), 26);

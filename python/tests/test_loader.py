@@ -243,7 +243,10 @@ def test_tqdm_knows_the_length() -> None:
         assert bar.total == 10 and len(ids(bar)) == 100
 
 
-MODULES = ["feedline", *(f"feedline.{name}" for name in ("_data", "_errors", "_loader", "transforms"))]
+MODULES = [
+    "feedline",
+    *(f"feedline.{name}" for name in ("_data", "_errors", "_loader", "_source", "_table", "transforms")),
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

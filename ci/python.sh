@@ -9,13 +9,15 @@
 # FEEDLINE_PYTHON names an interpreter that has the libraries of the tests; by default they are installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$PWD environment=$PWD/target/ci/python features=()
+root=$PWD environment=$PWD/target/ci/python features=() prebuilt=()
 wheels=target/ci/wheels-test libraries="pyarrow pillow ml_dtypes safetensors webdataset mosaicml-streaming datasets"
 libraries+=" tqdm mypy pyright jax torch lightning accelerate"
 if [ "${1:-}" = free ]; then
     "${FEEDLINE_PYTHON:?name a free-threaded interpreter}" -c 'import sys; sys.exit(sys._is_gil_enabled())'
     # A stable ABI of both kinds of interpreters begins with 3.15.
     environment+=-free wheels+=-free features=(--no-default-features) libraries="pillow pyarrow"
+    # Few libraries have wheels for it, and to build them takes longer than to build this.
+    prebuilt=(--only-binary :all:)
 fi
 
 if [ ! -x "$environment/bin/python" ]; then
@@ -34,7 +36,7 @@ fi
 
 # One at a time: what cannot be installed is said by the tests.
 for library in $libraries; do
-    "$python" -m pip install --quiet --only-binary :all: "$library" || echo "no $library: is there a wheel?"
+    "$python" -m pip install --quiet "${prebuilt[@]}" "$library" || echo "no $library: is there a network?"
 done
 
 cd python

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import script
 
 import feedline
 from feedline import transforms as T
@@ -219,6 +220,27 @@ def test_pictures_of_the_stage_outlive_it_and_the_loop_may_be_left(folder: Path)
     with pytest.raises(feedline.StoppedError):
         loader.epoch(0)
     assert "decoded on the CPU" in repr(loader)
+
+
+EXIT = """
+import sys
+import feedline
+from feedline import _loader, transforms
+_loader._decodes_behind = lambda data, gpu: True
+data = feedline.images(sys.argv[1], [transforms.Resize((20, 20))], decode="auto").repeat(100)
+loader = feedline.Loader(data, 4, framework="numpy")
+batches = iter(loader)
+image = next(batches)["image"]
+print(image.shape)
+if sys.argv[2] == "dropped":
+    del loader, batches
+"""
+
+
+@pytest.mark.parametrize("end", ["open", "dropped"])
+def test_the_interpreter_exits_with_a_stage_open(folder: Path, end: str) -> None:
+    done = script(EXIT, str(folder), end)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(4, 3, 20, 20)\n", "")
 
 
 @pytest.mark.usefixtures("behind")

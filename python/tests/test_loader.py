@@ -243,7 +243,10 @@ def test_tqdm_knows_the_length() -> None:
         assert bar.total == 10 and len(ids(bar)) == 100
 
 
-MODULES = ["feedline", *(f"feedline.{name}" for name in ("_data", "_errors", "_loader", "transforms"))]
+MODULES = [
+    "feedline",
+    *(f"feedline.{name}" for name in ("_data", "_errors", "_loader", "_source", "_table", "transforms")),
+]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -296,6 +299,11 @@ def test_types(checker: str, tmp_path: Path) -> None:
         "    print(batch['x'].sum(), batch.ids.shape)\n"
         "steps: int = len(loader.epoch(1))\n"
         "first, second = data.split(0.5, 0.5)\n"
+        "table = feedline.table('x.csv', stack={'x': ['a', 'b']}, category='c', cast={'x': 'float64'})\n"
+        "names: list[str] = table.categories['c']\n"
+        "source = feedline.Source(lambda: iter([1, 2]), max_length={'text': 3})\n"
+        "streamed = feedline.Loader(source, 8, shuffle=7, shuffle_buffer=1 << 20, split_shards=True)\n"
+        "photos = feedline.images('photos', [T.Resize(8)], decode='auto')\n"
     )
     strict = ["--strict"] if checker == "mypy" else []
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MYPYPATH": str(PACKAGE)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ids
+from conftest import ids, script
 
 import feedline
 
@@ -257,3 +257,19 @@ def test_iterable_data_sets_of_torch_and_hugging_face() -> None:
     again = made()
     again.load_state_dict(one.state_dict())
     assert first + ids(again) == whole
+
+
+EXIT = """
+import feedline, itertools
+def endless():
+    return ({"id": number} for number in itertools.count())
+loader = feedline.Loader(feedline.Source(endless), 4, framework="numpy")
+batches = iter(loader)
+print(next(batches)["id"].tolist())
+"""
+
+
+def test_the_interpreter_exits_with_an_endless_source_open() -> None:
+    for _ in range(3):
+        done = script(EXIT)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 1, 2, 3]\n", "")

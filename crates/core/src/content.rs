@@ -32,6 +32,7 @@ impl BatchContent {
     }
 
     /// The content of these [`parts`](Self::parts).
+    #[doc(hidden)] // For feedline-record and servers.
     pub const fn from_parts([sum, weighted]: [u64; 2]) -> Self {
         Self { sum, weighted }
     }
@@ -44,12 +45,14 @@ impl BatchContent {
     }
 
     /// The two sums.
+    #[doc(hidden)] // For feedline-record and servers.
     pub const fn parts(&self) -> [u64; 2] {
         [self.sum, self.weighted]
     }
 
     /// The row that differs, if only one of `rows` rows does. `None` if none or several differ, or if rows
     /// were exchanged.
+    #[doc(hidden)] // For feedline-record and servers.
     pub fn changed_row(&self, other: &Self, rows: usize) -> Option<usize> {
         let [sum, weighted] = [(self.sum, other.sum), (self.weighted, other.weighted)]
             .map(|(before, now)| (now % PRIME + PRIME - before % PRIME) % PRIME);

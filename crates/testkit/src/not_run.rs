@@ -17,8 +17,8 @@ pub fn not_run(what: &str, why: impl Display) {
     }
 }
 
-/// Whether an emulator runs this process (`FEEDLINE_EMULATED`, set by `ci/arm.sh`). If so, reports that `what`
-/// was not run: times and resident memory are then those of the emulator.
+/// Whether an emulator runs this process (`FEEDLINE_EMULATED`, set by `ci/arm.sh`). If so, reports that
+/// `what` was not run: times and resident memory are then those of the emulator.
 pub fn emulated(what: &str) -> bool {
     let is_emulated = is_emulated();
     if is_emulated {

@@ -1,4 +1,5 @@
-//! The watchdog, from outside: this binary runs itself again with a test that hangs. It reads signals and `/proc`.
+//! The watchdog, from outside: this binary runs itself again with a test that hangs. It reads signals and
+//! `/proc`.
 #![cfg(target_os = "linux")]
 
 use std::os::unix::process::ExitStatusExt;

@@ -1,4 +1,5 @@
-//! The system calls that differ between systems, on Unix: reads at an offset, the identity of a file, folders.
+//! The system calls that differ between systems, on Unix: reads at an offset, the identity of a file,
+//! folders.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;

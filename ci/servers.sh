@@ -39,7 +39,10 @@ PYTHON
 cargo build --locked --examples --bins
 target/debug/feedline-decode serve --data "$folder" --listen 127.0.0.1:0 >"$folder/server" &
 server=$!
-until grep -q 'listens at' "$folder/server"; do kill -0 "$server" && sleep 0.1; done
+until grep -q 'listens at' "$folder/server"; do
+    kill -0 "$server" || exit 1
+    sleep 0.1
+done
 address=$(sed -n 's/.*listens at //p' "$folder/server")
 target/debug/examples/train --data "$folder" >"$folder/alone"
 target/debug/examples/train --data "$folder" --servers "$address" >"$folder/served"

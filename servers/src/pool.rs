@@ -13,6 +13,9 @@ use crate::set::Set;
 use crate::shared::Batch;
 use crate::wire::Piece;
 
+/// Bytes of a piece. Each is copied on its way several times, which is slower in larger buffers.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// A range of rows to decode: piece `index` of `batch`.
 pub(crate) struct Work {
     pub(crate) batch: Arc<Batch>,
@@ -139,7 +142,7 @@ fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -
 }
 
 /// Rows of a piece: so many that every thread gets some, and that a piece takes at least a fifth of a
-/// millisecond.
+/// millisecond; at most [`PIECE_BYTES`].
 pub(crate) fn piece_rows(set: &Set, rows: usize, workers: usize) -> usize {
     const SHORTEST_NS: u64 = 200_000;
     let per_thread = rows.div_ceil(2 * workers).max(1);
@@ -147,5 +150,6 @@ pub(crate) fn piece_rows(set: &Set, rows: usize, workers: usize) -> usize {
         0 => 1,
         row_ns => usize::try_from(SHORTEST_NS / row_ns.max(1)).unwrap_or(rows).max(1),
     };
-    per_thread.max(shortest).min(rows.max(1))
+    let largest = (PIECE_BYTES / set.spec().sample_bytes().max(1)).max(1);
+    per_thread.max(shortest).min(largest).min(rows.max(1))
 }

@@ -64,25 +64,28 @@ class Data:
 
     _set: _feedline.DataSet
     _is_tuple: bool
+    #: Whether Python code reads the samples, or changes them.
+    _is_python: bool
 
     def __init__(self, samples: Any, *, max_length: Mapping[str, int] | None = None) -> None:
-        self._is_tuple = False
+        self._is_tuple = self._is_python = False
         if isinstance(samples, Data):
             self._set, self._is_tuple = samples._set, samples._is_tuple
+            self._is_python = samples._is_python
         elif isinstance(samples, (str, os.PathLike)):
             raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
         elif isinstance(samples, Mapping):
             self._set = _arrays(samples)
         else:
             reader = _own.Reader(samples, max_length or {})
-            self._is_tuple = reader.is_tuple
+            self._is_tuple, self._is_python = reader.is_tuple, True
             self._set = _feedline.DataSet.own(
                 reader, len(samples), reader.fields, reader.fingerprint, reader.is_batched, False
             )
 
     def _new(self, inner: _feedline.DataSet) -> Data:
         data = Data.__new__(Data)
-        data._set, data._is_tuple = inner, self._is_tuple
+        data._set, data._is_tuple, data._is_python = inner, self._is_tuple, self._is_python
         return data
 
     def __len__(self) -> int:
@@ -148,7 +151,7 @@ class Data:
                 reader, len(self), reader.fields, reader.fingerprint, False, self._set.varies()
             )
         )
-        mapped._is_tuple = reader.is_tuple
+        mapped._is_tuple, mapped._is_python = reader.is_tuple, True
         return mapped
 
     def filter(self, keep: Callable[[Any], bool]) -> Data:
@@ -251,7 +254,7 @@ def _arrays(arrays: Mapping[str, Any]) -> _feedline.DataSet:
 def of_set(inner: _feedline.DataSet) -> Data:
     """The data of a set of the compiled part."""
     data = Data.__new__(Data)
-    data._set, data._is_tuple = inner, False
+    data._set, data._is_tuple, data._is_python = inner, False, False
     return data
 
 
@@ -366,7 +369,9 @@ def concat(*parts: Data) -> Data:
 
 def zip(*parts: Data) -> Data:
     """The fields of several data sets of one length, side by side."""
-    return of_set(_feedline.DataSet.zip([part._set for part in parts]))
+    zipped = _composed(parts, _feedline.DataSet.zip([part._set for part in parts]))
+    zipped._is_tuple = False
+    return zipped
 
 
 def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | None = None) -> Data:
@@ -387,4 +392,5 @@ def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | No
 def _composed(parts: Sequence[Data], inner: _feedline.DataSet) -> Data:
     data = of_set(inner)
     data._is_tuple = all(part._is_tuple for part in parts)
+    data._is_python = any(part._is_python for part in parts)
     return data

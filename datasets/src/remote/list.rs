@@ -28,7 +28,7 @@ impl Remote {
     }
 
     /// The folder at `url`, without what could be secret, and the objects in it and in the folders below it,
-    /// sorted, each with its name from the folder on. They are not fetched before they are read.
+    /// in the order of a walk on disk, each with its name from the folder on. They are not fetched before they are read.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -41,11 +41,13 @@ impl Remote {
             Some(parts.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join("/"))
         };
         let mut files = Vec::with_capacity(objects.len());
-        for (number, object) in objects.iter().enumerate() {
+        for object in &objects {
             let Some(name) = name_of(object).filter(|name| !name.is_empty()) else { continue };
             // Some programs write an empty object for a folder.
-            let next = objects.get(number + 1).and_then(name_of);
-            if object.size == 0 && next.is_some_and(|next| next.starts_with(&format!("{name}/"))) {
+            let inside = format!("{}/", object.location);
+            let first = objects.partition_point(|other| other.location.as_ref() < inside.as_str());
+            let is_inside = |other: &ObjectMeta| other.location.as_ref().starts_with(&inside);
+            if object.size == 0 && objects.get(first).is_some_and(is_inside) {
                 continue;
             }
             let path = PathBuf::from(format!("{shown}{name}"));
@@ -61,6 +63,7 @@ impl Remote {
             };
             files.push((name, file));
         }
+        files.sort_by(|(a, _), (b, _)| order(a).cmp(order(b)));
         Ok((shown.trim_end_matches('/').into(), files))
     }
 
@@ -100,6 +103,12 @@ impl Remote {
             Err(failure) => Err(failure.error.at_path(shown)),
         }
     }
+}
+
+/// What sorts names as a walk on disk visits them: by folder, and the files of a folder before its subfolders.
+fn order(name: &str) -> impl Iterator<Item = (bool, &str)> {
+    let last = name.matches('/').count();
+    name.split('/').enumerate().map(move |(level, part)| (level < last, part))
 }
 
 /// The folder of the object at `place`.

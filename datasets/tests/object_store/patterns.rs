@@ -24,7 +24,12 @@ fn of_bucket(server: &Server) -> RemoteOptions {
 /// An array of `count` numbers from `first` on.
 fn array(first: u8, count: u8) -> Served {
     let bytes: Vec<u8> = (first..first + count).collect();
-    let served = Served::new(made::npy("|u1", false, &format!("({count},)"), &bytes));
+    object(&made::npy("|u1", false, &format!("({count},)"), &bytes))
+}
+
+/// What a server stores, with the time that stores state.
+fn object(bytes: &[u8]) -> Served {
+    let served = Served::new(bytes.to_vec());
     Served { headers: served.headers + "Last-Modified: Mon, 06 Jul 2026 10:00:00 GMT\r\n", ..served }
 }
 
@@ -100,17 +105,21 @@ fn stars_and_folders_of_a_store_open_the_objects_in_them() {
     });
 }
 
-/// What a server stores, with the time that stores state.
-fn object(bytes: &[u8]) -> Served {
-    let served = Served::new(bytes.to_vec());
-    Served { headers: served.headers + "Last-Modified: Mon, 06 Jul 2026 10:00:00 GMT\r\n", ..served }
-}
-
 #[test]
 fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
     with_watchdog(LIMIT, || {
         let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());
-        let files = ["cat/1.jpg", "ant/1.jpg", "ant/deep/2.jpg", "bee/0.jpg", "bee/.hidden", "bee/9.jpg"];
+        // "ant-2/" comes before "ant/" by bytes, and after it by names; files come before folders.
+        let files = [
+            "cat/1.jpg",
+            "ant/1.jpg",
+            "ant/deep/2.jpg",
+            "ant/f.jpg",
+            "ant-2/1.jpg",
+            "bee/0.jpg",
+            "bee/.hidden",
+            "bee/9.jpg",
+        ];
         for (number, name) in files.iter().enumerate() {
             let bytes = [&[0xff, 0xd8, 0xff, number as u8], name.as_bytes()].concat();
             made::write(dir.path(), &format!("train/{name}"), &bytes);
@@ -123,13 +132,13 @@ fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
         for url in ["s3://bucket/train/", "s3://bucket/train"] {
             let before = server.requests().len();
             let reader = remote.open(url).unwrap_or_else(|error| panic!("{url}: {error}"));
-            assert_eq!((reader.len(), reader.classes()), (5, local.classes()), "{url}");
+            assert_eq!((reader.len(), reader.classes()), (7, local.classes()), "{url}");
             for sample in 0..reader.len() {
                 assert_eq!(made::read(&*reader, sample), made::read(&*local, sample), "sample {sample}");
             }
-            assert_eq!(reader.path(1).unwrap().to_str(), Some("s3://bucket/train/ant/deep/2.jpg"));
+            assert_eq!(reader.path(2).unwrap().to_str(), Some("s3://bucket/train/ant/deep/2.jpg"));
             // One request for each sample, beside those that look for an index.
-            assert!(server.requests().len() - before <= 5 + 4, "{:?}", &server.requests()[before..]);
+            assert!(server.requests().len() - before <= 7 + 4, "{:?}", &server.requests()[before..]);
             // The fingerprint sees the content of an object that is written again.
             let fingerprint = reader.fingerprint();
             assert_eq!(remote.open(url).unwrap().fingerprint(), fingerprint);
@@ -142,7 +151,7 @@ fn class_folders_and_pictures_of_a_store_are_read_as_from_disk() {
         server.put("bucket/val/cat/5.jpg", object(&[0xff, 0xd8, 0xff]));
         let stated = OpenOptions { classes: local.classes().map(<[_]>::to_vec), ..Default::default() };
         let val = remote.open_with("s3://bucket/val/", &stated).unwrap();
-        assert_eq!(made::read(&*val, 0)[1], 2i64.to_le_bytes());
+        assert_eq!(made::read(&*val, 0)[1], 3i64.to_le_bytes());
         // An object that changes after the folder was listed.
         server.put("bucket/val/cat/5.jpg", object(&[0xff, 0xd8, 0xff, 1]));
         let changed = remote.open("s3://bucket/val/").unwrap();

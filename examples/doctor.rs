@@ -1,5 +1,5 @@
-//! Inspects the machine, and reports what will limit training on it and what to change. The same as the command
-//! `feedline doctor` of `tools`.
+//! Inspects the machine, and reports what will limit training on it and what to change. The same as the
+//! command `feedline doctor` of `tools`.
 //!
 //! `cargo run --release --example doctor [-- --json] [--data FOLDER]`
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Predicts the effect of other settings from the service times of a run; needs no GPU. The same as the command
-//! `feedline whatif` of `tools`.
+//! Predicts the effect of other settings from the service times of a run; needs no GPU. The same as the
+//! command `feedline whatif` of `tools`.
 //!
 //! `cargo run --release --example whatif -- FILE --workers 8`, with a file of `mlp --profile FILE`.
 #![forbid(unsafe_code)]

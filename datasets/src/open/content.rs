@@ -25,7 +25,7 @@ pub(super) fn open(
         Kind::Csv => csv(path, content, options)?,
         Kind::JsonLines => jsonl(path, content, options)?,
         Kind::Image => image(path, content, options)?,
-        Kind::Text if is_table(&content)? => csv(path, content, options)?,
+        Kind::Text if super::formats::is_table(&content)? => csv(path, content, options)?,
         Kind::Text => Box::new(Lines::of(path, content)?),
         _ => match cifar::of_content(path, content)? {
             Some(set) => Box::new(set),
@@ -71,15 +71,4 @@ fn tar(path: &Path, content: Content, options: &OpenOptions) -> Result<Box<dyn R
 #[cfg(not(feature = "tar"))]
 fn tar(_: &Path, _: Content, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("tar"))
-}
-
-/// Whether the rows of a text have equally many cells.
-#[cfg(feature = "csv")]
-pub(super) fn is_table(content: &Content) -> Result<bool> {
-    Ok(crate::csv::delimiter(content)?.is_some())
-}
-
-#[cfg(not(feature = "csv"))]
-pub(super) fn is_table(_: &Content) -> Result<bool> {
-    Ok(false)
 }

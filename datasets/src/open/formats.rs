@@ -139,17 +139,18 @@ pub(super) fn jsonl(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
 
 /// Opens a text: as a table where its rows have equally many cells.
 pub(super) fn text(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    if is_table(path)? { csv(path, options) } else { Ok(Box::new(Lines::open(path)?)) }
+    let content = Content::open_unclaimed(path)?;
+    if is_table(&content)? { csv(path, options) } else { Ok(Box::new(Lines::of(path, content)?)) }
 }
 
 /// Whether the rows of a text have equally many cells.
 #[cfg(feature = "csv")]
-pub(super) fn is_table(path: &Path) -> Result<bool> {
-    Ok(crate::csv::delimiter(&crate::bytes::Content::open_unclaimed(path)?)?.is_some())
+pub(super) fn is_table(content: &Content) -> Result<bool> {
+    Ok(crate::csv::delimiter(content)?.is_some())
 }
 
 #[cfg(not(feature = "csv"))]
-pub(super) fn is_table(_: &Path) -> Result<bool> {
+pub(super) fn is_table(_: &Content) -> Result<bool> {
     Ok(false)
 }
 

@@ -166,7 +166,9 @@ fn shards(files: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
     let all = |is: fn(&Path, Kind) -> Result<bool>| {
         files.iter().try_fold(true, |all, file| Ok(all && is(file, Start::read(file)?.kind)?))
     };
-    let is_csv = |file: &Path, kind| Ok(kind == Kind::Csv || kind == Kind::Text && formats::is_table(file)?);
+    let is_csv = |file: &Path, kind| {
+        Ok(kind == Kind::Csv || kind == Kind::Text && formats::is_table(&Content::open_unclaimed(file)?)?)
+    };
     let contents = || {
         let content = |path: &PathBuf| {
             let content = Content::open_unclaimed(path).map_err(|error| error.at_path(path))?;

@@ -153,7 +153,7 @@ impl Remote {
         };
         let is_csv = |object: &Object| {
             Ok(object.kind == Kind::Csv
-                || object.kind == Kind::Text && super::content::is_table(&object.content)?)
+                || object.kind == Kind::Text && super::formats::is_table(&object.content)?)
         };
         let open_all = if all(is_csv)? {
             super::formats::csv_shards

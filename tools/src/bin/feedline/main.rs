@@ -1,4 +1,5 @@
-//! `feedline`: what data holds, what a training run has seen, and what limits it. Each command is a file, and a line in the table below.
+//! `feedline`: what data holds, what a training run has seen, and what limits it. Each command is a
+//! file, and a line in the table below.
 #![forbid(unsafe_code)]
 
 mod common;

@@ -1423,14 +1423,20 @@ BUGS = [
         [("crates/device/src/zero_copy/rest.rs", "(self.kept + missing as u64)", "(self.kept + row as u64)")],
     ),
     Bug(
+        "resident_ids_not_copied",
+        "the ids of a large batch of a resident set stay on the host",
+        Test(DEVICE, "device", "contract::resident::a_large_batch_of_a_resident_set_is_gathered_in_pieces"),
+        [("crates/device/src/zero_copy/columns.rs", "if let Some(room) = room {", "if let Some(room) = None {")],
+    ),
+    Bug(
         "resident_beyond_budget",
         "the rows of a batch take device memory beyond the budget",
         Test(FEEDLINE, "batches", "resident::samples_on_the_device_are_read_once_and_the_others_in_every_epoch"),
         [
             (
                 "crates/device/src/zero_copy/resident.rs",
-                "place(spec, kept.saturating_add(batch))",
-                "place(spec, kept)",
+                "place(spec, kept.saturating_add(batch), batch)",
+                "place(spec, kept, batch)",
             )
         ],
     ),

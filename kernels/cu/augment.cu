@@ -22,8 +22,8 @@ struct AugmentHalf { u16 bits; };
 struct AugmentBfloat { u16 bits; };
 
 enum : u32 {
-    AUGMENT_WORDS = 36, AUGMENT_FLIP_X = 1, AUGMENT_FLIP_Y = 2, AUGMENT_RESIZED = 4, AUGMENT_ERASED = 8,
-    AUGMENT_BLEND = 16, AUGMENT_PASTE = 32,
+    AUGMENT_WORDS = 36, AUGMENT_PLAN_WORDS = 16, AUGMENT_FLIP_X = 1, AUGMENT_FLIP_Y = 2, AUGMENT_RESIZED = 4,
+    AUGMENT_ERASED = 8, AUGMENT_BLEND = 16, AUGMENT_PASTE = 32,
 };
 enum : int { AUGMENT_FAR = 1 << 24, AUGMENT_MAX_SIDE = 1 << 14 };
 
@@ -131,8 +131,8 @@ struct AugmentSource {
 };
 
 template <typename In>
-static __device__ __noinline__ void augment_sample(const AugmentSource<In>& from, const AugmentPlan& plan,
-                                                   u64 row, const u32* words, AugmentSample<In>& to) {
+static __device__ __noinline__ void augment_sample(const AugmentSource<In>& from, u64 channels, u64 row,
+                                                   const u32* words, AugmentSample<In>& to) {
     u64 first = row * from.elements, elements = from.elements;
     if (from.offsets != 0) {
         // Here `elements` is the size of the whole batch.
@@ -154,7 +154,7 @@ static __device__ __noinline__ void augment_sample(const AugmentSource<In>& from
         (augment_is_side(to.window.bottom - to.window.top) && augment_is_side(to.scaled_height) &&
          augment_is_side(to.window.right - to.window.left) && augment_is_side(to.scaled_width));
     const bool fits = height <= (u64)AUGMENT_FAR && width <= (u64)AUGMENT_FAR &&
-                      height * width <= elements / (u64)plan.channels && is_scaled;
+                      height * width * channels <= elements && is_scaled;
     if (!is_scaled) to.flags &= ~(u32)AUGMENT_RESIZED;
     to.height = fits ? (int)height : 0;
     to.width = fits ? (int)width : 0;
@@ -665,18 +665,18 @@ static __device__ __forceinline__ void augment_copy(const AugmentSource<In> from
                                                     const AugmentLabels labels) {
     __shared__ AugmentPlan shared_plan;
     __shared__ AugmentSample<In> shared_sample;
-    __shared__ u32 record[AUGMENT_WORDS];
+    __shared__ u32 record[AUGMENT_WORDS], words[AUGMENT_PLAN_WORDS];
     const u64 row = blockIdx.x / chunks;
     const u32 chunk = blockIdx.x % chunks;
     if (row >= rows) return;
-    // Loaded by all threads: the thread that decodes the record would load it word by word.
-    for (u32 i = threadIdx.x; i < AUGMENT_WORDS; i += blockDim.x)
-        record[i] = from.records[row * AUGMENT_WORDS + i];
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        augment_plan(plan_words, shared_plan);
-        augment_sample(from, shared_plan, row, record, shared_sample);
+    // Loaded by all threads at once, and decoded by two warps: nothing else runs before.
+    for (u32 i = threadIdx.x; i < AUGMENT_WORDS + AUGMENT_PLAN_WORDS; i += blockDim.x) {
+        if (i < AUGMENT_WORDS) record[i] = from.records[row * AUGMENT_WORDS + i];
+        else words[i - AUGMENT_WORDS] = plan_words[i - AUGMENT_WORDS];
     }
+    __syncthreads();
+    if (threadIdx.x == 0) augment_sample(from, words[0], row, record, shared_sample);
+    if (threadIdx.x == blockDim.x - 1) augment_plan(words, shared_plan);
     __syncthreads();
     const AugmentPlan& plan = shared_plan;
     const AugmentSample<In>& sample = shared_sample;
@@ -700,10 +700,10 @@ static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from
     if (row >= rows) return;
     if (threadIdx.x == 0) {
         augment_plan(plan_words, plan);
-        augment_sample(from, plan, row, from.records + row * AUGMENT_WORDS, own);
+        augment_sample(from, plan_words[0], row, from.records + row * AUGMENT_WORDS, own);
         const u32 kind = own.flags & (AUGMENT_BLEND | AUGMENT_PASTE);
         partner = kind == AUGMENT_BLEND || kind == AUGMENT_PASTE ? (u64)own.partner * rows >> 32 : row;
-        augment_sample(from, plan, partner, from.records + partner * AUGMENT_WORDS, other);
+        augment_sample(from, plan_words[0], partner, from.records + partner * AUGMENT_WORDS, other);
         sums[0] = sums[1] = 0;
     }
     __syncthreads();
@@ -763,8 +763,9 @@ static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from
     const IN *__restrict__ all, u64 elements, const u32 *__restrict__ offsets,                               \
         const u32 *__restrict__ records, const u32 *__restrict__ plan, u64 rows, u32 chunks,                 \
         OUT *__restrict__ to, const void *labels, u32 label_bytes, float *probabilities, u32 classes
-#define AUGMENT_COPY(NAME, IN, OUT, LEVELS)                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, 4) NAME(AUGMENT_PARAMETERS(IN, OUT)) {                 \
+// BLOCKS per multiprocessor: the fewer bytes a pixel has, the more threads it takes to keep the memory busy.
+#define AUGMENT_COPY(NAME, IN, OUT, LEVELS, BLOCKS)                                                          \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS) NAME(AUGMENT_PARAMETERS(IN, OUT)) {            \
         augment_copy<IN, OUT, LEVELS>({all, elements, offsets, records}, plan, rows, chunks, to,             \
                                       {labels, label_bytes, probabilities, classes});                        \
     }
@@ -774,19 +775,19 @@ static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from
                                   {labels, label_bytes, probabilities, classes});                            \
     }
 
-AUGMENT_COPY(augment_copy_u8_u8, u8, u8, true)
-AUGMENT_COPY(augment_copy_u8_f32, u8, float, false)
-AUGMENT_COPY(augment_copy_u8_f16, u8, AugmentHalf, false)
-AUGMENT_COPY(augment_copy_u8_bf16, u8, AugmentBfloat, false)
-AUGMENT_COPY(augment_copy_u16_f32, u16, float, false)
-AUGMENT_COPY(augment_copy_u16_f16, u16, AugmentHalf, false)
-AUGMENT_COPY(augment_copy_u16_bf16, u16, AugmentBfloat, false)
-AUGMENT_COPY(augment_copy_f16_f32, AugmentHalf, float, false)
-AUGMENT_COPY(augment_copy_f16_f16, AugmentHalf, AugmentHalf, false)
-AUGMENT_COPY(augment_copy_f16_bf16, AugmentHalf, AugmentBfloat, false)
-AUGMENT_COPY(augment_copy_bf16_f32, AugmentBfloat, float, false)
-AUGMENT_COPY(augment_copy_bf16_f16, AugmentBfloat, AugmentHalf, false)
-AUGMENT_COPY(augment_copy_bf16_bf16, AugmentBfloat, AugmentBfloat, false)
+AUGMENT_COPY(augment_copy_u8_u8, u8, u8, true, 8)
+AUGMENT_COPY(augment_copy_u8_f32, u8, float, false, 4)
+AUGMENT_COPY(augment_copy_u8_f16, u8, AugmentHalf, false, 6)
+AUGMENT_COPY(augment_copy_u8_bf16, u8, AugmentBfloat, false, 6)
+AUGMENT_COPY(augment_copy_u16_f32, u16, float, false, 4)
+AUGMENT_COPY(augment_copy_u16_f16, u16, AugmentHalf, false, 4)
+AUGMENT_COPY(augment_copy_u16_bf16, u16, AugmentBfloat, false, 4)
+AUGMENT_COPY(augment_copy_f16_f32, AugmentHalf, float, false, 4)
+AUGMENT_COPY(augment_copy_f16_f16, AugmentHalf, AugmentHalf, false, 4)
+AUGMENT_COPY(augment_copy_f16_bf16, AugmentHalf, AugmentBfloat, false, 4)
+AUGMENT_COPY(augment_copy_bf16_f32, AugmentBfloat, float, false, 4)
+AUGMENT_COPY(augment_copy_bf16_f16, AugmentBfloat, AugmentHalf, false, 4)
+AUGMENT_COPY(augment_copy_bf16_bf16, AugmentBfloat, AugmentBfloat, false, 4)
 AUGMENT_WORK(augment_work_u8_u8, u8, true)
 AUGMENT_WORK(augment_work_u8_f32, float, false)
 AUGMENT_WORK(augment_work_u8_f16, AugmentHalf, false)

@@ -34,7 +34,12 @@ pub struct Gather {
     rows: usize,
     fields: ArrayVec<GatherField, MAX_FIELDS>,
     from_device: bool,
+    device_ids: bool,
 }
+
+/// Ids that a launch can carry among its parameters. A kernel reads more ids from memory: fastest from that of
+/// the device ([`Gather::with_device_ids`]).
+pub const MAX_LAUNCH_IDS: usize = 384;
 
 impl Gather {
     /// Gathers `rows` samples. Their ids (`u64`) are at `ids` in pinned memory, in visiting order. The
@@ -62,11 +67,10 @@ impl Gather {
             let why = format!("a gather of {rows} rows exceeds the address space");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        Ok(Self { ids, places, rows, fields: all, from_device: false })
+        Ok(Self { ids, places, rows, fields: all, from_device: false, device_ids: false })
     }
 
-    /// The same gather from sources in device memory instead of registered host memory. The ids stay in
-    /// pinned memory.
+    /// The same gather from sources in device memory instead of registered host memory.
     pub fn from_device(self) -> Self {
         Self { from_device: true, ..self }
     }
@@ -74,6 +78,16 @@ impl Gather {
     /// Whether the sources are in device memory.
     pub fn is_from_device(&self) -> bool {
         self.from_device
+    }
+
+    /// The same gather with the ids in device memory, at the same address.
+    pub fn with_device_ids(self) -> Self {
+        Self { device_ids: true, ..self }
+    }
+
+    /// Whether the ids are in device memory.
+    pub fn has_device_ids(&self) -> bool {
+        self.device_ids
     }
 
     /// The memory that holds the ids.

@@ -4,7 +4,7 @@
 // An id outside the source (id >= rows of the field) writes zeros and reads nothing. A place outside the
 // batch (place >= rows of the batch) writes nothing. No byte outside a row is read.
 //
-// The ids are in host memory, where a read takes more than a microsecond.
+// The ids are in host memory, where a read takes more than a microsecond, or in device memory.
 //
 // gather_fields reads rows of host memory that is mapped into the device. 8 blocks of 512 threads saturate a
 // PCIe 5.0 x16 link as well as 16 do, and leave the other multiprocessors to the compute stream.
@@ -15,6 +15,8 @@
 //   distributes them by shuffles.
 // - Lanes per row. A whole warp copies a long row, or several warps if there are fewer rows than warps. 8
 //   lanes or one lane copy a short row, so that many rows are in flight.
+// - Overlap. A warp copies the long rows of a visit one after the other. If they overlap, as tokens and their
+//   targets do, the second comes from the cache.
 //
 // gather_resident reads rows of device memory. The host cuts each field into pieces of some ten kilobytes: a
 // part of a long row, or several short rows. One block copies one piece. Several blocks share a
@@ -22,8 +24,8 @@
 // gather_resident_few has the ids among its parameters.
 //
 // Word size. Rows of whole 16-byte words, all 16-byte aligned, are copied as one run with several loads in
-// flight per lane. Rows with the same offset within a 16-byte word as their target use 16-byte loads,
-// four in flight per lane. All others use aligned 4-byte loads, shifted into place.
+// flight per lane. Rows with the same offset within a 16-byte word as their target, and all long rows, use
+// 16-byte loads, four in flight per lane. All others use aligned 4-byte loads. Words are shifted into place.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -79,9 +81,72 @@ static __device__ __forceinline__ void gather_shifted(const u8* src, u32* dst, u
     }
 }
 
+// The 16 bytes at byte `shift` of two words in a row; `shift` is less than 16.
+static __device__ __forceinline__ uint4 gather_between(const uint4& low, const uint4& high, u32 shift) {
+    u32 x[7] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z};
+    u32 last = high.w;
+    if (shift & 8) {
+#pragma unroll
+        for (u32 t = 0; t < 5; ++t) x[t] = x[t + 2];
+        x[5] = last;
+    }
+    if (shift & 4) {
+#pragma unroll
+        for (u32 t = 0; t < 5; ++t) x[t] = x[t + 1];
+    }
+    const u32 bits = 8 * (shift & 3);
+    return make_uint4(__funnelshift_r(x[0], x[1], bits), __funnelshift_r(x[1], x[2], bits),
+                      __funnelshift_r(x[2], x[3], bits), __funnelshift_r(x[3], x[4], bits));
+}
+
+static __device__ __forceinline__ uint4 gather_from_lane(const uint4& word, u32 lane) {
+    return make_uint4(__shfl_sync(~0u, word.x, lane), __shfl_sync(~0u, word.y, lane),
+                      __shfl_sync(~0u, word.z, lane), __shfl_sync(~0u, word.w, lane));
+}
+
+// Copies a long row whose offset within a 16-byte word differs from its target's. Every load and store of its
+// inside is an aligned word: a lane gets the second half of its target from the next lane. All lanes of the
+// warp must call this together.
+static __device__ __forceinline__ void gather_realigned(const u8* src, u8* dst, u64 bytes, u32 lane) {
+    u64 head = (16 - ((u64)dst & 15)) & 15;
+    const u32 shift = (u32)((u64)src + head) & 15;
+    // The first word starts before the first target word; all of its bytes must belong to the row.
+    if (head < shift) head += 16;
+    if (head > bytes) head = bytes;
+    u64 words = (bytes - head) / 16;
+    if (words > 0 && 16 * words + 16 - shift > bytes - head) words -= 1;
+    const u64 tail = head + 16 * words;
+    // At most 31 bytes each.
+    u8 first = 0, last = 0;
+    if (lane < head) first = src[lane];
+    if (tail + lane < bytes) last = src[tail + lane];
+    const uint4* from = (const uint4*)((u64)(src + head) - shift);
+    uint4* to = (uint4*)(dst + head);
+#pragma unroll 1
+    for (u64 i = 0; i < words; i += 128) {
+        uint4 four[4], after = make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            four[j] = after;
+            if (i + 32 * j + lane <= words) four[j] = from[i + 32 * j + lane];
+        }
+        if (lane == 31 && i + 128 <= words) after = from[i + 128];
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            uint4 high = gather_from_lane(four[j], (lane + 1) & 31);
+            const uint4 next = j < 3 ? gather_from_lane(four[(j + 1) & 3], 0) : after;
+            if (lane == 31) high = next;
+            if (i + 32 * j + lane < words) to[i + 32 * j + lane] = gather_between(four[j], high, shift);
+        }
+    }
+    if (lane < head) dst[lane] = first;
+    if (tail + lane < bytes) dst[tail + lane] = last;
+}
+
 template <u32 LANES>
 static __device__ __forceinline__ void gather_row(const u8* src, u8* dst, u64 bytes, u32 lane) {
     const u64 grain = ((u64)src & 15) == ((u64)dst & 15) ? 16 : 4;
+    if (LANES == 32 && grain != 16) return gather_realigned(src, dst, bytes, lane);
     u64 head = (grain - ((u64)dst & (grain - 1))) & (grain - 1);
     const bool shifted = (((u64)src + head) & 3) != 0;
     // The first shifted word starts in the aligned word before it, all of whose bytes must belong to the row.
@@ -112,32 +177,37 @@ struct Visit {
     u64 place;
 };
 
-enum : u64 { NOWHERE = ~0ull };
+enum : u64 { NOWHERE = ~0ull, OUTSIDE = ~1ull };
 
 // The visit that another lane holds. All lanes of the warp must call this together.
 static __device__ __forceinline__ Visit visit_of(const Visit& own, u32 lane) {
     return {__shfl_sync(~0u, own.id, lane & 31), __shfl_sync(~0u, own.place, lane & 31)};
 }
 
-// Copies bytes from..from + bytes of the rows of `count` visits, which the lanes hold in order, with
-// LANES lanes per row. All lanes of the warp must call this together.
+// Copies bytes from..from + bytes of the row of a visit, with LANES lanes.
+template <u32 LANES>
+static __device__ __forceinline__ void gather_visit(const GatherField& field, const Visit& visit, u64 from,
+                                                    u64 bytes, u32 lane) {
+    u8* to = field.to + visit.place * field.row_bytes + from;
+    if (visit.id < field.rows) {
+        gather_row<LANES>(field.src + visit.id * field.stride + from, to, bytes, lane);
+    } else {
+#pragma unroll 1
+        for (u64 i = lane; i < bytes; i += LANES) to[i] = 0;
+    }
+}
+
+// Copies the rows of `count` visits, which the lanes hold in order, with LANES lanes per row. All lanes of
+// the warp must call this together.
 template <u32 LANES>
 static __device__ __forceinline__ void gather_some(const GatherField& field, const Visit& own, u32 count,
-                                                   u64 from, u64 bytes, u32 lane) {
+                                                   u32 lane) {
 #pragma unroll 1
     for (u32 r = 0; r < count; r += 32 / LANES) {
         const u32 mine = r + lane / LANES;
         const Visit visit = visit_of(own, mine);
-        if (mine < count && visit.place != NOWHERE) {
-            const u64 row = visit.id;
-            u8* to = field.to + visit.place * field.row_bytes + from;
-            if (row < field.rows) {
-                gather_row<LANES>(field.src + row * field.stride + from, to, bytes, lane % LANES);
-            } else {
-#pragma unroll 1
-                for (u64 i = lane % LANES; i < bytes; i += LANES) to[i] = 0;
-            }
-        }
+        if (mine < count && visit.place != NOWHERE)
+            gather_visit<LANES>(field, visit, 0, field.row_bytes, lane % LANES);
     }
 }
 
@@ -167,6 +237,12 @@ static __device__ __forceinline__ void gather_run(const GatherField& field, cons
     }
 }
 
+// Whether all rows are whole 16-byte words, fewer than 2^32 together.
+static __device__ __forceinline__ bool is_words(const GatherField& field, u64 rows) {
+    const u64 grains = (u64)field.src | field.stride | (u64)field.to | field.row_bytes;
+    return (grains & 15) == 0 && rows * field.row_bytes < 1ull << 36;
+}
+
 // Without places, visit v fills row v.
 extern "C" __global__ void __launch_bounds__(512)
 gather_fields(const u64* __restrict__ ids, const u32* __restrict__ places, u64 rows, u32 fields,
@@ -178,44 +254,67 @@ gather_fields(const u64* __restrict__ ids, const u32* __restrict__ places, u64 r
     // Either several visits per warp, or several warps per visit.
     const u64 parts = rows < warps ? warps / rows : 1;
     const u64 unit = warp / parts, part = warp % parts, units = warps / parts;
+    // Whether all rows are whole words.
+    bool all_words = true;
+#pragma unroll 1
+    for (u32 f = 0; f < fields; ++f) all_words &= all.at[f].row_bytes <= 16 || is_words(all.at[f], rows);
+    // The longest row of words that is copied in one run with others, and the longest of other rows that are
+    // copied several at a time.
+    const u64 run = parts > 1 ? 256 : all_words ? 4096 : 1024, longest = 256;
+    bool has_long = false;
+#pragma unroll 1
+    for (u32 f = 0; f < fields; ++f)
+        has_long |= all.at[f].row_bytes > (parts == 1 && is_words(all.at[f], rows) ? run : longest);
     // Each unit processes its share in equal pieces of up to 8 visits: piece t of unit u begins at visit
-    // (t * units + u) * piece. One load fetches as many pieces as fit the lanes.
+    // (t * units + u) * piece. One load fetches the ids of as many pieces as fit the lanes, while the pieces
+    // before are copied.
     const u64 share = (rows + units - 1) / units, rounds = (share + 7) / 8;
     const u32 piece = (u32)((share + rounds - 1) / rounds), pieces = 32 / piece;
-#pragma unroll 1
-    for (u64 round = 0; (round * units + unit) * piece < rows; round += pieces) {
+    const auto fetch = [&](u64 round) {
         const u64 visit = ((round + lane / piece) * units + unit) * piece + lane % piece;
-        const bool mine = lane < pieces * piece && visit < rows;
         Visit own = {0, NOWHERE};
-        if (mine) {
+        if (lane < pieces * piece && visit < rows) {
             own.id = ids[visit];
             own.place = places ? places[visit] : visit;
-            if (own.place >= rows) own.place = NOWHERE;
+            if (own.place >= rows) own.place = OUTSIDE;
         }
+        return own;
+    };
+    Visit next = fetch(0);
+#pragma unroll 1
+    for (u64 round = 0; (round * units + unit) * piece < rows; round += pieces) {
+        Visit own = next;
         // The visits fill the lanes from 0 on, so the idle lanes are the last ones.
-        const u32 count = (u32)__popc(__ballot_sync(~0u, mine));
+        const u32 count = (u32)__popc(__ballot_sync(~0u, own.place != NOWHERE));
+        if (own.place == OUTSIDE) own.place = NOWHERE;
+        next = fetch(round + pieces);
+        // Short rows, field by field, so that many are in flight.
 #pragma unroll 1
         for (u32 f = 0; f < fields; ++f) {
             const GatherField& field = all.at[f];
-            const u64 grains = (u64)field.src | field.stride | (u64)field.to | field.row_bytes;
-            const bool words = (grains & 15) == 0 && field.row_bytes > 0 &&
-                               rows * field.row_bytes < 1ull << 36;
-            if (parts == 1 && words && field.row_bytes <= 4096) {
-                gather_run(field, own, count, lane);
-            } else if (field.row_bytes > 256) {
+            const bool in_run = parts == 1 && is_words(field, rows);
+            if (field.row_bytes > (in_run ? run : longest)) continue;
+            if (in_run && field.row_bytes > 16) gather_run(field, own, count, lane);
+            else if (part == 0 && field.row_bytes > 16) gather_some<8>(field, own, count, lane);
+            else if (part == 0) gather_some<1>(field, own, count, lane);
+        }
+        // Long rows, visit by visit.
+#pragma unroll 1
+        for (u32 r = 0; has_long && r < count; ++r) {
+            const Visit visit = visit_of(own, r);
+            if (visit.place == NOWHERE) continue;
+#pragma unroll 1
+            for (u32 f = 0; f < fields; ++f) {
+                const GatherField& field = all.at[f];
+                if (field.row_bytes <= (parts == 1 && is_words(field, rows) ? run : longest)) continue;
                 // A part is at least as long as one warp has in flight, and starts on a 16-byte word.
                 u64 bytes = (field.row_bytes / parts + 15) / 16 * 16 + 16;
                 if (parts == 1) bytes = field.row_bytes;
                 else if (bytes < 2048) bytes = 2048;
                 const u64 from = part * bytes;
-                if (from < field.row_bytes) {
-                    const u64 left = field.row_bytes - from;
-                    gather_some<32>(field, own, count, from, left < bytes ? left : bytes, lane);
-                }
-            } else if (part == 0 && field.row_bytes > 16) {
-                gather_some<8>(field, own, count, 0, field.row_bytes, lane);
-            } else if (part == 0) {
-                gather_some<1>(field, own, count, 0, field.row_bytes, lane);
+                if (from >= field.row_bytes) continue;
+                const u64 left = field.row_bytes - from;
+                gather_visit<32>(field, visit, from, left < bytes ? left : bytes, lane);
             }
         }
     }

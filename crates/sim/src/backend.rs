@@ -221,8 +221,9 @@ unsafe impl Backend for Sim {
     unsafe fn gather(&self, stream: StreamId, gather: &Gather) -> Result<()> {
         let at =
             |span: Span, space| Region { address: span.address.0, bytes: span.bytes, space: Some(space) };
-        let inputs = [gather.ids()].into_iter().chain(gather.places());
-        let mut touches: Vec<_> = inputs.map(|span| (at(span, Space::Host), Access::Read)).collect();
+        let ids = if gather.has_device_ids() { Space::Device } else { Space::Host };
+        let mut touches = vec![(at(gather.ids(), ids), Access::Read)];
+        touches.extend(gather.places().map(|places| (at(places, Space::Host), Access::Read)));
         let source = if gather.is_from_device() { Space::Device } else { Space::Registered };
         for field in gather.fields() {
             touches.push((at(field.source(), source), Access::Read));

@@ -118,7 +118,7 @@ impl StridedColumns {
         let layout = Layout::new(dataset.spec(), capacity)?;
         let rest = (kept < len).then_some(Rest { kept, samples: len });
         let more = if rest.is_some() { capacity as u64 } else { 0 };
-        let resident = Resident::new(device, dataset, (kept, more), threads.max(1))?;
+        let resident = Resident::new(device, dataset, (kept, more, capacity as u64), threads.max(1))?;
         let fields = layout.spec().fields().iter().enumerate().map(|(index, field)| Field {
             block: 0,
             first: resident.offset(index),
@@ -254,10 +254,25 @@ impl StridedColumns {
             unsafe { self.send_rest(stream, rest, ids, from) }?;
         }
         let at = |offset| Address(from as u64 + (self.ids_at() + offset) as u64);
-        let places = self.gather_order.places(ids.len()).map(at);
-        let gather = Gather::new(at(0), places, ids.len(), self.fields().map(field))?;
-        let is_resident = self.blocks.iter().all(|block| matches!(block, Block::Resident(_)));
-        let gather = if is_resident { gather.from_device() } else { gather };
+        let gather = match &self.blocks[..] {
+            [Block::Resident(resident)] => {
+                let room = resident.ids(ids.len());
+                if let Some(room) = room {
+                    let (from, bytes) = (from.wrapping_add(self.ids_at()), size_of_val(ids));
+                    // SAFETY: the host slot has the ids there (`accepts`), and the memory has room for those of
+                    // a batch (`Resident::new`). One stream writes and reads them, in order. The rest is the
+                    // caller's contract.
+                    unsafe { stream.device.backend.copy_to_device(stream.id(), from, room, bytes) }?;
+                }
+                let gather = Gather::new(room.unwrap_or(at(0)), None, ids.len(), self.fields().map(field))?;
+                let gather = gather.from_device();
+                if room.is_some() { gather.with_device_ids() } else { gather }
+            }
+            _ => {
+                let places = self.gather_order.places(ids.len()).map(at);
+                Gather::new(at(0), places, ids.len(), self.fields().map(field))?
+            }
+        };
         // SAFETY: every row of a column lies in its bytes (`StridedColumn::new`, `Resident::new`), which the
         // block keeps until the stream is drained. Other ids read nothing (`GatherField::rows`), and other
         // places write nothing (`Gather::new`). The rest is the caller's contract.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use feedline_backend::{Address, Priority};
+use feedline_backend::{Address, MAX_LAUNCH_IDS, Priority};
 use feedline_core::layout::ALIGN;
 use feedline_core::{
     Context, Dataset, Error, ErrorKind, Layout, Result, Rows, Spec, StableDataset, catch_panic,
@@ -18,13 +18,15 @@ use crate::{Device, Stream};
 /// Maximum bytes and samples that are decoded before they are copied.
 const AT_ONCE: (usize, usize) = (4 << 20, 1 << 16);
 
-/// Device memory that holds every sample of a data set: one column per field, without gaps between rows.
+/// Device memory that holds every sample of a data set: one column per field, without gaps between rows. Behind
+/// them is room for the ids of a batch.
 pub(crate) struct Resident {
     device: Arc<Core>,
     address: Address,
     bytes: usize,
-    /// The byte offset of each column.
+    /// The byte offset of each column, and of the ids.
     offsets: Vec<usize>,
+    ids: usize,
     /// The stream that has copied the samples.
     writer: Stream,
     /// The only stream that reads them, set when it is first used.
@@ -33,19 +35,19 @@ pub(crate) struct Resident {
 
 impl Resident {
     /// Reads the first `len` samples of `dataset` on `threads` threads, and copies them to the device, with
-    /// room for `more` rows behind them. Blocks until all are on the device.
+    /// room for `more` rows behind them and for the ids of `batch` rows. Blocks until all are on the device.
     pub(crate) fn new(
         device: &Device,
         dataset: &StableDataset,
-        (len, more): (u64, u64),
+        (len, more, batch): (u64, u64, u64),
         threads: usize,
     ) -> Result<Self> {
-        let (offsets, bytes) = place(dataset.spec(), len.saturating_add(more))?;
+        let (offsets, ids, bytes) = place(dataset.spec(), len.saturating_add(more), batch)?;
         let writer = device.named_stream("resident", Priority::Normal)?;
         let core = device.core().clone();
         let address = core.backend.alloc_device(bytes)?;
         core.stats.device_bytes.add(bytes as u64);
-        let resident = Self { device: core, address, bytes, offsets, writer, reader: OnceLock::new() };
+        let resident = Self { device: core, address, bytes, offsets, ids, writer, reader: OnceLock::new() };
         Load::new(&resident, device, dataset, len, threads)?.run(threads)?;
         resident.writer.synchronize()?;
         Ok(resident)
@@ -59,6 +61,11 @@ impl Resident {
     /// The offset of the column of field `field`.
     pub(crate) fn offset(&self, field: usize) -> usize {
         self.offsets[field]
+    }
+
+    /// Room for the ids of a batch of `rows` rows; `None` if the launch carries them.
+    pub(crate) fn ids(&self, rows: usize) -> Option<Address> {
+        (rows > MAX_LAUNCH_IDS).then(|| self.device(self.ids))
     }
 
     /// The device address of byte `offset`.
@@ -80,11 +87,13 @@ impl Resident {
 /// The number of samples to keep in `budget` bytes of device memory: all `len` if they fit; otherwise as many
 /// as fit beside the rows of a batch of `batch`.
 pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Result<u64> {
-    let (_, bytes) = place(spec, len)?;
+    let (_, _, bytes) = place(spec, len, batch)?;
     if bytes <= budget {
         return Ok(len);
     }
-    let fits = |kept: u64| place(spec, kept.saturating_add(batch)).is_ok_and(|(_, bytes)| bytes <= budget);
+    let fits = |kept: u64| {
+        place(spec, kept.saturating_add(batch), batch).is_ok_and(|(_, _, bytes)| bytes <= budget)
+    };
     let (mut kept, mut too_many) = (0, len);
     while too_many - kept > 1 {
         let middle = kept + (too_many - kept) / 2;
@@ -100,8 +109,8 @@ pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Resul
     Ok(kept)
 }
 
-/// The offset of each field's column for `len` samples, and the total bytes.
-fn place(spec: &Spec, len: u64) -> Result<(Vec<usize>, usize)> {
+/// The offset of each field's column for `len` samples, that of the ids of `batch` rows, and the total bytes.
+fn place(spec: &Spec, len: u64, batch: u64) -> Result<(Vec<usize>, usize, usize)> {
     let mut end = 0_usize;
     let mut offsets = Vec::with_capacity(spec.fields().len());
     for field in spec.fields() {
@@ -120,7 +129,9 @@ fn place(spec: &Spec, len: u64) -> Result<(Vec<usize>, usize)> {
     if end == 0 {
         return Err(Error::new(ErrorKind::Config, "the data set is empty"));
     }
-    Ok((offsets, end))
+    let rows = usize::try_from(batch).unwrap_or(usize::MAX);
+    let ids = if rows > MAX_LAUNCH_IDS { rows.saturating_mul(size_of::<u64>()) } else { 0 };
+    Ok((offsets, end, end.saturating_add(ids)))
 }
 
 impl Drop for Resident {

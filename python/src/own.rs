@@ -6,7 +6,8 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use feedline::batch::FilledBatch;
-use feedline::dataset::{Fingerprint, Rows};
+use feedline::dataset::Rows;
+use feedline_core::Fingerprint;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
 use pyo3::intern;
 use pyo3::prelude::*;

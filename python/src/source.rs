@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use feedline::dataset::Fingerprint;
+use feedline_core::Fingerprint;
 use feedline::source::{Next, Shard};
 use feedline::{Context, Error, ErrorKind, ReadError, Row, Spec};
 use pyo3::intern;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use candle_core::{Device as Candle, Storage, Tensor};
-use feedline::device::cuda::Cuda;
+use feedline_device::cuda::Cuda;
 use feedline::device::cuda::cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 use feedline::device::cuda::cudarc::nvrtc::Ptx;
 use feedline::{Device, ErrorKind, Loader};

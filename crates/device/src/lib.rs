@@ -55,5 +55,5 @@ pub use readback::Readback;
 pub use shared::SharedBuffer;
 pub use stats::{DeviceStats, Gauge};
 pub use stream::Stream;
-pub use submit::Submission;
+pub use submit::{Submission, launch_host, submit};
 pub use view::{Input, Output, View, ViewMut};

@@ -6,10 +6,10 @@ use feedline_backend::{Access, BackendKind};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
-use crate::Event;
 use crate::device_core::Core;
 use crate::event_pool::LastCopy;
 use crate::stream::StreamCore;
+use crate::{Device, Event};
 
 /// A block of pinned host memory.
 pub struct Pinned {
@@ -25,7 +25,17 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    pub(crate) fn new(device: &Arc<Core>, bytes: usize) -> Result<Self> {
+    /// Allocates `bytes` bytes of pinned memory.
+    ///
+    /// # Errors
+    /// A device failure, for example if the machine is out of memory.
+    #[track_caller]
+    pub fn new(device: &Device, bytes: usize) -> Result<Self> {
+        let _site = device.core().call_site();
+        Self::on(device.core(), bytes)
+    }
+
+    pub(crate) fn on(device: &Arc<Core>, bytes: usize) -> Result<Self> {
         if bytes == 0 {
             return Err(Error::new(ErrorKind::Config, "a pinned block needs at least one byte"));
         }

@@ -49,8 +49,8 @@
 //!
 //! # A run that can be resumed
 //!
-//! A cursor alone is ahead of the model, because work on a stream runs later. [`Loader::checkpoint`] and
-//! [`Progress::checkpoint`] wait for the work, and refuse while a batch is held. This loop continues with the
+//! A cursor alone is ahead of the model, because work on a stream runs later. [`Progress::checkpoint`],
+//! which a loader and its epochs have too, waits for the work, and refuses while a batch is held. This loop continues with the
 //! same bits wherever it was killed:
 //!
 //! ```
@@ -174,24 +174,21 @@ pub mod dataset {
     pub use feedline_core::packed::Piece;
     pub use feedline_core::ragged::{Form, Ragged};
     pub use feedline_core::{
-        Element, Field, Fingerprint, Packed, PackedOptions, Random, RowFields, Rows, Sample, StridedColumn,
-        lengths,
+        Element, Field, Packed, PackedOptions, Random, RowFields, Rows, Sample, StridedColumn, lengths,
     };
 }
 
-/// Memory of a device, work on its streams, and its statistics: for kernels and graphs of your own.
+/// Kinds and statistics of devices, and steps recorded as graphs. Buffers, results and launches for kernels of your
+/// own are in the crate `feedline-device`.
 pub mod device {
     /// cudarc, and the adapter from a view to its kernel arguments.
     #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
     pub mod cuda {
-        pub use feedline_device::cuda::{Cuda, CudaSliceRef, cudarc};
+        pub use feedline_device::cuda::{CudaSliceRef, cudarc};
     }
-    pub use feedline_device::{
-        Address, BackendKind, Buffer, DeviceStats, Gauge, Input, Memory, Output, Pinned, Priority, Readback,
-        SharedBuffer, Span, StreamId, Submission, ViewMut,
-    };
+    pub use feedline_device::{Address, BackendKind, DeviceStats, Gauge, Priority};
 
-    pub use crate::compute::{Replay, WaitMeter};
+    pub use crate::compute::Replay;
 }
 
 /// Batches that are filled beside the workers, by servers on other machines for example.

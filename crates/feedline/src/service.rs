@@ -43,7 +43,7 @@ pub struct ServiceTimes {
     /// The consumer's thread, between two calls.
     pub step_ns: u64,
     /// The consumer's work on the device, if it held up the pipeline or was set
-    /// ([`Reporter::set_step_time`](crate::report::Reporter::set_step_time)); 0 if it is not known.
+    /// ([`Progress::set_step_time`](crate::Progress::set_step_time)); 0 if it is not known.
     pub device_ns: u64,
 }
 

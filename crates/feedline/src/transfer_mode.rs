@@ -44,60 +44,41 @@ pub enum TransferMode {
 /// Displays as `zero-copy`, `resident`, `resident: N of M samples`, `staged`, or `staged: WHY` if `Auto` did
 /// not choose zero copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChosenMode {
-    mode: Mode,
-    why: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Staged,
+#[non_exhaustive]
+pub enum ChosenMode {
+    /// Workers read each sample into pinned memory.
+    Staged {
+        /// Why `Auto` chose this mode, in a short sentence; `None` if it was asked for.
+        why: Option<String>,
+    },
+    /// The device reads the rows from host memory itself.
     ZeroCopy,
+    /// The set is on the device.
     Resident,
-    /// Samples that workers read.
-    PartlyResident(Rest),
+    /// The samples with the smallest ids are on the device; workers read the others.
+    PartlyResident {
+        /// Samples on the device.
+        kept: u64,
+        /// Samples of the set.
+        samples: u64,
+    },
 }
 
 impl ChosenMode {
-    /// Whether the device reads the rows from host memory itself.
-    pub fn is_zero_copy(&self) -> bool {
-        self.mode == Mode::ZeroCopy
-    }
-
-    /// Whether the set, or a part of it, is on the device.
-    pub fn is_resident(&self) -> bool {
-        matches!(self.mode, Mode::Resident | Mode::PartlyResident(_))
-    }
-
-    /// The number of samples on the device, if that is only a part of the set: those with the smallest ids.
-    pub fn resident_samples(&self) -> Option<u64> {
-        match self.mode {
-            Mode::PartlyResident(rest) => Some(rest.kept()),
-            _ => None,
-        }
-    }
-
     /// Whether workers only write ids.
     pub(crate) fn needs_no_decoding(&self) -> bool {
-        matches!(self.mode, Mode::Resident | Mode::ZeroCopy)
-    }
-
-    /// Why `Auto` chose staged copies, in a short sentence; `None` otherwise.
-    pub fn why(&self) -> Option<&str> {
-        self.why.as_deref()
+        matches!(self, Self::Resident | Self::ZeroCopy)
     }
 }
 
 impl std::fmt::Display for ChosenMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.mode, &self.why) {
-            (Mode::ZeroCopy, _) => f.write_str("zero-copy"),
-            (Mode::Resident, _) => f.write_str("resident"),
-            (Mode::PartlyResident(rest), _) => {
-                write!(f, "resident: {} of {} samples", rest.kept(), rest.samples())
-            }
-            (Mode::Staged, None) => f.write_str("staged"),
-            (Mode::Staged, Some(why)) => write!(f, "staged: {why}"),
+        match self {
+            Self::ZeroCopy => f.write_str("zero-copy"),
+            Self::Resident => f.write_str("resident"),
+            Self::PartlyResident { kept, samples } => write!(f, "resident: {kept} of {samples} samples"),
+            Self::Staged { why: None } => f.write_str("staged"),
+            Self::Staged { why: Some(why) } => write!(f, "staged: {why}"),
         }
     }
 }
@@ -167,20 +148,23 @@ impl Choice<'_> {
             TransferMode::Staged => None,
             TransferMode::Resident => {
                 let columns = self.keep(device).map_err(|error| cannot("resident", error))?;
-                let mode = columns.rest().map_or(Mode::Resident, Mode::PartlyResident);
-                return self.chosen(mode, None, Some(columns));
+                let mode = columns.rest().map_or(ChosenMode::Resident, |rest| ChosenMode::PartlyResident {
+                    kept: rest.kept(),
+                    samples: rest.samples(),
+                });
+                return self.chosen(mode, Some(columns));
             }
             TransferMode::Auto if self.against.is_some() => self.against.clone(),
             TransferMode::Auto | TransferMode::ZeroCopy => match self.register(device) {
-                Ok(columns) => return self.chosen(Mode::ZeroCopy, None, Some(columns)),
-                Err(error) if error.is_device_lost() => return Err(error),
+                Ok(columns) => return self.chosen(ChosenMode::ZeroCopy, Some(columns)),
+                Err(error) if error.kind() == ErrorKind::DeviceLost => return Err(error),
                 Err(error) if self.transfer_mode == TransferMode::ZeroCopy => {
                     return Err(cannot("zero copy", error));
                 }
                 Err(error) => Some(error.message().to_owned()),
             },
         };
-        self.chosen(Mode::Staged, why, None)
+        self.chosen(ChosenMode::Staged { why }, None)
     }
 
     /// Copies the set to the device.
@@ -210,14 +194,13 @@ impl Choice<'_> {
         Ok(dataset)
     }
 
-    fn chosen(&self, mode: Mode, why: Option<String>, columns: Option<StridedColumns>) -> Result<Chosen> {
+    fn chosen(&self, mode: ChosenMode, columns: Option<StridedColumns>) -> Result<Chosen> {
         let slot_bytes = match &columns {
             None => self.layout.bytes(),
             Some(columns) if columns.rest().is_some() => Rest::slot_bytes(self.layout),
             Some(_) => self.ids_bytes(),
         };
         self.check_budget(slot_bytes)?;
-        let mode = ChosenMode { mode, why };
         Ok(Chosen { mode, columns: columns.map(Arc::new), slot_bytes })
     }
 

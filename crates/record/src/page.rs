@@ -99,7 +99,7 @@ pub fn samples_section(replayed: &Replayed) -> Result<String> {
 fn samples(page: &mut String, replayed: &Replayed) -> Result<()> {
     let batch = &replayed.batch;
     let fields = field_values(batch)?;
-    let has_pictures = !batch.is_empty() && fields.iter().any(|field| row_picture(field, 0).is_some());
+    let has_pictures = batch.len() > 0 && fields.iter().any(|field| row_picture(field, 0).is_some());
     let verdict = match replayed.verdict {
         Verdict::Equal => "its bytes are those of the run".to_owned(),
         Verdict::SameSamples => "its samples are those of the run".to_owned(),

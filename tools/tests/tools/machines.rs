@@ -111,7 +111,7 @@ fn files_of_one_machine_are_read_on_the_other() {
         assert_eq!(rest, expected[STEPS..], "{machine}");
         assert_eq!(end.cursor.proof().count(), ROWS, "{machine}");
         let read = ROWS - 4 * STEPS as u64;
-        assert!(set.hits() >= read && set.misses() == 0, "{machine}: its cache was not used");
+        assert!(set.stats().hits >= read && set.stats().misses == 0, "{machine}: its cache was not used");
         let mut diff = Command::new(env!("CARGO_BIN_EXE_feedline"));
         let diff = diff.arg("diff").args([fresh.path(), copy.path()]).output().unwrap();
         assert!(diff.status.success(), "{machine}: {}", String::from_utf8_lossy(&diff.stdout));

@@ -258,11 +258,12 @@ impl LoaderBuilder {
     /// rows of a batch. Default: no limit but the device's.
     ///
     /// ```
+    /// use feedline::report::ChosenMode;
     /// use feedline::{Device, InMemory, Loader, TransferMode};
     /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
     /// let builder = Loader::builder(numbers).batch_size(2).transfer_mode(TransferMode::Resident);
     /// let loader = builder.resident_budget(1 << 30).build(&Device::new_host())?;
-    /// assert!(loader.transfer_mode().is_resident());
+    /// assert_eq!(*loader.transfer_mode(), ChosenMode::Resident);
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn resident_budget(self, bytes: usize) -> Self {

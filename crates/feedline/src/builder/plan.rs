@@ -22,10 +22,10 @@ impl LoaderBuilder {
     pub(crate) fn start_pool(&self, mode: &ChosenMode) -> Result<WorkerPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
-            None if mode.is_resident() && mode.needs_no_decoding() => {
+            None if *mode == ChosenMode::Resident => {
                 WorkerPool::new(Workers::Count(self.threads().count()?.min(RESIDENT_WORKERS)))
             }
-            None if mode.is_zero_copy() => WorkerPool::new(Workers::Count(1)),
+            None if *mode == ChosenMode::ZeroCopy => WorkerPool::new(Workers::Count(1)),
             None => WorkerPool::new(self.threads()),
         }
     }

@@ -36,11 +36,6 @@ impl Batch {
         Ok(Ready::new(reader, self.layout))
     }
 
-    /// The fields of a sample.
-    pub fn spec(&self) -> &Spec {
-        self.layout.spec()
-    }
-
     /// The index of the device slot that holds the batch. Slots have fixed addresses, so a step
     /// captured once per slot can be replayed.
     #[doc(hidden)] // For `Ready::slot`.
@@ -48,11 +43,11 @@ impl Batch {
         self.loaded.index()
     }
 
-    /// Whether the copy has finished; never blocks. There is no need to ask before
-    /// [`wait_on`](Self::wait_on).
+    /// Whether the copy has finished; never blocks.
     ///
     /// # Errors
     /// A device failure.
+    #[doc(hidden)] // For tests: a step has no need to ask.
     pub fn is_copied(&self) -> Result<bool> {
         self.loaded.is_copied()
     }

@@ -129,7 +129,13 @@ impl Loader {
         drop((workers, decoder));
         let cursor = Cursor::new(&batch_sampler, fingerprint);
         Ok(Self {
-            progress: Progress::new(cursor, slots.unreleased().clone(), device.clone(), recorder),
+            progress: Progress::new(
+                cursor,
+                slots.unreleased().clone(),
+                device.clone(),
+                ledger.reporter(),
+                recorder,
+            ),
             fingerprint,
             is_source,
             bad_samples: builder.bad_samples,
@@ -166,7 +172,7 @@ fn allocate(
         // Memory lies on the node of the core whose thread touches it first.
         let node = node_of(device);
         let _on = node.as_ref().and_then(Node::enter);
-        let pinned = |slot| Ok(device.pinned(*slot_bytes)?.named(&format!("host slot {slot}")));
+        let pinned = |slot| Ok(Pinned::new(device, *slot_bytes)?.named(&format!("host slot {slot}")));
         (0..host_count).map(pinned).collect::<Result<Vec<_>>>()?
     };
     let host_slots = Ring::<Pinned, HostInfo>::new(pinned);

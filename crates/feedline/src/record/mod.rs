@@ -185,7 +185,9 @@ impl Recorder {
         let has_columns = || input.stable_dataset().is_some_and(|set| content::has_columns(&**set));
         match hash {
             None => (None, "none: content_every is 0"),
-            _ if mode.resident_samples().is_some() => (None, "none: a part of the set is on the device"),
+            _ if matches!(mode, ChosenMode::PartlyResident { .. }) => {
+                (None, "none: a part of the set is on the device")
+            }
             _ if !mode.needs_no_decoding() => (hash, "rows"),
             _ if has_columns() => (hash, "columns"),
             _ => (None, "none: the set is on the device, and has no columns in memory"),

@@ -103,6 +103,7 @@ impl Account {
     }
 
     /// [`wall`](Self::wall) without the time between two epochs.
+    #[doc(hidden)] // For the diagnosis in feedline-report.
     pub fn in_epochs(&self) -> Duration {
         self.wall().saturating_sub(Duration::from_nanos(self.between))
     }
@@ -117,30 +118,12 @@ impl Account {
     pub fn wait_share(&self) -> f64 {
         Cause::ALL.into_iter().filter(|cause| cause.is_wait_for_data()).map(|cause| self.share(cause)).sum()
     }
-
-    /// Rows per second.
-    pub fn rows_per_s(&self) -> f64 {
-        ratio(self.rows as f64, self.wall().as_secs_f64())
-    }
-
-    /// Bytes per second to the device.
-    pub fn bytes_per_s(&self) -> f64 {
-        ratio(self.bytes as f64, self.wall().as_secs_f64())
-    }
-}
-
-impl Report {
-    /// The share of the run in which the consumer's thread waited for data, from 0 to 1; every display of the
-    /// run shows it. See [`Account::wait_share`].
-    pub fn wait_share(&self) -> f64 {
-        self.run.wait_share()
-    }
 }
 
 impl Account {
     fn write(&self, what: fmt::Arguments<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, batches) = (self.wall().as_secs_f64(), self.batches);
-        let (rows, megabytes) = (self.rows_per_s(), self.bytes_per_s() / 1e6);
+        let (rows, megabytes) = (ratio(self.rows as f64, seconds), ratio(self.bytes as f64 / 1e6, seconds));
         writeln!(f, "{what}: {batches} batches in {seconds:.3} s, {rows:.0} rows/s, {megabytes:.1} MB/s")?;
         for cause in Cause::ALL {
             let (time, share) = (self.causes.of(cause).as_secs_f64(), 100.0 * self.share(cause));
@@ -159,7 +142,7 @@ impl fmt::Display for Account {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.run.write(format_args!("run from epoch {} to {}", self.run.epoch, self.epoch.epoch), f)?;
-        writeln!(f, "  waited for data      {:>5.1} %", 100.0 * self.wait_share())?;
+        writeln!(f, "  waited for data      {:>5.1} %", 100.0 * self.run.wait_share())?;
         if let Some(waiting) = self.waiting {
             writeln!(f, "  the consumer has been waiting for {:.1} s", waiting.as_secs_f64())?;
         }

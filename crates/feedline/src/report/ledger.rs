@@ -46,11 +46,9 @@ pub(crate) struct Ledger {
     metrics: super::metrics::Metrics,
 }
 
-/// A handle that reads a loader's report from any thread, also while an epoch runs. Cheap to clone.
-///
-/// It stays valid when the loader is dropped, and then returns the last report.
+/// Reads the account from any thread; a part of [`Progress`](crate::Progress).
 #[derive(Clone)]
-pub struct Reporter {
+pub(crate) struct Reporter {
     shared: Arc<Shared>,
 }
 
@@ -247,8 +245,8 @@ impl Ledger {
 }
 
 impl Reporter {
-    /// The report up to the last delivery; never blocks for long.
-    pub fn report(&self) -> Report {
+    /// The report up to the last delivery.
+    pub(crate) fn report(&self) -> Report {
         let state = self.shared.state();
         let waiting = self.shared.waiting.load(Ordering::Relaxed);
         Report {
@@ -263,14 +261,8 @@ impl Reporter {
         }
     }
 
-    /// Workers, slots and sizes, in the present setting of the tuner.
-    pub fn setup(&self) -> Setup {
-        self.shared.setup()
-    }
-
-    /// The service times of the last batches, up to 256, the oldest first. `feedline-report` saves them, and
-    /// predicts from them what other settings would give.
-    pub fn samples(&self) -> Vec<ServiceTimes> {
+    /// The service times of the last batches, the oldest first.
+    pub(crate) fn samples(&self) -> Vec<ServiceTimes> {
         let samples = self.shared.state().recent.samples();
         samples.into_iter().map(|sample| self.with_step(sample)).collect()
     }
@@ -280,12 +272,8 @@ impl Reporter {
         self.with_step(self.shared.state().recent.mean())
     }
 
-    /// Sets the time of a step on the device, if it is known (from
-    /// [`WaitMeter::step_time`](crate::device::WaitMeter::step_time), for example).
-    ///
-    /// The loader only observes the consumer's calls. If steps are queued on a stream and data comes late,
-    /// the calls do not show the time of a step, and predictions are too high.
-    pub fn set_step_time(&self, step: Duration) {
+    /// Sets the time of a step on the device.
+    pub(crate) fn set_step_time(&self, step: Duration) {
         self.shared.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
     }
 
@@ -328,12 +316,6 @@ impl State {
     fn epoch(&self) -> Account {
         let (begun, epoch) = &self.begun;
         self.run.since(begun, *epoch)
-    }
-}
-
-impl std::fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Reporter({:?})", self.shared.setup)
     }
 }
 

@@ -30,4 +30,4 @@ pub use cause::{Cause, Causes};
 #[doc(hidden)] // As above.
 pub use charge::Charger;
 pub(crate) use ledger::Ledger;
-pub use ledger::Reporter;
+pub(crate) use ledger::Reporter;

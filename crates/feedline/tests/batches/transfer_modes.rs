@@ -4,13 +4,14 @@
 use std::ops::Range;
 
 use crate::common::{LONG, alone, assert_empty, elements, one_at_a_time, wait_until};
+use feedline::report::ChosenMode;
 use feedline::{
     Batch, DType, Dataset, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Ready, Result,
     Sampler, Spec, Stream, TransferMode, Workers, World,
 };
 use feedline_datasets::{Idx, Records};
-use feedline_device::Backend;
 use feedline_device::host::Host;
+use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_sim::interceptors::faults::{Fault, Mode};
 use feedline_sim::interceptors::{Call, Count, Intercepted, Interceptor, Op};
@@ -76,7 +77,7 @@ fn batches_on(device: &Device, builder: LoaderBuilder, epochs: Range<u64>) -> Re
         }
     }
     assert_eq!(loader.bad_sample_report().samples().len(), 0);
-    let zero_copy = loader.transfer_mode().is_zero_copy();
+    let zero_copy = *loader.transfer_mode() == ChosenMode::ZeroCopy;
     loader.stop(LONG)?;
     Ok((zero_copy, all))
 }
@@ -225,7 +226,7 @@ fn a_loader_reports_its_transfer_mode_and_why() {
             assert_eq!(transfer_mode(columns(9, 0), TransferMode::Staged), "staged");
             assert_eq!(transfer_mode(columns(9, 0), TransferMode::Auto), "staged: host is not a GPU");
             let zero_copy = build(columns(9, 0), TransferMode::ZeroCopy);
-            assert!(zero_copy.transfer_mode().is_zero_copy() && zero_copy.transfer_mode().why().is_none());
+            assert_eq!(*zero_copy.transfer_mode(), ChosenMode::ZeroCopy);
             // Four slots of eight ids, and the data set.
             assert_eq!(zero_copy.memory_use().pinned_bytes, 4 * 8 * 8 + LEN * (8 + 9));
             assert_eq!(zero_copy.memory_use().pinned_bytes, device.stats().pinned_bytes.get());
@@ -425,7 +426,7 @@ fn nothing_races_on_the_simulator() {
                     for batch in loader.epoch(epoch).expect("an epoch") {
                         let batch = batch.expect("a batch").wait_on(&compute).expect("a view");
                         let bytes = batch.field::<u8>("bytes").expect("bytes");
-                        compute.run("step", [bytes.into()], [], |_| ()).expect("a step");
+                        launch_host(&compute, "step", [bytes.into()], [], |_| ()).expect("a step");
                     }
                 }
                 loader.stop(LONG).expect("a stop");
@@ -451,7 +452,7 @@ fn three_batches(device: &Device, depth: usize) -> Result<()> {
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(&compute)?;
         let (field, own) = (batch.field::<i64>("id")?, batch.ids().to_vec());
-        compute.run("check", [field.into()], [], move |memory| {
+        launch_host(&compute, "check", [field.into()], [], move |memory| {
             assert!(memory.input::<i64>(0).iter().map(|&id| id as u64).eq(own));
         })?;
         ids.extend_from_slice(batch.ids());

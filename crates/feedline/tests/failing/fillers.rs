@@ -56,7 +56,7 @@ impl<D: Dataset> Fake<D> {
     }
 
     fn read(&self, ids: &[u64], rows: &mut Rows<'_>, request: &FillRequest<'_>) -> Result<(), ReadError> {
-        let mut context = Context::new(request.data().seed, request.epoch());
+        let mut context = Context::new(request.data.seed, request.epoch());
         self.set.read_many(ids, rows, &mut context).map_err(|(_, error)| error)
     }
 }
@@ -179,7 +179,7 @@ fn batches_and_cursors_are_equal_whatever_part_a_filler_has() {
                     run(builder(&set).filler(Fake::new(&set, lanes, |_| Plan::Right)));
                 assert!(batches == want.0 && cursor == want.1, "{lanes} lanes");
                 let filler = filler.expect("a report");
-                assert!(filler.batches > 0 && filler.service() >= filler.network(), "{filler:?}");
+                assert!(filler.batches > 0 && filler.service_ns >= filler.network_ns, "{filler:?}");
                 assert_eq!((filler.returned, filler.rejected), (0, 0));
             }
         }

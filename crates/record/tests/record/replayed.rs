@@ -250,7 +250,7 @@ fn a_run_continues_from_its_record_with_its_bad_samples() {
                 let failures = progress.bad_sample_report().failures();
                 assert_eq!(failures, substituted[step], "{name}, step {step}");
                 let mut rest = Vec::new();
-                let from = batches.epoch();
+                let from = batches.cursor().epoch();
                 rest.extend(batches.by_ref().map(|batch| batch.unwrap().ids().to_vec()));
                 if from == 0 {
                     rest.extend(loader.epoch(1).unwrap().map(|batch| batch.unwrap().ids().to_vec()));

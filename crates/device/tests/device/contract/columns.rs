@@ -71,14 +71,14 @@ impl<'a> ZeroCopy<'a> {
         slots: usize,
     ) -> Result<Self> {
         let layout = columns.layout().clone();
-        let block = |_| rig.device.pinned(GatherOrder::slot_bytes(batch));
+        let block = |_| Pinned::new(&rig.device, GatherOrder::slot_bytes(batch));
         let blocks = (0..host_slots).map(block).collect::<Result<_>>()?;
         Ok(Self {
             columns: Arc::new(columns),
             host: Ring::new(blocks),
             slots: SlotRing::new(&rig.device, slots, layout.bytes())?,
             copies: rig.stream("copies")?,
-            seen: rig.device.pinned(layout.bytes())?,
+            seen: Pinned::new(&rig.device, layout.bytes())?,
             rig,
             set,
             layout,
@@ -276,7 +276,7 @@ fn rows_of_a_reordered_batch_arrive_in_their_places() {
 fn a_host_slot_too_small_for_the_places_is_rejected() {
     everywhere("a_host_slot_too_small_for_the_places_is_rejected", Ending::Clean, |rig| {
         let zero_copy = ZeroCopy::of(rig, large()?, 300, 1, 1)?;
-        let host: Ring<Pinned> = Ring::new(vec![rig.device.pinned(12 * 300 - 1)?]);
+        let host: Ring<Pinned> = Ring::new(vec![Pinned::new(&rig.device, 12 * 300 - 1)?]);
         let gather = |rows| {
             let (mut slot, ready) = (zero_copy.slots.acquire()?, host.acquire()?.ready());
             slot.info_mut().ids = shuffled(1, rows, 3000);
@@ -306,8 +306,10 @@ fn a_slot_is_gathered_into_after_all_its_readers() {
                 1,
             )?;
             let (slow, fast) = (rig.stream("slow")?, rig.stream("fast")?);
-            let (kept, arrived) =
-                (rig.device.pinned(zero_copy.layout.bytes())?, rig.device.pinned(zero_copy.layout.bytes())?);
+            let (kept, arrived) = (
+                Pinned::new(&rig.device, zero_copy.layout.bytes())?,
+                Pinned::new(&rig.device, zero_copy.layout.bytes())?,
+            );
             let reader = zero_copy.load(&first)?.wait_on(&slow)?;
             let second = reader.also_on(&fast)?;
             // The first reader is late, and the second one ends before it.

@@ -120,7 +120,7 @@ impl Loader {
     ) -> PyResult<Option<u64>> {
         let cursor = Cursor::from_bytes(cursor).map_err(raise)?;
         let report: BadSampleReport = match bad_samples {
-            None => BadSampleReport::new(),
+            None => BadSampleReport::default(),
             Some(text) => serde_json::from_str(text).map_err(|error| {
                 let why = format!("the bad samples of the saved state are damaged: {error}");
                 raise(Error::new(ErrorKind::Cursor, why))
@@ -183,7 +183,7 @@ impl Loader {
 
     /// The hash of the order of all samples delivered so far.
     fn order_hash(&self) -> u64 {
-        self.position().0.order_hash().value()
+        self.position().0.order_hash()
     }
 
     /// The samples that could not be read, as JSON; `None` if there are none.

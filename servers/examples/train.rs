@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!(
             "epoch {epoch}: loss {:.6}, order {:#x}",
             loss / rows as f32,
-            loader.cursor().order_hash().value()
+            loader.cursor().order_hash()
         );
     }
     eprint!("{}", loader.report());

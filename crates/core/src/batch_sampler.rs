@@ -144,6 +144,7 @@ impl BatchSampler {
     }
 
     /// The options.
+    #[doc(hidden)] // For the crates of this repository: a program has set them.
     pub fn options(&self) -> &BatchSamplerOptions {
         &self.options
     }

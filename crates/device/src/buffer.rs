@@ -155,7 +155,7 @@ impl<T: Element> View<'_, T> {
         let stream = self.stream();
         let _site = stream.device.call_site();
         stream.refuse("a copy")?;
-        if self.is_empty() {
+        if self.len() == 0 {
             return Ok(Vec::new());
         }
         let bytes = self.len() * size_of::<T>();

@@ -202,5 +202,5 @@ pub mod filler {
 
 /// The samples of each batch, and the proof that each was delivered once.
 pub mod sampler {
-    pub use feedline_core::{BatchSampler, BatchSamplerOptions, OrderHash, Proof};
+    pub use feedline_core::{BatchSampler, BatchSamplerOptions, Proof};
 }

@@ -72,7 +72,7 @@ impl Progress {
         reporter: Reporter,
         recorder: Option<RankWriter>,
     ) -> Self {
-        let counted = Counted { cursor, bad_sample_report: BadSampleReport::new(), recorder };
+        let counted = Counted { cursor, bad_sample_report: BadSampleReport::default(), recorder };
         Self { counted: Arc::new(Mutex::new(counted)), unreleased, device, reporter }
     }
 
@@ -109,7 +109,8 @@ impl Progress {
     /// loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
     /// let report = loader.report();
     /// assert_eq!(report.epoch.batches, 10);
-    /// assert_eq!(report.epoch.causes.sum(), report.epoch.wall()); // every nanosecond has one cause
+    /// let charged = Cause::ALL.map(|cause| report.epoch.time(cause)); // every nanosecond has one cause
+    /// assert_eq!(charged.iter().sum::<std::time::Duration>(), report.epoch.wall());
     /// println!("{:.0} % in decoding", 100.0 * report.epoch.share(Cause::Decode));
     /// println!("{report}"); // a table; the crate feedline-report says what would help
     /// assert_eq!(progress.report().run.batches, 10);

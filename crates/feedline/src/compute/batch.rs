@@ -236,7 +236,7 @@ impl Ready {
     /// Blocks until the copy of the batch has ended. Does not wait for other work of the stream. There is no
     /// need to call it before work on the stream.
     ///
-    /// The [`report`](crate::Loader::report) counts the time as a wait for data, as it does for every other
+    /// The [`report`](crate::Progress::report) counts the time as a wait for data, as it does for every other
     /// method that blocks until a batch has arrived. Call it before you block for the stream; otherwise the
     /// wait counts as your own time.
     ///

@@ -22,7 +22,7 @@ pub struct Account {
     /// Bytes copied to the device.
     pub bytes: u64,
     /// The time by cause; sums to [`wall`](Self::wall).
-    pub causes: Causes,
+    pub(crate) causes: Causes,
     /// The part of [`wall`](Self::wall) between two epochs, such as for a validation, in nanoseconds.
     #[serde(rename = "between_epochs_ns", default)]
     pub(crate) between: u64,
@@ -108,9 +108,14 @@ impl Account {
         self.wall().saturating_sub(Duration::from_nanos(self.between))
     }
 
+    /// The time charged to `cause`; over all causes it sums to [`wall`](Self::wall).
+    pub fn time(&self, cause: Cause) -> Duration {
+        self.causes.of(cause)
+    }
+
     /// The share of the time that `cause` took, from 0 to 1.
     pub fn share(&self, cause: Cause) -> f64 {
-        ratio(self.causes.of(cause).as_secs_f64(), self.wall().as_secs_f64())
+        ratio(self.time(cause).as_secs_f64(), self.wall().as_secs_f64())
     }
 
     /// The share of the time that the consumer's thread waited for data, from 0 to 1: in the loader's calls,
@@ -126,7 +131,7 @@ impl Account {
         let (rows, megabytes) = (ratio(self.rows as f64, seconds), ratio(self.bytes as f64 / 1e6, seconds));
         writeln!(f, "{what}: {batches} batches in {seconds:.3} s, {rows:.0} rows/s, {megabytes:.1} MB/s")?;
         for cause in Cause::ALL {
-            let (time, share) = (self.causes.of(cause).as_secs_f64(), 100.0 * self.share(cause));
+            let (time, share) = (self.time(cause).as_secs_f64(), 100.0 * self.share(cause));
             writeln!(f, "  {cause:<20} {share:>5.1} %  {time:>9.3} s")?;
         }
         Ok(())

@@ -55,9 +55,9 @@ impl Cause {
         }
     }
 
-    /// Whether the consumer waits for data: counted by [`Account::wait_share`](super::Account::wait_share). It does not while it is busy, or while its own work on the device
+    /// Whether the consumer waits for data. It does not while it is busy, or while its own work on the device
     /// holds every slot.
-    pub fn is_wait_for_data(self) -> bool {
+    pub(crate) fn is_wait_for_data(self) -> bool {
         !matches!(self, Self::Consumer | Self::NoDeviceSlot)
     }
 }

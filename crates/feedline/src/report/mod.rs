@@ -16,9 +16,9 @@ mod ledger;
 #[cfg(feature = "metrics")]
 mod metrics;
 
+pub use crate::decode::MAX_WORKERS;
 #[doc(hidden)] // For the model of the pipeline in feedline-report.
 pub use crate::decode::piece_rows;
-pub use crate::decode::{MAX_WORKERS, Reading};
 pub use crate::loader::MemoryUse;
 #[doc(hidden)] // As above.
 pub use crate::service::mean;
@@ -26,7 +26,9 @@ pub use crate::service::{ServiceTimes, Setup};
 pub use crate::transfer_mode::ChosenMode;
 pub use crate::tune::Tuning;
 pub use account::{Account, Report};
-pub use cause::{Cause, Causes};
+pub use cause::Cause;
+#[doc(hidden)] // As above.
+pub use cause::Causes;
 #[doc(hidden)] // As above.
 pub use charge::Charger;
 pub(crate) use ledger::Ledger;

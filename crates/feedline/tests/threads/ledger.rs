@@ -171,11 +171,11 @@ impl Case {
     /// Runs the case; returns a line of the table, and whether the ledger is right.
     fn check(&self) -> (String, bool) {
         let (account, wall, expected) = self.run();
-        let ms = |cause| account.causes.of(cause).as_secs_f64() * 1e3;
-        let (charged, sum) = (ms(self.cause()), account.causes.sum().as_secs_f64() * 1e3);
+        let ms = |cause| account.time(cause).as_secs_f64() * 1e3;
+        let (charged, sum) = (ms(self.cause()), charged(&account).as_secs_f64() * 1e3);
         let largest =
             Cause::ALL.into_iter().filter(|&cause| cause != Cause::Consumer || self.slow == Slow::Consumer);
-        let largest = largest.max_by_key(|&cause| account.causes.of(cause)).unwrap();
+        let largest = largest.max_by_key(|&cause| account.time(cause)).unwrap();
         let is_right = largest == self.cause()
             && (charged / expected - 1.0).abs() < self.tolerance()
             && (sum / wall - 1.0).abs() < 0.01
@@ -261,6 +261,11 @@ enum Opens {
     Bridge,
 }
 
+/// The time charged to all causes.
+fn charged(account: &Account) -> Duration {
+    Cause::ALL.into_iter().map(|cause| account.time(cause)).sum()
+}
+
 /// A loop over batches of 4 ms of decoding or copying, and 2 ms of work of the consumer, which then drops the
 /// batch. Returns the account of the run, and the milliseconds by a stopwatch: of the loader's calls, of the
 /// consumer's own work, and by how much its sleeps were longer than it asked for.
@@ -330,7 +335,7 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
                 let (account, [called, worked, late]) = run(opens, slow);
                 let all = called + worked;
                 let waited = account.wait_share() * account.wall().as_secs_f64() * 1e3;
-                let own = account.causes.of(Cause::Consumer).as_secs_f64() * 1e3;
+                let own = account.time(Cause::Consumer).as_secs_f64() * 1e3;
                 wrong += &format!(
                     "{slow:?}, {opens:?}: waited {waited:.1} of {called:.1} ms, own {own:.1} of \
                      {worked:.1}, late {late:.1}\n{account}"
@@ -365,7 +370,7 @@ fn a_run_is_charged_from_its_first_epoch_to_its_last_delivery() {
         assert_eq!((report.run.batches, report.epoch.batches), (STEPS + 7, STEPS));
         assert_eq!((report.epoch.epoch, report.previous.unwrap().batches), (1, 7));
         for account in [report.run, report.epoch, report.previous.unwrap()] {
-            assert_eq!(account.causes.sum(), account.wall(), "{account}");
+            assert_eq!(charged(&account), account.wall(), "{account}");
         }
         assert!(report.epoch.wall() + break_at < report.run.wall() - Duration::from_millis(30));
         // From outside, with the two calls around it.
@@ -395,7 +400,7 @@ fn another_thread_reads_the_report_while_an_epoch_runs_and_sees_a_wait() {
         let progress = reader.join().unwrap();
         let report = loader.report();
         assert_eq!((progress.report().epoch, report.waiting), (report.epoch, None));
-        assert!(report.epoch.causes.of(Cause::Decode) >= Duration::from_millis(20), "{report}");
+        assert!(report.epoch.time(Cause::Decode) >= Duration::from_millis(20), "{report}");
         drop(loader);
         assert_eq!(progress.report().run, report.run);
     });

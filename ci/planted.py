@@ -443,8 +443,8 @@ BUGS = [
         "a copy takes a mark that a block or a lease still refers to",
         Test(DEVICE, "device", "contract::slots::a_block_and_a_slot_wait_only_for_their_own_copy"),
         [
-            (EVENT_POOL, "(*next..count).chain(0..*next)", "0..count"),
-            (EVENT_POOL, "Arc::get_mut(&mut all[at]).is_some()", "count > 0"),
+            (EVENT_POOL, "Arc::get_mut(event).is_some()", "Arc::strong_count(event) > 0"),
+            (EVENT_POOL, "events.rotate_left(free + 1)", "drop(free)"),
         ],
     ),
     Bug(

@@ -1,13 +1,12 @@
 //! Pinned host memory that tracks the end of the last copy out of it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use feedline_backend::{Access, BackendKind};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
 use crate::device_core::Core;
-use crate::event_pool::LastCopy;
 use crate::stream::StreamCore;
 use crate::{Device, Event};
 
@@ -16,8 +15,8 @@ pub struct Pinned {
     device: Arc<Core>,
     ptr: *mut u8,
     bytes: usize,
-    /// The event of the last copy out of this block.
-    copied: LastCopy,
+    /// The event of the last copy out of this block; `None` before the first one.
+    copied: Mutex<Option<Arc<Event>>>,
     /// The only stream that copies out of this block, set by the first copy.
     copier: OnceLock<Arc<StreamCore>>,
     /// A copy may still use the block, so it is never freed.
@@ -41,7 +40,7 @@ impl Pinned {
         }
         let ptr = device.backend.alloc_host(bytes)?;
         device.stats.pinned_bytes.add(bytes as u64);
-        let (copied, copier) = (LastCopy::default(), OnceLock::new());
+        let (copied, copier) = (Mutex::default(), OnceLock::new());
         Ok(Self { device: device.clone(), ptr, bytes, copied, copier, leaked: false })
     }
 
@@ -63,8 +62,15 @@ impl Pinned {
         self.accepts(stream)?;
         work(self.ptr)?;
         stream.record(copied)?;
-        self.copied.set(copied.clone());
+        let earlier = self.copied.lock().unwrap_or_else(PoisonError::into_inner).replace(copied.clone());
+        // After the lock is released.
+        drop(earlier);
         Ok(())
+    }
+
+    /// The event of the last copy. It is not recorded again while the caller holds it.
+    fn last_copy(&self) -> Option<Arc<Event>> {
+        self.copied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns an error for a stream of another device, and for a second copy stream.
@@ -120,7 +126,7 @@ unsafe impl HostMemory for Pinned {
     }
 
     fn landed(&self) -> Result<bool> {
-        self.copied.query()
+        self.last_copy().map_or(Ok(true), |event| event.query())
     }
 
     fn is_quick_to_ask(&self) -> bool {
@@ -130,7 +136,7 @@ unsafe impl HostMemory for Pinned {
     }
 
     fn wait_landed(&self) -> Result<()> {
-        self.copied.synchronize()
+        self.last_copy().map_or(Ok(()), |event| event.synchronize())
     }
 
     fn wait_drained(&self) -> Result<()> {

@@ -28,7 +28,9 @@ use crate::{Buffer, Event, Stream};
 /// let mut sum = Buffer::<f32>::new(&main, 1)?;
 /// for step in 0..3 {
 ///     // Waits for the reads of the last step, on the device.
-///     launch_host(&main, "input", [], [x.view_mut()?.into()], move |m| m.output::<f32>(0)[0] = step as f32)?;
+///     launch_host(&main, "input", [], [x.view_mut()?.into()], move |m| {
+///         m.output::<f32>(0)[0] = step as f32;
+///     })?;
 ///     // Fork: both branches wait for the input, and run beside each other.
 ///     launch_host(&left, "left", [x.on(&left)?.into()], [a.view_mut()?.into()], |m| {
 ///         m.output::<f32>(0)[0] = m.input::<f32>(0)[0] + 1.0;

@@ -50,8 +50,8 @@
 //! # A run that can be resumed
 //!
 //! A cursor alone is ahead of the model, because work on a stream runs later. [`Progress::checkpoint`],
-//! which a loader and its epochs have too, waits for the work, and refuses while a batch is held. This loop continues with the
-//! same bits wherever it was killed:
+//! which a loader and its epochs have too, waits for the work, and refuses while a batch is held. This loop
+//! continues with the same bits wherever it was killed:
 //!
 //! ```
 //! # use feedline::{Checkpoint, Context, DType, Dataset, Device, Loader};
@@ -109,8 +109,8 @@
 //! # What the model has seen
 //!
 //! A loader that is built with [`LoaderBuilder::record`] writes 32 bytes per step. From them the crate
-//! `feedline-record` and the program `feedline` make any batch again, name the samples that have changed since,
-//! and show those of a loss spike: see the module [`record`](mod@record).
+//! `feedline-record` and the program `feedline` make any batch again, name the samples that have changed
+//! since, and show those of a loss spike: see the module [`record`](mod@record).
 //!
 //! # Without a device
 //!
@@ -178,8 +178,8 @@ pub mod dataset {
     };
 }
 
-/// Kinds and statistics of devices, and steps recorded as graphs. Buffers, results and launches for kernels of your
-/// own are in the crate `feedline-device`.
+/// Kinds and statistics of devices, and steps recorded as graphs. Buffers, results and launches for kernels
+/// of your own are in the crate `feedline-device`.
 pub mod device {
     /// cudarc, and the adapter from a view to its kernel arguments.
     #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]

@@ -54,7 +54,7 @@ pub struct Progress {
     counted: Arc<Mutex<Counted>>,
     unreleased: Unreleased,
     device: Device,
-    reporter: Reporter,
+    reporter: Arc<Reporter>,
 }
 
 /// The delivered batches so far.
@@ -69,7 +69,7 @@ impl Progress {
         cursor: Cursor,
         unreleased: Unreleased,
         device: Device,
-        reporter: Reporter,
+        reporter: Arc<Reporter>,
         recorder: Option<RankWriter>,
     ) -> Self {
         let counted = Counted { cursor, bad_sample_report: BadSampleReport::default(), recorder };
@@ -245,8 +245,8 @@ impl Progress {
     /// Counts a batch that is about to be delivered, and checks its bad samples against the budget.
     ///
     /// # Errors
-    /// `Sample` if there are more bad samples than `policy` tolerates, `Data` if the record cannot be written;
-    /// the cursor does not count the batch.
+    /// `Sample` if there are more bad samples than `policy` tolerates, `Data` if the record cannot be
+    /// written; the cursor does not count the batch.
     pub(crate) fn count(
         &self,
         batch: &Batch,

@@ -6,7 +6,8 @@ use feedline::Result;
 
 use crate::{Replayed, Run, Spike, Verdict, field_values, row_picture, row_text};
 
-/// Points of the curve; of more values, the smallest and the largest of so many neighbours are drawn.
+/// Max points of the curve. If there are more values, it shows the minimum and the maximum of each group of
+/// neighbours.
 const POINTS: usize = 1500;
 /// Spikes that are shown with their samples.
 const SHOWN: usize = 40;

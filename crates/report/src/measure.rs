@@ -43,7 +43,8 @@ pub struct Overlap {
 /// let stream = device.stream()?;
 /// let mut numbers = Buffer::<f32>::new(&stream, 1 << 12)?;
 /// let times = measure::time(&stream, 2, 20, || {
-///     launch_host(&stream, "fill", [], [numbers.view_mut().into()], |memory| memory.output::<f32>(0).fill(1.0))
+///     let to = numbers.view_mut().into();
+///     launch_host(&stream, "fill", [], [to], |memory| memory.output::<f32>(0).fill(1.0))
 /// })?;
 /// println!("{:.3} ms, standard deviation {:.3}, median {:.3}", times.mean, times.sd, times.median);
 /// assert_eq!(times.all.len(), 20);

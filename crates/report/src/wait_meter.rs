@@ -12,9 +12,9 @@ const OPEN: usize = 8;
 ///
 /// That is while the host is blocked in `next` and the stream has no work left, and while the stream itself
 /// waits for a copy. It is less than the waits of the host's thread
-/// ([`Account::wait_share`](feedline::report::Account::wait_share)), which include time in which the stream still
-/// has work. Host work between steps, kernels and launch gaps do not count. One step in `period` is measured,
-/// with four timing events; the other steps cost nothing.
+/// ([`Account::wait_share`](feedline::report::Account::wait_share)), which include time in which the stream
+/// still has work. Host work between steps, kernels and launch gaps do not count. One step in `period` is
+/// measured, with four timing events; the other steps cost nothing.
 ///
 /// Call [`begin`](Self::begin) before asking for the next batch, [`wait_on`](Self::wait_on) instead of
 /// [`Batch::wait_on`], and [`end`](Self::end) once the step's work is queued on the stream.

@@ -72,7 +72,7 @@ fn everything() -> Transforms {
         .grayscale(0.2)
 }
 
-/// The pictures that the device makes of a batch, by the host's version, which has the same bits
+/// Applies the device's transforms to a batch by their host version, which gives the same bits
 /// (`kernels/pictures/tests/augment`).
 fn finished(part: &DevicePart, pixels: &[u8], parameters: &[u32]) -> Vec<u8> {
     let rows = parameters.len() / WORDS;

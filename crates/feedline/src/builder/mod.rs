@@ -15,7 +15,7 @@ use feedline_device::slot::MAX_SLOTS;
 
 use crate::record::Recording;
 use crate::trace::Trace;
-use crate::transfer_mode::{Choice, against_zero_copy};
+use crate::transfer_mode::against_zero_copy;
 use crate::{Loader, TransferMode};
 
 use self::calls::Calls;
@@ -77,9 +77,9 @@ pub struct LoaderBuilder {
     max_workers: Option<usize>,
     /// `None` for as many as [`depth`](Self::depth) says.
     depth: Option<usize>,
-    pinned_budget: usize,
-    resident_budget: usize,
-    transfer_mode: TransferMode,
+    pub(crate) pinned_budget: usize,
+    pub(crate) resident_budget: usize,
+    pub(crate) transfer_mode: TransferMode,
     pub(crate) epochs: Option<u64>,
     pub(crate) held_timeout: Duration,
     pub(crate) drop_timeout: Duration,
@@ -441,19 +441,8 @@ impl LoaderBuilder {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => builder.batch_sampler(dataset.len())?,
             Input::Source(source) => builder.shard_plan(source.shards())?,
         };
-        let choice = Choice {
-            transfer_mode: builder.transfer_mode,
-            against: against_zero_copy(device, &builder.sampler, builder.threads()),
-            map_batch: builder.map_batch.is_some(),
-            has_filler: builder.filler.is_some(),
-            input: &builder.input,
-            layout: &layout,
-            host_slots: builder.host_slots(&layout),
-            pinned_budget: builder.pinned_budget,
-            resident_budget: builder.resident_budget,
-            workers: builder.threads(),
-        };
-        let chosen = choice.choose(device)?;
+        let against = against_zero_copy(device, &builder.sampler, builder.threads());
+        let chosen = builder.choose(device, &layout, against)?;
         builder.check_filler(&layout, batch_sampler.options().len)?;
         Loader::start(builder, chosen, batch_sampler, layout, device)
     }

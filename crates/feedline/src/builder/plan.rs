@@ -31,7 +31,7 @@ impl LoaderBuilder {
     }
 
     /// The threads to start.
-    pub(super) fn threads(&self) -> Workers {
+    pub(crate) fn threads(&self) -> Workers {
         match (self.workers, self.max_workers) {
             (Workers::Auto, Some(max)) => Workers::Count(max),
             // Counted here, because a machine may have more cores than the budget.

@@ -1,4 +1,4 @@
-//! The hand-off without a pipeline: the content of a batch, the release of its slot, the refusal of a wrong stream.
+//! The hand-off without a pipeline: the content of a batch, the release of its slot, wrong streams.
 
 use std::sync::Arc;
 

@@ -13,8 +13,8 @@ use crate::transfer::Requests;
 ///
 /// Threads called `fl-fill-N` take whole batches from the queue of the workers and call the [`Fill`] that
 /// [`reserve`](Self::reserve) has returned. The loader compares the order and the content of what it writes
-/// with the [`FillOutcome`]. A batch whose fill fails, panics or differs goes back to the workers, so a filler
-/// can be late or absent, but it can neither lose nor double a sample, nor change the order.
+/// with the [`FillOutcome`]. A batch whose fill fails, panics or differs goes back to the workers, so a
+/// filler can be late or absent, but it can neither lose nor double a sample, nor change the order.
 ///
 /// A filler has no access to the slot after its [`Fill`] has returned, so a late answer cannot reach it.
 ///

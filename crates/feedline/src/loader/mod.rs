@@ -130,7 +130,8 @@ impl Loader {
     ///     }
     /// }
     /// let numbers = Numbers { spec: Spec::new().field("number", DType::I64, [])? };
-    /// let mut loader = Loader::source_builder(numbers).batch_size(8).shuffle_shards(7).build(&Device::new_host())?;
+    /// let builder = Loader::source_builder(numbers).batch_size(8).shuffle_shards(7);
+    /// let mut loader = builder.build(&Device::new_host())?;
     /// let rows = loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<feedline::Result<usize>>()?;
     /// assert_eq!(rows, 30);
     /// # Ok::<(), feedline::Error>(())
@@ -233,7 +234,7 @@ impl Loader {
         self.progress.set_bad_sample_report(bad_sample_report);
     }
 
-    /// A handle to take checkpoints and read the cursor and the report with while an epoch borrows the loader.
+    /// A handle to take checkpoints and read the cursor and the report while an epoch borrows the loader.
     pub fn progress(&self) -> Progress {
         self.progress.clone()
     }

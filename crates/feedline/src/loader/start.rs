@@ -133,7 +133,7 @@ impl Loader {
                 cursor,
                 slots.unreleased().clone(),
                 device.clone(),
-                ledger.reporter(),
+                ledger.reporter().clone(),
                 recorder,
             ),
             fingerprint,

@@ -21,7 +21,7 @@ const POLLS: usize = 16;
 
 /// Charges the consumer's time; owned by the loader.
 pub(crate) struct Ledger {
-    shared: Arc<Shared>,
+    shared: Arc<Reporter>,
     /// The time up to which everything has been charged; 0 before the first epoch.
     until: u64,
     /// Whether an epoch has begun and not ended.
@@ -46,13 +46,8 @@ pub(crate) struct Ledger {
     metrics: super::metrics::Metrics,
 }
 
-/// Reads the account from any thread; a part of [`Progress`](crate::Progress).
-#[derive(Clone)]
+/// The account, which every thread may read; a part of [`Progress`](crate::Progress).
 pub(crate) struct Reporter {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     setup: Setup,
     /// The start of the consumer's present wait for a batch; 0 if it does not wait.
     waiting: AtomicU64,
@@ -77,7 +72,7 @@ impl Ledger {
     pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
         let (waiting, step_ns) = Default::default();
         let (tuning, filler, state) = Default::default();
-        let shared = Shared { setup, waiting, step_ns, tuning, filler, state };
+        let shared = Reporter { setup, waiting, step_ns, tuning, filler, state };
         Self {
             shared: Arc::new(shared),
             until: 0,
@@ -96,8 +91,8 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn reporter(&self) -> Reporter {
-        Reporter { shared: self.shared.clone() }
+    pub(crate) fn reporter(&self) -> &Arc<Reporter> {
+        &self.shared
     }
 
     /// Charges the time up to `at` to the consumer. For `copied` nanoseconds of it, the consumer waited for
@@ -247,12 +242,12 @@ impl Ledger {
 impl Reporter {
     /// The report up to the last delivery.
     pub(crate) fn report(&self) -> Report {
-        let state = self.shared.state();
-        let waiting = self.shared.waiting.load(Ordering::Relaxed);
+        let state = self.state();
+        let waiting = self.waiting.load(Ordering::Relaxed);
         Report {
-            setup: self.shared.setup(),
-            tuning: *self.shared.tuning(),
-            filler: self.shared.filler.get().map(|counts| counts.report()),
+            setup: self.setup(),
+            tuning: *self.tuning(),
+            filler: self.filler.get().map(|counts| counts.report()),
             waiting: (waiting > 0).then(|| Duration::from_nanos(now().saturating_sub(waiting))),
             service: self.with_step(state.recent.mean()),
             run: state.run,
@@ -263,39 +258,37 @@ impl Reporter {
 
     /// The service times of the last batches, the oldest first.
     pub(crate) fn samples(&self) -> Vec<ServiceTimes> {
-        let samples = self.shared.state().recent.samples();
+        let samples = self.state().recent.samples();
         samples.into_iter().map(|sample| self.with_step(sample)).collect()
     }
 
     /// Their mean.
     pub(crate) fn service(&self) -> ServiceTimes {
-        self.with_step(self.shared.state().recent.mean())
+        self.with_step(self.state().recent.mean())
     }
 
     /// Sets the time of a step on the device.
     pub(crate) fn set_step_time(&self, step: Duration) {
-        self.shared.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
+        self.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Updates the state of the tuning.
     pub(crate) fn set_tuning(&self, tuning: Tuning) {
-        *self.shared.tuning() = Some(tuning);
+        *self.tuning() = Some(tuning);
     }
 
     /// The report contains `counts` from now on.
     pub(crate) fn set_filler(&self, counts: Arc<FillCounts>) {
-        let _ = self.shared.filler.set(counts);
+        let _ = self.filler.set(counts);
     }
 
     fn with_step(&self, times: ServiceTimes) -> ServiceTimes {
-        match self.shared.step_ns.load(Ordering::Relaxed) {
+        match self.step_ns.load(Ordering::Relaxed) {
             0 => times,
             device_ns => ServiceTimes { device_ns, ..times },
         }
     }
-}
 
-impl Shared {
     /// The setup, in the present setting of the tuner.
     fn setup(&self) -> Setup {
         let workers = self.tuning().map_or(self.setup.workers, |tuning| tuning.workers);

@@ -309,7 +309,7 @@ BUGS = [
     Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
-        Test(DEVICE, "device", "contract::columns::memory_stays_registered_under_a_gather_that_failed_late"),
+        Test(DEVICE, "device", "contract::registration::memory_stays_registered_under_a_gather_that_failed_late"),
         [
             (
                 "crates/device/src/zero_copy/registered.rs",
@@ -1119,12 +1119,12 @@ BUGS = [
         "a stage closes its channels before it tells why",
         Test(FEEDLINE, "failing", "failures::the_first_cause_is_reported_however_the_threads_race"),
         [
-            (START, "            outcome(result);\n", ""),
+            (START, "        outcome(result);\n", ""),
             (
                 START,
-                "            drop(transfer);\n",
-                "            drop(transfer);\n            std::thread::sleep(std::time::Duration::from_millis(20));\n"
-                "            outcome(result);\n",
+                "        drop(transfer);\n",
+                "        drop(transfer);\n        std::thread::sleep(std::time::Duration::from_millis(20));\n"
+                "        outcome(result);\n",
             ),
         ],
     ),

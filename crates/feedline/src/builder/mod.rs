@@ -8,7 +8,7 @@ use crate::decode::filler::BatchFiller;
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::source::RecordOrder;
 use feedline_core::{
-    BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
+    BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, ReadError, Result, Sampler, World,
 };
 use feedline_device::Device;
 use feedline_device::slot::MAX_SLOTS;
@@ -19,6 +19,8 @@ use crate::transfer_mode::against_zero_copy;
 use crate::{Loader, TransferMode};
 
 use self::calls::Calls;
+use self::plan::RaggedForm;
+
 mod calls;
 mod devices;
 mod plan;
@@ -91,13 +93,6 @@ pub struct LoaderBuilder {
     pub(crate) recording: Recording,
     /// The forms of ragged fields, by name, in the order in which they were stated.
     forms: Vec<(String, RaggedForm)>,
-}
-
-/// What a builder changes about a ragged field.
-#[derive(Clone, Copy)]
-enum RaggedForm {
-    Pad(Pad),
-    MostPerBatch(usize),
 }
 
 impl LoaderBuilder {
@@ -370,46 +365,6 @@ impl LoaderBuilder {
     /// pass a loss spike. Not for a source.
     pub fn skip(mut self, epoch: u64, steps: Range<u64>) -> Self {
         self.skips.push((epoch, steps));
-        self
-    }
-
-    /// Pads the rows of the ragged field `field` to one width per batch; read them by
-    /// [`Ready::padded`](crate::Ready::padded). Only rows of that width cross the bus.
-    ///
-    /// ```
-    /// use feedline::{Context, DType, Dataset, Device, Loader, Pad, ReadError, Row, Spec};
-    ///
-    /// // Sample 0 is [], sample 1 is [1], sample 2 is [2, 2], ...
-    /// struct Counts(Spec);
-    /// impl Dataset for Counts {
-    ///     fn len(&self) -> u64 { 8 }
-    ///     fn spec(&self) -> &Spec { &self.0 }
-    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-    ///         Ok(row.write_ragged(0, &vec![id as u16; id as usize])?)
-    ///     }
-    /// }
-    /// let counts = Counts(Spec::new().ragged("count", DType::U16, [], 100)?);
-    /// let device = Device::new_host();
-    /// let compute = device.stream()?;
-    /// let builder = Loader::builder(counts).batch_size(4).pad("count", Pad::multiple_of(2));
-    /// let mut loader = builder.build(&device)?;
-    /// for (batch, width) in loader.epoch(0)?.zip([4, 8]) {
-    ///     let batch = batch?.wait_on(&compute)?;
-    ///     let counts = batch.padded::<u16>("count")?;
-    ///     assert_eq!((counts.width, counts.values.len(), counts.lengths.len()), (width, 4 * width, 4));
-    /// }
-    /// # Ok::<(), feedline::Error>(())
-    /// ```
-    pub fn pad(mut self, field: &str, pad: Pad) -> Self {
-        self.forms.push((field.to_owned(), RaggedForm::Pad(pad)));
-        self
-    }
-
-    /// Max items of the ragged field `field` in a batch, padding included. Default: `batch_size` times the
-    /// max of a sample. Slots have room for this number; a batch with more ends the run with an error of kind
-    /// [`Budget`](crate::ErrorKind::Budget).
-    pub fn max_per_batch(mut self, field: &str, items: usize) -> Self {
-        self.forms.push((field.to_owned(), RaggedForm::MostPerBatch(items)));
         self
     }
 

@@ -218,7 +218,7 @@ impl Augment {
     ) -> Result<()> {
         let Pictures { pixels, offsets, parameters } = pictures;
         let (part, rows) = (self.part.clone(), pictures.rows());
-        // Without offsets, the parameters fill their place and are not read.
+        // There are always three inputs: without offsets the third one is not read.
         let has_offsets = offsets.is_some();
         let inputs = [pixels.into(), parameters.into(), offsets.unwrap_or(parameters).into()];
         fn batch<'a, I: Value>(memory: &feedline_device::Memory<'a>, has_offsets: bool) -> HostBatch<'a, I> {

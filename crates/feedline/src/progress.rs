@@ -1,5 +1,6 @@
 //! The progress of a loader: counted as batches are delivered, and readable while an epoch is borrowed.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use feedline_core::{
     BadSampleReport, BadSamples, BatchProof, BatchSampler, Cursor, Error, ErrorKind, Result, SourcePosition,
     Stage,
 };
-use feedline_device::slot::Unreleased;
 use feedline_device::{Device, Stream};
 
 use crate::record::{RankWriter, lock};
@@ -52,7 +52,8 @@ use crate::{Batch, Checkpoint};
 #[derive(Clone)]
 pub struct Progress {
     counted: Arc<Mutex<Counted>>,
-    unreleased: Unreleased,
+    /// The number of delivered batches that are not released; see `SlotRing::unreleased`.
+    unreleased: Arc<AtomicUsize>,
     device: Device,
     reporter: Arc<Reporter>,
 }
@@ -67,7 +68,7 @@ struct Counted {
 impl Progress {
     pub(crate) fn new(
         cursor: Cursor,
-        unreleased: Unreleased,
+        unreleased: Arc<AtomicUsize>,
         device: Device,
         reporter: Arc<Reporter>,
         recorder: Option<RankWriter>,
@@ -197,7 +198,7 @@ impl Progress {
     pub(crate) fn released(&self) -> Result<Checkpoint> {
         // A batch counts as held before the cursor counts it.
         let counted = self.lock();
-        let held = self.unreleased.count();
+        let held = self.unreleased.load(Ordering::Acquire);
         if held > 0 {
             let batches = if held == 1 { "batch is held" } else { "batches are held" };
             let why = format!(

@@ -25,7 +25,6 @@ mod capture;
 mod device;
 mod device_core;
 mod event;
-mod event_pool;
 mod graph;
 mod pinned;
 mod process;

@@ -130,7 +130,6 @@ mod numa;
 mod progress;
 pub mod record;
 pub mod report;
-mod service;
 mod shutdown;
 mod spans;
 pub mod trace;

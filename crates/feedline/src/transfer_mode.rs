@@ -114,13 +114,16 @@ pub(crate) fn against_zero_copy(device: &Device, sampler: &Sampler, workers: Wor
     (gathers && workers >= ENOUGH_WORKERS).then(why)
 }
 
-/// The chosen mode, with its memory.
-pub(crate) struct Chosen {
-    pub(crate) mode: ChosenMode,
-    /// The set's columns, in zero-copy and resident mode.
-    pub(crate) columns: Option<Arc<StridedColumns>>,
-    /// Bytes per host slot, for the samples of a batch, for its ids if the device gathers them, or for both.
-    pub(crate) slot_bytes: usize,
+/// The mode that a loader uses, and the columns of the set if the device gathers its rows.
+pub(crate) type Chosen = (ChosenMode, Option<Arc<StridedColumns>>);
+
+/// Bytes per host slot, for the samples of a batch, for its ids if the device gathers them, or for both.
+pub(crate) fn slot_bytes(layout: &Layout, columns: Option<&StridedColumns>) -> usize {
+    match columns {
+        None => layout.bytes(),
+        Some(columns) if columns.rest().is_some() => Rest::slot_bytes(layout),
+        Some(_) => GatherOrder::slot_bytes(layout.capacity()),
+    }
 }
 
 impl LoaderBuilder {
@@ -177,15 +180,11 @@ impl LoaderBuilder {
 
     /// The mode with its memory, if the slots are within the budget.
     fn chosen(&self, layout: &Layout, mode: ChosenMode, columns: Option<StridedColumns>) -> Result<Chosen> {
-        let slot_bytes = match &columns {
-            None => layout.bytes(),
-            Some(columns) if columns.rest().is_some() => Rest::slot_bytes(layout),
-            Some(_) => GatherOrder::slot_bytes(layout.capacity()),
-        };
+        let slot_bytes = slot_bytes(layout, columns.as_ref());
         let (slots, budget) = (self.host_slots(layout), self.pinned_budget);
         let asked = slot_bytes.saturating_mul(slots);
         if asked <= budget {
-            return Ok(Chosen { mode, columns: columns.map(Arc::new), slot_bytes });
+            return Ok((mode, columns.map(Arc::new)));
         }
         Err(Error::new(
             ErrorKind::Budget,
@@ -213,7 +212,7 @@ mod tests {
         let layout = Layout::new(set.spec(), 8)?;
         let builder = LoaderBuilder::new(Input::Dataset(set)).batch_size(8).depth(3);
         let builder = builder.pinned_budget(4 * 8 * size_of::<u64>() + room);
-        builder.choose(device, &layout, None).map(|chosen| chosen.mode.to_string())
+        builder.choose(device, &layout, None).map(|(mode, _)| mode.to_string())
     }
 
     fn stable(set: impl Dataset) -> Arc<StableDataset> {

@@ -12,7 +12,7 @@ use feedline_slots::Monitor;
 
 use crate::capture::SlotId;
 use crate::device_core::Core;
-use crate::event_pool::EventPool;
+use crate::event::EventPool;
 use crate::slot::lease::WriteLease;
 use crate::stream::StreamCore;
 use crate::zero_copy::StridedColumns;

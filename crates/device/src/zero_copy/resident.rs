@@ -11,7 +11,7 @@ use feedline_core::{
 use feedline_slots::Ring;
 
 use crate::device_core::Core;
-use crate::event_pool::EventPool;
+use crate::event::EventPool;
 use crate::stream::StreamCore;
 use crate::{Device, Pinned, Stream};
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use crossbeam_channel::bounded;
 use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Sampler, Stop};
 use feedline_device::slot::SlotRing;
+use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Device, Pinned, Priority};
 use feedline_slots::Ring;
 
@@ -13,25 +14,24 @@ use crate::builder::LoaderBuilder;
 use crate::decode::{ActiveWorkers, Decoder, Filling, HostInfo, SourceReader, WorkerPool, start_filling};
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
-use crate::report::Ledger;
-use crate::service::Setup;
+use crate::report::{Ledger, Setup};
 use crate::shutdown::{Closers, Running};
 use crate::trace::{LoaderTrace, Trace};
 use crate::transfer::{Requests, Transfer};
-use crate::transfer_mode::{Chosen, ChosenMode};
+use crate::transfer_mode::{Chosen, ChosenMode, slot_bytes};
 use crate::tune::Tuner;
 
 impl Loader {
     pub(crate) fn start(
         builder: LoaderBuilder,
-        chosen: Chosen,
+        (mode, columns): Chosen,
         batch_sampler: BatchSampler,
         layout: Layout,
         device: &Device,
     ) -> Result<Self> {
         let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
-        let (memory_use, host_slots, slots) = allocate(&builder, &chosen, &layout, device)?;
-        let pool = builder.start_pool(&chosen.mode)?;
+        let (memory_use, host_slots, slots) = allocate(&builder, columns.as_deref(), &layout, device)?;
+        let pool = builder.start_pool(&mode)?;
         let (requests, inbox) = Requests::new(host_slots.len());
         let (loaded, to_consumer) = bounded(slots.len());
         let closers = Closers {
@@ -46,22 +46,22 @@ impl Loader {
         let reader = builder.input.reader(&batch_sampler, layout.capacity(), builder.last_batch);
         let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
         let fingerprint = builder.fingerprint(len);
-        let (content, recorder) = builder.open_record(&chosen.mode, &batch_sampler, &layout, fingerprint)?;
+        let (content, recorder) = builder.open_record(&mode, &batch_sampler, &layout, fingerprint)?;
         let trace = builder.trace.as_ref().map(Trace::loader);
         let is_source = reader.is_some();
         let counts = (host_slots.len(), slots.len());
-        let setup = setup(&builder, &chosen.mode, &batch_sampler, &layout, &pool, counts);
+        let setup = setup(&builder, &mode, &batch_sampler, &layout, &pool, counts);
         let (ledger, tuning, filling) = observe(&builder, setup, trace.clone(), &pool, len);
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Arc::new(Decoder {
             // The last thread that uses the decoder drops the data set with it.
-            input: Some(builder.input.with_columns(chosen.columns.as_deref())),
+            input: Some(builder.input.with_columns(columns.as_deref())),
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: builder.bad_samples,
             map_batch: builder.map_batch,
             content,
-            rest: chosen.columns.as_ref().and_then(|columns| columns.rest()),
+            rest: columns.as_ref().and_then(|columns| columns.rest()),
             workers: pool.active(),
             requests: requests.clone(),
             filling,
@@ -75,7 +75,7 @@ impl Loader {
         });
         let transfer = Transfer {
             layout: layout.clone(),
-            columns: chosen.columns,
+            columns,
             host_slots,
             device_slots: slots.clone(),
             stream: device.named_stream("copy", Priority::High)?,
@@ -93,7 +93,7 @@ impl Loader {
             fingerprint,
             is_source,
             bad_samples: builder.bad_samples,
-            transfer_mode: chosen.mode,
+            transfer_mode: mode,
             memory_use,
             batch_sampler,
             dataset,
@@ -183,17 +183,17 @@ fn setup(
 /// Allocates the slots, with room for the info of a batch in each, so that loading a batch allocates nothing.
 fn allocate(
     builder: &LoaderBuilder,
-    chosen: &Chosen,
+    columns: Option<&StridedColumns>,
     layout: &Layout,
     device: &Device,
 ) -> Result<(MemoryUse, Ring<Pinned, HostInfo>, SlotRing)> {
-    let Chosen { columns, slot_bytes, .. } = chosen;
+    let slot_bytes = slot_bytes(layout, columns);
     let (device_count, host_count) = (builder.device_slots(layout), builder.host_slots(layout));
     let pinned = {
         // Memory lies on the node of the core whose thread touches it first.
         let node = node_of(device);
         let _on = node.as_ref().and_then(Node::enter);
-        let pinned = |slot| Ok(Pinned::new(device, *slot_bytes)?.named(&format!("host slot {slot}")));
+        let pinned = |slot| Ok(Pinned::new(device, slot_bytes)?.named(&format!("host slot {slot}")));
         (0..host_count).map(pinned).collect::<Result<Vec<_>>>()?
     };
     let host_slots = Ring::<Pinned, HostInfo>::new(pinned);
@@ -210,8 +210,7 @@ fn allocate(
         info.extents.reserve(layout.spec().fields().len());
     }
     drop((host, on_device));
-    let (registered, resident) =
-        columns.as_ref().map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
+    let (registered, resident) = columns.map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
     let memory_use = MemoryUse {
         pinned_bytes: (slot_bytes * host_count + registered) as u64,
         device_bytes: (layout.bytes() * device_count + resident) as u64,

@@ -7,8 +7,49 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Causes};
 use crate::decode::filler::FillerReport;
-use crate::service::{ServiceTimes, Setup};
 use crate::tune::Tuning;
+
+/// The setup of a loader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Decode threads.
+    pub workers: usize,
+    /// Pinned slots.
+    pub host_slots: usize,
+    /// Slots on the device: the depth.
+    pub device_slots: usize,
+    /// Rows per batch.
+    pub batch_size: usize,
+    /// Bytes of a batch on the device.
+    pub batch_bytes: usize,
+    /// Whether records are read in sequence.
+    pub is_source: bool,
+    /// Whether the device reads the rows itself, so that a copy includes the gathering.
+    pub is_zero_copy: bool,
+    /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each group
+    /// of samples once, if the order is a shuffle of single samples of a set whose groups do not fit its
+    /// cache.
+    #[serde(default)]
+    pub block_shuffle: Option<(u64, u64)>,
+}
+
+/// The working time of each stage for one batch, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceTimes {
+    /// One worker reads the records of a source.
+    pub read_ns: u64,
+    /// Workers decode: the sum over all workers that took part.
+    pub decode_ns: u64,
+    /// The transfer thread queues the copy.
+    pub submit_ns: u64,
+    /// The copy on the device, of the last batch that was timed; 0 before the first.
+    pub copy_ns: u64,
+    /// The consumer's thread, between two calls.
+    pub step_ns: u64,
+    /// The consumer's work on the device, if it held up the pipeline or was set
+    /// ([`Progress::set_step_time`](crate::Progress::set_step_time)); 0 if it is not known.
+    pub device_ns: u64,
+}
 
 /// An account of the consumer's time, from the beginning of an epoch or a run to its last delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,4 +205,21 @@ impl fmt::Display for Report {
 /// `part / whole`, or 0 for nothing.
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The means of service times; of copies, over those that were timed.
+#[doc(hidden)] // For feedline-report.
+pub fn mean(samples: &[ServiceTimes]) -> ServiceTimes {
+    let mean = |part: fn(&ServiceTimes) -> u64| {
+        samples.iter().map(part).fold(0, u64::saturating_add) / samples.len().max(1) as u64
+    };
+    let timed = samples.iter().filter(|times| times.copy_ns > 0).count().max(1) as u64;
+    ServiceTimes {
+        read_ns: mean(|times| times.read_ns),
+        decode_ns: mean(|times| times.decode_ns),
+        submit_ns: mean(|times| times.submit_ns),
+        copy_ns: samples.iter().map(|times| times.copy_ns).fold(0, u64::saturating_add) / timed,
+        step_ns: mean(|times| times.step_ns),
+        device_ns: mean(|times| times.device_ns),
+    }
 }

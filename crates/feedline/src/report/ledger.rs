@@ -8,13 +8,15 @@ use std::time::Duration;
 use feedline_core::BatchInfo;
 use feedline_core::timeline::now;
 
-use super::account::{Account, Report};
+use super::account::{Account, Report, ServiceTimes, Setup, mean};
 use super::cause::{Cause, Causes};
 use super::charge::Charger;
 use crate::decode::filler::FillCounts;
-use crate::service::{Recent, ServiceTimes, Setup};
 use crate::trace::{BatchId, LoaderTrace};
 use crate::tune::Tuning;
+
+/// Batches whose service times are kept.
+const KEPT: usize = 256;
 
 /// Max waits of unsuccessful polls that are kept until their batch arrives and determines their cause.
 const POLLS: usize = 16;
@@ -309,6 +311,43 @@ impl State {
     fn epoch(&self) -> Account {
         let (begun, epoch) = &self.begun;
         self.run.since(begun, *epoch)
+    }
+}
+
+/// The last batches, in a ring that is never reallocated.
+struct Recent {
+    samples: Box<[ServiceTimes; KEPT]>,
+    count: usize,
+}
+
+impl Recent {
+    fn push(&mut self, times: ServiceTimes) {
+        self.samples[self.count % KEPT] = times;
+        self.count += 1;
+    }
+
+    /// The batches, the oldest first. Leaves out the very first one, before which the consumer had no batch.
+    fn samples(&self) -> Vec<ServiceTimes> {
+        let first = self.count.saturating_sub(KEPT).max(1);
+        let device_ns = self.mean().device_ns;
+        let sample = |index: usize| ServiceTimes { device_ns, ..self.samples[index % KEPT] };
+        (first..self.count).map(sample).collect()
+    }
+
+    fn mean(&self) -> ServiceTimes {
+        let (kept, count) = (&self.samples[..self.count.min(KEPT)], self.count);
+        let mean = mean(if (2..KEPT).contains(&count) { &kept[1..] } else { kept });
+        // If the step is the longest stage, it holds up the pipeline for the rest of its time. Host slots are
+        // released several at a time, so only the mean over many batches tells for how long.
+        let held = mean.device_ns;
+        let device_ns = if held > mean.step_ns / 20 { mean.step_ns + held } else { 0 };
+        ServiceTimes { device_ns, ..mean }
+    }
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { samples: Box::new([ServiceTimes::default(); KEPT]), count: 0 }
     }
 }
 

@@ -61,17 +61,17 @@ impl Plan {
         let bound = 2.0 / (width as f32).sqrt();
         let op = |(op, stream): (usize, usize)| {
             let on = &streams[stream].0;
-            let mut weights = Buffer::new(&on, width * width)?;
+            let mut weights = Buffer::new(on, width * width)?;
             let numbers = random(width * width, 1 + op as u64).into_iter();
             weights.write(&numbers.map(|u| (2.0 * u - 1.0) * bound).collect::<Vec<_>>())?;
             Ok(Op {
                 stream,
                 parents: GRAPH[op],
                 weights,
-                bias: Buffer::new(&on, width)?,
-                sum: Buffer::new(&on, rows * width)?,
-                scratch: Buffer::new(&on, rows * width)?,
-                output: SharedBuffer::new(&on, rows * width)?,
+                bias: Buffer::new(on, width)?,
+                sum: Buffer::new(on, rows * width)?,
+                scratch: Buffer::new(on, rows * width)?,
+                output: SharedBuffer::new(on, rows * width)?,
                 times: [on.device().timing_event()?, on.device().timing_event()?],
             })
         };

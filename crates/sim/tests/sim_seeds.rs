@@ -370,7 +370,7 @@ fn the_same_seed_gives_the_same_run() {
         let mut times = Vec::new();
         for step in 0..50 {
             let (stream, other) = if step % 3 == 0 { (&a, &b) } else { (&b, &a) };
-            launch_host(&stream, "work", [], [], |_| {})?;
+            launch_host(stream, "work", [], [], |_| {})?;
             let end = device.timing_event()?;
             stream.record(&end)?;
             other.wait(&end)?;

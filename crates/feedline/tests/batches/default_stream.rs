@@ -22,7 +22,7 @@ fn check_batches(
 ) -> Result<()> {
     let fine = Fine::new((ROWS * STEPS) as u64, width)?;
     let kernels = (Kernels::new(streams.0)?, Kernels::new(streams.1)?);
-    let (mut one, mut two) = (Buffer::<i64>::new(&streams.0, 3)?, Buffer::<i64>::new(&streams.1, 3)?);
+    let (mut one, mut two) = (Buffer::<i64>::new(streams.0, 3)?, Buffer::<i64>::new(streams.1, 3)?);
     one.write(&[0, -1, 0])?;
     two.write(&[0, -1, 0])?;
     let mut numbers = Readback::<f32>::new(streams.0, 1, 2)?;

@@ -82,7 +82,7 @@ fn into_host_waits_for_the_work_queued_before_it() {
             let has_run = Arc::new(AtomicBool::new(false));
             let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(compute).unwrap();
             let done = has_run.clone();
-            launch_host(&compute, "slow", [batch.field::<u8>("bytes").unwrap().into()], [], move |_| {
+            launch_host(compute, "slow", [batch.field::<u8>("bytes").unwrap().into()], [], move |_| {
                 std::thread::sleep(Duration::from_millis(20));
                 done.store(true, Ordering::Relaxed);
             })

@@ -98,7 +98,7 @@ impl CublasLt {
         // Without a bias, the left operand fills its place.
         let read = [left, right, workspace, side, bias.unwrap_or(left)];
         let stream = self.workspace.stream();
-        submit(&stream, "a matrix product", &read, &[out], |to| {
+        submit(stream, "a matrix product", &read, &[out], |to| {
             stream.keep_with_graph(|| self.handle.clone());
             self.submit(product, shape, operands, bias_address, to)
         })

@@ -171,7 +171,7 @@ impl Dataset for OwnData {
 /// ragged, and returns those that it changes.
 pub(crate) fn call_hook(hook: &Py<PyAny>, batch: &mut FilledBatch<'_>) -> Result<(), ReadError> {
     let fixed: Vec<usize> = {
-        let fields = batch.spec().fields().iter().enumerate();
+        let fields = batch.rows().spec().fields().iter().enumerate();
         fields.filter(|(_, field)| field.as_ragged().is_none()).map(|(index, _)| index).collect()
     };
     attach(|py| {

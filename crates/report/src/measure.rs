@@ -37,7 +37,7 @@ pub struct Overlap {
 ///
 /// ```
 /// use feedline::Device;
-/// use feedline_device::{Buffer};
+/// use feedline_device::{Buffer, launch_host};
 /// use feedline_report::measure;
 /// let device = Device::new_host();
 /// let stream = device.stream()?;

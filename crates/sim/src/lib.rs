@@ -69,7 +69,7 @@
 //! let train = device.stream()?;
 //! let snapshots = device.named_stream("snapshots", Default::default())?;
 //! let mut weights = Buffer::<f32>::new(&train, 256)?.named("weights");
-//! let saved = Pinned::new(device, 1024)?;
+//! let saved = Pinned::new(&device, 1024)?;
 //! let (from, to) = (weights.view().address(), saved.as_ptr());
 //! let save = || unsafe { device.backend().copy_to_host(StreamId::from(&snapshots), from, to, 1024) };
 //!

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use feedline::batch::FilledBatch;
 use feedline::dataset::Rows;
-use feedline_core::Fingerprint;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
+use feedline_core::Fingerprint;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};

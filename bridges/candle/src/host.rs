@@ -3,9 +3,9 @@
 use std::sync::mpsc::channel;
 
 use candle_core::{Device, Tensor, WithDType};
-use feedline_device::launch_host;
-use feedline::{DType, Error, ErrorKind, Ready, Result, View};
 use feedline::dataset::Element;
+use feedline::{DType, Error, ErrorKind, Ready, Result, View};
+use feedline_device::launch_host;
 use half::{bf16, f16};
 
 use crate::{dtype, failed, no_such_tensor, view};

@@ -435,16 +435,14 @@ fn the_error_of_a_sample_is_that_of_the_workers() {
 #[test]
 fn a_filler_helps_while_every_worker_is_blocked() {
     alone(|| {
-        let whole = fine();
-        let (blocked, gate) = blocking(Fine::new(LEN, 16).unwrap(), 0..LEN);
+        let (whole, (blocked, gate)) = (fine(), blocking(Fine::new(LEN, 16).unwrap(), 0..LEN));
         // The same data, of which the loader's workers can read nothing.
         let builder = Loader::builder(blocked).batch_size(BATCH).shuffle(7).workers(Workers::Count(1));
         let filler = Fake { set: whole, lanes: 2, calls: AtomicU64::new(0), plan: Box::new(|_| Plan::Right) };
         let mut loader = builder.filler(filler).build(&Device::new_host()).expect("a loader");
         wait_until("the filler has filled batches", || {
-            let mut epoch = loader.epoch(0).expect("an epoch");
-            drop(epoch.next_timeout(Duration::from_millis(5)));
-            drop(epoch);
+            let next = loader.epoch(0).expect("an epoch").next_timeout(Duration::from_millis(5));
+            drop(next);
             loader.report().filler.is_some_and(|filler| filler.batches > 0)
         });
         gate.open();

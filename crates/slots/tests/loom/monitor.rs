@@ -41,7 +41,7 @@ fn items_that_are_added_at_once_end_as_many_waits() {
             *left += 2;
             ((), *left as usize)
         });
-        waiters.map(|waiter| waiter.join().unwrap().expect("no limit"));
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap().expect("no limit"));
         assert_eq!(items.with(|left| *left), 0);
     });
 }
@@ -56,7 +56,7 @@ fn a_change_of_a_monitor_ends_every_wait() {
                 thread::spawn(move || is_closed.wait(None, |is_closed| is_closed.then_some(())))
             });
             is_closed.change(|is_closed| *is_closed = true);
-            waiters.map(|waiter| waiter.join().unwrap().expect("no limit"));
+            waiters.into_iter().for_each(|waiter| waiter.join().unwrap().expect("no limit"));
         });
     }
 }

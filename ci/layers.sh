@@ -30,7 +30,7 @@ may = {
     FACADE: below_facade,
     REPORT: below_facade | {FACADE},
     RECORD: {CORE, FACADE, DATASETS},
-    DLPACK: {FACADE},
+    DLPACK: {DEVICE, FACADE},
     COMPILER: {CORE, CUDA},
     KERNELS: {CORE, CUDA, DEVICE, COMPILER},
     PICTURES: {CORE, DEVICE, IMAGES, COMPILER, KERNELS},
@@ -38,7 +38,7 @@ may = {
     DATASETS: {CORE, IMAGES},
     MLP: programs,
     EXAMPLES: programs,
-    TOOLS: {CORE, FACADE, DATASETS, IMAGES, KERNELS, RECORD, REPORT},
+    TOOLS: {CORE, DEVICE, FACADE, DATASETS, IMAGES, KERNELS, RECORD, REPORT},
     SERVE: below_facade | {FACADE, KERNELS, MLP},
     "benches": programs | {EXAMPLES, MLP, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
@@ -49,11 +49,11 @@ may_in_tests[EXAMPLES] |= {MLP, RECORD}
 may_in_tests[FACADE] |= {KERNELS, DATASETS, REPORT, RECORD}
 may_in_tests[RECORD] |= {IMAGES}
 may_in_tests[KERNELS] |= {SLOTS}
-may_in_tests[IMAGES] |= {FACADE, DATASETS}
+may_in_tests[IMAGES] |= {DEVICE, FACADE, DATASETS}
 may_in_tests[SIM] |= {SLOTS}
 may_in_tests[SERVE] |= {BACKEND}
 may_in_tests[TOOLS] |= {IMAGES}
-may_in_tests[DLPACK] |= {DEVICE, KERNELS}
+may_in_tests[DLPACK] |= {KERNELS}
 
 asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
 packages = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)["packages"]

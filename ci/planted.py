@@ -49,7 +49,7 @@ DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline
 FILL = "crates/feedline/src/decode/fill.rs"
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
-CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
+CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event.rs"
 START, RECEIVE = "crates/feedline/src/loader/start.rs", "crates/feedline/src/loader/receive.rs"
 SHUTDOWN = "crates/feedline/src/shutdown.rs"
 PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
@@ -309,7 +309,7 @@ BUGS = [
     Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
-        Test(DEVICE, "device", "contract::columns::memory_stays_registered_under_a_gather_that_failed_late"),
+        Test(DEVICE, "device", "contract::registration::memory_stays_registered_under_a_gather_that_failed_late"),
         [
             (
                 "crates/device/src/zero_copy/registered.rs",
@@ -443,8 +443,8 @@ BUGS = [
         "a copy takes a mark that a block or a lease still refers to",
         Test(DEVICE, "device", "contract::slots::a_block_and_a_slot_wait_only_for_their_own_copy"),
         [
-            (EVENT_POOL, "(*next..count).chain(0..*next)", "0..count"),
-            (EVENT_POOL, "Arc::get_mut(&mut all[at]).is_some()", "count > 0"),
+            (EVENT_POOL, "Arc::get_mut(event).is_some()", "Arc::strong_count(event) > 0"),
+            (EVENT_POOL, "events.rotate_left(free + 1)", "drop(free)"),
         ],
     ),
     Bug(
@@ -1016,7 +1016,7 @@ BUGS = [
         "checkpoint_held",
         "a checkpoint is taken while a batch is held",
         Test(FEEDLINE, "resuming", "checkpoint::a_checkpoint_is_refused_while_a_batch_is_held"),
-        [(PROGRESS, "let held = self.unreleased.count();", "let held = 0 * self.unreleased.count();")],
+        [(PROGRESS, "let held = self.unreleased.load(", "let held = 0 * self.unreleased.load(")],
     ),
     Bug(
         "checkpoint_during_a_delivery",
@@ -1119,12 +1119,12 @@ BUGS = [
         "a stage closes its channels before it tells why",
         Test(FEEDLINE, "failing", "failures::the_first_cause_is_reported_however_the_threads_race"),
         [
-            (START, "            outcome(result);\n", ""),
+            (START, "        outcome(result);\n", ""),
             (
                 START,
-                "            drop(transfer);\n",
-                "            drop(transfer);\n            std::thread::sleep(std::time::Duration::from_millis(20));\n"
-                "            outcome(result);\n",
+                "        drop(transfer);\n",
+                "        drop(transfer);\n        std::thread::sleep(std::time::Duration::from_millis(20));\n"
+                "        outcome(result);\n",
             ),
         ],
     ),

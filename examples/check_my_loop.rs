@@ -4,8 +4,9 @@
 //! and the arguments that work on a stream declares. It does not see raw pointers, calls of the driver, or
 //! memory that kernels of other libraries use without declaring it.
 
-use feedline::device::{Priority, StreamId};
+use feedline::device::Priority;
 use feedline::{Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Result, Row, Spec};
+use feedline_device::{Buffer, StreamId, launch_host};
 
 struct Numbers(Spec);
 
@@ -30,7 +31,7 @@ impl Dataset for Numbers {
 fn train(device: &Device, waits: bool) -> Result<f32> {
     let (compute, cleaner) = (device.stream()?, device.named_stream("cleaner", Priority::Normal)?);
     let (cleared, stepped) = (device.event()?, device.event()?);
-    let mut sum = compute.buffer::<f32>(1)?;
+    let mut sum = Buffer::<f32>::new(&compute, 1)?;
     compute.record(&stepped)?;
     let data = Numbers(Spec::new().field("x", DType::F32, [])?);
     let mut loader = Loader::builder(data).batch_size(8).build(device)?;
@@ -46,7 +47,7 @@ fn train(device: &Device, waits: bool) -> Result<f32> {
         cleaner.record(&cleared)?;
         compute.wait(&cleared)?;
         let x = batch.field::<f32>("x")?;
-        compute.run("step", [x.into()], [sum.view_mut().into()], |memory| {
+        launch_host(&compute, "step", [x.into()], [sum.view_mut().into()], |memory| {
             let x = memory.input::<f32>(0).iter().sum::<f32>();
             memory.output::<f32>(0)[0] += x;
         })?;

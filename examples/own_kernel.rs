@@ -2,12 +2,12 @@
 //!
 //! `cargo run --release --example own_kernel`; without a GPU the same step runs as host code.
 
-use feedline::device::ViewMut;
-use feedline::device::cuda::Cuda;
 use feedline::device::cuda::cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use feedline::device::cuda::cudarc::nvrtc;
 use feedline::{Device, Loader, Ready};
 use feedline_datasets::{Idx, digits};
+use feedline_device::cuda::Cuda;
+use feedline_device::{Buffer, ViewMut, launch_host};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -26,7 +26,7 @@ fn main() -> Outcome<()> {
     digits::ensure("datasets/digits".as_ref(), &mut |_, _| {})?;
     let mut loader = Loader::builder(Idx::open_test("datasets/digits")?).batch_size(500).build(&device)?;
     let compute = device.stream()?;
-    let (mut means, mut sum) = (compute.buffer::<f32>(500)?, 0.0);
+    let (mut means, mut sum) = (Buffer::<f32>::new(&compute, 500)?, 0.0);
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(&compute)?;
         step(&batch, kernel.as_ref(), means.slice_mut(0..batch.len())?)?;
@@ -53,7 +53,7 @@ fn step(batch: &Ready, kernel: Option<&CudaFunction>, mut means: ViewMut<'_, f32
         // SAFETY: the arguments are those of `ink`, which reads `rows` images and writes `rows` means.
         return Ok(unsafe { launch.launch(LaunchConfig::for_num_elems(rows)) }.map(drop)?);
     }
-    Ok(batch.stream().run("ink", [images.into()], [means.into()], move |memory| {
+    Ok(launch_host(batch.stream(), "ink", [images.into()], [means.into()], move |memory| {
         let ink = |image: &[u8]| image.iter().map(|&ink| u32::from(ink)).sum::<u32>() as f32 / width as f32;
         let images = memory.input::<u8>(0).chunks(width as usize);
         memory.output::<f32>(0).iter_mut().zip(images).for_each(|(mean, image)| *mean = ink(image));

@@ -9,8 +9,9 @@
 
 use std::time::Instant;
 
-use feedline::device::{BackendKind, Buffer, SharedBuffer};
+use feedline::device::BackendKind;
 use feedline::{Device, Error, ErrorKind, Event, Result, Stream};
+use feedline_device::{Buffer, SharedBuffer};
 use feedline_examples::branches::{add, random};
 use feedline_kernels::ops::{Kernels, Linear};
 
@@ -60,22 +61,22 @@ impl Plan {
         let bound = 2.0 / (width as f32).sqrt();
         let op = |(op, stream): (usize, usize)| {
             let on = &streams[stream].0;
-            let mut weights = on.buffer(width * width)?;
+            let mut weights = Buffer::new(on, width * width)?;
             let numbers = random(width * width, 1 + op as u64).into_iter();
             weights.write(&numbers.map(|u| (2.0 * u - 1.0) * bound).collect::<Vec<_>>())?;
             Ok(Op {
                 stream,
                 parents: GRAPH[op],
                 weights,
-                bias: on.buffer(width)?,
-                sum: on.buffer(rows * width)?,
-                scratch: on.buffer(rows * width)?,
-                output: on.shared_buffer(rows * width)?,
+                bias: Buffer::new(on, width)?,
+                sum: Buffer::new(on, rows * width)?,
+                scratch: Buffer::new(on, rows * width)?,
+                output: SharedBuffer::new(on, rows * width)?,
                 times: [on.device().timing_event()?, on.device().timing_event()?],
             })
         };
         let ops = place(&GRAPH, streams.len()).into_iter().enumerate().map(op).collect::<Result<_>>()?;
-        let mut input = streams[0].0.shared_buffer(rows * width)?;
+        let mut input = SharedBuffer::new(&streams[0].0, rows * width)?;
         input.write(&random(rows * width, 0))?;
         let shape = Linear { rows, inputs: width, outputs: width };
         Ok(Self { start: device.timing_event()?, input, ops, shape, streams })

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use feedline::{
     Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, ReadError, Row, Spec,
 };
+use feedline_device::Buffer;
 use feedline_kernels::ops::{AdamW, Kernels};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 
@@ -75,7 +76,7 @@ fn run(path: &str, steps: usize) -> feedline::Result<()> {
     let mut model = Mlp::new(&compute, Kernels::new(&compute)?, shape, Init::Random(1), optimizer)?;
     println!("{} characters, {classes} different ones, on {}", tokens.len(), device.name());
 
-    let (mut result, mut step, mut epoch) = (compute.buffer::<u32>(2)?, 0, 0);
+    let (mut result, mut step, mut epoch) = (Buffer::<u32>::new(&compute, 2)?, 0, 0);
     while step < steps {
         for batch in training.epoch(epoch)?.take(steps - step) {
             let batch = batch?.wait_on(&compute)?;
@@ -84,7 +85,7 @@ fn run(path: &str, steps: usize) -> feedline::Result<()> {
             step += 1;
             if step % ROUND == 0 || step == steps {
                 let loss = f32::from_bits(result.read()?[0]);
-                let (mut hits, mut rows) = (compute.buffer::<u32>(1)?, 0);
+                let (mut hits, mut rows) = (Buffer::<u32>::new(&compute, 1)?, 0);
                 for batch in validation.epoch(0)?.take(40) {
                     let batch = batch?.wait_on(&compute)?;
                     model.evaluate(batch.field("context")?, batch.field("next")?, hits.view_mut())?;

@@ -1,8 +1,8 @@
 //! The transforms of a batch on the device, in one launch, against a copy of as many bytes on the device.
 
 use feedline::dataset::Random;
-use feedline::device::Buffer;
 use feedline::{DType, Result, Stream};
+use feedline_device::{Buffer, launch_host};
 use feedline_images::device::{Value, WORDS, Written};
 use feedline_images::{CenterCrop, IMAGENET_MEAN, IMAGENET_STD, Size, Transforms};
 use feedline_pictures::{Augment, Pictures};
@@ -69,10 +69,10 @@ fn one<I: Value, O: Written>(
         words.extend(drawn.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)));
     }
     let (read, written) = (batch * size.bytes(), batch * part.elements());
-    let mut parameters = stream.buffer::<u32>(words.len())?;
+    let mut parameters = Buffer::<u32>::new(&stream, words.len())?;
     parameters.write(&words)?;
-    let pixels = stream.buffer::<I>(read)?;
-    let mut finished = stream.buffer::<O>(written)?;
+    let pixels = Buffer::<I>::new(&stream, read)?;
+    let mut finished = Buffer::<O>::new(&stream, written)?;
     let bytes = read * size_of::<I>() + written * size_of::<O>() + 4 * words.len();
     let mut copy = Copy::new(&stream, bytes / 2)?;
     let mut launch = |steps: usize| {
@@ -121,9 +121,13 @@ impl Copy {
         #[cfg(feature = "cuda")]
         if let Some(cuda) = stream.cuda_stream() {
             let to = To::Gpu(cuda.alloc_zeros(bytes).map_err(failed)?);
-            return Ok(Self { from: stream.buffer(bytes)?, stream: stream.clone(), to });
+            return Ok(Self { from: Buffer::new(stream, bytes)?, stream: stream.clone(), to });
         }
-        Ok(Self { from: stream.buffer(bytes)?, stream: stream.clone(), to: To::Host(stream.buffer(bytes)?) })
+        Ok(Self {
+            from: Buffer::new(stream, bytes)?,
+            stream: stream.clone(),
+            to: To::Host(Buffer::new(stream, bytes)?),
+        })
     }
 
     fn run(&mut self, steps: usize) -> Result<()> {
@@ -137,7 +141,7 @@ impl Copy {
                 }
                 To::Host(to) => {
                     let (from, to) = (self.from.view().into(), to.view_mut().into());
-                    self.stream.run("copy", [from], [to], |memory| {
+                    launch_host(&self.stream, "copy", [from], [to], |memory| {
                         memory.output::<u8>(0).copy_from_slice(memory.input(0));
                     })?;
                 }

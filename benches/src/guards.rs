@@ -66,7 +66,7 @@ struct Guarded {
 impl Guarded {
     fn new(device: &Device, bytes: usize, depth: usize) -> Result<Self> {
         Ok(Self {
-            host: Ring::new((0..depth).map(|_| device.pinned(bytes)).collect::<Result<_>>()?),
+            host: Ring::new((0..depth).map(|_| Pinned::new(device, bytes)).collect::<Result<_>>()?),
             slots: SlotRing::new(device, depth, bytes)?,
             copier: copy_stream(device)?,
             compute: device.stream()?,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedline::dataset::Random;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, Workers};
+use feedline_device::Buffer;
 use feedline_images::{Chroma, Decoder, IMAGENET_MEAN, IMAGENET_STD, Scratch, Transforms};
 use feedline_pictures::{Augment, Pictures as Crossed};
 use serde_json::json;
@@ -171,7 +172,7 @@ fn measure(options: &Options, report: &mut Report, pictures: Pictures, setting: 
     let mut finish = match &pictures.work {
         Work::Finish(transforms) => {
             let augment = Augment::new(&compute, transforms.device_part()?)?;
-            let finished = compute.buffer::<f32>(batch * augment.part().elements())?;
+            let finished = Buffer::<f32>::new(&compute, batch * augment.part().elements())?;
             Some((augment, finished))
         }
         _ => None,

@@ -67,7 +67,7 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
     }
     let seconds = Figures::new(seconds);
     let report_of_run = loader.report();
-    let causes = Cause::ALL.map(|cause| (cause.name(), report_of_run.run.share(cause)));
+    let causes = Cause::ALL.map(|cause| (cause.to_string(), report_of_run.run.share(cause)));
     let shares: std::collections::BTreeMap<_, _> =
         causes.into_iter().filter(|(_, share)| *share > 0.0).collect();
     let ServiceTimes { submit_ns, copy_ns, step_ns, .. } = report_of_run.service;

@@ -1,8 +1,10 @@
 //! The training step fed by the pipeline, against the same step on data that is already on the device.
 
-use feedline::device::{Buffer, Replay};
+use feedline::device::Replay;
+use feedline::report::ChosenMode;
 use feedline::{Error, ErrorKind, Loader, Result, Stream, TransferMode, Workers};
 use feedline_datasets::Idx;
+use feedline_device::Buffer;
 use feedline_kernels::ops::{Kernels, Options as Computing, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use serde_json::json;
@@ -75,7 +77,7 @@ pub(crate) fn one(
     let (lead, steps) =
         if short { (epoch_steps, wanted.div_ceil(epoch_steps) * epoch_steps) } else { (wanted / 8, wanted) };
     let mut epoch = 0;
-    let (mut replay, mut result) = (Replay::new(&compute), compute.buffer::<u32>(2)?);
+    let (mut replay, mut result) = (Replay::new(&compute), Buffer::<u32>::new(&compute, 2)?);
     // Both sides train the same model.
     let model = std::cell::RefCell::new(model);
     let fed = |steps: usize| {
@@ -84,7 +86,8 @@ pub(crate) fn one(
         while left > 0 {
             for batch in loader.epoch(epoch)?.take(left) {
                 let batch = batch?.wait_on(&compute)?;
-                replay.step(&batch, result.view_mut(), |batch, result| {
+                let result = result.view_mut();
+                replay.step(&batch, result.address(), || {
                     model.step(batch.field_at(0)?, batch.field_at(1)?, result)
                 })?;
                 left -= 1;
@@ -104,8 +107,8 @@ pub(crate) fn one(
         "steps": steps, "hidden": hidden, "depth": depth, "products": products,
     });
     let (mode, bar) = match loader.transfer_mode() {
-        mode if mode.is_resident() => ("resident", 0.98),
-        mode if mode.is_zero_copy() => ("zero-copy", 0.97),
+        ChosenMode::Resident | ChosenMode::PartlyResident { .. } => ("resident", 0.98),
+        ChosenMode::ZeroCopy => ("zero-copy", 0.97),
         _ => ("staged", 0.97),
     };
     report.add(
@@ -134,7 +137,7 @@ impl Resident {
     /// Takes `batch` samples from `first` on, wrapping at the end of the set.
     fn new(stream: &Stream, data: &Idx, first: usize, batch: usize, model: &mut Mlp) -> Result<Self> {
         let pixels: usize = data.shape().iter().product();
-        let (mut image, mut label) = (stream.buffer(batch * pixels)?, stream.buffer(batch)?);
+        let (mut image, mut label) = (Buffer::new(stream, batch * pixels)?, Buffer::new(stream, batch)?);
         let ids = (first..first + batch).map(|id| id % data.labels().len());
         let too_large = || Error::new(ErrorKind::Config, "the images are not in memory: use a smaller set");
         let images = data.images().ok_or_else(too_large)?;
@@ -142,7 +145,7 @@ impl Resident {
             &ids.clone().flat_map(|id| &images[id * pixels..][..pixels]).copied().collect::<Vec<_>>(),
         )?;
         label.write(&ids.map(|id| data.labels()[id]).collect::<Vec<_>>())?;
-        let mut one = Self { image, label, result: stream.buffer(2)?, graph: None };
+        let mut one = Self { image, label, result: Buffer::new(stream, 2)?, graph: None };
         // The first run loads libraries and selects algorithms.
         one.step(model)?;
         if stream.records() {

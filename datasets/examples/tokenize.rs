@@ -31,7 +31,8 @@ fn run(tokenizer: &str, path: &str, field: &str) -> Result<()> {
         let (time, id_bytes) = read(&reader, at)?;
         let (ids, seconds) = (id_bytes / size_of::<i64>() as u64, time.as_secs_f64());
         println!(
-            "round {round}: {texts} texts, {bytes} bytes, {ids} ids in {seconds:.3} s: {:.2} MB/s, {:.2} million ids/s",
+            "round {round}: {texts} texts, {bytes} bytes, {ids} ids in {seconds:.3} s: {:.2} MB/s, \
+             {:.2} million ids/s",
             bytes as f64 / seconds / 1e6,
             ids as f64 / seconds / 1e6
         );

@@ -66,8 +66,8 @@ pub(crate) fn unfit(name: &str, element: ElementType, is_rounded: bool) -> Error
 /// format's word for a column.
 pub(crate) fn rounded(what: &str, name: &str) -> Error {
     data(format!(
-        "{what} \"{}\" has fractions in another shard, and f64 does not hold all of its whole numbers: state its \
-         type, such as text",
+        "{what} \"{}\" has fractions in another shard, and f64 does not hold all of its whole numbers: state \
+         its type, such as text",
         one_line(name)
     ))
 }

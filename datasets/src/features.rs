@@ -11,7 +11,7 @@ const HUB: &str = "huggingface";
 /// The features of a table's columns.
 #[derive(Debug, Default)]
 pub(crate) struct Features {
-    /// By column, as `datasets` describes them.
+    /// The feature of each column, in the JSON of the Python package `datasets`.
     columns: serde_json::Map<String, Json>,
     /// The names of the classes.
     pub(crate) classes: Option<Vec<String>>,

@@ -44,7 +44,7 @@ pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Pa
     let lengths = count(reader, items)?;
     if let Some(path) = path {
         let saved = save(path, key, reader.len(), &lengths);
-        // Without a stated place, the file only saves time.
+        // A file that the caller asked for must be written. The one beside the data only saves time.
         if let (Err(error), Some(_)) = (saved, cache) {
             return Err(data("cannot write the file of lengths").with_source(error).at_path(path));
         }

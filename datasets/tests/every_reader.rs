@@ -236,8 +236,8 @@ fn every_reader_gives_the_same_bytes_for_ten_epochs_in_the_same_memory() {
             println!("{name}: {grown} bytes more resident: {after:?}");
             grown < 1 << 20
         };
-        // Threads that end leave pages to the allocator's arenas, more of them on a busy machine. A leak grows
-        // in each stretch of epochs.
+        // Threads that end leave pages to the allocator's arenas, more of them on a busy machine. A leak
+        // grows in each stretch of epochs.
         let is_level = (0..3).any(|stretch| read(stretch * EPOCHS..(stretch + 1) * EPOCHS));
         assert!(
             is_level || emulated("level resident memory"),

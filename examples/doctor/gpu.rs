@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use feedline::device::Readback;
 use feedline::{Device, Result};
+use feedline_device::Readback;
 use feedline_kernels::ops::Kernels;
 use feedline_report::measure;
 use serde::Serialize;

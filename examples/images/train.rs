@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, Result, Stream};
 use feedline_datasets::{Folder, Reader};
+use feedline_device::Buffer;
 use feedline_images::Transforms;
 use feedline_kernels::ops::{Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
@@ -32,7 +33,7 @@ pub fn run(options: &Options) -> Result<()> {
     let held_out = Reader::len(&*folder) - files;
     print(&format!("device    {}\nfiles     {files}, and {held_out} held out", device.name()))?;
 
-    let mut result = compute.buffer::<u32>(2)?;
+    let mut result = Buffer::<u32>::new(&compute, 2)?;
     let mut waited = Waited::new(&compute);
     for epoch in 0..options.epochs {
         waited.begin();
@@ -67,11 +68,11 @@ fn test(
 ) -> Result<f64> {
     let list = plain(Transforms::new().chroma(options.chroma), options.size);
     let held_out = Pictures::part(folder, true, list)?;
-    if held_out.is_empty() {
+    if held_out.len() == 0 {
         return Err(Error::new(ErrorKind::Data, "no file is held out: give more files"));
     }
     let mut loader = Loader::builder(held_out).batch_size(batch).epochs(1).build(device)?;
-    let mut hits = compute.buffer::<u32>(1)?;
+    let mut hits = Buffer::<u32>::new(compute, 1)?;
     let mut samples = 0;
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(compute)?;

@@ -4,9 +4,9 @@
 //! writes and another reads is in shared buffers, so every fork and join is a wait on the device. The
 //! backward pass of a branch runs on the stream of its forward pass, where its activations are.
 
-use feedline::device::{Buffer, SharedBuffer, ViewMut};
 use feedline::{Device, Event, Result, Stream, View};
 use feedline_core::random::splitmix64;
+use feedline_device::{Buffer, SharedBuffer, ViewMut};
 use feedline_kernels::ops::{Kernels, Linear, Sgd};
 
 /// Outputs of the model.
@@ -61,19 +61,19 @@ impl Model {
             let stream = if own_streams { device.stream()? } else { main.clone() };
             Branch::new(stream, sizes, 1 + number as u64)
         };
-        let (mut x, mut labels) = (main.buffer(rows * width)?, main.buffer(rows)?);
+        let (mut x, mut labels) = (Buffer::new(&main, rows * width)?, Buffer::new(&main, rows)?);
         x.write(&random(rows * width, 0))?;
         labels.write(&(0..rows).map(|row| (row % CLASSES) as u8).collect::<Vec<_>>())?;
         Ok(Self {
             kernels: Kernels::new(&main)?,
             trunk: Layer::new(&main, Linear { rows, inputs: width, outputs: width }, 1000)?,
-            h: main.shared_buffer(rows * width)?,
+            h: SharedBuffer::new(&main, rows * width)?,
             branches: (0..branches).map(branch).collect::<Result<_>>()?,
-            logits: main.shared_buffer(rows * CLASSES)?,
-            row_loss: main.buffer(rows)?,
-            result: main.buffer(2)?,
-            dh: main.buffer(rows * width)?,
-            scratch: main.buffer(rows * width)?,
+            logits: SharedBuffer::new(&main, rows * CLASSES)?,
+            row_loss: Buffer::new(&main, rows)?,
+            result: Buffer::new(&main, 2)?,
+            dh: Buffer::new(&main, rows * width)?,
+            scratch: Buffer::new(&main, rows * width)?,
             start: device.timing_event()?,
             x,
             labels,
@@ -162,10 +162,10 @@ impl Branch {
             kernels: Kernels::new(&stream)?,
             hidden: Layer::new(&stream, Linear { rows, inputs: width, outputs: width }, 2 * seed)?,
             output: Layer::new(&stream, Linear { rows, inputs: width, outputs: CLASSES }, 2 * seed + 1)?,
-            a: stream.buffer(rows * width)?,
-            da: stream.buffer(rows * width)?,
-            y: stream.shared_buffer(rows * CLASSES)?,
-            dh: stream.shared_buffer(rows * width)?,
+            a: Buffer::new(&stream, rows * width)?,
+            da: Buffer::new(&stream, rows * width)?,
+            y: SharedBuffer::new(&stream, rows * CLASSES)?,
+            dh: SharedBuffer::new(&stream, rows * width)?,
             times: [[event()?, event()?], [event()?, event()?]],
             stream,
         })
@@ -206,11 +206,11 @@ struct Layer {
 impl Layer {
     fn new(stream: &Stream, shape: Linear, seed: u64) -> Result<Self> {
         let len = shape.inputs * shape.outputs;
-        let mut weights = stream.buffer(len)?;
+        let mut weights = Buffer::new(stream, len)?;
         let bound = 1.0 / (shape.inputs as f32).sqrt();
         weights.write(&random(len, seed).into_iter().map(|u| (2.0 * u - 1.0) * bound).collect::<Vec<_>>())?;
-        let (velocity, gradient) = (stream.buffer(len)?, stream.buffer(len)?);
-        let (bias, bias_gradient) = (stream.buffer(shape.outputs)?, stream.buffer(shape.inputs)?);
+        let (velocity, gradient) = (Buffer::new(stream, len)?, Buffer::new(stream, len)?);
+        let (bias, bias_gradient) = (Buffer::new(stream, shape.outputs)?, Buffer::new(stream, shape.inputs)?);
         Ok(Self { shape, weights, velocity, gradient, bias, bias_gradient })
     }
 

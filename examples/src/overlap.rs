@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use feedline::device::BackendKind;
 use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, Stream, Workers};
-use feedline_device::Priority;
 use feedline_device::slot::SlotRing;
+use feedline_device::{Pinned, Priority, launch_host};
 use feedline_kernels::ops::Kernels;
 use feedline_report::measure;
 use feedline_slots::Ring;
@@ -184,7 +184,7 @@ impl Compute {
         if self.stream.kind() == BackendKind::Cuda {
             return self.kernels.spin(time.as_nanos() as u64);
         }
-        self.stream.run("step", [], [], move |_| pass(time))
+        launch_host(&self.stream, "step", [], [], move |_| pass(time))
     }
 }
 
@@ -199,7 +199,7 @@ struct Bare {
 impl Bare {
     fn new(device: &Device, bytes: usize) -> Result<Self> {
         Ok(Self {
-            host: Ring::new(vec![device.pinned(bytes)?]),
+            host: Ring::new(vec![Pinned::new(device, bytes)?]),
             slots: SlotRing::new(device, 1, bytes)?,
             stream: device.named_stream("copy", Priority::High)?,
             bytes,

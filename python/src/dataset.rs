@@ -42,7 +42,7 @@ impl DataSet {
         Self { set: Arc::new(set), kind, classes: None, categories: Vec::new(), behind: None }
     }
 
-    /// The samples that `choose` makes of this set, in which one may come `copies` times.
+    /// The set that `choose` makes of this one. It may hold a sample up to `copies` times.
     fn choice<D: Dataset>(
         &self,
         kind: &str,
@@ -65,8 +65,8 @@ impl DataSet {
             return Ok(());
         }
         let why = format!(
-            "{step} needs decoded pictures, and the GPU decodes these behind the loader: use decode=\"auto\", \
-             or choose samples only (take, skip, subset, split, repeat)"
+            "{step} needs decoded pictures, and the GPU decodes these behind the loader: use \
+             decode=\"auto\", or choose samples only (take, skip, subset, split, repeat)"
         );
         Err(raise(Error::new(ErrorKind::Config, why)))
     }

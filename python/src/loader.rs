@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedline::report::Reporter;
+use feedline::report::ChosenMode;
 use feedline::{BadSampleReport, Cursor, Device, Error, ErrorKind, Progress, Result, StopHandle, World};
 use feedline_report::{Diagnosis, to_json};
 use pyo3::exceptions::PyTypeError;
@@ -26,7 +26,6 @@ const OTHER_THREADS: u32 = 30;
 pub(crate) struct Loader {
     state: Mutex<State>,
     progress: Progress,
-    reporter: Reporter,
     stop: StopHandle,
     /// The process that has the threads.
     process: u32,
@@ -83,7 +82,6 @@ impl Loader {
         };
         let describe = |loader: &mut feedline::Loader| Self {
             progress: loader.progress(),
-            reporter: loader.reporter(),
             stop: loader.stop_handle(),
             process: std::process::id(),
             held_timeout,
@@ -122,7 +120,7 @@ impl Loader {
     ) -> PyResult<Option<u64>> {
         let cursor = Cursor::from_bytes(cursor).map_err(raise)?;
         let report: BadSampleReport = match bad_samples {
-            None => BadSampleReport::new(),
+            None => BadSampleReport::default(),
             Some(text) => serde_json::from_str(text).map_err(|error| {
                 let why = format!("the bad samples of the saved state are damaged: {error}");
                 raise(Error::new(ErrorKind::Cursor, why))
@@ -185,7 +183,7 @@ impl Loader {
 
     /// The hash of the order of all samples delivered so far.
     fn order_hash(&self) -> u64 {
-        self.position().0.order_hash().value()
+        self.position().0.order_hash()
     }
 
     /// The samples that could not be read, as JSON; `None` if there are none.
@@ -196,7 +194,7 @@ impl Loader {
 
     /// The text, the diagnosis and the JSON of the report, and its page for a browser.
     fn report(&self) -> (String, String, String, String) {
-        let report = self.reporter.report();
+        let report = self.progress.report();
         let diagnosis = Diagnosis::new(&report);
         let page = feedline_report::History::new().page(&report, None);
         (report.to_string(), diagnosis.text, to_json(&report), page)
@@ -313,10 +311,9 @@ fn drop_elsewhere(state: Option<State>) {
 }
 
 fn mode_of(loader: &feedline::Loader) -> &'static str {
-    let mode = loader.transfer_mode();
-    match (mode.is_resident(), mode.is_zero_copy()) {
-        (true, _) => "resident",
-        (_, true) => "zero copy",
+    match loader.transfer_mode() {
+        ChosenMode::Resident | ChosenMode::PartlyResident { .. } => "resident",
+        ChosenMode::ZeroCopy => "zero copy",
         _ => "staged",
     }
 }

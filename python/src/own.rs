@@ -6,8 +6,9 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use feedline::batch::FilledBatch;
-use feedline::dataset::{Fingerprint, Rows};
+use feedline::dataset::Rows;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
+use feedline_core::Fingerprint;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -170,7 +171,7 @@ impl Dataset for OwnData {
 /// ragged, and returns those that it changes.
 pub(crate) fn call_hook(hook: &Py<PyAny>, batch: &mut FilledBatch<'_>) -> Result<(), ReadError> {
     let fixed: Vec<usize> = {
-        let fields = batch.spec().fields().iter().enumerate();
+        let fields = batch.rows().spec().fields().iter().enumerate();
         fields.filter(|(_, field)| field.as_ragged().is_none()).map(|(index, _)| index).collect()
     };
     attach(|py| {

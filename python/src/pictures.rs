@@ -146,7 +146,7 @@ impl PictureLoader {
         };
         let host = Device::new_host();
         let files = Box::new(builder.build(&host)?);
-        let position = Arc::new(Mutex::new((files.cursor(), BadSampleReport::new())));
+        let position = Arc::new(Mutex::new((files.cursor(), BadSampleReport::default())));
         let form = (behind.part.shape(), behind.part.dtype());
         let parts = Parts { files, host: host.stream()?, stage, form, device: device.stream()? };
         Ok(Self { state: PictureState::Idle(Box::new(parts)), position })

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use feedline::dataset::Fingerprint;
 use feedline::source::{Next, Shard};
 use feedline::{Context, Error, ErrorKind, ReadError, Row, Spec};
+use feedline_core::Fingerprint;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList};

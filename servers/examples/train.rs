@@ -51,11 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             rows += batch.len();
             loss += step(&mut model, &batch, image, class)?;
         }
-        println!(
-            "epoch {epoch}: loss {:.6}, order {:#x}",
-            loss / rows as f32,
-            loader.cursor().order_hash().value()
-        );
+        println!("epoch {epoch}: loss {:.6}, order {:#x}", loss / rows as f32, loader.cursor().order_hash());
     }
     eprint!("{}", loader.report());
     Ok(())

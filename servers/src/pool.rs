@@ -141,8 +141,8 @@ fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -
     Ok(Piece::of_slab(&layout, slab, range.start, busy.as_nanos() as u64))
 }
 
-/// Rows of a piece: so many that every thread gets some, and that a piece takes at least a fifth of a
-/// millisecond; at most [`PIECE_BYTES`].
+/// Rows of a piece: few enough that every thread gets some, but at least a fifth of a millisecond of work,
+/// and at most [`PIECE_BYTES`].
 pub(crate) fn piece_rows(set: &Set, rows: usize, workers: usize) -> usize {
     const SHORTEST_NS: u64 = 200_000;
     let per_thread = rows.div_ceil(2 * workers).max(1);

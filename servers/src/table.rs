@@ -18,7 +18,7 @@ const REFUSED: Duration = Duration::from_secs(5);
 /// Service times that the limit of a second request is computed from.
 const RECENT: usize = 128;
 
-/// Service times that have to be known before a second request is made after them.
+/// A second request is made only once this many service times are known.
 const ENOUGH: usize = 16;
 
 /// One server.

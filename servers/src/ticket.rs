@@ -130,8 +130,8 @@ impl Data {
 impl Ticket {
     /// The ticket of a loader's batch.
     pub fn of(request: &FillRequest<'_>, transforms: &str) -> Self {
-        let data = Self::probe(request.data(), transforms).data;
-        Self { data, seed: request.data().seed, epoch: request.epoch(), ids: request.ids().to_vec() }
+        let data = Self::probe(&request.data, transforms).data;
+        Self { data, seed: request.data.seed, epoch: request.epoch(), ids: request.ids().to_vec() }
     }
 
     /// A ticket without samples, whose answer says whether the server has this data.

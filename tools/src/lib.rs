@@ -33,8 +33,8 @@ pub fn end(program: &str, result: Result<String, Box<dyn std::error::Error>>) ->
     end_with(program, result.map(Outcome::done))
 }
 
-/// Prints the result of `program` and returns 0, or 1 if it names a difference; or prints a one-line error and
-/// returns 2.
+/// Prints the result of `program` and returns 0, or 1 if it names a difference; or prints a one-line error
+/// and returns 2.
 pub fn end_with(program: &str, result: Result<Outcome, Box<dyn std::error::Error>>) -> ExitCode {
     let printed = match result {
         Ok(Outcome { text, differs }) => {

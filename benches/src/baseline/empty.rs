@@ -1,7 +1,7 @@
 //! A kernel that does nothing.
 
 use feedline_core::Result;
-use feedline_device::{Backend, Device, Stream, StreamId, Task};
+use feedline_device::{Backend, Device, Stream, StreamId, Task, launch_host};
 
 #[cfg(feature = "cuda")]
 const PTX: &str = "\
@@ -48,7 +48,7 @@ impl Empty {
             // SAFETY: the kernel has no parameters and touches no memory.
             return unsafe { stream.launch(function, GRID, &[]) };
         }
-        stream.run("empty", [], [], |_| ())
+        launch_host(stream, "empty", [], [], |_| ())
     }
 
     /// Queues the kernel with the raw backend call.

@@ -41,8 +41,8 @@ impl Bare {
         let copier = device.named_stream("baseline-copy", Priority::High)?;
         let slot = |_| {
             Ok(Slot {
-                host: device.pinned(bytes)?,
-                target: copier.buffer(bytes)?,
+                host: Pinned::new(device, bytes)?,
+                target: Buffer::new(&copier, bytes)?,
                 copied: device.event()?,
                 consumed: device.event()?,
             })
@@ -228,6 +228,7 @@ mod tests {
 
     use super::*;
     use feedline_device::Memory;
+    use feedline_device::launch_host;
 
     #[test]
     fn fill_waits_for_the_last_copy_of_its_block() {
@@ -237,14 +238,15 @@ mod tests {
             bare.fill(step).unwrap().fill(step as u8 + 1);
             // The copy starts late: without the wait, the next fill would overwrite the block before it
             // is read.
-            bare.copier.run("late", [], [], |_| std::thread::sleep(Duration::from_millis(1))).unwrap();
+            launch_host(&bare.copier, "late", [], [], |_| std::thread::sleep(Duration::from_millis(1)))
+                .unwrap();
             bare.send(step).unwrap();
             let (seen, arrived) = (seen.clone(), bare.slots[step % 2].target.view().into());
             let look = move |memory: &mut Memory<'_>| {
                 let bytes = memory.input::<u8>(0);
                 seen.lock().unwrap().push(bytes.iter().all(|&byte| byte == step as u8 + 1));
             };
-            bare.copier.run("look", [arrived], [], look).unwrap();
+            launch_host(&bare.copier, "look", [arrived], [], look).unwrap();
         }
         bare.finish().unwrap();
         assert_eq!(*seen.lock().unwrap(), [true; 20]);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use feedline::{DType, Error, ErrorKind, HostBatch, Result};
 use feedline::dataset::{Element, Field};
+use feedline::{DType, Error, ErrorKind, HostBatch, Result};
 
 use crate::slot;
 

@@ -26,8 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("training on {}", bridge.device());
     let train = Loader::builder(Idx::open_train(&drawn)?).batch_size(BATCH).shuffle(7);
     let mut train = train.last_batch(LastBatch::Drop).build(bridge.device())?;
-    let mut test =
-        Loader::builder(Idx::open_test(&drawn)?).batch_size(500).build(bridge.device())?;
+    let mut test = Loader::builder(Idx::open_test(&drawn)?).batch_size(500).build(bridge.device())?;
 
     let weights = VarMap::new();
     let model = model(VarBuilder::from_varmap(&weights, DType::F32, &candle))?;

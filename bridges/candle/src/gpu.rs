@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use candle_core::cuda_backend::{CudaDType, CudaDevice, CudaStorage};
 use candle_core::op::BackpropOp;
 use candle_core::{Storage, Tensor};
+use feedline::dataset::Element;
 use feedline::device::cuda::cudarc::driver::{CudaEvent, DeviceRepr, DriverError};
 use feedline::{DType, Device, Error, ErrorKind, Ready, Result, Stream, View};
-use feedline::dataset::Element;
 use half::{bf16, f16};
 
 use crate::{dtype, failed, no_such_tensor, view};

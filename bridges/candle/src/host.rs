@@ -3,8 +3,9 @@
 use std::sync::mpsc::channel;
 
 use candle_core::{Device, Tensor, WithDType};
-use feedline::{DType, Error, ErrorKind, Ready, Result, View};
 use feedline::dataset::Element;
+use feedline::{DType, Error, ErrorKind, Ready, Result, View};
+use feedline_device::launch_host;
 use half::{bf16, f16};
 
 use crate::{dtype, failed, no_such_tensor, view};
@@ -35,7 +36,7 @@ pub(crate) fn copy<T: Element + WithDType>(
     let stream = batch.stream();
     // Counted as a wait for data, unlike the wait for the stream below.
     batch.wait_until_copied()?;
-    stream.run("copy to candle", [view.into()], [], move |memory| {
+    launch_host(&stream, "copy to candle", [view.into()], [], move |memory| {
         // The receiver waits below.
         let _ = send.send(memory.input::<T>(0).to_vec());
     })?;

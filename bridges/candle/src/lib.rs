@@ -52,9 +52,9 @@ mod gpu;
 mod host;
 
 use candle_core::Tensor;
-use feedline::{Batch, DType, Device, Error, ErrorKind, Ready, Result, Stream, View};
 use feedline::dataset::Element;
 use feedline::device::BackendKind;
+use feedline::{Batch, DType, Device, Error, ErrorKind, Ready, Result, Stream, View};
 
 /// A candle device, and the feedline device and stream on which batches become its tensors.
 pub struct Bridge {

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use candle_core::{Device as Candle, Storage, Tensor};
-use feedline::device::cuda::Cuda;
 use feedline::device::cuda::cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 use feedline::device::cuda::cudarc::nvrtc::Ptx;
 use feedline::{Device, ErrorKind, Loader};
 use feedline_candle::Bridge;
+use feedline_device::cuda::Cuda;
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::fixtures::{Fine, Wide};
 use feedline_testkit::{gpu, with_watchdog};

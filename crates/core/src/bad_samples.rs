@@ -108,7 +108,7 @@ pub struct BadSample {
 ///
 /// ```
 /// # use feedline_core::BadSampleReport;
-/// # let mut report = BadSampleReport::new();
+/// # let mut report = BadSampleReport::default();
 /// # report.replaced(0, 3, 8, Some("d/3.jpg".into()), "not a JPEG");
 /// // Usually from `Loader::bad_sample_report`.
 /// for bad in report.samples() {
@@ -161,11 +161,6 @@ impl TryFrom<Stored> for BadSampleReport {
 }
 
 impl BadSampleReport {
-    /// An empty report.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Counts delivered rows, including substitutes.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn delivered(&mut self, rows: u64) {
@@ -273,7 +268,7 @@ mod tests {
     use super::*;
 
     fn bad(samples: u64) -> BadSampleReport {
-        let mut bad_sample_report = BadSampleReport::new();
+        let mut bad_sample_report = BadSampleReport::default();
         for sample in (0..samples).rev() {
             bad_sample_report.replaced(0, sample, 1000, Some(format!("d/{sample}").into()), "torn");
         }
@@ -324,7 +319,7 @@ mod tests {
         bad_sample_report.delivered(50);
         assert!(bad_sample_report.check(rate(0.02, 100)).is_ok(), "3 of 150 is exactly the rate");
         assert!(bad_sample_report.check(rate(0.0, 0)).is_err());
-        assert!(BadSampleReport::new().check(rate(0.0, 0)).is_ok());
+        assert!(BadSampleReport::default().check(rate(0.0, 0)).is_ok());
     }
 
     #[test]
@@ -337,10 +332,10 @@ mod tests {
 
     #[test]
     fn adjust_replaces_samples_by_their_substitutes() {
-        let (mut expected, mut delivered) = (Proof::new(), Proof::new());
+        let (mut expected, mut delivered) = (Proof::default(), Proof::default());
         expected.add_all(3, &[0, 1, 2, 3]);
         delivered.add_all(3, &[0, 9, 2, 3]);
-        let mut bad_sample_report = BadSampleReport::new();
+        let mut bad_sample_report = BadSampleReport::default();
         bad_sample_report.replaced(3, 1, 9, None, "torn");
         bad_sample_report.failed(5, None, "torn too");
         assert!(delivered.check(&expected).is_err());

@@ -65,6 +65,7 @@ pub struct Failure {
     pub cause: String,
 }
 
+#[expect(clippy::len_without_is_empty, reason = "only the last batch of a rank can have no rows")]
 impl BatchInfo {
     /// The sample ids, row by row. A substitute's id replaces that of a sample that could not be read.
     pub fn ids(&self) -> &[u64] {
@@ -74,11 +75,6 @@ impl BatchInfo {
     /// Number of rows: the batch size, or less in a short last batch.
     pub fn len(&self) -> usize {
         self.ids.len()
-    }
-
-    /// Whether there are no rows; happens only on a rank without a part of the last batch.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
     }
 
     /// The epoch.

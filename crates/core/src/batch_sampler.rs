@@ -144,6 +144,7 @@ impl BatchSampler {
     }
 
     /// The options.
+    #[doc(hidden)] // For the crates of this repository: a program has set them.
     pub fn options(&self) -> &BatchSamplerOptions {
         &self.options
     }
@@ -270,6 +271,7 @@ impl BatchSampler {
     }
 
     /// The sample at a global position of an epoch; `None` beyond its end.
+    #[doc(hidden)] // For tests of positions.
     pub fn id(&self, epoch: u64, position: u64) -> Option<u64> {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
         (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position))

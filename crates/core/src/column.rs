@@ -80,6 +80,7 @@ impl<'a> StridedColumn<'a> {
     }
 
     /// Row `id`; `None` when there is no such row.
+    #[doc(hidden)] // For `check_dataset`.
     pub fn row(&self, id: u64) -> Option<&'a [u8]> {
         let id = usize::try_from(id).ok().filter(|&id| id < self.rows)?;
         self.bytes.get(self.first + id * self.stride..)?.get(..self.row_bytes)

@@ -32,14 +32,10 @@ pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 /// assert_eq!(squares.len(), 1000);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
+#[expect(clippy::len_without_is_empty, reason = "a loader refuses a set without samples")]
 pub trait Dataset: Send + Sync + 'static {
     /// Number of samples; the same for every call.
     fn len(&self) -> u64;
-
-    /// Whether the data set has no samples.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 
     /// The fields of a sample; the same for every call.
     fn spec(&self) -> &Spec;
@@ -181,21 +177,6 @@ pub trait Dataset: Send + Sync + 'static {
         Self: Sized,
     {
         compose::filter(StableDataset::new(Arc::new(self)), keep, |_| {})
-    }
-
-    /// As [`filter`](Self::filter), and calls `progress` with the number of samples read so far.
-    ///
-    /// # Errors
-    /// As [`filter`](Self::filter).
-    fn filter_with_progress(
-        self,
-        keep: impl FnMut(&Sample<'_>) -> bool,
-        progress: impl FnMut(u64),
-    ) -> crate::Result<Subset>
-    where
-        Self: Sized,
-    {
-        compose::filter(StableDataset::new(Arc::new(self)), keep, progress)
     }
 
     /// The samples `ids`, in this order; sample `n` of the subset is sample `ids[n]`.

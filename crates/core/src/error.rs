@@ -213,11 +213,6 @@ impl Error {
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
-
-    /// Whether the device is lost, so that no later call on it can succeed.
-    pub fn is_device_lost(&self) -> bool {
-        self.0.kind == ErrorKind::DeviceLost
-    }
 }
 
 impl fmt::Display for Error {

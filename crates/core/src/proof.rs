@@ -21,7 +21,7 @@ const CHUNK: usize = 512;
 ///
 /// ```
 /// use feedline_core::Proof;
-/// let (mut a, mut b, mut all) = (Proof::new(), Proof::new(), Proof::new());
+/// let (mut a, mut b, mut all) = (Proof::default(), Proof::default(), Proof::default());
 /// a.add_all(0, &[3, 1]);
 /// b.add_all(0, &[2, 0]);
 /// all.add_all(0, &[0, 1, 2, 3]);
@@ -40,11 +40,6 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// The proof of an empty delivery.
-    pub const fn new() -> Self {
-        Self { count: 0, sum: 0 }
-    }
-
     pub(crate) const fn from_parts(count: u64, sum: u128) -> Self {
         Self { count, sum }
     }
@@ -55,7 +50,7 @@ impl Proof {
     /// [`add_all`](Self::add_all) only the valid ids, as counted by [`BatchSampler::batch`]. Takes a few
     /// nanoseconds per sample, and constant memory.
     pub fn expected(batch_sampler: &BatchSampler, epochs: Range<u64>) -> Self {
-        let mut proof = Self::new();
+        let mut proof = Self::default();
         for epoch in epochs {
             proof.merge(&Self::expected_part(batch_sampler, epoch, 0..batch_sampler.end(epoch, 0)));
         }
@@ -66,7 +61,7 @@ impl Proof {
     /// drops its last batch and was resumed with another world size.
     #[doc(hidden)] // For tests of resumed runs.
     pub fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
-        let mut proof = Self::new();
+        let mut proof = Self::default();
         let (len, sampler) = (batch_sampler.options().len, &batch_sampler.options().sampler);
         if sampler.is_permutation() && positions == (0..len) && batch_sampler.skipped(epoch, 0..len) == 0 {
             // Every sample once: computed without the sampler, so that a bug in the sampler shows.
@@ -97,7 +92,7 @@ impl Proof {
     /// Removes one sample.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn remove(&mut self, epoch: u64, id: u64) {
-        let mut one = Self::new();
+        let mut one = Self::default();
         one.add(epoch, id);
         self.unmerge(&one);
     }
@@ -295,12 +290,12 @@ mod tests {
     #[test]
     fn batches_one_after_the_other_are_the_same_as_their_ids() {
         let ids = [3, u64::MAX, 0, 77, 3, 0, 0];
-        let (mut alone, mut in_order) = (Proof::new(), OrderHash::new());
+        let (mut alone, mut in_order) = (Proof::default(), OrderHash::new());
         alone.add_all(5, &ids);
         in_order.add(&ids);
         let splits = (0..=7).flat_map(|first| (first..=7).map(move |second| (first, second)));
         for (first, second) in splits {
-            let (mut proof, mut order) = (Proof::new(), OrderHash::new());
+            let (mut proof, mut order) = (Proof::default(), OrderHash::new());
             for part in [&ids[..first], &ids[first..second], &ids[second..]] {
                 BatchProof::of(5, part).add_to(&mut proof, &mut order);
             }

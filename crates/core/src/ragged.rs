@@ -73,6 +73,7 @@ impl Pad {
     }
 
     /// The width of a batch whose longest row has `longest` items: at least 1.
+    #[doc(hidden)] // For the layout of slots.
     pub fn width(self, longest: usize) -> usize {
         longest.max(1).checked_next_multiple_of(self.multiple).unwrap_or(usize::MAX)
     }

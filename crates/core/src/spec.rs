@@ -73,6 +73,7 @@ impl Field {
     }
 
     /// Bytes of one item of a ragged field; of another field, bytes per sample.
+    #[doc(hidden)] // For the layout of slots.
     pub fn item_bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.size()
     }
@@ -166,6 +167,7 @@ impl Spec {
     ///
     /// # Errors
     /// `Config` for a field that does not exist or is not ragged, and for a maximum below that of one sample.
+    #[doc(hidden)] // For `LoaderBuilder::max_per_batch`.
     pub fn max_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
         let ragged = self.ragged_mut(name)?;
         let stated = Ragged { per_batch: Some(items), ..*ragged };
@@ -181,6 +183,7 @@ impl Spec {
     /// # Errors
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another
     /// type than the field.
+    #[doc(hidden)] // For `LoaderBuilder::pad`.
     pub fn padded(mut self, name: &str, pad: Pad) -> Result<Self> {
         let dtype = self.fields[self.index_of(name)?].dtype;
         let ragged = self.ragged_mut(name)?;
@@ -202,6 +205,7 @@ impl Spec {
     }
 
     /// Whether a field is ragged.
+    #[doc(hidden)] // For caches and slots.
     pub fn is_ragged(&self) -> bool {
         self.fields.iter().any(|field| field.ragged.is_some())
     }

@@ -121,7 +121,7 @@ impl Cuda {
     fn check(&self, status: sys::CUresult, call: &str) -> Result<()> {
         status.result().map_err(|error| {
             let error = status::error(error, call);
-            if error.is_device_lost() {
+            if error.kind() == ErrorKind::DeviceLost {
                 let _ = self.lost.set(error.clone());
             }
             error

@@ -106,7 +106,7 @@ impl Cuda {
     /// Turns every failure but a lost device into `None`.
     fn none_unless_lost<T>(&self, result: Result<T>) -> Result<Option<T>> {
         match result {
-            Err(error) if error.is_device_lost() => Err(error),
+            Err(error) if error.kind() == ErrorKind::DeviceLost => Err(error),
             other => Ok(other.ok()),
         }
     }

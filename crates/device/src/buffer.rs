@@ -25,20 +25,14 @@ pub struct Buffer<T: Element> {
     element: PhantomData<T>,
 }
 
-impl Stream {
-    /// Allocates zeroed device memory for `len` elements, for use on this stream.
+impl<T: Element> Buffer<T> {
+    /// Allocates zeroed device memory for `len` elements, for use on `stream`.
     ///
     /// # Errors
     /// A device failure, for example if the device is out of memory.
     #[track_caller]
-    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
-        let _site = self.core().device.call_site();
-        Buffer::zeroed(self, len)
-    }
-}
-
-impl<T: Element> Buffer<T> {
-    pub(crate) fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
+    pub fn new(stream: &Stream, len: usize) -> Result<Self> {
+        let _site = stream.core().device.call_site();
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0).ok_or_else(|| {
             Error::new(ErrorKind::Config, format!("cannot allocate a buffer of {len} x {}", T::DTYPE))
         })?;
@@ -56,9 +50,9 @@ impl<T: Element> Buffer<T> {
     /// Names the buffer in the simulator's messages.
     ///
     /// ```
-    /// # use feedline_device::Device;
+    /// # use feedline_device::{Buffer, Device};
     /// # let stream = Device::new_host().stream()?;
-    /// let weights = stream.buffer::<f32>(100)?.named("weights");
+    /// let weights = Buffer::<f32>::new(&stream, 100)?.named("weights");
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     pub fn named(self, name: &str) -> Self {
@@ -127,7 +121,7 @@ impl<T: Element> Buffer<T> {
         let core = self.stream.core();
         core.refuse("a copy")?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
-        let staging = Pinned::new(&core.device, bytes.len())?;
+        let staging = Pinned::on(&core.device, bytes.len())?;
         staging.host_access(0, bytes.len(), Access::Write)?;
         // SAFETY: the block is new and as long as `bytes`, and no copy reads it yet.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), staging.as_ptr(), bytes.len()) };
@@ -161,11 +155,11 @@ impl<T: Element> View<'_, T> {
         let stream = self.stream();
         let _site = stream.device.call_site();
         stream.refuse("a copy")?;
-        if self.is_empty() {
+        if self.len() == 0 {
             return Ok(Vec::new());
         }
         let bytes = self.len() * size_of::<T>();
-        let staging = Pinned::new(&stream.device, bytes)?;
+        let staging = Pinned::on(&stream.device, bytes)?;
         // SAFETY: both ranges are `bytes` long and live until `drain` below has drained the stream; the
         // stream orders the copy after the work that wrote the elements.
         let copied = unsafe {

@@ -7,7 +7,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::device_core::Core;
 use crate::stats::DeviceStats;
-use crate::{Event, Pinned, Stream};
+use crate::{Event, Stream};
 
 /// A device: an NVIDIA GPU, or the host in place of one. Clones refer to the same device.
 ///
@@ -17,10 +17,10 @@ use crate::{Event, Pinned, Stream};
 /// work that waits for the calling thread never ends.
 ///
 /// ```
-/// use feedline_device::Device;
+/// use feedline_device::{Buffer, Device};
 /// let device = Device::best()?; // CUDA when there is a usable GPU, the host otherwise
 /// let stream = device.stream()?;
-/// let mut numbers = stream.buffer::<f32>(3)?;
+/// let mut numbers = Buffer::<f32>::new(&stream, 3)?;
 /// numbers.write(&[1.0, 2.0, 3.0])?;
 /// assert_eq!(numbers.read()?, [1.0, 2.0, 3.0]);
 /// # Ok::<(), feedline_core::Error>(())
@@ -141,16 +141,6 @@ impl Device {
     /// A device failure.
     pub fn timing_event(&self) -> Result<Event> {
         Event::new(&self.core, true)
-    }
-
-    /// Allocates pinned host memory.
-    ///
-    /// # Errors
-    /// A device failure, for example if the machine is out of memory.
-    #[track_caller]
-    pub fn pinned(&self, bytes: usize) -> Result<Pinned> {
-        let _site = self.core.call_site();
-        Pinned::new(&self.core, bytes)
     }
 
     /// The current and peak memory, streams and events of this device.

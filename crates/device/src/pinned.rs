@@ -1,23 +1,22 @@
 //! Pinned host memory that tracks the end of the last copy out of it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use feedline_backend::{Access, BackendKind};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
-use crate::Event;
 use crate::device_core::Core;
-use crate::event_pool::LastCopy;
 use crate::stream::StreamCore;
+use crate::{Device, Event};
 
 /// A block of pinned host memory.
 pub struct Pinned {
     device: Arc<Core>,
     ptr: *mut u8,
     bytes: usize,
-    /// The event of the last copy out of this block.
-    copied: LastCopy,
+    /// The event of the last copy out of this block; `None` before the first one.
+    copied: Mutex<Option<Arc<Event>>>,
     /// The only stream that copies out of this block, set by the first copy.
     copier: OnceLock<Arc<StreamCore>>,
     /// A copy may still use the block, so it is never freed.
@@ -25,13 +24,23 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    pub(crate) fn new(device: &Arc<Core>, bytes: usize) -> Result<Self> {
+    /// Allocates `bytes` bytes of pinned memory.
+    ///
+    /// # Errors
+    /// A device failure, for example if the machine is out of memory.
+    #[track_caller]
+    pub fn new(device: &Device, bytes: usize) -> Result<Self> {
+        let _site = device.core().call_site();
+        Self::on(device.core(), bytes)
+    }
+
+    pub(crate) fn on(device: &Arc<Core>, bytes: usize) -> Result<Self> {
         if bytes == 0 {
             return Err(Error::new(ErrorKind::Config, "a pinned block needs at least one byte"));
         }
         let ptr = device.backend.alloc_host(bytes)?;
         device.stats.pinned_bytes.add(bytes as u64);
-        let (copied, copier) = (LastCopy::default(), OnceLock::new());
+        let (copied, copier) = (Mutex::default(), OnceLock::new());
         Ok(Self { device: device.clone(), ptr, bytes, copied, copier, leaked: false })
     }
 
@@ -53,8 +62,15 @@ impl Pinned {
         self.accepts(stream)?;
         work(self.ptr)?;
         stream.record(copied)?;
-        self.copied.set(copied.clone());
+        let earlier = self.copied.lock().unwrap_or_else(PoisonError::into_inner).replace(copied.clone());
+        // After the lock is released.
+        drop(earlier);
         Ok(())
+    }
+
+    /// The event of the last copy. It is not recorded again while the caller holds it.
+    fn last_copy(&self) -> Option<Arc<Event>> {
+        self.copied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns an error for a stream of another device, and for a second copy stream.
@@ -110,7 +126,7 @@ unsafe impl HostMemory for Pinned {
     }
 
     fn landed(&self) -> Result<bool> {
-        self.copied.query()
+        self.last_copy().map_or(Ok(true), |event| event.query())
     }
 
     fn is_quick_to_ask(&self) -> bool {
@@ -120,7 +136,7 @@ unsafe impl HostMemory for Pinned {
     }
 
     fn wait_landed(&self) -> Result<()> {
-        self.copied.synchronize()
+        self.last_copy().map_or(Ok(()), |event| event.synchronize())
     }
 
     fn wait_drained(&self) -> Result<()> {

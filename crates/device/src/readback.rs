@@ -17,12 +17,12 @@ use crate::{Buffer, Event, Pinned, Stream};
 /// Only [`wait`](Self::wait) blocks the host.
 ///
 /// ```
-/// use feedline_device::{Device, Output, Readback};
+/// use feedline_device::{Device, Readback, launch_host};
 /// let device = Device::new_host();
 /// let stream = device.stream()?;
 /// let mut losses = Readback::<f32>::new(&stream, 1, 4)?;
 /// let cell = losses.begin()?;
-/// stream.run("loss", [], [cell.into()], |memory| memory.output::<f32>(0)[0] = 0.5)?;
+/// launch_host(&stream, "loss", [], [cell.into()], |memory| memory.output::<f32>(0)[0] = 0.5)?;
 /// losses.send()?;
 /// assert_eq!(losses.wait()?, Some(&[0.5][..]));
 /// # Ok::<(), feedline_core::Error>(())
@@ -68,8 +68,8 @@ impl<T: Element> Readback<T> {
         let arrived = (0..depth).map(|_| Event::new(device, false)).collect::<Result<_>>()?;
         let written = Event::new(device, false)?;
         let results = Stream::create(device, "results", Priority::Normal)?;
-        let cells = stream.buffer(elements)?.named("readback");
-        let host = Pinned::new(device, bytes)?.named("readback");
+        let cells = Buffer::new(stream, elements)?.named("readback");
+        let host = Pinned::on(device, bytes)?.named("readback");
         // Wrapped only now, so that an error above drops them.
         let (cells, host) = (ManuallyDrop::new(cells), ManuallyDrop::new(host));
         let last = vec![None; depth];

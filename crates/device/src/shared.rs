@@ -20,24 +20,26 @@ use crate::{Buffer, Event, Stream};
 /// writes, and reads the buffers of others.
 ///
 /// ```
-/// use feedline_device::Device;
+/// use feedline_device::{Buffer, Device, SharedBuffer, launch_host};
 /// let device = Device::new_host();
 /// let (main, left, right) = (device.stream()?, device.stream()?, device.stream()?);
-/// let mut x = main.shared_buffer::<f32>(1)?;
-/// let (mut a, mut b) = (left.shared_buffer::<f32>(1)?, right.shared_buffer::<f32>(1)?);
-/// let mut sum = main.buffer::<f32>(1)?;
+/// let mut x = SharedBuffer::<f32>::new(&main, 1)?;
+/// let (mut a, mut b) = (SharedBuffer::<f32>::new(&left, 1)?, SharedBuffer::<f32>::new(&right, 1)?);
+/// let mut sum = Buffer::<f32>::new(&main, 1)?;
 /// for step in 0..3 {
 ///     // Waits for the reads of the last step, on the device.
-///     main.run("input", [], [x.view_mut()?.into()], move |m| m.output::<f32>(0)[0] = step as f32)?;
+///     launch_host(&main, "input", [], [x.view_mut()?.into()], move |m| {
+///         m.output::<f32>(0)[0] = step as f32;
+///     })?;
 ///     // Fork: both branches wait for the input, and run beside each other.
-///     left.run("left", [x.on(&left)?.into()], [a.view_mut()?.into()], |m| {
+///     launch_host(&left, "left", [x.on(&left)?.into()], [a.view_mut()?.into()], |m| {
 ///         m.output::<f32>(0)[0] = m.input::<f32>(0)[0] + 1.0;
 ///     })?;
-///     right.run("right", [x.on(&right)?.into()], [b.view_mut()?.into()], |m| {
+///     launch_host(&right, "right", [x.on(&right)?.into()], [b.view_mut()?.into()], |m| {
 ///         m.output::<f32>(0)[0] = m.input::<f32>(0)[0] * 10.0;
 ///     })?;
 ///     // Join: the main stream waits for both.
-///     main.run("sum", [a.on(&main)?.into(), b.on(&main)?.into()], [sum.view_mut().into()], |m| {
+///     launch_host(&main, "sum", [a.on(&main)?.into(), b.on(&main)?.into()], [sum.view_mut().into()], |m| {
 ///         m.output::<f32>(0)[0] = m.input::<f32>(0)[0] + m.input::<f32>(1)[0];
 ///     })?;
 /// }
@@ -65,21 +67,19 @@ struct Readers {
     streams: Vec<Stream>,
 }
 
-impl Stream {
-    /// Allocates zeroed device memory for `len` elements that this stream writes, and any stream of the
-    /// device reads.
+impl<T: Element> SharedBuffer<T> {
+    /// Allocates zeroed device memory for `len` elements that `stream` writes, and any stream of the device
+    /// reads.
     ///
     /// # Errors
-    /// As [`buffer`](Stream::buffer).
+    /// As [`Buffer::new`].
     #[track_caller]
-    pub fn shared_buffer<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>> {
-        let (written, read) = (self.device().event()?, self.device().event()?);
-        let buffer = ManuallyDrop::new(self.buffer(len)?);
-        Ok(SharedBuffer { buffer, written, read, readers: Mutex::default() })
+    pub fn new(stream: &Stream, len: usize) -> Result<Self> {
+        let (written, read) = (stream.device().event()?, stream.device().event()?);
+        let buffer = ManuallyDrop::new(Buffer::new(stream, len)?);
+        Ok(Self { buffer, written, read, readers: Mutex::default() })
     }
-}
 
-impl<T: Element> SharedBuffer<T> {
     /// The number of elements.
     pub fn len(&self) -> usize {
         self.buffer.len()
@@ -120,11 +120,11 @@ impl<T: Element> SharedBuffer<T> {
     /// not for later work. Without this call, the first read from another stream does it.
     ///
     /// ```
-    /// use feedline_device::Device;
+    /// use feedline_device::{Device, SharedBuffer, launch_host};
     /// let device = Device::new_host();
     /// let (owner, other) = (device.stream()?, device.stream()?);
-    /// let mut x = owner.shared_buffer::<f32>(1)?;
-    /// owner.run("x", [], [x.view_mut()?.into()], |m| m.output::<f32>(0)[0] = 1.0)?;
+    /// let mut x = SharedBuffer::<f32>::new(&owner, 1)?;
+    /// launch_host(&owner, "x", [], [x.view_mut()?.into()], |m| m.output::<f32>(0)[0] = 1.0)?;
     /// x.publish()?;
     /// // Whatever `owner` gets to do now, `other` does not wait for it.
     /// let x = x.on(&other)?;

@@ -23,76 +23,76 @@ pub struct Submission {
     pub side: bool,
 }
 
+/// Runs host code on `stream`, as a kernel is launched. For devices whose memory is host memory (host, sim).
+///
+/// `body` gets the inputs and outputs as slices, in the order given.
+///
+/// # Errors
+/// `Config` for arguments of another stream, or outputs that overlap another argument; a device
+/// failure, also if the device runs kernels but not host code.
+#[track_caller]
+pub fn launch_host<const I: usize, const O: usize>(
+    stream: &Stream,
+    name: &'static str,
+    inputs: [Input<'_>; I],
+    outputs: [Output<'_>; O],
+    body: impl FnOnce(&mut Memory<'_>) + Send + 'static,
+) -> Result<()> {
+    let _site = stream.core().device.call_site();
+    for other in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
+        stream.accepts(other, name)?;
+    }
+    let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
+    let target = stream.target(used, name)?;
+    let task = Task::new(
+        name,
+        inputs.iter().map(|i| i.span.of(i.dtype)),
+        outputs.iter().map(|o| o.span.of(o.dtype)),
+        body,
+    )?;
+    // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it
+    // before they free). They were passed in for this very stream, which orders this use with all
+    // others.
+    unsafe { stream.core().device.backend.run(target, task) }
+        .map_err(|error| stream.core().device.place(error, inputs.iter().find_map(Input::step)))
+}
+
+/// Submits work of another library to `stream`: checks that the arguments are for this stream, then calls
+/// `submit`, which must make its calls on the stream it is passed.
+///
+/// The work may read `inputs` and write `outputs`, and access no other device memory.
+///
+/// # Errors
+/// `Config` for arguments of another stream, or a batch other than the one being recorded; any error
+/// of `submit`.
+#[track_caller]
+pub fn submit<T>(
+    stream: &Stream,
+    name: &str,
+    inputs: &[Input<'_>],
+    outputs: &[Output<'_>],
+    submit: impl FnOnce(Submission) -> Result<T>,
+) -> Result<T> {
+    let _site = stream.core().device.call_site();
+    for other in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
+        stream.accepts(other, name)?;
+    }
+    let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
+    let target = stream.target(used, name)?;
+    let recorded = target != stream.core().id();
+    let device = &stream.core().device;
+    submit(Submission { stream: target, recorded, side: recorded && stream.core().recorder.is_on_side() })
+        .and_then(|done| {
+            // The library's calls wait for nothing.
+            if device.is_synchronous() && !recorded {
+                stream.core().synchronize()?;
+            }
+            Ok(done)
+        })
+        .map_err(|error| device.place(error, inputs.iter().find_map(Input::step)))
+}
+
 impl Stream {
-    /// Runs host code on this stream. For devices whose memory is host memory (host, sim).
-    ///
-    /// `body` gets the inputs and outputs as slices, in the order given.
-    ///
-    /// # Errors
-    /// `Config` for arguments of another stream, or outputs that overlap another argument; a device
-    /// failure, also if the device runs kernels but not host code.
-    #[track_caller]
-    pub fn run<const I: usize, const O: usize>(
-        &self,
-        name: &'static str,
-        inputs: [Input<'_>; I],
-        outputs: [Output<'_>; O],
-        body: impl FnOnce(&mut Memory<'_>) + Send + 'static,
-    ) -> Result<()> {
-        let _site = self.core().device.call_site();
-        for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
-            self.accepts(stream, name)?;
-        }
-        let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
-        let target = self.target(used, name)?;
-        let task = Task::new(
-            name,
-            inputs.iter().map(|i| i.span.of(i.dtype)),
-            outputs.iter().map(|o| o.span.of(o.dtype)),
-            body,
-        )?;
-        // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it
-        // before they free). They were passed in for this very stream, which orders this use with all
-        // others.
-        unsafe { self.core().device.backend.run(target, task) }
-            .map_err(|error| self.core().device.place(error, inputs.iter().find_map(Input::step)))
-    }
-
-    /// Submits work through another library: checks that the arguments are for this stream, then calls
-    /// `submit`, which must make its calls on the stream it is passed.
-    ///
-    /// The work may read `inputs` and write `outputs`, and access no other device memory.
-    ///
-    /// # Errors
-    /// `Config` for arguments of another stream, or a batch other than the one being recorded; any error
-    /// of `submit`.
-    #[track_caller]
-    pub fn submit<T>(
-        &self,
-        name: &str,
-        inputs: &[Input<'_>],
-        outputs: &[Output<'_>],
-        submit: impl FnOnce(Submission) -> Result<T>,
-    ) -> Result<T> {
-        let _site = self.core().device.call_site();
-        for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
-            self.accepts(stream, name)?;
-        }
-        let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
-        let stream = self.target(used, name)?;
-        let recorded = stream != self.core().id();
-        let device = &self.core().device;
-        submit(Submission { stream, recorded, side: recorded && self.core().recorder.is_on_side() })
-            .and_then(|done| {
-                // The library's calls wait for nothing.
-                if device.is_synchronous() && !recorded {
-                    self.core().synchronize()?;
-                }
-                Ok(done)
-            })
-            .map_err(|error| device.place(error, inputs.iter().find_map(Input::step)))
-    }
-
     /// Keeps `needed` alive with the graph that the calling thread records on this stream. Does nothing
     /// without a recording.
     #[doc(hidden)] // For crates that add work of another library.

@@ -41,6 +41,7 @@ fn sliced<T>(address: Address, len: usize, range: &Range<usize>) -> Result<(Addr
     Ok((Address(address.0 + (range.start * size_of::<T>()) as u64), range.end - range.start))
 }
 
+#[expect(clippy::len_without_is_empty, reason = "a view is a part of a batch or a buffer")]
 impl<'a, T: Element> View<'a, T> {
     pub(crate) fn new(
         address: Address,
@@ -59,11 +60,6 @@ impl<'a, T: Element> View<'a, T> {
     /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Whether the view has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The address of the first element, for kernel arguments; valid on the view's stream while the view

@@ -15,14 +15,14 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use feedline_device::Device;
+//! use feedline_device::{Buffer, Device};
 //! use feedline_dist::{Collectives, Group, Launch, Reduce};
 //!
 //! let launch = Launch::from_env()?;
 //! let group = Group::join(&launch, Duration::from_secs(60))?; // blocks until all ranks have joined
 //! let stream = Device::new_host().stream()?; // on a GPU: Device::cuda(launch.local_rank())
 //! let collectives = Collectives::new(&group, &stream)?;
-//! let mut gradients = stream.buffer::<f32>(1000)?;
+//! let mut gradients = Buffer::<f32>::new(&stream, 1000)?;
 //! collectives.all_reduce(gradients.view_mut(), Reduce::Average)?;
 //! group.finish()?;
 //! # Ok::<(), feedline_core::Error>(())

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use feedline::dataset::Element;
-use feedline::device::Buffer;
 use feedline::{DType, Error, ErrorKind, Result};
+use feedline_device::Buffer;
 
 use crate::ffi::{CPU, CUDA, DLDevice, DLManagedTensorVersioned, DLTensor, VERSION};
 

@@ -3,9 +3,9 @@
 use std::iter::FusedIterator;
 use std::time::Duration;
 
-use feedline_core::{Cursor, Result};
+use feedline_core::Result;
 
-use crate::{Batch, Loader};
+use crate::{Batch, Loader, Progress};
 
 /// The result of [`Epoch::try_next`] and [`Epoch::next_timeout`].
 #[derive(Debug)]
@@ -45,11 +45,6 @@ pub struct Epoch<'a> {
 impl<'a> Epoch<'a> {
     pub(crate) fn new(loader: &'a mut Loader, epoch: u64, steps: Option<u64>) -> Self {
         Self { loader, epoch, steps, delivered: 0, failed: false }
-    }
-
-    /// The epoch's number.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
     }
 
     /// Batches from the start of this iterator to the end of the epoch; `None` for a source, whose end is not
@@ -111,16 +106,6 @@ impl<'a> Epoch<'a> {
         self.loader.check_slots(on_any_thread)
     }
 
-    pub(crate) fn loader(&self) -> &Loader {
-        self.loader
-    }
-
-    /// The position after the batches delivered so far; see [`Loader::cursor`]. To save a run, use
-    /// [`checkpoint`](Self::checkpoint).
-    pub fn cursor(&self) -> Cursor {
-        self.loader.cursor()
-    }
-
     /// Whether every batch has been delivered, or an error has ended the epoch.
     pub fn is_over(&self) -> bool {
         self.failed || self.loader.is_at_end()
@@ -154,6 +139,15 @@ impl Iterator for Epoch<'_> {
         // The lower bound is 0 because an error may end the epoch early.
         let left = if self.is_over() { Some(0) } else { self.steps.map(|steps| steps - self.delivered) };
         (0, left.and_then(|left| usize::try_from(left).ok()))
+    }
+}
+
+/// The progress of the loader: its cursor, checkpoints and report.
+impl std::ops::Deref for Epoch<'_> {
+    type Target = Progress;
+
+    fn deref(&self) -> &Progress {
+        self.loader
     }
 }
 

@@ -87,7 +87,7 @@ impl HostLoader {
     /// # Errors
     /// `BatchHeld` while a delivered batch is not dropped.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
-        self.loader.progress().released()
+        self.loader.released()
     }
 }
 
@@ -123,7 +123,7 @@ impl HostEpoch<'_> {
     /// # Errors
     /// As [`HostLoader::checkpoint`].
     pub fn checkpoint(&self) -> Result<Checkpoint> {
-        self.batches.loader().progress().released()
+        self.batches.released()
     }
 }
 

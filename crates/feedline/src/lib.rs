@@ -49,9 +49,9 @@
 //!
 //! # A run that can be resumed
 //!
-//! A cursor alone is ahead of the model, because work on a stream runs later. [`Loader::checkpoint`] and
-//! [`Progress::checkpoint`] wait for the work, and refuse while a batch is held. This loop continues with the
-//! same bits wherever it was killed:
+//! A cursor alone is ahead of the model, because work on a stream runs later. [`Progress::checkpoint`],
+//! which a loader and its epochs have too, waits for the work, and refuses while a batch is held. This loop
+//! continues with the same bits wherever it was killed:
 //!
 //! ```
 //! # use feedline::{Checkpoint, Context, DType, Dataset, Device, Loader};
@@ -109,8 +109,8 @@
 //! # What the model has seen
 //!
 //! A loader that is built with [`LoaderBuilder::record`] writes 32 bytes per step. From them the crate
-//! `feedline-record` and the program `feedline` make any batch again, name the samples that have changed since,
-//! and show those of a loss spike: see the module [`record`](mod@record).
+//! `feedline-record` and the program `feedline` make any batch again, name the samples that have changed
+//! since, and show those of a loss spike: see the module [`record`](mod@record).
 //!
 //! # Without a device
 //!
@@ -130,7 +130,6 @@ mod numa;
 mod progress;
 pub mod record;
 pub mod report;
-mod service;
 mod shutdown;
 mod spans;
 pub mod trace;
@@ -174,24 +173,21 @@ pub mod dataset {
     pub use feedline_core::packed::Piece;
     pub use feedline_core::ragged::{Form, Ragged};
     pub use feedline_core::{
-        Element, Field, Fingerprint, Packed, PackedOptions, Random, RowFields, Rows, Sample, StridedColumn,
-        lengths,
+        Element, Field, Packed, PackedOptions, Random, RowFields, Rows, Sample, StridedColumn, lengths,
     };
 }
 
-/// Memory of a device, work on its streams, and its statistics: for kernels and graphs of your own.
+/// Kinds and statistics of devices, and steps recorded as graphs. Buffers, results and launches for kernels
+/// of your own are in the crate `feedline-device`.
 pub mod device {
     /// cudarc, and the adapter from a view to its kernel arguments.
     #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
     pub mod cuda {
-        pub use feedline_device::cuda::{Cuda, CudaSliceRef, cudarc};
+        pub use feedline_device::cuda::{CudaSliceRef, cudarc};
     }
-    pub use feedline_device::{
-        Address, BackendKind, Buffer, DeviceStats, Gauge, Input, Memory, Output, Pinned, Priority, Readback,
-        SharedBuffer, Span, StreamId, Submission, ViewMut,
-    };
+    pub use feedline_device::{Address, BackendKind, DeviceStats, Gauge, Priority};
 
-    pub use crate::compute::{Replay, WaitMeter};
+    pub use crate::compute::Replay;
 }
 
 /// Batches that are filled beside the workers, by servers on other machines for example.
@@ -205,5 +201,5 @@ pub mod filler {
 
 /// The samples of each batch, and the proof that each was delivered once.
 pub mod sampler {
-    pub use feedline_core::{BatchSampler, BatchSamplerOptions, OrderHash, Proof};
+    pub use feedline_core::{BatchSampler, BatchSamplerOptions, Proof};
 }

@@ -1,21 +1,25 @@
 //! The progress of a loader: counted as batches are delivered, and readable while an epoch is borrowed.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use feedline_core::{
     BadSampleReport, BadSamples, BatchProof, BatchSampler, Cursor, Error, ErrorKind, Result, SourcePosition,
     Stage,
 };
-use feedline_device::slot::Unreleased;
 use feedline_device::{Device, Stream};
 
 use crate::record::{RankWriter, lock};
+use crate::report::{Report, Reporter, ServiceTimes};
 use crate::{Batch, Checkpoint};
 
-/// The progress of a loader; created by [`Loader::progress`](crate::Loader::progress).
+/// The progress of a loader: its cursor, checkpoints and report. A [`Loader`](crate::Loader) and an
+/// [`Epoch`](crate::Epoch) have its methods too.
 ///
-/// Take it before the loop: it can be used while an epoch borrows the loader, and on another thread.
-/// Clones are handles of the same loader. It outlives the loader, and then keeps its last state.
+/// [`Loader::progress`](crate::Loader::progress) gives a handle that can be used while an epoch borrows the
+/// loader, and on another thread. Clones are handles of the same loader. A handle outlives the loader, and
+/// then keeps its last state.
 ///
 /// ```
 /// use feedline::{Device, Loader};
@@ -48,8 +52,10 @@ use crate::{Batch, Checkpoint};
 #[derive(Clone)]
 pub struct Progress {
     counted: Arc<Mutex<Counted>>,
-    unreleased: Unreleased,
+    /// The number of delivered batches that are not released; see `SlotRing::unreleased`.
+    unreleased: Arc<AtomicUsize>,
     device: Device,
+    reporter: Arc<Reporter>,
 }
 
 /// The delivered batches so far.
@@ -62,15 +68,19 @@ struct Counted {
 impl Progress {
     pub(crate) fn new(
         cursor: Cursor,
-        unreleased: Unreleased,
+        unreleased: Arc<AtomicUsize>,
         device: Device,
+        reporter: Arc<Reporter>,
         recorder: Option<RankWriter>,
     ) -> Self {
-        let counted = Counted { cursor, bad_sample_report: BadSampleReport::new(), recorder };
-        Self { counted: Arc::new(Mutex::new(counted)), unreleased, device }
+        let counted = Counted { cursor, bad_sample_report: BadSampleReport::default(), recorder };
+        Self { counted: Arc::new(Mutex::new(counted)), unreleased, device, reporter }
     }
 
-    /// The position after the batches delivered so far; see [`Loader::cursor`](crate::Loader::cursor).
+    /// The position after the batches delivered so far.
+    ///
+    /// It counts a batch as soon as it is delivered, before the work on it has finished. To save a run, use
+    /// [`checkpoint`](Self::checkpoint), which waits for the model.
     pub fn cursor(&self) -> Cursor {
         self.lock().cursor
     }
@@ -80,11 +90,96 @@ impl Progress {
         self.lock().bad_sample_report.clone()
     }
 
-    /// A checkpoint to save with the model; see [`Loader::checkpoint`](crate::Loader::checkpoint).
+    /// The account of the time up to the last delivery; never blocks for long.
+    ///
+    /// ```
+    /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
+    /// use feedline::report::Cause;
+    /// # struct Ones(Spec);
+    /// # impl Dataset for Ones {
+    /// #     fn len(&self) -> u64 { 40 }
+    /// #     fn spec(&self) -> &Spec { &self.0 }
+    /// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    /// #         row.bytes_mut(0).fill(1);
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
+    /// let mut loader = Loader::builder(data).batch_size(4).build(&Device::new_host())?;
+    /// let progress = loader.progress(); // for another thread, while the epoch runs
+    /// loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
+    /// let report = loader.report();
+    /// assert_eq!(report.epoch.batches, 10);
+    /// let charged = Cause::ALL.map(|cause| report.epoch.time(cause)); // every nanosecond has one cause
+    /// assert_eq!(charged.iter().sum::<std::time::Duration>(), report.epoch.wall());
+    /// println!("{:.0} % in decoding", 100.0 * report.epoch.share(Cause::Decode));
+    /// println!("{report}"); // a table; the crate feedline-report says what would help
+    /// assert_eq!(progress.report().run.batches, 10);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn report(&self) -> Report {
+        self.reporter.report()
+    }
+
+    /// Sets the time of a step on the device, if it is known: from `feedline_report::WaitMeter`, for example.
+    ///
+    /// The loader only observes the consumer's calls. If steps are queued on a stream and data comes late,
+    /// the calls do not show the time of a step, and predictions are too high.
+    pub fn set_step_time(&self, step: Duration) {
+        self.reporter.set_step_time(step);
+    }
+
+    /// The service times of the last batches, up to 256, the oldest first.
+    #[doc(hidden)] // For feedline-report, which saves them and predicts other settings from them.
+    pub fn service_times(&self) -> Vec<ServiceTimes> {
+        self.reporter.samples()
+    }
+
+    /// A checkpoint to save with the model.
+    ///
+    /// Blocks until all work queued on `compute` so far has finished. Without that wait the model would be
+    /// behind the loader: work on a stream runs later, so when `next` returns batch 40 the weights may
+    /// be those of step 30. After this call the model has seen exactly the batches that the cursor
+    /// counts, until the next batch is delivered.
+    ///
+    /// Pass the stream that updates the model. If several streams do, make `compute` wait for the
+    /// others first ([`Stream::wait`]).
     ///
     /// # Errors
-    /// As [`Loader::checkpoint`](crate::Loader::checkpoint). Also `BatchHeld` if another thread takes a batch
-    /// during the call: the model may or may not have seen that batch.
+    /// `BatchHeld` while a delivered batch is not released: the cursor counts that batch, but its work may
+    /// not be queued yet; also if another thread takes a batch during the call: the model may or may not
+    /// have seen that batch. `Config` for a stream of another device, or one that is being recorded. A device
+    /// failure, including a failure of the queued work.
+    ///
+    /// ```
+    /// use feedline::{Device, Loader};
+    /// # use feedline::{Context, DType, Dataset, ReadError, Row, Spec};
+    /// # struct Ones(Spec);
+    /// # impl Dataset for Ones {
+    /// #     fn len(&self) -> u64 { 40 }
+    /// #     fn spec(&self) -> &Spec { &self.0 }
+    /// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    /// #         row.bytes_mut(0).fill(1);
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// # let data = || Ok::<_, feedline::Error>(Ones(Spec::new().field("x", DType::U8, [])?));
+    /// let device = Device::new_host();
+    /// let compute = device.stream()?;
+    /// let mut loader = Loader::builder(data()?).batch_size(4).build(&device)?;
+    /// let mut batches = loader.epoch(0)?;
+    /// for _ in 0..3 {
+    ///     let Some(batch) = batches.next() else { break };
+    ///     let batch = batch?.wait_on(&compute)?;
+    ///     // queue a training step on `compute` here
+    /// } // the batch is released before the checkpoint
+    /// let saved = batches.checkpoint(&compute)?; // blocks until the three steps have run
+    ///
+    /// let mut loader = Loader::builder(data()?).batch_size(4).build(&device)?;
+    /// loader.set_bad_sample_report(saved.bad_sample_report);
+    /// assert_eq!(loader.resume(saved.cursor)?.count(), 7);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
     pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
         self.device.check_stream(compute)?;
         // Before the wait, so that no work queued for a batch after this point is missed.
@@ -103,7 +198,7 @@ impl Progress {
     pub(crate) fn released(&self) -> Result<Checkpoint> {
         // A batch counts as held before the cursor counts it.
         let counted = self.lock();
-        let held = self.unreleased.count();
+        let held = self.unreleased.load(Ordering::Acquire);
         if held > 0 {
             let batches = if held == 1 { "batch is held" } else { "batches are held" };
             let why = format!(
@@ -151,8 +246,8 @@ impl Progress {
     /// Counts a batch that is about to be delivered, and checks its bad samples against the budget.
     ///
     /// # Errors
-    /// `Sample` if there are more bad samples than `policy` tolerates, `Data` if the record cannot be written;
-    /// the cursor does not count the batch.
+    /// `Sample` if there are more bad samples than `policy` tolerates, `Data` if the record cannot be
+    /// written; the cursor does not count the batch.
     pub(crate) fn count(
         &self,
         batch: &Batch,

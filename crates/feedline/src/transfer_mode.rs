@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::LoaderBuilder;
 use crate::decode::{Input, Workers};
 use feedline_core::{Error, ErrorKind, Layout, Result, Sampler, StableDataset};
 use feedline_device::zero_copy::{GatherOrder, Rest, StridedColumns};
@@ -44,60 +45,41 @@ pub enum TransferMode {
 /// Displays as `zero-copy`, `resident`, `resident: N of M samples`, `staged`, or `staged: WHY` if `Auto` did
 /// not choose zero copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChosenMode {
-    mode: Mode,
-    why: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Staged,
+#[non_exhaustive]
+pub enum ChosenMode {
+    /// Workers read each sample into pinned memory.
+    Staged {
+        /// Why `Auto` chose this mode, in a short sentence; `None` if it was asked for.
+        why: Option<String>,
+    },
+    /// The device reads the rows from host memory itself.
     ZeroCopy,
+    /// The set is on the device.
     Resident,
-    /// Samples that workers read.
-    PartlyResident(Rest),
+    /// The samples with the smallest ids are on the device; workers read the others.
+    PartlyResident {
+        /// Samples on the device.
+        kept: u64,
+        /// Samples of the set.
+        samples: u64,
+    },
 }
 
 impl ChosenMode {
-    /// Whether the device reads the rows from host memory itself.
-    pub fn is_zero_copy(&self) -> bool {
-        self.mode == Mode::ZeroCopy
-    }
-
-    /// Whether the set, or a part of it, is on the device.
-    pub fn is_resident(&self) -> bool {
-        matches!(self.mode, Mode::Resident | Mode::PartlyResident(_))
-    }
-
-    /// The number of samples on the device, if that is only a part of the set: those with the smallest ids.
-    pub fn resident_samples(&self) -> Option<u64> {
-        match self.mode {
-            Mode::PartlyResident(rest) => Some(rest.kept()),
-            _ => None,
-        }
-    }
-
     /// Whether workers only write ids.
     pub(crate) fn needs_no_decoding(&self) -> bool {
-        matches!(self.mode, Mode::Resident | Mode::ZeroCopy)
-    }
-
-    /// Why `Auto` chose staged copies, in a short sentence; `None` otherwise.
-    pub fn why(&self) -> Option<&str> {
-        self.why.as_deref()
+        matches!(self, Self::Resident | Self::ZeroCopy)
     }
 }
 
 impl std::fmt::Display for ChosenMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.mode, &self.why) {
-            (Mode::ZeroCopy, _) => f.write_str("zero-copy"),
-            (Mode::Resident, _) => f.write_str("resident"),
-            (Mode::PartlyResident(rest), _) => {
-                write!(f, "resident: {} of {} samples", rest.kept(), rest.samples())
-            }
-            (Mode::Staged, None) => f.write_str("staged"),
-            (Mode::Staged, Some(why)) => write!(f, "staged: {why}"),
+        match self {
+            Self::ZeroCopy => f.write_str("zero-copy"),
+            Self::Resident => f.write_str("resident"),
+            Self::PartlyResident { kept, samples } => write!(f, "resident: {kept} of {samples} samples"),
+            Self::Staged { why: None } => f.write_str("staged"),
+            Self::Staged { why: Some(why) } => write!(f, "staged: {why}"),
         }
     }
 }
@@ -132,107 +114,77 @@ pub(crate) fn against_zero_copy(device: &Device, sampler: &Sampler, workers: Wor
     (gathers && workers >= ENOUGH_WORKERS).then(why)
 }
 
-/// The chosen mode, with its memory.
-pub(crate) struct Chosen {
-    pub(crate) mode: ChosenMode,
-    /// The set's columns, in zero-copy and resident mode.
-    pub(crate) columns: Option<Arc<StridedColumns>>,
-    /// Bytes per host slot, for the samples of a batch, for its ids if the device gathers them, or for both.
-    pub(crate) slot_bytes: usize,
+/// The mode that a loader uses, and the columns of the set if the device gathers its rows.
+pub(crate) type Chosen = (ChosenMode, Option<Arc<StridedColumns>>);
+
+/// Bytes per host slot, for the samples of a batch, for its ids if the device gathers them, or for both.
+pub(crate) fn slot_bytes(layout: &Layout, columns: Option<&StridedColumns>) -> usize {
+    match columns {
+        None => layout.bytes(),
+        Some(columns) if columns.rest().is_some() => Rest::slot_bytes(layout),
+        Some(_) => GatherOrder::slot_bytes(layout.capacity()),
+    }
 }
 
-/// The options that affect the choice.
-pub(crate) struct Choice<'a> {
-    pub(crate) transfer_mode: TransferMode,
-    /// The reason why `Auto` does not try zero copy.
-    pub(crate) against: Option<String>,
-    /// Whether a hook needs the batches in host memory.
-    pub(crate) map_batch: bool,
-    /// Whether a filler writes batches into host memory.
-    pub(crate) has_filler: bool,
-    pub(crate) input: &'a Input,
-    pub(crate) layout: &'a Layout,
-    pub(crate) host_slots: usize,
-    pub(crate) pinned_budget: usize,
-    /// Max device memory for a resident set.
-    pub(crate) resident_budget: usize,
-    /// Threads that read a resident set.
-    pub(crate) workers: Workers,
-}
-
-impl Choice<'_> {
-    /// Chooses zero copy if it is wanted and possible.
-    pub(crate) fn choose(&self, device: &Device) -> Result<Chosen> {
+impl LoaderBuilder {
+    /// Chooses zero copy if it is wanted and possible. `against` is the reason why `Auto` does not try it.
+    pub(crate) fn choose(&self, device: &Device, layout: &Layout, against: Option<String>) -> Result<Chosen> {
         let why = match self.transfer_mode {
             TransferMode::Staged => None,
             TransferMode::Resident => {
-                let columns = self.keep(device).map_err(|error| cannot("resident", error))?;
-                let mode = columns.rest().map_or(Mode::Resident, Mode::PartlyResident);
-                return self.chosen(mode, None, Some(columns));
+                let columns = self.keep(device, layout).map_err(|error| cannot("resident", error))?;
+                let mode = columns.rest().map_or(ChosenMode::Resident, |rest| ChosenMode::PartlyResident {
+                    kept: rest.kept(),
+                    samples: rest.samples(),
+                });
+                return self.chosen(layout, mode, Some(columns));
             }
-            TransferMode::Auto if self.against.is_some() => self.against.clone(),
-            TransferMode::Auto | TransferMode::ZeroCopy => match self.register(device) {
-                Ok(columns) => return self.chosen(Mode::ZeroCopy, None, Some(columns)),
-                Err(error) if error.is_device_lost() => return Err(error),
+            TransferMode::Auto if against.is_some() => against,
+            TransferMode::Auto | TransferMode::ZeroCopy => match self.register(device, layout) {
+                Ok(columns) => return self.chosen(layout, ChosenMode::ZeroCopy, Some(columns)),
+                Err(error) if error.kind() == ErrorKind::DeviceLost => return Err(error),
                 Err(error) if self.transfer_mode == TransferMode::ZeroCopy => {
                     return Err(cannot("zero copy", error));
                 }
                 Err(error) => Some(error.message().to_owned()),
             },
         };
-        self.chosen(Mode::Staged, why, None)
+        self.chosen(layout, ChosenMode::Staged { why }, None)
     }
 
     /// Copies the set to the device.
-    fn keep(&self, device: &Device) -> Result<StridedColumns> {
-        let dataset = self.dataset()?;
-        let threads = self.workers.count()?;
-        StridedColumns::resident(device, dataset, self.layout.capacity(), self.resident_budget, threads)
+    fn keep(&self, device: &Device, layout: &Layout) -> Result<StridedColumns> {
+        let (dataset, threads) = (self.gathered()?, self.threads().count()?);
+        StridedColumns::resident(device, dataset, layout.capacity(), self.resident_budget, threads)
     }
 
-    fn register(&self, device: &Device) -> Result<StridedColumns> {
-        let dataset = self.dataset()?;
-        let room = self.pinned_budget.saturating_sub(self.slots_bytes(self.ids_bytes()));
-        StridedColumns::new(device, dataset, self.layout.capacity(), room)
+    fn register(&self, device: &Device, layout: &Layout) -> Result<StridedColumns> {
+        let slots = GatherOrder::slot_bytes(layout.capacity()).saturating_mul(self.host_slots(layout));
+        let room = self.pinned_budget.saturating_sub(slots);
+        StridedColumns::new(device, self.gathered()?, layout.capacity(), room)
     }
 
     /// The data set, if the device may gather its batches.
-    fn dataset(&self) -> Result<&Arc<StableDataset>> {
-        let Input::Dataset(dataset) = self.input else {
+    fn gathered(&self) -> Result<&Arc<StableDataset>> {
+        let Input::Dataset(dataset) = &self.input else {
             return Err(Error::new(ErrorKind::Config, "a source is read in sequence, by a worker"));
         };
-        if self.map_batch {
+        if self.map_batch.is_some() {
             return Err(Error::new(ErrorKind::Config, "map_batch needs the batch in host memory"));
         }
-        if self.has_filler {
+        if self.filler.is_some() {
             return Err(Error::new(ErrorKind::Config, "a filler writes batches into host memory"));
         }
         Ok(dataset)
     }
 
-    fn chosen(&self, mode: Mode, why: Option<String>, columns: Option<StridedColumns>) -> Result<Chosen> {
-        let slot_bytes = match &columns {
-            None => self.layout.bytes(),
-            Some(columns) if columns.rest().is_some() => Rest::slot_bytes(self.layout),
-            Some(_) => self.ids_bytes(),
-        };
-        self.check_budget(slot_bytes)?;
-        let mode = ChosenMode { mode, why };
-        Ok(Chosen { mode, columns: columns.map(Arc::new), slot_bytes })
-    }
-
-    fn ids_bytes(&self) -> usize {
-        GatherOrder::slot_bytes(self.layout.capacity())
-    }
-
-    fn slots_bytes(&self, slot_bytes: usize) -> usize {
-        slot_bytes.saturating_mul(self.host_slots)
-    }
-
-    fn check_budget(&self, slot_bytes: usize) -> Result<()> {
-        let (slots, budget, asked) = (self.host_slots, self.pinned_budget, self.slots_bytes(slot_bytes));
+    /// The mode with its memory, if the slots are within the budget.
+    fn chosen(&self, layout: &Layout, mode: ChosenMode, columns: Option<StridedColumns>) -> Result<Chosen> {
+        let slot_bytes = slot_bytes(layout, columns.as_ref());
+        let (slots, budget) = (self.host_slots(layout), self.pinned_budget);
+        let asked = slot_bytes.saturating_mul(slots);
         if asked <= budget {
-            return Ok(());
+            return Ok((mode, columns.map(Arc::new)));
         }
         Err(Error::new(
             ErrorKind::Budget,
@@ -258,20 +210,9 @@ mod tests {
     /// The choice of `Auto` on a GPU, with a budget of four slots of eight ids and `room` bytes.
     fn auto(set: Arc<StableDataset>, device: &Device, room: usize) -> Result<String> {
         let layout = Layout::new(set.spec(), 8)?;
-        let pinned_budget = 4 * 8 * size_of::<u64>() + room;
-        let choice = Choice {
-            transfer_mode: TransferMode::Auto,
-            against: None,
-            map_batch: false,
-            has_filler: false,
-            input: &Input::Dataset(set),
-            layout: &layout,
-            host_slots: 4,
-            pinned_budget,
-            resident_budget: usize::MAX,
-            workers: Workers::Count(1),
-        };
-        choice.choose(device).map(|chosen| chosen.mode.to_string())
+        let builder = LoaderBuilder::new(Input::Dataset(set)).batch_size(8).depth(3);
+        let builder = builder.pinned_budget(4 * 8 * size_of::<u64>() + room);
+        builder.choose(device, &layout, None).map(|(mode, _)| mode.to_string())
     }
 
     fn stable(set: impl Dataset) -> Arc<StableDataset> {
@@ -327,21 +268,11 @@ mod tests {
     fn slots_beyond_the_budget_are_refused_in_every_mode() {
         let spec = Spec::new().field("x", DType::U8, [100]).expect("a spec");
         let layout = Layout::new(&spec, 8).expect("a layout");
-        let input = Input::Dataset(laid());
         let choice = |transfer_mode, pinned_budget| {
-            let choice = Choice {
-                transfer_mode,
-                against: None,
-                map_batch: false,
-                has_filler: false,
-                input: &input,
-                layout: &layout,
-                host_slots: 4,
-                pinned_budget,
-                resident_budget: usize::MAX,
-                workers: Workers::Count(1),
-            };
-            choice.choose(&Device::new_host()).map(drop).map_err(|error| error.kind())
+            let builder = LoaderBuilder::new(Input::Dataset(laid())).batch_size(8).depth(3);
+            let builder = builder.transfer_mode(transfer_mode).pinned_budget(pinned_budget);
+            let chosen = builder.choose(&Device::new_host(), &layout, None);
+            chosen.map(drop).map_err(|error| error.kind())
         };
         assert_eq!(choice(TransferMode::Staged, 4 * layout.bytes()), Ok(()));
         assert_eq!(choice(TransferMode::Staged, 4 * layout.bytes() - 1), Err(ErrorKind::Budget));

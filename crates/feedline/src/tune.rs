@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::service::ServiceTimes;
+use crate::report::ServiceTimes;
 
 /// The min length of a window, and its min number of batches.
 const WINDOW_NS: u64 = 50_000_000;

@@ -11,6 +11,7 @@ use common::{LONG, assert_empty, one_at_a_time, wait_until};
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Batch, Dataset, Device, Epoch, Loader, Mix, Pad, Stream, TransferMode, TryNext, Workers};
 use feedline_device::host::Host;
+use feedline_device::launch_host;
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
 use feedline_testkit::fixtures::{self, Fine, Laid, Uneven};
@@ -362,7 +363,7 @@ fn the_pipeline_never_blocks_on_a_slow_device() {
             let ready = batch.wait_on(&compute).unwrap();
             let (ids, key) = (ready.ids().to_vec(), fine.key(ready.epoch()));
             let wrong = wrong.clone();
-            let body = move |memory: &mut feedline::device::Memory<'_>| {
+            let body = move |memory: &mut feedline_device::Memory<'_>| {
                 std::thread::sleep(Duration::from_millis(2));
                 let rows = memory.input::<u8>(0).chunks(64);
                 let is_wrong = |(&id, row)| pattern::check(row, key, id).is_err();
@@ -371,7 +372,7 @@ fn the_pipeline_never_blocks_on_a_slow_device() {
                     Ordering::Relaxed,
                 );
             };
-            compute.run("step", [ready.field::<u8>("bytes").unwrap().into()], [], body).unwrap();
+            launch_host(&compute, "step", [ready.field::<u8>("bytes").unwrap().into()], [], body).unwrap();
         };
         let mut after_warm_up = 0;
         for epoch in 0..4 {

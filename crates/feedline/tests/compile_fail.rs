@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use feedline::{Loader, Result, Stream};
+use feedline_device::launch_host;
 use feedline_testkit::Watchdog;
 
 /// Correct use of the same API: the rejected files prove something only if this compiles.
@@ -15,8 +16,8 @@ fn correct_use(compute: &Stream, branch: &Stream, loader: &mut Loader) -> Result
         for batch in loader.epoch(epoch)? {
             let batch = batch?.wait_on(compute)?;
             let other = batch.also_on(branch)?;
-            compute.run("compute", [batch.field::<u8>("image")?.into()], [], |_| {})?;
-            branch.run("branch", [other.field::<u8>("image")?.into()], [], |_| {})?;
+            launch_host(compute, "compute", [batch.field::<u8>("image")?.into()], [], |_| {})?;
+            launch_host(branch, "branch", [other.field::<u8>("image")?.into()], [], |_| {})?;
         }
     }
     Ok(())

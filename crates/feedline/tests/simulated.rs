@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{LONG, alone};
-use feedline::device::Readback;
 use feedline::{Device, Loader, Result, Workers};
+use feedline_device::{Buffer, Readback, launch_host};
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::pattern;
 
@@ -40,7 +40,7 @@ struct Trained {
 /// steps later.
 fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
     let (compute, branch) = (device.stream()?, device.stream()?);
-    let mut weights = compute.buffer::<i64>(1)?;
+    let mut weights = Buffer::<i64>::new(&compute, 1)?;
     let mut results = Readback::<i64>::new(&compute, 1, 3)?;
     let fine = Fine::new(STEPS * BATCH as u64, ROW)?;
     let builder = Loader::builder(fine.clone()).batch_size(BATCH).shuffle(seed).workers(Workers::Count(2));
@@ -53,11 +53,11 @@ fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
             let on_branch = on_compute.also_on(&branch)?;
 
             let ids = on_compute.field::<i64>("id")?;
-            compute.run("update", [ids.into()], [weights.view_mut().into()], |memory| {
+            launch_host(&compute, "update", [ids.into()], [weights.view_mut().into()], |memory| {
                 let sum: i64 = memory.input::<i64>(0).iter().sum();
                 memory.output::<i64>(0)[0] += sum;
             })?;
-            compute.run("result", [weights.view().into()], [results.begin()?.into()], |memory| {
+            launch_host(&compute, "result", [weights.view().into()], [results.begin()?.into()], |memory| {
                 let sum = memory.input::<i64>(0)[0];
                 memory.output::<i64>(0)[0] = sum;
             })?;
@@ -66,7 +66,7 @@ fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
 
             let (ids, bytes) = (on_branch.field::<i64>("id")?, on_branch.field::<u8>("bytes")?);
             let (wrong, checked, key) = (wrong.clone(), checked.clone(), fine.key(epoch));
-            branch.run("check", [ids.into(), bytes.into()], [], move |memory| {
+            launch_host(&branch, "check", [ids.into(), bytes.into()], [], move |memory| {
                 let rows = memory.input::<i64>(0).iter().zip(memory.input::<u8>(1).chunks(ROW));
                 checked.fetch_add(rows.len() as u64, Ordering::Relaxed);
                 let bad = rows.filter(|(id, row)| pattern::check(row, key, **id as u64).is_err()).count();

@@ -133,8 +133,8 @@ fn read(
         .map_batch(move |batch, _| {
             for row in 0..batch.len() {
                 let mut hash = 0;
-                for index in 0..batch.spec().fields().len() {
-                    let field = batch.spec().fields()[index].clone();
+                for index in 0..batch.rows().spec().fields().len() {
+                    let field = batch.rows().spec().fields()[index].clone();
                     let bytes = match field.as_ragged() {
                         Some(_) => batch.rows().written_bytes_mut(row, index)?,
                         None => {

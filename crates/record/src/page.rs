@@ -6,7 +6,8 @@ use feedline::Result;
 
 use crate::{Replayed, Run, Spike, Verdict, field_values, row_picture, row_text};
 
-/// Points of the curve; of more values, the smallest and the largest of so many neighbours are drawn.
+/// Max points of the curve. If there are more values, it shows the minimum and the maximum of each group of
+/// neighbours.
 const POINTS: usize = 1500;
 /// Spikes that are shown with their samples.
 const SHOWN: usize = 40;
@@ -99,7 +100,7 @@ pub fn samples_section(replayed: &Replayed) -> Result<String> {
 fn samples(page: &mut String, replayed: &Replayed) -> Result<()> {
     let batch = &replayed.batch;
     let fields = field_values(batch)?;
-    let has_pictures = !batch.is_empty() && fields.iter().any(|field| row_picture(field, 0).is_some());
+    let has_pictures = batch.len() > 0 && fields.iter().any(|field| row_picture(field, 0).is_some());
     let verdict = match replayed.verdict {
         Verdict::Equal => "its bytes are those of the run".to_owned(),
         Verdict::SameSamples => "its samples are those of the run".to_owned(),

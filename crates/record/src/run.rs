@@ -323,7 +323,7 @@ impl Run {
         cursor: &Cursor,
         path: impl Fn(u64) -> Option<PathBuf>,
     ) -> BadSampleReport {
-        let mut report = BadSampleReport::new();
+        let mut report = BadSampleReport::default();
         report.delivered(cursor.proof().count());
         for segment in self.segments(rank) {
             let before =

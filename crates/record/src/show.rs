@@ -10,7 +10,7 @@ use crate::FieldValues;
 const TEXT: usize = 60;
 /// Numbers of a vector that are shown.
 const NUMBERS: usize = 6;
-/// Pixels of the longer side of a picture; a larger one is shown by every so many pixels.
+/// Max pixels of the longer side of a picture; of a larger one, pixels are left out at equal distances.
 const SIDE: usize = 96;
 
 /// The row in a few words: a number, the beginning of a text or of a vector, or the size of a picture.

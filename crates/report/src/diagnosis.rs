@@ -203,7 +203,7 @@ impl Stages {
         }
     }
 
-    /// The factor by which the stages before the consumer could exceed `per_batch`.
+    /// Says how many times faster than `per_batch` the stages before the consumer could be.
     fn headroom(&self, per_batch: f64) -> String {
         let (bound, longest) = self.longest_of(|bound| bound != Bound::Compute);
         if longest < 1000.0 {

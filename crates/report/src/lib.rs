@@ -9,6 +9,7 @@
 //! | the report page for a browser | `page.rs`, `page.html` |
 //! | a trace as a file for Perfetto | `trace.rs` |
 //! | a trace as a profiler's table | `table.rs` |
+//! | how long a training loop's stream waited for data | `wait_meter.rs` |
 //! | benchmarks of a stream's work | `measure.rs` |
 //!
 //! ```
@@ -20,7 +21,7 @@
 //! let report = loader.report();
 //! println!("{report}{}", Diagnosis::new(&report)); // a table, and what would help
 //! let more = WhatIf { workers: Some(8), ..WhatIf::default() };
-//! println!("{:.0} batches/s", more.predict(&Profile::new(&loader.reporter()), 1000).batches_per_s());
+//! println!("{:.0} batches/s", more.predict(&Profile::new(&loader), 1000).batches_per_s());
 //! # Ok::<(), feedline::Error>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -32,14 +33,16 @@ mod page;
 mod profile;
 mod table;
 mod trace;
+mod wait_meter;
 
 pub use diagnosis::{Bound, Diagnosis};
-pub use feedline::report::{Account, Cause, Causes, Report, Reporter, ServiceTimes, Setup};
+pub use feedline::report::{Account, Cause, Report, ServiceTimes, Setup};
 pub use model::{Prediction, WhatIf};
 pub use page::History;
 pub use profile::Profile;
 pub use table::{Kind, Row, Table};
 pub use trace::{trace_json, write_trace};
+pub use wait_meter::WaitMeter;
 
 /// The report as one JSON object. Times are in nanoseconds, and `waiting` in seconds and nanoseconds.
 pub fn to_json(report: &Report) -> String {

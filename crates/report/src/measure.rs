@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::SlotRing;
-use feedline_device::{Device, Event, Priority, Stream};
+use feedline_device::{Device, Event, Pinned, Priority, Stream};
 use feedline_slots::Ring;
 
 /// The times of repeated work, in milliseconds.
@@ -37,12 +37,14 @@ pub struct Overlap {
 ///
 /// ```
 /// use feedline::Device;
+/// use feedline_device::{Buffer, launch_host};
 /// use feedline_report::measure;
 /// let device = Device::new_host();
 /// let stream = device.stream()?;
-/// let mut numbers = stream.buffer::<f32>(1 << 12)?;
+/// let mut numbers = Buffer::<f32>::new(&stream, 1 << 12)?;
 /// let times = measure::time(&stream, 2, 20, || {
-///     stream.run("fill", [], [numbers.view_mut().into()], |memory| memory.output::<f32>(0).fill(1.0))
+///     let to = numbers.view_mut().into();
+///     launch_host(&stream, "fill", [], [to], |memory| memory.output::<f32>(0).fill(1.0))
 /// })?;
 /// println!("{:.3} ms, standard deviation {:.3}, median {:.3}", times.mean, times.sd, times.median);
 /// assert_eq!(times.all.len(), 20);
@@ -123,7 +125,7 @@ pub enum From {
 /// A device failure, for example if there is not enough memory.
 pub fn copy_rate(device: &Device, bytes: usize, from: From, limit: Duration) -> Result<f64> {
     let stream = device.named_stream("copy rate", Priority::High)?;
-    let host = Ring::<_, ()>::new((0..2).map(|_| device.pinned(bytes)).collect::<Result<Vec<_>>>()?);
+    let host = Ring::<_, ()>::new((0..2).map(|_| Pinned::new(device, bytes)).collect::<Result<Vec<_>>>()?);
     let slots = SlotRing::new(device, 2, bytes)?;
     let ordinary = vec![1_u8; bytes];
     let mut copied = 0_u64;
@@ -172,6 +174,7 @@ impl Overlap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use feedline_device::launch_host;
 
     #[test]
     fn mean_deviation_and_median_are_those_of_the_times() {
@@ -186,8 +189,9 @@ mod tests {
     fn two_streams_overlap_and_one_does_not() {
         let device = Device::new_host();
         let (a, b) = (device.stream().unwrap(), device.stream().unwrap());
-        let nap =
-            |stream: &Stream| stream.run("nap", [], [], |_| std::thread::sleep(Duration::from_millis(10)));
+        let nap = |stream: &Stream| {
+            launch_host(stream, "nap", [], [], |_| std::thread::sleep(Duration::from_millis(10)))
+        };
         // A machine with other work sometimes wakes a thread late: one of some runs must be right.
         let both = || overlap(3, (&a, || nap(&a)), (&b, || nap(&b))).unwrap().share();
         assert!((0..5).any(|_| both() > 0.7));

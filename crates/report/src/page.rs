@@ -76,7 +76,7 @@ impl History {
         let notes = serde_json::to_string(&self.notes).unwrap_or_default();
         let diagnosis = serde_json::Value::from(Diagnosis::new(report).text).to_string();
         let trace = trace.map_or("[]".to_owned(), |trace| events(&trace.recorded()));
-        let (waited, report) = (report.wait_share(), crate::to_json(report));
+        let (waited, report) = (report.run.wait_share(), crate::to_json(report));
         let data = format!(
             "{{\"report\":{report},\"waited\":{waited},\"diagnosis\":{diagnosis},\"history\":{history},\
              \"notes\":{notes},\"trace\":{trace}}}"

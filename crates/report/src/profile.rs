@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use feedline::Progress;
 use feedline::report::MAX_WORKERS;
-use feedline::report::{Reporter, ServiceTimes, Setup, mean};
+use feedline::report::{ServiceTimes, Setup, mean};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::MAX_SLOTS;
 use serde::{Deserialize, Serialize};
@@ -19,9 +20,9 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The service times of the last batches of `reporter`'s loader.
-    pub fn new(reporter: &Reporter) -> Self {
-        Self { setup: reporter.setup(), samples: reporter.samples() }
+    /// The service times of the last batches of the loader of `progress`, which may be the loader itself.
+    pub fn new(progress: &Progress) -> Self {
+        Self { setup: progress.report().setup, samples: progress.service_times() }
     }
 
     /// Writes the profile to a file, as JSON.

@@ -40,7 +40,7 @@ pub struct Row {
     /// The share of the loader's run during which they ran, from 0 to 1: a mean over the threads or streams
     /// that they ran on. Spans that overlap count once, and the batches that were not recorded count as those
     /// that were. For the waits of the consumer it is the share in the loader's
-    /// [`report`](feedline::Loader::report).
+    /// [`report`](feedline::Progress::report).
     pub share: f64,
     /// Their mean time.
     pub mean: Duration,

@@ -5,17 +5,17 @@
 //! in a test on a simulated device:
 //!
 //! ```
-//! use feedline_device::{Device, Readback};
+//! use feedline_device::{Buffer, Device, Readback, launch_host};
 //!
 //! fn train(device: &Device, steps: usize) -> feedline_core::Result<f32> {
 //!     let stream = device.stream()?;
-//!     let mut weight = stream.buffer::<f32>(1)?;
+//!     let mut weight = Buffer::<f32>::new(&stream, 1)?;
 //!     let mut losses = Readback::<f32>::new(&stream, 1, 2)?;
 //!     let mut last = f32::NAN;
 //!     for _ in 0..steps {
-//!         stream.run("step", [], [weight.view_mut().into()], |m| m.output::<f32>(0)[0] += 1.0)?;
+//!         launch_host(&stream, "step", [], [weight.view_mut().into()], |m| m.output::<f32>(0)[0] += 1.0)?;
 //!         let loss = losses.begin()?;
-//!         stream.run("loss", [weight.view().into()], [loss.into()], |m| {
+//!         launch_host(&stream, "loss", [weight.view().into()], [loss.into()], |m| {
 //!             let weight = m.input::<f32>(0)[0];
 //!             m.output::<f32>(0)[0] = 1.0 / weight;
 //!         })?;
@@ -62,18 +62,18 @@
 //!
 //! ```
 //! use feedline_core::ErrorKind;
-//! use feedline_device::StreamId;
+//! use feedline_device::{Buffer, Pinned, StreamId, launch_host};
 //! use feedline_slots::HostMemory;
 //!
 //! let (device, sim) = feedline_sim::device(7)?;
 //! let train = device.stream()?;
 //! let snapshots = device.named_stream("snapshots", Default::default())?;
-//! let mut weights = train.buffer::<f32>(256)?.named("weights");
-//! let saved = device.pinned(1024)?;
+//! let mut weights = Buffer::<f32>::new(&train, 256)?.named("weights");
+//! let saved = Pinned::new(&device, 1024)?;
 //! let (from, to) = (weights.view().address(), saved.as_ptr());
 //! let save = || unsafe { device.backend().copy_to_host(StreamId::from(&snapshots), from, to, 1024) };
 //!
-//! train.run("step", [], [weights.view_mut().into()], |m| m.output::<f32>(0).fill(1.0))?;
+//! launch_host(&train, "step", [], [weights.view_mut().into()], |m| m.output::<f32>(0).fill(1.0))?;
 //! let race = save().unwrap_err(); // nothing makes the snapshot wait for the step
 //! assert_eq!(race.kind(), ErrorKind::Race);
 //! for part in [
@@ -91,7 +91,7 @@
 //! train.record(&stepped)?;
 //! snapshots.wait(&stepped)?;
 //! save()?; // ordered now
-//! let step = train.run("step", [], [weights.view_mut().into()], |m| m.output::<f32>(0).fill(2.0));
+//! let step = launch_host(&train, "step", [], [weights.view_mut().into()], |m| m.output::<f32>(0).fill(2.0));
 //! assert_eq!(step.unwrap_err().kind(), ErrorKind::Race); // and the next step must wait for the snapshot
 //! # snapshots.synchronize()?;
 //! # Ok::<(), feedline_core::Error>(())

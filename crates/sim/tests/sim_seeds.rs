@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use feedline_core::{DType, ErrorKind, Result};
 use feedline_device::slot::{Loaded, SlotRing};
 use feedline_device::{
-    Access, Address, Device, EventId, Memory, Pinned, Priority, Span, Stream, StreamId, Task,
+    Access, Address, Device, EventId, Memory, Pinned, Priority, Span, Stream, StreamId, Task, launch_host,
 };
 use feedline_sim::{SimHandle, SimOptions};
 use feedline_slots::Ring;
@@ -76,10 +76,10 @@ impl Consumer {
         let reader = loaded.wait_on(&self.compute)?;
         let second = self.branch.as_ref().map(|branch| reader.also_on(branch)).transpose()?;
         let body = self.tally.reader(self.seed, batch);
-        self.compute.run("step", [reader.view::<u8>(0, BYTES)?.into()], [], body)?;
+        launch_host(&self.compute, "step", [reader.view::<u8>(0, BYTES)?.into()], [], body)?;
         if let Some(second) = &second {
             let body = self.tally.reader(self.seed, batch);
-            second.stream().run("branch", [second.view::<u8>(0, BYTES)?.into()], [], body)?;
+            launch_host(second.stream(), "branch", [second.view::<u8>(0, BYTES)?.into()], [], body)?;
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Consumer {
 }
 
 fn host_ring(device: &Device) -> Result<Ring<Pinned>> {
-    Ok(Ring::new((0..2).map(|_| device.pinned(BYTES)).collect::<Result<_>>()?))
+    Ok(Ring::new((0..2).map(|_| Pinned::new(device, BYTES)).collect::<Result<_>>()?))
 }
 
 fn upload(seed: u64, batch: u64, copies: &Stream, host: &Ring<Pinned>, slots: &SlotRing) -> Result<Loaded> {
@@ -370,7 +370,7 @@ fn the_same_seed_gives_the_same_run() {
         let mut times = Vec::new();
         for step in 0..50 {
             let (stream, other) = if step % 3 == 0 { (&a, &b) } else { (&b, &a) };
-            stream.run("work", [], [], |_| {})?;
+            launch_host(stream, "work", [], [], |_| {})?;
             let end = device.timing_event()?;
             stream.record(&end)?;
             other.wait(&end)?;

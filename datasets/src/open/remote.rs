@@ -28,10 +28,13 @@ pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az",
 
 /// Opens a file by its URL: `s3://`, `gs://`, `az://`, `http://` or `https://`.
 ///
-/// Every format that [`open`](crate::open) reads is recognised by its content, plain or gzip. The URL of a
-/// folder, with or without a slash at its end, is one of MDS shards, or one that `pack` wrote, by its
-/// `index.json` or `_index.json`; any other folder of a store is its objects, as shards of one format;
-/// or pictures, or one folder for each class, as [`Folder`](crate::Folder) reads them.
+/// Every format that [`open`](crate::open) reads is recognised by its content, plain or gzip.
+///
+/// A URL may name a folder, with or without a slash at its end. A folder with an `index.json` holds MDS
+/// shards, one with an `_index.json` the files of `pack`. The objects of any other folder in a store are
+/// shards of one format, or pictures, or one folder of pictures for each class, as
+/// [`Folder`](crate::Folder) reads them.
+///
 /// `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files; its
 /// documentation describes what is fetched and when.
 ///
@@ -186,7 +189,7 @@ impl Remote {
     }
 }
 
-/// An object in a store, with what its first bytes say.
+/// An object in a store, and the kind that its first bytes show.
 #[cfg(feature = "object-store")]
 struct Object {
     path: PathBuf,

@@ -115,7 +115,8 @@ fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("times.parquet");
     let schema = "message m {
-        required int32 n; optional int96 t; optional group l (LIST) { repeated group list { required int96 element; } }
+        required int32 n; optional int96 t;
+        optional group l (LIST) { repeated group list { required int96 element; } }
     }";
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let file = std::fs::File::create(&path).unwrap();

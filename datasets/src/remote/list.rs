@@ -28,7 +28,8 @@ impl Remote {
     }
 
     /// The folder at `url`, without what could be secret, and the objects in it and in the folders below it,
-    /// in the order of a walk on disk, each with its name from the folder on. They are not fetched before they are read.
+    /// in the order of a walk on disk, each with its name from the folder on. They are not fetched before
+    /// they are read.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -105,7 +106,8 @@ impl Remote {
     }
 }
 
-/// What sorts names as a walk on disk visits them: by folder, and the files of a folder before its subfolders.
+/// The key that sorts names as a walk on disk visits them: by folder, the files of a folder before its
+/// subfolders.
 fn order(name: &str) -> impl Iterator<Item = (bool, &str)> {
     let last = name.matches('/').count();
     name.split('/').enumerate().map(move |(level, part)| (level < last, part))

@@ -88,7 +88,7 @@ fn compressed_shards_are_inflated_when_they_are_read() {
             assert!(error.to_string().contains("cannot be inflated to the size"), "{codec}, {cut}: {error}");
             assert_eq!(error.path(), Some(zipped.as_path()));
         }
-        // Where the plain shard is there it is taken.
+        // The plain shard is read if both are there.
         write(dir.path(), "0.mds", &raw);
         assert_eq!(read(&*open(dir.path()).unwrap(), 1)[1], 2i64.to_le_bytes());
     }

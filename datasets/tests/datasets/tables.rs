@@ -140,7 +140,7 @@ fn chosen_columns_are_read_and_unknown_ones_refused() {
         let reader = reader.unwrap();
         let fields = "f16 f16 [], words text [?], words.lengths i64 [?], at.in.y f64 [], at.in.on bool []";
         assert_eq!(reader.schema().to_string(), fields);
-        // Row 3: three times "row 3", of which the spaces are left out.
+        // Row 3: three times "row 3", without the spaces.
         let lengths = [3i64, 4, 4, 1].map(i64::to_le_bytes).concat();
         let expected =
             [vec![0, 0x42], b"row3row3row3".to_vec(), lengths, 1.5f64.to_le_bytes().into(), vec![1]];

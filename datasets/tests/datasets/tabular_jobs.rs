@@ -129,7 +129,8 @@ const SHARDS: &str = r#"
 import json, random
 random.seed(11)
 cells = {
-    "price": [lambda: random.randrange(99), lambda: random.randrange(9000) / 1e3, lambda: random.randrange(9)],
+    "price": [lambda: random.randrange(99), lambda: random.randrange(9000) / 1e3,
+              lambda: random.randrange(9)],
     "code": [lambda: random.randrange(99), lambda: "A%d" % random.randrange(9), lambda: random.randrange(99)],
     "rare": [lambda: None, lambda: None, lambda: random.randrange(5)],
     "count": [lambda: random.randrange(2**60)] * 3,

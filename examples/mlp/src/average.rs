@@ -1,7 +1,7 @@
 //! Gradients averaged over several ranks, each part as soon as it is ready.
 
 use feedline::Result;
-use feedline::device::ViewMut;
+use feedline_device::ViewMut;
 use feedline_dist::{Collectives, Overlap, Reduce};
 
 use crate::Layer;

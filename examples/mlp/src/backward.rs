@@ -1,7 +1,7 @@
 //! The backward pass: from the loss to the gradients of all layers.
 
-use feedline::device::{Buffer, ViewMut};
 use feedline::{Result, View};
+use feedline_device::{Buffer, ViewMut};
 use feedline_kernels::ops::{ClassifierGradients, Kernels, Linear};
 
 use crate::Layer;

@@ -1,7 +1,7 @@
 //! Forward, backward and update, as work on one stream.
 
-use feedline::device::{Buffer, ViewMut};
 use feedline::{Error, ErrorKind, Result, Stream, View};
+use feedline_device::{Buffer, ViewMut};
 use feedline_kernels::ops::{AdamW, Kernels, Sgd};
 
 use crate::average::start;
@@ -65,12 +65,14 @@ impl Mlp {
     ) -> Result<Self> {
         let layers = shape.layers()?;
         let len = layers[2].bias.end.next_multiple_of(64);
-        let mut parameters = stream.buffer(len)?;
+        let mut parameters = Buffer::new(stream, len)?;
         parameters.write(&init.parameters(&layers, len))?;
-        let (input, hidden) =
-            (|| stream.buffer(shape.batch * shape.inputs), || stream.buffer(shape.batch * shape.hidden));
+        let (input, hidden) = (
+            || Buffer::new(stream, shape.batch * shape.inputs),
+            || Buffer::new(stream, shape.batch * shape.hidden),
+        );
         let transposed = || Ok::<_, Error>(Transposed { input: input()?, gradient: hidden()? });
-        let second = || Ok::<_, Error>((stream.buffer(len)?, stream.buffer(1)?));
+        let second = || Ok::<_, Error>((Buffer::new(stream, len)?, Buffer::new(stream, 1)?));
         Ok(Self {
             transposed: kernels
                 .prefers_transposed(layers[0].linear(shape.batch))
@@ -79,14 +81,14 @@ impl Mlp {
             kernels,
             optimizer,
             parameters,
-            gradients: stream.buffer(len)?,
-            first: stream.buffer(len)?,
+            gradients: Buffer::new(stream, len)?,
+            first: Buffer::new(stream, len)?,
             second: matches!(optimizer, Optimizer::AdamW(_)).then(second).transpose()?,
             input: input()?,
             hidden: [hidden()?, hidden()?],
-            logits: stream.buffer(shape.batch * shape.classes)?,
+            logits: Buffer::new(stream, shape.batch * shape.classes)?,
             hidden_gradients: [hidden()?, hidden()?],
-            row_loss: stream.buffer(shape.batch)?,
+            row_loss: Buffer::new(stream, shape.batch)?,
             average: None,
             layers,
         })

@@ -143,7 +143,7 @@ impl Checkpoint {
             all[1..].iter().for_each(|other| first.cursor.merge_proof(other.cursor.proof()));
             first.bad_sample_report = whole_report(all);
         } else {
-            first.bad_sample_report = BadSampleReport::new();
+            first.bad_sample_report = BadSampleReport::default();
         }
         first
     }

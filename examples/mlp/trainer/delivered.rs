@@ -14,14 +14,14 @@ pub struct Delivered {
 
 /// The proof over the samples of all ranks.
 pub fn whole_proof(all: &[Delivered]) -> Proof {
-    let mut proof = Proof::new();
+    let mut proof = Proof::default();
     all.iter().for_each(|one| proof.merge(one.cursor.proof()));
     proof
 }
 
 /// The bad samples of all ranks.
 pub fn whole_report(all: &[Delivered]) -> BadSampleReport {
-    let mut report = BadSampleReport::new();
+    let mut report = BadSampleReport::default();
     all.iter().for_each(|one| report.merge(&one.bad_sample_report));
     report
 }
@@ -29,7 +29,7 @@ pub fn whole_report(all: &[Delivered]) -> BadSampleReport {
 /// The hash of the delivered sample ids, in order; with several ranks, over the hashes of all.
 pub fn whole_order_hash(all: &[Delivered]) -> u64 {
     match all {
-        [one] => one.cursor.order_hash().value(),
-        all => key(&all.iter().map(|one| one.cursor.order_hash().value()).collect::<Vec<_>>()),
+        [one] => one.cursor.order_hash(),
+        all => key(&all.iter().map(|one| one.cursor.order_hash()).collect::<Vec<_>>()),
     }
 }

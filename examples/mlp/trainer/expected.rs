@@ -19,7 +19,7 @@ pub struct Expected {
 impl Expected {
     /// For a run at its beginning.
     pub fn new() -> Self {
-        Self { ended: Proof::new(), epoch: 0, start: 0 }
+        Self { ended: Proof::default(), epoch: 0, start: 0 }
     }
 
     /// For a run that continues at `cursor`; `ended` is the proof of the epochs before it.

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use feedline::dataset::{Fingerprint, StridedColumn};
+use feedline::dataset::StridedColumn;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec};
+use feedline_core::Fingerprint;
 use feedline_datasets::{ElementType, Reader, SchemaField, Value, Values};
 
 use crate::pictures::{Pictures, Scratch};

@@ -46,7 +46,8 @@ pub struct Scratch;
 impl Pictures {
     /// Refuses data of encoded pictures.
     pub fn new(_: &str) -> Result<(Self, Spec)> {
-        let why = "the images are encoded pictures, which this build does not decode: build it with --features images";
+        let why = "the images are encoded pictures, which this build does not decode: build it with \
+                   --features images";
         Err(feedline::Error::new(feedline::ErrorKind::Config, why))
     }
 

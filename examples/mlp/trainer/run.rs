@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use feedline::record::{RecordOptions, Recorder};
 use feedline::trace::Trace;
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream, World};
+use feedline_device::Buffer;
 use feedline_kernels::ops::{self, AdamW, Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_report::{Diagnosis, Profile, Table};
@@ -68,7 +69,7 @@ fn run_rank(
     let trained = training.run(&mut loader, &mut model, ranks, started);
     // Also after an interrupt or an error, when it is needed most.
     if let Some(step) = training.step_time()? {
-        loader.reporter().set_step_time(step);
+        loader.set_step_time(step);
     }
     let stalls = loader.report();
     if let Some((file, trace)) = trace_file.as_ref().zip(trace.as_ref()) {
@@ -78,7 +79,7 @@ fn run_rank(
         }
     }
     if let Some(file) = &profile {
-        file.replace(format!("{}\n", Profile::new(&loader.reporter()).to_json()).as_bytes())?;
+        file.replace(format!("{}\n", Profile::new(&loader).to_json()).as_bytes())?;
     }
     if let Some(file) = &page {
         file.replace(training.history().page(&stalls, trace.as_ref()).as_bytes())?;
@@ -91,7 +92,7 @@ fn run_rank(
     let [hits, samples] =
         ranks.sums(test(options, world, data.test, &device, &compute, &mut model, &training)?)?;
     loader.stop(STOP)?;
-    let (wait_share, diagnosis) = (stalls.wait_share(), Diagnosis::new(&stalls).text);
+    let (wait_share, diagnosis) = (stalls.run.wait_share(), Diagnosis::new(&stalls).text);
     let slow_rank = ranks.slow_rank(wait_share, diagnosis.clone())?;
     if !ranks.is_first() {
         return Ok(None);
@@ -227,12 +228,12 @@ fn test(
     training: &Training,
 ) -> Result<[u64; 2]> {
     let mut loader = builder(options, world, data).epochs(1).build(device)?;
-    let mut hits = compute.buffer::<u32>(1)?;
+    let mut hits = Buffer::<u32>::new(compute, 1)?;
     let mut samples = 0;
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(compute)?;
         // The last step may have fewer samples than ranks.
-        if batch.is_empty() {
+        if batch.len() == 0 {
             continue;
         }
         model.evaluate(batch.field_at(0)?, batch.field_at(1)?, hits.view_mut())?;

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::device::{Readback, Replay, WaitMeter};
+use feedline::device::Replay;
 use feedline::record::Recorder;
 use feedline::report::Account;
 use feedline::sampler::Proof;
 use feedline::trace::{StreamTrace, Trace};
 use feedline::{BadSampleReport, Cursor, Error, ErrorKind, Loader, Result, Stream};
+use feedline_device::Readback;
 use feedline_mlp::Mlp;
 use feedline_report::History;
+use feedline_report::WaitMeter;
 use indicatif::ProgressBar;
 
 use crate::checkpoint::Checkpoint;
@@ -210,7 +212,7 @@ impl Training {
             // Computed here, before the loader starts; a save within the epoch needs it.
             self.expected.begin(loader.batch_sampler(), epoch);
         }
-        let reporter = loader.reporter();
+        let progress = loader.progress();
         let mut batches = match self.resumed.take() {
             Some((cursor, ..)) => loader.resume(cursor)?,
             None => loader.epoch(epoch)?,
@@ -227,7 +229,7 @@ impl Training {
             if let Some(trace) = &mut self.trace {
                 trace.begin("step")?;
             }
-            self.replay.step(&batch, result, |batch, result| {
+            self.replay.step(&batch, result.address(), || {
                 model.step(batch.field_at(0)?, batch.field_at(1)?, result)
             })?;
             if let Some(trace) = &mut self.trace {
@@ -242,7 +244,7 @@ impl Training {
                 self.first_step_seconds = started.elapsed().as_secs_f64();
             }
             if self.steps.is_multiple_of(SHOW) {
-                let run = reporter.report().run;
+                let run = progress.report().run;
                 self.history.add(&run);
                 let loss = self.smoothed_loss();
                 self.history.note("loss", loss.into());
@@ -372,12 +374,13 @@ impl Training {
         }
         self.lined = Instant::now();
         let (loss, all) = (self.smoothed_loss(), f64::from(ranks.world().size()));
+        let seconds = account.wall().as_secs_f64().max(1e-9);
         bar.println(format!(
             "epoch {}/{}  loss {loss:.4}  {}  {:.1} MB/s  waited {:.1} %",
             epoch + 1,
             self.epochs,
-            progress::per_second(all * account.rows_per_s()),
-            all * account.bytes_per_s() / 1e6,
+            progress::per_second(all * account.rows as f64 / seconds),
+            all * account.bytes as f64 / 1e6 / seconds,
             100.0 * account.wait_share()
         ));
     }

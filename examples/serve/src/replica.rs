@@ -1,8 +1,8 @@
 //! One copy of the model, on one stream.
 
-use feedline::device::{Pinned, Readback};
 use feedline::{Device, Error, ErrorKind, Result, Stream};
 use feedline_device::slot::SlotRing;
+use feedline_device::{Pinned, Readback};
 use feedline_kernels::ops::{Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_slots::Ring;
@@ -55,7 +55,7 @@ impl Replica {
         mlp.set_parameters(parameters)?;
         Ok(Self {
             mlp,
-            host: Ring::new(vec![device.pinned(batch * inputs)?]),
+            host: Ring::new(vec![Pinned::new(device, batch * inputs)?]),
             slots: SlotRing::new(device, 1, batch * inputs)?,
             logits: Readback::new(&stream, batch * classes, 1)?,
             inputs,

@@ -1,8 +1,9 @@
 //! Replayed steps give the same bits as steps run call by call, even under chaos and with a short last batch.
 
-use feedline::device::{Readback, Replay};
+use feedline::device::Replay;
 use feedline::{Device, Loader, Result, Workers};
 use feedline_datasets::Idx;
+use feedline_device::Readback;
 use feedline_device::host::Host;
 use feedline_kernels::ops::{AdamW, Kernels, Options, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
@@ -56,7 +57,7 @@ fn train(device: &Device, optimizer: Optimizer, replayed: bool) -> Result<(Vec<[
             }
             let result = results.begin_at(batch.slot())?;
             if replayed {
-                replay.step(&batch, result, |batch, result| {
+                replay.step(&batch, result.address(), || {
                     model.step(batch.field_at(0)?, batch.field_at(1)?, result)
                 })?;
             } else {

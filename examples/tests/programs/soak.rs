@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use feedline::{
     Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, TransferMode, Workers,
 };
+use feedline_device::Buffer;
 use feedline_device::host::Host;
 use feedline_kernels::host::pattern;
 use feedline_kernels::ops::Kernels;
@@ -80,7 +81,7 @@ fn pass(
 ) -> Result<u64> {
     let compute = device.stream()?;
     let kernels = Kernels::new(&compute)?;
-    let mut report = compute.buffer::<i64>(3)?;
+    let mut report = Buffer::<i64>::new(&compute, 3)?;
     report.write(&[0, -1, 0])?;
     let builder =
         Loader::builder(data).batch_size(batch).workers(Workers::Auto).depth(3).transfer_mode(transfer_mode);

@@ -2,6 +2,7 @@
 //! not: on the host, and on a GPU if there is one.
 
 use feedline::{Device, Result};
+use feedline_device::Buffer;
 use feedline_kernels::ops::{Kernels, Linear, Options, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape, State};
 
@@ -29,8 +30,8 @@ fn train(device: &Device, options: Options) -> Result<Trained> {
     for rows in BATCHES {
         let pixels: Vec<u8> = (0..rows * SHAPE.inputs).map(|_| random.next_u64() as u8).collect();
         let labels: Vec<u8> = (0..rows).map(|_| random.below(SHAPE.classes as u64) as u8).collect();
-        let (mut image, mut label) = (compute.buffer(pixels.len())?, compute.buffer(rows)?);
-        let mut result = compute.buffer(2)?;
+        let (mut image, mut label) = (Buffer::new(&compute, pixels.len())?, Buffer::new(&compute, rows)?);
+        let mut result = Buffer::new(&compute, 2)?;
         image.write(&pixels)?;
         label.write(&labels)?;
         model.step(image.view(), label.view(), result.view_mut())?;
@@ -38,7 +39,7 @@ fn train(device: &Device, options: Options) -> Result<Trained> {
         results.push((f32::from_bits(result[0]), result[1]));
         states.push(model.state()?);
         // An evaluation overwrites the input buffer, but must not affect the next step.
-        let mut hits = compute.buffer(1)?;
+        let mut hits = Buffer::new(&compute, 1)?;
         model.evaluate(image.view(), label.view(), hits.view_mut())?;
     }
     let (last, first) = (states.pop().expect("a step"), states.swap_remove(0));

@@ -66,7 +66,7 @@ fn a_run_resumed_with_other_batch_sizes_is_proved_from_its_beginning() {
 
 /// The report of a run that should have delivered the samples 0 to 9 and delivered `ids`.
 fn report_of(ids: &[u64]) -> Report {
-    let (mut proof, mut expected_proof) = (Proof::new(), Proof::new());
+    let (mut proof, mut expected_proof) = (Proof::default(), Proof::default());
     proof.add_all(0, ids);
     expected_proof.add_all(0, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     Report {

@@ -8,6 +8,7 @@ use std::sync::mpsc::channel;
 use feedline::bad_samples::Budget;
 use feedline::{BadSamples, Cursor, Device, Loader, LoaderBuilder, Stream, View, Workers, World};
 use feedline_datasets::{ImageDataset, open};
+use feedline_device::launch_host;
 use feedline_images::device::{HostBatch, WORDS};
 use feedline_images::{DevicePart, Transforms};
 use feedline_testkit::{Watchdog, watchdog};
@@ -71,7 +72,7 @@ fn everything() -> Transforms {
         .grayscale(0.2)
 }
 
-/// The pictures that the device makes of a batch, by the host's version, which has the same bits
+/// Applies the device's transforms to a batch by their host version, which gives the same bits
 /// (`kernels/pictures/tests/augment`).
 fn finished(part: &DevicePart, pixels: &[u8], parameters: &[u32]) -> Vec<u8> {
     let rows = parameters.len() / WORDS;
@@ -86,8 +87,8 @@ fn finished(part: &DevicePart, pixels: &[u8], parameters: &[u32]) -> Vec<u8> {
 fn bytes(stream: &Stream, view: View<'_, u8>) -> Vec<u8> {
     let (send, receive) = channel();
     let copy =
-        move |memory: &mut feedline::device::Memory<'_>| drop(send.send(memory.input::<u8>(0).to_vec()));
-    stream.run("bytes", [view.into()], [], copy).unwrap();
+        move |memory: &mut feedline_device::Memory<'_>| drop(send.send(memory.input::<u8>(0).to_vec()));
+    launch_host(stream, "bytes", [view.into()], [], copy).unwrap();
     receive.recv().unwrap()
 }
 

@@ -7,7 +7,7 @@ mod gpu;
 use std::sync::Arc;
 
 use feedline_core::{DType, Element, Result};
-use feedline_device::{BackendKind, Input, Stream, View, ViewMut};
+use feedline_device::{BackendKind, Input, Stream, View, ViewMut, launch_host};
 use feedline_images::DevicePart;
 use feedline_images::device::{HostBatch, Labels, Value, WORDS, Written};
 use feedline_kernels::pool::{self, each};
@@ -18,7 +18,7 @@ use crate::check;
 ///
 /// ```
 /// use feedline_core::Random;
-/// use feedline_device::Device;
+/// use feedline_device::{Buffer, Device};
 /// use feedline_images::{Size, Transforms};
 /// use feedline_pictures::{Augment, Pictures};
 ///
@@ -32,11 +32,11 @@ use crate::check;
 /// augment.part().draw(Size::new(2, 2), &mut Random::from_key(1), &mut parameters)?;
 /// let word = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().unwrap());
 /// let words: Vec<u32> = parameters.chunks(4).map(word).collect();
-/// let (mut pixels, mut records) = (stream.buffer::<u8>(12)?, stream.buffer::<u32>(36)?);
+/// let (mut pixels, mut records) = (Buffer::<u8>::new(&stream, 12)?, Buffer::<u32>::new(&stream, 36)?);
 /// pixels.write(&[255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0])?;
 /// records.write(&words)?;
 ///
-/// let mut finished = stream.buffer::<f32>(augment.part().elements())?;
+/// let mut finished = Buffer::<f32>::new(&stream, augment.part().elements())?;
 /// augment.run(Pictures::new(pixels.view(), records.view()), finished.view_mut())?;
 /// let finished = finished.read()?; // the red plane, the green one, the blue one
 /// assert!(finished[..4].iter().all(|value| (value - 1.0).abs() < 1e-6));
@@ -218,7 +218,7 @@ impl Augment {
     ) -> Result<()> {
         let Pictures { pixels, offsets, parameters } = pictures;
         let (part, rows) = (self.part.clone(), pictures.rows());
-        // Without offsets, the parameters fill their place and are not read.
+        // There are always three inputs: without offsets the third one is not read.
         let has_offsets = offsets.is_some();
         let inputs = [pixels.into(), parameters.into(), offsets.unwrap_or(parameters).into()];
         fn batch<'a, I: Value>(memory: &feedline_device::Memory<'a>, has_offsets: bool) -> HostBatch<'a, I> {
@@ -226,13 +226,13 @@ impl Augment {
             HostBatch { pixels: memory.input(0), offsets, parameters: memory.input(1) }
         }
         let Some(OneHot { of, dtype, to: probabilities, .. }) = labels else {
-            return self.stream.run("augment", inputs, [to.into()], move |memory| {
+            return launch_host(&self.stream, "augment", inputs, [to.into()], move |memory| {
                 on_host(&part, batch::<I>(memory, has_offsets), memory.output::<O>(0), None);
             });
         };
         let [pixels, parameters, offsets] = inputs;
         let outputs = [to.into(), probabilities.into()];
-        self.stream.run("augment", [pixels, parameters, offsets, of], outputs, move |memory| {
+        launch_host(&self.stream, "augment", [pixels, parameters, offsets, of], outputs, move |memory| {
             let of: Vec<i64> = match dtype {
                 DType::U8 => memory.input::<u8>(3).iter().copied().map(i64::from).collect(),
                 _ => memory.input::<i64>(3).to_vec(),

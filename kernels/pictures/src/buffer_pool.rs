@@ -21,7 +21,7 @@ impl<T: Element> BufferPool<T> {
     pub(crate) fn get(&self, stream: &Stream, elements: usize) -> Result<PooledBuffer<T>> {
         let memory = match self.free.try_iter().find(|memory| memory.len() >= elements) {
             Some(memory) => memory,
-            None => stream.shared_buffer(elements.max(1))?,
+            None => SharedBuffer::new(stream, elements.max(1))?,
         };
         Ok(PooledBuffer { memory: Some(memory), elements, release: self.release.clone() })
     }

@@ -1,7 +1,7 @@
 //! Pinned host memory for copies to one stream.
 
 use feedline_core::{Element, Error, ErrorKind, Result};
-use feedline_device::{Backend, Stream, ViewMut};
+use feedline_device::{Backend, Stream, ViewMut, submit};
 
 /// A block of pinned host memory for copies to one stream.
 pub(crate) struct Pinned {
@@ -52,7 +52,7 @@ impl Pinned {
         }
         let address = to.address();
         let stream = self.stream.clone();
-        let queued = stream.submit("pictures", &[], &[to.into()], |submission| {
+        let queued = submit(&stream, "pictures", &[], &[to.into()], |submission| {
             let Some(cuda) = stream.cuda_backend() else { return Ok(()) };
             for range in ranges.iter().filter(|range| !range.is_empty()) {
                 let (from, mut target) = (self.first.wrapping_add(range.start), address);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use feedline_core::{Element, Result};
-use feedline_device::{BackendKind, Buffer, Stream, ViewMut};
+use feedline_device::{BackendKind, Buffer, Stream, ViewMut, launch_host};
 
 use crate::pinned::Pinned;
 
@@ -62,7 +62,7 @@ impl HostMemory {
             Self::Plain(bytes) => {
                 let parts: Vec<_> =
                     ranges.iter().map(|range| (range.clone(), bytes[range.clone()].to_vec())).collect();
-                stream.run("pictures", [], [to.into()], move |memory| {
+                launch_host(stream, "pictures", [], [to.into()], move |memory| {
                     let to: &mut [u8] = bytemuck::cast_slice_mut(memory.output::<T>(0));
                     parts.into_iter().for_each(|(range, bytes)| to[range].copy_from_slice(&bytes));
                 })
@@ -74,7 +74,7 @@ impl HostMemory {
 impl<T: Element> Upload<T> {
     pub(crate) fn new(stream: &Stream, elements: usize) -> Result<Self> {
         let host = HostMemory::new(stream, elements * size_of::<T>())?;
-        Ok(Self { host, device: stream.buffer(elements)? })
+        Ok(Self { host, device: Buffer::new(stream, elements)? })
     }
 
     /// Grows both to `elements` and a quarter more, for larger batches.

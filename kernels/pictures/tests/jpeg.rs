@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, ErrorKind, Random, Result};
-use feedline_device::{Device, Stream};
+use feedline_device::{Buffer, Device, Stream};
 use feedline_images::device::{HostBatch, WORDS};
 use feedline_images::{CenterCrop, Chroma, Decoder, DevicePart, Size, Transforms};
 use feedline_pictures::{Decode, DecodeStage, Encoded, PictureDecoder};
@@ -43,7 +43,7 @@ fn parameters(part: &DevicePart, batch: &[Vec<u8>]) -> Vec<u32> {
 
 fn run(decoder: &mut PictureDecoder, stream: &Stream, batch: &[Vec<u8>]) -> Vec<u8> {
     let parameters = parameters(decoder.part(), batch);
-    let mut finished = stream.buffer::<u8>(batch.len() * decoder.part().elements()).unwrap();
+    let mut finished = Buffer::<u8>::new(stream, batch.len() * decoder.part().elements()).unwrap();
     let encoded: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
     decoder.run(&encoded, &parameters, finished.view_mut()).unwrap();
     finished.read().unwrap()
@@ -98,7 +98,7 @@ fn a_damaged_picture_is_an_error_that_names_its_row() {
     let mut decoder = PictureDecoder::new(&stream, crops().device_part().unwrap(), Decode::Cpu).unwrap();
     let good = fs::read(golden("420.jpg")).unwrap();
     let png = fs::read(golden("RGB.png")).unwrap();
-    let mut finished = stream.buffer::<u8>(3 * decoder.part().elements()).unwrap();
+    let mut finished = Buffer::<u8>::new(&stream, 3 * decoder.part().elements()).unwrap();
     // The header of one is damaged, the data of the other.
     for (bad, what) in [(&b"no picture"[..], "picture 1"), (&png[..png.len() / 2], "picture 1")] {
         let batch = [&good[..], bad, &good[..]];

@@ -7,7 +7,7 @@
 //! faster.
 
 use feedline_core::Result;
-use feedline_device::{View, ViewMut};
+use feedline_device::{View, ViewMut, launch_host};
 
 use super::{Kernels, Linear, check_lengths, on_gpu};
 use crate::host;
@@ -74,11 +74,11 @@ impl Kernels {
         let outputs = [dy.into(), dbias.into()];
         match activation {
             Some(activation) => {
-                self.stream.run("relu_bias_backward", [activation.into()], outputs, |memory| {
+                launch_host(&self.stream, "relu_bias_backward", [activation.into()], outputs, |memory| {
                     host::relu_bias_backward(memory.output(0), Some(memory.input(0)), memory.output(1));
                 })
             }
-            None => self.stream.run("bias_backward", [], outputs, |memory| {
+            None => launch_host(&self.stream, "bias_backward", [], outputs, |memory| {
                 host::relu_bias_backward(memory.output(0), None, memory.output(1));
             }),
         }
@@ -109,7 +109,7 @@ impl Kernels {
         )?;
         on_gpu!(self, relu_bias_backward_transposed(dy, activation, transposed, dbias, shape));
         let (inputs, outputs) = ([dy.into(), activation.into()], [transposed.into(), dbias.into()]);
-        self.stream.run("relu_bias_backward_transposed", inputs, outputs, |memory| {
+        launch_host(&self.stream, "relu_bias_backward_transposed", inputs, outputs, |memory| {
             let (dy, activation) = (memory.input(0), memory.input(1));
             host::relu_bias_backward_transposed(dy, activation, memory.output(0), memory.output(1));
         })

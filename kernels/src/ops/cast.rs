@@ -1,7 +1,7 @@
 //! Casts and fills.
 
 use feedline_core::Result;
-use feedline_device::{View, ViewMut};
+use feedline_device::{View, ViewMut, launch_host};
 
 use super::{Kernels, check, on_gpu};
 use crate::host;
@@ -16,7 +16,7 @@ impl Kernels {
             format!("cast: `src` has {} elements, `dst` has {}", src.len(), dst.len())
         })?;
         on_gpu!(self, cast(src, scale, dst));
-        self.stream.run("cast", [src.into()], [dst.into()], move |memory| {
+        launch_host(&self.stream, "cast", [src.into()], [dst.into()], move |memory| {
             host::cast(memory.input(0), scale, memory.output(0));
         })
     }
@@ -42,9 +42,21 @@ impl Kernels {
             format!("cast_with_transpose: `src`, `dst` and `transposed` have lengths {lengths:?}")
         })?;
         on_gpu!(self, cast_with_transpose(src, scale, columns, dst, transposed));
-        self.stream.run("cast_with_transpose", [src.into()], [dst.into(), transposed.into()], move |memory| {
-            host::cast_with_transpose(memory.input(0), scale, columns, memory.output(0), memory.output(1));
-        })
+        launch_host(
+            &self.stream,
+            "cast_with_transpose",
+            [src.into()],
+            [dst.into(), transposed.into()],
+            move |memory| {
+                host::cast_with_transpose(
+                    memory.input(0),
+                    scale,
+                    columns,
+                    memory.output(0),
+                    memory.output(1),
+                );
+            },
+        )
     }
 
     /// Sets every element to `value`.
@@ -53,7 +65,7 @@ impl Kernels {
     /// A device failure.
     pub fn fill(&self, dst: ViewMut<'_, f32>, value: f32) -> Result<()> {
         on_gpu!(self, fill(dst, value));
-        self.stream.run("fill", [], [dst.into()], move |memory| host::fill(memory.output(0), value))
+        launch_host(&self.stream, "fill", [], [dst.into()], move |memory| host::fill(memory.output(0), value))
     }
 }
 

@@ -176,6 +176,7 @@ impl ClassifierGradients<'_> {
 
 #[cfg(feature = "cuda")]
 mod gpu {
+    use feedline_device::Buffer;
     use feedline_device::cuda::{Arg, Grid};
 
     use super::super::gpu::{CHUNKS, Gpu};
@@ -285,7 +286,7 @@ mod gpu {
             // Taken out of the scratch until the sums are queued: `then` may call anything, even this
             // operator.
             let parts = self.scratch().fused_sums.take().filter(|parts| parts.len() >= blocks * count);
-            let mut parts = parts.map_or_else(|| self.stream.buffer(blocks * count), Ok)?;
+            let mut parts = parts.map_or_else(|| Buffer::new(&self.stream, blocks * count), Ok)?;
             let ClassifierGradients { x: mut dx, weights: dweights, bias: dbias, bias_before } = gradients;
             let (loss, hits) = result.split_at(1)?;
             let grid =

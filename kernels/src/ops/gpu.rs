@@ -57,10 +57,10 @@ impl Scratch {
     /// Grows the buffers to `partial` sums and `counters` if needed.
     pub(super) fn reserve(&mut self, stream: &Stream, partial: usize, counters: usize) -> Result<()> {
         if self.partial.len() < partial {
-            self.partial = stream.buffer(partial)?;
+            self.partial = Buffer::new(stream, partial)?;
         }
         if self.counters.len() < counters {
-            self.counters = stream.buffer(counters)?;
+            self.counters = Buffer::new(stream, counters)?;
         }
         Ok(())
     }
@@ -78,9 +78,9 @@ impl Gpu {
             capability: cuda.compute_capability()?,
             multiprocessors: usize::try_from(cuda.multiprocessors()?).unwrap_or(1),
             scratch: Mutex::new(Scratch {
-                partial: stream.buffer(CHUNKS.max * 8192)?,
-                counters: stream.buffer(128)?,
-                xent: stream.buffer(1)?,
+                partial: Buffer::new(stream, CHUNKS.max * 8192)?,
+                counters: Buffer::new(stream, 128)?,
+                xent: Buffer::new(stream, 1)?,
                 fused_sums: None,
             }),
             stream: stream.clone(),

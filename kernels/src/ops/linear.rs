@@ -1,7 +1,7 @@
 //! The products of a linear layer, with bias and ReLU.
 
 use feedline_core::Result;
-use feedline_device::{View, ViewMut};
+use feedline_device::{View, ViewMut, launch_host};
 
 use super::{Kernels, Linear, check_lengths, matrix, on_gpu};
 use crate::host;
@@ -48,9 +48,15 @@ impl Kernels {
             ],
         )?;
         on_gpu!(self, linear(x, weights, bias, relu, y, shape));
-        self.stream.run("linear", [x.into(), weights.into(), bias.into()], [y.into()], move |memory| {
-            host::linear(memory.input(0), memory.input(1), memory.input(2), relu, memory.output(0));
-        })
+        launch_host(
+            &self.stream,
+            "linear",
+            [x.into(), weights.into(), bias.into()],
+            [y.into()],
+            move |memory| {
+                host::linear(memory.input(0), memory.input(1), memory.input(2), relu, memory.output(0));
+            },
+        )
     }
 
     /// `dW = dyᵀ x`: `dy` `[rows, outputs]`, `x` `[rows, inputs]`, `dweights` `[outputs, inputs]`.
@@ -74,9 +80,15 @@ impl Kernels {
             ],
         )?;
         on_gpu!(self, weight_gradient(dy, x, dweights, shape));
-        self.stream.run("weight_gradient", [dy.into(), x.into()], [dweights.into()], move |memory| {
-            host::weight_gradient(memory.input(0), memory.input(1), shape.outputs, memory.output(0));
-        })
+        launch_host(
+            &self.stream,
+            "weight_gradient",
+            [dy.into(), x.into()],
+            [dweights.into()],
+            move |memory| {
+                host::weight_gradient(memory.input(0), memory.input(1), shape.outputs, memory.output(0));
+            },
+        )
     }
 
     /// `dx = dy W`: `dy` `[rows, outputs]`, `weights` `[outputs, inputs]`, `dx` `[rows, inputs]`.
@@ -100,7 +112,7 @@ impl Kernels {
             ],
         )?;
         on_gpu!(self, input_gradient(dy, weights, dx, shape));
-        self.stream.run("input_gradient", [dy.into(), weights.into()], [dx.into()], move |memory| {
+        launch_host(&self.stream, "input_gradient", [dy.into(), weights.into()], [dx.into()], move |memory| {
             host::input_gradient(memory.input(0), memory.input(1), shape.outputs, memory.output(0));
         })
     }
@@ -127,7 +139,8 @@ impl Kernels {
             ],
         )?;
         on_gpu!(self, weight_gradient_transposed(dy, x, dweights, shape));
-        self.stream.run(
+        launch_host(
+            &self.stream,
             "weight_gradient_transposed",
             [dy.into(), x.into()],
             [dweights.into()],

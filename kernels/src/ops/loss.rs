@@ -1,7 +1,7 @@
 //! Loss and accuracy of a classifier.
 
 use feedline_core::Result;
-use feedline_device::{View, ViewMut};
+use feedline_device::{View, ViewMut, launch_host};
 
 use super::{Kernels, check_lengths, matrix, on_gpu};
 use crate::host;
@@ -43,7 +43,7 @@ impl Kernels {
         )?;
         on_gpu!(self, softmax_xent(logits, labels, row_loss, result, classes));
         let outputs = [logits.into(), row_loss.into(), result.into()];
-        self.stream.run("softmax_xent", [labels.into()], outputs, |memory| {
+        launch_host(&self.stream, "softmax_xent", [labels.into()], outputs, |memory| {
             let outcome = host::softmax_xent(memory.output(0), memory.input::<u8>(0), memory.output(1));
             let result = memory.output::<u32>(2);
             result[0] = outcome.loss.to_bits();
@@ -70,7 +70,7 @@ impl Kernels {
             [("logits", logits.len(), matrix(rows, classes)), ("hits", hits.len(), Some(1))],
         )?;
         on_gpu!(self, argmax_hits(logits, labels, hits, classes));
-        self.stream.run("argmax_hits", [logits.into(), labels.into()], [hits.into()], |memory| {
+        launch_host(&self.stream, "argmax_hits", [logits.into(), labels.into()], [hits.into()], |memory| {
             memory.output::<u32>(0)[0] += host::argmax_hits(memory.input(0), memory.input::<u8>(1));
         })
     }

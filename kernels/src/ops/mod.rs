@@ -37,13 +37,13 @@ pub use classifier::ClassifierGradients;
 /// The operators of one stream.
 ///
 /// ```
-/// use feedline_device::Device;
+/// use feedline_device::{Buffer, Device};
 /// use feedline_kernels::ops::Kernels;
 /// let stream = Device::new_host().stream()?;
 /// let kernels = Kernels::new(&stream)?;
-/// let mut pixels = stream.buffer::<u8>(3)?;
+/// let mut pixels = Buffer::<u8>::new(&stream, 3)?;
 /// pixels.write(&[0, 51, 255])?;
-/// let mut wide = stream.buffer::<f32>(3)?;
+/// let mut wide = Buffer::<f32>::new(&stream, 3)?;
 /// kernels.cast(pixels.view(), 0.5, wide.view_mut())?;
 /// assert_eq!(wide.read()?, [0.0, 25.5, 127.5]);
 /// # Ok::<(), feedline_core::Error>(())

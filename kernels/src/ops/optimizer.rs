@@ -1,7 +1,7 @@
 //! Optimizers: one call updates all parameters of a model in one flat buffer.
 
 use feedline_core::Result;
-use feedline_device::{View, ViewMut};
+use feedline_device::{View, ViewMut, launch_host};
 
 use super::{Kernels, check, on_gpu};
 use crate::host::{self, AdamW, Sgd};
@@ -23,9 +23,15 @@ impl Kernels {
             format!("sgd: {} weights, {} velocities, {len} gradients", weights.len(), velocity.len())
         })?;
         on_gpu!(self, sgd(weights, velocity, gradient, rule));
-        self.stream.run("sgd", [gradient.into()], [weights.into(), velocity.into()], move |memory| {
-            host::sgd(memory.output(0), memory.output(1), memory.input(0), rule);
-        })
+        launch_host(
+            &self.stream,
+            "sgd",
+            [gradient.into()],
+            [weights.into(), velocity.into()],
+            move |memory| {
+                host::sgd(memory.output(0), memory.output(1), memory.input(0), rule);
+            },
+        )
     }
 
     /// AdamW (Loshchilov and Hutter 2019, "Decoupled weight decay regularization"). `steps[0]` is the
@@ -51,7 +57,7 @@ impl Kernels {
         })?;
         on_gpu!(self, adamw(weights, mean, square, gradient, rule, steps));
         let outputs = [weights.into(), mean.into(), square.into(), steps.into()];
-        self.stream.run("adamw", [gradient.into()], outputs, move |memory| {
+        launch_host(&self.stream, "adamw", [gradient.into()], outputs, move |memory| {
             let (weights, mean, square) = (memory.output(0), memory.output(1), memory.output(2));
             let steps = memory.output::<u32>(3);
             steps[0] += 1;

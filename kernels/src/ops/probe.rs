@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use feedline_core::Result;
-use feedline_device::{View, ViewMut};
+use feedline_device::{View, ViewMut, launch_host};
 
 use super::{Kernels, check, on_gpu};
 use crate::host::pattern;
@@ -15,7 +15,7 @@ impl Kernels {
     /// A device failure.
     pub fn spin(&self, nanoseconds: u64) -> Result<()> {
         on_gpu!(self, spin(nanoseconds));
-        self.stream.run("spin", [], [], move |_| {
+        launch_host(&self.stream, "spin", [], [], move |_| {
             let start = Instant::now();
             while start.elapsed() < Duration::from_nanos(nanoseconds) {
                 std::hint::spin_loop();
@@ -48,7 +48,7 @@ impl Kernels {
             )
         })?;
         on_gpu!(self, pattern_check(data, row_bytes, key, first_row, report));
-        self.stream.run("pattern_check", [data.into()], [report.into()], move |memory| {
+        launch_host(&self.stream, "pattern_check", [data.into()], [report.into()], move |memory| {
             let found = pattern::check(memory.input(0), row_bytes, key, |row| first_row.wrapping_add(row));
             let report = memory.output::<i64>(0);
             report[0] += found.wrong as i64;

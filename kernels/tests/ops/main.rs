@@ -66,7 +66,7 @@ impl Case {
     }
 
     fn buffer<T: feedline_core::Element>(&self, values: &[T]) -> Result<Buffer<T>> {
-        let mut buffer = self.stream.buffer(values.len())?;
+        let mut buffer = Buffer::new(&self.stream, values.len())?;
         buffer.write(values)?;
         Ok(buffer)
     }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use feedline_device::Device;
+use feedline_device::{Buffer, Device};
 use feedline_kernels::host;
 use feedline_kernels::ops::{AdamW, Kernels, Linear, Sgd};
 use feedline_testkit::with_watchdog;
@@ -19,9 +19,9 @@ const LARGE: usize = 1 << 20;
 fn train() {
     let stream = Device::new_host().stream().unwrap();
     let kernels = Kernels::new(&stream).unwrap();
-    let bytes = stream.buffer::<u8>(LARGE).unwrap();
-    let mut floats = [(); 4].map(|()| stream.buffer::<f32>(LARGE).unwrap());
-    let mut steps = stream.buffer::<u32>(1).unwrap();
+    let bytes = Buffer::<u8>::new(&stream, LARGE).unwrap();
+    let mut floats = [(); 4].map(|()| Buffer::<f32>::new(&stream, LARGE).unwrap());
+    let mut steps = Buffer::<u32>::new(&stream, 1).unwrap();
     let [wide, weights, mean, square] = &mut floats;
     kernels.cast(bytes.view(), 1.0, wide.view_mut()).unwrap();
     let rule = Sgd { lr: 0.1, momentum: 0.9 };

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use feedline_core::{Error, ErrorKind};
 use feedline_device::cuda::cudarc::driver::{CudaContext, sys};
 use feedline_device::cuda::{Arg, Function, Grid};
-use feedline_device::{Device, Stream};
+use feedline_device::{Buffer, Device, Stream};
 use feedline_testkit::gpu;
 
 /// The text of the panic in `call`, which must panic.
@@ -24,7 +24,7 @@ fn only_the_per_thread_stream_is_rejected() {
     assert!(error.message().contains("per-thread"), "{error}");
     for stream in [context.default_stream(), context.new_stream().expect("a stream")] {
         let stream = device.wrap_stream(stream).expect("one stream on all threads");
-        let mut numbers = stream.buffer::<u32>(4).expect("a buffer");
+        let mut numbers = Buffer::<u32>::new(&stream, 4).expect("a buffer");
         numbers.write(&[1, 2, 3, 4]).expect("a copy");
         assert_eq!(numbers.read().expect("a copy"), [1, 2, 3, 4]);
     }
@@ -36,7 +36,7 @@ fn a_view_is_rejected_on_the_default_stream_of_another_context() {
     let context = device.cuda_backend().expect("a CUDA device").context().clone();
     let other = CudaContext::new_non_primary(0, 0).expect("another context");
     let stream = device.wrap_stream(context.default_stream()).expect("the default stream");
-    let mut numbers = stream.buffer::<u32>(4).expect("a buffer");
+    let mut numbers = Buffer::<u32>::new(&stream, 4).expect("a buffer");
     numbers.write(&[1, 2, 3, 4]).expect("a copy");
     let view = numbers.view();
     // Both handles are null.
@@ -53,7 +53,7 @@ fn a_capture_begun_by_cudarc_rejects_work_and_views() {
     let stream = device.stream().expect("a stream");
     let raw = stream.cuda_stream().expect("a CUDA stream").clone();
     let (event, empty) = (device.event().expect("an event"), spin(&device));
-    let numbers = stream.buffer::<u32>(4).expect("a buffer");
+    let numbers = Buffer::<u32>::new(&stream, 4).expect("a buffer");
     let view = numbers.view();
     let mut copy = raw.alloc_zeros::<u32>(4).expect("memory");
     raw.synchronize().expect("set up");

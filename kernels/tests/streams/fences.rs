@@ -6,7 +6,7 @@
 
 use feedline_core::{ErrorKind, Result, random::key};
 use feedline_device::slot::{Loaded, Reader, SlotRing};
-use feedline_device::{BackendKind, Device, Pinned, Priority, Stream};
+use feedline_device::{BackendKind, Buffer, Device, Pinned, Priority, Stream};
 use feedline_kernels::host::pattern;
 use feedline_kernels::ops::Kernels;
 use feedline_slots::{ReadyLease, Ring};
@@ -63,7 +63,7 @@ struct Checked(feedline_device::Buffer<i64>);
 impl Checked {
     /// Call before delaying work: an allocation may wait for the whole device.
     fn new(kernels: &Kernels) -> Result<Self> {
-        let mut report = kernels.stream().buffer::<i64>(3)?;
+        let mut report = Buffer::<i64>::new(kernels.stream(), 3)?;
         report.write(&[0, -1, 0])?;
         Ok(Self(report))
     }
@@ -92,7 +92,7 @@ impl Checked {
 
 impl Rig {
     fn new(device: &Device, bytes: usize) -> Result<Self> {
-        let pinned = (0..2).map(|_| device.pinned(bytes)).collect::<Result<_>>()?;
+        let pinned = (0..2).map(|_| Pinned::new(device, bytes)).collect::<Result<_>>()?;
         let copy = device.named_stream("copy", Priority::High)?;
         let compute = device.stream()?;
         let rig = Self {
@@ -282,12 +282,13 @@ fn kernels_reject_views_of_another_stream_or_device() {
     for device in devices("a kernel on another stream") {
         let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
         let stream = device.stream().expect("a stream");
-        let mut buffer = stream.buffer::<f32>(16).expect("a buffer");
+        let mut buffer = Buffer::<f32>::new(&stream, 16).expect("a buffer");
         let other = match device.kind() {
             BackendKind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
             _ => Device::new_host(),
         };
-        let mut foreign = other.stream().and_then(|stream| stream.buffer::<f32>(16)).expect("a buffer");
+        let mut foreign =
+            other.stream().and_then(|stream| Buffer::<f32>::new(&stream, 16)).expect("a buffer");
         let streams = format!("belongs to {}, not to {}", stream, rig.compute);
         let devices = format!("belongs to {other}, not to {device}");
         for (view, part) in [(buffer.view_mut(), streams), (foreign.view_mut(), devices)] {

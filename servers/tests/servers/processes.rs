@@ -85,7 +85,7 @@ fn ids(builder: LoaderBuilder, mut each: impl FnMut(usize)) -> (Vec<u64>, u64, f
             each(all.len());
         }
     }
-    (all, loader.cursor().order_hash().value(), loader.report())
+    (all, loader.cursor().order_hash(), loader.report())
 }
 
 #[test]

@@ -219,7 +219,7 @@ fn the_machine_is_inspected_and_other_settings_are_predicted() {
     let ((data, max), profile) = (files(folder.path()).remove(0), folder.path().join("profile.json"));
     let mut loader = Loader::builder(set(&data, max)).batch_size(5).build_host().unwrap();
     loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap()));
-    Profile::new(&loader.reporter()).write(&profile).unwrap();
+    Profile::new(&loader).write(&profile).unwrap();
     let predicted = json(0, &["whatif", profile.to_str().unwrap(), "--step-us", "1000"]);
     // The last steps, one per slot, are not waited for.
     let rate = predicted["asked"]["batches_per_s"].as_f64().unwrap();

@@ -83,7 +83,7 @@ impl MixBuilder {
     pub fn build(self) -> Result<Mix> {
         let Self { parts, weights, len, seed } = self;
         check_specs("mix", &parts)?;
-        if let Some(empty) = parts.iter().position(|part| part.is_empty()) {
+        if let Some(empty) = parts.iter().position(|part| part.len() == 0) {
             return Err(config(format!("part {empty} of the mix is empty: leave it out")));
         }
         let shares = shares(&weights)?;

@@ -42,7 +42,7 @@ mod subset;
 mod window;
 mod zip;
 
-pub use cache::Cached;
+pub use cache::{CacheStats, Cached};
 pub use concat::Concat;
 pub use from_fn::{FromFn, from_fn};
 pub use in_memory::InMemory;

@@ -13,10 +13,6 @@ macro_rules! forward {
                 (**self).len()
             }
 
-            fn is_empty(&self) -> bool {
-                (**self).is_empty()
-            }
-
             fn spec(&self) -> &Spec {
                 (**self).spec()
             }

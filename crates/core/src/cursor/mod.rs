@@ -92,7 +92,7 @@ impl Cursor {
             batch: options.batch as u64,
             rank: options.world.rank(),
             world: options.world.size(),
-            proof: Proof::new(),
+            proof: Proof::default(),
             order_hash: OrderHash::new(),
             vouched: false,
         }
@@ -184,8 +184,8 @@ impl Cursor {
     }
 
     /// The hash of the samples that this rank delivered, in order.
-    pub fn order_hash(&self) -> OrderHash {
-        self.order_hash
+    pub fn order_hash(&self) -> u64 {
+        self.order_hash.value()
     }
 
     /// Adds the proof of ranks that this rank continues; see [`fit`](Self::fit).

@@ -56,6 +56,7 @@ pub struct Rows<'a> {
     copy: CopyRows,
 }
 
+#[expect(clippy::len_without_is_empty, reason = "a batch has rows")]
 impl<'a> Rows<'a> {
     /// The first `len` rows of `slab`. Rows of ragged fields count as not written.
     ///
@@ -177,11 +178,6 @@ impl<'a> Rows<'a> {
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The index in the batch of the first row.

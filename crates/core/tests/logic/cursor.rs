@@ -99,7 +99,7 @@ fn another_world_resumes_where_the_old_one_stopped() {
                 })
                 .collect();
             // Every rank of the new world uses the cursor of its rank, or the first one.
-            let (mut total, mut seen) = (Proof::new(), Vec::new());
+            let (mut total, mut seen) = (Proof::default(), Vec::new());
             for rank in 0..new {
                 let batch_sampler = batch_sampler(rank, new);
                 let mut cursor =

@@ -36,11 +36,11 @@ fn the_merged_proof_of_all_ranks_is_the_expected_one() {
     for sampler in samplers(101) {
         for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
             for world in [1, 2, 4, 8] {
-                let mut all = Proof::new();
+                let mut all = Proof::default();
                 let first = batch_sampler(sampler.clone(), 101, 4, last_batch, 0, world);
                 for rank in 0..world {
                     let batch_sampler = batch_sampler(sampler.clone(), 101, 4, last_batch, rank, world);
-                    let (mut proof, mut ids) = (Proof::new(), Vec::new());
+                    let (mut proof, mut ids) = (Proof::default(), Vec::new());
                     for epoch in 2..5 {
                         for step in 0..batch_sampler.steps(epoch, 0) {
                             let valid = batch_sampler.batch(epoch, 0, step, &mut ids);
@@ -61,7 +61,7 @@ fn the_merged_proof_of_all_ranks_is_the_expected_one() {
 fn the_expected_proof_excludes_skipped_samples() {
     let mut batch_sampler = batch_sampler(Sampler::Shuffle, 100, 5, LastBatch::Keep, 0, 1);
     batch_sampler.skip(0, 3..7).unwrap();
-    let (mut proof, mut ids) = (Proof::new(), Vec::new());
+    let (mut proof, mut ids) = (Proof::default(), Vec::new());
     for step in 0..batch_sampler.steps(0, 0) {
         let valid = batch_sampler.batch(0, 0, step, &mut ids);
         proof.add_all(0, &ids[..valid]);
@@ -74,7 +74,7 @@ fn the_expected_proof_excludes_skipped_samples() {
 fn the_expected_proof_is_the_sum_over_all_samples() {
     for len in [1, 511, 512, 513, 5000] {
         let batch_sampler = batch_sampler(Sampler::Shuffle, len, 4, LastBatch::Keep, 0, 1);
-        let mut one_by_one = Proof::new();
+        let mut one_by_one = Proof::default();
         (0..len).for_each(|id| one_by_one.add(6, id));
         assert_eq!(Proof::expected(&batch_sampler, 6..7), one_by_one);
         let mut by_parts = Proof::expected_part(&batch_sampler, 6, 0..len / 3);
@@ -98,10 +98,10 @@ fn the_expected_proof_can_be_added_up_from_parts_of_two_worlds() {
 
 #[test]
 fn the_error_says_how_many_samples_are_wrong() {
-    let mut expected = Proof::new();
+    let mut expected = Proof::default();
     expected.add_all(0, &[1, 2, 3]);
     let message = |ids: &[u64]| {
-        let mut proof = Proof::new();
+        let mut proof = Proof::default();
         proof.add_all(0, ids);
         let error = proof.check(&expected).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Data);
@@ -115,7 +115,7 @@ fn the_error_says_how_many_samples_are_wrong() {
 
 #[test]
 fn an_exchange_between_epochs_is_detected() {
-    let (mut right, mut wrong) = (Proof::new(), Proof::new());
+    let (mut right, mut wrong) = (Proof::default(), Proof::default());
     right.add_all(0, &[1, 2, 3]);
     right.add_all(1, &[4, 5, 6]);
     wrong.add_all(0, &[1, 2, 6]);
@@ -135,7 +135,7 @@ proptest! {
     ) {
         let ids: Vec<u64> = ids.into_iter().collect();
         let (at, by) = (at.index(ids.len()), by.index(ids.len()));
-        let proof_of = |ids: &[u64]| { let mut proof = Proof::new(); proof.add_all(epoch, ids); proof };
+        let proof_of = |ids: &[u64]| { let mut proof = Proof::default(); proof.add_all(epoch, ids); proof };
         let right = proof_of(&ids);
 
         let mut more = ids.clone();
@@ -160,11 +160,11 @@ proptest! {
 
 #[test]
 fn proofs_survive_json() {
-    let mut proof = Proof::new();
+    let mut proof = Proof::default();
     proof.add_all(u64::MAX, &[u64::MAX, 0, 1]);
     let text = serde_json::to_string(&proof).unwrap();
     assert_eq!(serde_json::from_str::<Proof>(&text).unwrap(), proof);
-    assert_eq!(serde_json::to_string(&Proof::new()).unwrap(), r#"{"count":0,"sum":"0x0"}"#);
+    assert_eq!(serde_json::to_string(&Proof::default()).unwrap(), r#"{"count":0,"sum":"0x0"}"#);
     for torn in [r#"{"count":0,"sum":"12"}"#, r#"{"count":0,"sum":"0xzz"}"#, r#"{"count":0,"sum":0}"#] {
         assert!(serde_json::from_str::<Proof>(torn).is_err(), "{torn}");
     }

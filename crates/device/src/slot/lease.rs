@@ -207,7 +207,7 @@ impl Loaded {
         if !std::mem::replace(&mut self.hold.delivered, true) {
             self.hold.shared.touch();
             self.hold.shared.delivered.fetch_add(1, Ordering::AcqRel);
-            self.hold.shared.unreleased.add_one();
+            self.hold.shared.unreleased.fetch_add(1, Ordering::AcqRel);
         }
     }
 
@@ -374,7 +374,7 @@ impl Drop for Reader {
         if slot.live.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        self.shared.unreleased.subtract_one();
+        self.shared.unreleased.fetch_sub(1, Ordering::AcqRel);
         // A lost slot counts as delivered for good, so that a thread that holds all others does not wait
         // for a slot that never returns.
         if !slot.lost.load(Ordering::Acquire) {
@@ -405,7 +405,7 @@ impl Drop for Hold {
         if self.armed {
             if self.delivered {
                 self.shared.touch();
-                self.shared.unreleased.subtract_one();
+                self.shared.unreleased.fetch_sub(1, Ordering::AcqRel);
                 self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             }
             self.shared.release(self.index);

@@ -23,4 +23,4 @@ mod ring;
 
 pub use lease::{Loaded, Reader, WriteLease};
 pub(crate) use ring::SlotRef;
-pub use ring::{MAX_READERS, MAX_SLOTS, SlotRing, Unreleased};
+pub use ring::{MAX_READERS, MAX_SLOTS, SlotRing};

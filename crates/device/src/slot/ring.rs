@@ -12,7 +12,7 @@ use feedline_slots::Monitor;
 
 use crate::capture::SlotId;
 use crate::device_core::Core;
-use crate::event_pool::EventPool;
+use crate::event::EventPool;
 use crate::slot::lease::WriteLease;
 use crate::stream::StreamCore;
 use crate::zero_copy::StridedColumns;
@@ -74,7 +74,9 @@ pub(crate) struct Shared {
     pub(crate) bytes: usize,
     /// The events of the copies into the slots.
     pub(crate) copy_events: EventPool,
-    free: Monitor<FreeList>,
+    free: Monitor<VecDeque<usize>>,
+    /// Changes under the lock of `free`.
+    is_closed: AtomicBool,
     /// Slots delivered to the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
     /// The thread that takes the batches ([`this_thread`]); 0 before the first.
@@ -83,7 +85,7 @@ pub(crate) struct Shared {
     has_moved: AtomicBool,
     /// Batches that the consumer has not released. A lost slot counts only until its last reader is
     /// dropped.
-    pub(crate) unreleased: Unreleased,
+    pub(crate) unreleased: Arc<AtomicUsize>,
     /// Nanoseconds that host threads have been blocked until a copy had ended, since they were last taken.
     pub(crate) host_waits: AtomicU64,
     /// Slots that are out of use for good.
@@ -94,32 +96,6 @@ pub(crate) struct Shared {
     pub(crate) copier: OnceLock<Arc<StreamCore>>,
     /// The columns that the copy stream gathers from, if any. Kept until that stream has been drained.
     pub(crate) columns: OnceLock<Arc<StridedColumns>>,
-}
-
-/// The slots to write, first in, first out.
-struct FreeList {
-    slots: VecDeque<usize>,
-    is_closed: bool,
-}
-
-/// The number of batches of a ring that the consumer has not released. Clones are handles of the same
-/// number; they do not keep the ring's memory.
-#[derive(Clone, Debug, Default)]
-pub struct Unreleased(Arc<AtomicUsize>);
-
-impl Unreleased {
-    /// The number.
-    pub fn count(&self) -> usize {
-        self.0.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn add_one(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn subtract_one(&self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// A fixed set of device slots of equal size. Clones share the slots.
@@ -160,11 +136,12 @@ impl SlotRing {
             slots: slots.into(),
             bytes,
             copy_events,
-            free: Monitor::new(FreeList { slots: VecDeque::with_capacity(count), is_closed: false }),
+            free: Monitor::new(VecDeque::with_capacity(count)),
+            is_closed: AtomicBool::new(false),
             delivered: AtomicUsize::new(0),
             taken_on: AtomicUsize::new(0),
             has_moved: AtomicBool::new(false),
-            unreleased: Unreleased::default(),
+            unreleased: Arc::default(),
             host_waits: AtomicU64::new(0),
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
@@ -203,10 +180,11 @@ impl SlotRing {
     }
 
     fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
-        let taken = self.shared.free.wait(limit, |free| match free.is_closed {
-            true => Some(Err(self.shared.closed())),
-            false => free.slots.pop_front().map(Ok),
-        });
+        let taken =
+            self.shared.free.wait(limit, |free| match self.shared.is_closed.load(Ordering::Relaxed) {
+                true => Some(Err(self.shared.closed())),
+                false => free.pop_front().map(Ok),
+            });
         Ok(taken.transpose()?.map(|index| WriteLease::new(self.shared.clone(), index)))
     }
 
@@ -227,7 +205,7 @@ impl SlotRing {
 
     /// The number of free slots.
     pub fn free(&self) -> usize {
-        self.shared.free.with(|free| free.slots.len())
+        self.shared.free.with(|free| free.len())
     }
 
     /// The number of slots delivered to the consumer and not dropped, or lost because a reader could not
@@ -247,7 +225,7 @@ impl SlotRing {
 
     /// The number of batches that the consumer has not released. Unlike [`delivered`](Self::delivered),
     /// it does not count a lost slot once its readers are dropped.
-    pub fn unreleased(&self) -> &Unreleased {
+    pub fn unreleased(&self) -> &Arc<AtomicUsize> {
         &self.shared.unreleased
     }
 
@@ -348,15 +326,15 @@ impl Shared {
 
     /// Returns a slot to the free list.
     pub(crate) fn release(&self, index: usize) {
-        self.free.add(1, |FreeList { slots, .. }| {
-            slots.push_back(index);
-            ((), slots.len())
+        self.free.add(1, |free| {
+            free.push_back(index);
+            ((), free.len())
         });
     }
 
     /// Ends all current and future waits for a slot.
     fn close(&self) {
-        self.free.change(|free| free.is_closed = true);
+        self.free.change(|_| self.is_closed.store(true, Ordering::Relaxed));
     }
 
     /// Takes a slot out of use for good, because of `why`. The loss of the last slot ends every wait for

@@ -11,9 +11,9 @@ use feedline_core::{
 use feedline_slots::Ring;
 
 use crate::device_core::Core;
-use crate::event_pool::EventPool;
+use crate::event::EventPool;
 use crate::stream::StreamCore;
-use crate::{Device, Stream};
+use crate::{Device, Pinned, Stream};
 
 /// Maximum bytes and samples that are decoded before they are copied.
 const AT_ONCE: (usize, usize) = (4 << 20, 1 << 16);
@@ -177,7 +177,8 @@ impl<'a> Load<'a> {
         let rows = (AT_ONCE.0 / dataset.spec().sample_bytes().max(1)).clamp(1, AT_ONCE.1);
         let layout = Layout::new(dataset.spec(), rows.min(usize::try_from(len).unwrap_or(usize::MAX)))?;
         // A thread fills one block while the other is copied.
-        let blocks = (0..2 * threads).map(|_| device.pinned(layout.bytes())).collect::<Result<Vec<_>>>()?;
+        let blocks =
+            (0..2 * threads).map(|_| Pinned::new(device, layout.bytes())).collect::<Result<Vec<_>>>()?;
         Ok(Self {
             resident,
             dataset,

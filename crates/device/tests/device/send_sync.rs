@@ -7,7 +7,7 @@ use feedline_device::slot::{Loaded, Reader, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{
     Buffer, Device, DeviceStats, Event, Input, Memory, Output, Pinned, Readback, SharedBuffer, Stream, Task,
-    View, ViewMut,
+    View, ViewMut, launch_host,
 };
 use feedline_sim::interceptors::{Chaos, Count, Faults};
 
@@ -62,11 +62,11 @@ is_not!(Sync: Task);
 fn a_stream_and_a_view_are_used_from_two_threads() {
     let device = Device::new_host();
     let stream = device.stream().expect("a stream");
-    let mut numbers = stream.buffer::<u32>(1).expect("a buffer");
+    let mut numbers = Buffer::<u32>::new(&stream, 1).expect("a buffer");
     let add = |memory: &mut Memory<'_>| memory.output::<u32>(0)[0] += 1;
     std::thread::scope(|scope| {
         let (view, other) = (numbers.view_mut(), stream.clone());
-        scope.spawn(move || other.run("add", [], [view.into()], add).expect("work"));
+        scope.spawn(move || launch_host(&other, "add", [], [view.into()], add).expect("work"));
         scope.spawn(|| stream.synchronize().expect("synchronize"));
     });
     assert_eq!(numbers.read().expect("the number"), [1]);

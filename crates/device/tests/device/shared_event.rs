@@ -2,7 +2,7 @@
 
 use feedline_core::Result;
 use feedline_device::slot::{Loaded, SlotRing};
-use feedline_device::{Device, Pinned, Priority, Stream};
+use feedline_device::{Device, Pinned, Priority, Stream, launch_host};
 use feedline_slots::Ring;
 
 const BYTES: usize = 256;
@@ -24,13 +24,13 @@ impl Pipe {
 /// Two batches, each read on its own stream. The first reader ends first, and its slot is refilled first.
 fn two_batches_on_two_streams(device: &Device) -> Result<()> {
     let copies = device.named_stream("copies", Priority::High)?;
-    let host = Ring::new((0..3).map(|_| device.pinned(BYTES)).collect::<Result<_>>()?);
+    let host = Ring::new((0..3).map(|_| Pinned::new(device, BYTES)).collect::<Result<_>>()?);
     let pipe = Pipe { host, slots: SlotRing::new(device, 2, BYTES)?, copies };
     let (one, two) = (device.stream()?, device.stream()?);
     for _ in 0..3 {
         let (first, second) = (pipe.load()?.wait_on(&one)?, pipe.load()?.wait_on(&two)?);
-        one.run("first", [first.view::<u8>(0, BYTES)?.into()], [], |_| {})?;
-        two.run("second", [second.view::<u8>(0, BYTES)?.into()], [], |_| {})?;
+        launch_host(&one, "first", [first.view::<u8>(0, BYTES)?.into()], [], |_| {})?;
+        launch_host(&two, "second", [second.view::<u8>(0, BYTES)?.into()], [], |_| {})?;
         drop(first);
         drop(second);
     }

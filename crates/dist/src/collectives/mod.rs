@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_backend::{Span, StreamId, Task, TypedSpan};
 use feedline_core::{DType, Element, Result, World};
-use feedline_device::{BackendKind, Buffer, Event, Input, Output, Priority, Stream, View, ViewMut};
+use feedline_device::{BackendKind, Buffer, Event, Input, Output, Priority, Stream, View, ViewMut, submit};
 
 use crate::{Group, config};
 use host::Hosts;
@@ -109,7 +109,7 @@ impl Collectives {
                 }),
             }
         };
-        let token = Mutex::new(compute.buffer(1)?);
+        let token = Mutex::new(Buffer::new(compute, 1)?);
         let (forked, joined) = (device.event()?, device.event()?);
         let inner = Inner { world, compute: compute.clone(), stream, forked, joined, transport, token };
         Ok(Self { inner: Arc::new(inner) })
@@ -139,12 +139,12 @@ impl Collectives {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use feedline_device::Device;
+    /// # use feedline_device::{Buffer, Device};
     /// # use feedline_dist::{Collectives, Group, Launch, Reduce};
     /// # let group = Group::join(&Launch::single(), Duration::from_secs(5))?;
     /// # let stream = Device::new_host().stream()?;
     /// # let collectives = Collectives::new(&group, &stream)?;
-    /// # let (mut first, mut last) = (stream.buffer::<f32>(8)?, stream.buffer::<f32>(8)?);
+    /// # let (mut first, mut last) = (Buffer::<f32>::new(&stream, 8)?, Buffer::<f32>::new(&stream, 8)?);
     /// collectives.overlap(|overlap| {
     ///     // queue the backward pass of the last layer here; then its gradients travel ...
     ///     overlap.all_reduce([last.view_mut()], Reduce::Average)?;
@@ -258,11 +258,11 @@ impl<'v> Overlap<'_, 'v> {
         let is_alone = matches!(inner.transport, Transport::Alone);
         if is_alone && call != Call::Gather {
             // Checks the views, as with several ranks.
-            return inner.compute.submit(name, inputs, outputs, |_| Ok(()));
+            return submit(&inner.compute, name, inputs, outputs, |_| Ok(()));
         }
         // Set first: an error below may leave part of the work queued.
         self.forked = true;
-        inner.compute.submit(name, inputs, outputs, |submission| {
+        submit(&inner.compute, name, inputs, outputs, |submission| {
             inner.order(&inner.forked, submission.stream, StreamId::from(&inner.stream))?;
             match &inner.transport {
                 #[cfg(feature = "nccl")]
@@ -282,7 +282,7 @@ impl<'v> Overlap<'_, 'v> {
             return Ok(());
         }
         let inner = self.inner;
-        let joined = inner.compute.submit("a join of collectives", &[], &[], |submission| {
+        let joined = submit(&inner.compute, "a join of collectives", &[], &[], |submission| {
             inner.order(&inner.joined, StreamId::from(&inner.stream), submission.stream)
         });
         if joined.is_err() {

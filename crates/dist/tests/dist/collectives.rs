@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::ranks::{LIMIT, assert_blames, run, soon};
 use feedline_core::random::splitmix64;
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::{Device, Stream};
+use feedline_device::{Buffer, Device, Stream, launch_host};
 use feedline_dist::{Collectives, Group, Launch, Reduce};
 use feedline_testkit::{watchdog, with_watchdog};
 
@@ -37,7 +37,7 @@ fn a_sum_is_that_of_the_ranks_in_their_order() {
             for (reduce, share) in [(Reduce::Sum, 1.0), (Reduce::Average, 1.0 / size as f32)] {
                 let results = run(size, LONG, |group| {
                     let (stream, collectives) = open(&group)?;
-                    let mut buffer = stream.buffer::<f32>(LEN)?;
+                    let mut buffer = Buffer::<f32>::new(&stream, LEN)?;
                     let mut sums = Vec::new();
                     for round in 0..3 {
                         buffer.write(&values(group.world().rank(), round))?;
@@ -71,7 +71,8 @@ fn a_broadcast_and_an_all_gather_move_every_byte() {
         let results = run(3, LONG, |group| {
             let (stream, collectives) = open(&group)?;
             let rank = group.world().rank();
-            let (mut part, mut all) = (stream.buffer::<u32>(LEN)?, stream.buffer::<u32>(3 * LEN)?);
+            let (mut part, mut all) =
+                (Buffer::<u32>::new(&stream, LEN)?, Buffer::<u32>::new(&stream, 3 * LEN)?);
             let mut broadcast = Vec::new();
             for root in 0..3 {
                 part.write(&(0..LEN as u32).map(|index| index * 3 + rank).collect::<Vec<_>>())?;
@@ -103,11 +104,13 @@ fn the_compute_stream_waits_for_collectives_that_overlap_with_its_work() {
     watched(|| {
         let results = run(2, LONG, |group| {
             let (stream, collectives) = open(&group)?;
-            let (mut one, mut two) = (stream.buffer::<f32>(LEN)?, stream.buffer::<f32>(LEN)?);
+            let (mut one, mut two) = (Buffer::<f32>::new(&stream, LEN)?, Buffer::<f32>::new(&stream, LEN)?);
             let mut right = true;
             for round in 0..20 {
                 let fill = |stream: &Stream, view: feedline_device::ViewMut<'_, f32>, value: f32| {
-                    stream.run("fill", [], [view.into()], move |memory| memory.output::<f32>(0).fill(value))
+                    launch_host(stream, "fill", [], [view.into()], move |memory| {
+                        memory.output::<f32>(0).fill(value)
+                    })
                 };
                 let value = (group.world().rank() + 1) as f32 + round as f32;
                 collectives.overlap(|overlap| {
@@ -135,7 +138,7 @@ fn ranks_that_make_different_calls_are_told_so() {
         let results = soon(|| {
             run(3, LIMIT, |group| {
                 let (stream, collectives) = open(&group)?;
-                let mut values = stream.buffer::<f32>(if group.world().rank() == 2 { 7 } else { 8 })?;
+                let mut values = Buffer::<f32>::new(&stream, if group.world().rank() == 2 { 7 } else { 8 })?;
                 collectives.all_reduce(values.view_mut(), Reduce::Sum)?;
                 values.read().map_err(|error| group.error().unwrap_or(error))
             })
@@ -151,7 +154,7 @@ fn two_sets_of_collectives_do_not_take_each_others_values() {
             run(2, LIMIT, |group| {
                 let (stream, first) = open(&group)?;
                 let second = Collectives::new(&group, &stream)?;
-                let mut values = stream.buffer::<f32>(8)?;
+                let mut values = Buffer::<f32>::new(&stream, 8)?;
                 let order = if group.world().rank() == 0 { [first, second] } else { [second, first] };
                 for collectives in order {
                     collectives.all_reduce(values.view_mut(), Reduce::Sum)?;
@@ -174,7 +177,7 @@ fn a_rank_that_ends_in_the_middle_ends_the_others() {
             let results = soon(|| {
                 run(3, LONG, |group| {
                     let (stream, collectives) = open(&group)?;
-                    let mut values = stream.buffer::<f32>(LEN)?;
+                    let mut values = Buffer::<f32>::new(&stream, LEN)?;
                     for step in 0..1000 {
                         if step == 20 && group.world().rank() == gone {
                             return Ok(());
@@ -201,7 +204,7 @@ fn a_failure_ends_collectives_that_wait_for_a_rank_that_lives_on() {
             let results = soon(|| {
                 run(3, LONG, |group| {
                     let (stream, collectives) = open(&group)?;
-                    let mut values = stream.buffer::<f32>(LEN)?;
+                    let mut values = Buffer::<f32>::new(&stream, LEN)?;
                     let outcome = if group.world().rank() == failing {
                         group.fail(&Error::new(ErrorKind::Sample, "sample 417 is no JPEG"));
                         group.barrier()
@@ -225,7 +228,7 @@ fn a_rank_that_does_not_take_part_is_named() {
             let results = soon(|| {
                 run(3, LIMIT, |group| {
                     let (stream, collectives) = open(&group)?;
-                    let mut values = stream.buffer::<f32>(64)?;
+                    let mut values = Buffer::<f32>::new(&stream, 64)?;
                     if group.world().rank() == stuck {
                         let (tell, told) = std::sync::mpsc::channel();
                         group.on_failure(move |_| tell.send(()).unwrap());
@@ -246,12 +249,12 @@ fn a_rank_that_does_not_take_part_is_named() {
 fn views_that_do_not_fit_are_refused() {
     let group = Group::join(&Launch::single(), LIMIT).unwrap();
     let (stream, collectives) = open(&group).unwrap();
-    let mut values = stream.buffer::<f32>(8).unwrap();
+    let mut values = Buffer::<f32>::new(&stream, 8).unwrap();
     assert_eq!(collectives.broadcast(values.view_mut(), 1).unwrap_err().kind(), ErrorKind::Config);
-    let part = stream.buffer::<f32>(5).unwrap();
+    let part = Buffer::<f32>::new(&stream, 5).unwrap();
     assert_eq!(collectives.all_gather(part.view(), values.view_mut()).unwrap_err().kind(), ErrorKind::Config);
     let other = Device::new_host().stream().unwrap();
-    let mut foreign = other.buffer::<f32>(8).unwrap();
+    let mut foreign = Buffer::<f32>::new(&other, 8).unwrap();
     assert_eq!(
         collectives.all_reduce(foreign.view_mut(), Reduce::Sum).unwrap_err().kind(),
         ErrorKind::Config
@@ -262,7 +265,8 @@ fn views_that_do_not_fit_are_refused() {
 fn alone_every_collective_gives_back_its_own() {
     let group = Group::join(&Launch::single(), LIMIT).unwrap();
     let (stream, collectives) = open(&group).unwrap();
-    let (mut part, mut all) = (stream.buffer::<f32>(3).unwrap(), stream.buffer::<f32>(3).unwrap());
+    let (mut part, mut all) =
+        (Buffer::<f32>::new(&stream, 3).unwrap(), Buffer::<f32>::new(&stream, 3).unwrap());
     part.write(&[1.0, 2.0, 3.0]).unwrap();
     collectives.all_reduce(part.view_mut(), Reduce::Average).unwrap();
     collectives.broadcast(part.view_mut(), 0).unwrap();

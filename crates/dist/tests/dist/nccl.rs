@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::ranks::{SOON, assert_blames, run};
 use feedline_core::Result;
-use feedline_device::{Device, Stream};
+use feedline_device::{Buffer, Device, Stream};
 use feedline_dist::{Collectives, Group, Reduce};
 use feedline_testkit::{not_run, watchdog, with_watchdog};
 
@@ -39,18 +39,18 @@ fn two_gpus_give_the_same_sums_means_and_parts() {
             let (stream, collectives) = open(&group)?;
             let rank = group.world().rank();
             let values: Vec<f32> = (0..LEN).map(|index| (index % 1000) as f32 + rank as f32).collect();
-            let mut buffer = stream.buffer::<f32>(LEN)?;
+            let mut buffer = Buffer::<f32>::new(&stream, LEN)?;
             let mut reduced = Vec::new();
             for reduce in [Reduce::Sum, Reduce::Average] {
                 buffer.write(&values)?;
                 collectives.all_reduce(buffer.view_mut(), reduce)?;
                 reduced.push(buffer.read()?);
             }
-            let mut bytes = stream.buffer::<u8>(LEN)?;
+            let mut bytes = Buffer::<u8>::new(&stream, LEN)?;
             bytes.write(&vec![rank as u8 + 3; LEN])?;
             collectives.broadcast(bytes.view_mut(), 1)?;
-            let mut parts = stream.buffer::<u8>(2 * LEN)?;
-            let mut own = stream.buffer::<u8>(LEN)?;
+            let mut parts = Buffer::<u8>::new(&stream, 2 * LEN)?;
+            let mut own = Buffer::<u8>::new(&stream, LEN)?;
             own.write(&vec![rank as u8 + 7; LEN])?;
             collectives.all_gather(own.view(), parts.view_mut())?;
             collectives.barrier()?;
@@ -78,7 +78,8 @@ fn a_recorded_step_of_two_gpus_holds_its_collectives() {
     with_watchdog(watchdog::LIMIT, || {
         let results = run(2, LONG, |group| {
             let (stream, collectives) = open(&group)?;
-            let (mut first, mut second) = (stream.buffer::<f32>(LEN)?, stream.buffer::<f32>(LEN)?);
+            let (mut first, mut second) =
+                (Buffer::<f32>::new(&stream, LEN)?, Buffer::<f32>::new(&stream, LEN)?);
             first.write(&vec![1.0; LEN])?;
             second.write(&vec![2.0; LEN])?;
             // NCCL connects at the first call, which is not recorded.
@@ -116,7 +117,7 @@ fn a_gpu_that_waits_for_a_rank_that_has_failed_is_released() {
     with_watchdog(watchdog::LIMIT, || {
         let results = run(2, LONG, |group| {
             let (stream, collectives) = open(&group)?;
-            let mut values = stream.buffer::<f32>(LEN)?;
+            let mut values = Buffer::<f32>::new(&stream, LEN)?;
             collectives.all_reduce(values.view_mut(), Reduce::Sum)?;
             stream.synchronize()?;
             if group.world().rank() == 1 {

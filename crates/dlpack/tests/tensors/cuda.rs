@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use feedline::device::cuda::Cuda;
 use feedline::device::cuda::cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
 use feedline::device::cuda::cudarc::nvrtc::Ptx;
 use feedline::{Device, Loader};
+use feedline_device::Buffer;
+use feedline_device::cuda::Cuda;
 use feedline_dlpack::ffi::{CUDA, DLManagedTensorVersioned};
 use feedline_dlpack::{Consumer, Imported, Share, StreamHandle};
 use feedline_sim::interceptors::chaos::{Chaos, Options};
@@ -92,7 +93,7 @@ fn a_kernel_on_the_consumers_stream_sees_the_right_bytes() {
         let raw = share.tensor("id", Consumer::BatchStream).expect("a tensor").into_raw();
         // SAFETY: valid, taken once, and ordered before `compute`.
         let taken = unsafe { Imported::from_raw(raw) }.expect("a tensor of ours");
-        let mut ids = compute.buffer::<i64>(4).expect("a buffer");
+        let mut ids = Buffer::<i64>::new(&compute, 4).expect("a buffer");
         taken.copy_to(&mut ids).expect("a copy");
         assert_eq!(ids.read().expect("a copy"), [0, 1, 2, 3]);
     });

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use feedline::device::BackendKind;
 use feedline::{DType, Device, ErrorKind, InMemory, Loader, Pad, Stream};
+use feedline_device::Buffer;
 use feedline_dlpack::ffi::{
     CPU, DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, READ_ONLY, VERSION,
 };
@@ -268,10 +269,12 @@ fn a_foreign_tensor_is_read_by_its_strides_and_deleted_once() {
     let expected = [1.0, 4.0, 7.0, 10.0, 2.0, 5.0, 8.0, 11.0];
     assert_eq!((taken.shape(), taken.to_vec::<f32>().unwrap()), (&[2, 4][..], expected.to_vec()));
     let stream = Device::new_host().stream().unwrap();
-    let mut buffer = stream.buffer::<f32>(8).unwrap();
+    let mut buffer = Buffer::<f32>::new(&stream, 8).unwrap();
     taken.copy_to(&mut buffer).unwrap();
     assert_eq!(buffer.read().unwrap(), expected);
-    assert!(taken.copy_to(&mut stream.buffer::<f32>(7).unwrap()).unwrap_err().message().contains("of 7"));
+    assert!(
+        taken.copy_to(&mut Buffer::<f32>::new(&stream, 7).unwrap()).unwrap_err().message().contains("of 7")
+    );
     let wrong = taken.to_vec::<i32>().unwrap_err();
     assert_eq!((wrong.kind(), wrong.message()), (ErrorKind::Config, "the tensor is f32, not i32"));
     assert_eq!(deleted.load(Ordering::SeqCst), 0);
@@ -334,6 +337,6 @@ fn what_cannot_be_read_is_refused_and_given_back() {
     let elsewhere = unsafe { Imported::from_raw(elsewhere) }.unwrap();
     assert!(elsewhere.to_vec::<f32>().is_err());
     let stream = Device::new_host().stream().unwrap();
-    let error = elsewhere.copy_to(&mut stream.buffer::<f32>(8).unwrap()).unwrap_err();
+    let error = elsewhere.copy_to(&mut Buffer::<f32>::new(&stream, 8).unwrap()).unwrap_err();
     assert!(error.message().contains("neither the host nor a GPU"), "{error}");
 }

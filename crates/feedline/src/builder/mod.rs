@@ -8,17 +8,19 @@ use crate::decode::filler::BatchFiller;
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::source::RecordOrder;
 use feedline_core::{
-    BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
+    BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, ReadError, Result, Sampler, World,
 };
 use feedline_device::Device;
 use feedline_device::slot::MAX_SLOTS;
 
 use crate::record::Recording;
 use crate::trace::Trace;
-use crate::transfer_mode::{Choice, against_zero_copy};
+use crate::transfer_mode::against_zero_copy;
 use crate::{Loader, TransferMode};
 
 use self::calls::Calls;
+use self::plan::RaggedForm;
+
 mod calls;
 mod devices;
 mod plan;
@@ -77,9 +79,9 @@ pub struct LoaderBuilder {
     max_workers: Option<usize>,
     /// `None` for as many as [`depth`](Self::depth) says.
     depth: Option<usize>,
-    pinned_budget: usize,
-    resident_budget: usize,
-    transfer_mode: TransferMode,
+    pub(crate) pinned_budget: usize,
+    pub(crate) resident_budget: usize,
+    pub(crate) transfer_mode: TransferMode,
     pub(crate) epochs: Option<u64>,
     pub(crate) held_timeout: Duration,
     pub(crate) drop_timeout: Duration,
@@ -91,13 +93,6 @@ pub struct LoaderBuilder {
     pub(crate) recording: Recording,
     /// The forms of ragged fields, by name, in the order in which they were stated.
     forms: Vec<(String, RaggedForm)>,
-}
-
-/// What a builder changes about a ragged field.
-#[derive(Clone, Copy)]
-enum RaggedForm {
-    Pad(Pad),
-    MostPerBatch(usize),
 }
 
 impl LoaderBuilder {
@@ -258,11 +253,12 @@ impl LoaderBuilder {
     /// rows of a batch. Default: no limit but the device's.
     ///
     /// ```
+    /// use feedline::report::ChosenMode;
     /// use feedline::{Device, InMemory, Loader, TransferMode};
     /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
     /// let builder = Loader::builder(numbers).batch_size(2).transfer_mode(TransferMode::Resident);
     /// let loader = builder.resident_budget(1 << 30).build(&Device::new_host())?;
-    /// assert!(loader.transfer_mode().is_resident());
+    /// assert_eq!(*loader.transfer_mode(), ChosenMode::Resident);
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn resident_budget(self, bytes: usize) -> Self {
@@ -372,46 +368,6 @@ impl LoaderBuilder {
         self
     }
 
-    /// Pads the rows of the ragged field `field` to one width per batch; read them by
-    /// [`Ready::padded`](crate::Ready::padded). Only rows of that width cross the bus.
-    ///
-    /// ```
-    /// use feedline::{Context, DType, Dataset, Device, Loader, Pad, ReadError, Row, Spec};
-    ///
-    /// // Sample 0 is [], sample 1 is [1], sample 2 is [2, 2], ...
-    /// struct Counts(Spec);
-    /// impl Dataset for Counts {
-    ///     fn len(&self) -> u64 { 8 }
-    ///     fn spec(&self) -> &Spec { &self.0 }
-    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-    ///         Ok(row.write_ragged(0, &vec![id as u16; id as usize])?)
-    ///     }
-    /// }
-    /// let counts = Counts(Spec::new().ragged("count", DType::U16, [], 100)?);
-    /// let device = Device::new_host();
-    /// let compute = device.stream()?;
-    /// let builder = Loader::builder(counts).batch_size(4).pad("count", Pad::multiple_of(2));
-    /// let mut loader = builder.build(&device)?;
-    /// for (batch, width) in loader.epoch(0)?.zip([4, 8]) {
-    ///     let batch = batch?.wait_on(&compute)?;
-    ///     let counts = batch.padded::<u16>("count")?;
-    ///     assert_eq!((counts.width, counts.values.len(), counts.lengths.len()), (width, 4 * width, 4));
-    /// }
-    /// # Ok::<(), feedline::Error>(())
-    /// ```
-    pub fn pad(mut self, field: &str, pad: Pad) -> Self {
-        self.forms.push((field.to_owned(), RaggedForm::Pad(pad)));
-        self
-    }
-
-    /// Max items of the ragged field `field` in a batch, padding included. Default: `batch_size` times the
-    /// max of a sample. Slots have room for this number; a batch with more ends the run with an error of kind
-    /// [`Budget`](crate::ErrorKind::Budget).
-    pub fn max_per_batch(mut self, field: &str, items: usize) -> Self {
-        self.forms.push((field.to_owned(), RaggedForm::MostPerBatch(items)));
-        self
-    }
-
     /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`]. In
     /// resident mode it blocks until the whole set is read and on the device.
     ///
@@ -440,19 +396,8 @@ impl LoaderBuilder {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => builder.batch_sampler(dataset.len())?,
             Input::Source(source) => builder.shard_plan(source.shards())?,
         };
-        let choice = Choice {
-            transfer_mode: builder.transfer_mode,
-            against: against_zero_copy(device, &builder.sampler, builder.threads()),
-            map_batch: builder.map_batch.is_some(),
-            has_filler: builder.filler.is_some(),
-            input: &builder.input,
-            layout: &layout,
-            host_slots: builder.host_slots(&layout),
-            pinned_budget: builder.pinned_budget,
-            resident_budget: builder.resident_budget,
-            workers: builder.threads(),
-        };
-        let chosen = choice.choose(device)?;
+        let against = against_zero_copy(device, &builder.sampler, builder.threads());
+        let chosen = builder.choose(device, &layout, against)?;
         builder.check_filler(&layout, batch_sampler.options().len)?;
         Loader::start(builder, chosen, batch_sampler, layout, device)
     }

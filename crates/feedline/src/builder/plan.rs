@@ -1,10 +1,11 @@
 //! Derives batches, slots and pool from the options of a builder.
 
 use feedline_core::{
-    BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Result, Spec, source,
+    BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Pad, Result, Spec,
+    source,
 };
 
-use super::{LoaderBuilder, RaggedForm};
+use super::LoaderBuilder;
 use crate::decode::filler::DataDescription;
 use crate::decode::{Input, WorkerPool, Workers};
 use crate::transfer_mode::ChosenMode;
@@ -16,22 +17,69 @@ const SMALL: usize = 32 << 20;
 /// 4096 rows of 784 bytes, three times as long as the gather.
 const RESIDENT_WORKERS: usize = 4;
 
+/// What a builder changes about a ragged field.
+#[derive(Clone, Copy)]
+pub(super) enum RaggedForm {
+    Pad(Pad),
+    MaxPerBatch(usize),
+}
+
 impl LoaderBuilder {
+    /// Pads the rows of the ragged field `field` to one width per batch; read them by
+    /// [`Ready::padded`](crate::Ready::padded). Only rows of that width cross the bus.
+    ///
+    /// ```
+    /// use feedline::{Context, DType, Dataset, Device, Loader, Pad, ReadError, Row, Spec};
+    ///
+    /// // Sample 0 is [], sample 1 is [1], sample 2 is [2, 2], ...
+    /// struct Counts(Spec);
+    /// impl Dataset for Counts {
+    ///     fn len(&self) -> u64 { 8 }
+    ///     fn spec(&self) -> &Spec { &self.0 }
+    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    ///         Ok(row.write_ragged(0, &vec![id as u16; id as usize])?)
+    ///     }
+    /// }
+    /// let counts = Counts(Spec::new().ragged("count", DType::U16, [], 100)?);
+    /// let device = Device::new_host();
+    /// let compute = device.stream()?;
+    /// let builder = Loader::builder(counts).batch_size(4).pad("count", Pad::multiple_of(2));
+    /// let mut loader = builder.build(&device)?;
+    /// for (batch, width) in loader.epoch(0)?.zip([4, 8]) {
+    ///     let batch = batch?.wait_on(&compute)?;
+    ///     let counts = batch.padded::<u16>("count")?;
+    ///     assert_eq!((counts.width, counts.values.len(), counts.lengths.len()), (width, 4 * width, 4));
+    /// }
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn pad(mut self, field: &str, pad: Pad) -> Self {
+        self.forms.push((field.to_owned(), RaggedForm::Pad(pad)));
+        self
+    }
+
+    /// Max items of the ragged field `field` in a batch, padding included. Default: `batch_size` times the
+    /// max of a sample. Slots have room for this number; a batch with more ends the run with an error of kind
+    /// [`Budget`](crate::ErrorKind::Budget).
+    pub fn max_per_batch(mut self, field: &str, items: usize) -> Self {
+        self.forms.push((field.to_owned(), RaggedForm::MaxPerBatch(items)));
+        self
+    }
+
     /// The given pool, or a new one. If the device gathers the rows, workers write ids only, about 100
     /// million per second each: one is enough if rows cross the bus.
     pub(crate) fn start_pool(&self, mode: &ChosenMode) -> Result<WorkerPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
-            None if mode.is_resident() && mode.needs_no_decoding() => {
+            None if *mode == ChosenMode::Resident => {
                 WorkerPool::new(Workers::Count(self.threads().count()?.min(RESIDENT_WORKERS)))
             }
-            None if mode.is_zero_copy() => WorkerPool::new(Workers::Count(1)),
+            None if *mode == ChosenMode::ZeroCopy => WorkerPool::new(Workers::Count(1)),
             None => WorkerPool::new(self.threads()),
         }
     }
 
     /// The threads to start.
-    pub(super) fn threads(&self) -> Workers {
+    pub(crate) fn threads(&self) -> Workers {
         match (self.workers, self.max_workers) {
             (Workers::Auto, Some(max)) => Workers::Count(max),
             // Counted here, because a machine may have more cores than the budget.
@@ -51,7 +99,7 @@ impl LoaderBuilder {
         let spec = self.input.spec().clone();
         self.forms.iter().try_fold(spec, |spec, (field, form)| match *form {
             RaggedForm::Pad(pad) => spec.padded(field, pad),
-            RaggedForm::MostPerBatch(items) => spec.max_per_batch(field, items),
+            RaggedForm::MaxPerBatch(items) => spec.max_per_batch(field, items),
         })
     }
 

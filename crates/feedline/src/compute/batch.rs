@@ -36,11 +36,6 @@ impl Batch {
         Ok(Ready::new(reader, self.layout))
     }
 
-    /// The fields of a sample.
-    pub fn spec(&self) -> &Spec {
-        self.layout.spec()
-    }
-
     /// The index of the device slot that holds the batch. Slots have fixed addresses, so a step
     /// captured once per slot can be replayed.
     #[doc(hidden)] // For `Ready::slot`.
@@ -48,11 +43,11 @@ impl Batch {
         self.loaded.index()
     }
 
-    /// Whether the copy has finished; never blocks. There is no need to ask before
-    /// [`wait_on`](Self::wait_on).
+    /// Whether the copy has finished; never blocks.
     ///
     /// # Errors
     /// A device failure.
+    #[doc(hidden)] // For tests: a step has no need to ask.
     pub fn is_copied(&self) -> Result<bool> {
         self.loaded.is_copied()
     }
@@ -241,7 +236,7 @@ impl Ready {
     /// Blocks until the copy of the batch has ended. Does not wait for other work of the stream. There is no
     /// need to call it before work on the stream.
     ///
-    /// The [`report`](crate::Loader::report) counts the time as a wait for data, as it does for every other
+    /// The [`report`](crate::Progress::report) counts the time as a wait for data, as it does for every other
     /// method that blocks until a batch has arrived. Call it before you block for the stream; otherwise the
     /// wait counts as your own time.
     ///

@@ -5,16 +5,13 @@
 //! | a delivered batch: only `wait_on` leads to its data; typed views of its fields | `batch.rs` |
 //! | the data of a batch on the host | `host.rs` |
 //! | a step recorded once per slot, and replayed | `replay.rs` |
-//! | how long the stream waited for data | `meter.rs` |
 
 mod batch;
 mod host;
-mod meter;
 mod replay;
 #[cfg(test)]
 mod tests;
 
 pub use batch::{Batch, PaddedView, RaggedView, Ready};
 pub use host::HostBatch;
-pub use meter::WaitMeter;
 pub use replay::Replay;

@@ -1,7 +1,7 @@
 //! A training step as one launch: recorded once per device slot, whose address is fixed, and replayed.
 
-use feedline_core::{Element, Error, ErrorKind, Result};
-use feedline_device::{Address, Graph, Stream, ViewMut};
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::{Address, Graph, Stream};
 
 use crate::Ready;
 
@@ -44,31 +44,26 @@ impl Replay {
         Self { stream: stream.clone(), seen: Vec::new(), recordings: Vec::new() }
     }
 
-    /// Queues one step on `batch`, which writes `result`; the host does not block.
+    /// Queues one step on `batch`, which writes its result at `result`; the host does not block.
     ///
     /// `step` must only queue work on the stream, and the same work at every call except for the
     /// addresses of the batch and the result: it is not called when a recording is replayed. Values
     /// that change from step to step must be in device memory. Each slot needs its own result address:
-    /// use `Readback::begin_at` with [`Ready::slot`].
+    /// use `Readback::begin_at` with [`Ready::slot`], and pass the address of its view.
     ///
     /// # Errors
     /// `Config` for a batch that is open to another stream, and for work that cannot be recorded (see
     /// [`Stream::record_graph`]); errors of `step`; a device failure.
-    pub fn step<T: Element>(
-        &mut self,
-        batch: &Ready,
-        result: ViewMut<'_, T>,
-        step: impl FnOnce(&Ready, ViewMut<'_, T>) -> Result<()>,
-    ) -> Result<()> {
+    pub fn step(&mut self, batch: &Ready, result: Address, step: impl FnOnce() -> Result<()>) -> Result<()> {
         if !batch.stream().is(&self.stream) {
             let (own, other) = (&self.stream, batch.stream());
             let why =
                 format!("this replay is for {own}, but the batch is open to {other}: use also_on(&stream)");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        let (rows, address) = (batch.len(), result.address());
+        let rows = batch.len();
         let matches = |known: &&mut Recording| {
-            known.rows == rows && known.result == address && known.graph.is_for(&batch.reader)
+            known.rows == rows && known.result == result && known.graph.is_for(&batch.reader)
         };
         if let Some(known) = self.recordings.iter_mut().find(matches) {
             return known.graph.launch(Some(&batch.reader));
@@ -78,11 +73,11 @@ impl Replay {
             self.seen.push(rows);
         }
         if is_new || !self.stream.records() || self.recordings.len() == MAX_RECORDINGS {
-            return step(batch, result);
+            return step();
         }
-        let mut graph = self.stream.record_graph(Some(&batch.reader), || step(batch, result))?;
+        let mut graph = self.stream.record_graph(Some(&batch.reader), step)?;
         graph.launch(Some(&batch.reader))?;
-        self.recordings.push(Recording { rows, result: address, graph });
+        self.recordings.push(Recording { rows, result, graph });
         Ok(())
     }
 

@@ -1,13 +1,10 @@
-//! The hand-off without a pipeline: the content of a batch, the release of its slot, the cost of the meter.
+//! The hand-off without a pipeline: the content of a batch, the release of its slot, wrong streams.
 
 use std::sync::Arc;
 
 use feedline_core::{DType, ErrorKind, Layout, Spec, Stage};
-use feedline_device::host::Host;
 use feedline_device::slot::SlotRing;
-use feedline_device::{Device, Pinned, Stream};
-use feedline_sim::interceptors::count::{CountHandle, Snapshot};
-use feedline_sim::interceptors::{Count, Op};
+use feedline_device::{Buffer, Device, Pinned, Stream, launch_host};
 use feedline_slots::Ring;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
@@ -19,7 +16,6 @@ const DEPTH: usize = 2;
 /// Device slots, and everything needed to load them by hand.
 struct Rig {
     device: Device,
-    count: CountHandle,
     compute: Stream,
     copy: Stream,
     layout: Arc<Layout>,
@@ -29,17 +25,14 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let backend = Count::new(Host::new());
-        let count = backend.handle();
-        let device = Device::with_backend(backend);
+        let device = Device::new_host();
         let spec =
             Spec::new().field("image", DType::U8, [4, 5]).unwrap().field("label", DType::I64, []).unwrap();
         let layout = Arc::new(Layout::new(&spec, ROWS).unwrap());
         Self {
-            count,
             compute: device.stream().unwrap(),
             copy: device.stream().unwrap(),
-            host: Ring::new((0..DEPTH + 1).map(|_| device.pinned(layout.bytes()).unwrap()).collect()),
+            host: Ring::new((0..DEPTH + 1).map(|_| Pinned::new(&device, layout.bytes()).unwrap()).collect()),
             slots: SlotRing::new(&device, DEPTH, layout.bytes()).unwrap(),
             layout,
             device,
@@ -47,16 +40,12 @@ impl Rig {
     }
 
     fn batch(&self, step: u64, ids: Vec<u64>) -> Batch {
-        self.batch_from(&self.host, step, ids)
-    }
-
-    fn batch_from(&self, host: &Ring<Pinned>, step: u64, ids: Vec<u64>) -> Batch {
         let bytes = self.layout.used_bytes(ids.len());
         let mut slot = self.slots.acquire().unwrap();
         let info = slot.info_mut();
         info.reset(1, 4, step);
         (info.valid, info.ids) = (ids.len(), ids);
-        let loaded = slot.upload(&self.copy, host.acquire().unwrap().ready(), bytes).unwrap();
+        let loaded = slot.upload(&self.copy, self.host.acquire().unwrap().ready(), bytes).unwrap();
         Batch::new(loaded, self.layout.clone())
     }
 }
@@ -124,106 +113,23 @@ fn an_error_of_the_hand_off_names_stage_and_batch() {
 }
 
 #[test]
-fn a_batch_of_another_device_is_refused_by_a_meter() {
-    with_watchdog(LIMIT, || {
-        let rig = Rig::new();
-        let other = Device::new_host();
-        let mut meter = WaitMeter::new(&other.stream().unwrap(), 1).unwrap();
-        meter.begin();
-        let error = meter.wait_on(rig.batch(0, vec![1])).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-        // Two devices with the same name are distinguished.
-        assert!(error.to_string().contains("belongs to host (device #"), "{error}");
-        assert!(error.to_string().contains("not to host (device #"), "{error}");
-        assert_eq!(rig.slots.free(), DEPTH, "the slot is free again");
-    });
-}
-
-#[test]
 fn a_batch_open_to_another_stream_is_refused_by_a_replay() {
     with_watchdog(LIMIT, || {
         let rig = Rig::new();
         let branch = rig.device.stream().unwrap();
         let mut replay = Replay::new(&rig.compute);
-        let mut result = branch.buffer::<u32>(1).unwrap();
+        let mut result = Buffer::<u32>::new(&branch, 1).unwrap();
         let batch = rig.batch(0, vec![1]).wait_on(&branch).unwrap();
         // The whole step is on one stream, but that is not the replay's stream.
+        let result = result.view_mut();
         let error = replay
-            .step(&batch, result.view_mut(), |batch, result| {
-                branch.run("step", [batch.field::<u8>("image")?.into()], [result.into()], |_| {})
+            .step(&batch, result.address(), || {
+                launch_host(&branch, "step", [batch.field::<u8>("image")?.into()], [result.into()], |_| {})
             })
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         for name in [rig.compute.to_string(), branch.to_string()] {
             assert!(error.to_string().contains(&name), "no {name} in: {error}");
         }
-    });
-}
-
-/// Runs `steps` steps with a meter of `period`; returns the meter and the driver calls that the steps made.
-fn metered(rig: &Rig, period: u64, steps: u64) -> (WaitMeter, Snapshot) {
-    let mut meter = WaitMeter::new(&rig.compute, period).unwrap();
-    assert_eq!((meter.idle_share().unwrap(), meter.measured()), (0.0, 0), "before the first step");
-    let before = rig.count.snapshot();
-    for step in 0..steps {
-        meter.begin();
-        let batch = rig.batch(step, vec![1]);
-        let ready = meter.wait_on(batch).unwrap();
-        drop(ready);
-        meter.end().unwrap();
-        rig.compute.synchronize().unwrap();
-    }
-    let made = rig.count.snapshot() - before;
-    (meter, made)
-}
-
-#[test]
-fn the_meter_measures_one_step_per_period_and_the_others_cost_nothing() {
-    with_watchdog(LIMIT, || {
-        let rig = Rig::new();
-        let steps = 40;
-        let (mut every, _) = metered(&rig, 1, steps);
-        let share = every.idle_share().unwrap();
-        // The first step has no start event, because no step precedes it.
-        assert_eq!(every.measured(), steps - 1);
-        assert!((0.0..=1.0).contains(&share), "{share}");
-
-        let (mut some, made) = metered(&rig, 8, steps);
-        some.idle_share().unwrap();
-        assert_eq!(some.measured(), steps / 8 - 1);
-        let (_, without) = metered(&rig, u64::MAX, steps);
-        assert_eq!(without.of(Op::Elapsed), 0);
-        // Four events per measured step, and the start event of the one that is still open.
-        assert_eq!(made.of(Op::Record) - without.of(Op::Record), 4 * (steps / 8 - 1) + 1);
-        assert_eq!(made.created(), 0, "the meter creates its events when it is created");
-    });
-}
-
-#[test]
-fn a_meter_without_a_free_sample_skips_steps() {
-    with_watchdog(LIMIT, || {
-        let rig = Rig::new();
-        let mut meter = WaitMeter::new(&rig.compute, 1).unwrap();
-        // While the stream is blocked no step finishes, so no sample can be closed.
-        let (go, wait) = std::sync::mpsc::channel::<()>();
-        let block = move |_: &mut feedline_device::Memory<'_>| {
-            let _ = wait.recv_timeout(LIMIT);
-        };
-        rig.compute.run("block", [], [], block).unwrap();
-        // The copies wait for the readers of earlier batches and do not finish either, so each needs
-        // its own host slot.
-        let mut hosts = Vec::new();
-        for step in 0..20 {
-            meter.begin();
-            let host: Ring<Pinned> = Ring::new(vec![rig.device.pinned(rig.layout.bytes()).unwrap()]);
-            let batch = rig.batch_from(&host, step, vec![1]);
-            hosts.push(host);
-            drop(meter.wait_on(batch).unwrap());
-            meter.end().unwrap();
-        }
-        go.send(()).unwrap();
-        rig.compute.synchronize().unwrap();
-        meter.idle_share().unwrap();
-        assert!((1..=8).contains(&meter.measured()), "{} of 20", meter.measured());
     });
 }

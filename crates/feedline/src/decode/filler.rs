@@ -13,8 +13,8 @@ use crate::transfer::Requests;
 ///
 /// Threads called `fl-fill-N` take whole batches from the queue of the workers and call the [`Fill`] that
 /// [`reserve`](Self::reserve) has returned. The loader compares the order and the content of what it writes
-/// with the [`FillOutcome`]. A batch whose fill fails, panics or differs goes back to the workers, so a filler
-/// can be late or absent, but it can neither lose nor double a sample, nor change the order.
+/// with the [`FillOutcome`]. A batch whose fill fails, panics or differs goes back to the workers, so a
+/// filler can be late or absent, but it can neither lose nor double a sample, nor change the order.
 ///
 /// A filler has no access to the slot after its [`Fill`] has returned, so a late answer cannot reach it.
 ///
@@ -69,7 +69,7 @@ pub trait BatchFiller: Send + Sync + 'static {
     fn reserve(&self, limit: Duration) -> Option<Fill<'_>>;
 }
 
-/// Writes the samples [`ids`](FillRequest::ids) into the rows, byte for byte as the data set does: fixed
+/// Writes the samples [`ids`](BatchInfo::ids) into the rows, byte for byte as the data set does: fixed
 /// fields in any order, ragged fields row after row. Blocks, but returns soon after
 /// [`is_wanted`](FillRequest::is_wanted) has become false.
 ///
@@ -90,9 +90,10 @@ pub struct DataDescription<'a> {
     pub seed: u64,
 }
 
-/// A batch to fill.
+/// A batch to fill: its epoch, step and ids are those of [`BatchInfo`].
 pub struct FillRequest<'a> {
-    pub(super) data: DataDescription<'a>,
+    /// The data.
+    pub data: DataDescription<'a>,
     pub(super) info: &'a BatchInfo,
     pub(super) number: u64,
     pub(super) requests: &'a Requests,
@@ -101,26 +102,6 @@ pub struct FillRequest<'a> {
 }
 
 impl FillRequest<'_> {
-    /// The data.
-    pub fn data(&self) -> &DataDescription<'_> {
-        &self.data
-    }
-
-    /// The epoch, which keys the random numbers of the samples together with the seed and the sample's id.
-    pub fn epoch(&self) -> u64 {
-        self.info.epoch
-    }
-
-    /// The step within the epoch, counted from where the epoch was begun or resumed.
-    pub fn step(&self) -> u64 {
-        self.info.step
-    }
-
-    /// The sample of each row.
-    pub fn ids(&self) -> &[u64] {
-        &self.info.ids
-    }
-
     /// Whether the batch is still wanted: false after a stop, another request, or the failure of an earlier
     /// batch.
     pub fn is_wanted(&self) -> bool {
@@ -140,6 +121,16 @@ impl FillRequest<'_> {
     /// Counts a second request for a batch whose first one was slow, for the report.
     pub fn count_hedge(&self) {
         self.counts.hedges.fetch_add(1, Relaxed);
+    }
+}
+
+/// The description of the batch: the sample of each row, and the epoch, which keys the random numbers of the
+/// samples together with the seed and the sample's id.
+impl std::ops::Deref for FillRequest<'_> {
+    type Target = BatchInfo;
+
+    fn deref(&self) -> &BatchInfo {
+        self.info
     }
 }
 
@@ -175,23 +166,11 @@ pub struct FillerReport {
     pub network_ns: u64,
 }
 
-impl FillerReport {
-    /// The mean time of a fill.
-    pub fn service(&self) -> Duration {
-        Duration::from_nanos(self.service_ns / self.batches.max(1))
-    }
-
-    /// The mean time of a fill on the way.
-    pub fn network(&self) -> Duration {
-        Duration::from_nanos(self.network_ns / self.batches.max(1))
-    }
-}
-
 impl std::fmt::Display for FillerReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ms = |time: Duration| 1e3 * time.as_secs_f64();
-        let (service, network) = (ms(self.service()), ms(self.network()));
-        let Self { batches, returned, rejected, retries, hedges, .. } = self;
+        let Self { batches, returned, rejected, retries, hedges, service_ns, network_ns } = self;
+        let ms = |ns: u64| ns as f64 / 1e6 / (*batches).max(1) as f64;
+        let (service, network) = (ms(*service_ns), ms(*network_ns));
         write!(
             f,
             "servers filled {batches} batches in {service:.2} ms each, {network:.2} ms of it on the way; \

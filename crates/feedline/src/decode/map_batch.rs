@@ -6,7 +6,7 @@ use std::sync::Arc;
 use feedline_core::random::key;
 use feedline_core::{
     BatchInfo, BatchSampler, Context, Element, Error, ErrorKind, Field, Layout, ReadError, Result, Rows,
-    Spec, Stage, catch_panic,
+    Stage, catch_panic,
 };
 
 use super::input::HostInfo;
@@ -35,11 +35,6 @@ impl<'a> FilledBatch<'a> {
     /// The sample of each row. Borrows nothing of the batch, so that rows can be written meanwhile.
     pub fn ids(&self) -> &'a [u64] {
         &self.info.ids
-    }
-
-    /// The fields of a row.
-    pub fn spec(&self) -> &Spec {
-        self.rows.spec()
     }
 
     /// All rows, for reading and writing.

@@ -43,4 +43,3 @@ pub(crate) use map_batch::MapBatch;
 pub(crate) use pool::ActiveWorkers;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use source::SourceReader;
-pub use worker::Reading;

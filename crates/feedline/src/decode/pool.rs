@@ -26,8 +26,8 @@ pub enum Workers {
     PerCore,
     /// Starts [`max_workers`](crate::LoaderBuilder::max_workers), and puts those to sleep that do not make
     /// batches come faster, so that the cores are free for other work. They wake up when the consumer waits.
-    /// [`Loader::tuning`](crate::Loader::tuning) has the number. In a [`WorkerPool`] that loaders share, the
-    /// same as [`PerCore`](Self::PerCore).
+    /// [`Report::tuning`](crate::report::Report::tuning) has the number. In a [`WorkerPool`] that loaders
+    /// share, the same as [`PerCore`](Self::PerCore).
     Auto,
     /// This number, from 1 to [`MAX_WORKERS`].
     Count(usize),
@@ -149,7 +149,7 @@ impl WorkerPool {
     }
 
     /// The reads in progress, the longest first.
-    pub fn readings(&self) -> Vec<Reading> {
+    pub(crate) fn readings(&self) -> Vec<Reading> {
         Activity::readings(&self.threads.shared.activity)
     }
 

@@ -64,7 +64,7 @@ impl Rig {
         };
         let batch_sampler = Arc::new(BatchSampler::new(options).unwrap());
         let slot_bytes = slot_bytes.unwrap_or(layout.bytes());
-        let slots = Ring::new((0..SLOTS).map(|_| device.pinned(slot_bytes).unwrap()).collect());
+        let slots = Ring::new((0..SLOTS).map(|_| Pinned::new(&device, slot_bytes).unwrap()).collect());
         let ((requests, inbox), (tell, dropped)) = (Requests::new(SLOTS), mpsc::channel());
         let decoder = Decoder {
             input: Some(input),

@@ -21,8 +21,7 @@ pub(super) struct Activity {
 
 /// A read in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Reading {
+pub(crate) struct Reading {
     /// The worker's index; its thread is called `fl-decode-N`.
     pub worker: usize,
     /// The step of the batch.

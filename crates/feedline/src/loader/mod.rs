@@ -15,11 +15,11 @@ use crate::builder::LoaderBuilder;
 use crate::decode::{ActiveWorkers, Delivery, Input};
 use crate::epoch::Epoch;
 use crate::progress::Progress;
-use crate::report::{Ledger, Report, Reporter};
+use crate::report::Ledger;
 use crate::shutdown::{Running, StopHandle};
 use crate::transfer::{Request, Requests};
 use crate::transfer_mode::ChosenMode;
-use crate::tune::{Tuner, Tuning};
+use crate::tune::Tuner;
 
 mod receive;
 mod start;
@@ -130,7 +130,8 @@ impl Loader {
     ///     }
     /// }
     /// let numbers = Numbers { spec: Spec::new().field("number", DType::I64, [])? };
-    /// let mut loader = Loader::source_builder(numbers).batch_size(8).shuffle_shards(7).build(&Device::new_host())?;
+    /// let builder = Loader::source_builder(numbers).batch_size(8).shuffle_shards(7);
+    /// let mut loader = builder.build(&Device::new_host())?;
     /// let rows = loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<feedline::Result<usize>>()?;
     /// assert_eq!(rows, 30);
     /// # Ok::<(), feedline::Error>(())
@@ -157,7 +158,7 @@ impl Loader {
         self.continue_epoch()
     }
 
-    /// The rest of the epoch in which `cursor` was saved ([`checkpoint`](Self::checkpoint)). Call
+    /// The rest of the epoch in which `cursor` was saved ([`checkpoint`](Progress::checkpoint)). Call
     /// [`epoch`](Self::epoch) for the epochs after it.
     ///
     /// Takes the same time for every cursor. Workers, depth and device may differ from the run that
@@ -169,7 +170,7 @@ impl Loader {
     /// the spec: if samples change, but not their number, the run is resumed without an error, unless your
     /// set states another [`version`](Dataset::version). The sets of `feedline-datasets` cover the content of
     /// files in memory, and the length and a sample of the content of others; a copy of a file is the same
-    /// data. For your own set, [`Fingerprint`](crate::dataset::Fingerprint) covers files by content. To vouch
+    /// data. For your own set, `feedline_core::Fingerprint` covers files by content. To vouch
     /// for data yourself, state its version ([`LoaderBuilder::data_version`]), or resume with
     /// [`Cursor::vouched`].
     ///
@@ -228,25 +229,12 @@ impl Loader {
         Ok(())
     }
 
-    /// The position after the batches delivered so far.
-    ///
-    /// It counts a batch as soon as it is delivered, before the work on it has finished. To save a run, use
-    /// [`checkpoint`](Self::checkpoint), which waits for the model.
-    pub fn cursor(&self) -> Cursor {
-        self.progress.cursor()
-    }
-
-    /// The samples that could not be read so far, and their substitutes.
-    pub fn bad_sample_report(&self) -> BadSampleReport {
-        self.progress.bad_sample_report()
-    }
-
     /// Continues the report of the run that saved the cursor: its samples count towards the budget.
     pub fn set_bad_sample_report(&mut self, bad_sample_report: BadSampleReport) {
         self.progress.set_bad_sample_report(bad_sample_report);
     }
 
-    /// A handle to take checkpoints and read the cursor with while an epoch borrows the loader.
+    /// A handle to take checkpoints and read the cursor and the report while an epoch borrows the loader.
     pub fn progress(&self) -> Progress {
         self.progress.clone()
     }
@@ -320,46 +308,6 @@ impl Loader {
         &self.transfer_mode
     }
 
-    /// The account of the time so far, with the diagnosis.
-    ///
-    /// ```
-    /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
-    /// use feedline::report::Cause;
-    /// # struct Ones(Spec);
-    /// # impl Dataset for Ones {
-    /// #     fn len(&self) -> u64 { 40 }
-    /// #     fn spec(&self) -> &Spec { &self.0 }
-    /// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-    /// #         row.bytes_mut(0).fill(1);
-    /// #         Ok(())
-    /// #     }
-    /// # }
-    /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
-    /// let mut loader = Loader::builder(data).batch_size(4).build(&Device::new_host())?;
-    /// let reporter = loader.reporter(); // for another thread, while the epoch runs
-    /// loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
-    /// let report = loader.report();
-    /// assert_eq!(report.epoch.batches, 10);
-    /// assert_eq!(report.epoch.causes.sum(), report.epoch.wall()); // every nanosecond has one cause
-    /// println!("{:.0} % in decoding", 100.0 * report.epoch.share(Cause::Decode));
-    /// println!("{report}"); // a table; the crate feedline-report says what would help
-    /// assert_eq!(reporter.report().run.batches, 10);
-    /// # Ok::<(), feedline::Error>(())
-    /// ```
-    pub fn report(&self) -> Report {
-        self.ledger.reporter().report()
-    }
-
-    /// A handle that reads the [`report`](Self::report) from any thread, also while an epoch runs.
-    pub fn reporter(&self) -> Reporter {
-        self.ledger.reporter()
-    }
-
-    /// The state of [`Workers::Auto`](crate::Workers::Auto); `None` for another number of workers.
-    pub fn tuning(&self) -> Option<Tuning> {
-        self.report().tuning
-    }
-
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
@@ -396,6 +344,15 @@ impl Loader {
         std::mem::forget(self.tuning.take());
         std::mem::forget(std::mem::replace(&mut self.loaded, never()));
         self.running.abandon();
+    }
+}
+
+/// The progress: its cursor, checkpoints and report.
+impl std::ops::Deref for Loader {
+    type Target = Progress;
+
+    fn deref(&self) -> &Progress {
+        &self.progress
     }
 }
 

@@ -5,34 +5,32 @@ use std::sync::{Arc, Weak};
 use crossbeam_channel::bounded;
 use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Sampler, Stop};
 use feedline_device::slot::SlotRing;
+use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Device, Pinned, Priority};
 use feedline_slots::Ring;
 
 use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
-use crate::decode::{Decoder, Filling, HostInfo, start_filling};
+use crate::decode::{ActiveWorkers, Decoder, Filling, HostInfo, SourceReader, WorkerPool, start_filling};
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
-use crate::record::ContentHash;
-use crate::report::Ledger;
-use crate::service::Setup;
+use crate::report::{Ledger, Setup};
 use crate::shutdown::{Closers, Running};
-use crate::trace::Trace;
+use crate::trace::{LoaderTrace, Trace};
 use crate::transfer::{Requests, Transfer};
-use crate::transfer_mode::Chosen;
+use crate::transfer_mode::{Chosen, ChosenMode, slot_bytes};
 use crate::tune::Tuner;
 
 impl Loader {
     pub(crate) fn start(
         builder: LoaderBuilder,
-        chosen: Chosen,
+        (mode, columns): Chosen,
         batch_sampler: BatchSampler,
         layout: Layout,
         device: &Device,
     ) -> Result<Self> {
         let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
-        let (memory_use, host_slots, slots) = allocate(&builder, &chosen, &layout, device)?;
-        let Chosen { mode, columns, .. } = chosen;
+        let (memory_use, host_slots, slots) = allocate(&builder, columns.as_deref(), &layout, device)?;
         let pool = builder.start_pool(&mode)?;
         let (requests, inbox) = Requests::new(host_slots.len());
         let (loaded, to_consumer) = bounded(slots.len());
@@ -44,47 +42,18 @@ impl Loader {
         };
         let mut running = Running::new(closers, device.clone(), pool.clone());
 
-        let reader = builder.input.reader(&batch_sampler, layout.capacity(), builder.last_batch);
-        let is_source = reader.is_some();
-        let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
-        let fingerprint = builder.fingerprint(batch_sampler.options().len);
-        let (content, recorder) = match &builder.recording.recorder {
-            Some(recorder) => {
-                let (content, how) = recorder.content_of(&builder.input, &mode);
-                let writer = recorder.open(&builder, &batch_sampler, &layout, fingerprint, how)?;
-                (content, Some(writer))
-            }
-            None => (ContentHash::new(u64::from(builder.recording.hashes)), None),
-        };
-        let trace = builder.trace.as_ref().map(Trace::loader);
-        let setup = Setup {
-            workers: pool.workers(),
-            host_slots: host_slots.len(),
-            device_slots: slots.len(),
-            batch_size: layout.capacity(),
-            batch_bytes: layout.bytes(),
-            is_source,
-            is_zero_copy: mode.needs_no_decoding(),
-            block_shuffle: match batch_sampler.options().sampler {
-                Sampler::Shuffle => builder.input.stable_dataset().and_then(|set| set.block_shuffle()),
-                _ => None,
-            },
-        };
-        let ledger = Ledger::new(setup, trace.clone());
-        let tuning = builder.tunes_workers(mode.needs_no_decoding()).then(|| {
-            let tuner = Tuner::new(pool.workers(), slots.len());
-            ledger.reporter().set_tuning(tuner.tuning());
-            (tuner, pool.active_workers())
-        });
-
         let len = batch_sampler.options().len;
-        let filling =
-            builder.filler.clone().map(|filler| Filling::new(filler, builder.input.fingerprint(), len));
-        if let Some(filling) = &filling {
-            ledger.reporter().set_filler(filling.counts().clone());
-        }
+        let reader = builder.input.reader(&batch_sampler, layout.capacity(), builder.last_batch);
+        let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
+        let fingerprint = builder.fingerprint(len);
+        let (content, recorder) = builder.open_record(&mode, &batch_sampler, &layout, fingerprint)?;
+        let trace = builder.trace.as_ref().map(Trace::loader);
+        let is_source = reader.is_some();
+        let counts = (host_slots.len(), slots.len());
+        let setup = setup(&builder, &mode, &batch_sampler, &layout, &pool, counts);
+        let (ledger, tuning, filling) = observe(&builder, setup, trace.clone(), &pool, len);
         let (ended, owner) = (running.stage("decode"), device.clone());
-        let decoder = Decoder {
+        let decoder = Arc::new(Decoder {
             // The last thread that uses the decoder drops the data set with it.
             input: Some(builder.input.with_columns(columns.as_deref())),
             batch_sampler: batch_sampler.clone(),
@@ -103,33 +72,24 @@ impl Loader {
                 dropped.unwrap_or_else(|error| owner.stats().report(error));
                 ended();
             }),
-        };
-        let (decoder, workers) = (Arc::new(decoder), pool.clone());
+        });
         let transfer = Transfer {
             layout: layout.clone(),
             columns,
             host_slots,
             device_slots: slots.clone(),
             stream: device.named_stream("copy", Priority::High)?,
-            pool,
+            pool: pool.clone(),
             decoder: decoder.clone(),
             inbox,
             requests: requests.clone(),
             loaded,
         };
-        let (outcome, ended) = (running.outcome(), running.stage("transfer"));
-        let thread = transfer.start(batch_sampler.clone(), reader, move |result, transfer| {
-            outcome(result);
-            // In this order: the slots are released once the stage is reported as ended.
-            drop(transfer);
-            ended();
-        })?;
-        running.join(thread);
-        start_filling(&decoder, &workers)?.into_iter().for_each(|thread| running.join(thread));
-        drop((workers, decoder));
-        let cursor = Cursor::new(&batch_sampler, fingerprint);
+        start_threads(&mut running, transfer, &decoder, &pool, batch_sampler.clone(), reader)?;
+        let (cursor, unreleased) = (Cursor::new(&batch_sampler, fingerprint), slots.unreleased().clone());
+        let reporter = ledger.reporter().clone();
         Ok(Self {
-            progress: Progress::new(cursor, slots.unreleased().clone(), device.clone(), recorder),
+            progress: Progress::new(cursor, unreleased, device.clone(), reporter, recorder),
             fingerprint,
             is_source,
             bad_samples: builder.bad_samples,
@@ -153,20 +113,87 @@ impl Loader {
     }
 }
 
+/// The ledger, and what it shows: the tuner of [`Workers::Auto`](crate::Workers::Auto) and the filler.
+fn observe(
+    builder: &LoaderBuilder,
+    setup: Setup,
+    trace: Option<LoaderTrace>,
+    pool: &WorkerPool,
+    len: u64,
+) -> (Ledger, Option<(Tuner, ActiveWorkers)>, Option<Filling>) {
+    let ledger = Ledger::new(setup, trace);
+    let tuning = builder.tunes_workers(setup.is_zero_copy).then(|| {
+        let tuner = Tuner::new(setup.workers, setup.device_slots);
+        ledger.reporter().set_tuning(tuner.tuning());
+        (tuner, pool.active_workers())
+    });
+    let filler = builder.filler.clone();
+    let filling = filler.map(|filler| Filling::new(filler, builder.input.fingerprint(), len));
+    if let Some(filling) = &filling {
+        ledger.reporter().set_filler(filling.counts().clone());
+    }
+    (ledger, tuning, filling)
+}
+
+/// Starts `fl-transfer`, and the threads of a filler.
+fn start_threads(
+    running: &mut Running,
+    transfer: Transfer,
+    decoder: &Arc<Decoder>,
+    pool: &WorkerPool,
+    batch_sampler: Arc<BatchSampler>,
+    reader: Option<Box<SourceReader>>,
+) -> Result<()> {
+    let (outcome, ended) = (running.outcome(), running.stage("transfer"));
+    let thread = transfer.start(batch_sampler, reader, move |result, transfer| {
+        outcome(result);
+        // In this order: the slots are released once the stage is reported as ended.
+        drop(transfer);
+        ended();
+    })?;
+    running.join(thread);
+    start_filling(decoder, pool)?.into_iter().for_each(|thread| running.join(thread));
+    Ok(())
+}
+
+/// The setup that the report shows; `slots` are the numbers of host and device slots.
+fn setup(
+    builder: &LoaderBuilder,
+    mode: &ChosenMode,
+    batch_sampler: &BatchSampler,
+    layout: &Layout,
+    pool: &WorkerPool,
+    slots: (usize, usize),
+) -> Setup {
+    Setup {
+        workers: pool.workers(),
+        host_slots: slots.0,
+        device_slots: slots.1,
+        batch_size: layout.capacity(),
+        batch_bytes: layout.bytes(),
+        is_source: builder.input.stable_dataset().is_none(),
+        is_zero_copy: mode.needs_no_decoding(),
+        block_shuffle: match batch_sampler.options().sampler {
+            Sampler::Shuffle => builder.input.stable_dataset().and_then(|set| set.block_shuffle()),
+            _ => None,
+        },
+    }
+}
+
 /// Allocates the slots, with room for the info of a batch in each, so that loading a batch allocates nothing.
 fn allocate(
     builder: &LoaderBuilder,
-    chosen: &Chosen,
+    columns: Option<&StridedColumns>,
     layout: &Layout,
     device: &Device,
 ) -> Result<(MemoryUse, Ring<Pinned, HostInfo>, SlotRing)> {
-    let Chosen { columns, slot_bytes, .. } = chosen;
+    let slot_bytes = slot_bytes(layout, columns);
     let (device_count, host_count) = (builder.device_slots(layout), builder.host_slots(layout));
     let pinned = {
         // Memory lies on the node of the core whose thread touches it first.
         let node = node_of(device);
         let _on = node.as_ref().and_then(Node::enter);
-        let pinned = |slot| Ok(device.pinned(*slot_bytes)?.named(&format!("host slot {slot}")));
+        let pinned = |slot| Ok(Pinned::new(device, slot_bytes)?.named(&format!("host slot {slot}")));
         (0..host_count).map(pinned).collect::<Result<Vec<_>>>()?
     };
     let host_slots = Ring::<Pinned, HostInfo>::new(pinned);
@@ -183,8 +210,7 @@ fn allocate(
         info.extents.reserve(layout.spec().fields().len());
     }
     drop((host, on_device));
-    let (registered, resident) =
-        columns.as_ref().map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
+    let (registered, resident) = columns.map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
     let memory_use = MemoryUse {
         pinned_bytes: (slot_bytes * host_count + registered) as u64,
         device_bytes: (layout.bytes() * device_count + resident) as u64,

@@ -147,7 +147,7 @@ impl Recorder {
     ///
     /// # Errors
     /// `Config` if a loader of this rank is recorded already; as [`Writer::open`].
-    pub(crate) fn open(
+    fn open(
         &self,
         builder: &LoaderBuilder,
         batch_sampler: &BatchSampler,
@@ -180,12 +180,14 @@ impl Recorder {
     }
 
     /// How the rows of `input` are hashed in mode `mode`.
-    pub(crate) fn content_of(&self, input: &Input, mode: &ChosenMode) -> (Option<ContentHash>, &'static str) {
+    fn content_of(&self, input: &Input, mode: &ChosenMode) -> (Option<ContentHash>, &'static str) {
         let hash = ContentHash::new(self.shared.options.content_every);
         let has_columns = || input.stable_dataset().is_some_and(|set| content::has_columns(&**set));
         match hash {
             None => (None, "none: content_every is 0"),
-            _ if mode.resident_samples().is_some() => (None, "none: a part of the set is on the device"),
+            _ if matches!(mode, ChosenMode::PartlyResident { .. }) => {
+                (None, "none: a part of the set is on the device")
+            }
             _ if !mode.needs_no_decoding() => (hash, "rows"),
             _ if has_columns() => (hash, "columns"),
             _ => (None, "none: the set is on the device, and has no columns in memory"),
@@ -200,6 +202,22 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl LoaderBuilder {
+    /// The hash of rows, and the writer of the record; `None` for what was not asked for.
+    pub(crate) fn open_record(
+        &self,
+        mode: &ChosenMode,
+        batch_sampler: &BatchSampler,
+        layout: &Layout,
+        fingerprint: u64,
+    ) -> Result<(Option<ContentHash>, Option<RankWriter>)> {
+        let Some(recorder) = &self.recording.recorder else {
+            return Ok((ContentHash::new(u64::from(self.recording.hashes)), None));
+        };
+        let (content, how) = recorder.content_of(&self.input, mode);
+        let writer = recorder.open(self, batch_sampler, layout, fingerprint, how)?;
+        Ok((content, Some(writer)))
+    }
+
     /// Records the steps of the loader into the folder of `recorder`: see [`record`](crate::record). Default:
     /// nothing is recorded.
     ///

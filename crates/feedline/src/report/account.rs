@@ -7,8 +7,49 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Causes};
 use crate::decode::filler::FillerReport;
-use crate::service::{ServiceTimes, Setup};
 use crate::tune::Tuning;
+
+/// The setup of a loader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Decode threads.
+    pub workers: usize,
+    /// Pinned slots.
+    pub host_slots: usize,
+    /// Slots on the device: the depth.
+    pub device_slots: usize,
+    /// Rows per batch.
+    pub batch_size: usize,
+    /// Bytes of a batch on the device.
+    pub batch_bytes: usize,
+    /// Whether records are read in sequence.
+    pub is_source: bool,
+    /// Whether the device reads the rows itself, so that a copy includes the gathering.
+    pub is_zero_copy: bool,
+    /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each group
+    /// of samples once, if the order is a shuffle of single samples of a set whose groups do not fit its
+    /// cache.
+    #[serde(default)]
+    pub block_shuffle: Option<(u64, u64)>,
+}
+
+/// The working time of each stage for one batch, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceTimes {
+    /// One worker reads the records of a source.
+    pub read_ns: u64,
+    /// Workers decode: the sum over all workers that took part.
+    pub decode_ns: u64,
+    /// The transfer thread queues the copy.
+    pub submit_ns: u64,
+    /// The copy on the device, of the last batch that was timed; 0 before the first.
+    pub copy_ns: u64,
+    /// The consumer's thread, between two calls.
+    pub step_ns: u64,
+    /// The consumer's work on the device, if it held up the pipeline or was set
+    /// ([`Progress::set_step_time`](crate::Progress::set_step_time)); 0 if it is not known.
+    pub device_ns: u64,
+}
 
 /// An account of the consumer's time, from the beginning of an epoch or a run to its last delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +63,7 @@ pub struct Account {
     /// Bytes copied to the device.
     pub bytes: u64,
     /// The time by cause; sums to [`wall`](Self::wall).
-    pub causes: Causes,
+    pub(crate) causes: Causes,
     /// The part of [`wall`](Self::wall) between two epochs, such as for a validation, in nanoseconds.
     #[serde(rename = "between_epochs_ns", default)]
     pub(crate) between: u64,
@@ -103,13 +144,19 @@ impl Account {
     }
 
     /// [`wall`](Self::wall) without the time between two epochs.
+    #[doc(hidden)] // For the diagnosis in feedline-report.
     pub fn in_epochs(&self) -> Duration {
         self.wall().saturating_sub(Duration::from_nanos(self.between))
     }
 
+    /// The time charged to `cause`; over all causes it sums to [`wall`](Self::wall).
+    pub fn time(&self, cause: Cause) -> Duration {
+        self.causes.of(cause)
+    }
+
     /// The share of the time that `cause` took, from 0 to 1.
     pub fn share(&self, cause: Cause) -> f64 {
-        ratio(self.causes.of(cause).as_secs_f64(), self.wall().as_secs_f64())
+        ratio(self.time(cause).as_secs_f64(), self.wall().as_secs_f64())
     }
 
     /// The share of the time that the consumer's thread waited for data, from 0 to 1: in the loader's calls,
@@ -117,33 +164,15 @@ impl Account {
     pub fn wait_share(&self) -> f64 {
         Cause::ALL.into_iter().filter(|cause| cause.is_wait_for_data()).map(|cause| self.share(cause)).sum()
     }
-
-    /// Rows per second.
-    pub fn rows_per_s(&self) -> f64 {
-        ratio(self.rows as f64, self.wall().as_secs_f64())
-    }
-
-    /// Bytes per second to the device.
-    pub fn bytes_per_s(&self) -> f64 {
-        ratio(self.bytes as f64, self.wall().as_secs_f64())
-    }
-}
-
-impl Report {
-    /// The share of the run in which the consumer's thread waited for data, from 0 to 1; every display of the
-    /// run shows it. See [`Account::wait_share`].
-    pub fn wait_share(&self) -> f64 {
-        self.run.wait_share()
-    }
 }
 
 impl Account {
     fn write(&self, what: fmt::Arguments<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, batches) = (self.wall().as_secs_f64(), self.batches);
-        let (rows, megabytes) = (self.rows_per_s(), self.bytes_per_s() / 1e6);
+        let (rows, megabytes) = (ratio(self.rows as f64, seconds), ratio(self.bytes as f64 / 1e6, seconds));
         writeln!(f, "{what}: {batches} batches in {seconds:.3} s, {rows:.0} rows/s, {megabytes:.1} MB/s")?;
         for cause in Cause::ALL {
-            let (time, share) = (self.causes.of(cause).as_secs_f64(), 100.0 * self.share(cause));
+            let (time, share) = (self.time(cause).as_secs_f64(), 100.0 * self.share(cause));
             writeln!(f, "  {cause:<20} {share:>5.1} %  {time:>9.3} s")?;
         }
         Ok(())
@@ -159,7 +188,7 @@ impl fmt::Display for Account {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.run.write(format_args!("run from epoch {} to {}", self.run.epoch, self.epoch.epoch), f)?;
-        writeln!(f, "  waited for data      {:>5.1} %", 100.0 * self.wait_share())?;
+        writeln!(f, "  waited for data      {:>5.1} %", 100.0 * self.run.wait_share())?;
         if let Some(waiting) = self.waiting {
             writeln!(f, "  the consumer has been waiting for {:.1} s", waiting.as_secs_f64())?;
         }
@@ -176,4 +205,21 @@ impl fmt::Display for Report {
 /// `part / whole`, or 0 for nothing.
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The means of service times; of copies, over those that were timed.
+#[doc(hidden)] // For feedline-report.
+pub fn mean(samples: &[ServiceTimes]) -> ServiceTimes {
+    let mean = |part: fn(&ServiceTimes) -> u64| {
+        samples.iter().map(part).fold(0, u64::saturating_add) / samples.len().max(1) as u64
+    };
+    let timed = samples.iter().filter(|times| times.copy_ns > 0).count().max(1) as u64;
+    ServiceTimes {
+        read_ns: mean(|times| times.read_ns),
+        decode_ns: mean(|times| times.decode_ns),
+        submit_ns: mean(|times| times.submit_ns),
+        copy_ns: samples.iter().map(|times| times.copy_ns).fold(0, u64::saturating_add) / timed,
+        step_ns: mean(|times| times.step_ns),
+        device_ns: mean(|times| times.device_ns),
+    }
 }

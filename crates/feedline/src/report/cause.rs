@@ -41,8 +41,8 @@ impl Cause {
         Self::Consumer,
     ];
 
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
+    /// The name in reports, which `Display` writes too.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::SourceRead => "source read",
             Self::Decode => "decode",
@@ -57,7 +57,7 @@ impl Cause {
 
     /// Whether the consumer waits for data. It does not while it is busy, or while its own work on the device
     /// holds every slot.
-    pub fn is_wait_for_data(self) -> bool {
+    pub(crate) fn is_wait_for_data(self) -> bool {
         !matches!(self, Self::Consumer | Self::NoDeviceSlot)
     }
 }

@@ -8,20 +8,22 @@ use std::time::Duration;
 use feedline_core::BatchInfo;
 use feedline_core::timeline::now;
 
-use super::account::{Account, Report};
+use super::account::{Account, Report, ServiceTimes, Setup, mean};
 use super::cause::{Cause, Causes};
 use super::charge::Charger;
 use crate::decode::filler::FillCounts;
-use crate::service::{Recent, ServiceTimes, Setup};
 use crate::trace::{BatchId, LoaderTrace};
 use crate::tune::Tuning;
+
+/// Batches whose service times are kept.
+const KEPT: usize = 256;
 
 /// Max waits of unsuccessful polls that are kept until their batch arrives and determines their cause.
 const POLLS: usize = 16;
 
 /// Charges the consumer's time; owned by the loader.
 pub(crate) struct Ledger {
-    shared: Arc<Shared>,
+    shared: Arc<Reporter>,
     /// The time up to which everything has been charged; 0 before the first epoch.
     until: u64,
     /// Whether an epoch has begun and not ended.
@@ -46,15 +48,8 @@ pub(crate) struct Ledger {
     metrics: super::metrics::Metrics,
 }
 
-/// A handle that reads a loader's report from any thread, also while an epoch runs. Cheap to clone.
-///
-/// It stays valid when the loader is dropped, and then returns the last report.
-#[derive(Clone)]
-pub struct Reporter {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
+/// The account, which every thread may read; a part of [`Progress`](crate::Progress).
+pub(crate) struct Reporter {
     setup: Setup,
     /// The start of the consumer's present wait for a batch; 0 if it does not wait.
     waiting: AtomicU64,
@@ -79,7 +74,7 @@ impl Ledger {
     pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
         let (waiting, step_ns) = Default::default();
         let (tuning, filler, state) = Default::default();
-        let shared = Shared { setup, waiting, step_ns, tuning, filler, state };
+        let shared = Reporter { setup, waiting, step_ns, tuning, filler, state };
         Self {
             shared: Arc::new(shared),
             until: 0,
@@ -98,8 +93,8 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn reporter(&self) -> Reporter {
-        Reporter { shared: self.shared.clone() }
+    pub(crate) fn reporter(&self) -> &Arc<Reporter> {
+        &self.shared
     }
 
     /// Charges the time up to `at` to the consumer. For `copied` nanoseconds of it, the consumer waited for
@@ -247,14 +242,14 @@ impl Ledger {
 }
 
 impl Reporter {
-    /// The report up to the last delivery; never blocks for long.
-    pub fn report(&self) -> Report {
-        let state = self.shared.state();
-        let waiting = self.shared.waiting.load(Ordering::Relaxed);
+    /// The report up to the last delivery.
+    pub(crate) fn report(&self) -> Report {
+        let state = self.state();
+        let waiting = self.waiting.load(Ordering::Relaxed);
         Report {
-            setup: self.shared.setup(),
-            tuning: *self.shared.tuning(),
-            filler: self.shared.filler.get().map(|counts| counts.report()),
+            setup: self.setup(),
+            tuning: *self.tuning(),
+            filler: self.filler.get().map(|counts| counts.report()),
             waiting: (waiting > 0).then(|| Duration::from_nanos(now().saturating_sub(waiting))),
             service: self.with_step(state.recent.mean()),
             run: state.run,
@@ -263,51 +258,39 @@ impl Reporter {
         }
     }
 
-    /// Workers, slots and sizes, in the present setting of the tuner.
-    pub fn setup(&self) -> Setup {
-        self.shared.setup()
-    }
-
-    /// The service times of the last batches, up to 256, the oldest first. `feedline-report` saves them, and
-    /// predicts from them what other settings would give.
-    pub fn samples(&self) -> Vec<ServiceTimes> {
-        let samples = self.shared.state().recent.samples();
+    /// The service times of the last batches, the oldest first.
+    pub(crate) fn samples(&self) -> Vec<ServiceTimes> {
+        let samples = self.state().recent.samples();
         samples.into_iter().map(|sample| self.with_step(sample)).collect()
     }
 
     /// Their mean.
     pub(crate) fn service(&self) -> ServiceTimes {
-        self.with_step(self.shared.state().recent.mean())
+        self.with_step(self.state().recent.mean())
     }
 
-    /// Sets the time of a step on the device, if it is known (from
-    /// [`WaitMeter::step_time`](crate::device::WaitMeter::step_time), for example).
-    ///
-    /// The loader only observes the consumer's calls. If steps are queued on a stream and data comes late,
-    /// the calls do not show the time of a step, and predictions are too high.
-    pub fn set_step_time(&self, step: Duration) {
-        self.shared.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
+    /// Sets the time of a step on the device.
+    pub(crate) fn set_step_time(&self, step: Duration) {
+        self.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Updates the state of the tuning.
     pub(crate) fn set_tuning(&self, tuning: Tuning) {
-        *self.shared.tuning() = Some(tuning);
+        *self.tuning() = Some(tuning);
     }
 
     /// The report contains `counts` from now on.
     pub(crate) fn set_filler(&self, counts: Arc<FillCounts>) {
-        let _ = self.shared.filler.set(counts);
+        let _ = self.filler.set(counts);
     }
 
     fn with_step(&self, times: ServiceTimes) -> ServiceTimes {
-        match self.shared.step_ns.load(Ordering::Relaxed) {
+        match self.step_ns.load(Ordering::Relaxed) {
             0 => times,
             device_ns => ServiceTimes { device_ns, ..times },
         }
     }
-}
 
-impl Shared {
     /// The setup, in the present setting of the tuner.
     fn setup(&self) -> Setup {
         let workers = self.tuning().map_or(self.setup.workers, |tuning| tuning.workers);
@@ -331,9 +314,40 @@ impl State {
     }
 }
 
-impl std::fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Reporter({:?})", self.shared.setup)
+/// The last batches, in a ring that is never reallocated.
+struct Recent {
+    samples: Box<[ServiceTimes; KEPT]>,
+    count: usize,
+}
+
+impl Recent {
+    fn push(&mut self, times: ServiceTimes) {
+        self.samples[self.count % KEPT] = times;
+        self.count += 1;
+    }
+
+    /// The batches, the oldest first. Leaves out the very first one, before which the consumer had no batch.
+    fn samples(&self) -> Vec<ServiceTimes> {
+        let first = self.count.saturating_sub(KEPT).max(1);
+        let device_ns = self.mean().device_ns;
+        let sample = |index: usize| ServiceTimes { device_ns, ..self.samples[index % KEPT] };
+        (first..self.count).map(sample).collect()
+    }
+
+    fn mean(&self) -> ServiceTimes {
+        let (kept, count) = (&self.samples[..self.count.min(KEPT)], self.count);
+        let mean = mean(if (2..KEPT).contains(&count) { &kept[1..] } else { kept });
+        // If the step is the longest stage, it holds up the pipeline for the rest of its time. Host slots are
+        // released several at a time, so only the mean over many batches tells for how long.
+        let held = mean.device_ns;
+        let device_ns = if held > mean.step_ns / 20 { mean.step_ns + held } else { 0 };
+        ServiceTimes { device_ns, ..mean }
+    }
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { samples: Box::new([ServiceTimes::default(); KEPT]), count: 0 }
     }
 }
 

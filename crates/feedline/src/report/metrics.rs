@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
-use super::account::Account;
+use super::account::{Account, Setup};
 use super::cause::Cause;
-use crate::service::Setup;
 
 /// The interval between two updates of the recorder.
 const EVERY_NS: u64 = 100_000_000;

@@ -6,7 +6,7 @@
 //! | the causes that time is charged to | `cause.rs` |
 //! | one wait, charged along the timeline of its batch | `charge.rs` |
 //! | the account, kept by the consumer's thread | `ledger.rs` |
-//! | the report: accounts as values and text | `account.rs` |
+//! | the report: setup, service times and accounts as values and text | `account.rs` |
 //! | the account as metrics, behind the feature `metrics` | `metrics.rs` |
 
 mod account;
@@ -16,18 +16,19 @@ mod ledger;
 #[cfg(feature = "metrics")]
 mod metrics;
 
+pub use crate::decode::MAX_WORKERS;
 #[doc(hidden)] // For the model of the pipeline in feedline-report.
 pub use crate::decode::piece_rows;
-pub use crate::decode::{MAX_WORKERS, Reading};
 pub use crate::loader::MemoryUse;
-#[doc(hidden)] // As above.
-pub use crate::service::mean;
-pub use crate::service::{ServiceTimes, Setup};
 pub use crate::transfer_mode::ChosenMode;
 pub use crate::tune::Tuning;
-pub use account::{Account, Report};
-pub use cause::{Cause, Causes};
+#[doc(hidden)] // As above.
+pub use account::mean;
+pub use account::{Account, Report, ServiceTimes, Setup};
+pub use cause::Cause;
+#[doc(hidden)] // As above.
+pub use cause::Causes;
 #[doc(hidden)] // As above.
 pub use charge::Charger;
 pub(crate) use ledger::Ledger;
-pub use ledger::Reporter;
+pub(crate) use ledger::Reporter;

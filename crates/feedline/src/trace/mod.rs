@@ -54,7 +54,6 @@ const SPANS: usize = 1 << 18;
 ///     let _batch = batch?;
 ///     let _span = trace.annotate("my work"); // until the end of the block, in a lane of this thread
 /// }
-/// assert!(trace.len() > 10);
 /// // feedline_report::write_trace(&trace, "trace.json")?;
 /// # Ok::<(), feedline::Error>(())
 /// ```
@@ -184,16 +183,6 @@ impl Trace {
     pub fn recorded(&self) -> Recorded {
         let State { spans, names, .. } = &*self.shared.state();
         Recorded { spans: spans.clone(), names: names.clone(), one_in: self.shared.stride() }
-    }
-
-    /// The number of spans held.
-    pub fn len(&self) -> usize {
-        self.shared.state().spans.len()
-    }
-
-    /// Whether nothing has been recorded.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The trace of the next loader.
@@ -338,6 +327,6 @@ impl Default for Trace {
 
 impl std::fmt::Debug for Trace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Trace({} spans)", self.len())
+        write!(f, "Trace({} spans)", self.shared.state().spans.len())
     }
 }

@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use feedline_core::timeline::now;
 use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage, panic_text};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
@@ -30,7 +31,7 @@ use feedline_slots::{Backoff, Ring, WAKE_UP};
 
 use self::schedule::{Reorder, Schedule};
 pub(crate) use self::schedule::{Request, Requests};
-use self::timed::{Clock, TimedCopies};
+use self::timed::TimedCopies;
 use crate::decode::{Decoder, Delivery, Filled, HostInfo, Message, SourceReader, Undecoded, WorkerPool};
 use crate::spans::enter;
 use crate::trace::BatchId;
@@ -77,7 +78,8 @@ struct Run<'a> {
     request: u64,
     copies: CopyPoll,
     timed: TimedCopies,
-    clock: Clock,
+    /// The last reading of the clock, for several stamps in a row.
+    at: u64,
     /// The time since which no host slot was free; 0 if one was.
     no_slot: u64,
     /// Whether a batch of this request was copied, so that copies may hold host slots.
@@ -115,7 +117,7 @@ impl Transfer {
                     request: 0,
                     copies: CopyPoll::default(),
                     timed,
-                    clock: Clock::default(),
+                    at: 0,
                     no_slot: 0,
                     has_copied: false,
                     out_of_order: 0,
@@ -177,7 +179,7 @@ impl Run<'_> {
     fn begin(&mut self, request: Request) {
         self.request = request.number;
         (self.no_slot, self.has_copied) = (0, false);
-        self.clock.read();
+        self.at = now();
         self.schedule.begin(request);
     }
 
@@ -196,11 +198,10 @@ impl Run<'_> {
             let (number, reader) = self.schedule.next(lease.info_mut());
             let timeline = &mut lease.info_mut().batch.timeline;
             timeline.number = number;
-            (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.clock.last());
+            (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.at);
             timeline.held_by_copies = self.has_copied;
             // Read here: if the slot was waited for, the copy that the times describe has just released it.
-            let times = self.timed.times()?;
-            (timeline.copy_ns, timeline.readers_ns) = (times.copy_ns, times.readers_ns);
+            (timeline.copy_ns, timeline.readers_ns) = self.timed.times()?;
             if let Some(batch) = last.replace(Undecoded { number, lease, reader }) {
                 work = work.saturating_add(self.with.decoder.batch_time());
                 let wake = work >= WORK_PER_WAKE;
@@ -215,7 +216,7 @@ impl Run<'_> {
             self.give(batch, true);
         }
         if count > 0 {
-            self.no_slot = if is_out_of_slots { self.clock.last() } else { 0 };
+            self.no_slot = if is_out_of_slots { self.at } else { 0 };
         }
         Ok(count)
     }
@@ -242,7 +243,7 @@ impl Run<'_> {
             self.give(*batch, true);
             return Ok(true);
         }
-        self.clock.read();
+        self.at = now();
         let copies = self.hand_out_slots()?;
         if copies > 0 {
             self.copies.waited(waited, copies);
@@ -258,7 +259,7 @@ impl Run<'_> {
         let mut spin = waits.wait();
         while spin.should_spin() {
             if let Ok(message) = self.with.inbox.try_recv() {
-                self.clock.read();
+                self.at = now();
                 self.handle(message);
                 return Ok(());
             }
@@ -274,7 +275,7 @@ impl Run<'_> {
             };
             match received {
                 Ok(message) => {
-                    self.clock.read();
+                    self.at = now();
                     self.handle(message);
                     return Ok(());
                 }
@@ -300,7 +301,7 @@ impl Run<'_> {
         match message {
             Message::Decoded { number, outcome } => {
                 if self.out_of_order == 0 && !self.reorder.is_next(number) {
-                    self.out_of_order = self.clock.last();
+                    self.out_of_order = self.at;
                 }
                 self.reorder.put(number, outcome);
             }
@@ -327,7 +328,7 @@ impl Run<'_> {
             }
             Some(Delivery::Batch(mut filled)) => {
                 let timeline = &mut filled.info_mut().batch.timeline;
-                (timeline.overtaken, timeline.ordered) = (out_of_order, self.clock.last());
+                (timeline.overtaken, timeline.ordered) = (out_of_order, self.at);
                 Delivery::Batch(self.copy(filled)?)
             }
         };
@@ -338,7 +339,7 @@ impl Run<'_> {
     fn copy(&mut self, mut filled: Filled) -> Result<Loaded> {
         let Transfer { layout, columns, stream, .. } = self.with;
         let mut slot = self.device_slot()?;
-        let at = self.clock.last();
+        let at = self.at;
         let step = filled.info().batch.step;
         let _span = enter!("queue the copy", &filled.info().batch);
         // Swapped, so that the memory of both is reused.
@@ -360,7 +361,8 @@ impl Run<'_> {
         }
         self.has_copied = true;
         let timeline = &mut loaded.info_mut().timeline;
-        (timeline.device_slot, timeline.sent) = (at, self.clock.read());
+        self.at = now();
+        (timeline.device_slot, timeline.sent) = (at, self.at);
         Ok(loaded)
     }
 
@@ -377,11 +379,11 @@ impl Run<'_> {
             let limit = limit.or(self.schedule.is_reader_away().then_some(SOURCE_POLL));
             let Some(limit) = limit else {
                 let slot = device_slots.acquire();
-                self.clock.read();
+                self.at = now();
                 return slot;
             };
             if let Some(slot) = device_slots.acquire_timeout(limit)? {
-                self.clock.read();
+                self.at = now();
                 return Ok(slot);
             }
             self.handle_all();

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use feedline_core::Result;
-use feedline_core::timeline::now;
 use feedline_device::slot::WriteLease;
 use feedline_device::{Event, Stream};
 
@@ -31,18 +30,10 @@ pub(crate) struct TimedCopies {
     running: usize,
     /// Grows by [`EVERY_NS`] with each timed copy; lags behind the clock by at most a burst.
     last: u64,
-    times: CopyTimes,
+    /// Nanoseconds of the last timed copy, and of the wait before it, for the readers of the device slot.
+    times: (u64, u64),
     /// With a trace, every copy is timed if an event is free.
     trace: Option<(LoaderTrace, DeviceClock)>,
-}
-
-/// The times of the last timed copy.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CopyTimes {
-    /// Time of the copy itself.
-    pub(crate) copy_ns: u64,
-    /// Time of the wait before it, for the readers of the device slot.
-    pub(crate) readers_ns: u64,
 }
 
 struct Sample {
@@ -74,7 +65,7 @@ impl TimedCopies {
             oldest: 0,
             running: 0,
             last: 0,
-            times: CopyTimes::default(),
+            times: (0, 0),
             trace: match trace {
                 Some(trace) => Some((trace, DeviceClock::new(stream)?)),
                 None => None,
@@ -82,11 +73,12 @@ impl TimedCopies {
         })
     }
 
-    /// The times of the last copy that was timed and has ended.
+    /// The nanoseconds of the last copy that was timed and has ended, and of the wait before it, for the
+    /// readers of the device slot.
     ///
     /// # Errors
     /// A device failure.
-    pub(crate) fn times(&mut self) -> Result<CopyTimes> {
+    pub(crate) fn times(&mut self) -> Result<(u64, u64)> {
         self.collect()?;
         Ok(self.times)
     }
@@ -144,35 +136,17 @@ impl TimedCopies {
                 break;
             }
             let ns = |ms: f32| (f64::from(ms) * 1e6) as u64;
-            self.times = CopyTimes {
-                copy_ns: ns(sample.ended.elapsed_ms_since(&sample.started)?),
-                readers_ns: ns(sample.started.elapsed_ms_since(&sample.queued)?),
-            };
+            let copy_ns = ns(sample.ended.elapsed_ms_since(&sample.started)?);
+            let readers_ns = ns(sample.started.elapsed_ms_since(&sample.queued)?);
+            self.times = (copy_ns, readers_ns);
             if let Some((trace, clock)) = &mut self.trace {
                 let ended = clock.time(&mut sample.ended)?;
-                let started = ended.saturating_sub(self.times.copy_ns);
-                trace.copy(sample.batch, started.saturating_sub(self.times.readers_ns), started, ended);
+                let started = ended.saturating_sub(copy_ns);
+                trace.copy(sample.batch, started.saturating_sub(readers_ns), started, ended);
             }
             self.oldest = (self.oldest + 1) % OPEN;
             self.running -= 1;
         }
         Ok(())
-    }
-}
-
-/// A cached reading of the clock, for several stamps in a row.
-#[derive(Debug, Default)]
-pub(super) struct Clock(u64);
-
-impl Clock {
-    /// Reads the clock.
-    pub(super) fn read(&mut self) -> u64 {
-        self.0 = now();
-        self.0
-    }
-
-    /// The last reading.
-    pub(super) fn last(&self) -> u64 {
-        self.0
     }
 }

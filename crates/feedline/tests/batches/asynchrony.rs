@@ -5,9 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::common::{LONG, alone, assert_empty, assert_intact, wait_until};
-use feedline::device::WaitMeter;
 use feedline::{Batch, Device, Event, Loader, LoaderBuilder, Ready, Stream, Workers};
+use feedline_device::{Buffer, launch_host};
 use feedline_kernels::ops::Kernels;
+use feedline_report::WaitMeter;
 use feedline_testkit::fixtures::{self, Fine};
 
 const BATCH: usize = 4;
@@ -26,14 +27,14 @@ impl Kernel {
     fn start(stream: &Stream, batch: &Ready) -> Self {
         let ((begin, begun), (end, ended)) = (channel(), channel::<()>());
         let bytes = batch.field::<u8>("bytes").unwrap();
-        let body = move |memory: &mut feedline::device::Memory<'_>| {
+        let body = move |memory: &mut feedline_device::Memory<'_>| {
             let before = memory.input::<u8>(0).to_vec();
             let _ = begin.send(());
             // A failing test drops the sender, which also ends the kernel.
             let _ = ended.recv();
             assert_eq!(memory.input::<u8>(0), before, "the batch changed while a kernel read it");
         };
-        stream.run("kernel", [bytes.into()], [], body).unwrap();
+        launch_host(stream, "kernel", [bytes.into()], [], body).unwrap();
         Self { begun, end }
     }
 
@@ -307,7 +308,7 @@ struct Overlap {
 fn overlap(device: &Device, loader: &mut Loader, fine: &Fine, width: usize, spin_ns: u64) -> Overlap {
     let (compute, idle) = (device.stream().unwrap(), device.stream().unwrap());
     let kernels = Kernels::new(&compute).unwrap();
-    let mut report = compute.buffer::<i64>(3).unwrap();
+    let mut report = Buffer::<i64>::new(&compute, 3).unwrap();
     report.write(&[0, u64::MAX as i64, 0]).unwrap();
     let mut meter = WaitMeter::new(&compute, 1).unwrap();
     let mut overlapped = 0;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{LONG, alone_in_parts, assert_empty};
-use feedline::device::cuda::Cuda;
 use feedline::device::cuda::cudarc::driver::{
     CudaContext, CudaFunction, CudaSlice, CudaStream, CudaView, LaunchConfig, PushKernelArg,
 };
 use feedline::device::cuda::cudarc::nvrtc::Ptx;
 use feedline::{Device, ErrorKind, Loader};
+use feedline_device::Buffer;
+use feedline_device::cuda::Cuda;
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::{fixtures::Fine, gpu};
 
@@ -117,7 +118,7 @@ fn a_loop_of_cudarcs_own_reads_the_right_bytes_under_chaos() {
 #[test]
 fn a_view_of_the_host_is_no_cuda_slice() {
     let stream = Device::new_host().stream().expect("a stream");
-    let buffer = stream.buffer::<f32>(4).expect("a buffer");
+    let buffer = Buffer::<f32>::new(&stream, 4).expect("a buffer");
     let error = buffer.view().as_cuda_slice().expect_err("no CUDA memory");
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.message().contains("not CUDA"), "{error}");

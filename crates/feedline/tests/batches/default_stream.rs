@@ -2,8 +2,8 @@
 //! The same loop also runs on the streams of the host device and of the simulated device.
 
 use crate::common::{LONG, alone, assert_empty};
-use feedline::device::Readback;
 use feedline::{Device, Loader, Result, Stream, Workers};
+use feedline_device::{Buffer, Readback};
 use feedline_kernels::ops::Kernels;
 use feedline_testkit::fixtures::Fine;
 
@@ -22,7 +22,7 @@ fn check_batches(
 ) -> Result<()> {
     let fine = Fine::new((ROWS * STEPS) as u64, width)?;
     let kernels = (Kernels::new(streams.0)?, Kernels::new(streams.1)?);
-    let (mut one, mut two) = (streams.0.buffer::<i64>(3)?, streams.1.buffer::<i64>(3)?);
+    let (mut one, mut two) = (Buffer::<i64>::new(streams.0, 3)?, Buffer::<i64>::new(streams.1, 3)?);
     one.write(&[0, -1, 0])?;
     two.write(&[0, -1, 0])?;
     let mut numbers = Readback::<f32>::new(streams.0, 1, 2)?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::common::small::{BATCH, STEPS, fine};
 use crate::common::{alone, assert_empty};
 use feedline::{Checkpoint, Device, Error, ErrorKind, Loader, Ready, Stream};
+use feedline_device::launch_host;
 use feedline_testkit::fixtures::Fine;
 
 const EPOCHS: u64 = 2;
@@ -31,7 +32,7 @@ impl Model {
     fn step(&mut self, compute: &Stream, batch: &Ready) -> feedline::Result<()> {
         let value = self.value.clone();
         self.steps += 1;
-        compute.run("step", [batch.field::<i64>("id")?.into()], [], move |memory| {
+        launch_host(compute, "step", [batch.field::<i64>("id")?.into()], [], move |memory| {
             std::thread::sleep(Duration::from_millis(2));
             let mut value = value.lock().unwrap();
             for &id in memory.input::<i64>(0) {

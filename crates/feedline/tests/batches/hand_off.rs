@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::small::{builder, fine, on_a_device, take_epoch};
 use crate::common::{LONG, alone, assert_empty, assert_intact, wait_until};
 use feedline::{Device, ErrorKind, Loader, Ready, Stream, TryNext};
+use feedline_device::{Buffer, launch_host};
 use feedline_testkit::fixtures::Fine;
 
 /// How long to watch for a copy that must not happen: some hundred times what a copy takes.
@@ -23,12 +24,13 @@ struct SlowReader {
 impl SlowReader {
     fn start(batch: &Ready) -> Self {
         let ((go, wait), (report, same)) = (channel::<()>(), channel());
-        let read = move |memory: &mut feedline::device::Memory<'_>| {
+        let read = move |memory: &mut feedline_device::Memory<'_>| {
             let first = memory.input::<u8>(0).to_vec();
             let _ = wait.recv_timeout(LONG);
             let _ = report.send(memory.input::<u8>(0) == first);
         };
-        batch.stream().run("slow reader", [batch.field::<u8>("bytes").unwrap().into()], [], read).unwrap();
+        launch_host(batch.stream(), "slow reader", [batch.field::<u8>("bytes").unwrap().into()], [], read)
+            .unwrap();
         Self { go, same }
     }
 
@@ -176,7 +178,7 @@ fn a_stream_that_did_not_wait_is_refused() {
             let mut batches = loader.epoch(0).unwrap();
             let batch = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
             let view = batch.field::<u8>("bytes").unwrap();
-            let error = other.run("wrong stream", [view.into()], [], |_| {}).unwrap_err();
+            let error = launch_host(&other, "wrong stream", [view.into()], [], |_| {}).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.to_string().contains("also_on"), "{error}");
             for stream in [compute, &other] {
@@ -280,7 +282,8 @@ fn on_a_gpu_every_byte_is_right_for_two_slow_readers() {
             let compute = device.stream().unwrap();
             let branch = device.stream().unwrap();
             let kernels = (Kernels::new(&compute).unwrap(), Kernels::new(&branch).unwrap());
-            let mut reports = (compute.buffer::<i64>(3).unwrap(), branch.buffer::<i64>(3).unwrap());
+            let mut reports =
+                (Buffer::<i64>::new(&compute, 3).unwrap(), Buffer::<i64>::new(&branch, 3).unwrap());
             reports.0.write(&[0, -1, 0]).unwrap();
             reports.1.write(&[0, -1, 0]).unwrap();
             let mut loader =
@@ -344,5 +347,5 @@ fn two_readers_do_not_race_on_the_simulator() {
 
 /// Queues work that reads a batch.
 fn read(stream: &Stream, batch: &Ready) {
-    stream.run("read", [batch.field::<u8>("bytes").unwrap().into()], [], |_| {}).unwrap();
+    launch_host(stream, "read", [batch.field::<u8>("bytes").unwrap().into()], [], |_| {}).unwrap();
 }

@@ -28,4 +28,5 @@ mod restoring;
 mod scratch;
 mod send_sync;
 mod shuffled_sources;
+mod transfer_mode_faults;
 mod transfer_modes;

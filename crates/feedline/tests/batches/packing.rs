@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::common::alone;
 use feedline::dataset::Element;
 use feedline::dataset::{Packed, PackedOptions, Random, lengths};
-use feedline::device::Memory;
 use feedline::{Context, Dataset, ReadError, Row, Stream, View};
 use feedline::{Cursor, DType, Device, Loader, LoaderBuilder, Pad, Ready, Sampler, Spec, World};
 use feedline_datasets::{Ragged, open};
+use feedline_device::{Memory, launch_host};
 use feedline_testkit::not_run;
 
 /// 200 documents of 0 to 60 items; item `i` of document `d` is `100 * d + i`.
@@ -50,7 +50,7 @@ impl Dataset for Documents {
 fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
     let (send, receive) = std::sync::mpsc::channel();
     let copy = move |memory: &mut Memory<'_>| drop(send.send(memory.input::<T>(0).to_vec()));
-    stream.run("elements", [view.into()], [], copy).unwrap();
+    launch_host(stream, "elements", [view.into()], [], copy).unwrap();
     stream.synchronize().unwrap();
     receive.recv().unwrap()
 }

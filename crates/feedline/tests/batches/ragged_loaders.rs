@@ -10,11 +10,11 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::common::{alone_in_parts, assert_empty};
 use feedline::bad_samples::Budget;
 use feedline::dataset::Random;
-use feedline::device::Memory;
 use feedline::{
     BadSamples, Cursor, Device, LastBatch, Loader, LoaderBuilder, Pad, Ready, Sampler, Workers, World,
 };
 use feedline_device::host::Host;
+use feedline_device::{Memory, launch_host};
 use feedline_sim::SimHandle;
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::fixtures::{Uneven, failing};
@@ -206,7 +206,7 @@ fn check_field(case: &Case, ready: &Ready, field: usize, wrong: &Wrong) {
                 let values = memory.input::<$T>(0).iter().flat_map(|value| value.to_ne_bytes());
                 check(values.collect(), memory.input::<u32>(1));
             };
-            ready.stream().run("check", [values.into(), numbers.into()], [], work).unwrap();
+            launch_host(ready.stream(), "check", [values.into(), numbers.into()], [], work).unwrap();
         }};
     }
     if field == Uneven::BYTES { inputs!(u8) } else { inputs!(u16) }
@@ -242,7 +242,7 @@ fn run(case: &Case) -> u64 {
                         wrong.add(format!("ids {:?}, not {ids:?}", memory.input::<i64>(0)));
                     }
                 };
-                stream.run("ids", [id.into()], [], check).unwrap();
+                launch_host(&stream, "ids", [id.into()], [], check).unwrap();
                 batches += 1;
             }
             if part.is_over() {

@@ -4,8 +4,8 @@
 
 use crate::common::small::{STEPS, builder, fine, on_a_device};
 use crate::common::{alone, assert_intact};
-use feedline::device::WaitMeter;
 use feedline::{Batch, Cursor, Epoch, Error, Loader, LoaderBuilder, Ready};
+use feedline_report::WaitMeter;
 
 const fn is_send<T: Send>() {}
 const fn is_sync<T: Sync>() {}

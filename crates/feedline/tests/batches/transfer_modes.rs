@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use crate::common::{LONG, alone, assert_empty, elements, one_at_a_time, wait_until};
+use crate::common::{LONG, alone, assert_empty, elements, wait_until};
+use feedline::report::ChosenMode;
 use feedline::{
     Batch, DType, Dataset, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Ready, Result,
     Sampler, Spec, Stream, TransferMode, Workers, World,
@@ -11,14 +12,10 @@ use feedline::{
 use feedline_datasets::{Idx, Records};
 use feedline_device::Backend;
 use feedline_device::host::Host;
-use feedline_sim::interceptors::chaos::{Chaos, Options};
-use feedline_sim::interceptors::faults::{Fault, Mode};
 use feedline_sim::interceptors::{Call, Count, Intercepted, Interceptor, Op};
-use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::NullDevice;
 use feedline_testkit::audit::audit_columns;
 use feedline_testkit::fixtures::{self, Fine, Laid, Wide, counting};
-use feedline_testkit::nth::every_fault;
 use half::{bf16, f16};
 
 const LEN: u64 = 103;
@@ -27,19 +24,19 @@ fn fine(row_bytes: usize) -> Fine {
     Fine::new(LEN, row_bytes).expect("a set")
 }
 
-fn records(row_bytes: usize, first: usize, gap: usize) -> Laid {
+pub(crate) fn records(row_bytes: usize, first: usize, gap: usize) -> Laid {
     Laid::records(&fine(row_bytes), first, gap).expect("a laid set")
 }
 
-fn columns(row_bytes: usize, first: usize) -> Laid {
+pub(crate) fn columns(row_bytes: usize, first: usize) -> Laid {
     Laid::columns(&fine(row_bytes), first).expect("a laid set")
 }
 
 /// A batch: epoch, step, ids, number of valid rows, and the bytes of every field.
-type Contents = (u64, u64, Vec<u64>, usize, Vec<Vec<u8>>);
+pub(crate) type Contents = (u64, u64, Vec<u64>, usize, Vec<Vec<u8>>);
 
 /// Opens a batch and reads it.
-fn contents(stream: &Stream, batch: Result<Batch>, spec: &Spec) -> Result<Contents> {
+pub(crate) fn contents(stream: &Stream, batch: Result<Batch>, spec: &Spec) -> Result<Contents> {
     let batch = batch?;
     let valid = batch.valid_rows();
     let batch = batch.wait_on(stream)?;
@@ -65,7 +62,11 @@ fn bytes(stream: &Stream, batch: &Ready, index: usize, dtype: DType) -> Vec<u8> 
 }
 
 /// All batches of `epochs` on `device`, and whether the loader used zero copy.
-fn batches_on(device: &Device, builder: LoaderBuilder, epochs: Range<u64>) -> Result<(bool, Vec<Contents>)> {
+pub(crate) fn batches_on(
+    device: &Device,
+    builder: LoaderBuilder,
+    epochs: Range<u64>,
+) -> Result<(bool, Vec<Contents>)> {
     let compute = device.stream()?;
     let mut loader = builder.build(device)?;
     let spec = loader.layout().spec().clone();
@@ -76,12 +77,12 @@ fn batches_on(device: &Device, builder: LoaderBuilder, epochs: Range<u64>) -> Re
         }
     }
     assert_eq!(loader.bad_sample_report().samples().len(), 0);
-    let zero_copy = loader.transfer_mode().is_zero_copy();
+    let zero_copy = *loader.transfer_mode() == ChosenMode::ZeroCopy;
     loader.stop(LONG)?;
     Ok((zero_copy, all))
 }
 
-fn batches(builder: LoaderBuilder) -> (bool, Vec<Contents>) {
+pub(crate) fn batches(builder: LoaderBuilder) -> (bool, Vec<Contents>) {
     let device = Device::new_host();
     let all = batches_on(&device, builder, 0..3).expect("batches");
     assert_empty(&device);
@@ -225,7 +226,7 @@ fn a_loader_reports_its_transfer_mode_and_why() {
             assert_eq!(transfer_mode(columns(9, 0), TransferMode::Staged), "staged");
             assert_eq!(transfer_mode(columns(9, 0), TransferMode::Auto), "staged: host is not a GPU");
             let zero_copy = build(columns(9, 0), TransferMode::ZeroCopy);
-            assert!(zero_copy.transfer_mode().is_zero_copy() && zero_copy.transfer_mode().why().is_none());
+            assert_eq!(*zero_copy.transfer_mode(), ChosenMode::ZeroCopy);
             // Four slots of eight ids, and the data set.
             assert_eq!(zero_copy.memory_use().pinned_bytes, 4 * 8 * 8 + LEN * (8 + 9));
             assert_eq!(zero_copy.memory_use().pinned_bytes, device.stats().pinned_bytes.get());
@@ -378,150 +379,6 @@ fn contiguous_rows_are_copied_and_others_gathered() {
             assert_eq!((made.of(Op::Gather), made.of(Op::CopyToDevice)), (gathers, copies), "{made:?}");
             assert_eq!((made.of(Op::RegisterHost), made.of(Op::UnregisterHost)), (1, 1));
             assert_empty(&device);
-        }
-    });
-}
-
-#[test]
-fn no_byte_is_wrong_under_chaos() {
-    alone(|| {
-        for set in [records(500, 3, 1), columns(500, 0)] {
-            for (shuffled, seed) in [(true, 1), (false, 2), (true, 3)] {
-                let builder = |transfer_mode| {
-                    let builder =
-                        Loader::builder(set.clone()).batch_size(8).depth(2).transfer_mode(transfer_mode);
-                    if shuffled { builder.shuffle(seed) } else { builder }
-                };
-                let driver = Chaos::new(Host::new(), Options { seed, ..Options::default() }).unwrap();
-                let chaos = driver.handle();
-                let device = Device::with_backend(driver);
-                let (zero_copy, got) =
-                    batches_on(&device, builder(TransferMode::ZeroCopy), 0..3).expect("batches");
-                assert!(
-                    zero_copy && got == batches(builder(TransferMode::Staged)).1,
-                    "shuffled: {shuffled}, seed {seed}"
-                );
-                assert!(chaos.delayed() > 0 && chaos.poisoned() as usize > 2 * got.len(), "{chaos:?}");
-                assert_empty(&device);
-            }
-        }
-    });
-}
-
-#[test]
-fn nothing_races_on_the_simulator() {
-    alone(|| {
-        for seed in 0..20 {
-            let (device, sim) = feedline_sim::device(seed).expect("a device");
-            {
-                // The simulator runs queued work on the thread that waits for it.
-                let compute = device.stream().expect("a stream");
-                let set = if seed % 2 == 0 { columns(40, 0) } else { records(40, 1, 1) };
-                let builder = Loader::builder(set).batch_size(8).depth(1 + seed as usize % 3).epochs(2);
-                let builder = if seed % 3 == 0 { builder } else { builder.shuffle(seed) };
-                let mut loader =
-                    builder.transfer_mode(TransferMode::ZeroCopy).build(&device).expect("a loader");
-                for epoch in 0..2 {
-                    for batch in loader.epoch(epoch).expect("an epoch") {
-                        let batch = batch.expect("a batch").wait_on(&compute).expect("a view");
-                        let bytes = batch.field::<u8>("bytes").expect("bytes");
-                        compute.run("step", [bytes.into()], [], |_| ()).expect("a step");
-                    }
-                }
-                loader.stop(LONG).expect("a stop");
-            }
-            assert_empty(&device);
-            sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        }
-    });
-}
-
-/// Takes three batches in zero-copy mode and checks their ids on the device.
-fn three_batches(device: &Device, depth: usize) -> Result<()> {
-    let set = Laid::records(&Fine::new(12, 33)?, 1, 1).expect("a laid set");
-    let builder = Loader::builder(set.clone())
-        .batch_size(4)
-        .depth(depth)
-        .epochs(1)
-        .shuffle(1)
-        .transfer_mode(TransferMode::ZeroCopy);
-    let compute = device.stream()?;
-    let mut loader = builder.build(device)?;
-    let mut ids = Vec::new();
-    for batch in loader.epoch(0)? {
-        let batch = batch?.wait_on(&compute)?;
-        let (field, own) = (batch.field::<i64>("id")?, batch.ids().to_vec());
-        compute.run("check", [field.into()], [], move |memory| {
-            assert!(memory.input::<i64>(0).iter().map(|&id| id as u64).eq(own));
-        })?;
-        ids.extend_from_slice(batch.ids());
-    }
-    ids.sort_unstable();
-    assert!(ids.into_iter().eq(0..12), "a short epoch without an error");
-    compute.synchronize()?;
-    loader.stop(LONG)
-}
-
-#[test]
-fn every_device_call_can_fail_in_zero_copy_mode() {
-    let _one = one_at_a_time();
-    for (fault, mode) in [
-        (Fault::Error, Mode::Once),
-        (Fault::Error, Mode::Forever),
-        (Fault::Late, Mode::Once),
-        (Fault::Late, Mode::Forever),
-        (Fault::DeviceLost, Mode::Once),
-    ] {
-        for depth in [1, 2] {
-            let host =
-                every_fault(fault, mode, LONG, "fl-", Host::new, |device| three_batches(device, depth));
-            let sim = || Sim::new(SimOptions::seed(7)).expect("a device").0;
-            let sim = every_fault(fault, mode, LONG, "fl-", sim, |device| three_batches(device, depth));
-            assert!(host.calls >= 60 && sim.calls >= 60, "{fault:?} {mode:?}: {host:?}, {sim:?}");
-        }
-    }
-}
-
-#[test]
-fn an_early_end_leaves_nothing_behind() {
-    alone(|| {
-        for held in [false, true] {
-            for ending in ["dropped", "stopped", "begun again"] {
-                let device = Device::new_host();
-                {
-                    let compute = device.stream().expect("a stream");
-                    let set = records(200, 0, 1);
-                    let builder = Loader::builder(set.clone())
-                        .batch_size(4)
-                        .shuffle(1)
-                        .depth(2)
-                        .transfer_mode(TransferMode::ZeroCopy);
-                    let mut loader = builder.build(&device).expect("a loader");
-                    let mut batches = loader.epoch(0).expect("an epoch");
-                    let first =
-                        contents(&compute, batches.next().expect("a batch"), set.spec()).expect("a batch");
-                    let mut kept = Some(batches.next().expect("a batch").expect("a batch"));
-                    kept = kept.filter(|_| held);
-                    match ending {
-                        "dropped" => drop(loader),
-                        "stopped" => loader.stop(LONG).expect("a stop"),
-                        _ => {
-                            let again = loader.epoch(0).expect("an epoch").next().expect("a batch");
-                            assert_eq!(contents(&compute, again, set.spec()).expect("a batch"), first);
-                        }
-                    }
-                    if let Some(batch) = kept {
-                        // Held batches stay valid.
-                        let batch = contents(&compute, Ok(batch), set.spec()).expect("a batch");
-                        let ids = batch.4[0]
-                            .chunks(8)
-                            .map(|id| u64::from_ne_bytes(id.try_into().expect("eight bytes")));
-                        assert!(ids.eq(batch.2.iter().copied()));
-                    }
-                }
-                wait_until("the pipeline has ended", || device.stats().pinned_bytes.get() == 0);
-                assert_empty(&device);
-            }
         }
     });
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use feedline::dataset::Element;
 use feedline::{Device, Ready, Stream, View};
+use feedline_device::launch_host;
 use feedline_testkit::{Census, Watchdog, fixtures, watchdog};
 
 /// Until dropped, blocks the other tests of the binary and keeps this one under a watchdog.
@@ -67,9 +68,8 @@ pub fn assert_empty(device: &Device) {
 /// Copies out the elements of a view on its stream, and blocks until that work has run.
 pub fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
     let (send, receive) = channel();
-    let copy =
-        move |memory: &mut feedline::device::Memory<'_>| drop(send.send(memory.input::<T>(0).to_vec()));
-    stream.run("elements", [view.into()], [], copy).expect("work on the stream");
+    let copy = move |memory: &mut feedline_device::Memory<'_>| drop(send.send(memory.input::<T>(0).to_vec()));
+    launch_host(stream, "elements", [view.into()], [], copy).expect("work on the stream");
     receive.recv().expect("the work has run")
 }
 

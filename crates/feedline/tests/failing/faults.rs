@@ -14,8 +14,8 @@ use feedline::{
     BadSamples, Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Result, Row, Spec, Stage,
     Stream, Workers,
 };
-use feedline_device::Backend;
 use feedline_device::host::Host;
+use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::faults::{Fault, Mode};
 use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::nth::{Tried, every_fault};
@@ -41,7 +41,7 @@ fn three_batches(device: &Device, depth: usize) -> Result<()> {
         let batch = batch?.wait_on(&compute)?;
         let (ids, bytes) = (batch.field::<i64>("id")?, batch.field::<u8>("bytes")?);
         let (wrong, key) = (wrong.clone(), fine.key(0));
-        compute.run("check", [ids.into(), bytes.into()], [], move |memory| {
+        launch_host(&compute, "check", [ids.into(), bytes.into()], [], move |memory| {
             let rows = memory.input::<i64>(0).iter().zip(memory.input::<u8>(1).chunks(ROW));
             let bad = rows.filter(|(id, row)| pattern::check(row, key, **id as u64).is_err());
             wrong.fetch_add(bad.count() as u64, Ordering::Relaxed);

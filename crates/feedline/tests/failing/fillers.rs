@@ -56,7 +56,7 @@ impl<D: Dataset> Fake<D> {
     }
 
     fn read(&self, ids: &[u64], rows: &mut Rows<'_>, request: &FillRequest<'_>) -> Result<(), ReadError> {
-        let mut context = Context::new(request.data().seed, request.epoch());
+        let mut context = Context::new(request.data.seed, request.epoch());
         self.set.read_many(ids, rows, &mut context).map_err(|(_, error)| error)
     }
 }
@@ -179,7 +179,7 @@ fn batches_and_cursors_are_equal_whatever_part_a_filler_has() {
                     run(builder(&set).filler(Fake::new(&set, lanes, |_| Plan::Right)));
                 assert!(batches == want.0 && cursor == want.1, "{lanes} lanes");
                 let filler = filler.expect("a report");
-                assert!(filler.batches > 0 && filler.service() >= filler.network(), "{filler:?}");
+                assert!(filler.batches > 0 && filler.service_ns >= filler.network_ns, "{filler:?}");
                 assert_eq!((filler.returned, filler.rejected), (0, 0));
             }
         }
@@ -435,16 +435,14 @@ fn the_error_of_a_sample_is_that_of_the_workers() {
 #[test]
 fn a_filler_helps_while_every_worker_is_blocked() {
     alone(|| {
-        let whole = fine();
-        let (blocked, gate) = blocking(Fine::new(LEN, 16).unwrap(), 0..LEN);
+        let (whole, (blocked, gate)) = (fine(), blocking(Fine::new(LEN, 16).unwrap(), 0..LEN));
         // The same data, of which the loader's workers can read nothing.
         let builder = Loader::builder(blocked).batch_size(BATCH).shuffle(7).workers(Workers::Count(1));
         let filler = Fake { set: whole, lanes: 2, calls: AtomicU64::new(0), plan: Box::new(|_| Plan::Right) };
         let mut loader = builder.filler(filler).build(&Device::new_host()).expect("a loader");
         wait_until("the filler has filled batches", || {
-            let mut epoch = loader.epoch(0).expect("an epoch");
-            drop(epoch.next_timeout(Duration::from_millis(5)));
-            drop(epoch);
+            let next = loader.epoch(0).expect("an epoch").next_timeout(Duration::from_millis(5));
+            drop(next);
             loader.report().filler.is_some_and(|filler| filler.batches > 0)
         });
         gate.open();

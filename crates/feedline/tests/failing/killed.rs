@@ -14,6 +14,7 @@ use feedline::{
     Context, Cursor, DType, Dataset, Device, Loader, ReadError, Ready, Row, Spec, Stream, Workers,
 };
 use feedline_core::Random;
+use feedline_device::launch_host;
 
 const EPOCHS: u64 = 3;
 const LEN: u64 = 320;
@@ -109,12 +110,12 @@ impl Saved {
 fn step(compute: &Stream, batch: &Ready, model: &Arc<Mutex<Model>>) {
     let model = model.clone();
     let points = [batch.field::<f32>("x").unwrap().into(), batch.field::<f32>("y").unwrap().into()];
-    let work = move |memory: &mut feedline::device::Memory<'_>| {
+    let work = move |memory: &mut feedline_device::Memory<'_>| {
         std::thread::sleep(STEP);
         let points = memory.input::<f32>(0).iter().zip(memory.input::<f32>(1));
         model.lock().unwrap().update(points.map(|(&x, &y)| (x, y)));
     };
-    compute.run("step", points, [], work).unwrap();
+    launch_host(compute, "step", points, [], work).unwrap();
 }
 
 /// Trains to the end, from the folder's checkpoint if there is one.

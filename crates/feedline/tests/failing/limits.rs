@@ -12,8 +12,8 @@ use feedline::{
     Context, Dataset, Device, ErrorKind, Loader, LoaderBuilder, ReadError, Ready, Row, Spec, Stream,
     TransferMode, TryNext,
 };
-use feedline_device::Backend;
 use feedline_device::host::Host;
+use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::fixtures::{Before, Laid, blocking};
 
@@ -24,8 +24,8 @@ const SHORT: Duration = Duration::from_millis(100);
 fn endless_work(stream: &Stream, batch: &Ready) -> Sender<()> {
     let (end, ended) = channel::<()>();
     let bytes = batch.field::<u8>("bytes").unwrap();
-    let wait = move |_: &mut feedline::device::Memory<'_>| while ended.recv().is_ok() {};
-    stream.run("endless", [bytes.into()], [], wait).unwrap();
+    let wait = move |_: &mut feedline_device::Memory<'_>| while ended.recv().is_ok() {};
+    launch_host(stream, "endless", [bytes.into()], [], wait).unwrap();
     end
 }
 

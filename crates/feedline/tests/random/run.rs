@@ -7,10 +7,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use feedline::report::ChosenMode;
 use feedline::{
     Batch, Cursor, Device, Epoch, Loader, LoaderBuilder, Ready, Sampler, Stream, TryNext, WorkerPool, Workers,
 };
 use feedline_device::host::Host;
+use feedline_device::launch_host;
 use feedline_sim::SimHandle;
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::pattern;
@@ -83,7 +85,7 @@ fn run_leg(case: &Case, leg: &Leg, builder: LoaderBuilder, device: &Device, plac
     let checks = Arc::new(Checks::default());
     let streams: Vec<Stream> = (0..leg.readers).map(|_| device.stream().unwrap()).collect();
     let mut loader = builder.build(device).unwrap();
-    assert_eq!(loader.transfer_mode().is_zero_copy(), leg.zero_copy);
+    assert_eq!(*loader.transfer_mode() == ChosenMode::ZeroCopy, leg.zero_copy);
     let mut done = Done { loaders: 1, ..Done::default() };
     std::thread::scope(|scope| {
         let senders: Vec<SyncSender<Vec<Ready>>> = (0..leg.holders)
@@ -245,13 +247,13 @@ impl Checks {
 
 /// Queues work on the reader's stream that compares every row byte by byte. Does not wait for it.
 fn check_on_stream(case: &Case, ready: &Ready, checks: &Arc<Checks>) {
-    if ready.is_empty() {
+    if ready.len() == 0 {
         return;
     }
     let (ids, key, place) = (ready.ids().to_vec(), case.key(ready.epoch()), format!("{ready:?}"));
     let (width, checks) = (case.row_bytes, checks.clone());
     let fields = [ready.field::<i64>("id").unwrap().into(), ready.field::<u8>("bytes").unwrap().into()];
-    let compare = move |memory: &mut feedline::device::Memory<'_>| {
+    let compare = move |memory: &mut feedline_device::Memory<'_>| {
         let rows = memory.input::<i64>(0).iter().zip(memory.input::<u8>(1).chunks(width));
         checks.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
         for (row, (&id, (read, bytes))) in ids.iter().zip(rows).enumerate() {
@@ -262,5 +264,5 @@ fn check_on_stream(case: &Case, ready: &Ready, checks: &Arc<Checks>) {
             }
         }
     };
-    ready.stream().run("compare", fields, [], compare).unwrap();
+    launch_host(ready.stream(), "compare", fields, [], compare).unwrap();
 }

@@ -69,7 +69,7 @@ pub fn rows(spec: &Spec, batch: &Ready) -> Vec<Vec<u8>> {
         macro_rules! read {
             ($type:ty) => {{
                 let bytes = |view: View<'_, $type>| -> Vec<u8> {
-                    let elements = if view.is_empty() { Vec::new() } else { elements(batch.stream(), view) };
+                    let elements = if view.len() == 0 { Vec::new() } else { elements(batch.stream(), view) };
                     elements.into_iter().flat_map(<$type>::to_le_bytes).collect()
                 };
                 if field.as_ragged().is_none() {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::common::{alone, assert_empty};
 use feedline::sampler::Proof;
 use feedline::{Checkpoint, Device, Error, ErrorKind, Loader, Ready, Result, Stream, Workers};
-use feedline_device::Backend;
 use feedline_device::host::Host;
+use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::fixtures::Fine;
 
@@ -42,7 +42,7 @@ fn step(
     gate: Option<Receiver<()>>,
 ) -> Result<()> {
     let (model, epoch) = (model.clone(), batch.epoch());
-    compute.run("step", [batch.field::<i64>("id")?.into()], [], move |memory| {
+    launch_host(compute, "step", [batch.field::<i64>("id")?.into()], [], move |memory| {
         if let Some(gate) = gate {
             gate.recv().expect("the gate is opened");
         }

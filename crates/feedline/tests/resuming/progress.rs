@@ -15,8 +15,8 @@ use feedline::{
     Result, Row, Spec, StopHandle, Stream, TryNext, check_dataset,
 };
 use feedline_core::Cursor;
-use feedline_device::Backend;
 use feedline_device::host::Host;
+use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::fixtures;
 use feedline_testkit::fixtures::streams::Generator;
@@ -33,7 +33,7 @@ type Model = Arc<Mutex<u64>>;
 /// Queues a step that updates the model.
 fn step(compute: &Stream, batch: &Ready, model: &Model) -> Result<()> {
     let model = model.clone();
-    compute.run("step", [batch.field::<i64>("id")?.into()], [], move |memory| {
+    launch_host(compute, "step", [batch.field::<i64>("id")?.into()], [], move |memory| {
         std::thread::sleep(Duration::from_millis(1));
         let mut model = model.lock().unwrap();
         for &id in memory.input::<i64>(0) {

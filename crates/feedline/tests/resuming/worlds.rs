@@ -197,7 +197,7 @@ fn merged(ranks: &[Delivered], epoch: u64) -> Vec<u64> {
 }
 
 fn proof<'a>(ranks: impl IntoIterator<Item = &'a Cursor>) -> Proof {
-    let mut proof = Proof::new();
+    let mut proof = Proof::default();
     for cursor in ranks {
         proof.merge(cursor.proof());
     }

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{LONG, alone, alone_in_parts, wait_until};
-use feedline::report::Reporter;
+use feedline::Progress;
 use feedline::report::{Account, Cause};
 use feedline::{Device, Loader, LoaderBuilder, Workers};
 use feedline_core::{Context, Dataset, ReadError, Row, Sampler, Spec};
 use feedline_device::host::Host;
+use feedline_device::launch_host;
 use feedline_sim::SimOptions;
 use feedline_sim::interceptors::SlowCopies;
 use feedline_testkit::OtherWork;
@@ -136,10 +137,11 @@ impl Case {
             let ready = batch.unwrap().wait_on(&compute).unwrap();
             let kernel = self.time_of(Slow::Kernel);
             if kernel > 0 {
-                let sleep = move |_: &mut feedline::device::Memory<'_>| {
+                let sleep = move |_: &mut feedline_device::Memory<'_>| {
                     std::thread::sleep(Duration::from_millis(kernel));
                 };
-                compute.run("kernel", [ready.field_at::<u8>(1).unwrap().into()], [], sleep).unwrap();
+                launch_host(&compute, "kernel", [ready.field_at::<u8>(1).unwrap().into()], [], sleep)
+                    .unwrap();
             }
             drop(ready);
             let step = self.step + self.time_of(Slow::Consumer);
@@ -169,11 +171,11 @@ impl Case {
     /// Runs the case; returns a line of the table, and whether the ledger is right.
     fn check(&self) -> (String, bool) {
         let (account, wall, expected) = self.run();
-        let ms = |cause| account.causes.of(cause).as_secs_f64() * 1e3;
-        let (charged, sum) = (ms(self.cause()), account.causes.sum().as_secs_f64() * 1e3);
+        let ms = |cause| account.time(cause).as_secs_f64() * 1e3;
+        let (charged, sum) = (ms(self.cause()), charged(&account).as_secs_f64() * 1e3);
         let largest =
             Cause::ALL.into_iter().filter(|&cause| cause != Cause::Consumer || self.slow == Slow::Consumer);
-        let largest = largest.max_by_key(|&cause| account.causes.of(cause)).unwrap();
+        let largest = largest.max_by_key(|&cause| account.time(cause)).unwrap();
         let is_right = largest == self.cause()
             && (charged / expected - 1.0).abs() < self.tolerance()
             && (sum / wall - 1.0).abs() < 0.01
@@ -259,13 +261,18 @@ enum Opens {
     Bridge,
 }
 
+/// The time charged to all causes.
+fn charged(account: &Account) -> Duration {
+    Cause::ALL.into_iter().map(|cause| account.time(cause)).sum()
+}
+
 /// A loop over batches of 4 ms of decoding or copying, and 2 ms of work of the consumer, which then drops the
 /// batch. Returns the account of the run, and the milliseconds by a stopwatch: of the loader's calls, of the
 /// consumer's own work, and by how much its sleeps were longer than it asked for.
 fn stopwatch<B, O, E: std::fmt::Debug>(
     batches: impl Iterator<Item = Result<B, E>>,
     open: impl Fn(B) -> Result<O, E>,
-    reporter: &Reporter,
+    progress: &Progress,
 ) -> (Account, [f64; 3]) {
     const WORK: Duration = Duration::from_millis(2);
     let (mut called, mut worked, mut late) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
@@ -281,7 +288,7 @@ fn stopwatch<B, O, E: std::fmt::Debug>(
         drop(opened);
         worked += start.elapsed();
     }
-    (reporter.report().run, [called, worked, late].map(|time| time.as_secs_f64() * 1e3))
+    (progress.report().run, [called, worked, late].map(|time| time.as_secs_f64() * 1e3))
 }
 
 /// Whichever loader, and whatever it waits for: the report's waits are the time that a stopwatch measures
@@ -295,11 +302,11 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
         let builder = builder.workers(Workers::Count(1));
         if opens == Opens::Itself {
             let mut loader = builder.build_host_on(&device).unwrap();
-            let reporter = loader.reporter();
-            return stopwatch(loader.epoch(0).unwrap(), Ok, &reporter);
+            let progress = loader.progress();
+            return stopwatch(loader.epoch(0).unwrap(), Ok, &progress);
         }
         let mut loader = builder.build(&device).unwrap();
-        let (compute, reporter) = (device.stream().unwrap(), loader.reporter());
+        let (compute, progress) = (device.stream().unwrap(), loader.progress());
         let open = |batch: feedline::Batch| {
             let ready = batch.wait_on(&compute)?;
             let opened: Box<dyn Any> = match opens {
@@ -316,7 +323,7 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
             };
             Ok(opened)
         };
-        stopwatch(loader.epoch(0).unwrap(), open, &reporter)
+        stopwatch(loader.epoch(0).unwrap(), open, &progress)
     };
     alone_in_parts(|| {
         let all = [Opens::Never, Opens::Itself, Opens::InPlace, Opens::ToVec, Opens::Bridge];
@@ -328,7 +335,7 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
                 let (account, [called, worked, late]) = run(opens, slow);
                 let all = called + worked;
                 let waited = account.wait_share() * account.wall().as_secs_f64() * 1e3;
-                let own = account.causes.of(Cause::Consumer).as_secs_f64() * 1e3;
+                let own = account.time(Cause::Consumer).as_secs_f64() * 1e3;
                 wrong += &format!(
                     "{slow:?}, {opens:?}: waited {waited:.1} of {called:.1} ms, own {own:.1} of \
                      {worked:.1}, late {late:.1}\n{account}"
@@ -363,7 +370,7 @@ fn a_run_is_charged_from_its_first_epoch_to_its_last_delivery() {
         assert_eq!((report.run.batches, report.epoch.batches), (STEPS + 7, STEPS));
         assert_eq!((report.epoch.epoch, report.previous.unwrap().batches), (1, 7));
         for account in [report.run, report.epoch, report.previous.unwrap()] {
-            assert_eq!(account.causes.sum(), account.wall(), "{account}");
+            assert_eq!(charged(&account), account.wall(), "{account}");
         }
         assert!(report.epoch.wall() + break_at < report.run.wall() - Duration::from_millis(30));
         // From outside, with the two calls around it.
@@ -379,23 +386,23 @@ fn another_thread_reads_the_report_while_an_epoch_runs_and_sees_a_wait() {
         let (data, gate) = fixtures::blocking(Fine::new(40, 100).unwrap(), [20]);
         let builder = Loader::builder(data).batch_size(BATCH as usize).workers(Workers::Count(1));
         let mut loader = builder.build(&device).unwrap();
-        let reporter = loader.reporter();
+        let progress = loader.progress();
         let reader = std::thread::spawn(move || {
             wait_until("the consumer waits for batch 5", || {
-                let report = reporter.report();
+                let report = progress.report();
                 report.epoch.batches == 5
                     && report.waiting.is_some_and(|time| time > Duration::from_millis(20))
             });
             gate.open();
-            reporter
+            progress
         });
         assert_eq!(loader.epoch(0).unwrap().count(), 10);
-        let reporter = reader.join().unwrap();
+        let progress = reader.join().unwrap();
         let report = loader.report();
-        assert_eq!((reporter.report().epoch, report.waiting), (report.epoch, None));
-        assert!(report.epoch.causes.of(Cause::Decode) >= Duration::from_millis(20), "{report}");
+        assert_eq!((progress.report().epoch, report.waiting), (report.epoch, None));
+        assert!(report.epoch.time(Cause::Decode) >= Duration::from_millis(20), "{report}");
         drop(loader);
-        assert_eq!(reporter.report().run, report.run);
+        assert_eq!(progress.report().run, report.run);
     });
 }
 
@@ -432,7 +439,7 @@ fn the_setup_has_the_block_shuffle_of_a_set_that_is_shuffled_by_samples() {
             (builder(), None),
         ] {
             let mut loader = builder.epochs(1).build(&device).unwrap();
-            assert_eq!(loader.reporter().setup().block_shuffle, expected);
+            assert_eq!(loader.report().setup.block_shuffle, expected);
             loader.stop(LONG).unwrap();
         }
     });

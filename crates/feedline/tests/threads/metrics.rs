@@ -65,8 +65,8 @@ mod metered {
         );
         assert_eq!((f64::from_bits(get("feedline_depth")), report.setup.device_slots), (8.0, 8));
         for cause in feedline::report::Cause::ALL {
-            let reported = get(&format!("feedline_microseconds_total {}", cause.name()));
-            assert_eq!(reported, report.run.causes.of(cause).as_micros() as u64, "{cause}");
+            let reported = get(&format!("feedline_microseconds_total {cause}"));
+            assert_eq!(reported, report.run.time(cause).as_micros() as u64, "{cause}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use feedline::{Device, ErrorKind, Loader, Result, Stage, Workers};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_device::Backend;
 use feedline_device::host::Host;
+use feedline_device::{Backend, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::fixtures::Fine;
@@ -20,9 +20,9 @@ fn fail_in(device: &Device, bad: u64) -> (u64, feedline::Error, u32) {
     let step = |batch: Result<feedline::Batch>| {
         let batch = batch?.wait_on(&stream)?;
         let step = batch.step();
-        let body = move |_: &mut feedline::device::Memory<'_>| assert!(step != bad, "step {bad} fails");
+        let body = move |_: &mut feedline_device::Memory<'_>| assert!(step != bad, "step {bad} fails");
         let view = batch.field::<u8>("bytes")?;
-        stream.run("train", [view.into()], [], body)
+        launch_host(&stream, "train", [view.into()], [], body)
     };
     for (at, batch) in loader.epoch(0).expect("an epoch").enumerate() {
         if let Err(error) = step(batch) {

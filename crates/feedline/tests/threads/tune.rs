@@ -85,10 +85,10 @@ impl Load {
         let mut loader = self.builder(60).workers(Workers::Auto).build(&device).expect("a loader");
         let settled = (0..200).find(|&epoch| {
             self.rate(&mut loader, &device, epoch);
-            loader.tuning().expect("tuned").is_settled
+            loader.report().tuning.expect("tuned").is_settled
         });
         settled.expect("settles within 200 epochs");
-        loader.tuning().expect("tuned")
+        loader.report().tuning.expect("tuned")
     }
 
     /// How much quicker `a` workers are than `b`: the median of several pairs, measured in turn.
@@ -192,14 +192,14 @@ fn workers_sleep_while_the_step_is_longer_and_the_report_says_so() {
         let (device, load) = (LOADS[2].device(), LOADS[2]);
         let mut loader = load.builder(40).workers(Workers::Auto).build(&device).expect("a loader");
         let all = Tuning { workers: BUDGET, max_workers: BUDGET, is_settled: false };
-        assert_eq!(loader.tuning(), Some(all));
+        assert_eq!(loader.report().tuning, Some(all));
         for epoch in 0.. {
             load.rate(&mut loader, &device, epoch);
-            if loader.tuning().expect("tuned").workers < BUDGET {
+            if loader.report().tuning.expect("tuned").workers < BUDGET {
                 break;
             }
         }
-        let (tuning, report) = (loader.tuning().expect("tuned"), loader.report());
+        let (tuning, report) = (loader.report().tuning.expect("tuned"), loader.report());
         assert_eq!(report.setup.workers, tuning.workers);
         assert!(report.to_string().contains(&tuning.to_string()), "{report}");
         let json = to_json(&report);
@@ -212,9 +212,9 @@ fn a_shared_pool_is_not_tuned_and_without_auto_nothing_is() {
     let _one = crate::common::one_at_a_time();
     let (device, pool) = (Device::new_host(), WorkerPool::new(Workers::Count(2)).expect("a pool"));
     let shared = LOADS[0].builder(2).workers(Workers::Auto).pool(&pool).build(&device).expect("a loader");
-    assert_eq!(shared.tuning(), None);
+    assert_eq!(shared.report().tuning, None);
     let plain = LOADS[0].builder(2).build(&device).expect("a loader");
-    assert_eq!(plain.tuning(), None);
+    assert_eq!(plain.report().tuning, None);
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Run {
             std::thread::sleep(Duration::from_millis(step));
         }
         let rate = STEPS as f64 / start.elapsed().as_secs_f64();
-        let profile = Profile::new(&loader.reporter());
+        let profile = Profile::new(&loader);
         loader.stop(LONG).unwrap();
         (rate, profile)
     }

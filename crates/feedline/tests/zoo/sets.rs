@@ -98,7 +98,6 @@ pub fn compositions(dir: &Path) -> Vec<Entry> {
             let all = Laid::columns(&Fine::new(LEN + 11, 50).unwrap(), 0).unwrap();
             all.filter(ids).unwrap()
         }),
-        entry("Subset by filter_with_progress", || fixed().filter_with_progress(|_| true, |_| {}).unwrap()),
         entry("Subset by subset", || {
             random(50).subset((0..LEN).map(|n| n * 7 % 50).collect::<Vec<_>>()).unwrap()
         }),

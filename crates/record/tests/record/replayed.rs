@@ -250,7 +250,7 @@ fn a_run_continues_from_its_record_with_its_bad_samples() {
                 let failures = progress.bad_sample_report().failures();
                 assert_eq!(failures, substituted[step], "{name}, step {step}");
                 let mut rest = Vec::new();
-                let from = batches.epoch();
+                let from = batches.cursor().epoch();
                 rest.extend(batches.by_ref().map(|batch| batch.unwrap().ids().to_vec()));
                 if from == 0 {
                     rest.extend(loader.epoch(1).unwrap().map(|batch| batch.unwrap().ids().to_vec()));
@@ -332,7 +332,7 @@ fn steps_that_are_done_again_in_another_way_replace_the_former_ones() {
         let saved = batches.checkpoint().unwrap();
         batches.for_each(|batch| drop((batch.unwrap(), recorder.note("loss", 2.0).unwrap())));
         drop((first, recorder));
-        // The rest of the epoch in larger batches, of which the first is skipped: positions 20 to 30.
+        // The rest of the epoch in larger batches. The first one, positions 20 to 30, is skipped.
         let recorder = Recorder::new(folder.path(), RecordOptions::default());
         let mut second = builder(10).skip(0, 2..3).record(&recorder).build_host().unwrap();
         for batch in second.resume(saved.cursor).unwrap() {

@@ -19,13 +19,13 @@ use super::{Call, Intercepted, Interceptor, Op};
 ///
 /// ```
 /// use feedline_sim::interceptors::chaos::{Chaos, Options};
-/// use feedline_device::{Device, host::Host};
+/// use feedline_device::{Buffer, Device, host::Host};
 ///
 /// let backend = Chaos::new(Host::new(), Options { seed: 7, ..Options::default() })?;
 /// let chaos = backend.handle();
 /// let device = Device::with_backend(backend);
 /// let stream = device.stream()?;
-/// let mut numbers = stream.buffer::<f32>(3)?;
+/// let mut numbers = Buffer::<f32>::new(&stream, 3)?;
 /// numbers.write(&[1.0, 2.0, 3.0])?;
 /// assert_eq!(numbers.read()?, [1.0, 2.0, 3.0]); // every wait is in place
 /// assert!(chaos.poisoned() > 0);

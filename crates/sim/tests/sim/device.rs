@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use feedline_device::{Event, Memory, Priority};
+use feedline_device::{Event, Memory, Pinned, Priority, launch_host};
 use feedline_sim::SimOptions;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
@@ -17,7 +17,7 @@ fn two_simulated_streams_overlap_in_virtual_time() {
             let (start, end) =
                 (device.timing_event().expect("an event"), device.timing_event().expect("an event"));
             stream.record(&start).expect("record");
-            (0..100).for_each(|_| stream.run("work", [], [], |_| {}).expect("run"));
+            (0..100).for_each(|_| launch_host(&stream, "work", [], [], |_| {}).expect("run"));
             stream.record(&end).expect("record");
             (stream, start, end)
         });
@@ -69,10 +69,10 @@ fn work_that_waits_for_the_simulator_returns_an_error() {
     let (say, said) = mpsc::channel();
     let inner = b.clone();
     let body = move |_: &mut Memory<'_>| {
-        let submitted = inner.run("inner", [], [], |_| {});
+        let submitted = launch_host(&inner, "inner", [], [], |_| {});
         drop(say.send((submitted, inner.synchronize())));
     };
-    a.run("outer", [], [], body).and_then(|()| a.synchronize()).expect("run");
+    launch_host(&a, "outer", [], [], body).and_then(|()| a.synchronize()).expect("run");
     let (submitted, waited) = said.recv().expect("the work ran");
     submitted.expect("work may submit work");
     let error = waited.expect_err("work must not wait");
@@ -85,8 +85,8 @@ fn work_that_waits_for_the_simulator_returns_an_error() {
 fn finish_lists_leaks() {
     let (device, sim) = feedline_sim::device(1).expect("a device");
     let stream = device.named_stream("kept", Priority::Normal).expect("a stream");
-    let (pinned, event) = (device.pinned(100).expect("memory"), device.event().expect("an event"));
-    stream.run("late", [], [], |_| {}).expect("run");
+    let (pinned, event) = (Pinned::new(&device, 100).expect("memory"), device.event().expect("an event"));
+    launch_host(&stream, "late", [], [], |_| {}).expect("run");
     let left = sim.finish().expect_err("three things leaked");
     for part in
         ["stream 0 \"kept\"", "pinned block 1 (100 bytes", "from call 2 at crates/sim/tests/sim", "1 event"]
@@ -108,7 +108,7 @@ fn a_host_that_waits_on_a_channel_is_reported_as_stuck_and_goes_on() {
         let (say, said) = mpsc::channel();
         let event = device.event().expect("an event");
         let line = line!() + 1;
-        stream.run("step", [], [], move |_| say.send(7).expect("the host waits")).expect("run");
+        launch_host(&stream, "step", [], [], move |_| say.send(7).expect("the host waits")).expect("run");
         stream.record(&event).and_then(|()| late.wait(&event)).expect("submitted");
         assert_eq!(said.recv(), Ok(7), "seed {seed}: the work is run all the same");
         let error = sim.check().expect_err("reported");
@@ -132,7 +132,7 @@ fn a_host_without_queued_work_is_not_stuck() {
     let (device, sim) = feedline_sim::device_with(options).expect("a device");
     let (stream, held) = (device.stream().expect("a stream"), device.stream().expect("a stream"));
     sim.hold(&held).expect("a stream of this device");
-    held.run("held", [], [], |_| {}).expect("run");
+    launch_host(&held, "held", [], [], |_| {}).expect("run");
     stream.synchronize().expect("nothing to do");
     // Nothing can happen; the thread that watches looks every 50 ms.
     let (_say, nobody) = mpsc::channel::<()>();

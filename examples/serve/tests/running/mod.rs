@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use feedline::{Device, Stream};
+use feedline_device::Buffer;
 use feedline_kernels::ops::{Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_serve::{Metrics, Model, Pool, PoolOptions, Server};
@@ -33,10 +34,11 @@ pub fn trained(stream: &Stream, batch: usize) -> Mlp {
     let shape = Shape { inputs: INPUTS, hidden: HIDDEN, classes: CLASSES, batch };
     let optimizer = Optimizer::Sgd(Sgd { lr: 0.5, momentum: 0.9 });
     let mut mlp = Mlp::new(stream, Kernels::new(stream).unwrap(), shape, Init::Random(1), optimizer).unwrap();
-    let (mut image, mut label) = (stream.buffer(batch * INPUTS).unwrap(), stream.buffer(batch).unwrap());
+    let (mut image, mut label) =
+        (Buffer::new(stream, batch * INPUTS).unwrap(), Buffer::new(stream, batch).unwrap());
     image.write(&(0..batch).flat_map(pixels).collect::<Vec<_>>()).unwrap();
     label.write(&(0..batch).map(|number| (number % CLASSES) as u8).collect::<Vec<_>>()).unwrap();
-    let mut result = stream.buffer(2).unwrap();
+    let mut result = Buffer::new(stream, 2).unwrap();
     (0..10).for_each(|_| mlp.step(image.view(), label.view(), result.view_mut()).unwrap());
     mlp
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use feedline::{Device, Error, ErrorKind, Result};
 use feedline_backend::Backend;
 use feedline_backend::host::Host;
+use feedline_device::Buffer;
 use feedline_serve::{PoolOptions, load};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -61,9 +62,9 @@ fn answers_are_those_of_the_trainers_forward_pass() {
             clients.into_iter().map(|client| client.join().unwrap()).collect()
         });
         let stream = device.stream().unwrap();
-        let (mut mlp, mut image) = (trained(&stream, 40), stream.buffer(40 * INPUTS).unwrap());
+        let (mut mlp, mut image) = (trained(&stream, 40), Buffer::new(&stream, 40 * INPUTS).unwrap());
         image.write(&(0..40).flat_map(pixels).collect::<Vec<_>>()).unwrap();
-        let mut logits = stream.buffer::<f32>(40 * CLASSES).unwrap();
+        let mut logits = Buffer::<f32>::new(&stream, 40 * CLASSES).unwrap();
         mlp.forward(image.view(), logits.view_mut()).unwrap();
         let logits = logits.read().unwrap();
         let mut classes = Vec::new();

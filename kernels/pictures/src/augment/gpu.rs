@@ -34,7 +34,7 @@ impl Gpu {
             )
         })?;
         let function = LoadedProgram::new(cuda, &AUGMENT)?.kernel(&name)?.clone();
-        let mut plan = stream.buffer(part.words().len())?;
+        let mut plan = Buffer::new(stream, part.words().len())?;
         plan.write(&part.words())?;
         Ok(Some(Self { function, plan, threads }))
     }

@@ -41,7 +41,7 @@ pub enum Decode {
 ///
 /// ```
 /// use feedline_core::Random;
-/// use feedline_device::Device;
+/// use feedline_device::{Buffer, Device};
 /// use feedline_images::{Decoder, Transforms};
 /// use feedline_pictures::{Decode, PictureDecoder};
 ///
@@ -58,7 +58,7 @@ pub enum Decode {
 /// let word = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().unwrap());
 /// let parameters: Vec<u32> = drawn.chunks(4).map(word).collect();
 ///
-/// let mut finished = stream.buffer::<u8>(12)?;
+/// let mut finished = Buffer::<u8>::new(&stream, 12)?;
 /// decoder.run(&[&bmp], &parameters, finished.view_mut())?;
 /// assert_eq!(finished.read()?, [0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255]);
 /// assert_eq!(decoder.counts().on_cpu, 1);

@@ -7,7 +7,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::{Backend, Stream, ViewMut};
+use feedline_device::{Backend, Stream, ViewMut, submit};
 use feedline_images::{Chroma, Size};
 use feedline_kernels::pool::each;
 
@@ -227,7 +227,7 @@ impl Nvjpeg {
         let start = Instant::now();
         let address = pixels.address().0;
         let stream = self.stream.clone();
-        let done = stream.submit("nvjpeg", &[], &[pixels.reborrow().into()], |to| {
+        let done = submit(&stream, "nvjpeg", &[], &[pixels.reborrow().into()], |to| {
             if to.recorded {
                 let why = "JPEG cannot be decoded in a recorded step: decode before it";
                 return Err(Error::new(ErrorKind::Config, why));

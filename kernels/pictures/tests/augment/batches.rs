@@ -89,7 +89,7 @@ pub(super) fn kept<I: Value, O: Written>(
 }
 
 pub(super) fn buffer<T: Element>(stream: &Stream, values: &[T]) -> Buffer<T> {
-    let mut buffer = stream.buffer(values.len()).unwrap();
+    let mut buffer = Buffer::new(stream, values.len()).unwrap();
     buffer.write(values).unwrap();
     buffer
 }
@@ -107,8 +107,8 @@ pub(super) fn on_device<I: Value, O: Written>(
     let (pixels, parameters) = (buffer(&stream, &batch.pixels), buffer(&stream, &batch.parameters));
     let offsets = batch.offsets.as_ref().map(|offsets| buffer(&stream, offsets));
     let labels = buffer(&stream, &batch.labels);
-    let mut finished = stream.buffer::<O>(rows * part.elements()).unwrap();
-    let mut probabilities = stream.buffer::<f32>(rows * classes).unwrap();
+    let mut finished = Buffer::<O>::new(&stream, rows * part.elements()).unwrap();
+    let mut probabilities = Buffer::<f32>::new(&stream, rows * classes).unwrap();
     let pictures = match &offsets {
         Some(offsets) => Pictures::ragged(pixels.view(), offsets.view(), parameters.view()),
         None => Pictures::new(pixels.view(), parameters.view()),

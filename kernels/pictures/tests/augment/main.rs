@@ -5,7 +5,7 @@ mod batches;
 
 use batches::*;
 use feedline_core::{DType, ErrorKind, Random};
-use feedline_device::{Device, View};
+use feedline_device::{Buffer, Device, View};
 use feedline_images::device::{Value, WORDS, Written};
 use feedline_images::{
     ChannelOrder, DevicePart, Filter, IMAGENET_MEAN, IMAGENET_STD, RandomResizedCrop, Resize, Scratch, Size,
@@ -336,10 +336,11 @@ fn what_does_not_fit_is_refused_with_the_reason() {
     let part = host().device_part().unwrap();
     let stream = Device::new_host().stream().unwrap();
     let augment = Augment::new(&stream, part.clone()).unwrap();
-    let (pixels, parameters) = (stream.buffer::<u8>(192).unwrap(), stream.buffer::<u32>(WORDS).unwrap());
-    let short = stream.buffer::<u32>(WORDS - 1).unwrap();
-    let mut finished = stream.buffer::<u8>(192).unwrap();
-    let mut wrong_type = stream.buffer::<f32>(192).unwrap();
+    let (pixels, parameters) =
+        (Buffer::<u8>::new(&stream, 192).unwrap(), Buffer::<u32>::new(&stream, WORDS).unwrap());
+    let short = Buffer::<u32>::new(&stream, WORDS - 1).unwrap();
+    let mut finished = Buffer::<u8>::new(&stream, 192).unwrap();
+    let mut wrong_type = Buffer::<f32>::new(&stream, 192).unwrap();
     let all: View<'_, u8> = pixels.view();
     let errors = [
         augment.run(Pictures::new(all, short.view()), finished.view_mut()),

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
 use feedline_core::{DType, Error, ErrorKind, Result};
-use feedline_device::{Backend, Buffer, Event, Input, Output, Span, Stream, Submission};
+use feedline_device::{Backend, Buffer, Event, Input, Output, Span, Stream, Submission, submit};
 
 use self::plan::{Algo, Plan};
 use super::{Linear, Product};
@@ -70,8 +70,8 @@ impl CublasLt {
         cuda.bind()?;
         let raw = result::create_handle().map_err(|error| failed("create a handle", &error))?;
         let handle = Arc::new(Handle { raw, stream: stream.clone() });
-        let workspace = stream.buffer(WORKSPACE)?;
-        let side_workspace = stream.buffer(WORKSPACE)?;
+        let workspace = Buffer::new(stream, WORKSPACE)?;
+        let side_workspace = Buffer::new(stream, WORKSPACE)?;
         Ok(Some(Self { handle, options, workspace, side_workspace, plans: Mutex::default() }))
     }
 
@@ -98,7 +98,7 @@ impl CublasLt {
         // Without a bias, the left operand fills its place.
         let read = [left, right, workspace, side, bias.unwrap_or(left)];
         let stream = self.workspace.stream();
-        stream.submit("a matrix product", &read, &[out], |to| {
+        submit(stream, "a matrix product", &read, &[out], |to| {
             stream.keep_with_graph(|| self.handle.clone());
             self.submit(product, shape, operands, bias_address, to)
         })
@@ -297,8 +297,8 @@ mod tests {
     /// Checks arguments with these numbers of elements of `T`.
     fn checked<T: feedline_core::Element>(shape: Linear, elements: [usize; 3]) -> Result<()> {
         let stream: Stream = Device::new_host().stream().unwrap();
-        let [left, right, mut out] = elements.map(|elements| stream.buffer::<T>(elements).unwrap());
-        let bias = stream.buffer::<T>(shape.outputs).unwrap();
+        let [left, right, mut out] = elements.map(|elements| Buffer::<T>::new(&stream, elements).unwrap());
+        let bias = Buffer::<T>::new(&stream, shape.outputs).unwrap();
         let bias = Some(bias.view().into());
         check(
             FORWARD,
@@ -338,9 +338,11 @@ mod tests {
             return feedline_testkit::not_run("a matrix product takes floats only", "no cuBLASLt");
         };
         let shape = Linear { rows: 4, inputs: 4, outputs: 4 };
-        let (words, floats) =
-            (stream.buffer::<i32>(16).expect("memory"), stream.buffer::<f32>(16).expect("memory"));
-        let mut out = stream.buffer::<f32>(16).expect("memory");
+        let (words, floats) = (
+            Buffer::<i32>::new(&stream, 16).expect("memory"),
+            Buffer::<f32>::new(&stream, 16).expect("memory"),
+        );
+        let mut out = Buffer::<f32>::new(&stream, 16).expect("memory");
         let product = Product::WeightGradient;
         let (left, right) = (words.view().into(), floats.view().into());
         let error =

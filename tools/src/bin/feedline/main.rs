@@ -71,9 +71,9 @@ const EXIT: &str = "\
 exit code: 0 equal, or done; 1 a difference, which is named; 2 an error, on one line\n";
 
 fn help() -> String {
-    let mut text =
-        "What data holds, what a training run has seen, and what limits it.\n\nusage: feedline COMMAND [options]\n"
-            .to_owned();
+    let mut text = "What data holds, what a training run has seen, and what limits it.\n\n\
+         usage: feedline COMMAND [options]\n"
+        .to_owned();
     for Command { name, about, .. } in &COMMANDS {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {name:<8} {about}");

@@ -46,6 +46,19 @@ pub struct Cached {
     misses: AtomicU64,
 }
 
+/// The use of a [`Cached`] set; from [`Cached::stats`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// Samples that the cache has room for: those with the smallest ids. With ragged fields, any of these may
+    /// be cached, until the budget is used up.
+    pub kept: u64,
+    /// Samples that were found in the cache.
+    pub hits: u64,
+    /// Samples that were read from the inner set.
+    pub misses: u64,
+}
+
 /// The store of the rows.
 enum Store {
     Memory(MemoryRows),
@@ -126,20 +139,10 @@ impl Cached {
         Self { inner, kept, store, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
-    /// The number of samples that the cache has room for: those with the smallest ids. With ragged fields,
-    /// any of these may be cached, until the budget is used up.
-    pub fn kept(&self) -> u64 {
-        self.kept
-    }
-
-    /// How many samples were found in the cache so far.
-    pub fn hits(&self) -> u64 {
-        self.hits.load(Ordering::Relaxed)
-    }
-
-    /// How many samples were read from the inner set so far.
-    pub fn misses(&self) -> u64 {
-        self.misses.load(Ordering::Relaxed)
+    /// The use of the cache so far.
+    pub fn stats(&self) -> CacheStats {
+        let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
+        CacheStats { kept: self.kept, hits, misses }
     }
 
     /// The reason why nothing more is written to the cache's file, if any: for example, the disk is full.

@@ -54,7 +54,7 @@ fn hits(path: &Path) -> u64 {
     let seen = numbers(&read(&cached, &IDS, 0));
     assert!(seen.iter().zip(IDS).all(|(&number, id)| number == id as i64), "{seen:?}");
     assert!(cached.write_error().is_none());
-    cached.hits()
+    cached.stats().hits
 }
 
 fn write_at(path: &Path, offset: u64, bytes: &[u8]) {
@@ -112,14 +112,17 @@ fn the_cache_of_other_data_is_made_anew() {
         // And the other way round.
         let again = other.cached_in_file(folder.file(), ALL).expect("a cache");
         read(&again, ids, 0);
-        assert_eq!(again.hits(), 0);
+        assert_eq!(again.stats().hits, 0);
     }
     // A cache of another size is another cache.
     let small = Numbered::plain(0, 50).cached_in_file(folder.file(), HEADER + 7 * PLACE).expect("a cache");
-    assert_eq!(small.kept(), 7);
+    assert_eq!(small.stats().kept, 7);
     read(&small, &IDS, 0);
     read(&small, &IDS, 0);
-    assert_eq!((small.hits(), fs::metadata(folder.file()).expect("a file").len()), (7, HEADER + 7 * PLACE));
+    assert_eq!(
+        (small.stats().hits, fs::metadata(folder.file()).expect("a file").len()),
+        (7, HEADER + 7 * PLACE)
+    );
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn a_file_that_changes_while_it_is_in_use_changes_nothing() {
     file.set_len(HEADER + 10 * PLACE).expect("a cut");
     write_at(&folder.file(), HEADER + 8, &[9; 16]);
     assert_eq!(read(&cached, &IDS, 0), first);
-    assert_eq!(cached.hits(), 9);
+    assert_eq!(cached.stats().hits, 9);
     fs::remove_file(folder.file()).expect("the file");
     assert_eq!(read(&cached, &IDS, 0), first);
 }
@@ -160,9 +163,9 @@ fn two_runs_at_a_time_share_a_file() {
     let two = cached(Numbered::plain(0, 50), &folder.file());
     read(&one, &IDS[..30], 0);
     read(&two, &IDS, 0);
-    assert_eq!((two.hits(), two.misses()), (30, 20));
+    assert_eq!((two.stats().hits, two.stats().misses), (30, 20));
     read(&one, &IDS, 0);
-    assert_eq!((one.hits(), one.misses()), (50, 30));
+    assert_eq!((one.stats().hits, one.stats().misses), (50, 30));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| assert_eq!(numbers(&read(&one, &IDS, 0)), numbers(&read(&two, &IDS, 0))));
@@ -205,5 +208,5 @@ fn what_is_not_a_cache_is_left_alone() {
     let error = nowhere.map(drop).expect_err("there is no such folder");
     assert!(error.kind() == ErrorKind::Data && error.path().is_some(), "{error}");
     let none = Numbered::plain(0, 50).cached_in_file(folder.0.join("small"), 10).expect("a cache of nothing");
-    assert_eq!((none.kept(), numbers(&read(&none, &[4], 0))), (0, vec![4]));
+    assert_eq!((none.stats().kept, numbers(&read(&none, &[4], 0))), (0, vec![4]));
 }

@@ -88,7 +88,7 @@ fn hits(path: &Path) -> u64 {
     let cached = uneven(0, LEN).0.cached_in_file(path, BUDGET).expect("a cache");
     assert_rows(&cached, 0, &shuffled());
     assert!(cached.write_error().is_none(), "{:?}", cached.write_error());
-    cached.hits()
+    cached.stats().hits
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_cache_in_memory_reads_each_sample_once() {
     // Found rows between others, in one batch.
     assert_rows(&cached, 0, &[3, 40, 7]);
     assert_rows(&cached, 0, &[40, 1, 3, 2, 59, 7]);
-    assert_eq!((cached.hits(), cached.misses()), (3, 6));
+    assert_eq!((cached.stats().hits, cached.stats().misses), (3, 6));
     for _ in 0..3 {
         assert_rows(&cached, 0, &shuffled());
     }
@@ -115,11 +115,11 @@ fn a_budget_in_memory_holds_and_what_does_not_fit_is_read_again() {
     let cached = set.cached(10 * 156).expect("a cache");
     assert_rows(&cached, 0, &shuffled());
     assert_rows(&cached, 0, &shuffled());
-    assert!((10..20).contains(&cached.hits()), "{} hits", cached.hits());
+    assert!((10..20).contains(&cached.stats().hits), "{} hits", cached.stats().hits);
     let (set, _) = uneven(0, LEN);
     let none = set.cached(63).expect("a cache");
     assert_clean(&none);
-    assert_eq!(none.hits(), 0);
+    assert_eq!(none.stats().hits, 0);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_failure_passes_through_with_the_rows_before_it() {
         let (index, error) = read.expect_err("a failure");
         assert!(index == 2 && error.to_string().contains("planned failure"), "{index}: {error}");
         assert_eq!(rows.check_written().expect_err("rows that are missing").0, 2);
-        assert_eq!(cached.hits(), hits);
+        assert_eq!(cached.stats().hits, hits);
     }
 }
 
@@ -179,7 +179,7 @@ fn a_cut_file_and_that_of_another_set_are_seen() {
         let other = |first, len| uneven(first, len).0.cached_in_file(folder.file(), BUDGET).expect("a cache");
         assert_rows(&other(first, len), first, &[3, 40, 58, 7]);
         assert_eq!(hits(&folder.file()), 0, "rows of another set are not read");
-        assert_eq!(other(first, len).hits(), 0);
+        assert_eq!(other(first, len).stats().hits, 0);
     }
     // The same set with rows of one size.
     let plain = Numbered::plain(0, LEN).cached_in_file(folder.file(), BUDGET).expect("a cache");
@@ -230,7 +230,11 @@ fn a_file_keeps_its_budget_and_changes_while_it_is_used() {
         assert_rows(&cached, 0, &shuffled());
     }
     let kept = fs::metadata(folder.file()).expect("the file").len();
-    assert!(kept <= budget && (20..100).contains(&cached.hits()), "{kept} bytes, {} hits", cached.hits());
+    assert!(
+        kept <= budget && (20..100).contains(&cached.stats().hits),
+        "{kept} bytes, {} hits",
+        cached.stats().hits
+    );
     let file = OpenOptions::new().write(true).open(folder.file()).expect("the file");
     file.set_len(INDEX + 100).expect("a cut");
     (&file).seek(SeekFrom::Start(INDEX)).expect("a place");
@@ -240,7 +244,7 @@ fn a_file_keeps_its_budget_and_changes_while_it_is_used() {
     assert_rows(&cached, 0, &shuffled());
     // An index is at most half of the budget.
     let half = uneven(0, LEN).0.cached_in_file(folder.file(), HEADER + 20 * PLACE).expect("a cache");
-    assert_eq!(half.kept(), 10);
+    assert_eq!(half.stats().kept, 10);
     assert_rows(&half, 0, &shuffled());
     assert_rows(&uneven(0, LEN).0.cached_in_file(folder.0.join("none"), 0).expect("a cache"), 0, &[1, 2]);
 }
@@ -253,7 +257,7 @@ fn several_runs_share_a_file() {
     assert_rows(&one, 0, &shuffled()[..30]);
     assert_rows(&two, 0, &shuffled()[..50]);
     assert_rows(&one, 0, &shuffled());
-    assert_eq!((one.hits(), two.hits()), (50, 30));
+    assert_eq!((one.stats().hits, two.stats().hits), (50, 30));
     assert_eq!(hits(&folder.file()), LEN, "no row was written over another");
     let all = [one, two, open(), open()];
     std::thread::scope(|scope| {

@@ -20,7 +20,7 @@ fn a_repetition_keeps_the_contract_and_draws_anew_each_time() {
 fn nothing_repeated_and_nothing_at_all_are_empty() {
     for set in [Numbered::new(0, 4).repeat(0), Numbered::new(0, 0).repeat(5)] {
         let set = set.expect("a repetition");
-        assert!(set.is_empty() && set.path(0).is_none());
+        assert!(set.len() == 0 && set.path(0).is_none());
         assert_eq!(read_until(&set, &[0]).1, "no sample 0: there are 0");
     }
     assert!(refused(Numbered::new(0, 1 << 40).repeat(1 << 40)).contains("more than 2^63 samples"));

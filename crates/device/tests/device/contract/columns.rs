@@ -4,21 +4,19 @@
 use std::sync::Arc;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, StableDataset,
-    StridedColumn, random::key,
+    Context, DType, Dataset, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, StableDataset,
+    random::key,
 };
 use feedline_device::slot::{Loaded, Reader, SlotRing};
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
-use feedline_device::{Address, Backend, BackendKind, Device, Pinned, Stream};
-use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
-use feedline_sim::{Sim, SimOptions};
+use feedline_device::{Address, BackendKind, Pinned, Stream};
 use feedline_slots::Ring;
 use feedline_testkit::fixtures::{Fine, Laid, Wide};
 
 use super::rig::{Ending, Rig, everywhere};
 
 pub(crate) const BATCH: usize = 37;
-const ROOM: usize = 1 << 30;
+pub(crate) const ROOM: usize = 1 << 30;
 
 pub(crate) fn stable(set: impl Dataset) -> Arc<StableDataset> {
     Arc::new(StableDataset::new(Arc::new(set)))
@@ -30,8 +28,8 @@ pub(crate) struct ZeroCopy<'a> {
     pub(crate) set: Arc<StableDataset>,
     pub(crate) layout: Layout,
     pub(crate) columns: Arc<StridedColumns>,
-    host: Ring<Pinned>,
-    slots: SlotRing,
+    pub(crate) host: Ring<Pinned>,
+    pub(crate) slots: SlotRing,
     copies: Stream,
     pub(crate) seen: Pinned,
 }
@@ -71,14 +69,14 @@ impl<'a> ZeroCopy<'a> {
         slots: usize,
     ) -> Result<Self> {
         let layout = columns.layout().clone();
-        let block = |_| rig.device.pinned(GatherOrder::slot_bytes(batch));
+        let block = |_| Pinned::new(&rig.device, GatherOrder::slot_bytes(batch));
         let blocks = (0..host_slots).map(block).collect::<Result<_>>()?;
         Ok(Self {
             columns: Arc::new(columns),
             host: Ring::new(blocks),
             slots: SlotRing::new(&rig.device, slots, layout.bytes())?,
             copies: rig.stream("copies")?,
-            seen: rig.device.pinned(layout.bytes())?,
+            seen: Pinned::new(&rig.device, layout.bytes())?,
             rig,
             set,
             layout,
@@ -276,7 +274,7 @@ fn rows_of_a_reordered_batch_arrive_in_their_places() {
 fn a_host_slot_too_small_for_the_places_is_rejected() {
     everywhere("a_host_slot_too_small_for_the_places_is_rejected", Ending::Clean, |rig| {
         let zero_copy = ZeroCopy::of(rig, large()?, 300, 1, 1)?;
-        let host: Ring<Pinned> = Ring::new(vec![rig.device.pinned(12 * 300 - 1)?]);
+        let host: Ring<Pinned> = Ring::new(vec![Pinned::new(&rig.device, 12 * 300 - 1)?]);
         let gather = |rows| {
             let (mut slot, ready) = (zero_copy.slots.acquire()?, host.acquire()?.ready());
             slot.info_mut().ids = shuffled(1, rows, 3000);
@@ -306,8 +304,10 @@ fn a_slot_is_gathered_into_after_all_its_readers() {
                 1,
             )?;
             let (slow, fast) = (rig.stream("slow")?, rig.stream("fast")?);
-            let (kept, arrived) =
-                (rig.device.pinned(zero_copy.layout.bytes())?, rig.device.pinned(zero_copy.layout.bytes())?);
+            let (kept, arrived) = (
+                Pinned::new(&rig.device, zero_copy.layout.bytes())?,
+                Pinned::new(&rig.device, zero_copy.layout.bytes())?,
+            );
             let reader = zero_copy.load(&first)?.wait_on(&slow)?;
             let second = reader.also_on(&fast)?;
             // The first reader is late, and the second one ends before it.
@@ -421,111 +421,4 @@ fn streams_columns_and_sizes_that_do_not_fit_are_rejected() {
         drop(zero_copy.load(&ids)?);
         Ok(())
     });
-}
-
-#[test]
-fn a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing() {
-    everywhere(
-        "a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing",
-        Ending::Clean,
-        |rig| {
-            let why = |set: Arc<StableDataset>, room| {
-                let error = StridedColumns::new(&rig.device, &set, BATCH, room)
-                    .expect_err("the set cannot be registered");
-                assert_eq!(rig.device.stats().pinned_bytes.get(), 0);
-                (error.kind(), error.message().to_owned())
-            };
-            let fine = Fine::new(60, 100)?;
-            let (kind, text) = why(stable(fine.clone()), ROOM);
-            assert_eq!((kind, &*text), (ErrorKind::Config, "field \"id\" has no column"));
-            let laid = Laid::records(&fine, 0, 0).expect("a set with columns");
-            let (kind, text) = why(stable(laid.clone()), laid.block_bytes() - 1);
-            assert_eq!(kind, ErrorKind::Budget);
-            assert!(text.contains(&format!("{} bytes", laid.block_bytes())), "{text}");
-            /// Has columns of other sizes than it says.
-            struct Other(Laid, u64, Spec);
-            impl Dataset for Other {
-                fn len(&self) -> u64 {
-                    self.1
-                }
-                fn spec(&self) -> &Spec {
-                    &self.2
-                }
-                fn read(
-                    &self,
-                    id: u64,
-                    row: &mut Row<'_, '_>,
-                    context: &mut Context,
-                ) -> Result<(), ReadError> {
-                    self.0.read(id, row, context)
-                }
-                fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-                    self.0.column(field)
-                }
-            }
-            let wide = Spec::new().field("id", DType::I64, [2])?;
-            for other in [Other(laid.clone(), 60, wide), Other(laid, 61, fine.spec().clone())] {
-                let (kind, text) = why(stable(other), ROOM);
-                assert_eq!(kind, ErrorKind::Config);
-                assert!(text.contains("60 rows of 8 bytes"), "{text}");
-            }
-            Ok(())
-        },
-    );
-}
-
-/// Submits every gather, and then returns an error.
-struct FailsLate;
-
-impl Interceptor for FailsLate {
-    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
-        let made = make()?;
-        if call.op == Op::Gather { Err(Error::new(ErrorKind::Device, "planned")) } else { Ok(made) }
-    }
-}
-
-#[test]
-fn memory_stays_registered_under_a_gather_that_failed_late() {
-    for seed in 0..10 {
-        let (backend, sim) = Sim::new(SimOptions::seed(seed)).expect("a device");
-        let rig = Rig {
-            device: Device::with_backend(Intercepted::with(backend, FailsLate)),
-            sim: Some(sim.clone()),
-        };
-        let laid = Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set with columns");
-        let zero_copy = ZeroCopy::new(&rig, laid, 2, 2).expect("columns");
-        assert!(zero_copy.load(&shuffled(1, BATCH, 60)).is_err());
-        // The host slot also waits for its stream, so it is dropped last.
-        let ZeroCopy { columns, slots, host, .. } = zero_copy;
-        drop((columns, slots));
-        assert_eq!(sim.races().len(), 0, "seed {seed}: {:?}", sim.races());
-        drop(host);
-    }
-}
-
-/// Fails every unregistration, without unregistering.
-struct KeepsRegistered;
-
-impl Interceptor for KeepsRegistered {
-    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
-        if call.op == Op::UnregisterHost {
-            return Err(Error::new(ErrorKind::Device, "planned: still registered"));
-        }
-        make()
-    }
-}
-
-#[test]
-fn memory_that_stays_registered_is_never_freed() {
-    let backend = Intercepted::with(feedline_device::host::Host::new(), KeepsRegistered);
-    let device = Device::with_backend(backend);
-    let set = stable(Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set"));
-    let columns = StridedColumns::new(&device, &set, BATCH, ROOM).expect("columns");
-    let held = Arc::downgrade(&set);
-    drop(set);
-    drop(columns);
-    assert!(held.upgrade().is_some(), "the set's memory was freed while the driver had it registered");
-    let errors = device.stats().take_errors();
-    assert!(errors.iter().any(|error| error.message() == "planned: still registered"), "{errors:?}");
-    assert_eq!(device.stats().pinned_bytes.get(), 0);
 }

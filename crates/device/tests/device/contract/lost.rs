@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use feedline_core::{ErrorKind, Result};
-use feedline_device::Readback;
+use feedline_device::{Buffer, Readback, launch_host};
 
 use super::rig::{Ending, with_host_memory};
 use super::slots::Pipe;
@@ -17,12 +17,13 @@ fn a_panic_on_a_stream_loses_the_device_and_nothing_hangs() {
         let device = &rig.device;
         let pipe = Pipe::new(rig, 2)?;
         let stream = rig.stream("a")?;
-        let (buffer, mut results) = (stream.buffer::<u8>(BYTES)?, Readback::<u8>::new(&stream, 16, 2)?);
+        let (buffer, mut results) =
+            (Buffer::<u8>::new(&stream, BYTES)?, Readback::<u8>::new(&stream, 16, 2)?);
         let (loaded, after) = (pipe.load(1)?, device.event()?);
-        stream.run("boom", [], [], |_| panic!("test panic"))?;
+        launch_host(&stream, "boom", [], [], |_| panic!("test panic"))?;
         let (ran, run) = mpsc::channel();
         // Rejected if the device is already lost; otherwise queued but not run.
-        let _ = stream.run("after boom", [], [], move |_| ran.send(()).expect("the test listens"));
+        let _ = launch_host(&stream, "after boom", [], [], move |_| ran.send(()).expect("the test listens"));
         // Some of these fail at once and some only after the panic; none may hang.
         let _ = (stream.record(&after), pipe.copies.wait(&after), results.send());
         let first = stream.synchronize().expect_err("the work panicked");
@@ -31,7 +32,7 @@ fn a_panic_on_a_stream_loses_the_device_and_nothing_hangs() {
         assert!(run.recv().is_err(), "work after the panic is dropped, not run");
         let lost: [(&str, Result<()>); 8] = [
             ("lost", device.lost().map_or(Ok(()), Err)),
-            ("run", stream.run("next", [], [], |_| panic!("work of a lost device is not run"))),
+            ("run", launch_host(&stream, "next", [], [], |_| panic!("work of a lost device is not run"))),
             ("record", stream.record(&after)),
             ("query", after.query().map(drop)),
             ("synchronize an event", after.synchronize()),

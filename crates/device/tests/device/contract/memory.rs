@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use feedline_core::{ErrorKind, Result, deadline};
-use feedline_device::Readback;
+use feedline_device::{Buffer, Readback};
 
 use super::rig::{Ending, LIMIT, everywhere, with_host_memory};
 
@@ -11,7 +11,7 @@ use super::rig::{Ending, LIMIT, everywhere, with_host_memory};
 fn a_buffer_returns_what_was_written() {
     everywhere("a_buffer_returns_what_was_written", Ending::Clean, |rig| {
         let stream = rig.stream("a")?;
-        let mut buffer = stream.buffer::<u32>(1000)?;
+        let mut buffer = Buffer::<u32>::new(&stream, 1000)?;
         assert_eq!(buffer.read()?, [0; 1000], "a new buffer is zeroed");
         let values: Vec<u32> = (0..1000).map(|i: u32| i.wrapping_mul(0x9E37_79B9)).collect();
         buffer.write(&values)?;

@@ -2,7 +2,7 @@
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::Reader;
-use feedline_device::{BackendKind, Device, Readback};
+use feedline_device::{BackendKind, Buffer, Device, Readback, launch_host};
 
 use super::rig::{Ending, Rig, everywhere};
 use super::slots::Pipe;
@@ -44,12 +44,12 @@ fn arguments_of_another_device_are_rejected() {
         // A batch and a buffer as arguments of work on another device.
         let read = |reader: &Reader| {
             let view = reader.view::<u8>(0, BYTES)?;
-            foreign.run("read", [view.into()], [], |_| {})
+            launch_host(&foreign, "read", [view.into()], [], |_| {})
         };
         let (from_own, foreign_name) = (format!("belongs to {own}"), other.to_string());
         assert_names(read(&reader), &from_own, &foreign_name);
-        let mut buffer = compute.buffer::<u8>(16)?;
-        let write = foreign.run("write", [], [buffer.view_mut().into()], |_| {});
+        let mut buffer = Buffer::<u8>::new(&compute, 16)?;
+        let write = launch_host(&foreign, "write", [], [buffer.view_mut().into()], |_| {});
         assert_names(write, &from_own, &foreign_name);
         // Events.
         let event = rig.device.event()?;
@@ -72,18 +72,22 @@ fn arguments_of_another_stream_are_rejected() {
         let pipe = Pipe::new(rig, 1)?;
         let reader = pipe.load(1)?.wait_on(&compute)?;
         let view = reader.view::<u8>(0, BYTES)?;
-        let error = branch.run("read", [view.into()], [], |_| {});
+        let error = launch_host(&branch, "read", [view.into()], [], |_| {});
         assert!(
             error.as_ref().is_err_and(|error| error.to_string().contains("also_on(&stream)")),
             "{error:?}"
         );
         assert_names(error, &found, &expected);
-        let mut buffer = compute.buffer::<u8>(16)?;
-        assert_names(branch.run("read", [buffer.view().into()], [], |_| {}), &found, &expected);
-        assert_names(branch.run("write", [], [buffer.view_mut().into()], |_| {}), &found, &expected);
+        let mut buffer = Buffer::<u8>::new(&compute, 16)?;
+        assert_names(launch_host(&branch, "read", [buffer.view().into()], [], |_| {}), &found, &expected);
+        assert_names(
+            launch_host(&branch, "write", [], [buffer.view_mut().into()], |_| {}),
+            &found,
+            &expected,
+        );
         let mut results = Readback::<u8>::new(&compute, 16, 2)?;
         let cell = results.begin()?;
-        assert_names(branch.run("result", [], [cell.into()], |_| {}), &found, &expected);
+        assert_names(launch_host(&branch, "result", [], [cell.into()], |_| {}), &found, &expected);
         Ok(())
     });
 }

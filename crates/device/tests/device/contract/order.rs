@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use feedline_core::Result;
-use feedline_device::{Device, Memory, Pinned};
+use feedline_device::{Buffer, Device, Memory, Pinned, launch_host};
 
 use super::rig::{Ending, LIMIT, everywhere, poll};
 
@@ -73,8 +73,8 @@ fn a_new_record_makes_a_complete_event_pending() {
 fn a_stream_runs_its_work_in_order() {
     everywhere("a_stream_runs_its_work_in_order", Ending::Clean, |rig| {
         let stream = rig.stream("a")?;
-        let mut buffer = stream.buffer::<u8>(BYTES)?;
-        let results: Vec<Pinned> = (0..5).map(|_| rig.device.pinned(BYTES)).collect::<Result<_>>()?;
+        let mut buffer = Buffer::<u8>::new(&stream, BYTES)?;
+        let results: Vec<Pinned> = (0..5).map(|_| Pinned::new(&rig.device, BYTES)).collect::<Result<_>>()?;
         for (value, to) in (1..).zip(&results) {
             rig.fill(&stream, &mut buffer, value)?;
             rig.fetch((&stream).into(), buffer.view().address(), to)?;
@@ -91,8 +91,8 @@ fn a_stream_runs_its_work_in_order() {
 fn an_event_orders_two_streams() {
     everywhere("an_event_orders_two_streams", Ending::Clean, |rig| {
         let (a, b, event) = (rig.stream("a")?, rig.stream("b")?, rig.device.event()?);
-        let mut buffer = a.buffer::<u8>(BYTES)?;
-        let to = rig.device.pinned(BYTES)?;
+        let mut buffer = Buffer::<u8>::new(&a, BYTES)?;
+        let to = Pinned::new(&rig.device, BYTES)?;
         let gate = rig.gate(&a)?;
         rig.fill(&a, &mut buffer, 7)?;
         a.record(&event)?;
@@ -109,7 +109,7 @@ fn an_event_orders_two_streams() {
 fn streams_do_not_block_each_other() {
     everywhere("streams_do_not_block_each_other", Ending::Clean, |rig| {
         let (a, b) = (rig.stream("a")?, rig.stream("b")?);
-        let (end_a, mut buffer) = (rig.device.event()?, b.buffer::<u8>(BYTES)?);
+        let (end_a, mut buffer) = (rig.device.event()?, Buffer::<u8>::new(&b, BYTES)?);
         let gate = rig.gate(&a)?;
         a.record(&end_a)?;
         rig.fill(&b, &mut buffer, 1)?;
@@ -131,7 +131,7 @@ fn two_host_streams_run_concurrently() {
             meet.send(()).expect("the other task has not ended yet");
             say.send(met.recv_timeout(LIMIT / 2)).expect("the test receives this");
         };
-        stream.run(name, [], [], body).expect("run");
+        launch_host(&stream, name, [], [], body).expect("run");
         stream
     });
     drop(say);

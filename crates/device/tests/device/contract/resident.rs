@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use feedline_core::{Context, Dataset, ErrorKind, ReadError, Result, Row, Spec};
-use feedline_device::BackendKind;
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
+use feedline_device::{BackendKind, Pinned};
 use feedline_testkit::fixtures::{self, Fine, Laid, Random, Wide};
 
 use super::columns::{BATCH, Two, ZeroCopy, shuffled, stable};
@@ -72,7 +72,7 @@ fn a_slot_is_gathered_into_from_the_device_after_all_its_readers() {
         let resident = ZeroCopy::resident(rig, fixed(60, 100)?, 2, 1)?;
         let (first, then) = (shuffled(1, BATCH, 60), (20..57).collect::<Vec<_>>());
         let (slow, fast) = (rig.stream("slow")?, rig.stream("fast")?);
-        let kept = rig.device.pinned(resident.layout.bytes())?;
+        let kept = Pinned::new(&rig.device, resident.layout.bytes())?;
         let reader = resident.load(&first)?.wait_on(&slow)?;
         let gate = rig.gate(&slow)?;
         resident.fetch(&reader, &kept)?;

@@ -4,7 +4,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use feedline_core::Result;
-use feedline_device::{Access, Address, Buffer, Device, Event, Pinned, Priority, Stream, StreamId};
+use feedline_device::{
+    Access, Address, Buffer, Device, Event, Pinned, Priority, Stream, StreamId, launch_host,
+};
 use feedline_sim::SimHandle;
 use feedline_slots::HostMemory;
 
@@ -115,13 +117,13 @@ impl Rig {
         }
         if stream.kind() == feedline_device::BackendKind::Host {
             let (open, opened) = mpsc::channel::<()>();
-            stream.run("gate", [], [], move |_| {
+            launch_host(stream, "gate", [], [], move |_| {
                 let _ = opened.recv();
             })?;
             return Ok(Gate::Host(open));
         }
         // A GPU stream cannot be blocked; keep it busy for about 100 ms instead.
-        let scratch = stream.buffer::<u8>(1 << 30)?;
+        let scratch = Buffer::<u8>::new(stream, 1 << 30)?;
         (0..500).try_for_each(|_| self.fill_at(stream, scratch.view().address(), 1, scratch.len()))?;
         Ok(Gate::Cuda(scratch))
     }

@@ -20,8 +20,8 @@ fn read(rig: &Rig, buffer: &SharedBuffer<u8>, stream: &Stream, to: &Pinned) -> R
 fn a_reader_waits_for_the_last_write_and_the_host_does_not() {
     everywhere("a_reader_waits_for_the_last_write_and_the_host_does_not", Ending::Clean, |rig| {
         let (owner, left, right) = (rig.stream("owner")?, rig.stream("left")?, rig.stream("right")?);
-        let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
-        let results: Vec<Pinned> = (0..4).map(|_| rig.device.pinned(BYTES)).collect::<Result<_>>()?;
+        let mut buffer = SharedBuffer::<u8>::new(&owner, BYTES)?;
+        let results: Vec<Pinned> = (0..4).map(|_| Pinned::new(&rig.device, BYTES)).collect::<Result<_>>()?;
         for (round, to) in (1..).zip(results.chunks(2)) {
             let gate = rig.gate(&owner)?;
             write(rig, &mut buffer, round)?;
@@ -42,8 +42,8 @@ fn a_reader_waits_for_the_last_write_and_the_host_does_not() {
 fn a_write_waits_for_every_reader_and_the_host_does_not() {
     everywhere("a_write_waits_for_every_reader_and_the_host_does_not", Ending::Clean, |rig| {
         let (owner, left, right) = (rig.stream("owner")?, rig.stream("left")?, rig.stream("right")?);
-        let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
-        let results = [rig.device.pinned(BYTES)?, rig.device.pinned(BYTES)?];
+        let mut buffer = SharedBuffer::<u8>::new(&owner, BYTES)?;
+        let results = [Pinned::new(&rig.device, BYTES)?, Pinned::new(&rig.device, BYTES)?];
         let written = rig.device.event()?;
         for slow in [&left, &right] {
             write(rig, &mut buffer, 1)?;
@@ -69,8 +69,8 @@ fn a_write_waits_for_every_reader_and_the_host_does_not() {
 fn branches_run_beside_each_other_and_what_the_owner_gets_later() {
     everywhere("branches_run_beside_each_other_and_what_the_owner_gets_later", Ending::Clean, |rig| {
         let (owner, left, right) = (rig.stream("owner")?, rig.stream("left")?, rig.stream("right")?);
-        let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
-        let results = [rig.device.pinned(BYTES)?, rig.device.pinned(BYTES)?];
+        let mut buffer = SharedBuffer::<u8>::new(&owner, BYTES)?;
+        let results = [Pinned::new(&rig.device, BYTES)?, Pinned::new(&rig.device, BYTES)?];
         let ended = rig.device.event()?;
         write(rig, &mut buffer, 5)?;
         let gate = rig.gate(&left)?;
@@ -95,8 +95,8 @@ fn readers_of_what_is_published_do_not_wait_for_what_the_owner_gets_later() {
         Ending::Clean,
         |rig| {
             let (owner, reader) = (rig.stream("owner")?, rig.stream("reader")?);
-            let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
-            let (to, ended) = (rig.device.pinned(BYTES)?, rig.device.event()?);
+            let mut buffer = SharedBuffer::<u8>::new(&owner, BYTES)?;
+            let (to, ended) = (Pinned::new(&rig.device, BYTES)?, rig.device.event()?);
             for round in 1..3 {
                 write(rig, &mut buffer, round)?;
                 buffer.publish()?;
@@ -117,8 +117,8 @@ fn readers_of_what_is_published_do_not_wait_for_what_the_owner_gets_later() {
 fn the_memory_outlives_the_work_of_its_readers() {
     everywhere("the_memory_outlives_the_work_of_its_readers", Ending::Clean, |rig| {
         let (owner, reader) = (rig.stream("owner")?, rig.stream("reader")?);
-        let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
-        let (to, ended) = (rig.device.pinned(BYTES)?, rig.device.event()?);
+        let mut buffer = SharedBuffer::<u8>::new(&owner, BYTES)?;
+        let (to, ended) = (Pinned::new(&rig.device, BYTES)?, rig.device.event()?);
         write(rig, &mut buffer, 9)?;
         read(rig, &buffer, &reader, &to)?;
         reader.record(&ended)?;
@@ -133,7 +133,7 @@ fn the_memory_outlives_the_work_of_its_readers() {
 fn a_stream_of_another_device_cannot_read_it() {
     everywhere("a_stream_of_another_device_cannot_read_it", Ending::Clean, |rig| {
         let (owner, elsewhere) = (rig.stream("owner")?, Device::new_host().stream()?);
-        let buffer = owner.shared_buffer::<u8>(BYTES)?;
+        let buffer = SharedBuffer::<u8>::new(&owner, BYTES)?;
         let error = buffer.on(&elsewhere).map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         Ok(())

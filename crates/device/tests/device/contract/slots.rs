@@ -22,14 +22,14 @@ pub(crate) struct Pipe<'a> {
 
 impl<'a> Pipe<'a> {
     pub(crate) fn new(rig: &'a Rig, slots: usize) -> Result<Self> {
-        let memory = (0..2).map(|_| rig.device.pinned(BYTES)).collect::<Result<_>>()?;
+        let memory = (0..2).map(|_| Pinned::new(&rig.device, BYTES)).collect::<Result<_>>()?;
         let slots = SlotRing::new(&rig.device, slots, BYTES)?;
         Ok(Self {
             rig,
             host: Ring::new(memory),
             slots,
             copies: rig.stream("copies")?,
-            seen: rig.device.pinned(BYTES)?,
+            seen: Pinned::new(&rig.device, BYTES)?,
         })
     }
 
@@ -75,7 +75,7 @@ fn a_slot_is_overwritten_after_all_its_readers() {
     everywhere("a_slot_is_overwritten_after_all_its_readers", Ending::Clean, |rig| {
         let pipe = Pipe::new(rig, 1)?;
         let (slow, fast) = (rig.stream("slow")?, rig.stream("fast")?);
-        let (kept, arrived) = (rig.device.pinned(BYTES)?, rig.device.pinned(BYTES)?);
+        let (kept, arrived) = (Pinned::new(&rig.device, BYTES)?, Pinned::new(&rig.device, BYTES)?);
         let reader = pipe.load(1)?.wait_on(&slow)?;
         let second = reader.also_on(&fast)?;
         // The first reader is late, and the second one ends before it.

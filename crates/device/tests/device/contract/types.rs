@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use feedline_core::{ErrorKind, Result};
-use feedline_device::Memory;
+use feedline_device::{Buffer, Memory, launch_host};
 
 use super::rig::{Ending, Rig, with_host_memory};
 
@@ -11,10 +11,10 @@ use super::rig::{Ending, Rig, with_host_memory};
 /// the error `why`.
 fn assert_refused(rig: &Rig, body: fn(&mut Memory<'_>), why: &str) -> Result<()> {
     let stream = rig.stream("a")?;
-    let floats = stream.buffer::<f32>(8)?;
-    let mut words = stream.buffer::<u32>(4)?;
+    let floats = Buffer::<f32>::new(&stream, 8)?;
+    let mut words = Buffer::<u32>::new(&stream, 4)?;
     let (passed, pass) = mpsc::channel();
-    stream.run("sum", [floats.view().into()], [words.view_mut().into()], move |memory| {
+    launch_host(&stream, "sum", [floats.view().into()], [words.view_mut().into()], move |memory| {
         body(memory);
         let _ = passed.send(());
     })?;
@@ -68,11 +68,11 @@ fn a_missing_argument_is_rejected() {
 fn arguments_of_the_right_type_are_readable_and_writable() {
     with_host_memory("arguments_of_the_right_type_are_readable_and_writable", Ending::Clean, |rig| {
         let stream = rig.stream("a")?;
-        let mut floats = stream.buffer::<f32>(8)?;
+        let mut floats = Buffer::<f32>::new(&stream, 8)?;
         floats.write(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])?;
-        let mut words = stream.buffer::<u32>(4)?;
+        let mut words = Buffer::<u32>::new(&stream, 4)?;
         let odd = floats.slice(1..8)?;
-        stream.run("sum", [odd.into()], [words.view_mut().into()], |memory| {
+        launch_host(&stream, "sum", [odd.into()], [words.view_mut().into()], |memory| {
             let sum: f32 = memory.input::<f32>(0).iter().sum();
             memory.output::<u32>(0).fill(sum as u32);
         })?;

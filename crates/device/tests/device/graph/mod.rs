@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::{Reader, SlotRing};
-use feedline_device::{Buffer, Device, Stream};
+use feedline_device::{Buffer, Device, Pinned, SharedBuffer, Stream, launch_host};
 use feedline_sim::interceptors::Faults;
 use feedline_sim::interceptors::faults::{Fault, FaultPlan, Mode};
 use feedline_slots::Ring;
@@ -30,7 +30,7 @@ fn assert_empty(device: &Device, tape: &Tape) {
 
 /// Two batches of one ring, with readers on `stream`.
 fn two_batches(device: &Device, stream: &Stream) -> [Reader; 2] {
-    let host = Ring::<_, ()>::new(vec![device.pinned(64).unwrap(), device.pinned(64).unwrap()]);
+    let host = Ring::<_, ()>::new(vec![Pinned::new(device, 64).unwrap(), Pinned::new(device, 64).unwrap()]);
     let slots = SlotRing::new(device, 2, 64).unwrap();
     let copier = device.stream().unwrap();
     [(); 2].map(|()| {
@@ -40,11 +40,11 @@ fn two_batches(device: &Device, stream: &Stream) -> [Reader; 2] {
 }
 
 fn read(stream: &Stream, batch: &Reader) -> Result<()> {
-    stream.run("read", [batch.view::<u8>(0, 64)?.into()], [], |_| {})
+    launch_host(stream, "read", [batch.view::<u8>(0, 64)?.into()], [], |_| {})
 }
 
 fn add_one(stream: &Stream, buffer: &mut Buffer<u32>) -> Result<()> {
-    stream.run("add one", [], [buffer.view_mut().into()], |memory| memory.output::<u32>(0)[0] += 1)
+    launch_host(stream, "add one", [], [buffer.view_mut().into()], |memory| memory.output::<u32>(0)[0] += 1)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_recording_holds_the_work_without_running_it() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
-        let mut count = stream.buffer::<u32>(1).unwrap();
+        let mut count = Buffer::<u32>::new(&stream, 1).unwrap();
         let body = || {
             add_one(&stream, &mut count)?;
             add_one(&stream, &mut count)
@@ -76,7 +76,8 @@ fn forked_work_is_recorded_and_runs_in_order_without_a_recording() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
-        let (mut first, mut second) = (stream.buffer::<u32>(1).unwrap(), stream.buffer::<u32>(1).unwrap());
+        let (mut first, mut second) =
+            (Buffer::<u32>::new(&stream, 1).unwrap(), Buffer::<u32>::new(&stream, 1).unwrap());
         let mut both = |nested: bool| {
             let first = || add_one(&stream, &mut first);
             let second = || add_one(&stream, &mut second);
@@ -110,8 +111,8 @@ fn forked_work_is_recorded_and_runs_in_order_without_a_recording() {
 fn work_of_other_threads_is_not_recorded() {
     let (device, tape) = device();
     let stream = device.stream().unwrap();
-    let mut count = stream.buffer::<u32>(1).unwrap();
-    let mut other = stream.buffer::<u32>(1).unwrap();
+    let mut count = Buffer::<u32>::new(&stream, 1).unwrap();
+    let mut other = Buffer::<u32>::new(&stream, 1).unwrap();
     let body = || {
         add_one(&stream, &mut count)?;
         std::thread::scope(|threads| {
@@ -136,7 +137,7 @@ fn calls_that_cannot_be_recorded_are_rejected() {
         let stream = device.stream().unwrap();
         let [first, second] = two_batches(&device, &stream);
         let elsewhere = device.stream().unwrap();
-        let (event, mut buffer) = (stream.device().event().unwrap(), stream.buffer::<u32>(1).unwrap());
+        let (event, mut buffer) = (stream.device().event().unwrap(), Buffer::<u32>::new(&stream, 1).unwrap());
         let buffer = std::cell::RefCell::new(&mut buffer);
         type Case<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
         let cases: [Case<'_>; 10] = [
@@ -146,7 +147,7 @@ fn calls_that_cannot_be_recorded_are_rejected() {
             ("record", &|| stream.record(&event)),
             ("wait", &|| stream.wait(&event)),
             ("synchronize", &|| stream.synchronize()),
-            ("new buffer", &|| stream.buffer::<u32>(1).map(drop)),
+            ("new buffer", &|| Buffer::<u32>::new(&stream, 1).map(drop)),
             ("write", &|| buffer.borrow_mut().write(&[1])),
             ("read", &|| buffer.borrow().read().map(drop)),
             ("a recording", &|| stream.record_graph(None, || Ok(())).map(drop)),
@@ -208,14 +209,14 @@ fn graphs_keep_the_memory_that_they_use() {
         let bytes = || device.stats().device_bytes.get();
         let [batch, other] = two_batches(&device, &stream);
         let slots = bytes();
-        let mut buffer = stream.buffer::<u32>(256).unwrap();
+        let mut buffer = Buffer::<u32>::new(&stream, 256).unwrap();
         let body = || {
             read(&stream, &batch)?;
             add_one(&stream, &mut buffer)
         };
         let first = stream.record_graph(Some(&batch), body).unwrap();
         let second = stream.record_graph(None, || Ok(())).unwrap();
-        drop(stream.buffer::<u32>(64).unwrap());
+        drop(Buffer::<u32>::new(&stream, 64).unwrap());
         assert_eq!(bytes(), slots + 1024, "memory that no graph uses is freed at once");
         drop((buffer, batch, other));
         assert_eq!(bytes(), slots + 1024, "memory was freed under the graph");
@@ -223,7 +224,7 @@ fn graphs_keep_the_memory_that_they_use() {
         assert_eq!(bytes(), 1024, "another graph of the stream may use it");
         drop(second);
         assert_eq!(bytes(), 0);
-        drop(stream.buffer::<u32>(1).unwrap());
+        drop(Buffer::<u32>::new(&stream, 1).unwrap());
         assert_eq!(bytes(), 0, "without a graph a buffer is freed at once");
     }
     assert_empty(&device, &tape);
@@ -234,7 +235,7 @@ fn an_error_or_a_panic_in_a_recording_leaks_nothing() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
-        let mut buffer = stream.buffer::<u32>(1).unwrap();
+        let mut buffer = Buffer::<u32>::new(&stream, 1).unwrap();
         let planned = || Error::new(ErrorKind::Data, "planned");
         let body = || add_one(&stream, &mut buffer).and(Err(planned()));
         assert_eq!(stream.record_graph(None, body).unwrap_err().kind(), ErrorKind::Data);
@@ -265,7 +266,7 @@ fn any_call_can_fail_without_a_leak() {
                 let handle = faults.handle();
                 let device = Device::with_backend(faults);
                 let stream = device.stream().unwrap();
-                let mut buffer = stream.buffer::<u32>(1).unwrap();
+                let mut buffer = Buffer::<u32>::new(&stream, 1).unwrap();
                 handle.arm(FaultPlan { nth, mode, fault });
                 let outcome = {
                     // SAFETY: the second closure does nothing.
@@ -304,11 +305,12 @@ fn a_stream_captured_by_another_library_rejects_all_work() {
     let (device, tape) = device();
     {
         let (stream, copier) = (device.stream().unwrap(), device.stream().unwrap());
-        let host = Ring::<_, ()>::new(vec![device.pinned(64).unwrap(), device.pinned(64).unwrap()]);
+        let host =
+            Ring::<_, ()>::new(vec![Pinned::new(&device, 64).unwrap(), Pinned::new(&device, 64).unwrap()]);
         let slots = SlotRing::new(&device, 1, 64).unwrap();
         let load = || slots.acquire()?.upload(&copier, host.acquire()?.ready(), 64);
         let batch = load().unwrap().wait_on(&stream).unwrap();
-        let mut count = stream.buffer::<u32>(1).unwrap();
+        let mut count = Buffer::<u32>::new(&stream, 1).unwrap();
         let event = device.event().unwrap();
         let mut graph = stream.record_graph(None, || add_one(&stream, &mut count)).unwrap();
         let mut results = feedline_device::Readback::<u32>::new(&stream, 1, 2).unwrap();
@@ -321,7 +323,7 @@ fn a_stream_captured_by_another_library_rejects_all_work() {
             ("an event", stream.record(&event)),
             ("a wait", stream.wait(&event)),
             ("another reader", batch.also_on(&stream).map(drop)),
-            ("a buffer", stream.buffer::<u8>(1).map(drop)),
+            ("a buffer", Buffer::<u8>::new(&stream, 1).map(drop)),
             ("a write", count.write(&[1])),
             ("a read", count.read().map(drop)),
             ("a graph", graph.launch(None)),
@@ -366,17 +368,17 @@ fn a_shared_buffer_cannot_be_recorded() {
     let (device, tape) = device();
     {
         let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-        let mut shared = stream.shared_buffer::<u32>(2).unwrap();
+        let mut shared = SharedBuffer::<u32>::new(&stream, 2).unwrap();
         let add = |memory: &mut feedline_device::Memory<'_>| memory.output::<u32>(0)[0] += 1;
         // Views that were made before the recording, and parts of them.
         let (mut one, two) = shared.view_mut().unwrap().split_at(1).unwrap();
         let writes = [
-            stream.record_graph(None, || stream.run("write", [], [one.reborrow().into()], add)),
-            stream.record_graph(None, || stream.run("write", [], [two.into()], add)),
-            stream.record_graph(None, || stream.run("read", [one.as_view().into()], [], |_| {})),
+            stream.record_graph(None, || launch_host(&stream, "write", [], [one.reborrow().into()], add)),
+            stream.record_graph(None, || launch_host(&stream, "write", [], [two.into()], add)),
+            stream.record_graph(None, || launch_host(&stream, "read", [one.as_view().into()], [], |_| {})),
         ];
         let view = shared.on(&other).unwrap().slice(0..1).unwrap();
-        let read = other.record_graph(None, || other.run("read", [view.into()], [], |_| {}));
+        let read = other.record_graph(None, || launch_host(&other, "read", [view.into()], [], |_| {}));
         for outcome in writes.into_iter().chain([read]) {
             let error = outcome.unwrap_err();
             assert!(error.to_string().contains("it uses a shared buffer"), "{error}");
@@ -385,8 +387,8 @@ fn a_shared_buffer_cannot_be_recorded() {
         let join = stream.record_graph(None, || shared.view_mut().map(drop));
         assert_eq!(join.unwrap_err().kind(), ErrorKind::Config);
         // Without a recording the work runs as usual.
-        stream.run("write", [], [shared.view_mut().unwrap().into()], add).unwrap();
-        other.run("read", [shared.on(&other).unwrap().into()], [], |_| {}).unwrap();
+        launch_host(&stream, "write", [], [shared.view_mut().unwrap().into()], add).unwrap();
+        launch_host(&other, "read", [shared.on(&other).unwrap().into()], [], |_| {}).unwrap();
         assert_eq!(shared.read().unwrap(), [1, 0]);
     }
     assert_empty(&device, &tape);

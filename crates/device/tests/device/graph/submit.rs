@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use feedline_core::ErrorKind;
-use feedline_device::{Device, StreamId, Submission};
+use feedline_device::{Buffer, Device, StreamId, Submission, submit};
 
 use super::{assert_empty, device, two_batches};
 
@@ -15,7 +15,7 @@ fn a_submission_names_the_stream_that_takes_the_work() {
     {
         let stream = device.stream().unwrap();
         let own = StreamId::from(&stream);
-        let ask = || stream.submit("ask", &[], &[], Ok);
+        let ask = || submit(&stream, "ask", &[], &[], Ok);
         let plain = Submission { stream: own, recorded: false, side: false };
         assert_eq!(ask().unwrap(), plain);
 
@@ -42,13 +42,14 @@ fn a_submission_names_the_stream_that_takes_the_work() {
 fn arguments_of_another_stream_are_rejected_before_the_library_is_called() {
     let device = Device::new_host();
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-    let mut foreign = other.buffer::<f32>(4).unwrap();
+    let mut foreign = Buffer::<f32>::new(&other, 4).unwrap();
     let input = foreign.view().into();
-    let read = stream.submit("product", &[input], &[], |_| -> feedline_core::Result<()> { panic!("called") });
+    let read =
+        submit(&stream, "product", &[input], &[], |_| -> feedline_core::Result<()> { panic!("called") });
     assert_eq!(read.unwrap_err().kind(), ErrorKind::Config);
     let output = foreign.view_mut().into();
     let write =
-        stream.submit("product", &[], &[output], |_| -> feedline_core::Result<()> { panic!("called") });
+        submit(&stream, "product", &[], &[output], |_| -> feedline_core::Result<()> { panic!("called") });
     assert_eq!(write.unwrap_err().kind(), ErrorKind::Config);
 }
 
@@ -59,8 +60,8 @@ fn a_library_cannot_record_the_batch_of_another_slot() {
         let stream = device.stream().unwrap();
         let [mine, other] = two_batches(&device, &stream);
         let body = || {
-            stream.submit("product", &[mine.view::<u8>(0, 64)?.into()], &[], |_| Ok(()))?;
-            stream.submit("product", &[other.view::<u8>(0, 64)?.into()], &[], |_| Ok(()))
+            submit(&stream, "product", &[mine.view::<u8>(0, 64)?.into()], &[], |_| Ok(()))?;
+            submit(&stream, "product", &[other.view::<u8>(0, 64)?.into()], &[], |_| Ok(()))
         };
         let error = stream.record_graph(Some(&mine), body).unwrap_err();
         assert!(error.to_string().contains("other than the one being recorded"), "{error}");

@@ -4,8 +4,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use feedline_core::ErrorKind;
-use feedline_device::Device;
 use feedline_device::slot::SlotRing;
+use feedline_device::{Device, Pinned, launch_host};
 use feedline_slots::Ring;
 use feedline_testkit::Watchdog;
 
@@ -18,11 +18,11 @@ fn the_bytes_of_a_slot_are_read_after_its_copy() {
     let _watchdog = Watchdog::new(LIMIT, "the_bytes_of_a_slot_are_read_after_its_copy");
     let device = Device::new_host();
     let (compute, copies) = (device.stream().unwrap(), device.stream().unwrap());
-    let host: Ring<_> = Ring::new(vec![device.pinned(BYTES).unwrap()]);
+    let host: Ring<_> = Ring::new(vec![Pinned::new(&device, BYTES).unwrap()]);
     let slots = SlotRing::new(&device, 1, BYTES).unwrap();
     for value in 1..=3 {
         let (open, gate) = channel::<()>();
-        copies.run("blocked", [], [], move |_| gate.recv().unwrap()).unwrap();
+        launch_host(&copies, "blocked", [], [], move |_| gate.recv().unwrap()).unwrap();
         // The copy of this batch waits behind the gate.
         let opener = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(20));
@@ -41,7 +41,7 @@ fn the_bytes_of_a_slot_are_read_after_its_copy() {
 fn another_device_does_not_give_its_bytes() {
     let (device, _) = feedline_sim::device(1).unwrap();
     let (compute, copies) = (device.stream().unwrap(), device.stream().unwrap());
-    let host: Ring<_> = Ring::new(vec![device.pinned(BYTES).unwrap()]);
+    let host: Ring<_> = Ring::new(vec![Pinned::new(&device, BYTES).unwrap()]);
     let slots = SlotRing::new(&device, 1, BYTES).unwrap();
     let ready = host.acquire().unwrap().ready();
     let loaded = slots.acquire().unwrap().upload(&copies, ready, BYTES).unwrap();

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, channel};
 
 use feedline_core::ErrorKind;
-use feedline_device::{Device, Memory};
+use feedline_device::{Device, Memory, launch_host};
 use feedline_testkit::with_watchdog;
 
 use super::LIMIT;
@@ -29,7 +29,7 @@ fn assert_loses_the_device(works: fn(Receiver<()>) -> Vec<Work>, why: &str) {
             let [behind, far_behind] = [(); 2].map(|()| device.event().unwrap());
             let (open, opened) = channel();
             for work in works(opened) {
-                stream.run("boom", [], [], work).unwrap();
+                launch_host(&stream, "boom", [], [], work).unwrap();
             }
             stream.record(&behind).unwrap();
             other.wait(&behind).unwrap();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedline_core::{Context, DType, Dataset, ReadError, Row, Spec, StableDataset, StridedColumn};
-use feedline_device::Device;
 use feedline_device::slot::SlotRing;
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
+use feedline_device::{Device, Pinned, launch_host};
 use feedline_slots::Ring;
 use feedline_testkit::with_watchdog;
 
@@ -62,7 +62,7 @@ fn a_set_whose_spec_changes_is_gathered_by_its_first_spec() {
                     false => StridedColumns::new(&device, &set, ids.len(), usize::MAX),
                 };
                 let columns = Arc::new(columns.unwrap());
-                let block = device.pinned(GatherOrder::slot_bytes(ids.len())).unwrap();
+                let block = Pinned::new(&device, GatherOrder::slot_bytes(ids.len())).unwrap();
                 let slots = SlotRing::new(&device, 1, columns.layout().bytes()).unwrap();
                 let (copies, compute) = (device.stream().unwrap(), device.stream().unwrap());
                 let ring: Ring<_> = Ring::new(vec![block]);
@@ -78,7 +78,7 @@ fn a_set_whose_spec_changes_is_gathered_by_its_first_spec() {
                 let check = move |memory: &mut feedline_device::Memory<'_>| {
                     assert_eq!(memory.input::<u8>(0), want);
                 };
-                compute.run("check", [view.into()], [], check).unwrap();
+                launch_host(&compute, "check", [view.into()], [], check).unwrap();
                 compute.synchronize().unwrap();
             }
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use feedline_core::{BadSamples, BatchSamplerOptions, Dataset, LastBatch, Sampler, Source, World};
 use feedline_device::host::Host;
-use feedline_device::{Backend, Device};
+use feedline_device::{Backend, Device, Pinned, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::watchdog::LIMIT;
@@ -120,7 +120,9 @@ impl Rig {
         };
         let rig = Self {
             compute: device.stream().unwrap(),
-            host_slots: Ring::new((0..host_slots).map(|_| device.pinned(layout.bytes()).unwrap()).collect()),
+            host_slots: Ring::new(
+                (0..host_slots).map(|_| Pinned::new(&device, layout.bytes()).unwrap()).collect(),
+            ),
             device_slots: SlotRing::new(&device, device_slots, layout.bytes()).unwrap(),
             layout,
             pool: WorkerPool::new(Workers::Count(workers)).unwrap(),
@@ -178,7 +180,7 @@ impl Rig {
         let copy = move |memory: &mut feedline_device::Memory<'_>| {
             tell.send(memory.input::<u8>(0).to_vec()).unwrap();
         };
-        self.compute.run("copy", [reader.view::<u8>(0, used).unwrap().into()], [], copy).unwrap();
+        launch_host(&self.compute, "copy", [reader.view::<u8>(0, used).unwrap().into()], [], copy).unwrap();
         told.recv_timeout(LIMIT).unwrap()
     }
 

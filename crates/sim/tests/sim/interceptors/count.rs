@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 
 use feedline_backend::{Grid, KernelId, Launch};
 use feedline_device::host::Host;
-use feedline_device::{Device, StreamId};
+use feedline_device::{Device, StreamId, launch_host};
 use feedline_sim::interceptors::count::Snapshot;
 use feedline_sim::interceptors::{Count, Op};
 
@@ -19,12 +19,10 @@ fn ten_batches(early: bool, both: bool) -> Snapshot {
     let step = |batch| {
         // With `early`, each step blocks the copy stream until the batch is opened.
         let (open, opened) = channel::<()>();
-        hand_off
-            .copier
-            .run("gate", [], [], move |_| {
-                let _ = opened.recv_timeout(LIMIT);
-            })
-            .unwrap();
+        launch_host(&hand_off.copier, "gate", [], [], move |_| {
+            let _ = opened.recv_timeout(LIMIT);
+        })
+        .unwrap();
         let open = early.then_some(open);
         let loaded = hand_off.load(batch).unwrap();
         if !early {

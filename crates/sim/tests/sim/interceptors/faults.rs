@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use feedline_core::{ErrorKind, Result};
 use feedline_device::host::Host;
-use feedline_device::{Backend, Device, Output, Priority, Readback};
+use feedline_device::{Backend, Buffer, Device, Output, Priority, Readback, launch_host};
 use feedline_sim::interceptors::faults::{Fault, FaultPlan, Faults, Mode};
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::nth::every_fault;
@@ -21,14 +21,14 @@ const CALLS: u64 = 143;
 fn small_run(device: &Device) -> Result<()> {
     let hand_off = HandOff::new(device, "nth")?;
     (0..3).try_for_each(|batch| late_step(&hand_off, batch))?;
-    let mut total = hand_off.compute.buffer::<u32>(1)?;
+    let mut total = Buffer::<u32>::new(&hand_off.compute, 1)?;
     total.write(&[41])?;
     let output: Output<'_> = total.view_mut().into();
-    hand_off.compute.run("add", [], [output], |memory| memory.output::<u32>(0)[0] += 1)?;
+    launch_host(&hand_off.compute, "add", [], [output], |memory| memory.output::<u32>(0)[0] += 1)?;
     assert_eq!(total.read()?, [42]);
     let mut results = Readback::<u32>::new(&hand_off.compute, 1, 2)?;
     let cell = results.begin()?;
-    hand_off.compute.run("result", [], [cell.into()], |memory| memory.output::<u32>(0)[0] = 43)?;
+    launch_host(&hand_off.compute, "result", [], [cell.into()], |memory| memory.output::<u32>(0)[0] = 43)?;
     results.send()?;
     assert_eq!(results.wait()?, Some(&[43][..]));
     assert_eq!(hand_off.finish()?, 0);
@@ -39,7 +39,7 @@ fn small_run(device: &Device) -> Result<()> {
 /// depend on the machine's speed.
 fn late_step(hand_off: &HandOff, batch: u64) -> Result<()> {
     let (_open, opened) = channel::<()>();
-    hand_off.copier.run("hold", [], [], move |_| {
+    launch_host(&hand_off.copier, "hold", [], [], move |_| {
         let _ = opened.recv();
     })?;
     hand_off.step(batch, true)

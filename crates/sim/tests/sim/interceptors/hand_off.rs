@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::Result;
 use feedline_device::slot::{Loaded, SlotRing};
-use feedline_device::{Device, Input, Pinned, Priority, Stream};
+use feedline_device::{Device, Input, Pinned, Priority, Stream, launch_host};
 use feedline_slots::Ring;
 use feedline_testkit::pattern;
 
@@ -28,7 +28,7 @@ impl HandOff {
             copier: device.named_stream(name, Priority::High)?,
             compute: device.named_stream(name, Priority::Normal)?,
             branch: device.named_stream(name, Priority::Normal)?,
-            host: Ring::new((0..SLOTS).map(|_| device.pinned(BYTES)).collect::<Result<_>>()?),
+            host: Ring::new((0..SLOTS).map(|_| Pinned::new(device, BYTES)).collect::<Result<_>>()?),
             slots: SlotRing::new(device, SLOTS, BYTES)?,
             wrong: Arc::default(),
         })
@@ -56,7 +56,7 @@ impl HandOff {
 
     pub(crate) fn check(&self, stream: &Stream, batch: Input<'_>, id: u64) -> Result<()> {
         let wrong = self.wrong.clone();
-        stream.run("check", [batch], [], move |memory| {
+        launch_host(stream, "check", [batch], [], move |memory| {
             if pattern::check(memory.input(0), 0, id).is_err() {
                 wrong.fetch_add(1, Ordering::Relaxed);
             }

@@ -3,10 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use feedline_core::Result;
-use feedline_device::{Event, Stream};
-
-use crate::{Batch, Ready};
+use feedline::{Batch, Event, Ready, Result, Stream};
 
 /// Samples that can be open at a time. A step that finds none free is not measured.
 const OPEN: usize = 8;
@@ -15,9 +12,9 @@ const OPEN: usize = 8;
 ///
 /// That is while the host is blocked in `next` and the stream has no work left, and while the stream itself
 /// waits for a copy. It is less than the waits of the host's thread
-/// ([`Report::wait_share`](crate::report::Report::wait_share)), which include time in which the stream still
-/// has work. Host work between steps, kernels and launch gaps do not count. One step in `period` is measured,
-/// with four timing events; the other steps cost nothing.
+/// ([`Account::wait_share`](feedline::report::Account::wait_share)), which include time in which the stream
+/// still has work. Host work between steps, kernels and launch gaps do not count. One step in `period` is
+/// measured, with four timing events; the other steps cost nothing.
 ///
 /// Call [`begin`](Self::begin) before asking for the next batch, [`wait_on`](Self::wait_on) instead of
 /// [`Batch::wait_on`], and [`end`](Self::end) once the step's work is queued on the stream.
@@ -76,7 +73,6 @@ impl WaitMeter {
     }
 
     /// Call this before asking for the next batch.
-    #[doc(hidden)] // For the crates of this repository.
     pub fn begin(&mut self) {
         self.asked = Instant::now();
     }
@@ -86,11 +82,16 @@ impl WaitMeter {
     /// # Errors
     /// As [`Batch::wait_on`].
     pub fn wait_on(&mut self, batch: Batch) -> Result<Ready> {
-        let Some(index) = self.current else { return batch.wait_on(&self.stream) };
+        self.measure(|stream| batch.wait_on(stream))
+    }
+
+    /// Calls `wait`, which makes the stream wait for data, and measures the wait.
+    fn measure<T>(&mut self, wait: impl FnOnce(&Stream) -> Result<T>) -> Result<T> {
+        let Some(index) = self.current else { return wait(&self.stream) };
         let sample = &mut self.samples[index];
         sample.host_ms = ms(self.asked.elapsed());
         self.stream.record(&sample.before)?;
-        let ready = batch.wait_on(&self.stream)?;
+        let ready = wait(&self.stream)?;
         self.stream.record(&sample.after)?;
         Ok(ready)
     }
@@ -99,7 +100,6 @@ impl WaitMeter {
     ///
     /// # Errors
     /// A device failure.
-    #[doc(hidden)] // For the crates of this repository.
     pub fn end(&mut self) -> Result<()> {
         if let Some(index) = self.current.take() {
             self.stream.record(&self.samples[index].end)?;
@@ -139,7 +139,6 @@ impl WaitMeter {
     }
 
     /// Steps measured so far.
-    #[doc(hidden)] // For the crates of this repository.
     pub fn measured(&self) -> u64 {
         self.measured
     }
@@ -167,5 +166,100 @@ fn ms(time: Duration) -> f64 {
 impl std::fmt::Debug for WaitMeter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WaitMeter({} of {} steps)", self.measured, self.step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline::{Device, ErrorKind, InMemory, Loader};
+    use feedline_device::{Memory, host::Host, launch_host};
+    use feedline_sim::interceptors::count::{CountHandle, Snapshot};
+    use feedline_sim::interceptors::{Count, Op};
+    use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+
+    use super::*;
+
+    fn counted() -> (CountHandle, Stream) {
+        let backend = Count::new(Host::new());
+        let count = backend.handle();
+        (count, Device::with_backend(backend).stream().unwrap())
+    }
+
+    fn step(meter: &mut WaitMeter) {
+        meter.begin();
+        meter.measure(|_| Ok(())).unwrap();
+        meter.end().unwrap();
+    }
+
+    #[test]
+    fn a_batch_of_another_device_is_refused() {
+        with_watchdog(LIMIT, || {
+            let numbers = InMemory::new().field("x", [], [1_u8, 2]).unwrap();
+            let mut loader = Loader::builder(numbers).depth(1).build(&Device::new_host()).unwrap();
+            let mut meter = WaitMeter::new(&Device::new_host().stream().unwrap(), 1).unwrap();
+            // The slot is free again after the error, so that the second batch arrives in it.
+            for batch in loader.epoch(0).unwrap() {
+                meter.begin();
+                let error = meter.wait_on(batch.unwrap()).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+                // Two devices with the same name are distinguished.
+                assert!(error.to_string().contains("belongs to host (device #"), "{error}");
+                assert!(error.to_string().contains("not to host (device #"), "{error}");
+            }
+        });
+    }
+
+    /// Runs `steps` steps with a meter of `period`; returns the meter and the driver calls of the steps.
+    fn metered(period: u64, steps: u64) -> (WaitMeter, Snapshot) {
+        let (count, compute) = counted();
+        let mut meter = WaitMeter::new(&compute, period).unwrap();
+        assert_eq!((meter.idle_share().unwrap(), meter.measured()), (0.0, 0), "before the first step");
+        let before = count.snapshot();
+        for _ in 0..steps {
+            step(&mut meter);
+            compute.synchronize().unwrap();
+        }
+        let made = count.snapshot() - before;
+        (meter, made)
+    }
+
+    #[test]
+    fn one_step_per_period_is_measured_and_the_others_cost_nothing() {
+        with_watchdog(LIMIT, || {
+            let steps = 40;
+            let (mut every, _) = metered(1, steps);
+            let share = every.idle_share().unwrap();
+            // The first step has no start event, because no step precedes it.
+            assert_eq!(every.measured(), steps - 1);
+            assert!((0.0..=1.0).contains(&share), "{share}");
+
+            let (mut some, made) = metered(8, steps);
+            some.idle_share().unwrap();
+            assert_eq!(some.measured(), steps / 8 - 1);
+            let (_, without) = metered(u64::MAX, steps);
+            assert_eq!((without.of(Op::Record), without.of(Op::Elapsed)), (0, 0));
+            // Four events per measured step, and the start event of the one that is still open.
+            assert_eq!(made.of(Op::Record), 4 * (steps / 8 - 1) + 1);
+            assert_eq!(made.created(), 0, "the meter creates its events when it is created");
+        });
+    }
+
+    #[test]
+    fn a_meter_without_a_free_sample_skips_steps() {
+        with_watchdog(LIMIT, || {
+            let (_, compute) = counted();
+            let mut meter = WaitMeter::new(&compute, 1).unwrap();
+            // While the stream is blocked no step finishes, so no sample can be closed.
+            let (go, wait) = std::sync::mpsc::channel::<()>();
+            let block = move |_: &mut Memory<'_>| {
+                let _ = wait.recv_timeout(LIMIT);
+            };
+            launch_host(&compute, "block", [], [], block).unwrap();
+            (0..20).for_each(|_| step(&mut meter));
+            go.send(()).unwrap();
+            compute.synchronize().unwrap();
+            meter.idle_share().unwrap();
+            assert!((1..=8).contains(&meter.measured()), "{} of 20", meter.measured());
+        });
     }
 }

@@ -5,10 +5,12 @@
 //! race, and a thread that is never woken as a deadlock.
 #![cfg(loom)]
 
+mod monitor;
+
 use std::mem::ManuallyDrop;
 
 use feedline_core::{DType, ErrorKind, Layout, Result, Spec};
-use feedline_slots::{Counts, FillLease, HeapMemory, HostMemory, Monitor, ReadyLease, Ring, SharedFill};
+use feedline_slots::{Counts, FillLease, HeapMemory, HostMemory, ReadyLease, Ring, SharedFill};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread::{self, JoinHandle};
@@ -310,63 +312,6 @@ fn the_last_owner_waits_for_the_copy() {
         assert_eq!(copy.join().unwrap(), 1, "the copy read the write");
         assert_eq!(device.bytes.read(), 2, "written once, freed once");
     });
-}
-
-/// Threads that sleep, and in the second model threads that spin before, each take one item that is added.
-#[test]
-fn each_item_of_a_monitor_ends_one_wait() {
-    for monitor in [Monitor::new, Monitor::spinning] {
-        loom::model(move || {
-            let items = Arc::new(monitor(Vec::new()));
-            let waiters = [(); 2].map(|()| {
-                let items = items.clone();
-                thread::spawn(move || items.wait(None, Vec::pop))
-            });
-            for item in [1, 2] {
-                items.add(1, |all| {
-                    all.push(item);
-                    ((), all.len())
-                });
-            }
-            let mut taken = waiters.map(|waiter| waiter.join().unwrap().expect("no limit"));
-            taken.sort_unstable();
-            assert_eq!(taken, [1, 2]);
-        });
-    }
-}
-
-/// Two items at once, for a thread that spins and one that sleeps.
-#[test]
-fn items_that_are_added_at_once_end_as_many_waits() {
-    loom::model(|| {
-        let items = Arc::new(Monitor::spinning(0));
-        let take = |left: &mut u32| left.checked_sub(1).map(|rest| *left = rest);
-        let waiters = [(); 2].map(|()| {
-            let items = items.clone();
-            thread::spawn(move || items.wait(None, take))
-        });
-        items.add(2, |left| {
-            *left += 2;
-            ((), *left as usize)
-        });
-        waiters.map(|waiter| waiter.join().unwrap().expect("no limit"));
-        assert_eq!(items.with(|left| *left), 0);
-    });
-}
-
-#[test]
-fn a_change_of_a_monitor_ends_every_wait() {
-    for monitor in [Monitor::new, Monitor::spinning] {
-        loom::model(move || {
-            let is_closed = Arc::new(monitor(false));
-            let waiters = [(); 2].map(|()| {
-                let is_closed = is_closed.clone();
-                thread::spawn(move || is_closed.wait(None, |is_closed| is_closed.then_some(())))
-            });
-            is_closed.change(|is_closed| *is_closed = true);
-            waiters.map(|waiter| waiter.join().unwrap().expect("no limit"));
-        });
-    }
 }
 
 /// Rows of a slot that workers fill together; the info has a cell for each.

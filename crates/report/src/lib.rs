@@ -30,6 +30,7 @@ pub mod measure;
 mod model;
 mod page;
 mod profile;
+mod servers;
 mod table;
 mod trace;
 
@@ -38,6 +39,7 @@ pub use feedline::report::{Account, Cause, Causes, Report, Reporter, ServiceTime
 pub use model::{Prediction, WhatIf};
 pub use page::History;
 pub use profile::Profile;
+pub use servers::Served;
 pub use table::{Kind, Row, Table};
 pub use trace::{trace_json, write_trace};
 

@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../servers"
 
 if [ "${1:-}" = bench ]; then
-    cargo run --locked --release --example scale -- "${2:-5}"
+    cargo run --locked --release --example scale -- --seconds "${2:-5}"
     exit
 fi
 
@@ -31,10 +31,11 @@ python3 - "$folder" <<'PYTHON'
 import pathlib, random, struct, sys
 folder = pathlib.Path(sys.argv[1])
 random.seed(1)
-labels = bytes(random.randrange(10) for _ in range(2000))
-images = b"".join(bytes(min(255, 25 * label + random.randrange(8)) for _ in range(16)) for label in labels)
-(folder / "train-images-idx3-ubyte").write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, 2000, 4, 4) + images)
-(folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 2000) + labels)
+for name, count in [("train", 2000), ("t10k", 200)]:
+    labels = bytes(random.randrange(10) for _ in range(count))
+    images = b"".join(bytes(min(255, 25 * label + random.randrange(8)) for _ in range(16)) for label in labels)
+    (folder / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, count, 4, 4) + images)
+    (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, count) + labels)
 PYTHON
 cargo build --locked --examples --bins
 target/debug/feedline-decode serve --data "$folder" --listen 127.0.0.1:0 >"$folder/server" &
@@ -44,10 +45,17 @@ until grep -q 'listens at' "$folder/server"; do
     sleep 0.1
 done
 address=$(sed -n 's/.*listens at //p' "$folder/server")
-target/debug/examples/train --data "$folder" >"$folder/alone"
-target/debug/examples/train --data "$folder" --servers "$address" >"$folder/served"
-cat "$folder/served"
-cmp "$folder/alone" "$folder/served"
+for servers in "" "--servers $address"; do
+    # Without quotes: none or two words.
+    target/debug/examples/mlp --data "$folder" --device host --json "$folder/report${servers:+s}" $servers
+done
+python3 - "$folder" <<'PYTHON'
+import json, pathlib, sys
+alone, served = (json.loads((pathlib.Path(sys.argv[1]) / name).read_text()) for name in ["report", "reports"])
+for figure in ["losses", "order_hash", "proof", "test_accuracy"]:
+    assert alone[figure] == served[figure], (figure, alone[figure], served[figure])
+print("filled by the server:", served["stalls"]["filler"])
+PYTHON
 kill "$server"
 wait "$server"
 cat "$folder/server"

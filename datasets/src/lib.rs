@@ -59,6 +59,8 @@ mod images;
 mod json;
 #[cfg(feature = "jsonl")]
 mod jsonl;
+#[doc(hidden)] // For the example trainer and decode servers.
+pub mod labelled;
 mod lengths;
 #[cfg(feature = "mds")]
 pub mod mds;

@@ -8,6 +8,7 @@ mod libraries;
 use std::error::Error;
 use std::path::PathBuf;
 
+use feedline_report::{Diagnosis, Profile};
 use lexopt::prelude::{Long, Short, ValueExt};
 use serde::Serialize;
 
@@ -16,6 +17,7 @@ Looks at the machine, and says what will limit training on it and what to change
 
 usage: doctor [options]
   --data FOLDER   measure reads there [the folder for temporary files]
+  --profile FILE  say what limited the run whose service times are there: mlp --profile FILE
   --json          print one JSON object
   --help
 
@@ -30,15 +32,20 @@ struct Findings {
     no_gpu: Option<String>,
     libraries: Vec<libraries::Library>,
     advice: Vec<String>,
+    /// What limited the run of `--profile`.
+    run: Option<Diagnosis>,
 }
 
 /// The findings as text, or as JSON.
 pub(crate) fn run(mut parser: lexopt::Parser) -> Result<String, Box<dyn Error>> {
-    let (mut json, mut folder) = (false, std::env::temp_dir());
+    let (mut json, mut folder, mut run) = (false, std::env::temp_dir(), None);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("json") => json = true,
             Long("data") => folder = parser.value()?.parse::<PathBuf>()?,
+            Long("profile") => {
+                run = Some(Diagnosis::of_profile(&Profile::read(parser.value()?.parse::<PathBuf>()?)?));
+            }
             Long("help") | Short('h') => return Ok(format!("{HELP}\n")),
             other => return Err(format!("{}: see --help", other.unexpected()).into()),
         }
@@ -49,7 +56,7 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<String, Box<dyn Error>> 
     };
     let (host, libraries) = (host::Host::look(&folder), libraries::look());
     let advice = advice::advise(&host, gpu.as_ref(), &libraries);
-    let findings = Findings { host, gpu, no_gpu, libraries, advice };
+    let findings = Findings { host, gpu, no_gpu, libraries, advice, run };
     Ok(if json { serde_json::to_string_pretty(&findings)? + "\n" } else { findings.text() })
 }
 
@@ -67,6 +74,7 @@ impl Findings {
         let mut text: String = lines.iter().map(|(name, value)| format!("{name:<18} {value}\n")).collect();
         text += "\n";
         text.extend(self.advice.iter().map(|advice| format!("- {advice}\n")));
+        text.extend(self.run.iter().map(|run| format!("- The run of --profile is {run}.\n")));
         text
     }
 }

@@ -17,6 +17,8 @@ usage: whatif FILE [options]
   --step-us T     the consumer's time per batch [as measured]
   --decode-us T   one worker's time to decode a batch [as measured]
   --copy-us T     time of a copy on the device [as measured]
+  --servers N     decode servers, 0 for none; for a run that had some [as measured]
+  --network-us T  time of a server's batch on the way [as measured]
   --batches N     batches to replay [1000]
   --json          print one JSON object
   --help
@@ -43,11 +45,19 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<String, Box<dyn Error>> {
             let Prediction { account } = prediction;
             json!({ "batches_per_s": prediction.batches_per_s(), "account": account })
         };
-        return Ok(format!("{}\n", json!({ "measured": of(&measured), "asked": of(&asked), "gain": gain })));
+        return Ok(format!(
+            "{}\n",
+            json!({ "measured": of(&measured), "asked": of(&asked), "gain": gain,
+            "servers": profile.servers })
+        ));
     }
     let mut text = format!("{:<22} {:>12} {:>12}\n", "", "as measured", "what if");
     let rates = [&measured, &asked].map(|prediction| prediction.batches_per_s());
     text += &format!("{:<22} {:>12.1} {:>12.1}\n", "batches per second", rates[0], rates[1]);
+    if let Some(served) = &profile.servers {
+        text +=
+            &format!("{:<22} {:>10.1} %  {}\n", "batches of servers", 100.0 * served.share(), served.filler);
+    }
     for cause in Cause::ALL {
         let [before, after] = [&measured, &asked].map(|prediction| 100.0 * prediction.account.share(cause));
         text += &format!("{cause:<22} {before:>10.1} % {after:>10.1} %\n");
@@ -64,6 +74,8 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Options>, lexopt::Error> {
             Long("step-us") => what.step = Some(micros(count(&mut parser, 1 << 40)?)),
             Long("decode-us") => what.decode = Some(micros(count(&mut parser, 1 << 40)?)),
             Long("copy-us") => what.copy = Some(micros(count(&mut parser, 1 << 40)?)),
+            Long("servers") => what.servers = Some(parser.value()?.parse::<usize>()?.min(1 << 16)),
+            Long("network-us") => what.network = Some(micros(parser.value()?.parse::<usize>()?)),
             Long("batches") => batches = count(&mut parser, 1 << 20)?,
             Long("json") => json = true,
             Long("help") | Short('h') => return Ok(None),

@@ -11,11 +11,12 @@ use feedline::filler::{BatchFiller, DataDescription, Fill, FillOutcome, FillRequ
 use feedline::{Error, ErrorKind, ReadError, Result};
 use tonic::metadata::{Ascii, MetadataValue};
 
-use crate::fetch::{Answer, Failure, fetch};
+use crate::direct::Message;
+use crate::fetch::{Answer, Failure, Received, fetch};
 use crate::hosts::{Name, expand_hosts};
 use crate::network::{Attempt, CONNECT, Network, PER_SERVER, Place};
 use crate::table::{ServerStatus, Table};
-use crate::ticket::Ticket;
+use crate::ticket::{Form, Ticket};
 
 /// Requests per server by default, while the loader is built; and their total at least and at most.
 const IN_FLIGHT: (usize, usize, usize) = (4, 8, 64);
@@ -52,6 +53,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Servers {
     names: Vec<Name>,
     transforms: String,
+    form: Form,
     token: Option<MetadataValue<Ascii>>,
     roots: Option<Vec<u8>>,
     timeout: Duration,
@@ -60,7 +62,11 @@ pub struct Servers {
     network: Arc<OnceLock<Arc<Network>>>,
 }
 
-type Answers = (SocketAddr, Result<Answer, Failure>);
+/// What arrives from a server.
+enum Event {
+    Piece(Message),
+    End(Result<Answer, Failure>),
+}
 
 impl Servers {
     /// Servers at `addresses`, each `HOST:PORT`. A name that stands for several addresses, such as that of a
@@ -78,6 +84,7 @@ impl Servers {
         Ok(Self {
             names,
             transforms: String::new(),
+            form: Form::Stored,
             token: None,
             roots: None,
             timeout: TIMEOUT,
@@ -98,6 +105,11 @@ impl Servers {
     /// The version of the transforms and the tokenizer, which the servers must state too. Default: none.
     pub fn transforms(self, version: impl Into<String>) -> Self {
         Self { transforms: version.into(), ..self }
+    }
+
+    /// How the servers make the data set of their files. Default: every field as it is stored.
+    pub fn form(self, form: Form) -> Self {
+        Self { form, ..self }
     }
 
     /// Sends this bearer token with every request. Without TLS everybody on the way can read it.
@@ -146,12 +158,19 @@ impl Servers {
         let network = self.network()?;
         let unavailable = |why: &str| Error::new(ErrorKind::Unavailable, why);
         let place = network.place(&[]).ok_or_else(|| unavailable("no server can be asked at the moment"))?;
-        let (send, answers) = channel();
+        let (send, events) = channel();
         let attempt = self.ask(place, (&ticket.to_json().into(), rows.len()), &send);
         let attempt = attempt.ok_or_else(|| unavailable("the network has ended"))?;
-        let (_, outcome) = answers.recv().map_err(|_| unavailable("the network has ended"))?;
-        attempt.end(outcome.as_ref());
-        outcome.map_err(|failure| unavailable(&failure.why))?.write(rows)
+        let mut received = Received::new(!is_ragged(rows));
+        loop {
+            match events.recv().map_err(|_| unavailable("the network has ended"))? {
+                (_, Event::Piece(piece)) => received.add(piece, rows)?,
+                (_, Event::End(outcome)) => {
+                    attempt.end(outcome.as_ref());
+                    return received.finish(&outcome.map_err(|failure| unavailable(&failure.why))?, rows);
+                }
+            }
+        }
     }
 
     fn network(&self) -> Result<&Arc<Network>> {
@@ -167,31 +186,38 @@ impl Servers {
         &self,
         place: Place<'a>,
         (ticket, rows): (&Bytes, usize),
-        answers: &Sender<Answers>,
+        events: &Sender<(SocketAddr, Event)>,
     ) -> Option<Attempt<'a>> {
         let (network, address) = (place.network, place.address);
-        let fetched =
-            fetch(place.client.clone(), ticket.clone(), self.token.clone(), rows as u64, self.timeout);
-        let answers = answers.clone();
+        let (channel, ticket, token) = (place.channel.clone(), ticket.clone(), self.token.clone());
+        let (limit, events) = (self.timeout, events.clone());
         let task = network.runtime.as_ref()?.spawn(async move {
             // Nobody receives the answer of a request that was too late.
-            let _ = answers.send((address, fetched.await));
+            let send = |event| drop(events.send((address, event)));
+            let on_piece = |piece| send(Event::Piece(piece));
+            let end = fetch(channel, ticket, token, rows as u64, limit, on_piece).await;
+            send(Event::End(end));
         });
         Some(place.asked(task.abort_handle()))
     }
 
-    /// Waits for answers to `attempts`, and asks again where one fails or is slow.
+    /// Waits for answers, and asks again where one fails or is slow. Copies the first whole one into `rows`.
     fn whole_answer(
         &self,
         first: Place<'_>,
         request: &FillRequest<'_>,
         ticket: &Bytes,
-    ) -> Result<(SocketAddr, Answer), String> {
-        let (send, answers): (_, Receiver<Answers>) = channel();
+        rows: &mut Rows<'_>,
+    ) -> Result<FillOutcome, String> {
+        let (send, events): (_, Receiver<(SocketAddr, Event)>) = channel();
         let (network, ticket) = (first.network, (ticket, request.ids().len()));
-        let mut first = Some(first);
-        let (mut attempts, mut tried): (Vec<Attempt<'_>>, Vec<SocketAddr>) = (Vec::new(), Vec::new());
+        let (mut first, at_once) = (Some(first), !is_ragged(rows));
+        let (mut attempts, mut tried) = (Vec::<(Attempt<'_>, Received)>::new(), Vec::<SocketAddr>::new());
         let mut last = "no server can be asked at the moment".to_owned();
+        let wrong = |address, error: Error| {
+            network.table().failed(address, &Failure::new(error.message()));
+            error.message().to_owned()
+        };
         loop {
             if attempts.is_empty() {
                 let may_try = tried.len() < TRIES;
@@ -203,22 +229,33 @@ impl Servers {
                     request.count_retry();
                 }
                 tried.push(attempt.address);
-                attempts.push(attempt);
+                attempts.push((attempt, Received::new(at_once)));
             }
             let hedge_after = network.table().hedge_after(self.timeout / 3);
-            let waited = attempts[0].start.elapsed();
+            let waited = attempts[0].0.start.elapsed();
             let wait = hedge_after.saturating_sub(waited).clamp(Duration::from_millis(1), LOOK);
-            match answers.recv_timeout(wait) {
-                Ok((address, outcome)) => {
-                    let Some(index) = attempts.iter().position(|attempt| attempt.address == address) else {
-                        continue;
-                    };
-                    attempts.swap_remove(index).end(outcome.as_ref());
-                    match outcome {
-                        // The drop of the other attempt cancels it.
-                        Ok(answer) => return Ok((address, answer)),
-                        Err(failure) if failure.is_of_batch => return Err(failure.why),
-                        Err(failure) => last = failure.why,
+            match events.recv_timeout(wait) {
+                Ok((address, event)) => {
+                    let place = attempts.iter().position(|(attempt, _)| attempt.address == address);
+                    match (place, event) {
+                        (None, _) => {}
+                        (Some(place), Event::Piece(piece)) => {
+                            attempts[place].1.add(piece, rows).map_err(|error| wrong(address, error))?;
+                        }
+                        (Some(place), Event::End(outcome)) => {
+                            let (attempt, received) = attempts.swap_remove(place);
+                            attempt.end(outcome.as_ref());
+                            match outcome {
+                                // The drop of the other attempt cancels it.
+                                Ok(end) => {
+                                    return received
+                                        .finish(&end, rows)
+                                        .map_err(|error| wrong(address, error));
+                                }
+                                Err(failure) if failure.is_of_batch => return Err(failure.why),
+                                Err(failure) => last = failure.why,
+                            }
+                        }
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(last),
@@ -227,19 +264,24 @@ impl Servers {
             if !request.is_wanted() {
                 return Err("the batch is not wanted any more".to_owned());
             }
-            if attempts.len() == 1 && attempts[0].start.elapsed() >= hedge_after {
+            if attempts.len() == 1 && attempts[0].0.start.elapsed() >= hedge_after {
                 let place = (self.has_second).then(|| network.place(&tried)).flatten();
                 let place = place.filter(|_| network.table().may_hedge());
                 if let Some(second) = place.and_then(|place| self.ask(place, ticket, &send)) {
                     request.count_hedge();
                     tried.push(second.address);
-                    attempts.push(second);
+                    attempts.push((second, Received::new(false)));
                 } else if self.has_second && request.has_idle_workers() {
                     return Err("the server is slow, and a worker is idle".to_owned());
                 }
             }
         }
     }
+}
+
+/// Whether rows must be written in order, and once.
+fn is_ragged(rows: &Rows<'_>) -> bool {
+    rows.spec().fields().iter().any(|field| field.as_ragged().is_some())
 }
 
 impl BatchFiller for Servers {
@@ -251,15 +293,19 @@ impl BatchFiller for Servers {
         })
     }
 
+    fn servers(&self) -> usize {
+        self.network().map_or(0, |network| network.table().asked())
+    }
+
     /// Asks every server whether it has this data. One that cannot be reached is asked again later.
     fn check(&self, data: &DataDescription<'_>) -> Result<()> {
         let network = self.network()?;
-        let ticket = Bytes::from(Ticket::probe(data, &self.transforms).to_json());
+        let ticket = Bytes::from(Ticket::probe(data, &self.transforms, &self.form).to_json());
         let (send, answers) = channel();
         let limit = CONNECT.1.min(self.timeout);
         for server in network.table().servers() {
             let (send, host, address) = (send.clone(), server.host.clone(), server.address);
-            let probe = fetch(server.client.clone(), ticket.clone(), self.token.clone(), 0, limit);
+            let probe = fetch(server.channel.clone(), ticket.clone(), self.token.clone(), 0, limit, drop);
             if let Some(runtime) = &network.runtime {
                 runtime.spawn(async move { drop(send.send((host, address, probe.await))) });
             }
@@ -286,8 +332,8 @@ impl BatchFiller for Servers {
         };
         let waited = network.freed.wait_timeout_while(network.table(), limit, is_full);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-        let (address, client) = taken?;
-        let place = network.taken(address, client);
+        let (address, channel) = taken?;
+        let place = network.taken(address, channel);
         Some(Box::new(move |request, rows| self.fill(place, request, rows)))
     }
 }
@@ -300,12 +346,8 @@ impl Servers {
         request: &FillRequest<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<FillOutcome, ReadError> {
-        let network = first.network;
-        let ticket = Bytes::from(Ticket::of(request, &self.transforms).to_json());
-        let (address, answer) = self.whole_answer(first, request, &ticket)?;
-        Ok(answer
-            .write(rows)
-            .inspect_err(|error| network.table().failed(address, &Failure::new(error.message())))?)
+        let ticket = Ticket::of(request, &self.transforms, &self.form).with_records(request.records);
+        Ok(self.whole_answer(first, request, &ticket.into(), rows)?)
     }
 }
 

@@ -1,26 +1,24 @@
-//! One request to one server: collects the messages of a batch, with a limit for each.
+//! One request to one server: receives the messages of a batch, with a limit for each.
 //!
-//! The messages stay in the memory in which they arrived until one answer is whole; only then are they copied
-//! into the slot, by the thread that has it.
+//! A message stays in the memory in which it arrived until the thread that has the slot copies its rows there.
 
 use std::time::{Duration, Instant};
 
-use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::{FlightData, Ticket as FlightTicket};
 use bytes::Bytes;
 use feedline::Result;
 use feedline::dataset::Rows;
 use feedline::filler::{BatchContent, FillOutcome};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 
-use crate::wire::{order_of, piece_of, write_piece};
+use crate::direct::{Message, do_get};
+use crate::wire::{hashes_of, piece_of, ticket_hash, write_piece};
 
-/// A whole answer.
+/// The end of a whole answer.
 pub(crate) struct Answer {
-    schema: FlightData,
-    pieces: Vec<FlightData>,
+    /// The order hash that the server states.
+    order: u64,
     /// The time from the request to the last message.
     pub(crate) service: Duration,
     /// The part of it that the server did not need.
@@ -56,64 +54,95 @@ impl From<Status> for Failure {
                     | Code::InvalidArgument
                     | Code::Unimplemented
             ),
-            is_of_batch: matches!(code, Code::Aborted | Code::ResourceExhausted),
+            is_of_batch: matches!(code, Code::Aborted | Code::ResourceExhausted | Code::OutOfRange),
         }
     }
 }
 
-/// Asks for the batch of `ticket`, which has `rows` rows; each message may take `limit`.
+/// Asks for the batch of `ticket`, which has `rows` rows; each message may take `limit`. Hands over each piece
+/// as it arrives.
 pub(crate) async fn fetch(
-    mut client: FlightServiceClient<Channel>,
+    channel: Channel,
     ticket: Bytes,
     token: Option<MetadataValue<Ascii>>,
     rows: u64,
     limit: Duration,
+    mut on_piece: impl FnMut(Message),
 ) -> Result<Answer, Failure> {
     let start = Instant::now();
     let late = |_| Failure::new(format!("no message for {:.1} s", limit.as_secs_f64()));
-    let mut request = Request::new(FlightTicket { ticket });
-    if let Some(token) = token {
-        request.metadata_mut().insert("authorization", token);
-    }
     // A limit of tonic would hold for the head of the answer only.
-    let answered = tokio::time::timeout(limit, client.do_get(request)).await.map_err(late)?;
-    let mut messages = answered?.into_inner();
+    let asked = ticket_hash(&ticket);
+    let answered = tokio::time::timeout(limit, do_get(channel, ticket, token)).await.map_err(late)?;
+    let mut messages = answered?;
     let mut next = async || tokio::time::timeout(limit, messages.message()).await.map_err(late);
     let schema = next().await??.ok_or_else(|| Failure::new("the answer is empty"))?;
-    let (mut pieces, mut received, mut server) = (Vec::new(), 0, 0);
+    let [order, arrived] = hashes_of(&schema).map_err(|error| Failure::new(error.message()))?;
+    if arrived != asked {
+        return Err(Failure::new("the request was damaged on its way"));
+    }
+    let (mut received, mut server) = (0, 0);
     while let Some(message) = next().await?? {
         let piece = piece_of(&message).map_err(|error| Failure::new(error.message()))?;
         if piece.first != received || piece.rows == 0 || piece.rows > rows - received {
             return Err(Failure::new("rows are missing, or come twice"));
         }
         received += piece.rows;
-        server = piece.sent_ns;
-        pieces.push(message);
+        server = piece.waited_ns;
+        on_piece(message);
     }
     if received != rows {
         return Err(Failure::new(format!("only {received} of {rows} rows came")));
     }
     let service = start.elapsed();
     let network = service.saturating_sub(Duration::from_nanos(server));
-    Ok(Answer { schema, pieces, service, network })
+    Ok(Answer { order, service, network })
 }
 
-impl Answer {
-    /// Copies the rows into those of the slot.
+/// The pieces of one answer: copied into the slot as they arrive, or kept until the answer is whole.
+///
+/// Rows of fixed size may be written again by another answer, so the first answer to a batch is copied at
+/// once. Ragged rows are written once, in order, and two answers must not mix: these are kept.
+pub(crate) struct Received {
+    kept: Option<Vec<Message>>,
+    content: BatchContent,
+}
+
+impl Received {
+    /// Pieces that are copied `at_once`, or kept.
+    pub(crate) fn new(at_once: bool) -> Self {
+        Self { kept: (!at_once).then(Vec::new), content: BatchContent::new() }
+    }
+
+    /// Adds a piece.
     ///
     /// # Errors
-    /// `Data` for messages that do not fit the spec.
-    pub(crate) fn write(&self, rows: &mut Rows<'_>) -> Result<FillOutcome> {
-        let mut content = BatchContent::new();
-        self.pieces.iter().try_for_each(|piece| write_piece(piece, rows, &mut content))?;
-        Ok(FillOutcome { order: order_of(&self.schema)?, content, network: self.network })
+    /// `Data` for a message that does not fit the spec.
+    pub(crate) fn add(&mut self, piece: Message, rows: &mut Rows<'_>) -> Result<()> {
+        match &mut self.kept {
+            None => write_piece(&piece, rows, &mut self.content),
+            Some(kept) => {
+                kept.push(piece);
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies what was kept; `answer` is the end.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub(crate) fn finish(mut self, answer: &Answer, rows: &mut Rows<'_>) -> Result<FillOutcome> {
+        let mut kept = self.kept.into_iter().flatten();
+        kept.try_for_each(|piece| write_piece(&piece, rows, &mut self.content))?;
+        Ok(FillOutcome { order: answer.order, content: self.content, network: answer.network })
     }
 }
 
 #[cfg(test)]
 impl Answer {
-    /// An answer without rows that took so long.
+    /// The end of an answer that took so long.
     pub(crate) fn in_time(service: Duration, network: Duration) -> Self {
-        Self { schema: FlightData::default(), pieces: Vec::new(), service, network }
+        Self { order: 0, service, network }
     }
 }

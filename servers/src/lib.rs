@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | what a trainer asks for, and what both sides must agree on | `ticket.rs` |
 //! | rows as Arrow columns, and back | `wire.rs` |
+//! | messages without a copy | `direct.rs`, `chunks.rs` |
 //! | the server: options, TLS, token, drain; its Flight service | `server.rs`, `service.rs` |
 //! | its data, its threads, its counters | `set.rs`, `pool.rs`, `metrics.rs` |
 //! | batches shared by several trainers | `shared.rs` |
@@ -16,7 +17,9 @@
 //! | the choice of a server, and names of servers | `table.rs`, `hosts.rs` |
 #![forbid(unsafe_code)]
 
+mod chunks;
 mod client;
+mod direct;
 mod fetch;
 mod hosts;
 mod metrics;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use arrow_flight::flight_service_client::FlightServiceClient;
 use feedline::{Error, ErrorKind, Result};
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
@@ -28,9 +27,6 @@ pub(crate) const CONNECT: (Duration, Duration) = (Duration::from_secs(2), Durati
 /// Windows of HTTP/2 for a batch, and for a connection.
 const WINDOWS: (u32, u32) = (16 << 20, 64 << 20);
 
-/// Max bytes of a message: a piece of a batch, of which a server sends several.
-const MAX_MESSAGE: usize = 2 << 30;
-
 /// Connections and figures of all clones.
 pub(crate) struct Network {
     pub(crate) runtime: Option<Runtime>,
@@ -45,7 +41,7 @@ pub(crate) struct Network {
 pub(crate) struct Place<'a> {
     pub(crate) network: &'a Network,
     pub(crate) address: SocketAddr,
-    pub(crate) client: FlightServiceClient<Channel>,
+    pub(crate) channel: Channel,
     pub(crate) is_used: bool,
 }
 
@@ -90,13 +86,13 @@ impl Network {
 
     /// Room at the server that would answer first, except those of `others`.
     pub(crate) fn place(&self, others: &[SocketAddr]) -> Option<Place<'_>> {
-        let (address, client) = self.table().take(PER_SERVER, others)?;
-        Some(self.taken(address, client))
+        let (address, channel) = self.table().take(PER_SERVER, others)?;
+        Some(self.taken(address, channel))
     }
 
     /// The room that the table has given.
-    pub(crate) fn taken(&self, address: SocketAddr, client: FlightServiceClient<Channel>) -> Place<'_> {
-        Place { network: self, address, client, is_used: false }
+    pub(crate) fn taken(&self, address: SocketAddr, channel: Channel) -> Place<'_> {
+        Place { network: self, address, channel, is_used: false }
     }
 
     /// Looks up all names. Blocks. A name that cannot be looked up keeps its addresses.
@@ -119,8 +115,8 @@ impl Network {
         self.freed.notify_all();
     }
 
-    /// A client that connects with its first request.
-    fn connect(&self, host: &str, address: SocketAddr) -> Result<FlightServiceClient<Channel>> {
+    /// A channel that connects with its first request.
+    fn connect(&self, host: &str, address: SocketAddr) -> Result<Channel> {
         let failed =
             |error: tonic::transport::Error| config("the certificates cannot be used").with_source(error);
         let scheme = if self.roots.is_some() { "https" } else { "http" };
@@ -137,7 +133,7 @@ impl Network {
             let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(roots)).domain_name(host);
             endpoint = endpoint.tls_config(tls).map_err(failed)?;
         }
-        Ok(FlightServiceClient::new(endpoint.connect_lazy()).max_decoding_message_size(MAX_MESSAGE))
+        Ok(endpoint.connect_lazy())
     }
 }
 

@@ -6,11 +6,11 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use feedline::dataset::Rows;
-use feedline::{Context, Error, ErrorKind, Result};
+use feedline::{Context, Dataset, Error, ErrorKind, Result};
 use feedline_core::{Layout, Scratch, catch_panic};
 
-use crate::set::Set;
-use crate::shared::Batch;
+use crate::set::{Content, Set};
+use crate::shared::{Asked, Batch};
 use crate::wire::Piece;
 
 /// Bytes of a piece. Each is copied on its way several times, which is slower in larger buffers.
@@ -120,14 +120,23 @@ fn run(queue: &Queue) {
 /// Reads rows `range` of `batch` as the workers of a loader do: all of them by one call, after a panic with
 /// new scratch memory.
 fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -> Result<Piece> {
-    let Batch { set, seed, epoch, ids, .. } = batch;
+    let Batch { set, asked: Asked { seed, epoch, ids, records }, .. } = batch;
     let ids = &ids[range.clone()];
     let layout = Layout::new(set.spec(), ids.len())?;
     let start = Instant::now();
     let mut slab = vec![0; layout.bytes()];
     let mut context = Context::new(*seed, *epoch).with_scratch(std::mem::take(scratch));
     let mut rows = Rows::new(&layout, &mut slab, ids.len());
-    let read = catch_panic("the data set panicked", || set.dataset().read_many(ids, &mut rows, &mut context));
+    let read = catch_panic("the data set panicked", || match set.content() {
+        Content::Dataset(dataset) => dataset.read_many(ids, &mut rows, &mut context),
+        Content::Source(source) => {
+            let records = records.iter().flatten().skip(range.start);
+            ids.iter().zip(records).enumerate().try_for_each(|(index, (&id, record))| {
+                context.begin(index, id);
+                source.decode(record, &mut rows.row(index), &mut context).map_err(|error| (index, error))
+            })
+        }
+    });
     let unreadable = |index: usize, error: feedline::ReadError| {
         let id = ids.get(index).copied().unwrap_or_default();
         Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error).at_sample(id)

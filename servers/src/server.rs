@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arrow_flight::flight_service_server::FlightServiceServer;
-use feedline::{Dataset, Error, ErrorKind, Result};
+use feedline::{Dataset, Error, ErrorKind, Result, Source};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, ServerTlsConfig};
 use tonic::{Request, Status};
 
+use crate::direct::Direct;
 use crate::metrics::{self, Metrics};
 use crate::pool::Pool;
 use crate::service::{FRAME, PAGE, Service};
@@ -41,6 +42,7 @@ const MEMORY: usize = 1 << 30;
 pub struct Server {
     paths: Vec<PathBuf>,
     datasets: Vec<Arc<dyn Dataset>>,
+    sources: Vec<Arc<dyn Source>>,
     transforms: String,
     token: Option<String>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -66,6 +68,12 @@ impl Server {
     /// Serves `dataset`, for sets with transforms of the program.
     pub fn dataset(mut self, dataset: impl Dataset) -> Self {
         self.datasets.push(Arc::new(dataset));
+        self
+    }
+
+    /// Decodes the records of `source`, which trainers read and send with their requests, up to 64 MiB each.
+    pub fn source(mut self, source: impl Source) -> Self {
+        self.sources.push(Arc::new(source));
         self
     }
 
@@ -117,7 +125,7 @@ impl Server {
         if workers == 0 {
             return Err(config("workers is 0: at least one thread must decode"));
         }
-        let sets = Sets::new(self.transforms, self.paths, self.datasets);
+        let sets = Sets::new(self.transforms, self.paths, self.datasets, self.sources);
         sets.check()?;
         let metrics = Arc::new(Metrics::default());
         let memory = self.memory.unwrap_or(MEMORY);
@@ -164,7 +172,7 @@ impl Server {
             }
             _ => Ok(request),
         };
-        let router = server.add_service(FlightServiceServer::with_interceptor(service, check));
+        let router = server.add_service(InterceptedService::new(Direct::new(service), check));
         let (stop, mut stopped) = watch::channel(false);
         let ended = runtime.spawn(async move {
             let drained = async move { drop(stopped.wait_for(|stop| *stop).await) };

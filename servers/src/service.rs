@@ -10,6 +10,7 @@ use arrow_flight::{
     HandshakeRequest, HandshakeResponse, IpcMessage, PollInfo, PutResult, SchemaAsIpc, SchemaResult,
     Ticket as FlightTicket,
 };
+use bytes::Bytes;
 use feedline::filler::BatchProof;
 use feedline::{Error, ErrorKind, Result};
 use feedline_core::Layout;
@@ -20,9 +21,9 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::metrics::{InFlight, Metrics};
 use crate::pool::{Pool, piece_rows};
 use crate::set::{Set, Sets};
-use crate::shared::{Reader, Shared};
+use crate::shared::{Asked, Reader, Shared};
 use crate::ticket::Ticket;
-use crate::wire::{schema, schema_message};
+use crate::wire::{schema, schema_message, ticket_hash};
 
 /// Bytes of a permit for memory: semaphores count in 32 bits.
 pub(crate) const PAGE: usize = 4096;
@@ -32,6 +33,9 @@ pub(crate) const FRAME: u32 = 256 << 10;
 
 /// The longest wait of a request for memory, before it is sent elsewhere.
 const MEMORY_WAIT: Duration = Duration::from_secs(10);
+
+/// Max bytes of a request, and of one with records.
+const MAX_REQUEST: [usize; 2] = [4 << 20, 64 << 20];
 
 /// The Flight service.
 pub(crate) struct Service {
@@ -47,24 +51,41 @@ pub(crate) struct Service {
 struct Answer {
     reader: Reader,
     next: usize,
-    asked: Instant,
+    /// The time that the request has waited for memory and for decoding, not for the network.
+    waited: Duration,
     metrics: Arc<Metrics>,
     _memory: OwnedSemaphorePermit,
     _in_flight: InFlight,
 }
 
 impl Service {
+    /// Max bytes of a request.
+    pub(crate) fn max_request(&self) -> usize {
+        MAX_REQUEST[usize::from(self.sets.has_sources())]
+    }
+
     /// Starts or joins the decode of a ticket's samples.
-    async fn answer(&self, ticket: Ticket, set: Arc<Set>) -> Result<Answer, Status> {
+    async fn answer(
+        &self,
+        ticket: Ticket,
+        records: Option<Vec<Bytes>>,
+        set: Arc<Set>,
+    ) -> Result<Answer, Status> {
         let asked = Instant::now();
-        let samples = set.data().samples;
+        let samples = if set.data().is_source { u64::MAX } else { set.data().samples };
+        if records.is_some() != set.data().is_source {
+            return Err(Status::invalid_argument(
+                "the samples of a source, and only they, come with records",
+            ));
+        }
         if let Some(id) = ticket.ids.iter().find(|&&id| id >= samples) {
             return Err(Status::invalid_argument(format!("there is no sample {id}: the set has {samples}")));
         }
         let rows = ticket.ids.len();
         let layout =
             Layout::new(set.spec(), rows).map_err(|error| Status::invalid_argument(error.message()))?;
-        let (bytes, max) = (layout.bytes(), self.max_bytes);
+        let received: usize = records.iter().flatten().map(Bytes::len).sum();
+        let (bytes, max) = (layout.bytes().saturating_add(received), self.max_bytes);
         if bytes > max {
             let why = format!("the batch has {bytes} bytes, and the server allows {max}: raise its --memory");
             return Err(Status::resource_exhausted(why));
@@ -76,12 +97,14 @@ impl Service {
             return Err(Status::unavailable("the server has no memory for another batch: ask another one"));
         };
         let piece_rows = piece_rows(&set, rows, self.pool.workers());
-        let (reader, is_new) = self.shared.batch(&set, (ticket.seed, ticket.epoch, ticket.ids), piece_rows);
+        let Ticket { seed, epoch, ids, .. } = ticket;
+        let (reader, is_new) = self.shared.batch(&set, Asked { seed, epoch, ids, records }, piece_rows);
         if is_new {
             self.pool.add(&reader.batch);
         }
         let metrics = self.metrics.clone();
-        Ok(Answer { reader, next: 0, asked, metrics, _memory: memory, _in_flight: in_flight })
+        let waited = asked.elapsed();
+        Ok(Answer { reader, next: 0, waited, metrics, _memory: memory, _in_flight: in_flight })
     }
 }
 
@@ -91,10 +114,12 @@ impl Answer {
         if self.next == self.reader.batch.pieces() {
             return Ok(None);
         }
+        let asked = Instant::now();
         let message = match self.reader.batch.piece(self.next).await {
             Ok(piece) => {
+                self.waited += asked.elapsed();
                 self.metrics.sent(piece.rows, piece.bytes());
-                piece.sent(self.asked.elapsed().as_nanos() as u64)
+                piece.sent(self.waited.as_nanos() as u64)
             }
             Err(why) => return Err(Status::aborted(why.clone())),
         };
@@ -103,7 +128,7 @@ impl Answer {
     }
 }
 
-type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(crate) type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// A difference between the trainer and the server.
 fn refused(error: &Error) -> Status {
@@ -128,18 +153,19 @@ impl FlightService for Service {
             return Err(Status::unavailable("the server ends: ask another one"));
         }
         let answered = async {
-            let ticket = Ticket::parse(&request.into_inner().ticket)
+            let bytes = request.into_inner().ticket;
+            let (ticket, records) = Ticket::parse_with_records(&bytes)
                 .map_err(|error| Status::invalid_argument(error.message()))?;
             let (sets, data) = (self.sets.clone(), ticket.data.clone());
             let found = tokio::task::spawn_blocking(move || sets.find(&data)).await;
             let set = found.map_err(|_| Status::internal("the data cannot be opened"))?;
             let set = set.map_err(|error| refused(&error))?;
             let order = BatchProof::of(ticket.epoch, &ticket.ids).order();
-            let first = stream::iter([Ok(schema_message(set.spec(), order))]);
+            let first = stream::iter([Ok(schema_message(set.spec(), order, ticket_hash(&bytes)))]);
             if ticket.ids.is_empty() {
                 return Ok(Box::pin(first) as Self::DoGetStream);
             }
-            let answer = self.answer(ticket, set).await?;
+            let answer = self.answer(ticket, records, set).await?;
             let rows = stream::try_unfold(answer, Answer::next);
             Ok(Box::pin(stream::StreamExt::chain(first, rows)) as Self::DoGetStream)
         };

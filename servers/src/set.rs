@@ -3,41 +3,60 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use feedline::{Dataset, Error, ErrorKind, Result, Spec};
-use feedline_core::StableDataset;
+use feedline_core::{Source, StableDataset};
+use feedline_datasets::labelled::{self, LabelledOptions, LabelledSets};
 use feedline_datasets::{Fixed, Ragged, open};
 use twox_hash::XxHash3_64;
 
-use crate::ticket::{Data, FieldOf};
+use crate::ticket::{Data, FieldOf, Form};
 
 /// Max forms in which one path is open at a time.
 const MAX_FORMS: usize = 16;
 
-/// A data set, ready to be read.
+/// A data set or a source, ready to be read.
 pub(crate) struct Set {
-    dataset: StableDataset,
+    content: Content,
+    spec: Spec,
     data: Data,
     key: u64,
     row_ns: AtomicU64,
+}
+
+/// What the rows are decoded from.
+pub(crate) enum Content {
+    /// Samples of the set.
+    Dataset(StableDataset),
+    /// Records that come with the ticket.
+    Source(Arc<dyn Source>),
 }
 
 impl Set {
     fn new(dataset: Arc<dyn Dataset>, transforms: &str) -> Self {
         let dataset = StableDataset::new(dataset);
         let data = Data::new(dataset.spec(), dataset.len(), dataset.fingerprint(), transforms);
-        let key = XxHash3_64::oneshot(format!("{data:?}").as_bytes());
-        Self { dataset, data, key, row_ns: AtomicU64::new(0) }
+        Self::with_content(dataset.spec().clone(), data, Content::Dataset(dataset))
     }
 
-    pub(crate) fn dataset(&self) -> &dyn Dataset {
-        &self.dataset
+    fn of_source(source: Arc<dyn Source>, transforms: &str) -> Self {
+        let data = Data::new(source.spec(), source.shards(), source.fingerprint(), transforms);
+        Self::with_content(source.spec().clone(), Data { is_source: true, ..data }, Content::Source(source))
+    }
+
+    fn with_content(spec: Spec, data: Data, content: Content) -> Self {
+        let key = XxHash3_64::oneshot(format!("{data:?}").as_bytes());
+        Self { content, spec, data, key, row_ns: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
     }
 
     pub(crate) fn spec(&self) -> &Spec {
-        self.dataset.spec()
+        &self.spec
     }
 
     /// The description that tickets are compared with.
@@ -65,37 +84,53 @@ impl Set {
 pub(crate) struct Sets {
     transforms: String,
     paths: Vec<Files>,
+    /// Data sets and sources of the program.
     datasets: Vec<Arc<Set>>,
 }
 
 /// A path, and the forms in which it is open.
 struct Files {
     path: PathBuf,
-    open: Mutex<Vec<(Vec<FieldOf>, Arc<Set>)>>,
+    open: Mutex<Vec<Opened>>,
+}
+
+/// A path in one form.
+struct Opened {
+    fields: Vec<FieldOf>,
+    form: Form,
+    set: Arc<Set>,
 }
 
 impl Files {
-    fn open(&self) -> MutexGuard<'_, Vec<(Vec<FieldOf>, Arc<Set>)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The set in the form of `fields`. Blocks while it is opened.
-    fn in_form(&self, fields: &[FieldOf], transforms: &str) -> Result<Arc<Set>> {
-        let mut open = self.open();
-        if let Some((_, set)) = open.iter().find(|(form, _)| form == fields) {
-            return Ok(set.clone());
+    /// The set of `form` with `fields`. Blocks while it is opened.
+    fn in_form(&self, fields: &[FieldOf], form: &Form, transforms: &str) -> Result<Arc<Set>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = open.iter().find(|opened| opened.fields == fields && opened.form == *form) {
+            return Ok(opened.set.clone());
         }
-        let set = Arc::new(Set::new(in_form(&self.path, fields)?, transforms));
+        let set = Arc::new(Set::new(in_form(&self.path, fields, form)?, transforms));
         if open.len() == MAX_FORMS {
             open.remove(0);
         }
-        open.push((fields.to_vec(), set.clone()));
+        open.push(Opened { fields: fields.to_vec(), form: form.clone(), set: set.clone() });
         Ok(set)
+    }
+
+    /// Opens the path once.
+    fn check(&self) -> Result<()> {
+        open(&self.path).map(drop).or_else(|error| match labelled::parts(&self.path)? {
+            Some([train, _]) => open(train).map(drop),
+            None => Err(error),
+        })
     }
 }
 
-/// Opens `path` as [`Fixed`], or as [`Ragged`] with the limits of `fields`.
-fn in_form(path: &Path, fields: &[FieldOf]) -> Result<Arc<dyn Dataset>> {
+/// Opens `path` in `form`: a stored one as [`Fixed`], or as [`Ragged`] with the limits of `fields`.
+fn in_form(path: &Path, fields: &[FieldOf], form: &Form) -> Result<Arc<dyn Dataset>> {
+    if let Form::Labelled { input, label, classes } = form {
+        let options = LabelledOptions { input: input.clone(), label: label.clone(), classes: *classes };
+        return Ok(Arc::from(LabelledSets::open(path, &options)?.train));
+    }
     let reader = open(path)?;
     let Some(max) = fields.iter().filter_map(|field| field.max).max() else {
         return Ok(Arc::new(Fixed::new(reader)?));
@@ -108,10 +143,22 @@ fn in_form(path: &Path, fields: &[FieldOf]) -> Result<Arc<dyn Dataset>> {
 }
 
 impl Sets {
-    pub(crate) fn new(transforms: String, paths: Vec<PathBuf>, datasets: Vec<Arc<dyn Dataset>>) -> Self {
-        let datasets = datasets.into_iter().map(|set| Arc::new(Set::new(set, &transforms))).collect();
+    pub(crate) fn new(
+        transforms: String,
+        paths: Vec<PathBuf>,
+        datasets: Vec<Arc<dyn Dataset>>,
+        sources: Vec<Arc<dyn Source>>,
+    ) -> Self {
+        let datasets = datasets.into_iter().map(|set| Set::new(set, &transforms));
+        let sources = sources.into_iter().map(|source| Set::of_source(source, &transforms));
+        let datasets = datasets.chain(sources).map(Arc::new).collect();
         let paths = paths.into_iter().map(|path| Files { path, open: Mutex::default() }).collect();
         Self { transforms, paths, datasets }
+    }
+
+    /// Whether a ticket may come with records.
+    pub(crate) fn has_sources(&self) -> bool {
+        self.datasets.iter().any(|set| set.data.is_source)
     }
 
     /// Opens every path once, so that a path that cannot be opened is an error at the start.
@@ -122,7 +169,7 @@ impl Sets {
         if self.paths.is_empty() && self.datasets.is_empty() {
             return Err(Error::new(ErrorKind::Config, "there is no data to serve: give --data PATH"));
         }
-        self.paths.iter().try_for_each(|files| open(&files.path).map(drop))
+        self.paths.iter().try_for_each(Files::check)
     }
 
     /// The set that a ticket asks for. Blocks while it is opened.
@@ -132,18 +179,26 @@ impl Sets {
     pub(crate) fn find(&self, asked: &Data) -> Result<Arc<Set>> {
         // First what does not depend on the set, so that nothing is opened for it.
         asked.check(&Data {
+            is_source: asked.is_source,
             samples: asked.samples,
             fields: asked.fields.clone(),
             fingerprint: asked.fingerprint.clone(),
             ..Data::new(&Spec::new(), 0, 0, &self.transforms)
         })?;
-        let opened = self.paths.iter().map(|files| files.in_form(&asked.fields, &self.transforms));
+        // Files are never a source.
+        let paths = self.paths.iter().filter(|_| !asked.is_source);
+        let opened = paths.map(|files| files.in_form(&asked.fields, &asked.form, &self.transforms));
         let mut refused = Vec::new();
         for set in self.datasets.iter().cloned().map(Ok).chain(opened) {
             match set.and_then(|set| asked.check(set.data()).map(|()| set)) {
                 Ok(set) => return Ok(set),
                 Err(error) => refused.push(error),
             }
+        }
+        if refused.is_empty() {
+            let why =
+                "another kind of data: the trainer has a source, the server data sets; serve the source";
+            return Err(Error::new(ErrorKind::Config, why));
         }
         let several = refused.iter().map(|error| error.message()).collect::<Vec<_>>().join("; or ");
         Err(match <[Error; 1]>::try_from(refused) {
@@ -155,7 +210,9 @@ impl Sets {
 
     /// The sets that need no further description: those of the program, and files of samples of one size.
     pub(crate) fn listed(&self) -> Vec<Arc<Set>> {
-        let opened = self.paths.iter().filter_map(|files| files.in_form(&[], &self.transforms).ok());
-        self.datasets.iter().cloned().chain(opened).collect()
+        let own = self.datasets.iter().filter(|set| !set.data.is_source);
+        let opened =
+            self.paths.iter().filter_map(|files| files.in_form(&[], &Form::Stored, &self.transforms).ok());
+        own.cloned().chain(opened).collect()
     }
 }

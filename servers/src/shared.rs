@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 use twox_hash::XxHash3_128;
 
@@ -12,12 +13,20 @@ use crate::metrics::Metrics;
 use crate::set::Set;
 use crate::wire::Piece;
 
-/// The samples of one request, and what is decoded of them.
-pub(crate) struct Batch {
-    pub(crate) set: Arc<Set>,
+/// The samples of one request.
+#[derive(PartialEq)]
+pub(crate) struct Asked {
     pub(crate) seed: u64,
     pub(crate) epoch: u64,
     pub(crate) ids: Vec<u64>,
+    /// The record of each, for a source.
+    pub(crate) records: Option<Vec<Bytes>>,
+}
+
+/// The samples of one request, and what is decoded of them.
+pub(crate) struct Batch {
+    pub(crate) set: Arc<Set>,
+    pub(crate) asked: Asked,
     piece_rows: usize,
     pieces: Vec<OnceLock<Result<Piece, String>>>,
     done: AtomicUsize,
@@ -37,7 +46,7 @@ impl Batch {
     /// The rows of piece `index`.
     pub(crate) fn range(&self, index: usize) -> Range<usize> {
         let first = index * self.piece_rows;
-        first..(first + self.piece_rows).min(self.ids.len())
+        first..(first + self.piece_rows).min(self.asked.ids.len())
     }
 
     /// Whether every trainer that asked for it is gone.
@@ -143,20 +152,16 @@ impl Shared {
     }
 
     /// The batch of these samples, and whether it is new and has to be decoded.
-    pub(crate) fn batch(
-        self: &Arc<Self>,
-        set: &Arc<Set>,
-        (seed, epoch, ids): (u64, u64, Vec<u64>),
-        piece_rows: usize,
-    ) -> (Reader, bool) {
+    pub(crate) fn batch(self: &Arc<Self>, set: &Arc<Set>, asked: Asked, piece_rows: usize) -> (Reader, bool) {
         let mut key = XxHash3_128::with_seed(set.key());
-        for number in [seed, epoch].iter().chain(&ids) {
+        for number in [asked.seed, asked.epoch].iter().chain(&asked.ids) {
             key.write(&number.to_le_bytes());
         }
+        asked.records.iter().flatten().for_each(|record| key.write(record));
         let key = key.finish_128();
         let mut state = self.lock();
         if let Some(batch) = state.batches.get(&key).cloned()
-            && (&batch.ids, batch.seed, batch.epoch) == (&ids, seed, epoch)
+            && batch.asked == asked
         {
             if batch.readers.fetch_add(1, Ordering::SeqCst) == 0 {
                 state.bytes -= batch.bytes().min(state.bytes);
@@ -165,12 +170,10 @@ impl Shared {
             self.metrics.shared();
             return (Reader { batch, key, shared: self.clone() }, false);
         }
-        let pieces = ids.len().div_ceil(piece_rows);
+        let pieces = asked.ids.len().div_ceil(piece_rows);
         let batch = Arc::new(Batch {
             set: set.clone(),
-            seed,
-            epoch,
-            ids,
+            asked,
             piece_rows,
             pieces: (0..pieces).map(|_| OnceLock::new()).collect(),
             done: AtomicUsize::new(0),

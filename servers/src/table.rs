@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use arrow_flight::flight_service_client::FlightServiceClient;
 use tonic::transport::Channel;
 
 use crate::fetch::{Answer, Failure};
@@ -25,7 +24,7 @@ const ENOUGH: usize = 16;
 pub(crate) struct Server {
     pub(crate) host: String,
     pub(crate) address: SocketAddr,
-    pub(crate) client: FlightServiceClient<Channel>,
+    pub(crate) channel: Channel,
     in_flight: usize,
     /// Mean time of an answer, and of its way, weighted to the last ones; zero before the first.
     service: Duration,
@@ -69,6 +68,10 @@ impl std::fmt::Display for ServerStatus {
 }
 
 impl Server {
+    fn is_asked(&self, now: Instant) -> bool {
+        !self.is_gone && self.until.is_none_or(|until| until <= now)
+    }
+
     /// Pauses the server, longer after each failure.
     fn failed(&mut self, failure: &Failure) {
         let longer = BACK_OFF.0.saturating_mul(1 << self.failures.min(10)).min(BACK_OFF.1);
@@ -89,11 +92,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Takes over the addresses that names stand for now; `connect` makes the client of a new one.
+    /// Takes over the addresses that names stand for now; `connect` makes the channel of a new one.
     pub(crate) fn update(
         &mut self,
         known: &BTreeSet<(String, SocketAddr)>,
-        connect: impl Fn(&str, SocketAddr) -> Option<FlightServiceClient<Channel>>,
+        connect: impl Fn(&str, SocketAddr) -> Option<Channel>,
     ) {
         for server in &mut self.servers {
             server.is_gone = !known.iter().any(|(_, address)| *address == server.address);
@@ -101,12 +104,12 @@ impl Table {
         self.servers.retain(|server| !server.is_gone || server.in_flight > 0);
         for (host, address) in known {
             if self.servers.iter().all(|server| server.address != *address)
-                && let Some(client) = connect(host, *address)
+                && let Some(channel) = connect(host, *address)
             {
                 self.servers.push(Server {
                     host: host.clone(),
                     address: *address,
-                    client,
+                    channel,
                     in_flight: 0,
                     service: Duration::ZERO,
                     network: Duration::ZERO,
@@ -124,6 +127,12 @@ impl Table {
         &self.servers
     }
 
+    /// Number of servers that are asked at present.
+    pub(crate) fn asked(&self) -> usize {
+        let now = Instant::now();
+        self.servers.iter().filter(|server| server.is_asked(now)).count()
+    }
+
     /// Requests that a server may have at a time: one that it decodes, one that waits for it, and more while
     /// answers are on the way. One for a server that has not answered since its last failure.
     fn limit(server: &Server, max: usize) -> usize {
@@ -139,8 +148,7 @@ impl Table {
     fn next(&self, max: usize, others: &[SocketAddr]) -> Option<usize> {
         let now = Instant::now();
         let can = |server: &&Server| {
-            !server.is_gone
-                && server.until.is_none_or(|until| until <= now)
+            server.is_asked(now)
                 && server.in_flight < Self::limit(server, max)
                 && !others.contains(&server.address)
         };
@@ -150,16 +158,12 @@ impl Table {
     }
 
     /// Takes the server that would answer first, except those of `others`, for a request.
-    pub(crate) fn take(
-        &mut self,
-        max: usize,
-        others: &[SocketAddr],
-    ) -> Option<(SocketAddr, FlightServiceClient<Channel>)> {
+    pub(crate) fn take(&mut self, max: usize, others: &[SocketAddr]) -> Option<(SocketAddr, Channel)> {
         let index = self.next(max, others)?;
         let server = &mut self.servers[index];
         server.in_flight += 1;
         self.asked += 1;
-        Some((server.address, server.client.clone()))
+        Some((server.address, server.channel.clone()))
     }
 
     /// The server at `address` was taken and is not asked after all.
@@ -232,7 +236,7 @@ impl Table {
             batches: server.batches,
             in_flight: server.in_flight,
             service: server.service,
-            is_asked: !server.is_gone && server.until.is_none_or(|until| until <= now),
+            is_asked: server.is_asked(now),
             last_error: server.last_error.clone(),
         };
         self.servers.iter().map(status).collect()
@@ -256,7 +260,7 @@ mod tests {
         let known = known.iter().map(|&last| ("decode".to_owned(), address(last))).collect();
         table.update(&known, |_, address| {
             let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
-            Some(FlightServiceClient::new(endpoint.connect_lazy()))
+            Some(endpoint.connect_lazy())
         });
     }
 
@@ -264,7 +268,7 @@ mod tests {
         table.ended(address(last), Some(Ok(&Answer::in_time(service, network))), service);
     }
 
-    /// Runs `test` where clients can be made; nothing is connected.
+    /// Runs `test` where channels can be made; nothing is connected.
     fn with_runtime(test: impl FnOnce(&mut Table)) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let _entered = runtime.enter();

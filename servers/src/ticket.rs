@@ -1,15 +1,17 @@
 //! The ticket of a batch: what a server must have, and which samples to decode.
 //!
 //! A ticket names samples, not steps, so a server knows neither sampler nor world nor batch size: the order
-//! is the trainer's alone. It never names a path.
+//! is the trainer's alone. It never names a path. The samples of a source come with their records, which the
+//! trainer has read.
 
+use bytes::Bytes;
 use feedline::dataset::Field;
 use feedline::filler::{DataDescription, FillRequest};
 use feedline::{Error, ErrorKind, Result, Spec};
 use serde::{Deserialize, Serialize};
 
 /// The version of tickets and of the messages that answer them.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A request for the samples [`ids`](Self::ids), as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,12 +39,44 @@ pub struct Data {
     pub feedline: String,
     /// The version of the transforms and the tokenizer, as both sides state it.
     pub transforms: String,
-    /// Number of samples of the set.
+    /// Whether the data is a source, whose records come with the ticket.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_source: bool,
+    /// Number of samples of the set; of a source, of shards.
     pub samples: u64,
     /// The fields of a sample.
     pub fields: Vec<FieldOf>,
     /// The fingerprint of the set, in hexadecimal.
     pub fingerprint: String,
+    /// How a server makes the set of its files.
+    #[serde(default, skip_serializing_if = "Form::is_stored")]
+    pub form: Form,
+}
+
+/// How a server makes a data set of its files. A set of a program has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Form {
+    /// Every field as it is stored: `Fixed`, or `Ragged` with the limits of the fields.
+    #[default]
+    Stored,
+    /// The training set of the example trainer: pictures decoded and scaled, and their classes.
+    Labelled {
+        /// The field of the images; by its content if there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<String>,
+        /// The field of the classes; by its content if there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+        /// Number of classes.
+        classes: usize,
+    },
+}
+
+impl Form {
+    fn is_stored(&self) -> bool {
+        *self == Self::Stored
+    }
 }
 
 /// A field of a sample.
@@ -87,9 +121,11 @@ impl Data {
             version: VERSION,
             feedline: env!("CARGO_PKG_VERSION").to_owned(),
             transforms: transforms.to_owned(),
+            is_source: false,
             samples,
             fields: FieldOf::of(spec),
             fingerprint: format!("{fingerprint:#018x}"),
+            form: Form::Stored,
         }
     }
 
@@ -98,6 +134,7 @@ impl Data {
     /// # Errors
     /// `Config` for the first difference, with both sides.
     pub fn check(&self, own: &Self) -> Result<()> {
+        let kind = |data: &Self| if data.is_source { "a source" } else { "a data set" };
         let fields = |data: &Self| data.fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let differences = [
             (
@@ -112,6 +149,12 @@ impl Data {
                 format!("{:?}", self.transforms),
                 format!("{:?}", own.transforms),
                 "start both with the same --transforms",
+            ),
+            (
+                "kind of data",
+                kind(self).to_owned(),
+                kind(own).to_owned(),
+                "serve the source, or the data set, that the trainer reads",
             ),
             ("number of samples", self.samples.to_string(), own.samples.to_string(), "open the same data"),
             ("fields", fields(self), fields(own), "open the data in the same form"),
@@ -129,14 +172,16 @@ impl Data {
 
 impl Ticket {
     /// The ticket of a loader's batch.
-    pub fn of(request: &FillRequest<'_>, transforms: &str) -> Self {
-        let data = Self::probe(&request.data, transforms).data;
+    pub fn of(request: &FillRequest<'_>, transforms: &str, form: &Form) -> Self {
+        let data = Self::probe(&request.data, transforms, form).data;
         Self { data, seed: request.data.seed, epoch: request.epoch(), ids: request.ids().to_vec() }
     }
 
     /// A ticket without samples, whose answer says whether the server has this data.
-    pub fn probe(data: &DataDescription<'_>, transforms: &str) -> Self {
-        let data = Data::new(data.spec, data.samples, data.fingerprint, transforms);
+    pub fn probe(description: &DataDescription<'_>, transforms: &str, form: &Form) -> Self {
+        let DataDescription { spec, samples, fingerprint, .. } = *description;
+        let data = Data::new(spec, samples, fingerprint, transforms);
+        let data = Data { form: form.clone(), is_source: description.is_source, ..data };
         Self { data, seed: 0, epoch: 0, ids: Vec::new() }
     }
 
@@ -144,6 +189,45 @@ impl Ticket {
     pub fn to_json(&self) -> Vec<u8> {
         // Cannot fail: the maps have keys of text.
         serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// The JSON text, and behind the end of its line the records of a source, each after its length in four
+    /// bytes, little-endian.
+    pub fn with_records(&self, records: Option<&[Vec<u8>]>) -> Vec<u8> {
+        let mut bytes = self.to_json();
+        if let Some(records) = records {
+            bytes.reserve(1 + records.iter().map(|record| 4 + record.len()).sum::<usize>());
+            bytes.push(b'\n');
+            for record in records {
+                bytes.extend((record.len() as u32).to_le_bytes());
+                bytes.extend(record);
+            }
+        }
+        bytes
+    }
+
+    /// Parses what [`with_records`](Self::with_records) has written. Without copying the records.
+    ///
+    /// # Errors
+    /// `Data` for other bytes.
+    pub fn parse_with_records(bytes: &Bytes) -> Result<(Self, Option<Vec<Bytes>>)> {
+        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
+            return Ok((Self::parse(bytes)?, None));
+        };
+        let (ticket, mut rest) = (Self::parse(&bytes[..end])?, bytes.slice(end + 1..));
+        let mut records = Vec::with_capacity(ticket.ids.len());
+        while let Some(len) = rest.first_chunk().map(|len| u32::from_le_bytes(*len) as usize) {
+            let _ = rest.split_to(4);
+            if len > rest.len() {
+                break;
+            }
+            records.push(rest.split_to(len));
+        }
+        if !rest.is_empty() || records.len() != ticket.ids.len() {
+            let why = "the ticket has other records than samples, or one is cut";
+            return Err(Error::new(ErrorKind::Data, why));
+        }
+        Ok((ticket, Some(records)))
     }
 
     /// Parses the JSON text.
@@ -170,9 +254,10 @@ mod tests {
         assert!(own.check(&own).is_ok());
         let said = |asked: Data| asked.check(&own).unwrap_err().to_string();
         let cases = [
-            (Data { version: 9, ..own.clone() }, ["trainer has 9", "server 1"]),
+            (Data { version: 9, ..own.clone() }, ["trainer has 9", "server 2"]),
             (Data { feedline: "0.0.1".into(), ..own.clone() }, ["trainer has 0.0.1", "server 0.1.0"]),
             (Data { transforms: "v2".into(), ..own.clone() }, ["trainer has \"v2\"", "server \"v1\""]),
+            (Data { is_source: true, ..own.clone() }, ["trainer has a source", "server a data set"]),
             (Data { samples: 11, ..own.clone() }, ["trainer has 11", "server 10"]),
             (Data { fields: own.fields[..1].to_vec(), ..own.clone() }, ["has x u8 [2],", "y i64 [] up to 7"]),
             (Data { fingerprint: "0xcd".into(), ..own.clone() }, ["has 0xcd", "server 0x00000000000000ab"]),
@@ -192,6 +277,18 @@ mod tests {
         for text in ["", "{}", "{\"ids\":[1]}", "[]", "null"] {
             assert!(Ticket::parse(text.as_bytes()).unwrap_err().to_string().contains("no ticket"), "{text}");
         }
+        let records = [vec![], vec![b'\n'; 300]];
+        let bytes = Bytes::from(ticket.with_records(Some(&records)));
+        let (parsed, read) = Ticket::parse_with_records(&bytes).unwrap();
+        assert_eq!((parsed, read.unwrap()), (ticket.clone(), records.map(Bytes::from).to_vec()));
+        assert_eq!(Ticket::parse_with_records(&ticket.to_json().into()).unwrap(), (ticket.clone(), None));
+        for end in 0..bytes.len() {
+            let (is_json, parsed) =
+                (end == ticket.to_json().len(), Ticket::parse_with_records(&bytes.slice(..end)));
+            assert_eq!(parsed.is_ok(), is_json, "cut at {end}");
+        }
+        let more = [&bytes[..], &[0; 4]].concat();
+        assert!(Ticket::parse_with_records(&more.into()).is_err(), "a record without a sample");
         let mut more: serde_json::Value = serde_json::from_slice(&ticket.to_json()).unwrap();
         more["path"] = "/etc/passwd".into();
         assert!(Ticket::parse(more.to_string().as_bytes()).is_err(), "a ticket has no path");

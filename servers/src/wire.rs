@@ -17,6 +17,9 @@ use feedline::record::field_hash;
 use feedline::{DType, Error, ErrorKind, Result, Spec};
 use feedline_core::Layout;
 use flatbuffers::FlatBufferBuilder;
+use twox_hash::XxHash3_64;
+
+use crate::direct::Message;
 
 /// Bytes that a buffer in a body is aligned to.
 const ALIGN: usize = 64;
@@ -41,16 +44,16 @@ pub struct PieceHeader {
     pub rows: u64,
     /// Nanoseconds that a thread was busy with them.
     pub busy_ns: u64,
-    /// Nanoseconds from the request until the piece was sent.
-    pub sent_ns: u64,
+    /// Nanoseconds that the request has waited for memory and decoding so far.
+    pub waited_ns: u64,
 }
 
 const HEADER_BYTES: usize = 32;
 
 impl PieceHeader {
     fn write(self, hashes: impl IntoIterator<Item = u64>) -> Bytes {
-        let Self { first, rows, busy_ns, sent_ns } = self;
-        let numbers = [first, rows, busy_ns, sent_ns].into_iter().chain(hashes);
+        let Self { first, rows, busy_ns, waited_ns } = self;
+        let numbers = [first, rows, busy_ns, waited_ns].into_iter().chain(hashes);
         numbers.flat_map(u64::to_le_bytes).collect()
     }
 
@@ -60,19 +63,19 @@ impl PieceHeader {
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
         let mut numbers = header.chunks_exact(8).map(number);
         let mut next = || numbers.next().unwrap_or_default();
-        let header = Self { first: next(), rows: next(), busy_ns: next(), sent_ns: next() };
+        let header = Self { first: next(), rows: next(), busy_ns: next(), waited_ns: next() };
         (hashes.len() as u64 == header.rows.checked_mul(8)?)
             .then(|| (header, hashes.chunks_exact(8).map(number)))
     }
 }
 
 impl Piece {
-    /// The message with the time since the request.
-    pub fn sent(&self, sent_ns: u64) -> FlightData {
+    /// The message with the time that the request has waited.
+    pub fn sent(&self, waited_ns: u64) -> FlightData {
         let mut message = self.message.clone();
         let mut metadata = message.app_metadata.to_vec();
         if let Some(place) = metadata.get_mut(24..HEADER_BYTES) {
-            place.copy_from_slice(&sent_ns.to_le_bytes());
+            place.copy_from_slice(&waited_ns.to_le_bytes());
         }
         message.app_metadata = metadata.into();
         message
@@ -88,7 +91,7 @@ impl Piece {
         let rows = layout.capacity();
         let hashes: Vec<u64> = (0..rows).map(|row| row_hash(layout, &slab, row)).collect();
         let (buffers, body) = body(layout, slab);
-        let header = PieceHeader { first: first as u64, rows: rows as u64, busy_ns, sent_ns: 0 };
+        let header = PieceHeader { first: first as u64, rows: rows as u64, busy_ns, waited_ns: 0 };
         let message = FlightData {
             data_header: batch_header(layout.spec(), rows, &buffers, body.len()),
             app_metadata: header.write(hashes),
@@ -156,12 +159,17 @@ pub fn schema(spec: &Spec) -> Schema {
     Schema::new(spec.fields().iter().map(column).collect::<Vec<_>>())
 }
 
-/// The first message of an answer, with the order hash of the ids.
-pub fn schema_message(spec: &Spec, order: u64) -> FlightData {
+/// The first message of an answer, with the order hash of the ids and the hash of the ticket that has arrived.
+pub fn schema_message(spec: &Spec, order: u64, ticket: u64) -> FlightData {
     let (schema, options) = (schema(spec), IpcWriteOptions::default());
     let mut message = FlightData::from(SchemaAsIpc::new(&schema, &options));
-    message.app_metadata = order.to_le_bytes().to_vec().into();
+    message.app_metadata = [order, ticket].into_iter().flat_map(u64::to_le_bytes).collect();
     message
+}
+
+/// The hash of a ticket, with its records.
+pub fn ticket_hash(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
 }
 
 /// The places of the buffers of all columns, and the body that they are in: the slab itself, or its parts in
@@ -249,18 +257,24 @@ fn batch_header(spec: &Spec, rows: usize, buffers: &[(usize, usize)], body: usiz
     Bytes::copy_from_slice(builder.finished_data())
 }
 
-/// The order hash that a schema message carries.
-pub fn order_of(message: &FlightData) -> Result<u64> {
-    let order = message.app_metadata.as_ref().try_into().map(u64::from_le_bytes);
-    order.map_err(|_| bad("the first message has no order hash"))
+/// The order hash and the hash of the ticket that a schema message carries.
+///
+/// # Errors
+/// `Data` for a message that has none.
+pub fn hashes_of(message: &Message) -> Result<[u64; 2]> {
+    let hashes = message.metadata.as_chunks::<8>();
+    match (hashes.0, hashes.1) {
+        ([order, ticket], []) => Ok([*order, *ticket].map(u64::from_le_bytes)),
+        _ => Err(bad("the first message has no hashes")),
+    }
 }
 
 /// The header of the piece in `message`.
 ///
 /// # Errors
 /// `Data` for a message that is no piece.
-pub fn piece_of(message: &FlightData) -> Result<PieceHeader> {
-    let header = PieceHeader::read(&message.app_metadata);
+pub fn piece_of(message: &Message) -> Result<PieceHeader> {
+    let header = PieceHeader::read(&message.metadata);
     Ok(header.ok_or_else(|| bad("a message has no description of its rows"))?.0)
 }
 
@@ -268,27 +282,26 @@ pub fn piece_of(message: &FlightData) -> Result<PieceHeader> {
 ///
 /// # Errors
 /// `Data` for a message that does not hold what it says, or other rows than those of the spec.
-pub fn write_piece(message: &FlightData, rows: &mut Rows<'_>, content: &mut BatchContent) -> Result<()> {
-    let described = PieceHeader::read(&message.app_metadata);
+pub fn write_piece(message: &Message, rows: &mut Rows<'_>, content: &mut BatchContent) -> Result<()> {
+    let described = PieceHeader::read(&message.metadata);
     let (header, hashes) = described.ok_or_else(|| bad("a message has no description of its rows"))?;
     let end = header.first.checked_add(header.rows).filter(|&end| end <= rows.len() as u64);
     let Some(end) = end else { return Err(bad("a message has rows beyond the batch")) };
     let (first, end) = (header.first as usize, end as usize);
     hashes.enumerate().for_each(|(row, hash)| content.add(first + row, hash));
-    let parsed = arrow_ipc::root_as_message(&message.data_header);
+    let parsed = arrow_ipc::root_as_message(&message.header);
     let parsed = parsed.map_err(|error| bad(&format!("a message cannot be parsed: {error}")))?;
     let batch = parsed.header_as_record_batch().ok_or_else(|| bad("a message is no record batch"))?;
     if batch.length() != (end - first) as i64 || batch.compression().is_some() {
         return Err(bad("a message has another number of rows, or is compressed"));
     }
     let buffers = batch.buffers().ok_or_else(|| bad("a message has no buffers"))?;
+    let body = &message.body;
     let mut buffers = buffers.iter().map(|buffer| {
         let (offset, len) = (usize::try_from(buffer.offset()), usize::try_from(buffer.length()));
         let range =
             offset.ok().zip(len.ok()).and_then(|(offset, len)| Some(offset..offset.checked_add(len)?));
-        range
-            .and_then(|range| message.data_body.get(range))
-            .ok_or_else(|| bad("a buffer is outside of its message"))
+        range.filter(|range| range.end <= body.len()).ok_or_else(|| bad("a buffer is outside of its message"))
     });
     let spec = rows.spec();
     for (index, field) in spec.fields().iter().enumerate() {
@@ -300,8 +313,10 @@ pub fn write_piece(message: &FlightData, rows: &mut Rows<'_>, content: &mut Batc
                 next()?;
             }
             let (row, data) = (field.row_bytes(), next()?);
-            let data = data.get(..(end - first) * row).ok_or_else(short)?;
-            rows.column_mut(index)[first * row..end * row].copy_from_slice(data);
+            let to = &mut rows.column_mut(index)[first * row..end * row];
+            if to.len() > data.len() || !body.copy(data.start, to) {
+                return Err(short());
+            }
             continue;
         };
         let offsets = next()?;
@@ -310,6 +325,8 @@ pub fn write_piece(message: &FlightData, rows: &mut Rows<'_>, content: &mut Batc
             next()?;
         }
         let (item, values) = (field.item_bytes(), next()?);
+        let offsets = body.copied(offsets).unwrap_or_default();
+        let values = body.copied(values).unwrap_or_default();
         let offset = |row: usize| {
             let bytes = offsets.get(row * 4..row * 4 + 4)?.try_into().ok()?;
             Some(u32::from_le_bytes(bytes) as usize * item)

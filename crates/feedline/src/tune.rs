@@ -190,7 +190,7 @@ mod tests {
         let setup = Setup { batch_size: 64, ..Setup::default() };
         let what = WhatIf { workers: Some(workers), depth: Some(DEPTH), ..WhatIf::default() };
         let service: feedline_report::ServiceTimes = from_report(times(all));
-        let prediction = what.predict(&Profile { setup, samples: vec![service] }, 200);
+        let prediction = what.predict(&Profile { setup, samples: vec![service], ..Profile::default() }, 200);
         (prediction.batches_per_s(), 1.0 - prediction.account.share(Cause::Consumer))
     }
 

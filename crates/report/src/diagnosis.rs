@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::WhatIf;
 use crate::profile::{Profile, bounded_setup, bounded_times};
 use crate::ratio;
+use crate::servers::Served;
 
 /// Batches of a prediction.
 const BATCHES: usize = 400;
@@ -56,11 +57,24 @@ impl Diagnosis {
     /// The diagnosis of a run, from the service times.
     pub fn new(report: &Report) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
-        Self::on(cores, &report.setup, &report.service, &report.run)
+        Self::on(cores, &report.setup, &report.service, &report.run, Served::new(report))
+    }
+
+    /// The diagnosis of the run that [`WhatIf`] predicts from a profile.
+    pub fn of_profile(profile: &Profile) -> Self {
+        let cores = available_parallelism().map_or(1, usize::from);
+        let account = WhatIf::default().predict(profile, BATCHES).account;
+        Self::on(cores, &profile.setup, &profile.mean(), &account, profile.servers)
     }
 
     /// The diagnosis on a machine of `cores` cores.
-    fn on(cores: usize, setup: &Setup, service: &ServiceTimes, account: &Account) -> Self {
+    fn on(
+        cores: usize,
+        setup: &Setup,
+        service: &ServiceTimes,
+        account: &Account,
+        servers: Option<Served>,
+    ) -> Self {
         let (setup, service) = (&bounded_setup(setup), &bounded_times(service));
         let wait_share = account.wait_share();
         let mut diagnosis =
@@ -82,9 +96,14 @@ impl Diagnosis {
             );
             return diagnosis;
         }
-        let profile = Profile { setup: *setup, samples: vec![*service] };
+        let profile = Profile { setup: *setup, samples: vec![*service], servers };
         let rate = |what: WhatIf| what.predict(&profile, BATCHES).batches_per_s();
         let present = rate(WhatIf::default());
+        let of_servers = servers.map(|served| {
+            let count = served.filler.servers.max(1) as usize;
+            let more = WhatIf { servers: Some(2 * count), ..WhatIf::default() };
+            served.limit(ratio(rate(more), present))
+        });
         if longest < 0.6 * per_batch {
             diagnosis.bound = Bound::Latency;
             diagnosis.text = format!(
@@ -93,6 +112,7 @@ impl Diagnosis {
                 100.0 * longest / per_batch,
                 setup.device_slots
             );
+            diagnosis.text += of_servers.as_deref().unwrap_or_default();
             return diagnosis;
         }
         diagnosis.bound = bound;
@@ -122,7 +142,7 @@ impl Diagnosis {
                          decoded"
                     );
                 }
-                text
+                text + of_servers.as_deref().unwrap_or_default()
             }
             Bound::Copy => format!(
                 "copy-bound: {waits} while {}; more workers will not help: send fewer bytes (smaller \
@@ -213,7 +233,7 @@ impl Stages {
     }
 }
 
-fn micros(ns: f64) -> String {
+pub(crate) fn micros(ns: f64) -> String {
     if ns < 1e6 { format!("{:.0} us", ns / 1e3) } else { format!("{:.1} ms", ns / 1e6) }
 }
 
@@ -246,9 +266,9 @@ mod tests {
             step_ns: 1000 * step,
             device_ns: 0,
         };
-        let profile = Profile { setup, samples: vec![service] };
+        let profile = Profile { setup, samples: vec![service], ..Profile::default() };
         let account = WhatIf::default().predict(&profile, 200).account;
-        Diagnosis::on(16, &setup, &service, &account)
+        Diagnosis::on(16, &setup, &service, &account, None)
     }
 
     #[test]
@@ -282,12 +302,39 @@ mod tests {
             let setup =
                 Setup { workers: 4, device_slots: 8, batch_size: 64, block_shuffle, ..Setup::default() };
             let service = ServiceTimes { decode_ns: 6_000_000, step_ns: 100_000, ..ServiceTimes::default() };
-            let profile = Profile { setup, samples: vec![service] };
-            Diagnosis::on(16, &setup, &service, &WhatIf::default().predict(&profile, 200).account).text
+            let profile = Profile { setup, samples: vec![service], ..Profile::default() };
+            Diagnosis::on(16, &setup, &service, &WhatIf::default().predict(&profile, 200).account, None).text
         };
         let advice = "write sampler(Sampler::block(1000, 4000)?) and seed(SEED) in place of shuffle(SEED)";
         assert!(text(Some((1000, 4000))).contains(advice));
         assert!(!text(None).contains("shuffle"));
+    }
+
+    #[test]
+    fn servers_or_the_link_to_them_are_named() {
+        let text = |network_ms: u64, retries: u64| {
+            let setup =
+                Setup { workers: 1, host_slots: 12, device_slots: 3, batch_size: 1, ..Setup::default() };
+            // A fifth of the batches are decoded by the worker, in 20 ms.
+            let service = ServiceTimes { decode_ns: 4_000_000, step_ns: 100_000, ..ServiceTimes::default() };
+            let filler = serde_json::json!({
+                "batches": 400, "returned": 0, "rejected": 0, "retries": retries, "hedges": 0,
+                "service_ns": 400 * 20_000_000_u64, "network_ns": 400 * network_ms * 1_000_000, "servers": 2,
+            });
+            let filler = serde_json::from_value(filler).expect("counters");
+            let servers = Some(Served { filler, batches: 500, wall_ns: 2_000_000_000 });
+            Diagnosis::of_profile(&Profile { setup, samples: vec![service], servers }).text
+        };
+        let servers = text(4, 0);
+        assert!(
+            servers.contains("2 servers filled 80 % of the batches in 20.0 ms each, 4.0 ms"),
+            "{servers}"
+        );
+        assert!(servers.contains("the servers limit, not the link: 2 more give +78 %"), "{servers}");
+        assert!(!servers.contains("failed"), "{servers}");
+        let link = text(15, 40);
+        assert!(link.contains("the link limits, not the servers"), "{link}");
+        assert!(link.contains("40 requests failed"), "{link}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use feedline::report::{Account, Cause, Causes, Charger, ServiceTimes, Setup, pie
 use feedline_core::Timeline;
 
 use crate::profile::{Profile, bounded_setup, bounded_times};
+use crate::servers::Lanes;
 
 /// Max batches of a prediction; each takes 250 bytes.
 const MAX_BATCHES: usize = 1 << 20;
@@ -23,7 +24,7 @@ const MAX_BATCHES: usize = 1 << 20;
 /// use feedline_report::{Cause, Profile, ServiceTimes, Setup, WhatIf};
 /// let setup = Setup { workers: 1, host_slots: 4, device_slots: 3, batch_size: 64, ..Setup::default() };
 /// let times = ServiceTimes { decode_ns: 4_000_000, step_ns: 1_000_000, ..ServiceTimes::default() };
-/// let profile = Profile { setup, samples: vec![times] };
+/// let profile = Profile { setup, samples: vec![times], ..Profile::default() };
 ///
 /// let now = WhatIf::default().predict(&profile, 100); // decoding takes 4 ms of every batch
 /// assert!((now.batches_per_s() - 250.0).abs() < 2.0);
@@ -42,6 +43,10 @@ pub struct WhatIf {
     pub decode: Option<Duration>,
     /// Time of a copy on the device.
     pub copy: Option<Duration>,
+    /// Decode servers, in place of those that the profile has; 0 for none.
+    pub servers: Option<usize>,
+    /// Time of a batch of a server on the way.
+    pub network: Option<Duration>,
 }
 
 /// The prediction for a setting.
@@ -65,23 +70,28 @@ impl WhatIf {
     /// workers, 65,536 batches on the device, 1000 s of each stage; and at most 2^20 batches are replayed.
     pub fn predict(&self, profile: &Profile, batches: usize) -> Prediction {
         let batches = batches.min(MAX_BATCHES);
-        let setup = self.setup(&profile.setup);
-        let mut model = Model::new(setup, batches);
-        let mean = profile.mean();
+        let servers = profile.servers.map(|served| Lanes::new(self, &served));
+        let setup = self.setup(&profile.setup, servers.as_ref());
+        let mut mean = profile.mean();
+        let decode_ns = servers.as_ref().map(|lanes| lanes.decode_ns(mean.decode_ns));
+        mean.decode_ns = decode_ns.unwrap_or(mean.decode_ns);
+        let mut model = Model::new(setup, servers, batches);
         for index in 0..batches {
             let sample = profile.samples.get(index % profile.samples.len().max(1)).copied().unwrap_or(mean);
             // A copy that was not timed took as long as the others.
             let copy_ns = if sample.copy_ns > 0 { sample.copy_ns } else { mean.copy_ns };
-            model.batch(bounded_times(&self.times(ServiceTimes { copy_ns, ..sample })));
+            let decode_ns = decode_ns.unwrap_or(sample.decode_ns);
+            model.batch(bounded_times(&self.times(ServiceTimes { copy_ns, decode_ns, ..sample })));
         }
         Prediction { account: model.account() }
     }
 
-    fn setup(&self, measured: &Setup) -> Setup {
+    fn setup(&self, measured: &Setup, servers: Option<&Lanes>) -> Setup {
         let workers = self.workers.unwrap_or(measured.workers);
         let device_slots = self.depth.unwrap_or(measured.device_slots).max(1);
         let extra = measured.host_slots.saturating_sub(measured.device_slots).max(1);
-        let host_slots = device_slots.saturating_add(extra);
+        let more = servers.map_or(0, |lanes| lanes.count.saturating_sub(lanes.measured));
+        let host_slots = device_slots.saturating_add(extra).saturating_add(more);
         bounded_setup(&Setup { workers, device_slots, host_slots, ..*measured })
     }
 
@@ -119,15 +129,20 @@ struct Model {
     setup: Setup,
     /// The time at which each worker is free.
     workers: BinaryHeap<Reverse<u64>>,
+    /// The same of each lane of the servers, and the time of a fill.
+    lanes: BinaryHeap<Reverse<u64>>,
+    fill_ns: u64,
     /// The time at which the reader of a source is free.
     reader: u64,
     passed: Vec<Passed>,
 }
 
 impl Model {
-    fn new(setup: Setup, batches: usize) -> Self {
-        let workers = (0..setup.workers).map(|_| Reverse(1)).collect();
-        Self { setup, workers, reader: 1, passed: Vec::with_capacity(batches) }
+    fn new(setup: Setup, servers: Option<Lanes>, batches: usize) -> Self {
+        let free = |count| (0..count).map(|_| Reverse(1)).collect();
+        let (lanes, fill_ns) = servers.map_or((0, 0), |lanes| (lanes.count, lanes.fill_ns));
+        let (workers, lanes) = (free(setup.workers), free(lanes));
+        Self { setup, workers, lanes, fill_ns, reader: 1, passed: Vec::with_capacity(batches) }
     }
 
     /// Simulates the next batch.
@@ -148,16 +163,16 @@ impl Model {
             (timeline.copy_ns, timeline.readers_ns) = (holder.copy_ns, holder.readers_ns);
             timeline.handed_out = holder.copy_end;
         }
-        let Reverse(free) = self.workers.pop().unwrap_or(Reverse(1));
-        (timeline.begun, timeline.idle_since) = (timeline.handed_out.max(free), free);
-        if self.setup.is_source {
-            timeline.read = timeline.begun + read_ns;
+        let worker = self.workers.peek().map_or(1, |Reverse(free)| *free);
+        match self.lanes.peek().filter(|Reverse(free)| *free < worker || *free <= timeline.handed_out) {
+            Some(&Reverse(free)) => {
+                self.lanes.pop();
+                (timeline.begun, timeline.idle_since) = (timeline.handed_out.max(free), free);
+                (timeline.decode_ns, timeline.decoded) = (self.fill_ns, timeline.begun + self.fill_ns);
+                self.lanes.push(Reverse(timeline.decoded));
+            }
+            None => self.by_worker(&mut timeline, read_ns, decode_ns),
         }
-        let read = timeline.begun + read_ns;
-        self.reader = if self.setup.is_source { read } else { 1 };
-        self.workers.push(Reverse(read));
-        timeline.decoded = self.decode(read, decode_ns);
-
         timeline.ordered = timeline.decoded.max(before.timeline.sent);
         let holder = self.back(self.setup.device_slots);
         let (released, read) = holder.map_or((1, 1), |holder| (holder.step_end, holder.device_end));
@@ -172,6 +187,19 @@ impl Model {
         let device_end = got.max(copy_end).max(before.device_end) + device_ns;
         let passed = Passed { timeline, copy_end, asked, got, step_end, device_end, copy_ns, readers_ns };
         self.passed.push(passed);
+    }
+
+    /// Lets workers read and decode a batch that was handed out.
+    fn by_worker(&mut self, timeline: &mut Timeline, read_ns: u64, decode_ns: u64) {
+        let Reverse(free) = self.workers.pop().unwrap_or(Reverse(1));
+        (timeline.begun, timeline.idle_since) = (timeline.handed_out.max(free), free);
+        if self.setup.is_source {
+            timeline.read = timeline.begun + read_ns;
+        }
+        let read = timeline.begun + read_ns;
+        self.reader = if self.setup.is_source { read } else { 1 };
+        self.workers.push(Reverse(read));
+        timeline.decoded = self.decode(read, decode_ns);
     }
 
     /// Decodes a batch from `at` on, in pieces if it is long; returns the end of the last piece.
@@ -219,6 +247,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Served;
 
     /// The time charged to all causes.
     fn charged(account: &Account) -> Duration {
@@ -238,7 +267,7 @@ mod tests {
             ..Setup::default()
         };
         let sample = ServiceTimes { read_ns, decode_ns, submit_ns: 0, copy_ns, step_ns, device_ns: 0 };
-        Profile { setup, samples: vec![sample] }
+        Profile { setup, samples: vec![sample], ..Profile::default() }
     }
 
     /// Milliseconds per batch, and the share of each cause, after the start.
@@ -288,6 +317,37 @@ mod tests {
         assert!((cases, named) == (72, 62), "{named} of {cases}");
     }
 
+    /// A run with servers: each fills `at_a_time` batches of 20 ms, `network` ms of them on the way.
+    fn served(count: u64, at_a_time: u64, network: u64) -> Profile {
+        // The worker decodes a batch in 20 ms too, so it has its part of the batches.
+        let lanes = count * at_a_time;
+        let [batches, filled] = [1000 * (lanes + 1), 1000 * lanes];
+        let filler = serde_json::json!({
+            "batches": filled, "returned": 0, "rejected": 0, "retries": 0, "hedges": 0,
+            "service_ns": filled * 20 * MS, "network_ns": filled * network * MS, "servers": count,
+        });
+        let filler = serde_json::from_value(filler).expect("counters");
+        let mut profile = profile(1, 3, [0, 20, 0, 0]);
+        // Over all batches.
+        profile.samples[0].decode_ns = 20 * MS / (lanes + 1);
+        profile.setup.host_slots = 3 + 1 + lanes as usize;
+        profile.servers = Some(Served { filler, batches, wall_ns: 1000 * 20 * MS });
+        profile
+    }
+
+    #[test]
+    fn servers_are_replayed_beside_the_workers_and_others_can_be_asked_for() {
+        let rate = |what: WhatIf, profile: &Profile| what.predict(profile, 2000).batches_per_s();
+        let profile = served(2, 2, 5);
+        let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.04, "{got} of {want}");
+        let servers = |count| WhatIf { servers: Some(count), ..WhatIf::default() };
+        near(rate(WhatIf::default(), &profile), 250.0); // four lanes and a worker, each 50
+        near(rate(servers(4), &profile), 450.0);
+        near(rate(servers(0), &profile), 50.0);
+        let network = WhatIf { network: Some(Duration::ZERO), ..WhatIf::default() };
+        near(rate(network, &profile), 50.0 + 4.0 / 0.015);
+    }
+
     #[test]
     fn a_batch_that_is_overtaken_is_charged_to_the_order() {
         let mut profile = profile(2, 3, [0, 1, 0, 0]);
@@ -321,13 +381,21 @@ mod tests {
             block_shuffle: Some((u64::MAX, u64::MAX)),
         };
         for setup in [huge, Setup::default()] {
-            let profile = Profile { setup, samples: vec![times] };
+            let filler = serde_json::json!({
+                "batches": 1, "returned": 0, "rejected": 0, "retries": 0, "hedges": 0,
+                "service_ns": u64::MAX, "network_ns": u64::MAX, "servers": 0,
+            });
+            let filler = serde_json::from_value(filler).expect("counters");
+            let servers = Some(Served { filler, batches: 0, wall_ns: 1 });
+            let profile = Profile { setup, samples: vec![times], servers };
             let max = WhatIf {
                 workers: Some(usize::MAX),
                 depth: Some(usize::MAX),
                 step: Some(Duration::MAX),
                 decode: Some(Duration::MAX),
                 copy: Some(Duration::MAX),
+                servers: Some(usize::MAX),
+                network: Some(Duration::MAX),
             };
             let none = WhatIf { workers: Some(0), depth: Some(0), ..WhatIf::default() };
             for what in [WhatIf::default(), max, none] {
@@ -335,9 +403,11 @@ mod tests {
                 assert_eq!((account.batches, charged(&account)), (200, account.wall()), "{account}");
             }
         }
-        let quick = Profile { setup: Setup::default(), samples: vec![] };
+        let quick = Profile { setup: Setup::default(), samples: vec![], ..Profile::default() };
         assert_eq!(WhatIf::default().predict(&quick, usize::MAX).account.batches, MAX_BATCHES as u64);
-        let run = WhatIf::default().predict(&Profile { setup: huge, samples: vec![times] }, 200).account;
+        let run = WhatIf::default()
+            .predict(&Profile { setup: huge, samples: vec![times], ..Profile::default() }, 200)
+            .account;
         let report = crate::Report { setup: huge, service: times, run, ..Default::default() };
         assert!(!crate::Diagnosis::new(&report).text.is_empty());
     }

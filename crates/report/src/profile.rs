@@ -9,6 +9,8 @@ use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::MAX_SLOTS;
 use serde::{Deserialize, Serialize};
 
+use crate::servers::Served;
+
 /// The service times of a run's last batches, up to 256: enough to predict other settings
 /// ([`WhatIf`](crate::WhatIf)). A file of a few kilobytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,12 +19,17 @@ pub struct Profile {
     pub setup: Setup,
     /// The batches, in order.
     pub samples: Vec<ServiceTimes>,
+    /// What decode servers did; `None` without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Served>,
 }
 
 impl Profile {
     /// The service times of the last batches of the loader of `progress`, which may be the loader itself.
     pub fn new(progress: &Progress) -> Self {
-        Self { setup: progress.report().setup, samples: progress.service_times() }
+        let report = progress.report();
+        let servers = Served::new(&report);
+        Self { setup: report.setup, samples: progress.service_times(), servers }
     }
 
     /// Writes the profile to a file, as JSON.
@@ -64,7 +71,7 @@ impl Profile {
 }
 
 /// The max of each time of a model, so that the sum over all batches fits 64 bits: 1000 s.
-const MAX_NS: u64 = 1_000_000_000_000;
+pub(crate) const MAX_NS: u64 = 1_000_000_000_000;
 
 /// Limits a setup to the max of a loader, because it may come from a file or a caller.
 pub(crate) fn bounded_setup(setup: &Setup) -> Setup {

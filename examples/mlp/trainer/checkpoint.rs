@@ -11,8 +11,8 @@ use feedline_mlp::sealed::{CHECKSUM, Cause, checksum, read_file};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
-use crate::delivered::{Delivered, whole_proof, whole_report};
-use crate::files::Output;
+use super::delivered::{Delivered, whole_proof, whole_report};
+use super::files::Output;
 
 /// Everything needed to continue a run.
 pub struct Checkpoint {

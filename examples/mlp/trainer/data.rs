@@ -1,156 +1,37 @@
-//! The training and test sets: a folder of MNIST's IDX files, any other data, or the built-in digits.
+//! The training and test sets: any data that feedline reads, or the built-in digits.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use feedline::Result;
+use feedline_datasets::labelled::LabelledSets;
 
-use feedline::{Dataset, Error, ErrorKind, Result};
-use feedline_datasets::{Idx, cifar, open};
+use super::drawn::drawn_digits;
+use super::files::Output;
+use super::options::Options;
 
-use crate::drawn::drawn_digits;
-use crate::files::Output;
-use crate::labelled::Labelled;
-use crate::options::Options;
-
-/// The share of the samples that is held out for the test, where the data has no test set.
-const HELD_OUT: f64 = 0.1;
-/// The seed of the choice of held-out samples. It is the same for every run, so that a resumed run is not
-/// tested on its training samples.
-const SPLIT_SEED: u64 = 1;
-
-/// The training and the test set, of the fields "image" and "label" (`u8` both).
-pub struct Data {
-    pub train: Box<dyn Dataset>,
-    pub test: Box<dyn Dataset>,
-    /// The file or folder that holds the training set as a whole; `None` if a part of it is held out.
-    pub train_path: Option<PathBuf>,
-    /// Pixels of an image, of all colours.
-    pub pixels: usize,
-    /// Files beside those that the sets name.
-    files: Vec<PathBuf>,
-}
-
-impl Data {
-    /// Opens `--data`, or draws the built-in digits without it; checks that labels are classes.
-    pub fn open(options: &Options) -> Result<Self> {
-        let Some(path) = &options.data else { return Self::mnist(&drawn_digits(options.quiet)?, options) };
-        if has_mnist_names(path) {
-            return Self::mnist(path, options);
-        }
-        let fields = (options.input.as_deref(), options.label.as_deref());
-        let labelled = |reader| Labelled::new(reader, fields, options.classes);
-        let mut train_path = path.clone();
-        let (train, test) = match parts(path)? {
-            Some([train, test]) => {
-                train_path = train;
-                (labelled(open(&train_path)?)?, labelled(open(test)?)?)
-            }
-            None => {
-                let reader = open(path)?;
-                if reader.format() == "idx" {
-                    let why = "this is a file: give the folder that holds images and labels";
-                    return Err(Error::new(ErrorKind::Data, why).at_path(path));
-                }
-                if !(reader.format().starts_with("cifar") && is_whole_cifar(path)) {
-                    let all = labelled(reader)?;
-                    let pixels = all.pixels();
-                    let [train, test] = all.split([1.0 - HELD_OUT, HELD_OUT], SPLIT_SEED)?;
-                    return Ok(Self {
-                        train: Box::new(train),
-                        test: Box::new(test),
-                        train_path: None,
-                        pixels,
-                        files: Vec::new(),
-                    });
-                }
-                (labelled(reader)?, labelled(Box::new(cifar::open_test(path)?))?)
-            }
-        };
-        if train.spec() != test.spec() {
-            let why = "the images of the training and the test set differ in size: both must have one size";
-            return Err(Error::new(ErrorKind::Data, why).at_path(path));
-        }
-        let pixels = train.pixels();
-        let train_path = std::path::absolute(train_path).ok();
-        let (train, test) = (Box::new(train), Box::new(test));
-        Ok(Self { train, test, train_path, pixels, files: Vec::new() })
-    }
-
-    /// Opens the folder of MNIST's four files.
-    fn mnist(dir: &Path, options: &Options) -> Result<Self> {
-        for (option, name, own) in [("input", &options.input, "image"), ("label", &options.label, "label")] {
-            if let Some(name) = name.as_deref().filter(|name| *name != own) {
-                let why = format!("--{option} {name} is no such field: MNIST's files have image and label");
-                return Err(Error::new(ErrorKind::Config, why).at_path(dir));
-            }
-        }
-        let (train, test) = (Idx::open_train(dir)?, Idx::open_test(dir)?);
-        for set in [&train, &test] {
-            set.check_labels(options.classes)?;
-        }
-        if train.shape() != test.shape() {
-            let why = format!(
-                "training images are {:?} pixels, test images {:?}: both sets must have one size",
-                train.shape(),
-                test.shape()
-            );
-            return Err(Error::new(ErrorKind::Data, why).at_path(dir));
-        }
-        let files = [&train, &test].iter().flat_map(|set| set.paths()).map(Path::to_path_buf).collect();
-        let pixels = train.shape().iter().product();
-        let train_path = std::path::absolute(dir).ok();
-        Ok(Self { train: Box::new(train), test: Box::new(test), train_path, pixels, files })
-    }
-
-    /// Refuses to write `output` over a file of the data.
-    pub fn check_spared(&self, output: &Output) -> Result<()> {
-        if !output.target().exists() {
-            return Ok(());
-        }
-        for path in &self.files {
-            output.spares(path, "a file of the data set")?;
-        }
-        for set in [&self.train, &self.test] {
-            let mut last = None;
-            // Neighbouring samples are in one file, so each file is checked once.
-            for path in (0..set.len()).map_while(|id| set.path(id)) {
-                if last != Some(path) {
-                    output.spares(path, "a file of the data set")?;
-                    last = Some(path);
-                }
-            }
-        }
-        Ok(())
+/// Opens `--data`, or draws the built-in digits without it; checks that labels are classes.
+pub fn open(options: &Options) -> Result<LabelledSets> {
+    match &options.data {
+        Some(path) => LabelledSets::open(path, &options.labelled()),
+        None => LabelledSets::open(&drawn_digits(options.quiet)?, &options.labelled()),
     }
 }
 
-/// Whether `path` is a folder with one of MNIST's files, or with a file that was probably meant as one.
-fn has_mnist_names(path: &Path) -> bool {
-    let entries = path.read_dir().into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.into_iter().any(|name| name.contains("idx3-ubyte") || name.contains("idx1-ubyte"))
-}
-
-/// The entries of a folder called `train` and `test`, whatever their extensions, if it has both.
-fn parts(path: &Path) -> Result<Option<[PathBuf; 2]>> {
-    if !path.is_dir() {
-        return Ok(None);
+/// Refuses to write `output` over a file of the data.
+pub fn check_spared(data: &LabelledSets, output: &Output) -> Result<()> {
+    if !output.target().exists() {
+        return Ok(());
     }
-    let cannot =
-        |error| Error::new(ErrorKind::Data, "cannot list the folder").with_source(error).at_path(path);
-    let (mut train, mut test) = (None, None);
-    for entry in path.read_dir().map_err(cannot)? {
-        let entry = entry.map_err(cannot)?.path();
-        match entry.file_stem().and_then(OsStr::to_str) {
-            Some("train") => train = Some(entry),
-            Some("test") => test = Some(entry),
-            _ => {}
+    for path in &data.files {
+        output.spares(path, "a file of the data set")?;
+    }
+    for set in [&data.train, &data.test] {
+        let mut last = None;
+        // Neighbouring samples are in one file, so each file is checked once.
+        for path in (0..set.len()).map_while(|id| set.path(id)) {
+            if last != Some(path) {
+                output.spares(path, "a file of the data set")?;
+                last = Some(path);
+            }
         }
     }
-    Ok(train.zip(test).map(<[PathBuf; 2]>::from))
-}
-
-/// Whether `path` is CIFAR's folder or archive, which hold a test set too.
-fn is_whole_cifar(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.is_dir() || name.contains(".tar") || name.ends_with(".tgz")
+    Ok(())
 }

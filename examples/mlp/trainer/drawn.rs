@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use feedline::{Error, Result};
 use feedline_datasets::digits;
 
-use crate::progress;
+use super::progress;
 
 /// The folder of the built-in digits, which are drawn if they are missing.
 pub fn drawn_digits(quiet: bool) -> Result<PathBuf> {

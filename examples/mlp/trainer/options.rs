@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use feedline::report::MAX_WORKERS;
 use feedline::{Device, Error, ErrorKind, Result, TransferMode, Workers};
+use feedline_datasets::labelled::LabelledOptions;
 use lexopt::prelude::{Long, Short};
 
 /// The text of `--help`.
@@ -38,6 +39,8 @@ usage: mlp [options], alone or under torchrun, srun or mpirun
   --rank-limit S      seconds that a rank may keep the others waiting [60]
   --check-every N     compare the parameters of all ranks every N steps [1000]
   --bucket-mib X      gradients of a layer from this size on travel on their own [1]
+  --servers LIST      decode servers that have --data too, as HOST:PORT,...; the mlp of the folder servers
+  --token-file FILE   the bearer token of the servers
   --checkpoint FILE   save model, optimizer and cursor at the end of each epoch and at Ctrl-C
   --every N           also save every N steps
   --resume FILE       continue from a checkpoint
@@ -124,6 +127,8 @@ pub struct Options {
     pub rank_limit: Duration,
     pub check_every: u64,
     pub bucket_bytes: usize,
+    pub servers: Option<String>,
+    pub token_file: Option<PathBuf>,
     pub checkpoint: Option<PathBuf>,
     pub every: Option<u64>,
     pub resume: Option<PathBuf>,
@@ -163,6 +168,8 @@ impl Default for Options {
             rank_limit: Duration::from_secs(60),
             check_every: 1000,
             bucket_bytes: 1 << 20,
+            servers: None,
+            token_file: None,
             checkpoint: None,
             every: None,
             resume: None,
@@ -213,10 +220,18 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             other => return Err(usage(other.unexpected())),
         }
     }
+    if options.servers.is_some() && options.data.is_none() {
+        return Err(Error::new(ErrorKind::Config, "--servers without --data: name the data that they have"));
+    }
     Ok(Command::Train(Box::new(options)))
 }
 
 impl Options {
+    /// The fields and classes of the data.
+    pub fn labelled(&self) -> LabelledOptions {
+        LabelledOptions { input: self.input.clone(), label: self.label.clone(), classes: self.classes }
+    }
+
     /// The options that determine the result; they must be the same on all ranks.
     pub fn decisive(&self) -> String {
         let Self { epochs, steps, batch, hidden, classes, method, lr, momentum, seed, shuffle, .. } = self;
@@ -243,6 +258,8 @@ impl Options {
             "data" => self.data = Some(path),
             "input" => self.input = Some(text.into_owned()),
             "label" => self.label = Some(text.into_owned()),
+            "servers" => self.servers = Some(text.into_owned()),
+            "token-file" => self.token_file = Some(path),
             "checkpoint" => self.checkpoint = Some(path),
             "every" => self.every = Some(number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?),
             "resume" => self.resume = Some(path),

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use feedline::{Dataset, Device, Error, ErrorKind, Result, Stream, World};
 use feedline_core::random::key;
+use feedline_datasets::labelled::LabelledSets;
 use feedline_dist::{Collectives, Exchange, Group, Launch};
 use feedline_mlp::{Average, Mlp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::data::Data;
-use crate::delivered::Delivered;
-use crate::options::Options;
-use crate::pace::{Pace, slow_rank};
+use super::data;
+use super::delivered::Delivered;
+use super::options::Options;
+use super::pace::{Pace, slow_rank};
 
 /// Steps between two agreements about stopping.
 const SIGNAL: u64 = 16;
@@ -63,9 +64,9 @@ impl Ranks {
     }
 
     /// Opens the data; rank 0 first, which draws the digits if they are missing.
-    pub fn open(&self, options: &Options) -> Result<Data> {
+    pub fn open(&self, options: &Options) -> Result<LabelledSets> {
         let options = Options { quiet: options.quiet || !self.is_first(), ..options.clone() };
-        let open = || Data::open(&options);
+        let open = || data::open(&options);
         let first = if self.is_first() { Some(open()?) } else { None };
         self.group.barrier()?;
         let data = first.map_or_else(open, Ok)?;

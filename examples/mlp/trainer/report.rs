@@ -7,8 +7,8 @@ use feedline::{Error, ErrorKind, Result};
 use feedline_core::bad_samples::BadSample;
 use serde::Serialize;
 
-use crate::files::Output;
-use crate::pace::Pace;
+use super::files::Output;
+use super::pace::Pace;
 
 /// The figures of a run.
 #[derive(Clone, Debug, Serialize)]

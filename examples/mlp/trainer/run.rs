@@ -11,28 +11,31 @@ use feedline_kernels::ops::{self, AdamW, Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_report::{Diagnosis, Profile, Table};
 
-use crate::checkpoint::Checkpoint;
-use crate::delivered::{Delivered, whole_order_hash, whole_proof, whole_report};
-use crate::files::Output;
-use crate::options::{Method, Options};
-use crate::ranks::Ranks;
-use crate::report::Report;
-use crate::train::Training;
+use super::AddServers;
+use super::checkpoint::Checkpoint;
+use super::data::check_spared;
+use super::delivered::{Delivered, whole_order_hash, whole_proof, whole_report};
+use super::files::Output;
+use super::options::{Method, Options};
+use super::ranks::Ranks;
+use super::report::Report;
+use super::train::Training;
 
 /// Time limit for stopping the pipeline.
 const STOP: Duration = Duration::from_secs(10);
 
 /// Trains and tests as the options say, with the other ranks. Returns the report, and the file to write it
 /// to; on the first rank only.
-pub fn run(options: &Options) -> Result<Option<(Report, Option<Output>)>> {
+pub fn run(options: &Options, servers: Option<AddServers>) -> Result<Option<(Report, Option<Output>)>> {
     let started = Instant::now();
     let mut ranks = Ranks::join(options)?;
-    let outcome = run_rank(options, &mut ranks, started);
+    let outcome = run_rank(options, servers, &mut ranks, started);
     ranks.end(outcome)
 }
 
 fn run_rank(
     options: &Options,
+    servers: Option<AddServers>,
     ranks: &mut Ranks,
     started: Instant,
 ) -> Result<Option<(Report, Option<Output>)>> {
@@ -45,7 +48,7 @@ fn run_rank(
     let device = ranks.device(options)?;
     let data = ranks.open(options)?;
     for output in [&report_file, &checkpoint, &trace_file, &profile, &page].into_iter().flatten() {
-        data.check_spared(output)?;
+        check_spared(&data, output)?;
     }
     let compute = device.stream()?;
     let trace = (trace_file.is_some() || page.is_some()).then(Trace::new);
@@ -53,7 +56,12 @@ fn run_rank(
     let recorder = options.record.as_ref().map(|folder| {
         Recorder::new(folder, RecordOptions { data: data.train_path, ..RecordOptions::default() })
     });
-    let mut loader = train_loader(options, world, data.train, &device, trace.as_ref(), recorder.as_ref())?;
+    let builder = train_builder(options, world, data.train, trace.as_ref(), recorder.as_ref())?;
+    let builder = match (&options.servers, servers) {
+        (Some(list), Some(add)) => add(builder, list, options)?,
+        _ => builder,
+    };
+    let mut loader = builder.build(&device)?;
     let (held, transfer_mode) = (loader.memory_use(), loader.transfer_mode().to_string());
     let shape =
         Shape { inputs: data.pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
@@ -169,14 +177,13 @@ impl Outputs {
     }
 }
 
-fn train_loader(
+fn train_builder(
     options: &Options,
     world: World,
     data: Box<dyn Dataset>,
-    device: &Device,
     trace: Option<&Trace>,
     recorder: Option<&Recorder>,
-) -> Result<Loader> {
+) -> Result<LoaderBuilder> {
     // The loader refuses this too, but its message names its own options.
     let (batch, images, size) = (options.batch as u64, data.len(), world.size());
     if batch.saturating_mul(u64::from(size)) > images {
@@ -191,7 +198,7 @@ fn train_loader(
         .epochs(options.epochs);
     let builder = if let Some(trace) = trace { builder.trace(trace) } else { builder };
     let builder = if let Some(recorder) = recorder { builder.record(recorder) } else { builder };
-    if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
+    Ok(if options.shuffle { builder.shuffle(options.seed) } else { builder })
 }
 
 /// The options that the loaders of both sets share.

@@ -14,14 +14,14 @@ use feedline_report::History;
 use feedline_report::WaitMeter;
 use indicatif::ProgressBar;
 
-use crate::checkpoint::Checkpoint;
-use crate::delivered::{Delivered, whole_proof, whole_report};
-use crate::expected::Expected;
-use crate::files::Output;
-use crate::interrupt::Interrupt;
-use crate::options::{Options, quoted};
-use crate::progress::{self, Rate, Smoothed};
-use crate::ranks::Ranks;
+use super::checkpoint::Checkpoint;
+use super::delivered::{Delivered, whole_proof, whole_report};
+use super::expected::Expected;
+use super::files::Output;
+use super::interrupt::Interrupt;
+use super::options::{Options, quoted};
+use super::progress::{self, Rate, Smoothed};
+use super::ranks::Ranks;
 
 /// Results in flight from the device; at least one per device slot. Large enough that the host never
 /// waits for one.

@@ -69,6 +69,7 @@ fn an_invalid_option_value_is_named_with_the_values_it_takes() {
             (&["--init", "zero"], &["--init is \"zero\"", "random or reference"]),
             (&["--batches", "3"], &["unknown option --batches", "--help"]),
             (&["--verbose"], &["unknown option --verbose", "--help"]),
+            (&["--servers", "a:1"], &["this program asks no servers", "folder servers"]),
             (&["-x"], &["-x", "--help"]),
             (&["--batch"], &["--batch", "--help"]),
             (&["--quiet=yes"], &["--quiet", "--help"]),

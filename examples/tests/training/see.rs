@@ -58,6 +58,44 @@ fn a_run_leaves_a_trace_a_page_and_service_times_that_whatif_reads() {
     });
 }
 
+/// A run in which two servers filled 80 of 100 batches: the doctor names what limits it, and whatif asks for
+/// others.
+#[test]
+fn doctor_and_whatif_know_the_servers_of_a_run() {
+    with_watchdog(LIMIT, || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("p.json");
+        let path = path.to_str().expect("a name");
+        let setup = serde_json::json!({
+            "workers": 1, "host_slots": 12, "device_slots": 3, "batch_size": 1, "batch_bytes": 1000,
+            "is_source": false, "is_zero_copy": false,
+        });
+        // The worker decodes a fifth of the batches, in 20 ms.
+        let times = serde_json::json!({
+            "read_ns": 0, "decode_ns": 4_000_000, "submit_ns": 0, "copy_ns": 0, "step_ns": 1000, "device_ns": 0,
+        });
+        for (network_ns, limit) in [(80_000_000, "the servers limit"), (1_200_000_000, "the link limits")] {
+            let filler = serde_json::json!({
+                "batches": 80, "returned": 0, "rejected": 0, "retries": 0, "hedges": 0,
+                "service_ns": 1_600_000_000, "network_ns": network_ns, "servers": 2,
+            });
+            let servers = serde_json::json!({ "filler": filler, "batches": 100, "wall_ns": 400_000_000 });
+            let profile = serde_json::json!({ "setup": setup, "samples": [times], "servers": servers });
+            std::fs::write(path, profile.to_string()).expect("a file");
+            let doctor = text(&run("doctor", &["--profile", path]).stdout);
+            let found = doctor.contains(limit) && doctor.contains("2 servers filled 80 % of the batches");
+            assert!(found, "{doctor}");
+            let asked = text(&run("whatif", &[path, "--servers", "4"]).stdout);
+            assert!(
+                asked.contains("batches of servers") && asked.contains("predicted change: +7"),
+                "{asked}"
+            );
+            let none = text(&run("whatif", &[path, "--servers", "0"]).stdout);
+            assert!(none.contains("predicted change: -8"), "{none}");
+        }
+    });
+}
+
 /// The text, the JSON and the page of a run show the same share of waiting.
 #[test]
 fn a_run_says_once_how_long_it_waited() {

@@ -66,6 +66,8 @@ struct State {
     /// Bytes of answers until the connection is cut, or until a bit is flipped.
     cut_after: AtomicU64,
     flip_after: AtomicU64,
+    /// Bytes of requests until a bit is flipped.
+    flip_request_after: AtomicU64,
     is_closed: AtomicBool,
 }
 
@@ -79,6 +81,7 @@ impl Proxy {
             delay_us: AtomicU64::new(0),
             cut_after: AtomicU64::new(u64::MAX),
             flip_after: AtomicU64::new(u64::MAX),
+            flip_request_after: AtomicU64::new(u64::MAX),
             is_closed: AtomicBool::new(false),
         });
         let shared = state.clone();
@@ -119,6 +122,11 @@ impl Proxy {
         self.state.cut_after.store(bytes, SeqCst);
     }
 
+    /// Flips a bit of a request after the next `bytes` bytes.
+    pub fn flip_request_after(&self, bytes: u64) {
+        self.state.flip_request_after.store(bytes, SeqCst);
+    }
+
     /// Flips a bit after the next `bytes` bytes.
     pub fn flip_after(&self, bytes: u64) {
         self.state.flip_after.store(bytes, SeqCst);
@@ -148,6 +156,9 @@ impl State {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
                 Err(_) => break,
             };
+            if !is_answer && let Some(at) = passed(&self.flip_request_after, len) {
+                bytes[at] ^= 1 << (at % 8);
+            }
             if is_answer {
                 std::thread::sleep(Duration::from_micros(self.delay_us.load(SeqCst)));
                 if let Some(at) = passed(&self.flip_after, len) {

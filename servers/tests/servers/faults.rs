@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use feedline::filler::FillerReport;
+use feedline::source::Shard;
+use feedline::{Context, DType, Loader, LoaderBuilder, ReadError, Row, Source, Spec, Workers};
 use feedline_core::random::splitmix64;
 use feedline_decode::{Running, Server};
+use feedline_testkit::fixtures::streams::{Generator, Hooked};
 use feedline_testkit::fixtures::{Fine, slow};
 use feedline_testkit::with_watchdog;
 
-use crate::common::{Proxy, builder, run, run_with, serve, servers};
+use crate::common::{BATCH, Proxy, builder, run, run_with, serve, servers};
 
 const LEN: u64 = 203;
 const RUNS: u64 = 200;
@@ -24,15 +27,38 @@ fn set() -> Arc<impl feedline::Dataset> {
     Arc::new(slow(Fine::new(LEN, 64).unwrap(), 0..LEN, Duration::from_micros(100)))
 }
 
+/// Records that take 100 us to decode.
+fn source() -> impl Source {
+    Hooked::new(Generator::new([60, 3, 90, 50]).unwrap()).before_decode(|_| {
+        std::thread::sleep(Duration::from_micros(100));
+        Ok(())
+    })
+}
+
+/// A run without servers, and a server of its data.
+type Kind = (fn() -> LoaderBuilder, fn() -> Server);
+
+/// A server with the options of `server`.
+fn bind(server: Server) -> Running {
+    server.workers(2).bind("127.0.0.1:0").expect("a server")
+}
+
 /// A server behind a proxy.
 struct Target {
     proxy: Proxy,
     server: Option<Running>,
+    /// A server with the right data.
+    right: fn() -> Server,
 }
 
 impl Target {
     fn new(server: Running) -> Self {
-        Self { proxy: Proxy::new(server.address()), server: Some(server) }
+        let right = || Server::new().dataset(set());
+        Self { proxy: Proxy::new(server.address()), server: Some(server), right }
+    }
+
+    fn of(right: fn() -> Server) -> Self {
+        Self { right, ..Self::new(bind(right())) }
     }
 
     fn replace(&mut self, server: Option<Running>) {
@@ -57,7 +83,7 @@ impl Target {
                 "continued"
             }
             3 => {
-                self.replace(Some(serve(&set())));
+                self.replace(Some(bind((self.right)())));
                 "restarted"
             }
             4 => {
@@ -82,8 +108,7 @@ impl Target {
                 "replaced by other data"
             }
             _ => {
-                let older = Server::new().dataset(set()).transforms("older").workers(1);
-                self.replace(Some(older.bind("127.0.0.1:0").expect("a server")));
+                self.replace(Some(bind((self.right)().transforms("older"))));
                 "replaced by an older version"
             }
         }
@@ -92,15 +117,23 @@ impl Target {
 
 #[test]
 fn two_hundred_runs_with_faults_deliver_every_sample_once_and_in_order() {
-    let set = set();
-    let want = run(builder(&set)).0;
+    // Every fourth run reads a source.
+    let of_set: fn() -> LoaderBuilder = || builder(&set());
+    let of_source: fn() -> LoaderBuilder = || {
+        let builder = Loader::source_builder(source()).batch_size(BATCH).shuffle_buffer(1 << 10);
+        builder.epochs(2).workers(Workers::Count(1))
+    };
+    let kinds: [Kind; 2] =
+        [(of_set, || Server::new().dataset(set())), (of_source, || Server::new().source(source()))];
+    let want = kinds.map(|(builder, _)| run(builder()).0);
     let (mut faults, mut sums) = (BTreeMap::<&str, u64>::new(), FillerReport::default());
     let mut longest = Duration::ZERO;
     for seed in 0..RUNS {
         let start = Instant::now();
-        let (delivered, report, hurt) = with_watchdog(LIMIT, || one_run(&set, seed));
+        let kind = usize::from(seed % 4 == 3);
+        let (delivered, report, hurt) = with_watchdog(LIMIT, move || one_run(kinds[kind], seed));
         longest = longest.max(start.elapsed());
-        assert!(delivered == want, "run {seed}: {hurt:?}");
+        assert!(delivered == want[kind], "run {seed}: {hurt:?}");
         hurt.into_iter().for_each(|name| *faults.entry(name).or_default() += 1);
         sums.batches += report.batches;
         sums.returned += report.returned;
@@ -109,6 +142,7 @@ fn two_hundred_runs_with_faults_deliver_every_sample_once_and_in_order() {
         sums.hedges += report.hedges;
         sums.service_ns += report.service_ns;
         sums.network_ns += report.network_ns;
+        sums.servers = sums.servers.max(report.servers);
     }
     println!("{RUNS} runs, the longest {longest:.1?}: {faults:?}; {sums}");
     assert_eq!(faults.len(), 10, "every fault was there: {faults:?}");
@@ -126,10 +160,10 @@ impl Drop for Ended<'_> {
 
 /// A run with three servers, of which one after another, or all at once, is hurt.
 fn one_run(
-    set: &Arc<impl feedline::Dataset>,
+    (builder, server): Kind,
     seed: u64,
 ) -> (crate::common::Delivered, FillerReport, Vec<&'static str>) {
-    let mut targets: Vec<_> = (0..3).map(|_| Target::new(serve(set))).collect();
+    let mut targets: Vec<_> = (0..3).map(|_| Target::of(server)).collect();
     let addresses: Vec<SocketAddr> = targets.iter().map(|target| target.proxy.address).collect();
     let filler = servers(&addresses).timeout(Duration::from_millis(600));
     // 0 before the first batch, 1 during the run, 2 after it.
@@ -156,7 +190,7 @@ fn one_run(
             hurt
         });
         let ended = Ended(&state);
-        let (delivered, report) = run_with(builder(set).filler(filler), |_| state.store(1, SeqCst));
+        let (delivered, report) = run_with(builder().filler(filler), |_| state.store(1, SeqCst));
         drop(ended);
         (delivered, report.expect("a report"), chaos.join().expect("the faults"))
     })
@@ -211,6 +245,64 @@ fn a_flipped_bit_is_found_wherever_it_is() {
         }
         // A bit that comes after the last answer, or in a part that means nothing, changes nothing.
         assert!(found > 0, "{found} found, {not_found} without an effect");
+    });
+}
+
+/// A source whose records are copied into the rows as they are, wrong ones too.
+struct Copied(Generator, Spec);
+
+impl Copied {
+    fn new() -> Self {
+        let spec = Spec::new().field("bytes", DType::U8, [64]).expect("a spec");
+        Self(Generator::new([60, 3, 90, 50]).expect("a source"), spec)
+    }
+}
+
+impl Source for Copied {
+    fn shards(&self) -> u64 {
+        self.0.shards()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.1
+    }
+
+    fn open(&self, epoch: u64, shard: u64, offset: u64) -> Result<Box<dyn Shard>, ReadError> {
+        self.0.open(epoch, shard, offset)
+    }
+
+    fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        std::thread::sleep(Duration::from_micros(100));
+        let bytes = row.bytes_mut(0);
+        bytes.fill(0);
+        bytes[..record.len()].copy_from_slice(record);
+        Ok(())
+    }
+}
+
+/// A bit of a record would give other rows with right hashes.
+#[test]
+fn a_flipped_bit_of_a_request_is_found_wherever_it_is() {
+    with_watchdog(2 * LIMIT, || {
+        let make =
+            || Loader::source_builder(Copied::new()).batch_size(BATCH).epochs(2).workers(Workers::Count(1));
+        let want = run(make()).0;
+        let mut found = 0;
+        for at in 0..60 {
+            let target = Target::of(|| Server::new().source(Copied::new()));
+            let filler = servers(&[target.proxy.address]).timeout(Duration::from_secs(1));
+            let mut is_set = false;
+            let (delivered, report) = run_with(make().filler(filler), |_| {
+                if !std::mem::replace(&mut is_set, true) {
+                    target.proxy.flip_request_after(at * 37);
+                }
+            });
+            assert!(delivered == want, "bit {at}");
+            let report = report.expect("a report");
+            found += u64::from(report.rejected + report.returned + report.retries > 0);
+        }
+        // A bit that comes after the last request, or in a part that means nothing, changes nothing.
+        assert!(found > 0);
     });
 }
 

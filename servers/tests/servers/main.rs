@@ -7,3 +7,4 @@ mod processes;
 mod python;
 mod refusals;
 mod sharing;
+mod trainer;

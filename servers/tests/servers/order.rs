@@ -6,8 +6,10 @@ use std::time::Duration;
 use feedline::bad_samples::Budget;
 use feedline::sampler::BatchSampler;
 use feedline::{
-    BadSamples, Cursor, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Sampler, Workers, World,
+    BadSamples, Cursor, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Sampler, Source, Workers, World,
 };
+use feedline_decode::Server;
+use feedline_testkit::fixtures::streams::{Generator, Hooked};
 use feedline_testkit::fixtures::{self, Fine, failing, slow};
 use feedline_testkit::with_watchdog;
 
@@ -92,6 +94,74 @@ fn a_run_resumes_with_another_set_of_servers() {
         ids.extend(more.into_iter().chain(rest));
         let steps = BatchSampler::steps(builder(&set).build_host().unwrap().batch_sampler(), 0, 0) as usize;
         assert!(ids.iter().eq(want.batches[..steps].iter().map(|(ids, _)| ids)));
+    });
+}
+
+/// A source whose records take 200 us to decode; that of sample `bad` cannot be decoded.
+fn source(bad: Option<u64>) -> impl Source {
+    Hooked::new(Generator::new([30, 0, 41, 7, 90, 12]).unwrap()).before_decode(move |id| {
+        std::thread::sleep(Duration::from_micros(200));
+        if Some(id) == bad { Err("a planned bad record".into()) } else { Ok(()) }
+    })
+}
+
+#[test]
+fn the_records_of_a_source_are_decoded_by_0_1_and_4_servers_in_every_order() {
+    with_watchdog(LIMIT, || {
+        let orders: [fn(LoaderBuilder) -> LoaderBuilder; 3] = [
+            |builder| builder,
+            |builder| builder.shuffle_shards(3).shuffle_buffer(1 << 10),
+            |builder| builder.split_shards().world(World::new(1, 3).unwrap()),
+        ];
+        let budget = BadSamples::Substitute { budget: Budget::Count(9) };
+        for (bad, order) in [None, Some(7)].into_iter().flat_map(|bad| orders.map(|order| (bad, order))) {
+            let builder = || {
+                let builder = Loader::source_builder(source(bad)).batch_size(BATCH).epochs(2);
+                order(builder.workers(Workers::Count(1)).bad_samples(budget))
+            };
+            let bind = |_| Server::new().source(source(bad)).workers(2).bind("127.0.0.1:0").unwrap();
+            let running: Vec<_> = (0..4).map(bind).collect();
+            let addresses: Vec<_> = running.iter().map(|server| server.address()).collect();
+            let (want, _) = run(builder());
+            for count in [1, 4] {
+                let (delivered, report) = run(builder().filler(servers(&addresses[..count])));
+                assert!(delivered == want, "{count} servers, bad record {bad:?}");
+                let report = report.expect("a report");
+                assert!(report.batches > 0 && report.rejected == 0, "{report}");
+            }
+            // A resume with another server.
+            let part = |cursor: Option<Cursor>, server: usize, steps: usize| {
+                let mut loader = builder().filler(servers(&addresses[server..=server])).build_host().unwrap();
+                let epoch = match cursor {
+                    Some(cursor) => loader.resume(cursor).unwrap(),
+                    None => loader.epoch(0).unwrap(),
+                };
+                let ids: Vec<_> = epoch.take(steps).map(|batch| batch.unwrap().ids().to_vec()).collect();
+                (ids, loader.cursor())
+            };
+            let (mut ids, cursor) = part(None, 0, 3);
+            ids.extend(part(Some(cursor), 1, usize::MAX).0);
+            assert!(ids.iter().eq(want.batches[..ids.len()].iter().map(|(ids, _)| ids)));
+        }
+    });
+}
+
+#[test]
+fn a_source_is_served_as_a_source_only() {
+    with_watchdog(LIMIT, || {
+        let set = set();
+        let server = serve(&set);
+        let builder = Loader::source_builder(source(None)).batch_size(BATCH);
+        let error = builder.filler(servers(&[server.address()])).build_host().unwrap_err();
+        assert!(error.to_string().contains("another kind of data: the trainer has a source"), "{error}");
+        let server = Server::new().source(source(None)).bind("127.0.0.1:0").unwrap();
+        let error =
+            crate::common::builder(&set).filler(servers(&[server.address()])).build_host().unwrap_err();
+        assert!(error.to_string().contains("the trainer has a data set, the server a source"), "{error}");
+        let longer = Generator::new([30, 0, 41, 7, 90, 12, 1]).unwrap();
+        let builder = Loader::source_builder(longer).batch_size(BATCH);
+        let error = builder.filler(servers(&[server.address()])).build_host().unwrap_err();
+        assert!(error.to_string().contains("another number of samples"), "{error}");
     });
 }
 

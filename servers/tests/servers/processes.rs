@@ -15,14 +15,14 @@ const LIMIT: Duration = Duration::from_secs(120);
 const LEN: u32 = 400;
 
 /// A process of `feedline-decode serve`, killed with this.
-struct Process {
+pub struct Process {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
-    address: String,
+    pub address: String,
 }
 
 impl Process {
-    fn start(data: &std::path::Path, more: &[&str]) -> Self {
+    pub fn start(data: &std::path::Path, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_feedline-decode"))
             .arg("serve")
             .arg("--data")
@@ -128,7 +128,7 @@ fn sigterm_drains_and_the_program_says_what_it_did() {
         let mut process = Process::start(&path, &["--metrics", "127.0.0.1:0"]);
         let servers = Servers::new([&process.address]).unwrap();
         let (_, _, report) = ids(builder(&path).filler(servers), |_| {});
-        assert!(report.to_string().contains("servers filled"), "{report}");
+        assert!(report.to_string().contains("1 server filled"), "{report}");
         process.signal("TERM");
         assert!(process.child.wait().unwrap().success());
         let mut rest = String::new();

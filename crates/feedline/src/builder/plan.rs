@@ -181,16 +181,12 @@ impl LoaderBuilder {
         own.saturating_add(filled.min((self.pinned_budget / layout.bytes().max(1)).saturating_sub(own)))
     }
 
-    /// Refuses a filler of a source, and lets the filler compare its data.
+    /// Lets the filler compare its data.
     pub(super) fn check_filler(&self, layout: &Layout, samples: u64) -> Result<()> {
         let Some(filler) = &self.filler else { return Ok(()) };
-        if matches!(self.input, Input::Source(_)) {
-            let why = "a filler fills batches of a data set, but the records of a source are read in \
-                       sequence: leave out the filler";
-            return Err(Error::new(ErrorKind::Config, why));
-        }
         let (spec, fingerprint, seed) = (layout.spec(), self.input.fingerprint(), self.seed);
-        filler.check(&DataDescription { spec, fingerprint, samples, seed })
+        let is_source = matches!(self.input, Input::Source(_));
+        filler.check(&DataDescription { spec, fingerprint, samples, seed, is_source })
     }
 }
 

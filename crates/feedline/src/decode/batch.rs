@@ -101,17 +101,9 @@ impl Undecoded {
                 worker.set_idle_since(info.timeline.decoded);
                 return Ok(Some(Delivery::Batch(self.lease.ready())));
             }
-            Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
-                Next::Record => {}
-                Next::End => {
-                    let BatchInfo { request, source_position, .. } = self.lease.info().batch;
-                    let source_position = source_position.unwrap_or_default();
-                    return Ok(Some(Delivery::EpochEnd { request, source_position }));
-                }
-                Next::Later => {
-                    decoder.requests.send(Message::NotYet(Box::new(self)));
-                    return Ok(None);
-                }
+            Input::Source(source) => match self.with_records(&**source, decoder, worker)? {
+                Ok(batch) => self = batch,
+                Err(delivery) => return Ok(delivery),
             },
         }
         let rows = self.lease.info().batch.ids.len();
@@ -132,6 +124,27 @@ impl Undecoded {
         let HostInfo { batch: info, start, .. } = self.lease.info_mut();
         let BatchInfo { epoch, step, .. } = *info;
         info.valid = batch_sampler.batch(epoch, *start, step, &mut info.ids);
+    }
+
+    /// Reads the records of a source; `Err` with what is delivered in place of the batch, if anything.
+    pub(super) fn with_records(
+        mut self,
+        source: &dyn Source,
+        decoder: &Decoder,
+        worker: &Worker<'_>,
+    ) -> Result<Result<Self, Option<Delivery<Filled>>>> {
+        Ok(match self.read_records(source, decoder, worker)? {
+            Next::Record => Ok(self),
+            Next::End => {
+                let BatchInfo { request, source_position, .. } = self.lease.info().batch;
+                let source_position = source_position.unwrap_or_default();
+                Err(Some(Delivery::EpochEnd { request, source_position }))
+            }
+            Next::Later => {
+                decoder.requests.send(Message::NotYet(Box::new(self)));
+                Err(None)
+            }
+        })
     }
 
     /// Reads the records of a source, and sends the reader back unless there is more to read for this batch.

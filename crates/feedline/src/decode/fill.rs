@@ -14,7 +14,7 @@ use feedline_slots::Monitor;
 use super::batch::Undecoded;
 use super::decoder::{Decoder, Delivery, Filled};
 use super::filler::{BatchFiller, DataDescription, Fill, FillCounts, FillOutcome, FillRequest};
-use super::input::HostInfo;
+use super::input::{HostInfo, Input};
 use super::pool::WorkerPool;
 use super::worker::{Activity, Worker};
 use crate::record::ContentHash;
@@ -113,7 +113,7 @@ fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
 
 /// Lets the filler write `batch`, and sends it on; returns it if the workers have to decode it.
 fn fill(
-    (filled_by, mut batch): (Fill<'_>, Undecoded),
+    (filled_by, batch): (Fill<'_>, Undecoded),
     filling: &Filling,
     decoder: &Arc<Decoder>,
     pool: &WorkerPool,
@@ -123,7 +123,7 @@ fn fill(
         batch.decode(decoder, worker, |_, _| {});
         return None;
     }
-    batch.sample(&decoder.batch_sampler);
+    let mut batch = with_samples(batch, decoder, worker)?;
     let start = now();
     let filled = write((filled_by, &mut batch), filling, decoder, pool);
     let took = now() - start;
@@ -139,9 +139,30 @@ fn fill(
         }
         Ok(outcome) => outcome,
     };
-    counts.filled(took, outcome.network);
+    counts.filled(filling.filler.servers(), took, outcome.network);
     decoder.settle(batch.number, || finish(batch, start, decoder, worker));
     None
+}
+
+/// The batch with its ids and, for a source, its records; `None` if something else is delivered in its place.
+fn with_samples(batch: Undecoded, decoder: &Decoder, worker: &Worker<'_>) -> Option<Undecoded> {
+    let (number, mut ready) = (batch.number, None);
+    decoder.settle(number, || {
+        let (read, delivery) = match decoder.input()? {
+            Input::Source(source) => match batch.with_records(&**source, decoder, worker)? {
+                Ok(batch) => (Some(batch), None),
+                Err(delivery) => (None, delivery),
+            },
+            Input::Dataset(_) | Input::ZeroCopy(..) => {
+                let mut batch = batch;
+                batch.sample(&decoder.batch_sampler);
+                (Some(batch), None)
+            }
+        };
+        ready = read;
+        Ok(delivery)
+    });
+    ready
 }
 
 /// Calls the filler with the rows of `batch`.
@@ -153,12 +174,13 @@ fn write(
 ) -> Result<FillOutcome> {
     let number = batch.number;
     let (bytes, host_info) = batch.lease.parts_mut();
-    let info = &host_info.batch;
+    let (info, data) = (&host_info.batch, filling.describe(decoder));
     let mut rows = Rows::new(&decoder.layout, bytes, info.ids.len());
     rows.poison();
     let request = FillRequest {
-        data: filling.describe(decoder),
+        data,
         info,
+        records: data.is_source.then(|| &host_info.records.bytes[..info.ids.len()]),
         number,
         requests: &decoder.requests,
         has_idle_workers: &|| pool.has_idle_workers(),
@@ -202,6 +224,7 @@ impl Filling {
             fingerprint: self.fingerprint,
             samples: self.samples,
             seed: decoder.batch_sampler.options().seed,
+            is_source: matches!(decoder.input, Some(Input::Source(_))),
         }
     }
 }

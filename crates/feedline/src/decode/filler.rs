@@ -58,6 +58,11 @@ pub trait BatchFiller: Send + Sync + 'static {
     /// further host slots as its pinned budget allows.
     fn in_flight(&self) -> usize;
 
+    /// Number of servers behind the filler at present, for the report.
+    fn servers(&self) -> usize {
+        1
+    }
+
     /// Called once, while the loader is built.
     ///
     /// # Errors
@@ -84,10 +89,12 @@ pub struct DataDescription<'a> {
     pub spec: &'a Spec,
     /// The [`fingerprint`](crate::Dataset::fingerprint) of the data set.
     pub fingerprint: u64,
-    /// Number of samples.
+    /// Number of samples; of a source, of shards.
     pub samples: u64,
     /// The seed of the random numbers.
     pub seed: u64,
+    /// Whether the data is a [`Source`](crate::dataset::Source), whose records the loader reads.
+    pub is_source: bool,
 }
 
 /// A batch to fill: its epoch, step and ids are those of [`BatchInfo`].
@@ -95,6 +102,8 @@ pub struct FillRequest<'a> {
     /// The data.
     pub data: DataDescription<'a>,
     pub(super) info: &'a BatchInfo,
+    /// The record of each row, as the loader has read it; `None` for a data set.
+    pub records: Option<&'a [Vec<u8>]>,
     pub(super) number: u64,
     pub(super) requests: &'a Requests,
     pub(super) has_idle_workers: &'a dyn Fn() -> bool,
@@ -164,17 +173,21 @@ pub struct FillerReport {
     pub service_ns: u64,
     /// The part of it that was spent on the way.
     pub network_ns: u64,
+    /// Number of servers when a batch was filled last.
+    #[serde(default)]
+    pub servers: u64,
 }
 
 impl std::fmt::Display for FillerReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { batches, returned, rejected, retries, hedges, service_ns, network_ns } = self;
+        let Self { batches, returned, rejected, retries, hedges, servers, service_ns, network_ns } = self;
         let ms = |ns: u64| ns as f64 / 1e6 / (*batches).max(1) as f64;
         let (service, network) = (ms(*service_ns), ms(*network_ns));
+        let s = if *servers == 1 { "" } else { "s" };
         write!(
             f,
-            "servers filled {batches} batches in {service:.2} ms each, {network:.2} ms of it on the way; \
-             {retries} retries, {hedges} second requests, {returned} returned to workers, {rejected} rejected"
+            "{servers} server{s} filled {batches} batches in {service:.2} ms each, {network:.2} ms of it on \
+             the way; {retries} retries, {hedges} second requests, {returned} returned to workers, {rejected} rejected"
         )
     }
 }
@@ -189,11 +202,13 @@ pub(crate) struct FillCounts {
     hedges: AtomicU64,
     service_ns: AtomicU64,
     network_ns: AtomicU64,
+    servers: AtomicU64,
 }
 
 impl FillCounts {
-    /// Counts a batch that was filled in `service_ns` nanoseconds.
-    pub(super) fn filled(&self, service_ns: u64, network: Duration) {
+    /// Counts a batch that one of `servers` has filled in `service_ns` nanoseconds.
+    pub(super) fn filled(&self, servers: usize, service_ns: u64, network: Duration) {
+        self.servers.store(servers as u64, Relaxed);
         self.batches.fetch_add(1, Relaxed);
         self.service_ns.fetch_add(service_ns, Relaxed);
         self.network_ns.fetch_add(network.as_nanos() as u64, Relaxed);
@@ -210,6 +225,7 @@ impl FillCounts {
             hedges: load(&self.hedges),
             service_ns: load(&self.service_ns),
             network_ns: load(&self.network_ns),
+            servers: load(&self.servers),
         }
     }
 }

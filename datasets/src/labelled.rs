@@ -1,13 +1,19 @@
-//! A reader's image-like and label-like field in the form of the model: pixels and class, a byte each.
+//! Labelled images of any format, as the example trainer and decode servers open them: a reader's image-like
+//! and label-like field as pixels and class, a byte each. `labelled/sets.rs` has the two sets of a path.
 
 use std::path::Path;
 
-use feedline::dataset::StridedColumn;
-use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec};
-use feedline_core::Fingerprint;
-use feedline_datasets::{ElementType, Reader, SchemaField, Value, Values};
+use feedline_core::{
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
+};
 
-use crate::pictures::{Pictures, Scratch};
+use crate::{ElementType, Reader, SchemaField, Value, Values};
+
+mod pictures;
+mod sets;
+
+use pictures::{Pictures, Scratch};
+pub use sets::{LabelledSets, parts};
 
 /// Names of fields that are likely to hold images, the likeliest first.
 const INPUTS: [&str; 12] =
@@ -15,6 +21,17 @@ const INPUTS: [&str; 12] =
 /// Names of fields that are likely to hold classes.
 const LABELS: [&str; 8] =
     ["label", "labels", "cls", "class", "target", "fine_label", "image/class/label", "y"];
+
+/// The fields and classes of labelled images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelledOptions {
+    /// The field of the images; by its content if there is none.
+    pub input: Option<String>,
+    /// The field of the classes; by its content if there is none.
+    pub label: Option<String>,
+    /// Number of classes, 1 to 256.
+    pub classes: usize,
+}
 
 /// A data set of the fields "image" (`u8`) and "label" (`u8`, a scalar).
 pub struct Labelled {
@@ -40,11 +57,8 @@ impl Labelled {
     /// # Errors
     /// `Config` if there is no such field, or several fields that could be meant; `Data` for a class that is
     /// not below `classes`.
-    pub fn new(
-        reader: Box<dyn Reader>,
-        (input, label): (Option<&str>, Option<&str>),
-        classes: usize,
-    ) -> Result<Self> {
+    pub fn new(reader: Box<dyn Reader>, options: &LabelledOptions) -> Result<Self> {
+        let (input, label) = (options.input.as_deref(), options.label.as_deref());
         let at = |error: Error| match reader.path(0) {
             Some(path) if error.path().is_none() => error.at_path(path),
             _ => error,
@@ -61,7 +75,7 @@ impl Labelled {
             }
         };
         let spec = spec.field("label", DType::U8, [])?;
-        let set = Self { input: (input, pictures), label, classes, spec, reader };
+        let set = Self { input: (input, pictures), label, classes: options.classes, spec, reader };
         set.check_labels()?;
         Ok(set)
     }

@@ -1,6 +1,6 @@
 //! Encoded pictures, decoded and scaled to one size: the model is small. Needs the feature `images`.
 
-use feedline::{Context, Result, Spec};
+use feedline_core::{Context, Result, Spec};
 #[cfg(feature = "images")]
 pub use feedline_images::Scratch;
 
@@ -48,7 +48,7 @@ impl Pictures {
     pub fn new(_: &str) -> Result<(Self, Spec)> {
         let why = "the images are encoded pictures, which this build does not decode: build it with \
                    --features images";
-        Err(feedline::Error::new(feedline::ErrorKind::Config, why))
+        Err(feedline_core::Error::new(feedline_core::ErrorKind::Config, why))
     }
 
     /// Never called.

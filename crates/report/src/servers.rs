@@ -1,0 +1,106 @@
+//! Decode servers in a run: what they did, whether they limit it, and their part in the model.
+
+use std::time::Duration;
+
+use feedline::filler::FillerReport;
+use feedline::report::Report;
+use feedline_device::slot::MAX_SLOTS;
+use serde::{Deserialize, Serialize};
+
+use crate::diagnosis::micros;
+use crate::model::WhatIf;
+use crate::profile::MAX_NS;
+use crate::ratio;
+
+/// What decode servers did in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// The counters.
+    pub filler: FillerReport,
+    /// Batches of the run, of servers and workers.
+    pub batches: u64,
+    /// The time of the run, in nanoseconds.
+    pub wall_ns: u64,
+}
+
+impl Served {
+    /// The servers of a run, if it has any.
+    pub fn new(report: &Report) -> Option<Self> {
+        let wall_ns = u64::try_from(report.run.wall().as_nanos()).unwrap_or(u64::MAX);
+        let filler = report.filler.filter(|filler| filler.batches > 0)?;
+        Some(Self { filler, batches: report.run.batches, wall_ns })
+    }
+
+    /// The share of the batches that servers filled, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        // Batches that are filled but not delivered yet are no part of the run.
+        ratio(self.filler.batches as f64, self.batches as f64).min(1.0)
+    }
+
+    /// Batches that servers fill at a time, in the mean.
+    pub fn in_flight(&self) -> f64 {
+        ratio(self.filler.service_ns as f64, self.wall_ns as f64)
+    }
+
+    /// What servers do, and whether they or the link to them limit a run that waits for its data; `gain` is the
+    /// factor by which twice as many would speed it up.
+    pub(crate) fn limit(&self, gain: f64) -> String {
+        let filler = &self.filler;
+        let [service, network] = [filler.service(), filler.network()].map(|time| time.as_nanos() as f64);
+        let (count, s) = (filler.servers, if filler.servers == 1 { "" } else { "s" });
+        let mut text = format!(
+            "; {count} server{s} filled {:.0} % of the batches in {} each, {} of it on the way: ",
+            100.0 * self.share(),
+            micros(service),
+            micros(network)
+        );
+        text += &if network > service / 2.0 {
+            "the link limits, not the servers: send fewer bytes, or put the servers nearer".to_owned()
+        } else {
+            format!("the servers limit, not the link: {count} more give {:+.0} %", 100.0 * (gain - 1.0))
+        };
+        let failed = filler.retries + filler.returned + filler.rejected;
+        if failed * 50 > filler.batches {
+            text += &format!("; {failed} requests failed, which the servers' status names");
+        }
+        text
+    }
+}
+
+/// Decode servers: lanes that fill a batch each, beside the workers.
+pub(crate) struct Lanes {
+    /// Lanes now, and when the profile was measured.
+    pub(crate) count: usize,
+    pub(crate) measured: usize,
+    /// The time of a fill.
+    pub(crate) fill_ns: u64,
+    /// The time that a server needs for it.
+    server_ns: u64,
+    /// The share of the batches that workers decoded.
+    workers: f64,
+}
+
+impl Lanes {
+    pub(crate) fn new(what: &WhatIf, served: &Served) -> Self {
+        let mean = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(MAX_NS);
+        let lanes = |count: f64| (count.round() as usize).clamp(1, MAX_SLOTS);
+        let measured = lanes(served.in_flight());
+        let per_server = served.in_flight() / served.filler.servers.max(1) as f64;
+        let count = match what.servers {
+            None => measured,
+            Some(0) => 0,
+            Some(servers) => lanes(servers as f64 * per_server),
+        };
+        let network_ns = mean(served.filler.network());
+        let server_ns = mean(served.filler.service()).saturating_sub(network_ns).max(1);
+        let fill_ns = server_ns + what.network.map_or(network_ns, mean);
+        Self { count, measured, fill_ns, server_ns, workers: 1.0 - served.share() }
+    }
+
+    /// A worker's time for a batch, if it is `mean_ns` over all batches, also those of servers.
+    pub(crate) fn decode_ns(&self, mean_ns: u64) -> u64 {
+        let of_workers = mean_ns as f64 / self.workers;
+        // Workers that decoded next to nothing were hardly measured.
+        if self.workers > 0.02 { of_workers as u64 } else { self.server_ns }
+    }
+}

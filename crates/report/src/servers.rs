@@ -37,6 +37,12 @@ impl Served {
         ratio(self.filler.batches as f64, self.batches as f64).min(1.0)
     }
 
+    /// The mean time of a fill, and the part of it on the way, in nanoseconds.
+    fn means(&self) -> [f64; 2] {
+        let FillerReport { batches, service_ns, network_ns, .. } = self.filler;
+        [service_ns, network_ns].map(|time| ratio(time as f64, batches as f64))
+    }
+
     /// Batches that servers fill at a time, in the mean.
     pub fn in_flight(&self) -> f64 {
         ratio(self.filler.service_ns as f64, self.wall_ns as f64)
@@ -46,7 +52,7 @@ impl Served {
     /// factor by which twice as many would speed it up.
     pub(crate) fn limit(&self, gain: f64) -> String {
         let filler = &self.filler;
-        let [service, network] = [filler.service(), filler.network()].map(|time| time.as_nanos() as f64);
+        let [service, network] = self.means();
         let (count, s) = (filler.servers, if filler.servers == 1 { "" } else { "s" });
         let mut text = format!(
             "; {count} server{s} filled {:.0} % of the batches in {} each, {} of it on the way: ",
@@ -91,8 +97,8 @@ impl Lanes {
             Some(0) => 0,
             Some(servers) => lanes(servers as f64 * per_server),
         };
-        let network_ns = mean(served.filler.network());
-        let server_ns = mean(served.filler.service()).saturating_sub(network_ns).max(1);
+        let [service_ns, network_ns] = served.means().map(|time| (time as u64).min(MAX_NS));
+        let server_ns = service_ns.saturating_sub(network_ns).max(1);
         let fill_ns = server_ns + what.network.map_or(network_ns, mean);
         Self { count, measured, fill_ns, server_ns, workers: 1.0 - served.share() }
     }

@@ -93,7 +93,7 @@ pub struct DataDescription<'a> {
     pub samples: u64,
     /// The seed of the random numbers.
     pub seed: u64,
-    /// Whether the data is a [`Source`](crate::dataset::Source), whose records the loader reads.
+    /// Whether the data is a [`Source`](crate::Source), whose records the loader reads.
     pub is_source: bool,
 }
 

@@ -212,7 +212,8 @@ impl std::fmt::Display for FillerReport {
         write!(
             f,
             "{servers} server{s} filled {batches} batches in {service:.2} ms each, {network:.2} ms of it on \
-             the way; {retries} retries, {hedges} second requests, {returned} returned to workers, {rejected} rejected"
+             the way; {retries} retries, {hedges} second requests, {returned} returned to workers, \
+             {rejected} rejected"
         )
     }
 }

@@ -33,7 +33,8 @@ folder = pathlib.Path(sys.argv[1])
 random.seed(1)
 for name, count in [("train", 2000), ("t10k", 200)]:
     labels = bytes(random.randrange(10) for _ in range(count))
-    images = b"".join(bytes(min(255, 25 * label + random.randrange(8)) for _ in range(16)) for label in labels)
+    pixels = (bytes(min(255, 25 * label + random.randrange(8)) for _ in range(16)) for label in labels)
+    images = b"".join(pixels)
     (folder / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, count, 4, 4) + images)
     (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, count) + labels)
 PYTHON

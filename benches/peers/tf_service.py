@@ -4,9 +4,9 @@ workers of one thread each on one host.
     pip install tensorflow-cpu
     python tf_service.py [--workers 1,2,4,8,16] [--seconds 5]
 
-Each worker is a process. The trainer has no worker of its own, so `n` workers can make `n` times 50 samples
-per second. `OFF`: each worker sends the whole set; `DYNAMIC`: parts of the set as workers ask for them. Neither
-has an order that a second run repeats.
+Each worker is a process. The trainer has no worker of its own, so `n` workers can make `n` times 50 samples per
+second. `OFF`: each worker sends the whole set; `DYNAMIC`: parts of the set as workers ask for them. Neither has
+an order that a second run repeats.
 """
 
 import argparse
@@ -90,7 +90,8 @@ def main():
     for workers in map(int, arguments.workers.split(",")):
         for mode in [modes.OFF, modes.DYNAMIC]:
             samples, p99 = rate(tf, workers, mode, arguments.seconds)
-            print(f"| {workers} | {mode.name} | {samples:.1f} | {samples * DECODE / workers:.3f} | {1e3 * p99:.0f} ms |")
+            linear = samples * DECODE / workers
+            print(f"| {workers} | {mode.name} | {samples:.1f} | {linear:.3f} | {1e3 * p99:.0f} ms |")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 //! One request to one server: receives the messages of a batch, with a limit for each.
 //!
-//! A message stays in the memory in which it arrived until the thread that has the slot copies its rows there.
+//! A message stays in the memory in which it arrived until the thread that has the slot copies its rows.
 
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,8 @@ impl From<Status> for Failure {
     }
 }
 
-/// Asks for the batch of `ticket`, which has `rows` rows; each message may take `limit`. Hands over each piece
-/// as it arrives.
+/// Asks for the batch of `ticket`, which has `rows` rows; each message may take `limit`. Calls `on_piece` with
+/// each piece as it arrives.
 pub(crate) async fn fetch(
     channel: Channel,
     ticket: Bytes,

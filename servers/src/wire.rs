@@ -159,7 +159,7 @@ pub fn schema(spec: &Spec) -> Schema {
     Schema::new(spec.fields().iter().map(column).collect::<Vec<_>>())
 }
 
-/// The first message of an answer, with the order hash of the ids and the hash of the ticket that has arrived.
+/// The first message of an answer, with the order hash of the ids and the hash of the received ticket.
 pub fn schema_message(spec: &Spec, order: u64, ticket: u64) -> FlightData {
     let (schema, options) = (schema(spec), IpcWriteOptions::default());
     let mut message = FlightData::from(SchemaAsIpc::new(&schema, &options));

@@ -48,8 +48,8 @@ impl Served {
         ratio(self.filler.service_ns as f64, self.wall_ns as f64)
     }
 
-    /// What servers do, and whether they or the link to them limit a run that waits for its data; `gain` is the
-    /// factor by which twice as many would speed it up.
+    /// What servers do, and whether they or the link to them limit a run that waits for its data; `gain` is
+    /// the factor by which twice as many would speed it up.
     pub(crate) fn limit(&self, gain: f64) -> String {
         let filler = &self.filler;
         let [service, network] = self.means();

@@ -72,7 +72,8 @@ fn doctor_and_whatif_know_the_servers_of_a_run() {
         });
         // The worker decodes a fifth of the batches, in 20 ms.
         let times = serde_json::json!({
-            "read_ns": 0, "decode_ns": 4_000_000, "submit_ns": 0, "copy_ns": 0, "step_ns": 1000, "device_ns": 0,
+            "read_ns": 0, "decode_ns": 4_000_000, "submit_ns": 0, "copy_ns": 0, "step_ns": 1000,
+            "device_ns": 0,
         });
         for (network_ns, limit) in [(80_000_000, "the servers limit"), (1_200_000_000, "the link limits")] {
             let filler = serde_json::json!({

@@ -53,6 +53,17 @@ pub fn run(builder: LoaderBuilder) -> (Delivered, Option<FillerReport>) {
     run_with(builder, |_| {})
 }
 
+/// Runs until servers have filled a batch: where the machine is busy, quick workers may leave them nothing.
+pub fn until_filled<T>(mut run: impl FnMut() -> (T, Option<FillerReport>)) -> (T, FillerReport) {
+    loop {
+        if let (delivered, Some(report)) = run()
+            && report.batches > 0
+        {
+            return (delivered, report);
+        }
+    }
+}
+
 /// Connections to a server, which can be stopped, slowed, cut and damaged.
 pub struct Proxy {
     pub address: SocketAddr,

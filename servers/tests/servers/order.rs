@@ -6,14 +6,14 @@ use std::time::Duration;
 use feedline::bad_samples::Budget;
 use feedline::sampler::BatchSampler;
 use feedline::{
-    BadSamples, Cursor, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Sampler, Source, Workers, World,
+    BadSamples, Cursor, InMemory, LastBatch, Loader, LoaderBuilder, Mix, Pad, Sampler, Source, Workers, World,
 };
 use feedline_decode::Server;
 use feedline_testkit::fixtures::streams::{Generator, Hooked};
 use feedline_testkit::fixtures::{self, Fine, failing, slow};
 use feedline_testkit::with_watchdog;
 
-use crate::common::{BATCH, Delivered, builder, run, serve, servers};
+use crate::common::{BATCH, Delivered, builder, run, serve, servers, until_filled};
 
 const LEN: u64 = 203;
 const LIMIT: Duration = Duration::from_secs(120);
@@ -63,8 +63,8 @@ fn every_sampler_world_and_last_batch_is_served_without_being_known_to_a_server(
                 case(builder).epochs(2).world(world(1))
             };
             let (want, _) = run(made());
-            let (delivered, report) = run(made().filler(servers(&[server.address()])));
-            assert!(delivered == want && report.unwrap().batches > 0, "case {index}");
+            let (delivered, _) = until_filled(|| run(made().filler(servers(&[server.address()]))));
+            assert!(delivered == want, "case {index}");
         }
     });
 }
@@ -97,6 +97,20 @@ fn a_run_resumes_with_another_set_of_servers() {
     });
 }
 
+#[test]
+fn a_mix_is_drawn_on_a_server_as_here() {
+    with_watchdog(LIMIT, || {
+        let part = |len| slow(Fine::new(len, 16).unwrap(), 0..len, Duration::from_micros(200));
+        let mix = Mix::builder(5).dataset(part(90), 0.7).dataset(part(40), 0.3).samples(LEN).build().unwrap();
+        let mix = Arc::new(mix);
+        let (want, _) = run(builder(&mix));
+        let running: Vec<_> = (0..2).map(|_| serve(&mix)).collect();
+        let addresses: Vec<_> = running.iter().map(|server| server.address()).collect();
+        let (delivered, report) = until_filled(|| run(builder(&mix).filler(servers(&addresses))));
+        assert!(delivered == want && report.rejected == 0, "{report}");
+    });
+}
+
 /// A source whose records take 200 us to decode; that of sample `bad` cannot be decoded.
 fn source(bad: Option<u64>) -> impl Source {
     Hooked::new(Generator::new([30, 0, 41, 7, 90, 12]).unwrap()).before_decode(move |id| {
@@ -124,10 +138,10 @@ fn the_records_of_a_source_are_decoded_by_0_1_and_4_servers_in_every_order() {
             let addresses: Vec<_> = running.iter().map(|server| server.address()).collect();
             let (want, _) = run(builder());
             for count in [1, 4] {
-                let (delivered, report) = run(builder().filler(servers(&addresses[..count])));
+                let asked = || run(builder().filler(servers(&addresses[..count])));
+                let (delivered, report) = until_filled(asked);
                 assert!(delivered == want, "{count} servers, bad record {bad:?}");
-                let report = report.expect("a report");
-                assert!(report.batches > 0 && report.rejected == 0, "{report}");
+                assert_eq!(report.rejected, 0, "{report}");
             }
             // A resume with another server.
             let part = |cursor: Option<Cursor>, server: usize, steps: usize| {
@@ -182,8 +196,8 @@ fn random_transforms_draw_on_a_server_what_they_draw_here() {
             (all, loader.report().filler)
         };
         let (want, _) = drawn(builder(&set));
-        let (served, report) = drawn(builder(&set).filler(servers(&[server.address()])));
-        assert!(served == want && report.unwrap().batches > 0);
+        let (served, _) = until_filled(|| drawn(builder(&set).filler(servers(&[server.address()]))));
+        assert!(served == want);
     });
 }
 
@@ -220,12 +234,11 @@ fn ragged_and_shaped_fields_of_every_type_arrive_as_they_are() {
                     ));
                 }
             }
-            (all, loader.report().filler, asked.status())
+            (all, loader.report().filler)
         };
-        let (served, report, status) = rows(true);
+        let (served, report) = until_filled(|| rows(true));
         assert!(served == rows(false).0);
-        let report = report.unwrap();
-        assert!(report.batches > 0 && report.rejected == 0 && report.returned == 0, "{report}; {status:?}");
+        assert_eq!((report.rejected, report.returned), (0, 0), "{report}");
     });
 }
 

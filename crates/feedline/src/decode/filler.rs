@@ -93,7 +93,7 @@ pub struct DataDescription<'a> {
     pub samples: u64,
     /// The seed of the random numbers.
     pub seed: u64,
-    /// Whether the data is a [`Source`](crate::dataset::Source), whose records the loader reads.
+    /// Whether the data is a [`Source`](crate::Source), whose records the loader reads.
     pub is_source: bool,
 }
 
@@ -187,7 +187,8 @@ impl std::fmt::Display for FillerReport {
         write!(
             f,
             "{servers} server{s} filled {batches} batches in {service:.2} ms each, {network:.2} ms of it on \
-             the way; {retries} retries, {hedges} second requests, {returned} returned to workers, {rejected} rejected"
+             the way; {retries} retries, {hedges} second requests, {returned} returned to workers, \
+             {rejected} rejected"
         )
     }
 }

@@ -166,7 +166,7 @@ fn run(builder: LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, Option<FillerReport
     (all, loader.cursor(), loader.report().filler)
 }
 
-/// Runs until the filler has a part in the run: where the machine is busy, quick workers may leave it nothing.
+/// Runs until the filler has a part in the run: on a busy machine quick workers may leave it nothing.
 fn run_filled(builder: impl Fn() -> LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, Option<FillerReport>) {
     loop {
         let ran = run(builder());

@@ -36,7 +36,7 @@ pub(crate) fn copy<T: Element + WithDType>(
     let stream = batch.stream();
     // Counted as a wait for data, unlike the wait for the stream below.
     batch.wait_until_copied()?;
-    launch_host(&stream, "copy to candle", [view.into()], [], move |memory| {
+    launch_host(stream, "copy to candle", [view.into()], [], move |memory| {
         // The receiver waits below.
         let _ = send.send(memory.input::<T>(0).to_vec());
     })?;

@@ -804,13 +804,29 @@ BUGS = [
     ),
     Bug(
         "wakes_fill_the_inbox",
-        "each request takes a place in the inbox, until a worker finds none",
-        Test(FEEDLINE, "threads", "shared_pool::requests_of_a_loader_that_waits_for_its_consumer_block_no_worker"),
+        "each request takes a place in the inbox, which grows",
+        Test(FEEDLINE, "lib", "decode::tests::any_number_of_requests_takes_one_place_in_the_inbox"),
         [
             (
                 SCHEDULE,
                 "            self.send(Message::Wake);",
                 "            self.send(Message::Wake);\n            self.woken();",
+            )
+        ],
+    ),
+    Bug(
+        "posted_batches_are_kept_back",
+        "short batches wait for the next read of their worker",
+        Test(
+            FEEDLINE,
+            "lib",
+            "transfer::tests::order::short_batches_before_a_read_that_does_not_return_are_delivered",
+        ),
+        [
+            (
+                TRANSFER,
+                "self.interval(waited).unwrap_or(waited.clamp(LOOK.0, LOOK.1))",
+                "self.interval(waited).unwrap_or(Duration::MAX)",
             )
         ],
     ),

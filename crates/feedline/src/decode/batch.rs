@@ -55,13 +55,13 @@ pub(crate) struct Split {
 
 impl Undecoded {
     /// Decodes the batch. A long batch is split, and `share` offers it to at most the given number of other
-    /// workers.
+    /// workers. Returns whether the caller has to wake the transfer thread, sooner or later.
     pub(super) fn decode(
         self,
         decoder: &Arc<Decoder>,
         worker: &Worker<'_>,
         share: impl FnOnce(Arc<Split>, usize),
-    ) {
+    ) -> bool {
         let number = self.number;
         let request = self.lease.info().batch.request;
         if self.is_unwanted(decoder) {
@@ -69,9 +69,10 @@ impl Undecoded {
                 decoder.requests.send(Message::Reader { reader, request });
             }
             drop(self.lease);
-            return decoder.requests.send(Message::Decoded { number, outcome: Ok(None) });
+            decoder.requests.send(Message::Decoded { number, outcome: Ok(None) });
+            return false;
         }
-        decoder.settle(number, || self.begin(decoder, worker, share));
+        decoder.settle(number, false, || self.begin(decoder, worker, share))
     }
 
     /// Whether the batch will not be delivered.
@@ -199,7 +200,7 @@ impl Split {
 
     /// Decodes pieces until none is left.
     pub(super) fn join(&self, decoder: &Decoder, worker: &Worker<'_>) {
-        decoder.settle(self.number, || self.decode(decoder, worker));
+        decoder.settle(self.number, true, || self.decode(decoder, worker));
     }
 
     /// As [`join`](Self::join). The worker that finishes the last piece gets the outcome of the batch.

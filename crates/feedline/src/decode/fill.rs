@@ -140,7 +140,7 @@ fn fill(
         Ok(outcome) => outcome,
     };
     counts.filled(took, outcome.network);
-    decoder.settle(batch.number, || finish(batch, start, decoder, worker));
+    decoder.settle(batch.number, true, || finish(batch, start, decoder, worker));
     None
 }
 

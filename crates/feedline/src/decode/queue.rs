@@ -153,6 +153,14 @@ impl<J, S: Clone> Queue<J, S> {
         }
     }
 
+    /// The next work for worker number `worker`, if there is some, and how much is left; never sleeps.
+    pub(crate) fn try_next(&self, worker: usize) -> (Option<Work<J, S>>, usize) {
+        self.work.with(|state| {
+            let may_work = !state.closed && worker < state.limit;
+            (may_work.then(|| state.take()).flatten(), state.items())
+        })
+    }
+
     /// Drops queued jobs and shares for which the closures return true.
     pub(crate) fn remove(&self, is_job: impl Fn(&J) -> bool, is_share: impl Fn(&S) -> bool) {
         let left = self.work.with(|State { jobs, returned, shares, .. }| {

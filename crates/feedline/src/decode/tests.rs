@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
 use feedline_core::{
     BadSamples, BatchSampler, BatchSamplerOptions, Dataset, ErrorKind, LastBatch, Layout, Result, Sampler,
     Source, StableDataset, World,
 };
 use feedline_device::zero_copy::GatherOrder;
 use feedline_device::{Device, Pinned};
-use feedline_slots::{HostMemory, Ring};
+use feedline_slots::{HostMemory, Mailbox, Ring};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -35,7 +34,7 @@ struct Rig {
     layout: Arc<Layout>,
     batch_sampler: Arc<BatchSampler>,
     slots: Ring<Pinned, HostInfo>,
-    inbox: Receiver<Message>,
+    inbox: Arc<Mailbox<Message>>,
     /// The outcome of dropping the data.
     dropped: mpsc::Receiver<Result<()>>,
 }
@@ -109,7 +108,7 @@ impl Rig {
     }
 
     fn message(&self) -> Message {
-        self.inbox.recv_timeout(LIMIT).expect("the workers send something")
+        self.inbox.recv(Some(LIMIT)).expect("the workers send something")
     }
 
     /// The number and the outcome of the next batch.
@@ -333,7 +332,7 @@ fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
         rig.begin_with(0, 0, Some(Box::new(reader)));
         let Message::Reader { request, .. } = rig.message() else { panic!("not the reader") };
         assert_eq!(request, REQUEST);
-        assert!(rig.inbox.try_recv().is_err(), "the batch is still being decoded");
+        assert!(rig.inbox.try_recv().is_none(), "the batch is still being decoded");
         drop(opened);
         let (_, filled) = rig.ready();
         assert_eq!(filled.info().batch.ids.len(), BATCH);
@@ -370,6 +369,14 @@ fn the_data_is_dropped_once_no_worker_reads() {
         assert_eq!(slots.counts().free, slots.len());
         drop(pool);
     });
+}
+
+#[test]
+fn any_number_of_requests_takes_one_place_in_the_inbox() {
+    let rig = Rig::new(fine(), 1);
+    (2..6).for_each(|number| rig.requests.begin(Request { number, ..Request::default() }).unwrap());
+    assert!(matches!(rig.message(), Message::Wake));
+    assert!(rig.inbox.is_empty());
 }
 
 #[test]

@@ -21,15 +21,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::Sender;
 use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage, panic_text};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::{Backoff, Ring, WAKE_UP};
+use feedline_slots::{Backoff, Mailbox, Ring, WAKE_UP};
 
 use self::schedule::{Reorder, Schedule};
-pub(crate) use self::schedule::{Request, Requests};
+pub(crate) use self::schedule::{QUIET, Request, Requests};
 use self::timed::{Clock, TimedCopies};
 use crate::decode::{Decoder, Delivery, Filled, HostInfo, Message, SourceReader, Undecoded, WorkerPool};
 use crate::spans::enter;
@@ -44,6 +44,9 @@ const SOURCE_POLL: Duration = Duration::from_millis(1);
 
 /// The shortest and the longest interval between two polls of a quick device.
 const QUICK: (Duration, Duration) = (Duration::from_micros(25), Duration::from_micros(250));
+
+/// The shortest and the longest interval between two looks for batches that were posted without a wake-up.
+const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
 /// A device that takes at least this long per batch is slow.
 const SLOW: Duration = Duration::from_millis(1);
@@ -62,7 +65,7 @@ pub(crate) struct Transfer {
     pub(crate) stream: Stream,
     pub(crate) pool: WorkerPool,
     pub(crate) decoder: Arc<Decoder>,
-    pub(crate) inbox: Receiver<Message>,
+    pub(crate) inbox: Arc<Mailbox<Message>>,
     pub(crate) requests: Arc<Requests>,
     /// The channel to the consumer; the thread ends when the other end is dropped.
     pub(crate) loaded: Sender<Delivery<Loaded>>,
@@ -257,7 +260,7 @@ impl Run<'_> {
         let waits = self.waits.clone();
         let mut spin = waits.wait();
         while spin.should_spin() {
-            if let Ok(message) = self.with.inbox.try_recv() {
+            if let Some(message) = self.with.inbox.try_recv() {
                 self.clock.read();
                 self.handle(message);
                 return Ok(());
@@ -267,21 +270,13 @@ impl Run<'_> {
             }
         }
         loop {
-            let limit = self.interval(start.elapsed());
-            let received = match limit {
-                None => self.with.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(limit) => self.with.inbox.recv_timeout(limit),
-            };
-            match received {
-                Ok(message) => {
-                    self.clock.read();
-                    self.handle(message);
-                    return Ok(());
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(ErrorKind::Stopped, "the decode workers are gone"));
-                }
+            let waited = start.elapsed();
+            // A worker that has posted a batch without a wake-up may be held up by the next one.
+            let limit = self.interval(waited).unwrap_or(waited.clamp(LOOK.0, LOOK.1));
+            if let Some(message) = self.with.inbox.recv(Some(limit)) {
+                self.clock.read();
+                self.handle(message);
+                return Ok(());
             }
             if self.look(start.elapsed())? {
                 return Ok(());
@@ -291,7 +286,7 @@ impl Run<'_> {
 
     /// Handles all messages in the inbox.
     fn handle_all(&mut self) {
-        while let Ok(message) = self.with.inbox.try_recv() {
+        while let Some(message) = self.with.inbox.try_recv() {
             self.handle(message);
         }
     }

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use feedline_core::{BatchSampler, Error, ErrorKind, Result, SourcePosition};
+use feedline_slots::{Mailbox, WAKE_UP};
 
 use crate::decode::{HostInfo, Message, SourceReader};
 
@@ -53,15 +54,20 @@ pub(crate) struct Requests {
     is_waking: AtomicBool,
     /// Whether the thread has ended.
     is_closed: AtomicBool,
-    inbox: (Sender<Message>, Receiver<Message>),
+    inbox: Arc<Mailbox<Message>>,
+    /// The time at which a worker last woke the thread.
+    woken_at: AtomicU64,
 }
+
+/// The longest time for which workers that decode one short batch after another leave the thread asleep.
+pub(crate) const QUIET: Duration = WAKE_UP.saturating_mul(5);
 
 impl Requests {
     /// The requests to one transfer thread, and the inbox of that thread. The inbox has room for every batch
-    /// in `host_slots` slots, the reader of a source, and one wake-up, so no worker waits for it.
-    pub(crate) fn new(host_slots: usize) -> (Arc<Self>, Receiver<Message>) {
-        let inbox = bounded(host_slots + 2);
-        let received = inbox.1.clone();
+    /// in `host_slots` slots, the reader of a source, and one wake-up.
+    pub(crate) fn new(host_slots: usize) -> (Arc<Self>, Arc<Mailbox<Message>>) {
+        let inbox = Arc::new(Mailbox::new(host_slots + 2));
+        let received = inbox.clone();
         let requests = Self {
             latest: AtomicU64::new(0),
             first_failed: AtomicU64::new(u64::MAX),
@@ -69,6 +75,7 @@ impl Requests {
             is_waking: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             inbox,
+            woken_at: AtomicU64::new(0),
         };
         (Arc::new(requests), received)
     }
@@ -107,9 +114,13 @@ impl Requests {
     /// Sends a message to the thread. Once the thread has ended, the message is dropped, and the slot in it
     /// is released.
     pub(crate) fn send(&self, message: Message) {
-        // Cannot fail: the other end is here too.
-        let _ = self.inbox.0.send(message);
-        // `SeqCst`, as in `close`: either `close` finds the message, or this call finds the inbox closed.
+        self.post(message, true);
+    }
+
+    /// The same; without `wake`, the caller wakes the thread later ([`wake_at`](Self::wake_at)).
+    pub(crate) fn post(&self, message: Message, wake: bool) {
+        self.inbox.send(message, wake);
+        // Either `close` finds the message, or this call finds the inbox closed: both lock the inbox.
         if self.is_closed.load(Ordering::SeqCst) {
             self.drop_messages();
         }
@@ -122,7 +133,20 @@ impl Requests {
     }
 
     fn drop_messages(&self) {
-        self.inbox.1.try_iter().for_each(drop);
+        while let Some(message) = self.inbox.recv(Some(Duration::ZERO)) {
+            drop(message);
+        }
+    }
+
+    /// Wakes the thread at `now` for the messages posted, unless `is_busy` and it was woken [`QUIET`] ago or
+    /// less: a caller that is busy calls again soon.
+    pub(crate) fn wake_at(&self, now: u64, is_busy: bool) {
+        // Relaxed: a heuristic.
+        let since = now.saturating_sub(self.woken_at.load(Ordering::Relaxed));
+        if !is_busy || Duration::from_nanos(since) >= QUIET {
+            self.woken_at.store(now, Ordering::Relaxed);
+            self.inbox.wake();
+        }
     }
 
     /// Whether the batches of `request` are no longer wanted.

@@ -156,6 +156,30 @@ fn a_new_request_is_begun_while_a_batch_of_the_old_one_is_read() {
     });
 }
 
+/// A worker that has posted short batches without waking the thread is held up by the next one.
+#[test]
+fn short_batches_before_a_read_that_does_not_return_are_delivered() {
+    with_watchdog(LIMIT, || {
+        const SHORT: u64 = 10;
+        // Long beside the wake-up of a thread, and short beside what a worker may keep back.
+        let busy = fixtures::Before::new(fine(), |_| {
+            let start = std::time::Instant::now();
+            while start.elapsed() < std::time::Duration::from_micros(10) {}
+            Ok(())
+        });
+        let (data, gate) = fixtures::blocking(busy, [SHORT]);
+        let (host_slots, device_slots) = (LEN as usize + 1, LEN as usize);
+        let rig = Rig::new(data, Setting { batch: 1, workers: 1, host_slots, device_slots, ..Setting::default() });
+        rig.ask(1, 0, 1);
+        for step in 0..SHORT {
+            assert_eq!(rig.take(), (0, step));
+        }
+        assert!(rig.loaded.try_recv().is_err(), "a batch came before the one that is being read");
+        gate.open();
+        assert_eq!([rig.take(), rig.take()], [(0, SHORT), (0, SHORT + 1)]);
+    });
+}
+
 #[test]
 fn records_are_read_in_sequence_while_batches_are_decoded_in_parallel() {
     with_watchdog(LIMIT, || {

@@ -643,7 +643,7 @@ BUGS = [
         "stale_batches_are_read",
         "batches of a request that was given up are read all the same",
         Test(FEEDLINE, "lib", "decode::tests::a_stale_batch_is_not_read"),
-        [(BATCH, "requests.is_stale(self.lease.info().batch.request) || requests", "requests")],
+        [(BATCH, "requests.is_stale(self.planned.request) || requests", "requests")],
     ),
     Bug(
         "stop_taken_back",

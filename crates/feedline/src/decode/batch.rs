@@ -1,13 +1,14 @@
 //! A batch to decode: its records are read, then one worker decodes it, or several share its rows.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use feedline_core::source::Next;
 use feedline_core::{
-    BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Rows, Source, Substituted, catch_panic,
-    timeline::now,
+    BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Rows, Source, Substituted, Timeline,
+    catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, SharedFill, WAKE_UP};
@@ -31,14 +32,34 @@ const PIECE: Duration = WAKE_UP.saturating_mul(5);
 /// others would wait for the last of them. Machine and date as above. Bench: `gather` at 15 workers.
 const SHORT_PIECE: Duration = Duration::from_micros(25);
 
+/// The number of queued batches among whose slots a worker chooses.
+const CHOICE: usize = 32;
+
 /// A batch to decode.
 pub(crate) struct Undecoded {
     /// The batch's number, counted over all batches of the loader.
     pub(crate) number: u64,
-    /// The slot to fill; its info describes the batch.
+    pub(crate) planned: Planned,
+    /// The slot to fill; its info describes the batch once that is begun.
     pub(crate) lease: FillLease<Pinned, HostInfo>,
+    /// The worker that filled the slot last, if it is known.
+    pub(crate) filled_by: Option<u32>,
     /// For a source, the reader of its records.
     pub(crate) reader: Option<Box<SourceReader>>,
+    /// Whether the slot's info describes the batch.
+    is_described: bool,
+}
+
+/// What is known of a batch before it is begun.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Planned {
+    /// The number of its request.
+    pub(crate) request: u64,
+    pub(crate) epoch: u64,
+    pub(crate) step: u64,
+    /// The position in the epoch at which the steps begin.
+    pub(crate) start: u64,
+    pub(crate) timeline: Timeline,
 }
 
 /// A batch whose rows several workers decode, in pieces.
@@ -54,6 +75,47 @@ pub(crate) struct Split {
 }
 
 impl Undecoded {
+    /// Batch `number`, to be decoded into the slot of `lease`, which the worker `filled_by` filled last; for a
+    /// source, with the reader of its records.
+    pub(crate) fn new(
+        number: u64,
+        planned: Planned,
+        lease: FillLease<Pinned, HostInfo>,
+        (filled_by, reader): (Option<u32>, Option<Box<SourceReader>>),
+    ) -> Self {
+        Self { number, planned, lease, filled_by, reader, is_described: false }
+    }
+
+    /// Gives the first batch of `queue` a slot that `worker` filled last, if another batch of its loader has
+    /// one: the batches swap their slots.
+    ///
+    /// The memory of such a slot is in the caches of the worker's core. Of a slot that another core wrote
+    /// last, each line is fetched from there before it is overwritten.
+    pub(super) fn choose_slot(worker: usize, queue: &mut VecDeque<(Arc<Decoder>, Self)>) {
+        let is_own = |batch: &Self| batch.filled_by == Some(worker as u32) && !batch.is_described;
+        let mut batches = queue.iter_mut().take(CHOICE);
+        let Some((decoder, first)) = batches.next() else { return };
+        if is_own(first) || first.is_described {
+            return;
+        }
+        if let Some((_, own)) = batches.find(|(other, batch)| Arc::ptr_eq(other, decoder) && is_own(batch)) {
+            std::mem::swap(&mut first.lease, &mut own.lease);
+            std::mem::swap(&mut first.filled_by, &mut own.filled_by);
+        }
+    }
+
+    /// Describes the batch in the slot's info.
+    fn describe(&mut self) {
+        if !std::mem::replace(&mut self.is_described, true) {
+            let Planned { request, epoch, step, start, timeline } = self.planned;
+            let info = self.lease.info_mut();
+            info.batch.reset(request, epoch, step);
+            info.batch.timeline = timeline;
+            info.start = start;
+            info.records.clear();
+        }
+    }
+
     /// Decodes the batch. A long batch is split, and `share` offers it to at most the given number of other
     /// workers. Returns whether the caller has to wake the transfer thread, sooner or later.
     pub(super) fn decode(
@@ -62,8 +124,7 @@ impl Undecoded {
         worker: &Worker<'_>,
         share: impl FnOnce(Arc<Split>, usize),
     ) -> bool {
-        let number = self.number;
-        let request = self.lease.info().batch.request;
+        let (number, request) = (self.number, self.planned.request);
         if self.is_unwanted(decoder) {
             if let Some(reader) = self.reader {
                 decoder.requests.send(Message::Reader { reader, request });
@@ -78,7 +139,7 @@ impl Undecoded {
     /// Whether the batch will not be delivered.
     pub(super) fn is_unwanted(&self, decoder: &Decoder) -> bool {
         let requests = &decoder.requests;
-        requests.is_stale(self.lease.info().batch.request) || requests.is_after_failure(self.number)
+        requests.is_stale(self.planned.request) || requests.is_after_failure(self.number)
     }
 
     /// Reads the records of a source, and decodes the batch, alone or with others.
@@ -130,6 +191,7 @@ impl Undecoded {
 
     /// Writes the ids of the batch into its info.
     pub(super) fn sample(&mut self, batch_sampler: &BatchSampler) {
+        self.describe();
         let HostInfo { batch: info, start, .. } = self.lease.info_mut();
         let BatchInfo { epoch, step, .. } = *info;
         info.valid = batch_sampler.batch(epoch, *start, step, &mut info.ids);
@@ -137,6 +199,7 @@ impl Undecoded {
 
     /// Reads the records of a source, and sends the reader back unless there is more to read for this batch.
     fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker<'_>) -> Result<Next> {
+        self.describe();
         let Some(reader) = &mut self.reader else { return Ok(Next::Record) };
         let host_info = self.lease.info_mut();
         let request = host_info.batch.request;

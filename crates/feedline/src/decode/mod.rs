@@ -32,7 +32,7 @@ mod source;
 mod tests;
 mod worker;
 
-pub(crate) use batch::Undecoded;
+pub(crate) use batch::{Planned, Undecoded};
 #[doc(hidden)] // For feedline-report.
 pub use batch::piece_rows;
 pub(crate) use decoder::{Decoder, Delivery, Filled, Message};

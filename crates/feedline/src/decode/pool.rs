@@ -117,7 +117,7 @@ impl WorkerPool {
     pub fn new(workers: Workers) -> Result<Self> {
         let count = workers.count()?;
         let shared = Arc::new(Shared {
-            queue: Queue::new(QUEUE_CAPACITY),
+            queue: Queue::new(QUEUE_CAPACITY).choosing(Undecoded::choose_slot),
             activity: (0..count).map(|_| Activity::idle()).collect(),
             active: Arc::new(AtomicUsize::new(count)),
         });

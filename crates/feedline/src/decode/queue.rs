@@ -32,6 +32,8 @@ struct State<J, S> {
     jobs: VecDeque<J>,
     /// Batches that were taken and given back: only workers take them, before those that follow.
     returned: VecDeque<J>,
+    /// Prepares the first job for a worker, which takes it next.
+    choose: fn(usize, &mut VecDeque<J>),
     /// Batches to join, each with the number of workers that may still do so.
     shares: VecDeque<(S, usize)>,
     /// Workers with this number or a higher one take no work.
@@ -40,8 +42,8 @@ struct State<J, S> {
 }
 
 impl<J, S: Clone> State<J, S> {
-    /// The next work, if there is some.
-    fn take(&mut self) -> Option<Work<J, S>> {
+    /// The next work for worker number `worker`, if there is some.
+    fn take(&mut self, worker: usize) -> Option<Work<J, S>> {
         if let Some((batch, workers)) = self.shares.front_mut() {
             *workers -= 1;
             let (batch, is_last) = (batch.clone(), *workers == 0);
@@ -50,7 +52,11 @@ impl<J, S: Clone> State<J, S> {
             }
             return Some(Work::Join(batch));
         }
-        self.returned.pop_front().or_else(|| self.jobs.pop_front()).map(Work::Begin)
+        if let Some(job) = self.returned.pop_front() {
+            return Some(Work::Begin(job));
+        }
+        (self.choose)(worker, &mut self.jobs);
+        self.jobs.pop_front().map(Work::Begin)
     }
 
     /// The number of workers that the queued work can keep busy.
@@ -63,9 +69,15 @@ impl<J, S: Clone> Queue<J, S> {
     /// An empty queue; `capacity` items need no further memory.
     pub(crate) fn new(capacity: usize) -> Self {
         let (jobs, shares) = (VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity));
-        let work =
-            Monitor::new(State { jobs, returned: VecDeque::new(), shares, limit: usize::MAX, closed: false });
-        Self { work, resting: Monitor::new(()) }
+        let (returned, limit, closed) = (VecDeque::new(), usize::MAX, false);
+        let state = State { jobs, returned, choose: |_, _| {}, shares, limit, closed };
+        Self { work: Monitor::new(state), resting: Monitor::new(()) }
+    }
+
+    /// The same; before a worker takes the first of the jobs, `choose` may change them.
+    pub(crate) fn choosing(self, choose: fn(usize, &mut VecDeque<J>)) -> Self {
+        self.work.with(|state| state.choose = choose);
+        self
     }
 
     /// Adds a batch to begin; gives it back when the queue is closed.
@@ -135,7 +147,7 @@ impl<J, S: Clone> Queue<J, S> {
         loop {
             let taken = self.work.wait(Some(LOOK), |state| match state.closed || worker >= state.limit {
                 true => Some(None),
-                false => state.take().map(Some),
+                false => state.take(worker).map(Some),
             });
             match taken {
                 Some(Some(work)) => return Some(work),
@@ -157,7 +169,7 @@ impl<J, S: Clone> Queue<J, S> {
     pub(crate) fn try_next(&self, worker: usize) -> (Option<Work<J, S>>, usize) {
         self.work.with(|state| {
             let may_work = !state.closed && worker < state.limit;
-            (may_work.then(|| state.take()).flatten(), state.items())
+            (may_work.then(|| state.take(worker)).flatten(), state.items())
         })
     }
 

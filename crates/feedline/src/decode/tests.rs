@@ -101,10 +101,9 @@ impl Rig {
     }
 
     fn begin_with(&self, number: u64, step: u64, reader: Option<Box<SourceReader>>) {
-        let mut lease = self.slots.acquire().unwrap();
-        lease.info_mut().batch.reset(REQUEST, EPOCH, step);
-        lease.info_mut().records.clear();
-        self.pool.begin(&self.decoder, Undecoded { number, lease, reader }, true);
+        let planned = Planned { request: REQUEST, epoch: EPOCH, step, ..Planned::default() };
+        let batch = Undecoded::new(number, planned, self.slots.acquire().unwrap(), (None, reader));
+        self.pool.begin(&self.decoder, batch, true);
     }
 
     fn message(&self) -> Message {

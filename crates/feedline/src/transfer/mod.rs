@@ -88,6 +88,8 @@ struct Run<'a> {
     /// The time since which a later batch than the next one is decoded; 0 if none is.
     out_of_order: u64,
     waits: Arc<Backoff>,
+    /// The worker that filled each host slot last.
+    filled_by: Vec<Option<u32>>,
     /// A batch of a source that had no record; to be begun again.
     not_yet: Option<Box<Undecoded>>,
 }
@@ -123,6 +125,7 @@ impl Transfer {
                     has_copied: false,
                     out_of_order: 0,
                     waits: Arc::default(),
+                    filled_by: vec![None; slots],
                     not_yet: None,
                 }
                 .run()
@@ -192,19 +195,20 @@ impl Run<'_> {
         // again.
         let (mut work, mut last) = (Duration::ZERO, None);
         while !self.is_superseded() && self.schedule.has_next() {
-            let Some(mut lease) = self.with.host_slots.try_acquire()? else {
+            let Some(lease) = self.with.host_slots.try_acquire()? else {
                 is_out_of_slots = true;
                 break;
             };
-            let (number, reader) = self.schedule.next(lease.info_mut());
-            let timeline = &mut lease.info_mut().batch.timeline;
-            timeline.number = number;
+            let (number, mut planned, reader) = self.schedule.next();
+            let timeline = &mut planned.timeline;
             (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.clock.last());
             timeline.held_by_copies = self.has_copied;
             // Read here: if the slot was waited for, the copy that the times describe has just released it.
             let times = self.timed.times()?;
             (timeline.copy_ns, timeline.readers_ns) = (times.copy_ns, times.readers_ns);
-            if let Some(batch) = last.replace(Undecoded { number, lease, reader }) {
+            let filled_by = self.filled_by[lease.index()];
+            let batch = Undecoded::new(number, planned, lease, (filled_by, reader));
+            if let Some(batch) = last.replace(batch) {
                 work = work.saturating_add(self.with.decoder.batch_time());
                 let wake = work >= WORK_PER_WAKE;
                 self.give(batch, wake);
@@ -335,6 +339,7 @@ impl Run<'_> {
         let mut slot = self.device_slot()?;
         let at = self.clock.last();
         let step = filled.info().batch.step;
+        self.filled_by[filled.index()] = Some(filled.info().batch.timeline.worker);
         let _span = enter!("queue the copy", &filled.info().batch);
         // Swapped, so that the memory of both is reused.
         std::mem::swap(slot.info_mut(), &mut filled.info_mut().batch);

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use feedline_core::{BatchSampler, Error, ErrorKind, Result, SourcePosition};
+use feedline_core::{BatchSampler, Error, ErrorKind, Result, SourcePosition, Timeline};
 use feedline_slots::{Mailbox, WAKE_UP};
 
-use crate::decode::{HostInfo, Message, SourceReader};
+use crate::decode::{Message, Planned, SourceReader};
 
 /// The batches that a loader wants: from a position in an epoch to the end of its last epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -250,16 +250,15 @@ impl Schedule {
         false
     }
 
-    /// Hands out the batch that [`has_next`](Self::has_next) has reported: describes it in `host_info`, and
-    /// returns its number and, for a source, the reader.
-    pub(super) fn next(&mut self, host_info: &mut HostInfo) -> (u64, Option<Box<SourceReader>>) {
+    /// Hands out the batch that [`has_next`](Self::has_next) has reported: its number, its description and,
+    /// for a source, the reader.
+    pub(super) fn next(&mut self) -> (u64, Planned, Option<Box<SourceReader>>) {
         let request = self.request.get_or_insert_default();
-        host_info.batch.reset(request.number, request.epoch, request.step);
-        host_info.start = request.start;
-        host_info.records.clear();
+        let Request { number, epoch, start, step, .. } = *request;
+        let timeline = Timeline { number: self.number, ..Timeline::default() };
         request.step += 1;
         self.number += 1;
-        (self.number - 1, self.reader.take())
+        (self.number - 1, Planned { request: number, epoch, step, start, timeline }, self.reader.take())
     }
 }
 

@@ -815,6 +815,12 @@ BUGS = [
         ],
     ),
     Bug(
+        "slot_of_another_loader",
+        "a worker swaps the slots of batches of two loaders",
+        Test(FEEDLINE, "lib", "decode::tests::a_worker_decodes_the_first_batch_into_the_slot_that_it_filled_last"),
+        [(BATCH, "Arc::ptr_eq(other, decoder) && is_own(batch)", "!cfg!(any()) && is_own(batch)")],
+    ),
+    Bug(
         "posted_batches_are_kept_back",
         "short batches wait for the next read of their worker",
         Test(

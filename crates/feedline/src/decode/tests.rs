@@ -1,7 +1,7 @@
 //! The decode stage alone. The test plays the transfer thread: it hands out slots and receives the
 //! workers' messages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -368,6 +368,28 @@ fn the_data_is_dropped_once_no_worker_reads() {
         assert_eq!(slots.counts().free, slots.len());
         drop(pool);
     });
+}
+
+#[test]
+fn a_worker_decodes_the_first_batch_into_the_slot_that_it_filled_last() {
+    let (rig, other) = (Rig::new(fine(), 1), Rig::new(fine(), 1));
+    let batch = |rig: &Rig, number, filled_by| {
+        let lease = rig.slots.acquire().unwrap();
+        (rig.decoder.clone(), Undecoded::new(number, Planned::default(), lease, (filled_by, None)))
+    };
+    let mut queue =
+        VecDeque::from([batch(&rig, 0, Some(1)), batch(&other, 5, Some(2)), batch(&rig, 1, Some(2))]);
+    let mut chosen_by = |worker| {
+        Undecoded::choose_slot(worker, &mut queue);
+        queue.iter().map(|(_, batch)| (batch.number, batch.lease.index())).collect::<Vec<_>>()
+    };
+    for worker in [0, 1] {
+        assert_eq!(chosen_by(worker), [(0, 0), (5, 0), (1, 1)], "worker {worker} has no other slot");
+    }
+    for _ in 0..2 {
+        assert_eq!(chosen_by(2), [(0, 1), (5, 0), (1, 0)]);
+    }
+    assert_eq!(chosen_by(1), [(0, 0), (5, 0), (1, 1)]);
 }
 
 #[test]

@@ -28,8 +28,8 @@ use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
 use feedline_slots::{Backoff, Mailbox, Ring, WAKE_UP};
 
-use self::schedule::{Reorder, Schedule};
 pub(crate) use self::schedule::{QUIET, Request, Requests};
+use self::schedule::{Reorder, Schedule};
 use self::timed::{Clock, TimedCopies};
 use crate::decode::{Decoder, Delivery, Filled, HostInfo, Message, SourceReader, Undecoded, WorkerPool};
 use crate::spans::enter;

@@ -1862,7 +1862,7 @@ BUGS = [
         "ragged_split",
         "a batch with a ragged field is split over workers",
         Test(FEEDLINE, "failing", "ragged_errors::a_sample_beyond_its_limit_is_named_with_field_and_limit"),
-        [(BATCH, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
+        [(BATCH, "if is_split && !decoder.layout.is_ragged() {", "if is_split {")],
     ),
     Bug(
         "ragged_bytes",

@@ -121,6 +121,12 @@ impl<T> Monitor<T> {
         lock(&self.state).asleep
     }
 
+    /// The number of threads that wait: they spin or sleep.
+    pub fn waiting(&self) -> usize {
+        let state = lock(&self.state);
+        state.spinning + state.asleep
+    }
+
     /// Adds `added` items to the value, and wakes a thread for each of them. `change` returns the new number
     /// of items. If spinning threads will take some of them, fewer threads are woken.
     pub fn add<R>(&self, added: usize, change: impl FnOnce(&mut T) -> (R, usize)) -> R {

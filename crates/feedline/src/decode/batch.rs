@@ -26,6 +26,13 @@ use crate::spans::enter;
 /// Machine: 16 cores of a Xeon beside an H200, 2026-11-21. Bench: `tiny`, `gather`.
 const PIECE: Duration = WAKE_UP.saturating_mul(5);
 
+/// A batch that takes one worker less time than this is split only for workers that have nothing else to do.
+///
+/// Two workers that write one slot move its lines between the caches of their cores. Batches of 256 rows of
+/// 784 bytes to an H200 by four workers took 190 us of their time each when all four shared every batch, and
+/// 95 us when one worker decoded them all. 2026-11-24. Bench: `readers`.
+const LONG: Duration = WAKE_UP.saturating_mul(50);
+
 /// The shortest piece of a batch that is split.
 ///
 /// A batch of half a millisecond in pieces of a tenth would keep five of sixteen workers busy, and the
@@ -75,7 +82,7 @@ pub(crate) struct Split {
 }
 
 impl Undecoded {
-    /// Batch `number`, to be decoded into the slot of `lease`, which the worker `filled_by` filled last; for a
+    /// Batch `number`, to be decoded into the slot of `lease`, which worker `filled_by` filled last. For a
     /// source, with the reader of its records.
     pub(crate) fn new(
         number: u64,
@@ -117,12 +124,12 @@ impl Undecoded {
     }
 
     /// Decodes the batch. A long batch is split, and `share` offers it to at most the given number of other
-    /// workers. Returns whether the caller has to wake the transfer thread, sooner or later.
+    /// workers; `unused` returns the number of those that have nothing else to do. Returns whether the caller has to wake the transfer thread, sooner or later.
     pub(super) fn decode(
         self,
         decoder: &Arc<Decoder>,
         worker: &Worker<'_>,
-        share: impl FnOnce(Arc<Split>, usize),
+        others: (impl FnOnce() -> usize, impl FnOnce(Arc<Split>, usize)),
     ) -> bool {
         let (number, request) = (self.number, self.planned.request);
         if self.is_unwanted(decoder) {
@@ -133,7 +140,7 @@ impl Undecoded {
             decoder.requests.send(Message::Decoded { number, outcome: Ok(None) });
             return false;
         }
-        decoder.settle(number, false, || self.begin(decoder, worker, share))
+        decoder.settle(number, false, || self.begin(decoder, worker, others))
     }
 
     /// Whether the batch will not be delivered.
@@ -147,7 +154,7 @@ impl Undecoded {
         mut self,
         decoder: &Decoder,
         worker: &Worker<'_>,
-        share: impl FnOnce(Arc<Split>, usize),
+        others: (impl FnOnce() -> usize, impl FnOnce(Arc<Split>, usize)),
     ) -> Result<Option<Delivery<Filled>>> {
         match decoder.input()? {
             Input::Dataset(_) => self.sample(&decoder.batch_sampler),
@@ -177,10 +184,17 @@ impl Undecoded {
             },
         }
         let rows = self.lease.info().batch.ids.len();
-        let workers = decoder.workers();
+        let (unused, share) = others;
+        let time = decoder.batch_time();
+        let workers = match time {
+            _ if time <= PIECE => 1,
+            _ if time < LONG => 1 + unused(),
+            _ => decoder.workers(),
+        };
         let piece_rows = piece_rows(rows, decoder.row_ns(), workers);
+        let is_split = rows > piece_rows && (workers > 1 || time >= LONG);
         // The rows of a ragged field are written in order, by one worker.
-        if rows > piece_rows && !decoder.layout.is_ragged() {
+        if is_split && !decoder.layout.is_ragged() {
             worker.begin_batch(now(), &mut self.lease.info_mut().batch.timeline);
             let split = decoder.share(Split::new(self, decoder, piece_rows)?);
             share(split.clone(), (rows.div_ceil(piece_rows) - 1).min(workers - 1));

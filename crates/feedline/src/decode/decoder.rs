@@ -97,7 +97,7 @@ impl Decoder {
     /// Each call of user code has a guard of its own, which names the sample. A panic that gets this far is a
     /// bug, and must not hang the loader.
     ///
-    /// Without `wake`, the transfer thread is not woken for the outcome. Returns whether it has to be.
+    /// Without `wake`, the transfer thread may not be woken for the outcome. Returns whether it has to be.
     pub(super) fn settle(
         &self,
         number: u64,
@@ -110,6 +110,7 @@ impl Decoder {
             Ok(Some(_)) => {}
             Err(_) => self.requests.set_failed(number),
         }
+        let wake = wake || !self.is_busy_with(self.requests.host_slots());
         self.requests.post(Message::Decoded { number, outcome }, wake);
         !wake
     }

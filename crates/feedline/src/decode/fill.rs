@@ -120,7 +120,7 @@ fn fill(
     worker: &Worker<'_>,
 ) -> Option<Undecoded> {
     if batch.is_unwanted(decoder) {
-        batch.decode(decoder, worker, |_, _| {});
+        batch.decode(decoder, worker, (|| 0, |_, _| {}));
         return None;
     }
     batch.sample(&decoder.batch_sampler);

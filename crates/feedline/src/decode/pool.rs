@@ -223,7 +223,7 @@ impl Shared {
             let posted = match work {
                 Work::Begin((decoder, batch)) => {
                     let share = |split, others| self.queue.share((decoder.clone(), split), others);
-                    batch.decode(&decoder, &worker, share).then_some(decoder)
+                    batch.decode(&decoder, &worker, (|| self.queue.unused(), share)).then_some(decoder)
                 }
                 Work::Join((decoder, split)) => {
                     split.join(&decoder, &worker);

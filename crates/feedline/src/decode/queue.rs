@@ -125,6 +125,11 @@ impl<J, S: Clone> Queue<J, S> {
         self.work.with(|state| state.items() == 0) && self.work.asleep() > 0
     }
 
+    /// The number of workers that wait, beyond those that the queued work will keep busy.
+    pub(crate) fn unused(&self) -> usize {
+        self.work.waiting().saturating_sub(self.work.with(|state| state.items()))
+    }
+
     /// Lets up to `workers` workers join a batch.
     pub(crate) fn share(&self, batch: S, workers: usize) {
         self.work.add(workers, |state| {

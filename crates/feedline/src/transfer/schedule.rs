@@ -55,6 +55,7 @@ pub(crate) struct Requests {
     /// Whether the thread has ended.
     is_closed: AtomicBool,
     inbox: Arc<Mailbox<Message>>,
+    host_slots: usize,
     /// The time at which a worker last woke the thread.
     woken_at: AtomicU64,
 }
@@ -75,6 +76,7 @@ impl Requests {
             is_waking: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             inbox,
+            host_slots,
             woken_at: AtomicU64::new(0),
         };
         (Arc::new(requests), received)
@@ -109,6 +111,11 @@ impl Requests {
         if !self.is_waking.swap(true, Ordering::AcqRel) {
             self.send(Message::Wake);
         }
+    }
+
+    /// The number of host slots: so many batches are queued or decoded at a time.
+    pub(crate) fn host_slots(&self) -> usize {
+        self.host_slots
     }
 
     /// Sends a message to the thread. Once the thread has ended, the message is dropped, and the slot in it

@@ -121,10 +121,10 @@ impl<T> Monitor<T> {
         lock(&self.state).asleep
     }
 
-    /// The number of threads that wait: they spin or sleep.
-    pub fn waiting(&self) -> usize {
+    /// Looks at the value, and at the number of threads that wait: they spin or sleep.
+    pub fn look<R>(&self, look: impl FnOnce(&T, usize) -> R) -> R {
         let state = lock(&self.state);
-        state.spinning + state.asleep
+        look(&state.value, state.spinning + state.asleep)
     }
 
     /// Adds `added` items to the value, and wakes a thread for each of them. `change` returns the new number

@@ -127,7 +127,7 @@ impl<J, S: Clone> Queue<J, S> {
 
     /// The number of workers that wait, beyond those that the queued work will keep busy.
     pub(crate) fn unused(&self) -> usize {
-        self.work.waiting().saturating_sub(self.work.with(|state| state.items()))
+        self.work.look(|state, waiting| waiting.saturating_sub(state.items()))
     }
 
     /// Lets up to `workers` workers join a batch.
@@ -347,6 +347,24 @@ mod tests {
                 }
                 queue.begin(7, false).unwrap();
                 assert_eq!(worker.join().unwrap(), Some(Work::Begin(7)));
+            });
+        });
+    }
+
+    #[test]
+    fn a_worker_that_waits_is_unused_unless_work_is_queued_for_it() {
+        with_watchdog(LIMIT, || {
+            let queue = Queue::<u32, ()>::new(4);
+            std::thread::scope(|scope| {
+                let _workers = [(); 2].map(|()| scope.spawn(|| queue.next(0)));
+                while queue.unused() < 2 {
+                    std::thread::yield_now();
+                }
+                // Whether a worker has taken it or not.
+                queue.begin(7, false).unwrap();
+                assert!(queue.unused() <= 1);
+                queue.begin(8, false).unwrap();
+                assert_eq!(queue.unused(), 0);
             });
         });
     }

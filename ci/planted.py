@@ -643,7 +643,7 @@ BUGS = [
         "stale_batches_are_read",
         "batches of a request that was given up are read all the same",
         Test(FEEDLINE, "lib", "decode::tests::a_stale_batch_is_not_read"),
-        [(BATCH, "requests.is_stale(self.lease.info().batch.request) || requests", "requests")],
+        [(BATCH, "requests.is_stale(self.planned.request) || requests", "requests")],
     ),
     Bug(
         "stop_taken_back",
@@ -804,13 +804,35 @@ BUGS = [
     ),
     Bug(
         "wakes_fill_the_inbox",
-        "each request takes a place in the inbox, until a worker finds none",
-        Test(FEEDLINE, "threads", "shared_pool::requests_of_a_loader_that_waits_for_its_consumer_block_no_worker"),
+        "each request takes a place in the inbox, which grows",
+        Test(FEEDLINE, "lib", "decode::tests::any_number_of_requests_takes_one_place_in_the_inbox"),
         [
             (
                 SCHEDULE,
                 "            self.send(Message::Wake);",
                 "            self.send(Message::Wake);\n            self.woken();",
+            )
+        ],
+    ),
+    Bug(
+        "slot_of_another_loader",
+        "a worker swaps the slots of batches of two loaders",
+        Test(FEEDLINE, "lib", "decode::tests::a_worker_decodes_the_first_batch_into_the_slot_that_it_filled_last"),
+        [(BATCH, "Arc::ptr_eq(other, decoder) && is_own(batch)", "!cfg!(any()) && is_own(batch)")],
+    ),
+    Bug(
+        "posted_batches_are_kept_back",
+        "short batches wait for the next read of their worker",
+        Test(
+            FEEDLINE,
+            "lib",
+            "transfer::tests::order::short_batches_before_a_read_that_does_not_return_are_delivered",
+        ),
+        [
+            (
+                TRANSFER,
+                "self.interval(waited).unwrap_or(waited.clamp(LOOK.0, LOOK.1))",
+                "self.interval(waited).unwrap_or(Duration::MAX)",
             )
         ],
     ),
@@ -1846,7 +1868,7 @@ BUGS = [
         "ragged_split",
         "a batch with a ragged field is split over workers",
         Test(FEEDLINE, "failing", "ragged_errors::a_sample_beyond_its_limit_is_named_with_field_and_limit"),
-        [(BATCH, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
+        [(BATCH, "if is_split && !decoder.layout.is_ragged() {", "if is_split {")],
     ),
     Bug(
         "ragged_bytes",

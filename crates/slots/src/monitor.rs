@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, sleep};
+use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock, sleep};
 
 /// The cost of a sleep and a wake-up: 15 us of CPU time on both sides, and up to 20 us until the thread runs.
 /// Other constants are multiples of it.
@@ -47,9 +47,20 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct Monitor<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
-    /// Counts the changes that waiting threads look for. A spinning thread reads it without the lock.
-    changes: AtomicUsize,
+    signals: Signals,
     backoff: Backoff,
+}
+
+/// What a spinning thread reads without the lock. On cache lines of its own: otherwise, threads that spin
+/// would slow down the one that holds the lock.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Signals {
+    /// Counts the changes that every waiting thread looks for.
+    changes: AtomicUsize,
+    /// About the number of items that no thread takes yet. A spinning thread takes the lock only if it has
+    /// claimed one, so that one item does not make all of them lock.
+    items: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -84,9 +95,14 @@ impl<T> Monitor<T> {
         Self {
             state: Mutex::new(State { value, spinning: 0, asleep: 0 }),
             changed: Condvar::new(),
-            changes: AtomicUsize::new(0),
+            signals: Signals { changes: AtomicUsize::new(0), items: AtomicUsize::new(0) },
             backoff: Backoff::new(),
         }
+    }
+
+    /// The same, for threads that spin before they wait here, if at all: its waits sleep at once.
+    pub fn sleeping(value: T) -> Self {
+        Self { backoff: Backoff { able: false, skipped: AtomicU32::new(0) }, ..Self::new(value) }
     }
 
     /// The same, for loom's models: each wait spins once before it sleeps.
@@ -105,13 +121,21 @@ impl<T> Monitor<T> {
         lock(&self.state).asleep
     }
 
+    /// Looks at the value, and at the number of threads that wait: they spin or sleep.
+    pub fn look<R>(&self, look: impl FnOnce(&T, usize) -> R) -> R {
+        let state = lock(&self.state);
+        look(&state.value, state.spinning + state.asleep)
+    }
+
     /// Adds `added` items to the value, and wakes a thread for each of them. `change` returns the new number
     /// of items. If spinning threads will take some of them, fewer threads are woken.
     pub fn add<R>(&self, added: usize, change: impl FnOnce(&mut T) -> (R, usize)) -> R {
         let mut state = lock(&self.state);
         let (result, items) = change(&mut state.value);
         let woken = items.saturating_sub(state.spinning).min(added).min(state.asleep);
-        self.announce(state);
+        // Release: a thread that claims an item sees what was written before it was added, without the lock.
+        self.signals.items.store(items, Ordering::Release);
+        drop(state);
         (0..woken).for_each(|_| self.changed.notify_one());
         result
     }
@@ -121,7 +145,10 @@ impl<T> Monitor<T> {
         let mut state = lock(&self.state);
         let result = change(&mut state.value);
         let asleep = state.asleep > 0;
-        self.announce(state);
+        // Relaxed: only this method writes the counter, with the lock held.
+        let changes = self.signals.changes.load(Ordering::Relaxed);
+        self.signals.changes.store(changes.wrapping_add(1), Ordering::Release);
+        drop(state);
         #[cfg(not(planted = "close_no_notify"))]
         if asleep {
             self.changed.notify_all();
@@ -129,30 +156,28 @@ impl<T> Monitor<T> {
         result
     }
 
-    /// Counts a change, and unlocks the value. The count needs the lock, because two counts at once would be
-    /// one.
-    fn announce(&self, state: MutexGuard<'_, State<T>>) {
-        // Relaxed: only this method writes the counter, with the lock held.
-        let changes = self.changes.load(Ordering::Relaxed);
-        self.changes.store(changes.wrapping_add(1), Ordering::Release);
-        drop(state);
-    }
-
     /// Waits until `take` returns a value, for at most `limit`. `take` runs under the lock: at once, after
     /// each change that wakes this thread, and when the limit has passed. `Duration::ZERO` does not block.
     pub fn wait<R>(&self, limit: Option<Duration>, mut take: impl FnMut(&mut T) -> Option<R>) -> Option<R> {
         let mut wait = self.backoff.wait();
-        let mut start = None;
+        let (mut start, mut has_claimed) = (None, false);
         let mut state = lock(&self.state);
         loop {
-            if let Some(result) = take(&mut state.value) {
-                return Some(result);
+            let taken = take(&mut state.value);
+            self.signals.looked(taken.is_some(), std::mem::take(&mut has_claimed));
+            if taken.is_some() {
+                return taken;
             }
             if limit.is_none_or(|limit| limit >= POLL) && wait.should_spin() {
-                let before = self.changes.load(Ordering::Acquire);
+                let before = self.signals.changes.load(Ordering::Acquire);
                 state.spinning += 1;
                 drop(state);
-                while self.changes.load(Ordering::Acquire) == before && wait.should_spin() {}
+                while !has_claimed
+                    && self.signals.changes.load(Ordering::Acquire) == before
+                    && wait.should_spin()
+                {
+                    has_claimed = self.signals.claim();
+                }
                 state = lock(&self.state);
                 state.spinning -= 1;
                 continue;
@@ -169,6 +194,25 @@ impl<T> Monitor<T> {
             state.asleep += 1;
             state = sleep(&self.changed, state, left);
             state.asleep -= 1;
+        }
+    }
+}
+
+impl Signals {
+    /// Claims an item, if there is one.
+    fn claim(&self) -> bool {
+        let items = self.items.load(Ordering::Acquire);
+        items > 0
+            && self.items.compare_exchange(items, items - 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// A thread has looked for an item under the lock; `is_claimed` if it had claimed one.
+    fn looked(&self, has_taken: bool, is_claimed: bool) {
+        // Threads that claim items do so without the lock, so the number may be off by a few for a moment.
+        // One too many makes a thread lock in vain; of one too few, a thread takes notice before it sleeps.
+        let items = self.items.load(Ordering::Relaxed);
+        if items > 0 && !(has_taken && is_claimed) {
+            self.items.store(if has_taken { items - 1 } else { 0 }, Ordering::Relaxed);
         }
     }
 }

@@ -91,9 +91,8 @@ pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Resul
     if bytes <= budget {
         return Ok(len);
     }
-    let fits = |kept: u64| {
-        place(spec, kept.saturating_add(batch), batch).is_ok_and(|(_, _, bytes)| bytes <= budget)
-    };
+    let fits =
+        |kept: u64| place(spec, kept.saturating_add(batch), batch).is_ok_and(|(_, _, bytes)| bytes <= budget);
     let (mut kept, mut too_many) = (0, len);
     while too_many - kept > 1 {
         let middle = kept + (too_many - kept) / 2;

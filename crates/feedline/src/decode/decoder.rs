@@ -10,7 +10,7 @@ use feedline_core::{
 };
 use feedline_device::Pinned;
 use feedline_device::zero_copy::Rest;
-use feedline_slots::{FillLease, ReadyLease, copy_rows, stream_rows};
+use feedline_slots::{FillLease, ReadyLease, WAKE_UP, copy_rows, stream_rows};
 
 use super::batch::{Split, Undecoded};
 use super::fill::Filling;
@@ -20,7 +20,7 @@ use super::source::SourceReader;
 use super::worker::Worker;
 use crate::record::ContentHash;
 use crate::trace::{BatchId, LoaderTrace};
-use crate::transfer::Requests;
+use crate::transfer::{QUIET, Requests};
 
 /// Up to this many workers copy long rows by non-temporal stores; if there are more, all use plain stores.
 ///
@@ -96,15 +96,23 @@ impl Decoder {
     ///
     /// Each call of user code has a guard of its own, which names the sample. A panic that gets this far is a
     /// bug, and must not hang the loader.
-    pub(super) fn settle(&self, number: u64, work: impl FnOnce() -> Result<Option<Delivery<Filled>>>) {
-        match catch_panic("a decode worker panicked", work).and_then(|result| result) {
-            Ok(None) => {}
-            Ok(delivery) => self.requests.send(Message::Decoded { number, outcome: Ok(delivery) }),
-            Err(error) => {
-                self.requests.set_failed(number);
-                self.requests.send(Message::Decoded { number, outcome: Err(error) });
-            }
+    ///
+    /// Without `wake`, the transfer thread may not be woken for the outcome. Returns whether it has to be.
+    pub(super) fn settle(
+        &self,
+        number: u64,
+        wake: bool,
+        work: impl FnOnce() -> Result<Option<Delivery<Filled>>>,
+    ) -> bool {
+        let outcome = catch_panic("a decode worker panicked", work).and_then(|result| result);
+        match &outcome {
+            Ok(None) => return false,
+            Ok(Some(_)) => {}
+            Err(_) => self.requests.set_failed(number),
         }
+        let wake = wake || !self.is_busy_with(self.requests.host_slots());
+        self.requests.post(Message::Decoded { number, outcome }, wake);
+        !wake
     }
 
     pub(super) fn input(&self) -> Result<&Input> {
@@ -118,6 +126,14 @@ impl Decoder {
             0 => Duration::MAX,
             ns => Duration::from_nanos(ns.saturating_mul(self.layout.capacity() as u64)),
         }
+    }
+
+    /// Whether the workers are busy for longer than a wake-up takes with `queued` batches, each of which is
+    /// short.
+    pub(super) fn is_busy_with(&self, queued: usize) -> bool {
+        let (time, queued) = (self.batch_time(), u32::try_from(queued).unwrap_or(u32::MAX));
+        let workers = u32::try_from(self.workers()).unwrap_or(u32::MAX);
+        time < QUIET && time.saturating_mul(queued) >= WAKE_UP.saturating_mul(workers)
     }
 
     /// The time of one worker for a row of the last batch, in nanoseconds; 0 before the first.

@@ -120,7 +120,7 @@ fn fill(
     worker: &Worker<'_>,
 ) -> Option<Undecoded> {
     if batch.is_unwanted(decoder) {
-        batch.decode(decoder, worker, |_, _| {});
+        batch.decode(decoder, worker, (|| 0, |_, _| {}));
         return None;
     }
     let mut batch = with_samples(batch, decoder, worker)?;
@@ -140,14 +140,14 @@ fn fill(
         Ok(outcome) => outcome,
     };
     counts.filled(filling.filler.servers(), took, outcome.network);
-    decoder.settle(batch.number, || finish(batch, start, decoder, worker));
+    decoder.settle(batch.number, true, || finish(batch, start, decoder, worker));
     None
 }
 
 /// The batch with its ids and, for a source, its records; `None` if something else is delivered in its place.
 fn with_samples(batch: Undecoded, decoder: &Decoder, worker: &Worker<'_>) -> Option<Undecoded> {
     let (number, mut ready) = (batch.number, None);
-    decoder.settle(number, || {
+    decoder.settle(number, true, || {
         let (read, delivery) = match decoder.input()? {
             Input::Source(source) => match batch.with_records(&**source, decoder, worker)? {
                 Ok(batch) => (Some(batch), None),

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use feedline_core::timeline::now;
 use feedline_core::{Error, ErrorKind, Result};
 
 use super::batch::{Split, Undecoded};
@@ -84,6 +85,8 @@ struct Threads {
 /// Work, and the loader that it belongs to.
 type OfLoader<T> = (Arc<Decoder>, T);
 
+type PoolWork = Work<OfLoader<Undecoded>, OfLoader<Arc<Split>>>;
+
 struct Shared {
     queue: Queue<OfLoader<Undecoded>, OfLoader<Arc<Split>>>,
     /// The activity of each worker: the sample that it reads.
@@ -114,7 +117,7 @@ impl WorkerPool {
     pub fn new(workers: Workers) -> Result<Self> {
         let count = workers.count()?;
         let shared = Arc::new(Shared {
-            queue: Queue::new(QUEUE_CAPACITY),
+            queue: Queue::new(QUEUE_CAPACITY).choosing(Undecoded::choose_slot),
             activity: (0..count).map(|_| Activity::idle()).collect(),
             active: Arc::new(AtomicUsize::new(count)),
         });
@@ -215,15 +218,36 @@ impl Shared {
     /// Works as worker number `index` until the queue is closed.
     fn work(&self, index: usize) {
         let worker = Worker::new(&self.activity[index], index);
-        while let Some(work) = self.queue.next(index) {
-            match work {
+        let mut next = self.queue.next(index);
+        while let Some(work) = next {
+            let posted = match work {
                 Work::Begin((decoder, batch)) => {
                     let share = |split, others| self.queue.share((decoder.clone(), split), others);
-                    batch.decode(&decoder, &worker, share);
+                    batch.decode(&decoder, &worker, (|| self.queue.unused(), share)).then_some(decoder)
                 }
-                Work::Join((decoder, split)) => split.join(&decoder, &worker),
-            }
+                Work::Join((decoder, split)) => {
+                    split.join(&decoder, &worker);
+                    None
+                }
+            };
+            next = match posted {
+                Some(decoder) => self.after_posted(index, decoder),
+                None => self.queue.next(index),
+            };
         }
+    }
+
+    /// The next work of a worker that has posted a batch of `decoder` without waking the transfer thread. The
+    /// worker wakes it, unless it has more of the same work at once.
+    fn after_posted(&self, index: usize, decoder: Arc<Decoder>) -> Option<PoolWork> {
+        let (next, queued) = self.queue.try_next(index);
+        let is_busy = match &next {
+            Some(Work::Begin((other, _))) => Arc::ptr_eq(other, &decoder) && decoder.is_busy_with(queued),
+            Some(Work::Join(_)) | None => false,
+        };
+        decoder.requests.wake_at(now(), is_busy);
+        drop(decoder);
+        next.or_else(|| self.queue.next(index))
     }
 }
 

@@ -32,6 +32,8 @@ struct State<J, S> {
     jobs: VecDeque<J>,
     /// Batches that were taken and given back: only workers take them, before those that follow.
     returned: VecDeque<J>,
+    /// Prepares the first job for a worker, which takes it next.
+    choose: fn(usize, &mut VecDeque<J>),
     /// Batches to join, each with the number of workers that may still do so.
     shares: VecDeque<(S, usize)>,
     /// Workers with this number or a higher one take no work.
@@ -40,8 +42,8 @@ struct State<J, S> {
 }
 
 impl<J, S: Clone> State<J, S> {
-    /// The next work, if there is some.
-    fn take(&mut self) -> Option<Work<J, S>> {
+    /// The next work for worker number `worker`, if there is some.
+    fn take(&mut self, worker: usize) -> Option<Work<J, S>> {
         if let Some((batch, workers)) = self.shares.front_mut() {
             *workers -= 1;
             let (batch, is_last) = (batch.clone(), *workers == 0);
@@ -50,7 +52,11 @@ impl<J, S: Clone> State<J, S> {
             }
             return Some(Work::Join(batch));
         }
-        self.returned.pop_front().or_else(|| self.jobs.pop_front()).map(Work::Begin)
+        if let Some(job) = self.returned.pop_front() {
+            return Some(Work::Begin(job));
+        }
+        (self.choose)(worker, &mut self.jobs);
+        self.jobs.pop_front().map(Work::Begin)
     }
 
     /// The number of workers that the queued work can keep busy.
@@ -63,9 +69,15 @@ impl<J, S: Clone> Queue<J, S> {
     /// An empty queue; `capacity` items need no further memory.
     pub(crate) fn new(capacity: usize) -> Self {
         let (jobs, shares) = (VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity));
-        let work =
-            Monitor::new(State { jobs, returned: VecDeque::new(), shares, limit: usize::MAX, closed: false });
-        Self { work, resting: Monitor::new(()) }
+        let (returned, limit, closed) = (VecDeque::new(), usize::MAX, false);
+        let state = State { jobs, returned, choose: |_, _| {}, shares, limit, closed };
+        Self { work: Monitor::new(state), resting: Monitor::new(()) }
+    }
+
+    /// The same; before a worker takes the first of the jobs, `choose` may change them.
+    pub(crate) fn choosing(self, choose: fn(usize, &mut VecDeque<J>)) -> Self {
+        self.work.with(|state| state.choose = choose);
+        self
     }
 
     /// Adds a batch to begin; gives it back when the queue is closed.
@@ -113,6 +125,11 @@ impl<J, S: Clone> Queue<J, S> {
         self.work.with(|state| state.items() == 0) && self.work.asleep() > 0
     }
 
+    /// The number of workers that wait, beyond those that the queued work will keep busy.
+    pub(crate) fn unused(&self) -> usize {
+        self.work.look(|state, waiting| waiting.saturating_sub(state.items()))
+    }
+
     /// Lets up to `workers` workers join a batch.
     pub(crate) fn share(&self, batch: S, workers: usize) {
         self.work.add(workers, |state| {
@@ -135,7 +152,7 @@ impl<J, S: Clone> Queue<J, S> {
         loop {
             let taken = self.work.wait(Some(LOOK), |state| match state.closed || worker >= state.limit {
                 true => Some(None),
-                false => state.take().map(Some),
+                false => state.take(worker).map(Some),
             });
             match taken {
                 Some(Some(work)) => return Some(work),
@@ -151,6 +168,14 @@ impl<J, S: Clone> Queue<J, S> {
                 None => {}
             }
         }
+    }
+
+    /// The next work for worker number `worker`, if there is some, and how much is left; never sleeps.
+    pub(crate) fn try_next(&self, worker: usize) -> (Option<Work<J, S>>, usize) {
+        self.work.with(|state| {
+            let may_work = !state.closed && worker < state.limit;
+            (may_work.then(|| state.take(worker)).flatten(), state.items())
+        })
     }
 
     /// Drops queued jobs and shares for which the closures return true.
@@ -322,6 +347,24 @@ mod tests {
                 }
                 queue.begin(7, false).unwrap();
                 assert_eq!(worker.join().unwrap(), Some(Work::Begin(7)));
+            });
+        });
+    }
+
+    #[test]
+    fn a_worker_that_waits_is_unused_unless_work_is_queued_for_it() {
+        with_watchdog(LIMIT, || {
+            let queue = Queue::<u32, ()>::new(4);
+            std::thread::scope(|scope| {
+                let _workers = [(); 2].map(|()| scope.spawn(|| queue.next(0)));
+                while queue.unused() < 2 {
+                    std::thread::yield_now();
+                }
+                // Whether a worker has taken it or not.
+                queue.begin(7, false).unwrap();
+                assert!(queue.unused() <= 1);
+                queue.begin(8, false).unwrap();
+                assert_eq!(queue.unused(), 0);
             });
         });
     }

@@ -1,18 +1,17 @@
 //! The decode stage alone. The test plays the transfer thread: it hands out slots and receives the
 //! workers' messages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
 use feedline_core::{
     BadSamples, BatchSampler, BatchSamplerOptions, Dataset, ErrorKind, LastBatch, Layout, Result, Sampler,
     Source, StableDataset, World,
 };
 use feedline_device::zero_copy::GatherOrder;
 use feedline_device::{Device, Pinned};
-use feedline_slots::{HostMemory, Ring};
+use feedline_slots::{HostMemory, Mailbox, Ring};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -35,7 +34,7 @@ struct Rig {
     layout: Arc<Layout>,
     batch_sampler: Arc<BatchSampler>,
     slots: Ring<Pinned, HostInfo>,
-    inbox: Receiver<Message>,
+    inbox: Arc<Mailbox<Message>>,
     /// The outcome of dropping the data.
     dropped: mpsc::Receiver<Result<()>>,
 }
@@ -102,14 +101,13 @@ impl Rig {
     }
 
     fn begin_with(&self, number: u64, step: u64, reader: Option<Box<SourceReader>>) {
-        let mut lease = self.slots.acquire().unwrap();
-        lease.info_mut().batch.reset(REQUEST, EPOCH, step);
-        lease.info_mut().records.clear();
-        self.pool.begin(&self.decoder, Undecoded { number, lease, reader }, true);
+        let planned = Planned { request: REQUEST, epoch: EPOCH, step, ..Planned::default() };
+        let batch = Undecoded::new(number, planned, self.slots.acquire().unwrap(), (None, reader));
+        self.pool.begin(&self.decoder, batch, true);
     }
 
     fn message(&self) -> Message {
-        self.inbox.recv_timeout(LIMIT).expect("the workers send something")
+        self.inbox.recv(Some(LIMIT)).expect("the workers send something")
     }
 
     /// The number and the outcome of the next batch.
@@ -333,7 +331,7 @@ fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
         rig.begin_with(0, 0, Some(Box::new(reader)));
         let Message::Reader { request, .. } = rig.message() else { panic!("not the reader") };
         assert_eq!(request, REQUEST);
-        assert!(rig.inbox.try_recv().is_err(), "the batch is still being decoded");
+        assert!(rig.inbox.try_recv().is_none(), "the batch is still being decoded");
         drop(opened);
         let (_, filled) = rig.ready();
         assert_eq!(filled.info().batch.ids.len(), BATCH);
@@ -370,6 +368,36 @@ fn the_data_is_dropped_once_no_worker_reads() {
         assert_eq!(slots.counts().free, slots.len());
         drop(pool);
     });
+}
+
+#[test]
+fn a_worker_decodes_the_first_batch_into_the_slot_that_it_filled_last() {
+    let (rig, other) = (Rig::new(fine(), 1), Rig::new(fine(), 1));
+    let batch = |rig: &Rig, number, filled_by| {
+        let lease = rig.slots.acquire().unwrap();
+        (rig.decoder.clone(), Undecoded::new(number, Planned::default(), lease, (filled_by, None)))
+    };
+    let mut queue =
+        VecDeque::from([batch(&rig, 0, Some(1)), batch(&other, 5, Some(2)), batch(&rig, 1, Some(2))]);
+    let mut chosen_by = |worker| {
+        Undecoded::choose_slot(worker, &mut queue);
+        queue.iter().map(|(_, batch)| (batch.number, batch.lease.index())).collect::<Vec<_>>()
+    };
+    for worker in [0, 1] {
+        assert_eq!(chosen_by(worker), [(0, 0), (5, 0), (1, 1)], "worker {worker} has no other slot");
+    }
+    for _ in 0..2 {
+        assert_eq!(chosen_by(2), [(0, 1), (5, 0), (1, 0)]);
+    }
+    assert_eq!(chosen_by(1), [(0, 0), (5, 0), (1, 1)]);
+}
+
+#[test]
+fn any_number_of_requests_takes_one_place_in_the_inbox() {
+    let rig = Rig::new(fine(), 1);
+    (2..6).for_each(|number| rig.requests.begin(Request { number, ..Request::default() }).unwrap());
+    assert!(matches!(rig.message(), Message::Wake));
+    assert!(rig.inbox.is_empty());
 }
 
 #[test]

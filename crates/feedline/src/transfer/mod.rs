@@ -21,16 +21,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::Sender;
 use feedline_core::timeline::now;
 use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage, panic_text};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::{Backoff, Ring, WAKE_UP};
+use feedline_slots::{Backoff, Mailbox, Ring, WAKE_UP};
 
+pub(crate) use self::schedule::{QUIET, Request, Requests};
 use self::schedule::{Reorder, Schedule};
-pub(crate) use self::schedule::{Request, Requests};
 use self::timed::TimedCopies;
 use crate::decode::{Decoder, Delivery, Filled, HostInfo, Message, SourceReader, Undecoded, WorkerPool};
 use crate::spans::enter;
@@ -45,6 +45,9 @@ const SOURCE_POLL: Duration = Duration::from_millis(1);
 
 /// The shortest and the longest interval between two polls of a quick device.
 const QUICK: (Duration, Duration) = (Duration::from_micros(25), Duration::from_micros(250));
+
+/// The shortest and the longest interval between two looks for batches that were posted without a wake-up.
+const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
 /// A device that takes at least this long per batch is slow.
 const SLOW: Duration = Duration::from_millis(1);
@@ -63,7 +66,7 @@ pub(crate) struct Transfer {
     pub(crate) stream: Stream,
     pub(crate) pool: WorkerPool,
     pub(crate) decoder: Arc<Decoder>,
-    pub(crate) inbox: Receiver<Message>,
+    pub(crate) inbox: Arc<Mailbox<Message>>,
     pub(crate) requests: Arc<Requests>,
     /// The channel to the consumer; the thread ends when the other end is dropped.
     pub(crate) loaded: Sender<Delivery<Loaded>>,
@@ -87,6 +90,8 @@ struct Run<'a> {
     /// The time since which a later batch than the next one is decoded; 0 if none is.
     out_of_order: u64,
     waits: Arc<Backoff>,
+    /// The worker that filled each host slot last.
+    filled_by: Vec<Option<u32>>,
     /// A batch of a source that had no record; to be begun again.
     not_yet: Option<Box<Undecoded>>,
 }
@@ -122,6 +127,7 @@ impl Transfer {
                     has_copied: false,
                     out_of_order: 0,
                     waits: Arc::default(),
+                    filled_by: vec![None; slots],
                     not_yet: None,
                 }
                 .run()
@@ -191,18 +197,19 @@ impl Run<'_> {
         // again.
         let (mut work, mut last) = (Duration::ZERO, None);
         while !self.is_superseded() && self.schedule.has_next() {
-            let Some(mut lease) = self.with.host_slots.try_acquire()? else {
+            let Some(lease) = self.with.host_slots.try_acquire()? else {
                 is_out_of_slots = true;
                 break;
             };
-            let (number, reader) = self.schedule.next(lease.info_mut());
-            let timeline = &mut lease.info_mut().batch.timeline;
-            timeline.number = number;
+            let (number, mut planned, reader) = self.schedule.next();
+            let timeline = &mut planned.timeline;
             (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.at);
             timeline.held_by_copies = self.has_copied;
             // Read here: if the slot was waited for, the copy that the times describe has just released it.
             (timeline.copy_ns, timeline.readers_ns) = self.timed.times()?;
-            if let Some(batch) = last.replace(Undecoded { number, lease, reader }) {
+            let filled_by = self.filled_by[lease.index()];
+            let batch = Undecoded::new(number, planned, lease, (filled_by, reader));
+            if let Some(batch) = last.replace(batch) {
                 work = work.saturating_add(self.with.decoder.batch_time());
                 let wake = work >= WORK_PER_WAKE;
                 self.give(batch, wake);
@@ -258,7 +265,7 @@ impl Run<'_> {
         let waits = self.waits.clone();
         let mut spin = waits.wait();
         while spin.should_spin() {
-            if let Ok(message) = self.with.inbox.try_recv() {
+            if let Some(message) = self.with.inbox.try_recv() {
                 self.at = now();
                 self.handle(message);
                 return Ok(());
@@ -268,21 +275,13 @@ impl Run<'_> {
             }
         }
         loop {
-            let limit = self.interval(start.elapsed());
-            let received = match limit {
-                None => self.with.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(limit) => self.with.inbox.recv_timeout(limit),
-            };
-            match received {
-                Ok(message) => {
-                    self.at = now();
-                    self.handle(message);
-                    return Ok(());
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(ErrorKind::Stopped, "the decode workers are gone"));
-                }
+            let waited = start.elapsed();
+            // A worker that has posted a batch without a wake-up may be held up by the next one.
+            let limit = self.interval(waited).unwrap_or(waited.clamp(LOOK.0, LOOK.1));
+            if let Some(message) = self.with.inbox.recv(Some(limit)) {
+                self.at = now();
+                self.handle(message);
+                return Ok(());
             }
             if self.look(start.elapsed())? {
                 return Ok(());
@@ -292,7 +291,7 @@ impl Run<'_> {
 
     /// Handles all messages in the inbox.
     fn handle_all(&mut self) {
-        while let Ok(message) = self.with.inbox.try_recv() {
+        while let Some(message) = self.with.inbox.try_recv() {
             self.handle(message);
         }
     }
@@ -341,6 +340,7 @@ impl Run<'_> {
         let mut slot = self.device_slot()?;
         let at = self.at;
         let step = filled.info().batch.step;
+        self.filled_by[filled.index()] = Some(filled.info().batch.timeline.worker);
         let _span = enter!("queue the copy", &filled.info().batch);
         // Swapped, so that the memory of both is reused.
         std::mem::swap(slot.info_mut(), &mut filled.info_mut().batch);

@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-use feedline_core::{BatchSampler, Error, ErrorKind, Result, SourcePosition};
+use feedline_core::{BatchSampler, Error, ErrorKind, Result, SourcePosition, Timeline};
+use feedline_slots::{Mailbox, WAKE_UP};
 
-use crate::decode::{HostInfo, Message, SourceReader};
+use crate::decode::{Message, Planned, SourceReader};
 
 /// The batches that a loader wants: from a position in an epoch to the end of its last epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,15 +54,21 @@ pub(crate) struct Requests {
     is_waking: AtomicBool,
     /// Whether the thread has ended.
     is_closed: AtomicBool,
-    inbox: (Sender<Message>, Receiver<Message>),
+    inbox: Arc<Mailbox<Message>>,
+    host_slots: usize,
+    /// The time at which a worker last woke the thread.
+    woken_at: AtomicU64,
 }
+
+/// The longest time for which workers that decode one short batch after another leave the thread asleep.
+pub(crate) const QUIET: Duration = WAKE_UP.saturating_mul(5);
 
 impl Requests {
     /// The requests to one transfer thread, and the inbox of that thread. The inbox has room for every batch
-    /// in `host_slots` slots, the reader of a source, and one wake-up, so no worker waits for it.
-    pub(crate) fn new(host_slots: usize) -> (Arc<Self>, Receiver<Message>) {
-        let inbox = bounded(host_slots + 2);
-        let received = inbox.1.clone();
+    /// in `host_slots` slots, the reader of a source, and one wake-up.
+    pub(crate) fn new(host_slots: usize) -> (Arc<Self>, Arc<Mailbox<Message>>) {
+        let inbox = Arc::new(Mailbox::new(host_slots + 2));
+        let received = inbox.clone();
         let requests = Self {
             latest: AtomicU64::new(0),
             first_failed: AtomicU64::new(u64::MAX),
@@ -69,6 +76,8 @@ impl Requests {
             is_waking: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             inbox,
+            host_slots,
+            woken_at: AtomicU64::new(0),
         };
         (Arc::new(requests), received)
     }
@@ -104,12 +113,21 @@ impl Requests {
         }
     }
 
+    /// The number of host slots: so many batches are queued or decoded at a time.
+    pub(crate) fn host_slots(&self) -> usize {
+        self.host_slots
+    }
+
     /// Sends a message to the thread. Once the thread has ended, the message is dropped, and the slot in it
     /// is released.
     pub(crate) fn send(&self, message: Message) {
-        // Cannot fail: the other end is here too.
-        let _ = self.inbox.0.send(message);
-        // `SeqCst`, as in `close`: either `close` finds the message, or this call finds the inbox closed.
+        self.post(message, true);
+    }
+
+    /// The same; without `wake`, the caller wakes the thread later ([`wake_at`](Self::wake_at)).
+    pub(crate) fn post(&self, message: Message, wake: bool) {
+        self.inbox.send(message, wake);
+        // Either `close` finds the message, or this call finds the inbox closed: both lock the inbox.
         if self.is_closed.load(Ordering::SeqCst) {
             self.drop_messages();
         }
@@ -122,7 +140,20 @@ impl Requests {
     }
 
     fn drop_messages(&self) {
-        self.inbox.1.try_iter().for_each(drop);
+        while let Some(message) = self.inbox.recv(Some(Duration::ZERO)) {
+            drop(message);
+        }
+    }
+
+    /// Wakes the thread at `now` for the messages posted, unless `is_busy` and it was woken [`QUIET`] ago or
+    /// less: a caller that is busy calls again soon.
+    pub(crate) fn wake_at(&self, now: u64, is_busy: bool) {
+        // Relaxed: a heuristic.
+        let since = now.saturating_sub(self.woken_at.load(Ordering::Relaxed));
+        if !is_busy || Duration::from_nanos(since) >= QUIET {
+            self.woken_at.store(now, Ordering::Relaxed);
+            self.inbox.wake();
+        }
     }
 
     /// Whether the batches of `request` are no longer wanted.
@@ -226,16 +257,15 @@ impl Schedule {
         false
     }
 
-    /// Hands out the batch that [`has_next`](Self::has_next) has reported: describes it in `host_info`, and
-    /// returns its number and, for a source, the reader.
-    pub(super) fn next(&mut self, host_info: &mut HostInfo) -> (u64, Option<Box<SourceReader>>) {
+    /// Hands out the batch that [`has_next`](Self::has_next) has reported: its number, its description and,
+    /// for a source, the reader.
+    pub(super) fn next(&mut self) -> (u64, Planned, Option<Box<SourceReader>>) {
         let request = self.request.get_or_insert_default();
-        host_info.batch.reset(request.number, request.epoch, request.step);
-        host_info.start = request.start;
-        host_info.records.clear();
+        let Request { number, epoch, start, step, .. } = *request;
+        let timeline = Timeline { number: self.number, ..Timeline::default() };
         request.step += 1;
         self.number += 1;
-        (self.number - 1, self.reader.take())
+        (self.number - 1, Planned { request: number, epoch, step, start, timeline }, self.reader.take())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Every interleaving of the waits in a monitor.
 
-use feedline_slots::Monitor;
+use feedline_slots::{Mailbox, Monitor};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -59,4 +59,30 @@ fn a_change_of_a_monitor_ends_every_wait() {
             waiters.into_iter().for_each(|waiter| waiter.join().unwrap().expect("no limit"));
         });
     }
+}
+
+/// Messages that wake nobody are received all the same, once their sender or another one wakes the receiver.
+#[test]
+fn messages_that_wake_nobody_are_received_after_a_wake_up() {
+    loom::model(|| {
+        let mailbox = Arc::new(Mailbox::new(2));
+        let receiver = thread::spawn({
+            let mailbox = mailbox.clone();
+            move || [(); 2].map(|()| mailbox.recv(None).expect("no limit"))
+        });
+        let other = thread::spawn({
+            let mailbox = mailbox.clone();
+            move || {
+                mailbox.send(1, false);
+                mailbox.wake();
+            }
+        });
+        mailbox.send(2, false);
+        mailbox.wake();
+        other.join().unwrap();
+        let mut received = receiver.join().unwrap();
+        received.sort_unstable();
+        assert_eq!(received, [1, 2]);
+        assert!(mailbox.is_empty() && mailbox.try_recv().is_none());
+    });
 }

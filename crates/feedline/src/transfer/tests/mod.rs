@@ -8,7 +8,7 @@ mod order;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Receiver, bounded};
 use feedline_core::{BadSamples, BatchSamplerOptions, Dataset, LastBatch, Sampler, Source, World};
 use feedline_device::host::Host;
 use feedline_device::{Backend, Device, Pinned, launch_host};

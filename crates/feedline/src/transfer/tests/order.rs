@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 use feedline_core::source;
+use feedline_slots::WAKE_UP;
 use feedline_testkit::fixtures::streams::{Generator, Hooked};
 use feedline_testkit::{fixtures, watchdog::LIMIT, with_watchdog};
 
@@ -153,6 +155,32 @@ fn a_new_request_is_begun_while_a_batch_of_the_old_one_is_read() {
         gate.open();
         // The last batch of the old request was dropped.
         assert_eq!([rig.take(), rig.take(), rig.take()], [(7, 0), (7, 1), (7, 2)]);
+    });
+}
+
+/// A worker that has posted short batches without waking the thread is held up by the next one.
+#[test]
+fn short_batches_before_a_read_that_does_not_return_are_delivered() {
+    with_watchdog(LIMIT, || {
+        for short in (1..LEN - 1).cycle().take(60) {
+            // Long beside the wake-up of a thread, and short beside what a worker may keep back.
+            let busy = fixtures::Before::new(fine(), |_| {
+                let start = Instant::now();
+                while start.elapsed() < WAKE_UP / 2 {}
+                Ok(())
+            });
+            let (data, gate) = fixtures::blocking(busy, [short]);
+            let (host_slots, device_slots) = (LEN as usize + 1, LEN as usize);
+            let setting = Setting { batch: 1, workers: 1, host_slots, device_slots, ..Setting::default() };
+            let rig = Rig::new(data, setting);
+            rig.ask(1, 0, 1);
+            for step in 0..short {
+                assert_eq!(rig.take(), (0, step));
+            }
+            assert!(rig.loaded.try_recv().is_err(), "a batch came before the one that is being read");
+            gate.open();
+            assert_eq!(rig.take(), (0, short));
+        }
     });
 }
 

@@ -293,10 +293,6 @@ impl BatchFiller for Servers {
         })
     }
 
-    fn servers(&self) -> usize {
-        self.network().map_or(0, |network| network.table().asked())
-    }
-
     /// Asks every server whether it has this data. One that cannot be reached is asked again later.
     fn check(&self, data: &DataDescription<'_>) -> Result<()> {
         let network = self.network()?;
@@ -347,7 +343,9 @@ impl Servers {
         rows: &mut Rows<'_>,
     ) -> Result<FillOutcome, ReadError> {
         let ticket = Ticket::of(request, &self.transforms, &self.form).with_records(request.records);
-        Ok(self.whole_answer(first, request, &ticket.into(), rows)?)
+        let outcome = self.whole_answer(first, request, &ticket.into(), rows)?;
+        let servers = self.network().map_or(0, |network| network.table().asked());
+        Ok(FillOutcome { servers, ..outcome })
     }
 }
 

@@ -135,7 +135,9 @@ impl Received {
     pub(crate) fn finish(mut self, answer: &Answer, rows: &mut Rows<'_>) -> Result<FillOutcome> {
         let mut kept = self.kept.into_iter().flatten();
         kept.try_for_each(|piece| write_piece(&piece, rows, &mut self.content))?;
-        Ok(FillOutcome { order: answer.order, content: self.content, network: answer.network })
+        // The caller knows the number of servers.
+        let (order, network) = (answer.order, answer.network);
+        Ok(FillOutcome { order, content: self.content, network, servers: 0 })
     }
 }
 

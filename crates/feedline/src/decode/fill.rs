@@ -139,7 +139,7 @@ fn fill(
         }
         Ok(outcome) => outcome,
     };
-    counts.filled(filling.filler.servers(), took, outcome.network);
+    counts.filled(outcome.servers, took, outcome.network);
     decoder.settle(batch.number, true, || finish(batch, start, decoder, worker));
     None
 }

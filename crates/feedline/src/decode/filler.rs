@@ -42,7 +42,7 @@ use crate::transfer::Requests;
 ///                 content.add(row, field_hash(0, &[id as u8]));
 ///             }
 ///             let order = BatchProof::of(request.epoch(), request.ids()).order();
-///             Ok(FillOutcome { order, content, network: Duration::ZERO })
+///             Ok(FillOutcome { order, content, network: Duration::ZERO, servers: 1 })
 ///         }))
 ///     }
 /// }
@@ -57,11 +57,6 @@ pub trait BatchFiller: Send + Sync + 'static {
     /// Max number of batches that are filled at a time. The loader starts as many threads, and has as many
     /// further host slots as its pinned budget allows.
     fn in_flight(&self) -> usize;
-
-    /// Number of servers behind the filler at present, for the report.
-    fn servers(&self) -> usize {
-        1
-    }
 
     /// Called once, while the loader is built.
     ///
@@ -153,6 +148,8 @@ pub struct FillOutcome {
     pub content: BatchContent,
     /// The time on the way: the time of the request without that of the decoding, for the report.
     pub network: Duration,
+    /// Number of servers behind the filler at present, for the report.
+    pub servers: usize,
 }
 
 /// The work of a filler, as a part of the [`Report`](crate::report::Report).

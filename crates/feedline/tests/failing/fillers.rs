@@ -112,7 +112,7 @@ impl<D: Dataset> Fake<D> {
             self.read(&ids, rows, request)?;
         }
         let order = BatchProof::of(request.epoch(), &ids).order();
-        let outcome = |content| FillOutcome { order, content, network: Duration::from_micros(1) };
+        let outcome = |content| FillOutcome { order, content, network: Duration::from_micros(1), servers: 1 };
         Ok(match plan {
             Plan::WrongByte => {
                 let outcome = outcome(content(rows));
@@ -333,7 +333,7 @@ impl BatchFiller for Records {
                 self.source.decode(record, &mut rows.row(index), &mut context)?;
             }
             let order = BatchProof::of(request.epoch(), request.ids()).order();
-            Ok(FillOutcome { order, content: content(rows), network: Duration::ZERO })
+            Ok(FillOutcome { order, content: content(rows), network: Duration::ZERO, servers: 1 })
         }))
     }
 }
@@ -404,7 +404,7 @@ fn ragged_fields_are_filled_in_order_and_padded_by_the_loader() {
                 }
             }
             let order = BatchProof::of(request.epoch(), request.ids()).order();
-            Ok(FillOutcome { order, content, network: Duration::ZERO })
+            Ok(FillOutcome { order, content, network: Duration::ZERO, servers: 1 })
         }
     }
     alone(|| {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use feedline::{DType, Dataset, Loader, Spec};
+use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
     Fixed, Folder, Idx, Lines, Ragged, Reader, Records, Shards, TokenOptions, Tokens, WebDataset, open,
 };
@@ -22,6 +23,7 @@ pub fn data_sets(dir: &Path) -> Vec<Entry> {
     vec![
         of("Idx", |dir| Loaded::new(idx(dir))),
         of("Records", |dir| Loaded::new(records(dir))),
+        of("Labelled", |dir| Loaded::new(labelled(dir))),
         of("Fixed", |dir| Loaded::new(Fixed::new(array(dir, "array", LEN as u8)).unwrap())),
         of("Ragged", |dir| Loaded::new(of_any_size(Box::new(Lines::open(text(dir)).unwrap())))),
         of("Tokens", |dir| Loaded::new(tokens(dir))),
@@ -101,6 +103,12 @@ fn records(dir: &Path) -> Records {
     write(&path, Vec::from_iter(0..4 * LEN as u8));
     let spec = Spec::new().field("pixels", DType::U8, [3]).unwrap().field("label", DType::U8, []).unwrap();
     Records::open(&path, spec).unwrap()
+}
+
+/// The same records as images with a class.
+fn labelled(dir: &Path) -> Labelled {
+    let options = LabelledOptions { input: None, label: None, classes: 256 };
+    Labelled::new(records(dir).into_reader(), &options).unwrap()
 }
 
 /// Files of different sizes in three classes.

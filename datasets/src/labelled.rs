@@ -7,6 +7,7 @@ use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
 };
 
+use crate::reader::at_file;
 use crate::{ElementType, Reader, SchemaField, Value, Values};
 
 mod pictures;
@@ -59,10 +60,7 @@ impl Labelled {
     /// not below `classes`.
     pub fn new(reader: Box<dyn Reader>, options: &LabelledOptions) -> Result<Self> {
         let (input, label) = (options.input.as_deref(), options.label.as_deref());
-        let at = |error: Error| match reader.path(0) {
-            Some(path) if error.path().is_none() => error.at_path(path),
-            _ => error,
-        };
+        let at = |error: Error| at_file(&*reader, 0, error);
         let fields = reader.schema().fields();
         let label = choose(fields, "label", label, &LABELS, is_label).map_err(at)?;
         let is_input = |field: &SchemaField| is_input(field) && field.name != fields[label].name;
@@ -111,11 +109,7 @@ impl Labelled {
     }
 
     fn located(&self, id: u64, error: Error) -> Error {
-        let error = error.at_sample(id);
-        match self.reader.path(id) {
-            Some(path) if error.path().is_none() => error.at_path(path),
-            _ => error,
-        }
+        at_file(&*self.reader, id, error.at_sample(id))
     }
 
     fn write(

@@ -250,3 +250,11 @@ pub(crate) fn inside(sample: u64, len: u64, path: &Path) -> Result<()> {
 pub(crate) fn outside(sample: u64, len: u64, path: &Path) -> Error {
     Error::new(ErrorKind::Sample, format!("no sample {sample}: there are {len}")).at_path(path)
 }
+
+/// `error`, with the file of sample `id` unless it names one.
+pub(crate) fn at_file(reader: &dyn Reader, id: u64, error: Error) -> Error {
+    match reader.path(id) {
+        Some(path) if error.path().is_none() => error.at_path(path),
+        _ => error,
+    }
+}

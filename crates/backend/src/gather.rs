@@ -37,8 +37,8 @@ pub struct Gather {
     device_ids: bool,
 }
 
-/// Ids that a launch can carry among its parameters. A kernel reads more ids from memory: fastest from that of
-/// the device ([`Gather::with_device_ids`]).
+/// Maximum number of ids among the parameters of a launch. A kernel reads more ids from memory: fastest from
+/// that of the device ([`Gather::with_device_ids`]).
 pub const MAX_LAUNCH_IDS: usize = 384;
 
 impl Gather {

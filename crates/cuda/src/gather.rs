@@ -153,7 +153,7 @@ impl Cuda {
 fn blocks(gather: &Gather) -> u32 {
     let is_of_bytes = |field: &GatherField| {
         let parts = [field.src.0, field.stride as u64, field.to.0, field.row_bytes as u64];
-        (17..=256 * 4).contains(&field.row_bytes) && parts.iter().any(|part| part % 16 != 0)
+        (17..=1024).contains(&field.row_bytes) && parts.iter().any(|part| part % 16 != 0)
     };
     if gather.fields().iter().any(is_of_bytes) { BLOCKS_OF_BYTES } else { BLOCKS }
 }

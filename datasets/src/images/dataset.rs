@@ -5,6 +5,7 @@ use std::path::Path;
 use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec};
 use feedline_images::{Scratch, Transforms};
 
+use crate::reader::at_file;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 /// Names of fields with encoded pictures; the first one in the schema is decoded.
@@ -218,14 +219,7 @@ impl Dataset for ImageDataset {
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let written =
             context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
-        written.map_err(|error| {
-            let path = if error.path().is_none() { self.reader.path(id) } else { None };
-            let error = error.at_sample(id);
-            match path {
-                Some(path) => error.at_path(path).into(),
-                None => error.into(),
-            }
-        })
+        written.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)).into())
     }
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {

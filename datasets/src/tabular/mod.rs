@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Error, ErrorKind, Result};
 
+use crate::reader::at_file;
 use crate::{OpenOptions, Reader, open_with};
 
 mod cast;
@@ -243,10 +244,7 @@ impl Table {
                 open_with(path, &options)?
             }
         };
-        let at = |error: Error| match reader.path(0).filter(|_| error.path().is_none()) {
-            Some(path) => error.at_path(path),
-            None => error,
-        };
+        let at = |error: Error| at_file(&*reader, 0, error);
         let plan = Plan::new(&steps, &*reader, found.as_ref()).map_err(at)?;
         if found.is_none() {
             found = Some(fit::fit(&*reader, &plan).map_err(at)?);

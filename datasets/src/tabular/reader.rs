@@ -11,7 +11,7 @@ use super::cell::Cell;
 use super::description::Description;
 use super::plan::{Column, Field, Plan};
 use crate::nulls::missing;
-use crate::reader::Visit;
+use crate::reader::{Visit, at_file};
 use crate::{Decoded, Reader, Schema, Values};
 
 /// The fields of a row that are kept until all have come, by their index in the reader.
@@ -229,10 +229,7 @@ impl Reader for TableReader {
         SCRATCH.set(scratch);
         visited.map_err(|error| {
             let error = if error.sample().is_some() { error } else { error.at_sample(sample) };
-            match self.path(sample).filter(|_| error.path().is_none()) {
-                Some(path) => error.at_path(path),
-                None => error,
-            }
+            at_file(self, sample, error)
         })
     }
 

@@ -259,9 +259,9 @@ impl StridedColumns {
                 let room = resident.ids(ids.len());
                 if let Some(room) = room {
                     let (from, bytes) = (from.wrapping_add(self.ids_at()), size_of_val(ids));
-                    // SAFETY: the host slot has the ids there (`accepts`), and the memory has room for those of
-                    // a batch (`Resident::new`). One stream writes and reads them, in order. The rest is the
-                    // caller's contract.
+                    // SAFETY: the host slot has the ids there (`accepts`), and the memory has room for those
+                    // of a batch (`Resident::new`). One stream writes and reads them, in order. The rest is
+                    // the caller's contract.
                     unsafe { stream.device.backend.copy_to_device(stream.id(), from, room, bytes) }?;
                 }
                 let gather = Gather::new(room.unwrap_or(at(0)), None, ids.len(), self.fields().map(field))?;

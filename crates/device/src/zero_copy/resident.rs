@@ -18,14 +18,15 @@ use crate::{Device, Pinned, Stream};
 /// Maximum bytes and samples that are decoded before they are copied.
 const AT_ONCE: (usize, usize) = (4 << 20, 1 << 16);
 
-/// Device memory that holds every sample of a data set: one column per field, without gaps between rows. Behind
-/// them is room for the ids of a batch.
+/// Device memory that holds every sample of a data set: one column per field, without gaps between rows.
+/// Behind them is room for the ids of a batch.
 pub(crate) struct Resident {
     device: Arc<Core>,
     address: Address,
     bytes: usize,
-    /// The byte offset of each column, and of the ids.
+    /// The byte offset of each column.
     offsets: Vec<usize>,
+    /// The byte offset of the room for ids.
     ids: usize,
     /// The stream that has copied the samples.
     writer: Stream,

@@ -124,7 +124,8 @@ impl Undecoded {
     }
 
     /// Decodes the batch. A long batch is split, and `share` offers it to at most the given number of other
-    /// workers; `unused` returns the number of those that have nothing else to do. Returns whether the caller has to wake the transfer thread, sooner or later.
+    /// workers; `unused` returns the number of those that have nothing else to do. Returns whether the caller
+    /// has to wake the transfer thread, sooner or later.
     pub(super) fn decode(
         self,
         decoder: &Arc<Decoder>,

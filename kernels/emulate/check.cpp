@@ -7,7 +7,10 @@
 
 #include "../cu/adamw.cu"
 #include "../cu/argmax.cu"
-#include "../cu/augment.cu"
+#include "../cu/augment/samples.cu"
+#include "../cu/augment/colors.cu"
+#include "../cu/augment/fours.cu"
+#include "../cu/augment/kernels.cu"
 #include "../cu/backward.cu"
 #include "../cu/fill.cu"
 #include "../../crates/cuda/src/gather.cu"

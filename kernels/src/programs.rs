@@ -2,11 +2,18 @@
 
 use feedline_kernel_compiler::{Kernel, Program, Source};
 
+/// A file of `cu/`, or several files as one text, with a line between two of them.
 macro_rules! source {
     ($file:literal, $(($name:literal, $threads:literal)),+ $(,)?) => {
+        source!($file = [$file], $(($name, $threads)),+)
+    };
+    ($file:literal = [$first:literal $(, $part:literal)*], $(($name:literal, $threads:literal)),+ $(,)?) => {
         Source {
             file: $file,
-            text: include_str!(concat!("../cu/", $file)),
+            text: concat!(
+                include_str!(concat!("../cu/", $first))
+                $(, "\n", include_str!(concat!("../cu/", $part)))*
+            ),
             kernels: &[$(Kernel { name: $name, threads: $threads }),+],
         }
     };
@@ -71,7 +78,7 @@ pub static GEMM: Program = Program {
 pub static AUGMENT: Program = Program {
     name: "augment",
     sources: &[source!(
-        "augment.cu",
+        "augment.cu" = ["augment/samples.cu", "augment/colors.cu", "augment/fours.cu", "augment/kernels.cu"],
         ("augment_copy_u8_u8", 256),
         ("augment_copy_u8_f32", 256),
         ("augment_copy_u8_f16", 256),
@@ -135,8 +142,13 @@ mod tests {
         let mut files: Vec<String> = ["cu", "../crates/cuda/src"]
             .into_iter()
             .flat_map(|folder| std::fs::read_dir(format!("{root}{folder}")).unwrap())
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|file| file.ends_with(".cu"))
+            .map(|entry| entry.unwrap())
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().unwrap();
+                // The files of a folder are one text.
+                let file = if entry.path().is_dir() { format!("{name}.cu") } else { name };
+                file.ends_with(".cu").then_some(file)
+            })
             .collect();
         let mut known: Vec<&str> =
             PROGRAMS.iter().flat_map(|program| program.sources).map(|source| source.file).collect();
@@ -146,6 +158,11 @@ mod tests {
         for source in PROGRAMS.iter().flat_map(|program| program.sources) {
             assert!(!source.text.contains("#include"), "{} includes a header", source.file);
         }
+        let parts = std::fs::read_dir(format!("{root}cu/augment")).unwrap();
+        let parts: Vec<_> =
+            parts.map(|part| std::fs::read_to_string(part.unwrap().path()).unwrap()).collect();
+        let lines = parts.iter().map(|part| part.lines().count() + 1).sum::<usize>() - 1;
+        assert_eq!(AUGMENT.sources[0].text.lines().count(), lines, "every file of the folder is in the text");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The pixels of one sample: the same operations in the same order as in `kernels/cu/augment.cu`.
+//! The pixels of one sample: the same operations in the same order as in `kernels/cu/augment`.
 
 use super::element::Value;
 use super::record_words::Sample;

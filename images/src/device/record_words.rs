@@ -1,4 +1,4 @@
-//! A record as `u32` numbers, for the copy. `kernels/cu/augment.cu` reads them at the same indices.
+//! A record as `u32` numbers, for the copy. `kernels/cu/augment` reads them at the same indices.
 
 use super::sample_record::{Color, MAX_COLORS, MAX_PLACE, MAX_SIDE, Mix, Record, Window};
 use crate::Size;

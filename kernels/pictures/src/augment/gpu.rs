@@ -90,7 +90,7 @@ impl Gpu {
             probabilities,
             Arg::U32(classes),
         ];
-        // SAFETY: the arguments are those of the kernels in `cu/augment.cu`. `Augment` has checked the
+        // SAFETY: the arguments are those of the kernels in `cu/augment`. `Augment` has checked the
         // lengths; the kernels access nothing beyond them, and clamp the records.
         unsafe { stream.launch(&self.function, grid, &args) }
     }

@@ -101,7 +101,7 @@ impl ImageDataset {
         let fields = reader.schema().fields();
         let Some(image) = fields.iter().position(|field| field.name == name && is_bytes(field)) else {
             let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
-            return Err(at_first(&*reader, Error::new(ErrorKind::Config, why)));
+            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
         };
         let mut spec = match encoded {
             None => transforms.field("image")?,
@@ -113,7 +113,7 @@ impl ImageDataset {
             if is_text {
                 spec = spec.field("label", DType::I64, [])?;
             } else if field.shape.iter().all(Option::is_some) {
-                let one = Schema::new([field.clone()]).spec().map_err(|error| at_first(&*reader, error))?;
+                let one = Schema::new([field.clone()]).spec().map_err(|error| at_file(&*reader, 0, error))?;
                 let [one] = one.fields() else { continue };
                 spec = spec.field(one.name(), one.dtype(), one.shape())?;
             } else {
@@ -123,7 +123,7 @@ impl ImageDataset {
         }
         if reader.is_empty() {
             let why = "there are no samples: give a file that has some";
-            return Err(at_first(&*reader, Error::new(ErrorKind::Data, why)));
+            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Data, why)));
         }
         Ok(Self { reader, transforms, encoded, image, others, spec })
     }
@@ -191,20 +191,12 @@ fn picture_field(reader: &dyn Reader) -> Result<&'static str> {
     found.ok_or_else(|| {
         let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
         let why = format!("no field looks like encoded pictures, there are {names:?}: name it to with_field");
-        at_first(reader, Error::new(ErrorKind::Config, why))
+        at_file(reader, 0, Error::new(ErrorKind::Config, why))
     })
 }
 
 fn is_bytes(field: &SchemaField) -> bool {
     field.element == ElementType::Bytes && field.shape == [None]
-}
-
-/// `error`, with the file that the first sample is in.
-fn at_first(reader: &dyn Reader, error: Error) -> Error {
-    match reader.path(0) {
-        Some(path) => error.at_path(path),
-        None => error,
-    }
 }
 
 impl Dataset for ImageDataset {

@@ -59,8 +59,8 @@ impl From<Status> for Failure {
     }
 }
 
-/// Asks for the batch of `ticket`, which has `rows` rows; each message may take `limit`. Calls `on_piece` with
-/// each piece as it arrives.
+/// Asks for the batch of `ticket`, which has `rows` rows; each message may take `limit`. Calls `on_piece`
+/// with each piece as it arrives.
 pub(crate) async fn fetch(
     channel: Channel,
     ticket: Bytes,

@@ -1,8 +1,8 @@
 //! An event: a point in a stream's work. Created once and recorded many times.
 //!
-//! Each copy from a host block into a device slot has one event of an [`EventPool`], to which the block and the
-//! leases of the slot both refer. It belongs to its copy, not to the block or the slot: the block's next copy
-//! goes to another slot, and the slot's next copy comes from another block. If an event were recorded again
+//! Each copy from a host block into a device slot has one event of an [`EventPool`], to which the block and
+//! the leases of the slot both refer. It belongs to its copy, not to the block or the slot: the block's next
+//! copy goes to another slot, and the slot's next copy comes from another block. If an event were recorded again
 //! while the other side still refers to it, that side would wait for a later copy.
 
 use std::collections::VecDeque;
@@ -133,7 +133,8 @@ impl EventPool {
     /// copy of a block that other threads may take meanwhile.
     pub(crate) fn take(&self, device: &Arc<Core>) -> Result<Arc<Event>> {
         let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // `get_mut` instead of `strong_count`: it also synchronises with the drop of the last other reference.
+        // `get_mut` instead of `strong_count`: it also synchronises with the drop of the last other
+        // reference.
         let free = events.iter_mut().position(|event| Arc::get_mut(event).is_some());
         match free {
             Some(free) => events.rotate_left(free + 1),

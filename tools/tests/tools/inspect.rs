@@ -244,8 +244,9 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
     // 17 columns, of which the first is text.
     let wide = format!("t{}\na{}\nb{}\n", ",1".repeat(16), ",2".repeat(16), ",3".repeat(16));
     let wide = wide.replacen(&",1".repeat(16), &(0..16).map(|n| format!(",c{n}")).collect::<String>(), 1);
-    const WIDE: &str = "Table::open(PATH)\n      .stack(\"x\", [\"c0\", \"c1\", \"c2\", \"c3\", \"c4\", \"c5\", \"c6\", \
-        \"c7\", \"c8\", \"c9\", \"c10\", \"c11\", \"c12\", \"c13\", \"c14\", \"c15\"])\n      .reader()?;";
+    const WIDE: &str = "Table::open(PATH)\n      \
+        .stack(\"x\", [\"c0\", \"c1\", \"c2\", \"c3\", \"c4\", \"c5\", \"c6\", \"c7\", \"c8\", \"c9\", \
+        \"c10\", \"c11\", \"c12\", \"c13\", \"c14\", \"c15\"])\n      .reader()?;";
     // Without texts of any length the table has one size; without gaps it needs no steps.
     for (name, text, lines) in [
         (

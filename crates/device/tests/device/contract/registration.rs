@@ -1,4 +1,5 @@
-//! Zero-copy transfer whose memory cannot be registered, or stays registered: nothing is leaked or freed early.
+//! Zero-copy transfer whose memory cannot be registered, or stays registered: nothing is leaked or freed
+//! early.
 
 use std::sync::Arc;
 

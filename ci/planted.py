@@ -148,7 +148,7 @@ BUGS = [
         "failed_submit_goes_home",
         "a slot whose copy may run although it was refused is handed out again",
         Test(SLOTS, "slots", "lease::a_failed_submit_loses_the_slot"),
-        [(HOST_LEASE, "if result.is_ok() {\n            hold.release();", "{\n            hold.release();")],
+        [(HOST_LEASE, "if result.is_ok() {\n            lease.release();", "{\n            lease.release();")],
     ),
     Bug(
         "freed_in_flight",
@@ -421,9 +421,9 @@ BUGS = [
             (
                 DEVICE_LEASE,
                 "record(&slot.consumed[self.number])",
-                "record(&self.shared.slots[0].consumed[self.number])",
+                "record(&self.ring.slots[0].consumed[self.number])",
             ),
-            (DEVICE_LEASE, "in &slot.consumed[..joined]", "in &shared.slots[0].consumed[..joined]"),
+            (DEVICE_LEASE, "in &slot.consumed[..joined]", "in &ring.slots[0].consumed[..joined]"),
         ],
     ),
     Bug(
@@ -643,7 +643,7 @@ BUGS = [
         "stale_batches_are_read",
         "batches of a request that was given up are read all the same",
         Test(FEEDLINE, "lib", "decode::tests::a_stale_batch_is_not_read"),
-        [(BATCH, "requests.is_stale(self.planned.request) || requests", "requests")],
+        [(BATCH, "requests.is_stale(self.request.number) || requests", "requests")],
     ),
     Bug(
         "stop_taken_back",
@@ -662,8 +662,8 @@ BUGS = [
         [
             (
                 TRANSFER,
-                "if self.with.requests.is_stale(filled.info().batch.request) =>",
-                "if cfg!(any()) && self.with.requests.is_stale(filled.info().batch.request) =>",
+                "if self.with.decoder.requests.is_stale(filled.info().batch.request) =>",
+                "if cfg!(any()) && self.with.decoder.requests.is_stale(filled.info().batch.request) =>",
             )
         ],
     ),
@@ -1050,7 +1050,7 @@ BUGS = [
         "record_not_flushed",
         "a checkpoint does not write the steps before it into the record",
         Test(RECORD, "record", "written::a_checkpoint_finds_every_step_before_it_in_the_file"),
-        [(PROGRESS, "        recorder.as_ref().map_or(Ok(()), |writer| lock(writer).flush())?;\n", "")],
+        [(PROGRESS, "        self.recorder.upgrade().map_or(Ok(()), |writer| lock(&writer).flush())?;\n", "")],
     ),
     Bug(
         "record_without_the_last_row",

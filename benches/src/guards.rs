@@ -1,6 +1,8 @@
 //! The cost of the safety checks: leases and guards on one thread, against the same driver calls without
 //! them.
 
+use std::sync::Arc;
+
 use crate::baseline::{Bare, Empty};
 use feedline::device::Priority;
 use feedline::{Device, Result, Stream};
@@ -56,7 +58,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, bytes: usize, depth: u
 /// The hand-off with leases, on one thread.
 struct Guarded {
     host: Ring<Pinned>,
-    slots: SlotRing,
+    slots: Arc<SlotRing>,
     copier: Stream,
     compute: Stream,
     empty: Empty,

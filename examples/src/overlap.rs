@@ -1,5 +1,6 @@
 //! The gain by overlapping: a loop that decodes, copies and computes one after the other, against the loader.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use feedline::device::BackendKind;
@@ -191,7 +192,7 @@ impl Compute {
 /// A copy for which the host waits.
 struct Bare {
     host: Ring<feedline_device::Pinned>,
-    slots: SlotRing,
+    slots: Arc<SlotRing>,
     stream: Stream,
     bytes: usize,
 }

@@ -75,13 +75,7 @@ impl Pinned {
 
     /// Returns an error for a stream of another device, and for a second copy stream.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
-        self.device.same(&stream.device, "the copy stream")?;
-        let owner = self.copier.get_or_init(|| stream.clone());
-        if Arc::ptr_eq(owner, stream) {
-            return Ok(());
-        }
-        let why = format!("a pinned slot is copied by one stream only: by {owner}, not by {stream}");
-        Err(Error::new(ErrorKind::Config, why))
+        stream.own(&self.copier, &self.device, "a pinned slot is copied")
     }
 
     /// Tells a race checker that the host is about to access `bytes` bytes from `offset`.

@@ -1,8 +1,6 @@
 //! A stream: work that runs in order, concurrently with other streams.
 
-use std::sync::Arc;
-#[cfg(feature = "cuda")]
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use feedline_backend::{Priority, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
@@ -23,6 +21,23 @@ pub(crate) struct StreamCore {
 }
 
 impl StreamCore {
+    /// Makes this the only stream of some memory on `device`, kept in `owner`; `what` says what it does, for
+    /// errors. Memory of one stream is free to be used or freed once that stream is drained.
+    pub(crate) fn own(
+        self: &Arc<Self>,
+        owner: &OnceLock<Arc<Self>>,
+        device: &Arc<Core>,
+        what: &str,
+    ) -> Result<()> {
+        device.same(&self.device, "the copy stream")?;
+        let owner = owner.get_or_init(|| self.clone());
+        if Arc::ptr_eq(owner, self) {
+            return Ok(());
+        }
+        let why = format!("{what} by one stream only: by {owner}, not by {self}");
+        Err(Error::new(ErrorKind::Config, why))
+    }
+
     pub(crate) fn id(&self) -> StreamId {
         self.id
     }

@@ -1,7 +1,7 @@
 //! The progress of a loader: counted as batches are delivered, and readable while an epoch is borrowed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use feedline_core::{
@@ -10,7 +10,7 @@ use feedline_core::{
 };
 use feedline_device::{Device, Stream};
 
-use crate::record::{RankWriter, lock};
+use crate::record::{Writer, lock};
 use crate::report::{Report, Reporter, ServiceTimes};
 use crate::{Batch, Checkpoint};
 
@@ -51,18 +51,14 @@ use crate::{Batch, Checkpoint};
 /// ```
 #[derive(Clone)]
 pub struct Progress {
-    counted: Arc<Mutex<Counted>>,
+    /// The state after the batches delivered so far.
+    counted: Arc<Mutex<Checkpoint>>,
     /// The number of delivered batches that are not released; see `SlotRing::unreleased`.
     unreleased: Arc<AtomicUsize>,
     device: Device,
     reporter: Arc<Reporter>,
-}
-
-/// The delivered batches so far.
-struct Counted {
-    cursor: Cursor,
-    bad_sample_report: BadSampleReport,
-    recorder: Option<RankWriter>,
+    /// The record of the run, which the loader ends.
+    recorder: Weak<Mutex<Writer>>,
 }
 
 impl Progress {
@@ -71,10 +67,10 @@ impl Progress {
         unreleased: Arc<AtomicUsize>,
         device: Device,
         reporter: Arc<Reporter>,
-        recorder: Option<RankWriter>,
+        recorder: Weak<Mutex<Writer>>,
     ) -> Self {
-        let counted = Counted { cursor, bad_sample_report: BadSampleReport::default(), recorder };
-        Self { counted: Arc::new(Mutex::new(counted)), unreleased, device, reporter }
+        let counted = Checkpoint { cursor, bad_sample_report: BadSampleReport::default() };
+        Self { counted: Arc::new(Mutex::new(counted)), unreleased, device, reporter, recorder }
     }
 
     /// The position after the batches delivered so far.
@@ -206,10 +202,9 @@ impl Progress {
             );
             return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
         }
-        let Counted { cursor, bad_sample_report, recorder } = &*counted;
         // A resumed run must find every step before its cursor in the record.
-        recorder.as_ref().map_or(Ok(()), |writer| lock(writer).flush())?;
-        Ok(Checkpoint { cursor: *cursor, bad_sample_report: bad_sample_report.clone() })
+        self.recorder.upgrade().map_or(Ok(()), |writer| lock(&writer).flush())?;
+        Ok(counted.clone())
     }
 
     pub(crate) fn begin(&self, epoch: u64) {
@@ -219,14 +214,9 @@ impl Progress {
     pub(crate) fn set_cursor(&self, cursor: Cursor) {
         let mut counted = self.lock();
         counted.cursor = cursor;
-        if let Some(writer) = &counted.recorder {
-            lock(writer).resume();
+        if let Some(writer) = self.recorder.upgrade() {
+            lock(&writer).resume();
         }
-    }
-
-    /// Writes what is recorded so far, and ends the record of this loader.
-    pub(crate) fn end_record(&self) -> Result<()> {
-        self.lock().recorder.take().map_or(Ok(()), |writer| lock(&writer).flush())
     }
 
     pub(crate) fn set_bad_sample_report(&self, bad_sample_report: BadSampleReport) {
@@ -254,7 +244,7 @@ impl Progress {
         batch_sampler: &BatchSampler,
         policy: BadSamples,
     ) -> Result<()> {
-        let Counted { cursor, bad_sample_report, recorder } = &mut *self.lock();
+        let Checkpoint { cursor, bad_sample_report } = &mut *self.lock();
         bad_sample_report.delivered(batch.len() as u64);
         for substituted in batch.substituted() {
             for (number, failure) in substituted.failures.iter().enumerate() {
@@ -278,8 +268,8 @@ impl Progress {
             Some(source_position) => cursor.reach(source_position, &info.proof),
             None => cursor.deliver(batch_sampler, &info.proof),
         }
-        if let Some(writer) = recorder
-            && let Err(error) = lock(writer).step(&before, info, cursor)
+        if let Some(writer) = self.recorder.upgrade()
+            && let Err(error) = lock(&writer).step(&before, info, cursor)
         {
             *cursor = before;
             return Err(error);
@@ -287,8 +277,8 @@ impl Progress {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Checkpoint> {
+        lock(&self.counted)
     }
 }
 

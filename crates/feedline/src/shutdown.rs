@@ -25,7 +25,7 @@ use crate::transfer::Requests;
 pub(crate) struct Closers {
     pub(crate) stop: Arc<Stop>,
     pub(crate) host_slots: Ring<Pinned, HostInfo>,
-    pub(crate) device_slots: SlotRing,
+    pub(crate) device_slots: Arc<SlotRing>,
     pub(crate) requests: Arc<Requests>,
 }
 

@@ -66,7 +66,7 @@ impl Profile {
 
     /// The mean of each time.
     pub fn mean(&self) -> ServiceTimes {
-        mean(&self.samples)
+        mean(self.samples.iter().copied())
     }
 }
 

@@ -98,7 +98,13 @@ fn host_ring(device: &Device) -> Result<Ring<Pinned>> {
     Ok(Ring::new((0..2).map(|_| Pinned::new(device, BYTES)).collect::<Result<_>>()?))
 }
 
-fn upload(seed: u64, batch: u64, copies: &Stream, host: &Ring<Pinned>, slots: &SlotRing) -> Result<Loaded> {
+fn upload(
+    seed: u64,
+    batch: u64,
+    copies: &Stream,
+    host: &Ring<Pinned>,
+    slots: &Arc<SlotRing>,
+) -> Result<Loaded> {
     let mut lease = host.acquire()?;
     fill(lease.bytes_mut(), seed, batch);
     slots.acquire()?.upload(copies, lease.ready(), BYTES)

@@ -16,15 +16,13 @@
 //! | the states of a slot; the leases: fill, ready, submit | `lease.rs` |
 //! | a slot that several workers fill together | `shared.rs` |
 //! | copies of rows into a slot | `copy.rs` |
-//! | a locked value that threads wait for: spin, then sleep | `monitor.rs` |
-//! | messages from many threads to one | `mailbox.rs` |
+//! | a locked value that threads wait for: spin, then sleep; messages from many threads to one | `monitor.rs` |
 //!
 //! The crate's README proves that no slot is lost, leased twice, or freed during a copy.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod copy;
 mod lease;
-mod mailbox;
 mod memory;
 mod monitor;
 mod ring;
@@ -33,8 +31,7 @@ mod sync;
 
 pub use copy::{copy_rows, stream_rows};
 pub use lease::{FillLease, ReadyLease};
-pub use mailbox::Mailbox;
 pub use memory::{HeapMemory, HostMemory};
-pub use monitor::{Backoff, Monitor, WAKE_UP, Wait};
+pub use monitor::{Backoff, Mailbox, Monitor, WAKE_UP, Wait};
 pub use ring::{Counts, Ring};
 pub use shared::{Claim, SharedFill};

@@ -7,20 +7,35 @@ use std::mem::ManuallyDrop;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::lease::{FillLease, Hold, State, Word};
+use crate::lease::{FillLease, State};
 use crate::memory::HostMemory;
 use crate::monitor::{Backoff, Monitor};
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicU32, Ordering};
 
 pub(crate) struct Slot<M, T> {
-    pub(crate) word: Word,
+    /// A [`State`].
+    state: AtomicU32,
     pub(crate) memory: ManuallyDrop<M>,
     /// The info that travels with the bytes; only the holder of the slot's lease accesses it.
     pub(crate) info: UnsafeCell<T>,
 }
 
-// SAFETY: `info` is accessed only through a lease, and a slot has one lease at a time (its `Word`).
+// SAFETY: `info` is accessed only through a lease, and a slot has one lease at a time (its `state`).
 unsafe impl<M: HostMemory, T: Send> Sync for Slot<M, T> {}
+
+impl<M, T> Slot<M, T> {
+    /// The present state; only a hint while another thread may change it.
+    pub(crate) fn state(&self) -> State {
+        State::of(self.state.load(Ordering::Acquire))
+    }
+
+    /// Changes the state from `from` to `to`. Returns false, and changes nothing, when the state is not
+    /// `from`. Acquire and release ordering: the next holder of the slot sees every write of the previous
+    /// one.
+    pub(crate) fn advance(&self, from: State, to: State) -> bool {
+        self.state.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
 
 struct FreeList {
     /// Slots to acquire, Free or InFlight, in the order of their release.
@@ -80,7 +95,7 @@ impl<M: HostMemory, T: Default> Ring<M, T> {
         let slots: Box<[_]> = memory
             .into_iter()
             .map(|memory| Slot {
-                word: Word::new(),
+                state: AtomicU32::new(State::Free as u32),
                 memory: ManuallyDrop::new(memory),
                 info: UnsafeCell::new(T::default()),
             })
@@ -122,21 +137,21 @@ impl<M: HostMemory, T> Ring<M, T> {
     /// Leases the slot at `index`, just taken off the free list; `wait` waits for a copy in flight.
     fn claim(&self, index: usize, wait: impl FnOnce(&M) -> Result<()>) -> Result<FillLease<M, T>> {
         let slot = &self.shared.slots[index];
-        let state = slot.word.state();
+        let state = slot.state();
         if !matches!(state, State::Free | State::InFlight) {
             return Err(broken(index));
         }
-        // From here on, an error or a panic drops `hold`, which releases the slot or marks it Lost.
-        let mut hold = Hold::new(self.shared.clone(), index, state);
+        // From here on, an error or a panic drops `lease`, which releases the slot or marks it Lost.
+        let mut lease = FillLease::new(self.shared.clone(), index, state);
         // The host's wait: a slot is not written while a copy still reads it.
         if cfg!(not(planted = "host_gate")) && state == State::InFlight {
             wait(&slot.memory)?;
         }
-        if !hold.advance(State::Filling) {
+        if !lease.advance(State::Filling) {
             return Err(broken(index));
         }
         slot.memory.on_acquire()?;
-        Ok(FillLease::new(hold))
+        Ok(lease)
     }
 
     /// Closes the ring: every current and later wait for a slot ends with `Stopped`. Existing leases stay
@@ -149,7 +164,7 @@ impl<M: HostMemory, T> Ring<M, T> {
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for slot in &self.shared.slots {
-            match slot.word.state() {
+            match slot.state() {
                 State::Free => counts.free += 1,
                 State::Filling => counts.filling += 1,
                 State::Ready => counts.ready += 1,
@@ -218,7 +233,7 @@ impl<M: HostMemory, T> Shared<M, T> {
         self.check_open(free_list)?;
         let Some(&index) = free_list.queue.front() else { return Ok(None) };
         let slot = &self.slots[index];
-        let in_flight = cfg!(not(planted = "host_gate")) && slot.word.state() == State::InFlight;
+        let in_flight = cfg!(not(planted = "host_gate")) && slot.state() == State::InFlight;
         if in_flight && !slot.memory.landed()? {
             return Ok(None);
         }
@@ -231,7 +246,7 @@ impl<M: HostMemory, T> Drop for Shared<M, T> {
     fn drop(&mut self) {
         for slot in &mut self.slots {
             // A copy may still read an InFlight or Lost slot: wait for it, and leak the memory if that fails.
-            let drained = match slot.word.state() {
+            let drained = match slot.state() {
                 State::InFlight | State::Lost => slot.memory.wait_drained(),
                 State::Free | State::Filling | State::Ready => Ok(()),
             };

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use feedline_core::{Error, ErrorKind, Layout, Result, Rows};
 
-use crate::lease::{FillLease, ReadyLease};
+use crate::lease::FillLease;
 use crate::memory::HostMemory;
 use crate::sync::{AtomicUsize, Ordering};
 
 /// The right to fill a slot, shared by several workers.
 ///
 /// Workers claim ranges of rows until none are left. [`Claim::finish`] returns true for the claim that
-/// finished the last row. The owner then turns the value into a [`ReadyLease`]; the borrow checker allows
-/// that only when no claim is left.
+/// finished the last row. The owner then takes the lease back; the borrow checker allows that only
+/// when no claim is left.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::sync::{AtomicUsize, Ordering};
 ///     finished += u32::from(claim.finish());
 /// }
 /// assert_eq!(finished, 1);
-/// assert_eq!(fill.into_ready().bytes()[..10], [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]);
+/// assert_eq!(fill.into_lease().ready().bytes()[..10], [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct SharedFill<M: HostMemory, T = ()> {
@@ -102,11 +102,6 @@ impl<M: HostMemory, T> SharedFill<M, T> {
         self.lease
     }
 
-    /// Ends the writing, as [`FillLease::ready`] does.
-    pub fn into_ready(self) -> ReadyLease<M, T> {
-        self.lease.ready()
-    }
-
     /// Counts `rows` as finished. Exactly one call returns true: the one that counts the last row.
     fn finish(&self, rows: usize) -> bool {
         // Release publishes this worker's bytes; Acquire makes the other workers' bytes visible to the last
@@ -128,8 +123,8 @@ impl<M: HostMemory, T> Claim<'_, M, T> {
         let columns = layout.spec().fields().iter().enumerate().map(|(index, field)| {
             let first = layout.offset(index) + field.row_bytes() * self.range.start;
             let at = base.wrapping_add(first);
-            // SAFETY: the slot is Filling and `fill` holds its one lease (its `Word`). Only claims write it,
-            // and no two claims overlap (`claim`). The bytes are inside the slot: `new` compared its size
+            // SAFETY: the slot is Filling and `fill` holds its one lease (`Slot::advance`). Only claims write
+            // it, and no two claims overlap (`claim`). The bytes are inside the slot: `new` compared its size
             // with the layout's. They are mutably borrowed from this claim.
             unsafe { std::slice::from_raw_parts_mut(at, field.row_bytes() * self.range.len()) }
         });

@@ -1,5 +1,7 @@
 //! One copy of the model, on one stream.
 
+use std::sync::Arc;
+
 use feedline::{Device, Error, ErrorKind, Result, Stream};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Pinned, Readback};
@@ -34,7 +36,7 @@ pub(crate) struct Replica {
     stream: Stream,
     mlp: Mlp,
     host: Ring<Pinned, ()>,
-    slots: SlotRing,
+    slots: Arc<SlotRing>,
     logits: Readback<f32>,
     inputs: usize,
     classes: usize,

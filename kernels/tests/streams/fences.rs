@@ -4,6 +4,8 @@
 //! Environment: `FEEDLINE_REPEATS`, repeats per size; `FEEDLINE_BYTES`, a single size;
 //! `FEEDLINE_DELAY_MS`, the delay.
 
+use std::sync::Arc;
+
 use feedline_core::{ErrorKind, Result, random::key};
 use feedline_device::slot::{Loaded, Reader, SlotRing};
 use feedline_device::{BackendKind, Buffer, Device, Pinned, Priority, Stream};
@@ -49,7 +51,7 @@ struct Rig {
     device: Device,
     bytes: usize,
     host: Ring<Pinned>,
-    slots: SlotRing,
+    slots: Arc<SlotRing>,
     copy: Stream,
     on_copy: Kernels,
     compute: Stream,

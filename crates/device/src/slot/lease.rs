@@ -11,7 +11,7 @@ use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
 use crate::capture::SlotId;
-use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef};
+use crate::slot::ring::{MAX_READERS, Slot, SlotRef, SlotRing};
 use crate::stream::StreamCore;
 use crate::view::View;
 use crate::zero_copy::StridedColumns;
@@ -19,21 +19,26 @@ use crate::{Event, Pinned, Stream};
 
 /// The right to overwrite a device slot. Dropping it releases the slot.
 pub struct WriteLease {
-    hold: Hold,
+    ring: Arc<SlotRing>,
+    index: usize,
     /// Recorded between the wait for the last readers and the copy.
     copy_start: Option<Arc<Event>>,
+    /// Whether dropping this releases the slot.
+    armed: bool,
 }
 
 /// A slot whose copy is queued, but not necessarily complete. Dropping it unread releases the slot.
 pub struct Loaded {
-    hold: Hold,
+    lease: WriteLease,
     /// The event of the copy.
     copied: Arc<Event>,
+    /// Whether it counts as delivered to the consumer.
+    delivered: bool,
 }
 
 /// The right to read a slot on one stream. Dropping it records the `consumed` event on that stream.
 pub struct Reader {
-    shared: Arc<Shared>,
+    ring: Arc<SlotRing>,
     index: usize,
     /// The index of this reader's `consumed` event.
     number: usize,
@@ -43,16 +48,15 @@ pub struct Reader {
 }
 
 impl WriteLease {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
-        Self { hold: Hold { shared, index, delivered: false, armed: true }, copy_start: None }
+    pub(crate) fn new(ring: Arc<SlotRing>, index: usize) -> Self {
+        Self { ring, index, copy_start: None, armed: true }
     }
 
     /// Information on the batch that the slot will hold. Swap it with that of a host slot, so that the
     /// memory of both is reused.
     pub fn info_mut(&mut self) -> &mut BatchInfo {
-        let slot = &self.hold.shared.slots[self.hold.index];
         // SAFETY: this is the only lease of the slot, borrowed mutably (`ring.rs`, at `Slot`).
-        unsafe { &mut *slot.info.get() }
+        unsafe { &mut *self.ring.slots[self.index].info.get() }
     }
 
     /// Records `event` on the copy stream right before the copy, after the wait for the readers of the slot's
@@ -86,7 +90,7 @@ impl WriteLease {
         from: ReadyLease<Pinned, T>,
         parts: &[Range<usize>],
     ) -> Result<Loaded> {
-        let (slot, host) = (self.hold.shared.bytes, from.bytes().len());
+        let (slot, host) = (self.ring.bytes, from.bytes().len());
         if let Some(part) = parts.iter().find(|part| part.start > part.end || part.end > slot.min(host)) {
             let why = format!("bytes {part:?} do not fit a device slot of {slot} bytes");
             return Err(Error::new(ErrorKind::Config, why));
@@ -119,12 +123,12 @@ impl WriteLease {
         from: ReadyLease<Pinned, T>,
         columns: &Arc<StridedColumns>,
     ) -> Result<Loaded> {
-        let shared = self.hold.shared.clone();
+        let ring = self.ring.clone();
         // SAFETY: this is the only lease of the slot, and the info is not written before `fill` returns
         // (`ring.rs`, at `Slot`).
-        let ids = unsafe { &(*shared.slots[self.hold.index].info.get()).ids };
-        columns.accepts(stream.core(), ids.len(), from.bytes().len(), shared.bytes)?;
-        if !Arc::ptr_eq(shared.columns.get_or_init(|| columns.clone()), columns) {
+        let ids = unsafe { &(*ring.slots[self.index].info.get()).ids };
+        columns.accepts(stream.core(), ids.len(), from.bytes().len(), ring.bytes)?;
+        if !Arc::ptr_eq(ring.columns.get_or_init(|| columns.clone()), columns) {
             return Err(Error::new(
                 ErrorKind::Config,
                 "a ring of device slots is filled from the columns of one data set only",
@@ -141,25 +145,19 @@ impl WriteLease {
     /// last batch, and both slots are busy until it has ended.
     #[track_caller]
     fn fill<T>(
-        self,
+        mut self,
         copier: &Arc<StreamCore>,
         from: ReadyLease<Pinned, T>,
         work: impl FnOnce(&Arc<StreamCore>, *const u8, Address) -> Result<()>,
     ) -> Result<Loaded> {
         let _site = copier.device.call_site();
-        let Hold { shared, index, .. } = &self.hold;
-        let slot = &shared.slots[*index];
-        shared.device.same(&copier.device, "the copy stream")?;
-        let owner = shared.copier.get_or_init(|| copier.clone());
-        if !Arc::ptr_eq(owner, copier) {
-            let why =
-                format!("a ring of device slots is filled by one stream only: by {owner}, not by {copier}");
-            return Err(Error::new(ErrorKind::Config, why));
-        }
+        let ring = &self.ring;
+        let slot = &ring.slots[self.index];
+        copier.own(&ring.copier, &ring.device, "a ring of device slots is filled")?;
         // Checked before the submission: after it, an error loses both slots.
         copier.refuse("a batch")?;
         from.memory().accepts(copier)?;
-        let event = shared.copy_events.take(&shared.device)?;
+        let event = ring.copy_events.take(&ring.device)?;
         let joined = slot.joined.load(Ordering::Acquire) as usize;
         // No query first: under load the readers are not done, since a slot is refilled as soon as they
         // are submitted and the device is behind.
@@ -177,43 +175,42 @@ impl WriteLease {
             pinned.read_by(copier, &event, |at| work(copier, at, slot.address))
         });
         if let Err(error) = copied {
-            shared.lose(*index, &error);
-            self.hold.abandon();
+            ring.lose(self.index, &error);
+            self.armed = false;
             return Err(error);
         }
         // Reset only now: until the copy was ordered after them, the ends of the last readers were still
         // needed.
         slot.joined.store(0, Ordering::Release);
-        Ok(Loaded { hold: self.hold, copied: event })
+        Ok(Loaded { lease: self, copied: event, delivered: false })
     }
 }
 
 impl Loaded {
     /// Information on the batch in the slot.
     pub fn info(&self) -> &BatchInfo {
-        // SAFETY: a loaded slot has no `WriteLease`, so nothing writes the info (`ring.rs`, at `Slot`).
-        unsafe { &*self.hold.shared.slots[self.hold.index].info.get() }
+        // SAFETY: this owns the slot's only lease, and the slot has no reader, so nothing writes the info
+        // (`ring.rs`, at `Slot`).
+        unsafe { &*self.lease.ring.slots[self.lease.index].info.get() }
     }
 
     /// As [`info`](Self::info), for writing.
     pub fn info_mut(&mut self) -> &mut BatchInfo {
-        // SAFETY: a loaded slot has no `WriteLease` and no reader, and this is its only `Loaded`, borrowed
-        // mutably (`ring.rs`, at `Slot`).
-        unsafe { &mut *self.hold.shared.slots[self.hold.index].info.get() }
+        self.lease.info_mut()
     }
 
     /// Counts the slot as delivered to the consumer.
     pub fn deliver(&mut self) {
-        if !std::mem::replace(&mut self.hold.delivered, true) {
-            self.hold.shared.touch();
-            self.hold.shared.delivered.fetch_add(1, Ordering::AcqRel);
-            self.hold.shared.unreleased.fetch_add(1, Ordering::AcqRel);
+        if !std::mem::replace(&mut self.delivered, true) {
+            self.lease.ring.touch();
+            self.lease.ring.delivered.fetch_add(1, Ordering::AcqRel);
+            self.lease.ring.unreleased.fetch_add(1, Ordering::AcqRel);
         }
     }
 
     /// The slot's index in its ring.
     pub fn index(&self) -> usize {
-        self.hold.index
+        self.lease.index
     }
 
     /// Whether the copy into the slot has ended; never blocks.
@@ -232,13 +229,12 @@ impl Loaded {
     #[track_caller]
     pub fn wait_on(mut self, stream: &Stream) -> Result<Reader> {
         let _site = stream.core().device.call_site();
-        // A reader counts as delivered until `Reader::drop`, or until the drop of `hold` if there is no
+        // A reader counts as delivered until `Reader::drop`, or until the drop of `self` if there is no
         // reader.
         self.deliver();
-        self.hold.shared.touch();
-        let Self { hold, copied, .. } = self;
-        let reader = join(&hold.shared, hold.index, copied, stream)?;
-        hold.abandon();
+        self.lease.ring.touch();
+        let reader = join(&self.lease.ring, self.lease.index, self.copied.clone(), stream)?;
+        (self.delivered, self.lease.armed) = (false, false);
         Ok(reader)
     }
 }
@@ -254,7 +250,7 @@ impl Reader {
     pub fn also_on(&self, stream: &Stream) -> Result<Reader> {
         let _site = stream.core().device.call_site();
         self.stream.core().refuse("a batch for another stream")?;
-        join(&self.shared, self.index, self.copied.clone(), stream)
+        join(&self.ring, self.index, self.copied.clone(), stream)
     }
 
     /// Information on the batch in the slot.
@@ -270,9 +266,9 @@ impl Reader {
     /// `Config` if they lie outside the slot or are not aligned.
     pub fn view<T: Element>(&self, offset: usize, len: usize) -> Result<View<'_, T>> {
         let end = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(offset));
-        if end.is_none_or(|end| end > self.shared.bytes) || !offset.is_multiple_of(size_of::<T>()) {
+        if end.is_none_or(|end| end > self.ring.bytes) || !offset.is_multiple_of(size_of::<T>()) {
             let why =
-                format!("{len} x {} at byte {offset} do not fit a slot of {}", T::DTYPE, self.shared.bytes);
+                format!("{len} x {} at byte {offset} do not fit a slot of {}", T::DTYPE, self.ring.bytes);
             return Err(Error::new(ErrorKind::Config, why));
         }
         let address = Address(self.slot().address.0 + offset as u64);
@@ -292,7 +288,7 @@ impl Reader {
         }
         let start = now();
         let waited = self.copied.synchronize();
-        self.shared.host_waits.fetch_add(now() - start, Ordering::Relaxed);
+        self.ring.host_waits.fetch_add(now() - start, Ordering::Relaxed);
         waited
     }
 
@@ -302,7 +298,7 @@ impl Reader {
     /// # Errors
     /// `Config` on another device; a device failure.
     pub fn host_bytes(&self) -> Result<&[u8]> {
-        let device = &self.shared.device;
+        let device = &self.ring.device;
         // The host backend only: other backends do not define what an address is.
         if device.backend.downcast_ref::<Host>().is_none() {
             let why = format!(
@@ -315,7 +311,7 @@ impl Reader {
         let address = self.slot().address.0 as *const u8;
         // SAFETY: on the host an address is a pointer, here to `bytes` initialised bytes. The copy into them
         // has ended, the next one waits for this reader, and the views of a batch can only be read.
-        Ok(unsafe { std::slice::from_raw_parts(address, self.shared.bytes) })
+        Ok(unsafe { std::slice::from_raw_parts(address, self.ring.bytes) })
     }
 
     /// The stream on which this reader reads.
@@ -329,24 +325,24 @@ impl Reader {
     }
 
     pub(crate) fn slot_id(&self) -> SlotId {
-        self.shared.slot_id(self.index)
+        self.ring.slot_id(self.index)
     }
 
     /// A reference that keeps the slot's memory beyond this reader.
     pub(crate) fn hold(&self) -> SlotRef {
-        SlotRef::new(self.shared.clone(), self.index)
+        SlotRef::new(self.ring.clone(), self.index)
     }
 
     fn slot(&self) -> &Slot {
-        &self.shared.slots[self.index]
+        &self.ring.slots[self.index]
     }
 }
 
 /// Adds `stream` to the readers of a slot that is loaded or has a reader. `copied` is the event of its
 /// copy.
-fn join(shared: &Arc<Shared>, index: usize, copied: Arc<Event>, stream: &Stream) -> Result<Reader> {
-    shared.device.same(&stream.core().device, "the stream")?;
-    let slot = &shared.slots[index];
+fn join(ring: &Arc<SlotRing>, index: usize, copied: Arc<Event>, stream: &Stream) -> Result<Reader> {
+    ring.device.same(&stream.core().device, "the stream")?;
+    let slot = &ring.slots[index];
     let claim = slot.joined.fetch_update(Ordering::AcqRel, Ordering::Acquire, |joined| {
         (joined < MAX_READERS as u32).then_some(joined + 1)
     });
@@ -359,69 +355,59 @@ fn join(shared: &Arc<Shared>, index: usize, copied: Arc<Event>, stream: &Stream)
     #[cfg(not(planted = "copied_wait"))]
     stream.core().wait_unless_done(&copied)?;
     slot.live.fetch_add(1, Ordering::AcqRel);
-    Ok(Reader { shared: shared.clone(), index, number: number as usize, stream: stream.clone(), copied })
+    Ok(Reader { ring: ring.clone(), index, number: number as usize, stream: stream.clone(), copied })
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.shared.touch();
+        self.ring.touch();
         let slot = self.slot();
         if let Err(error) = self.stream.core().record(&slot.consumed[self.number]) {
             // It is unknown when this reader's work ends, so the slot must never be written again.
-            self.shared.lose(self.index, &error);
-            self.shared.device.stats.report(error);
+            self.ring.lose(self.index, &error);
+            self.ring.device.stats.report(error);
         }
         if slot.live.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        self.shared.unreleased.fetch_sub(1, Ordering::AcqRel);
+        self.ring.unreleased.fetch_sub(1, Ordering::AcqRel);
         // A lost slot counts as delivered for good, so that a thread that holds all others does not wait
         // for a slot that never returns.
         if !slot.lost.load(Ordering::Acquire) {
-            self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
-            self.shared.release(self.index);
+            self.ring.delivered.fetch_sub(1, Ordering::AcqRel);
+            self.ring.release(self.index);
         }
     }
 }
 
-/// Holds a slot for one lease.
-struct Hold {
-    shared: Arc<Shared>,
-    index: usize,
-    delivered: bool,
-    /// Whether dropping this releases the slot.
-    armed: bool,
-}
-
-impl Hold {
-    /// Drops the hold without releasing the slot.
-    fn abandon(mut self) {
-        self.armed = false;
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // The drop of the lease then releases the slot.
+        if self.delivered {
+            self.lease.ring.touch();
+            self.lease.ring.unreleased.fetch_sub(1, Ordering::AcqRel);
+            self.lease.ring.delivered.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
-impl Drop for Hold {
+impl Drop for WriteLease {
     fn drop(&mut self) {
         if self.armed {
-            if self.delivered {
-                self.shared.touch();
-                self.shared.unreleased.fetch_sub(1, Ordering::AcqRel);
-                self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
-            }
-            self.shared.release(self.index);
+            self.ring.release(self.index);
         }
     }
 }
 
 impl std::fmt::Debug for WriteLease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "WriteLease(slot {})", self.hold.index)
+        write!(f, "WriteLease(slot {})", self.index)
     }
 }
 
 impl std::fmt::Debug for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Loaded(slot {})", self.hold.index)
+        write!(f, "Loaded(slot {})", self.index())
     }
 }
 

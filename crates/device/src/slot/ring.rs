@@ -42,23 +42,23 @@ pub(crate) struct Slot {
 }
 
 // SAFETY: `info` is accessed through leases only (`slot/lease.rs`). A slot has at most one `WriteLease`,
-// and while it has one it has no `Loaded` and no reader: it is released only when the last of them is
-// dropped, through the lock of `free`.
+// which a `Loaded` may own, and while it has one it has no reader: it is released only when the last of
+// them is dropped, through the lock of `free`.
 unsafe impl Sync for Slot {}
 
 /// A slot reference that keeps its ring's memory alive.
 pub(crate) struct SlotRef {
-    shared: Arc<Shared>,
+    ring: Arc<SlotRing>,
     index: usize,
 }
 
 impl SlotRef {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
-        Self { shared, index }
+    pub(crate) fn new(ring: Arc<SlotRing>, index: usize) -> Self {
+        Self { ring, index }
     }
 
     pub(crate) fn id(&self) -> SlotId {
-        self.shared.slot_id(self.index)
+        self.ring.slot_id(self.index)
     }
 
     /// Describes the error that `found` was passed where this slot was expected.
@@ -68,7 +68,8 @@ impl SlotRef {
     }
 }
 
-pub(crate) struct Shared {
+/// A fixed set of device slots of equal size. The leases share it.
+pub struct SlotRing {
     pub(crate) device: Arc<Core>,
     pub(crate) slots: Box<[Slot]>,
     pub(crate) bytes: usize,
@@ -98,12 +99,6 @@ pub(crate) struct Shared {
     pub(crate) columns: OnceLock<Arc<StridedColumns>>,
 }
 
-/// A fixed set of device slots of equal size. Clones share the slots.
-#[derive(Clone)]
-pub struct SlotRing {
-    pub(crate) shared: Arc<Shared>,
-}
-
 impl SlotRing {
     /// Allocates `count` slots of `bytes` bytes, and their events, on `device`.
     ///
@@ -113,7 +108,7 @@ impl SlotRing {
     /// # Errors
     /// `Config` for more than [`MAX_SLOTS`] slots; a device failure, for example if the device is out of
     /// memory.
-    pub fn new(device: &Device, count: usize, bytes: usize) -> Result<Self> {
+    pub fn new(device: &Device, count: usize, bytes: usize) -> Result<Arc<Self>> {
         if count > MAX_SLOTS {
             let why = format!("cannot create a ring of {count} device slots: the maximum is {MAX_SLOTS}");
             return Err(Error::new(ErrorKind::Config, why));
@@ -131,7 +126,7 @@ impl SlotRing {
             slots.push(slot);
             Ok(())
         });
-        let shared = Arc::new(Shared {
+        let ring = Arc::new(Self {
             device: core.clone(),
             slots: slots.into(),
             bytes,
@@ -149,8 +144,8 @@ impl SlotRing {
             columns: OnceLock::new(),
         });
         built?;
-        (0..count).for_each(|index| shared.release(index));
-        Ok(Self { shared })
+        (0..count).for_each(|index| ring.release(index));
+        Ok(ring)
     }
 
     /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)
@@ -158,16 +153,16 @@ impl SlotRing {
     ///
     /// # Errors
     /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn acquire(&self) -> Result<WriteLease> {
+    pub fn acquire(self: &Arc<Self>) -> Result<WriteLease> {
         // A wait without a limit ends with a slot or an error.
-        self.take(None)?.ok_or_else(|| self.shared.closed())
+        self.take(None)?.ok_or_else(|| self.closed())
     }
 
     /// Takes a slot to write if one is free; never blocks.
     ///
     /// # Errors
     /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
+    pub fn try_acquire(self: &Arc<Self>) -> Result<Option<WriteLease>> {
         self.acquire_timeout(Duration::ZERO)
     }
 
@@ -175,49 +170,48 @@ impl SlotRing {
     ///
     /// # Errors
     /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
+    pub fn acquire_timeout(self: &Arc<Self>, limit: Duration) -> Result<Option<WriteLease>> {
         self.take(Some(limit))
     }
 
-    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
-        let taken =
-            self.shared.free.wait(limit, |free| match self.shared.is_closed.load(Ordering::Relaxed) {
-                true => Some(Err(self.shared.closed())),
-                false => free.pop_front().map(Ok),
-            });
-        Ok(taken.transpose()?.map(|index| WriteLease::new(self.shared.clone(), index)))
+    fn take(self: &Arc<Self>, limit: Option<Duration>) -> Result<Option<WriteLease>> {
+        let taken = self.free.wait(limit, |free| match self.is_closed.load(Ordering::Relaxed) {
+            true => Some(Err(self.closed())),
+            false => free.pop_front().map(Ok),
+        });
+        Ok(taken.transpose()?.map(|index| WriteLease::new(self.clone(), index)))
     }
 
     /// Ends all current and future waits for a slot. Existing leases stay valid. Idempotent.
     pub fn close(&self) {
-        self.shared.close();
+        self.free.change(|_| self.is_closed.store(true, Ordering::Relaxed));
     }
 
     /// The number of slots.
     pub fn len(&self) -> usize {
-        self.shared.slots.len()
+        self.slots.len()
     }
 
     /// Whether there are no slots.
     pub fn is_empty(&self) -> bool {
-        self.shared.slots.is_empty()
+        self.slots.is_empty()
     }
 
     /// The number of free slots.
     pub fn free(&self) -> usize {
-        self.shared.free.with(|free| free.len())
+        self.free.with(|free| free.len())
     }
 
     /// The number of slots delivered to the consumer and not dropped, or lost because a reader could not
     /// record its end.
     pub fn delivered(&self) -> usize {
-        self.shared.delivered.load(Ordering::Acquire)
+        self.delivered.load(Ordering::Acquire)
     }
 
     /// Whether the calling thread holds every slot, so that its wait for a slot would not end. False once a
     /// batch was taken, opened or dropped on another thread: that thread may hold some of them.
     pub fn are_all_held_here(&self) -> bool {
-        let Shared { taken_on, has_moved, .. } = &*self.shared;
+        let Self { taken_on, has_moved, .. } = self;
         self.delivered() == self.len()
             && !has_moved.load(Ordering::Relaxed)
             && taken_on.load(Ordering::Relaxed) == this_thread()
@@ -226,14 +220,14 @@ impl SlotRing {
     /// The number of batches that the consumer has not released. Unlike [`delivered`](Self::delivered),
     /// it does not count a lost slot once its readers are dropped.
     pub fn unreleased(&self) -> &Arc<AtomicUsize> {
-        &self.shared.unreleased
+        &self.unreleased
     }
 
     /// Nanoseconds since the last call that host threads were blocked by
     /// [`Reader::wait_until_copied`](super::Reader::wait_until_copied).
     pub fn take_host_waits(&self) -> u64 {
         // A plain load first, so that the common case of no waits takes no other core's cache line.
-        let waits = &self.shared.host_waits;
+        let waits = &self.host_waits;
         if waits.load(Ordering::Relaxed) == 0 { 0 } else { waits.swap(0, Ordering::Relaxed) }
     }
 
@@ -249,12 +243,12 @@ impl SlotRing {
             let late = || Error::new(ErrorKind::Timeout, format!("{what} has not ended on the device"));
             if has_ended { Ok(()) } else { Err(late()) }
         };
-        for (index, slot) in self.shared.slots.iter().enumerate() {
+        for (index, slot) in self.slots.iter().enumerate() {
             for consumed in slot.recorded() {
                 wait(consumed, format_args!("work that reads device slot {index}"))?;
             }
         }
-        for copied in self.shared.copy_events.all() {
+        for copied in self.copy_events.all() {
             wait(&copied, format_args!("a copy into a device slot"))?;
         }
         Ok(())
@@ -263,7 +257,7 @@ impl SlotRing {
     /// The addresses of the slots. They are fixed for the life of the ring, so a step recorded once per
     /// slot can be replayed.
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
-        self.shared.slots.iter().map(|slot| slot.address)
+        self.slots.iter().map(|slot| slot.address)
     }
 }
 
@@ -299,9 +293,9 @@ impl Slot {
     }
 }
 
-impl Shared {
-    pub(crate) fn slot_id(self: &Arc<Self>, index: usize) -> SlotId {
-        SlotId { ring: Arc::as_ptr(self).addr(), index }
+impl SlotRing {
+    pub(crate) fn slot_id(&self, index: usize) -> SlotId {
+        SlotId { ring: std::ptr::from_ref(self).addr(), index }
     }
 
     /// The calling thread takes, opens or drops a batch.
@@ -332,11 +326,6 @@ impl Shared {
         });
     }
 
-    /// Ends all current and future waits for a slot.
-    fn close(&self) {
-        self.free.change(|_| self.is_closed.store(true, Ordering::Relaxed));
-    }
-
     /// Takes a slot out of use for good, because of `why`. The loss of the last slot ends every wait for
     /// a slot.
     pub(crate) fn lose(&self, index: usize, why: &Error) {
@@ -361,7 +350,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SlotRing {
     fn drop(&mut self) {
         let drained = self.copier.get().map_or(Ok(()), |stream| stream.synchronize());
         for slot in &self.slots {
@@ -392,6 +381,6 @@ fn this_thread() -> usize {
 
 impl std::fmt::Debug for SlotRing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SlotRing({} of {} free, {} bytes each)", self.free(), self.len(), self.shared.bytes)
+        write!(f, "SlotRing({} of {} free, {} bytes each)", self.free(), self.len(), self.bytes)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use feedline_backend::Address;
-use feedline_core::{Dataset, Error, ErrorKind, Result, catch_panic};
+use feedline_core::{Dataset, Result, catch_panic};
 
 use crate::device_core::Core;
 use crate::stream::StreamCore;
@@ -66,11 +66,7 @@ impl Registered {
     /// Makes `stream` the only stream that reads the bytes. Returns an error for another stream, and for
     /// one of another device.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
-        self.device.same(&stream.device, "the copy stream")?;
-        if Arc::ptr_eq(self.reader.get_or_init(|| stream.clone()), stream) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Config, "registered memory is read by one stream only"))
+        stream.own(&self.reader, &self.device, "registered memory is read")
     }
 }
 

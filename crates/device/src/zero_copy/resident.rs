@@ -77,11 +77,7 @@ impl Resident {
     /// Makes `stream` the only stream that reads the memory. Returns an error for another stream, and for
     /// one of another device.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
-        self.device.same(&stream.device, "the copy stream")?;
-        if Arc::ptr_eq(self.reader.get_or_init(|| stream.clone()), stream) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Config, "resident memory is read by one stream only"))
+        stream.own(&self.reader, &self.device, "resident memory is read")
     }
 }
 

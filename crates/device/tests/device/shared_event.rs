@@ -1,5 +1,7 @@
 //! Each slot has its own events: the end of one slot's reader does not affect another slot.
 
+use std::sync::Arc;
+
 use feedline_core::Result;
 use feedline_device::slot::{Loaded, SlotRing};
 use feedline_device::{Device, Pinned, Priority, Stream, launch_host};
@@ -9,7 +11,7 @@ const BYTES: usize = 256;
 
 struct Pipe {
     host: Ring<Pinned>,
-    slots: SlotRing,
+    slots: Arc<SlotRing>,
     copies: Stream,
 }
 

@@ -20,7 +20,7 @@ struct Rig {
     copy: Stream,
     layout: Arc<Layout>,
     host: Ring<Pinned>,
-    slots: SlotRing,
+    slots: Arc<SlotRing>,
 }
 
 impl Rig {

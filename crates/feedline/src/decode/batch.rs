@@ -19,6 +19,7 @@ use super::rows::Reader;
 use super::source::SourceReader;
 use super::worker::Worker;
 use crate::spans::enter;
+use crate::transfer::Request;
 
 /// A batch that takes one worker less time than this is decoded by that worker alone; a longer one is split.
 /// A piece must be long against a [`WAKE_UP`].
@@ -46,7 +47,9 @@ const CHOICE: usize = 32;
 pub(crate) struct Undecoded {
     /// The batch's number, counted over all batches of the loader.
     pub(crate) number: u64,
-    pub(crate) planned: Planned,
+    /// Its request, at the step of this batch.
+    request: Request,
+    pub(crate) timeline: Timeline,
     /// The slot to fill; its info describes the batch once that is begun.
     pub(crate) lease: FillLease<Pinned, HostInfo>,
     /// The worker that filled the slot last, if it is known.
@@ -55,18 +58,6 @@ pub(crate) struct Undecoded {
     pub(crate) reader: Option<Box<SourceReader>>,
     /// Whether the slot's info describes the batch.
     is_described: bool,
-}
-
-/// What is known of a batch before it is begun.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Planned {
-    /// The number of its request.
-    pub(crate) request: u64,
-    pub(crate) epoch: u64,
-    pub(crate) step: u64,
-    /// The position in the epoch at which the steps begin.
-    pub(crate) start: u64,
-    pub(crate) timeline: Timeline,
 }
 
 /// A batch whose rows several workers decode, in pieces.
@@ -82,15 +73,16 @@ pub(crate) struct Split {
 }
 
 impl Undecoded {
-    /// Batch `number`, to be decoded into the slot of `lease`, which worker `filled_by` filled last. For a
-    /// source, with the reader of its records.
+    /// Batch `number`, the next step of `request`, to be decoded into the slot of `lease`, which worker
+    /// `filled_by` filled last. For a source, with the reader of its records.
     pub(crate) fn new(
         number: u64,
-        planned: Planned,
+        request: Request,
         lease: FillLease<Pinned, HostInfo>,
         (filled_by, reader): (Option<u32>, Option<Box<SourceReader>>),
     ) -> Self {
-        Self { number, planned, lease, filled_by, reader, is_described: false }
+        let timeline = Timeline { number, ..Timeline::default() };
+        Self { number, request, timeline, lease, filled_by, reader, is_described: false }
     }
 
     /// Gives the first batch of `queue` a slot that `worker` filled last, if another batch of its loader has
@@ -114,10 +106,10 @@ impl Undecoded {
     /// Describes the batch in the slot's info.
     fn describe(&mut self) {
         if !std::mem::replace(&mut self.is_described, true) {
-            let Planned { request, epoch, step, start, timeline } = self.planned;
+            let Request { number: request, epoch, step, start, .. } = self.request;
             let info = self.lease.info_mut();
             info.batch.reset(request, epoch, step);
-            info.batch.timeline = timeline;
+            info.batch.timeline = self.timeline;
             info.start = start;
             info.records.clear();
         }
@@ -132,7 +124,7 @@ impl Undecoded {
         worker: &Worker<'_>,
         others: (impl FnOnce() -> usize, impl FnOnce(Arc<Split>, usize)),
     ) -> bool {
-        let (number, request) = (self.number, self.planned.request);
+        let (number, request) = (self.number, self.request.number);
         if self.is_unwanted(decoder) {
             if let Some(reader) = self.reader {
                 decoder.requests.send(Message::Reader { reader, request });
@@ -147,7 +139,7 @@ impl Undecoded {
     /// Whether the batch will not be delivered.
     pub(super) fn is_unwanted(&self, decoder: &Decoder) -> bool {
         let requests = &decoder.requests;
-        requests.is_stale(self.planned.request) || requests.is_after_failure(self.number)
+        requests.is_stale(self.request.number) || requests.is_after_failure(self.number)
     }
 
     /// Reads the records of a source, and decodes the batch, alone or with others.

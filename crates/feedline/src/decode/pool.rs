@@ -1,7 +1,7 @@
 //! The worker threads, owned by one loader or shared by several.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use feedline_core::timeline::now;
@@ -73,38 +73,32 @@ impl Workers {
 /// ```
 #[derive(Clone)]
 pub struct WorkerPool {
-    threads: Arc<Threads>,
-}
-
-/// The last owner ends the threads. The threads themselves do not own this.
-struct Threads {
-    shared: Arc<Shared>,
-    handles: Mutex<Vec<JoinHandle<()>>>,
+    queue: Arc<PoolQueue>,
+    /// The activity of each worker: the sample that it reads.
+    activity: Arc<[Activity]>,
+    /// The number of workers that may take work, which decoders read too.
+    active: Arc<AtomicUsize>,
+    /// Owned by the pool's handles and not by its threads: the last handle ends the threads. `None` only
+    /// while this is dropped.
+    threads: Option<Arc<Vec<JoinHandle<()>>>>,
 }
 
 /// Work, and the loader that it belongs to.
 type OfLoader<T> = (Arc<Decoder>, T);
 
-type PoolWork = Work<OfLoader<Undecoded>, OfLoader<Arc<Split>>>;
-
-struct Shared {
-    queue: Queue<OfLoader<Undecoded>, OfLoader<Arc<Split>>>,
-    /// The activity of each worker: the sample that it reads.
-    activity: Box<[Activity]>,
-    /// The number of workers that may take work, which decoders read too.
-    active: Arc<AtomicUsize>,
-}
+type PoolQueue = Queue<OfLoader<Undecoded>, OfLoader<Arc<Split>>>;
 
 /// A handle that sets the number of active workers. Keeps no thread alive.
 pub(crate) struct ActiveWorkers {
-    shared: Arc<Shared>,
+    queue: Arc<PoolQueue>,
+    active: Arc<AtomicUsize>,
 }
 
 impl ActiveWorkers {
     /// From now on the first `workers` workers take work; the others finish what they have begun.
     pub(crate) fn set(&self, workers: usize) {
-        self.shared.active.store(workers, Ordering::Relaxed);
-        self.shared.queue.set_limit(workers);
+        self.active.store(workers, Ordering::Relaxed);
+        self.queue.set_limit(workers);
     }
 }
 
@@ -116,50 +110,44 @@ impl WorkerPool {
     /// started end.
     pub fn new(workers: Workers) -> Result<Self> {
         let count = workers.count()?;
-        let shared = Arc::new(Shared {
-            queue: Queue::new(QUEUE_CAPACITY).choosing(Undecoded::choose_slot),
-            activity: (0..count).map(|_| Activity::idle()).collect(),
-            active: Arc::new(AtomicUsize::new(count)),
-        });
-        let threads = Threads { shared, handles: Mutex::new(Vec::with_capacity(count)) };
-        for index in 0..count {
-            let shared = threads.shared.clone();
-            let spawned = std::thread::Builder::new()
-                .name(format!("fl-decode-{index}"))
-                .spawn(move || shared.work(index))
-                .map_err(|error| {
-                    let why = format!("cannot start decode worker {index} of {count}: take fewer workers");
-                    Error::new(ErrorKind::Config, why).with_source(error)
-                })?;
-            threads.handles().push(spawned);
-        }
-        Ok(Self { threads: Arc::new(threads) })
+        let queue = Arc::new(Queue::new(QUEUE_CAPACITY).choosing(Undecoded::choose_slot));
+        let activity: Arc<[Activity]> = (0..count).map(|_| Activity::idle()).collect();
+        let spawn = |index| {
+            let (queue, activity) = (queue.clone(), activity.clone());
+            let thread = std::thread::Builder::new().name(format!("fl-decode-{index}"));
+            thread.spawn(move || work(&queue, &activity[index], index)).map_err(|error| {
+                let why = format!("cannot start decode worker {index} of {count}: take fewer workers");
+                Error::new(ErrorKind::Config, why).with_source(error)
+            })
+        };
+        let threads = (0..count).map(spawn).collect::<Result<_>>().inspect_err(|_| queue.close())?;
+        Ok(Self { queue, activity, active: Arc::new(count.into()), threads: Some(Arc::new(threads)) })
     }
 
     /// Number of threads.
     pub fn workers(&self) -> usize {
-        self.threads.shared.activity.len()
+        self.activity.len()
     }
 
     /// The number of workers that may take work, as it changes.
     pub(crate) fn active(&self) -> Arc<AtomicUsize> {
-        self.threads.shared.active.clone()
+        self.active.clone()
     }
 
     /// Sets the number of workers that may take work.
     pub(crate) fn active_workers(&self) -> ActiveWorkers {
-        ActiveWorkers { shared: self.threads.shared.clone() }
+        ActiveWorkers { queue: self.queue.clone(), active: self.active.clone() }
     }
 
     /// The reads in progress, the longest first.
     pub(crate) fn readings(&self) -> Vec<Reading> {
-        Activity::readings(&self.threads.shared.activity)
+        Activity::readings(&self.activity)
     }
 
     /// Queues a batch of `decoder`.
     pub(crate) fn begin(&self, decoder: &Arc<Decoder>, batch: Undecoded, wake: bool) {
         // The queue stays open while a handle exists, and this is one.
-        let _ = self.threads.shared.queue.begin((decoder.clone(), batch), wake);
+        let _ = self.queue.begin((decoder.clone(), batch), wake);
         if let Some(filling) = &decoder.filling {
             filling.wake();
         }
@@ -167,87 +155,81 @@ impl WorkerPool {
 
     /// Takes a batch of `decoder` that no worker has begun, for its filler.
     pub(super) fn take(&self, decoder: &Arc<Decoder>) -> Option<Undecoded> {
-        let taken = self.threads.shared.queue.take(|(other, _)| Arc::ptr_eq(other, decoder));
+        let taken = self.queue.take(|(other, _)| Arc::ptr_eq(other, decoder));
         taken.map(|(_, batch)| batch)
     }
 
     /// Whether [`take`](Self::take) would return a batch.
     pub(super) fn has_queued(&self, decoder: &Arc<Decoder>) -> bool {
-        self.threads.shared.queue.has(|(other, _)| Arc::ptr_eq(other, decoder))
+        self.queue.has(|(other, _)| Arc::ptr_eq(other, decoder))
     }
 
     /// Queues a batch of `decoder` that its filler has taken, for a worker.
     pub(super) fn give_back(&self, decoder: &Arc<Decoder>, batch: Undecoded) {
         // The queue stays open while a handle exists, and this is one.
-        let _ = self.threads.shared.queue.give_back((decoder.clone(), batch));
+        let _ = self.queue.give_back((decoder.clone(), batch));
     }
 
     /// Whether a worker sleeps for want of work.
     pub(super) fn has_idle_workers(&self) -> bool {
-        self.threads.shared.queue.is_idle()
+        self.queue.is_idle()
     }
 
     /// Drops the batches of `decoder` that no worker has begun, and stops further workers from joining
     /// the others.
     pub(crate) fn remove(&self, decoder: &Arc<Decoder>) {
         let is_of = |other: &Arc<Decoder>| Arc::ptr_eq(other, decoder);
-        self.threads.shared.queue.remove(|(other, _)| is_of(other), |(other, _)| is_of(other));
+        self.queue.remove(|(other, _)| is_of(other), |(other, _)| is_of(other));
     }
 
     /// The threads to join, if this is the last handle. They end as soon as they have no work.
-    pub(crate) fn into_handles(self) -> Vec<JoinHandle<()>> {
-        let Some(threads) = Arc::into_inner(self.threads) else { return Vec::new() };
-        threads.shared.queue.close();
-        std::mem::take(&mut *threads.handles())
+    pub(crate) fn into_handles(mut self) -> Vec<JoinHandle<()>> {
+        self.end()
+    }
+
+    /// Ends this handle; the last one ends the threads, and returns them.
+    fn end(&mut self) -> Vec<JoinHandle<()>> {
+        let Some(threads) = self.threads.take().and_then(Arc::into_inner) else { return Vec::new() };
+        self.queue.close();
+        threads
     }
 }
 
-impl Threads {
-    fn handles(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Threads {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
-        self.shared.queue.close();
+        self.end();
     }
 }
 
-impl Shared {
-    /// Works as worker number `index` until the queue is closed.
-    fn work(&self, index: usize) {
-        let worker = Worker::new(&self.activity[index], index);
-        let mut next = self.queue.next(index);
-        while let Some(work) = next {
-            let posted = match work {
-                Work::Begin((decoder, batch)) => {
-                    let share = |split, others| self.queue.share((decoder.clone(), split), others);
-                    batch.decode(&decoder, &worker, (|| self.queue.unused(), share)).then_some(decoder)
-                }
-                Work::Join((decoder, split)) => {
-                    split.join(&decoder, &worker);
-                    None
-                }
-            };
-            next = match posted {
-                Some(decoder) => self.after_posted(index, decoder),
-                None => self.queue.next(index),
-            };
-        }
-    }
-
-    /// The next work of a worker that has posted a batch of `decoder` without waking the transfer thread. The
-    /// worker wakes it, unless it has more of the same work at once.
-    fn after_posted(&self, index: usize, decoder: Arc<Decoder>) -> Option<PoolWork> {
-        let (next, queued) = self.queue.try_next(index);
-        let is_busy = match &next {
+/// Works as worker number `index` until the queue is closed.
+fn work(queue: &PoolQueue, activity: &Activity, index: usize) {
+    let worker = Worker::new(activity, index);
+    let mut next = queue.next(index);
+    while let Some(work) = next {
+        let posted = match work {
+            Work::Begin((decoder, batch)) => {
+                let share = |split, others| queue.share((decoder.clone(), split), others);
+                batch.decode(&decoder, &worker, (|| queue.unused(), share)).then_some(decoder)
+            }
+            Work::Join((decoder, split)) => {
+                split.join(&decoder, &worker);
+                None
+            }
+        };
+        let Some(decoder) = posted else {
+            next = queue.next(index);
+            continue;
+        };
+        // The transfer thread was not woken for the batch. This worker wakes it, unless it has more of the
+        // same work at once.
+        let (at_once, queued) = queue.try_next(index);
+        let is_busy = match &at_once {
             Some(Work::Begin((other, _))) => Arc::ptr_eq(other, &decoder) && decoder.is_busy_with(queued),
             Some(Work::Join(_)) | None => false,
         };
         decoder.requests.wake_at(now(), is_busy);
         drop(decoder);
-        next.or_else(|| self.queue.next(index))
+        next = at_once.or_else(|| queue.next(index));
     }
 }
 

@@ -11,7 +11,7 @@ use feedline_core::{
 };
 use feedline_device::zero_copy::GatherOrder;
 use feedline_device::{Device, Pinned};
-use feedline_slots::{HostMemory, Mailbox, Ring};
+use feedline_slots::{HostMemory, Ring};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -34,7 +34,6 @@ struct Rig {
     layout: Arc<Layout>,
     batch_sampler: Arc<BatchSampler>,
     slots: Ring<Pinned, HostInfo>,
-    inbox: Arc<Mailbox<Message>>,
     /// The outcome of dropping the data.
     dropped: mpsc::Receiver<Result<()>>,
 }
@@ -64,7 +63,7 @@ impl Rig {
         let batch_sampler = Arc::new(BatchSampler::new(options).unwrap());
         let slot_bytes = slot_bytes.unwrap_or(layout.bytes());
         let slots = Ring::new((0..SLOTS).map(|_| Pinned::new(&device, slot_bytes).unwrap()).collect());
-        let ((requests, inbox), (tell, dropped)) = (Requests::new(SLOTS), mpsc::channel());
+        let (requests, (tell, dropped)) = (Arc::new(Requests::new(SLOTS)), mpsc::channel());
         let decoder = Decoder {
             input: Some(input),
             batch_sampler: batch_sampler.clone(),
@@ -83,7 +82,7 @@ impl Rig {
         };
         let decoder = Arc::new(decoder);
         let pool = WorkerPool::new(Workers::Count(workers)).unwrap();
-        let rig = Self { pool, decoder, requests, layout, batch_sampler, slots, inbox, dropped };
+        let rig = Self { pool, decoder, requests, layout, batch_sampler, slots, dropped };
         rig.request(REQUEST);
         rig
     }
@@ -101,13 +100,13 @@ impl Rig {
     }
 
     fn begin_with(&self, number: u64, step: u64, reader: Option<Box<SourceReader>>) {
-        let planned = Planned { request: REQUEST, epoch: EPOCH, step, ..Planned::default() };
-        let batch = Undecoded::new(number, planned, self.slots.acquire().unwrap(), (None, reader));
+        let request = Request { number: REQUEST, epoch: EPOCH, step, ..Request::default() };
+        let batch = Undecoded::new(number, request, self.slots.acquire().unwrap(), (None, reader));
         self.pool.begin(&self.decoder, batch, true);
     }
 
     fn message(&self) -> Message {
-        self.inbox.recv(Some(LIMIT)).expect("the workers send something")
+        self.requests.inbox.recv(Some(LIMIT)).expect("the workers send something")
     }
 
     /// The number and the outcome of the next batch.
@@ -331,7 +330,7 @@ fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
         rig.begin_with(0, 0, Some(Box::new(reader)));
         let Message::Reader { request, .. } = rig.message() else { panic!("not the reader") };
         assert_eq!(request, REQUEST);
-        assert!(rig.inbox.try_recv().is_none(), "the batch is still being decoded");
+        assert!(rig.requests.inbox.try_recv().is_none(), "the batch is still being decoded");
         drop(opened);
         let (_, filled) = rig.ready();
         assert_eq!(filled.info().batch.ids.len(), BATCH);
@@ -375,7 +374,7 @@ fn a_worker_decodes_the_first_batch_into_the_slot_that_it_filled_last() {
     let (rig, other) = (Rig::new(fine(), 1), Rig::new(fine(), 1));
     let batch = |rig: &Rig, number, filled_by| {
         let lease = rig.slots.acquire().unwrap();
-        (rig.decoder.clone(), Undecoded::new(number, Planned::default(), lease, (filled_by, None)))
+        (rig.decoder.clone(), Undecoded::new(number, Request::default(), lease, (filled_by, None)))
     };
     let mut queue =
         VecDeque::from([batch(&rig, 0, Some(1)), batch(&other, 5, Some(2)), batch(&rig, 1, Some(2))]);
@@ -397,7 +396,7 @@ fn any_number_of_requests_takes_one_place_in_the_inbox() {
     let rig = Rig::new(fine(), 1);
     (2..6).for_each(|number| rig.requests.begin(Request { number, ..Request::default() }).unwrap());
     assert!(matches!(rig.message(), Message::Wake));
-    assert!(rig.inbox.is_empty());
+    assert!(rig.requests.inbox.is_empty());
 }
 
 #[test]
@@ -405,7 +404,7 @@ fn a_batch_that_nobody_received_is_dropped_when_the_transfer_thread_ends() {
     with_watchdog(LIMIT, || {
         let rig = Rig::new(fine(), 1);
         rig.begin(0, 0);
-        until("the batch is decoded", || !rig.inbox.is_empty());
+        until("the batch is decoded", || !rig.requests.inbox.is_empty());
         assert_eq!(rig.slots.counts().ready, 1);
         rig.requests.close();
         assert_eq!(rig.slots.counts().free, rig.slots.len());

@@ -15,6 +15,7 @@ use crate::builder::LoaderBuilder;
 use crate::decode::{ActiveWorkers, Delivery, Input};
 use crate::epoch::Epoch;
 use crate::progress::Progress;
+use crate::record::{RankWriter, lock};
 use crate::report::Ledger;
 use crate::shutdown::{Running, StopHandle};
 use crate::transfer::{Request, Requests};
@@ -47,7 +48,7 @@ pub struct Loader {
     dataset: Option<Weak<dyn Dataset>>,
     layout: Arc<Layout>,
     device: Device,
-    slots: SlotRing,
+    slots: Arc<SlotRing>,
     requests: Arc<Requests>,
     /// The batches whose copies are queued.
     loaded: Receiver<Delivery<Loaded>>,
@@ -57,6 +58,8 @@ pub struct Loader {
     current: Option<Request>,
     epochs: Option<u64>,
     progress: Progress,
+    /// The record of the run; `None` after a [`stop`](Self::stop).
+    recorder: Option<RankWriter>,
     fingerprint: u64,
     /// Whether the batch sampler is over shards, so that the end of an epoch is not known in advance.
     is_source: bool,
@@ -335,7 +338,7 @@ impl Loader {
         self.loaded = never();
         self.current = None;
         let stopped = self.running.stop(limit);
-        stopped.and(self.progress.end_record())
+        stopped.and(self.recorder.take().map_or(Ok(()), |writer| lock(&writer).flush()))
     }
 
     /// In a forked child: leaks everything. A thread that does not exist in the child may hold a lock

@@ -32,7 +32,7 @@ impl Loader {
         let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
         let (memory_use, host_slots, slots) = allocate(&builder, columns.as_deref(), &layout, device)?;
         let pool = builder.start_pool(&mode)?;
-        let (requests, inbox) = Requests::new(host_slots.len());
+        let requests = Arc::new(Requests::new(host_slots.len()));
         let (loaded, to_consumer) = bounded(slots.len());
         let closers = Closers {
             stop: Arc::new(Stop::new()),
@@ -74,22 +74,21 @@ impl Loader {
             }),
         });
         let transfer = Transfer {
-            layout: layout.clone(),
             columns,
             host_slots,
             device_slots: slots.clone(),
             stream: device.named_stream("copy", Priority::High)?,
             pool: pool.clone(),
             decoder: decoder.clone(),
-            inbox,
-            requests: requests.clone(),
             loaded,
         };
-        start_threads(&mut running, transfer, &decoder, &pool, batch_sampler.clone(), reader)?;
+        start_threads(&mut running, transfer, &decoder, &pool, reader)?;
+        let record = recorder.as_ref().map_or_else(Weak::new, Arc::downgrade);
         let (cursor, unreleased) = (Cursor::new(&batch_sampler, fingerprint), slots.unreleased().clone());
         let reporter = ledger.reporter().clone();
         Ok(Self {
-            progress: Progress::new(cursor, unreleased, device.clone(), reporter, recorder),
+            progress: Progress::new(cursor, unreleased, device.clone(), reporter, record),
+            recorder,
             fingerprint,
             is_source,
             bad_samples: builder.bad_samples,
@@ -141,11 +140,10 @@ fn start_threads(
     transfer: Transfer,
     decoder: &Arc<Decoder>,
     pool: &WorkerPool,
-    batch_sampler: Arc<BatchSampler>,
     reader: Option<Box<SourceReader>>,
 ) -> Result<()> {
     let (outcome, ended) = (running.outcome(), running.stage("transfer"));
-    let thread = transfer.start(batch_sampler, reader, move |result, transfer| {
+    let thread = transfer.start(reader, move |result, transfer| {
         outcome(result);
         // In this order: the slots are released once the stage is reported as ended.
         drop(transfer);
@@ -186,7 +184,7 @@ fn allocate(
     columns: Option<&StridedColumns>,
     layout: &Layout,
     device: &Device,
-) -> Result<(MemoryUse, Ring<Pinned, HostInfo>, SlotRing)> {
+) -> Result<(MemoryUse, Ring<Pinned, HostInfo>, Arc<SlotRing>)> {
     let slot_bytes = slot_bytes(layout, columns);
     let (device_count, host_count) = (builder.device_slots(layout), builder.host_slots(layout));
     let pinned = {

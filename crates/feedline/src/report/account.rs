@@ -209,16 +209,16 @@ fn ratio(part: f64, whole: f64) -> f64 {
 
 /// The means of service times; of copies, over those that were timed.
 #[doc(hidden)] // For feedline-report.
-pub fn mean(samples: &[ServiceTimes]) -> ServiceTimes {
-    let mean = |part: fn(&ServiceTimes) -> u64| {
-        samples.iter().map(part).fold(0, u64::saturating_add) / samples.len().max(1) as u64
-    };
-    let timed = samples.iter().filter(|times| times.copy_ns > 0).count().max(1) as u64;
+pub fn mean(samples: impl Iterator<Item = ServiceTimes> + Clone) -> ServiceTimes {
+    let sum = |part: fn(ServiceTimes) -> u64| samples.clone().map(part).fold(0, u64::saturating_add);
+    let count = samples.clone().count().max(1) as u64;
+    let mean = |part| sum(part) / count;
+    let timed = samples.clone().filter(|times| times.copy_ns > 0).count().max(1) as u64;
     ServiceTimes {
         read_ns: mean(|times| times.read_ns),
         decode_ns: mean(|times| times.decode_ns),
         submit_ns: mean(|times| times.submit_ns),
-        copy_ns: samples.iter().map(|times| times.copy_ns).fold(0, u64::saturating_add) / timed,
+        copy_ns: sum(|times| times.copy_ns) / timed,
         step_ns: mean(|times| times.step_ns),
         device_ns: mean(|times| times.device_ns),
     }

@@ -1,6 +1,7 @@
 //! The account, kept by the consumer's thread. Reads the clock once per batch, and a second time if it
 //! waited.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -60,20 +61,22 @@ pub(crate) struct Reporter {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     run: Account,
     /// The run's account when the current epoch began, and the number of that epoch. The account of the epoch
     /// is the difference, so that a batch is added only once.
     begun: (Account, u64),
     previous: Option<Account>,
-    recent: Recent,
+    /// The service times of the last batches, up to [`KEPT`], the oldest first.
+    recent: VecDeque<ServiceTimes>,
 }
 
 impl Ledger {
     pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
         let (waiting, step_ns) = Default::default();
-        let (tuning, filler, state) = Default::default();
+        let (tuning, filler) = Default::default();
+        let (run, begun, previous) = Default::default();
+        let state = Mutex::new(State { run, begun, previous, recent: VecDeque::with_capacity(KEPT) });
         let shared = Reporter { setup, waiting, step_ns, tuning, filler, state };
         Self {
             shared: Arc::new(shared),
@@ -226,12 +229,15 @@ impl Ledger {
             submit_ns: timeline.sent.saturating_sub(timeline.device_slot),
             copy_ns: timeline.copy_ns,
             step_ns: busy,
-            // Here only the delay that the step caused; `Recent` computes a time per step from it.
+            // Here only the delay that the step caused; `State::mean` computes a time per step from it.
             device_ns: causes.ns(Cause::NoDeviceSlot),
         };
         let mut state = self.shared.state();
         state.run.add(&causes, info.ids.len(), bytes, at);
-        state.recent.push(times);
+        if state.recent.len() == KEPT {
+            state.recent.pop_front();
+        }
+        state.recent.push_back(times);
         drop(state);
         #[cfg(feature = "metrics")]
         if self.metrics.is_due(at) {
@@ -251,7 +257,7 @@ impl Reporter {
             tuning: *self.tuning(),
             filler: self.filler.get().map(|counts| counts.report()),
             waiting: (waiting > 0).then(|| Duration::from_nanos(now().saturating_sub(waiting))),
-            service: self.with_step(state.recent.mean()),
+            service: self.with_step(state.mean()),
             run: state.run,
             epoch: state.epoch(),
             previous: state.previous,
@@ -260,13 +266,14 @@ impl Reporter {
 
     /// The service times of the last batches, the oldest first.
     pub(crate) fn samples(&self) -> Vec<ServiceTimes> {
-        let samples = self.state().recent.samples();
-        samples.into_iter().map(|sample| self.with_step(sample)).collect()
+        let state = self.state();
+        let device_ns = state.mean().device_ns;
+        state.samples().map(|sample| self.with_step(ServiceTimes { device_ns, ..sample })).collect()
     }
 
     /// Their mean.
     pub(crate) fn service(&self) -> ServiceTimes {
-        self.with_step(self.state().recent.mean())
+        self.with_step(self.state().mean())
     }
 
     /// Sets the time of a step on the device.
@@ -312,42 +319,21 @@ impl State {
         let (begun, epoch) = &self.begun;
         self.run.since(begun, *epoch)
     }
-}
-
-/// The last batches, in a ring that is never reallocated.
-struct Recent {
-    samples: Box<[ServiceTimes; KEPT]>,
-    count: usize,
-}
-
-impl Recent {
-    fn push(&mut self, times: ServiceTimes) {
-        self.samples[self.count % KEPT] = times;
-        self.count += 1;
+    /// The service times of the last batches. Leaves out the very first one, before which the consumer had no
+    /// batch.
+    fn samples(&self) -> impl Iterator<Item = ServiceTimes> + Clone {
+        let first = usize::from(self.run.batches <= KEPT as u64);
+        self.recent.iter().copied().skip(first)
     }
 
-    /// The batches, the oldest first. Leaves out the very first one, before which the consumer had no batch.
-    fn samples(&self) -> Vec<ServiceTimes> {
-        let first = self.count.saturating_sub(KEPT).max(1);
-        let device_ns = self.mean().device_ns;
-        let sample = |index: usize| ServiceTimes { device_ns, ..self.samples[index % KEPT] };
-        (first..self.count).map(sample).collect()
-    }
-
+    /// Their mean; the times of the very first batch before there is another.
     fn mean(&self) -> ServiceTimes {
-        let (kept, count) = (&self.samples[..self.count.min(KEPT)], self.count);
-        let mean = mean(if (2..KEPT).contains(&count) { &kept[1..] } else { kept });
+        let mean = if self.recent.len() == 1 { self.recent[0] } else { mean(self.samples()) };
         // If the step is the longest stage, it holds up the pipeline for the rest of its time. Host slots are
         // released several at a time, so only the mean over many batches tells for how long.
         let held = mean.device_ns;
         let device_ns = if held > mean.step_ns / 20 { mean.step_ns + held } else { 0 };
         ServiceTimes { device_ns, ..mean }
-    }
-}
-
-impl Default for Recent {
-    fn default() -> Self {
-        Self { samples: Box::new([ServiceTimes::default(); KEPT]), count: 0 }
     }
 }
 

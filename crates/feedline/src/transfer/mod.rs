@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use feedline_core::timeline::now;
-use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage, panic_text};
+use feedline_core::{Error, ErrorKind, Result, Stage, panic_text};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::{Backoff, Mailbox, Ring, WAKE_UP};
+use feedline_slots::{Backoff, Ring, WAKE_UP};
 
 pub(crate) use self::schedule::{QUIET, Request, Requests};
 use self::schedule::{Reorder, Schedule};
@@ -57,17 +57,14 @@ const LONGEST: Duration = Duration::from_millis(10);
 
 /// Everything the thread works with.
 pub(crate) struct Transfer {
-    pub(crate) layout: Arc<Layout>,
     /// The set that the device reads itself, in zero-copy mode.
     pub(crate) columns: Option<Arc<StridedColumns>>,
     pub(crate) host_slots: Ring<Pinned, HostInfo>,
-    pub(crate) device_slots: SlotRing,
+    pub(crate) device_slots: Arc<SlotRing>,
     /// The copy stream.
     pub(crate) stream: Stream,
     pub(crate) pool: WorkerPool,
     pub(crate) decoder: Arc<Decoder>,
-    pub(crate) inbox: Arc<Mailbox<Message>>,
-    pub(crate) requests: Arc<Requests>,
     /// The channel to the consumer; the thread ends when the other end is dropped.
     pub(crate) loaded: Sender<Delivery<Loaded>>,
 }
@@ -79,7 +76,8 @@ struct Run<'a> {
     reorder: Reorder<Result<Option<Delivery<Filled>>>>,
     /// The number of the request being served.
     request: u64,
-    copies: CopyPoll,
+    /// The device's time per copy in the last wait for copies.
+    per_copy: Duration,
     timed: TimedCopies,
     /// The last reading of the clock, for several stamps in a row.
     at: u64,
@@ -107,7 +105,6 @@ impl Transfer {
     /// `Config` when the system refuses a thread.
     pub(crate) fn start(
         self,
-        batch_sampler: Arc<BatchSampler>,
         reader: Option<Box<SourceReader>>,
         ended: impl FnOnce(Result<()>, Self) + Send + 'static,
     ) -> Result<JoinHandle<()>> {
@@ -117,10 +114,10 @@ impl Transfer {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 Run {
                     with: &self,
-                    schedule: Schedule::new(batch_sampler, reader),
+                    schedule: Schedule::new(self.decoder.batch_sampler.clone(), reader),
                     reorder: Reorder::new(slots),
                     request: 0,
-                    copies: CopyPoll::default(),
+                    per_copy: Duration::ZERO,
                     timed,
                     at: 0,
                     no_slot: 0,
@@ -141,7 +138,7 @@ impl Transfer {
                 filling.close();
             }
             self.pool.remove(&self.decoder);
-            self.requests.close();
+            self.decoder.requests.close();
             ended(outcome.unwrap_or_else(panicked), self);
         };
         std::thread::Builder::new().name("fl-transfer".to_owned()).spawn(run).map_err(|error| {
@@ -155,10 +152,10 @@ impl Run<'_> {
     fn run(&mut self) -> Result<()> {
         loop {
             if self.is_superseded() {
-                if self.with.requests.is_stopped() {
+                if self.with.decoder.requests.is_stopped() {
                     return self.timed.draw();
                 }
-                if let Some(request) = self.with.requests.take() {
+                if let Some(request) = self.with.decoder.requests.take() {
                     self.begin(request);
                 }
             }
@@ -179,7 +176,7 @@ impl Run<'_> {
 
     /// Whether the consumer has made another request, or has stopped.
     fn is_superseded(&self) -> bool {
-        self.with.requests.is_stale(self.request)
+        self.with.decoder.requests.is_stale(self.request)
     }
 
     fn begin(&mut self, request: Request) {
@@ -201,14 +198,13 @@ impl Run<'_> {
                 is_out_of_slots = true;
                 break;
             };
-            let (number, mut planned, reader) = self.schedule.next();
-            let timeline = &mut planned.timeline;
+            let filled_by = self.filled_by[lease.index()];
+            let mut batch = self.schedule.next(lease, filled_by);
+            let timeline = &mut batch.timeline;
             (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.at);
             timeline.held_by_copies = self.has_copied;
             // Read here: if the slot was waited for, the copy that the times describe has just released it.
             (timeline.copy_ns, timeline.readers_ns) = self.timed.times()?;
-            let filled_by = self.filled_by[lease.index()];
-            let batch = Undecoded::new(number, planned, lease, (filled_by, reader));
             if let Some(batch) = last.replace(batch) {
                 work = work.saturating_add(self.with.decoder.batch_time());
                 let wake = work >= WORK_PER_WAKE;
@@ -240,7 +236,7 @@ impl Run<'_> {
         }
         let in_flight = self.with.host_slots.counts().in_flight;
         let awaits_copies = in_flight > 0 && self.schedule.has_next();
-        awaits_copies.then(|| self.copies.interval(in_flight, waited))
+        awaits_copies.then(|| copy_poll(self.per_copy, in_flight, waited))
     }
 
     /// Begins postponed work; returns whether there was any.
@@ -253,7 +249,7 @@ impl Run<'_> {
         self.at = now();
         let copies = self.hand_out_slots()?;
         if copies > 0 {
-            self.copies.waited(waited, copies);
+            self.per_copy = waited / u32::try_from(copies).unwrap_or(u32::MAX);
         }
         Ok(copies > 0)
     }
@@ -265,7 +261,7 @@ impl Run<'_> {
         let waits = self.waits.clone();
         let mut spin = waits.wait();
         while spin.should_spin() {
-            if let Some(message) = self.with.inbox.try_recv() {
+            if let Some(message) = self.with.decoder.requests.inbox.try_recv() {
                 self.at = now();
                 self.handle(message);
                 return Ok(());
@@ -278,7 +274,7 @@ impl Run<'_> {
             let waited = start.elapsed();
             // A worker that has posted a batch without a wake-up may be held up by the next one.
             let limit = self.interval(waited).unwrap_or(waited.clamp(LOOK.0, LOOK.1));
-            if let Some(message) = self.with.inbox.recv(Some(limit)) {
+            if let Some(message) = self.with.decoder.requests.inbox.recv(Some(limit)) {
                 self.at = now();
                 self.handle(message);
                 return Ok(());
@@ -291,7 +287,7 @@ impl Run<'_> {
 
     /// Handles all messages in the inbox.
     fn handle_all(&mut self) {
-        while let Some(message) = self.with.inbox.try_recv() {
+        while let Some(message) = self.with.decoder.requests.inbox.try_recv() {
             self.handle(message);
         }
     }
@@ -306,7 +302,7 @@ impl Run<'_> {
             }
             Message::Reader { reader, request } => self.schedule.accept_reader(reader, request),
             Message::NotYet(batch) => self.not_yet = Some(batch),
-            Message::Wake => self.with.requests.woken(),
+            Message::Wake => self.with.decoder.requests.woken(),
         }
     }
 
@@ -322,7 +318,9 @@ impl Run<'_> {
                 Delivery::EpochEnd { request, source_position }
             }
             // Dropping the batch releases its slot.
-            Some(Delivery::Batch(filled)) if self.with.requests.is_stale(filled.info().batch.request) => {
+            Some(Delivery::Batch(filled))
+                if self.with.decoder.requests.is_stale(filled.info().batch.request) =>
+            {
                 return Ok(true);
             }
             Some(Delivery::Batch(mut filled)) => {
@@ -336,7 +334,8 @@ impl Run<'_> {
 
     /// Copies a batch to the device, once a slot is free there.
     fn copy(&mut self, mut filled: Filled) -> Result<Loaded> {
-        let Transfer { layout, columns, stream, .. } = self.with;
+        let Transfer { columns, stream, decoder, .. } = self.with;
+        let layout = &decoder.layout;
         let mut slot = self.device_slot()?;
         let at = self.at;
         let step = filled.info().batch.step;
@@ -392,7 +391,8 @@ impl Run<'_> {
     }
 }
 
-/// The interval at which to poll for the end of a copy, from the device's time per batch.
+/// The time until the next poll for the end of a copy, after a wait of `waited` so far, while `in_flight`
+/// slots are being copied and the device takes `per_copy` for each.
 ///
 /// Only a wait for its event wakes a thread at the end of a copy, and that costs 38 us of CPU time on an
 /// H200. A poll costs 0.3 us and a [`WAKE_UP`] (2026-11-22, bench `idle`). So the thread polls, more rarely
@@ -401,24 +401,10 @@ impl Run<'_> {
 /// If the device takes a millisecond or more per batch, the thread lets the copies of half of the slots end
 /// before it polls, and hands out those slots together. This delays nothing, because the device can work on
 /// the other half meanwhile.
-#[derive(Debug, Default)]
-pub(super) struct CopyPoll {
-    per_copy: Duration,
-}
-
-impl CopyPoll {
-    /// The time until the next poll, after a wait of `waited` so far, while `in_flight` slots are being
-    /// copied.
-    pub(super) fn interval(&self, in_flight: usize, waited: Duration) -> Duration {
-        if self.per_copy < SLOW {
-            return (self.per_copy.max(waited) / 4).clamp(QUICK.0, QUICK.1);
-        }
-        let half = u32::try_from(in_flight / 2).unwrap_or(u32::MAX).max(1);
-        self.per_copy.saturating_mul(half).saturating_sub(waited).clamp(SLOW / 4, LONGEST)
+fn copy_poll(per_copy: Duration, in_flight: usize, waited: Duration) -> Duration {
+    if per_copy < SLOW {
+        return (per_copy.max(waited) / 4).clamp(QUICK.0, QUICK.1);
     }
-
-    /// Records a wait of `waited`, during which `copies` copies ended.
-    pub(super) fn waited(&mut self, waited: Duration, copies: usize) {
-        self.per_copy = waited / u32::try_from(copies.max(1)).unwrap_or(u32::MAX);
-    }
+    let half = u32::try_from(in_flight / 2).unwrap_or(u32::MAX).max(1);
+    per_copy.saturating_mul(half).saturating_sub(waited).clamp(SLOW / 4, LONGEST)
 }

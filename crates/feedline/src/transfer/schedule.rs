@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use feedline_core::{BatchSampler, Error, ErrorKind, Result, SourcePosition, Timeline};
-use feedline_slots::{Mailbox, WAKE_UP};
+use feedline_core::{BatchSampler, Error, ErrorKind, Result, SourcePosition};
+use feedline_device::Pinned;
+use feedline_slots::{FillLease, Mailbox, WAKE_UP};
 
-use crate::decode::{Message, Planned, SourceReader};
+use crate::decode::{HostInfo, Message, SourceReader, Undecoded};
 
 /// The batches that a loader wants: from a position in an epoch to the end of its last epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +55,8 @@ pub(crate) struct Requests {
     is_waking: AtomicBool,
     /// Whether the thread has ended.
     is_closed: AtomicBool,
-    inbox: Arc<Mailbox<Message>>,
+    /// The messages to the transfer thread.
+    pub(crate) inbox: Mailbox<Message>,
     host_slots: usize,
     /// The time at which a worker last woke the thread.
     woken_at: AtomicU64,
@@ -64,22 +66,19 @@ pub(crate) struct Requests {
 pub(crate) const QUIET: Duration = WAKE_UP.saturating_mul(5);
 
 impl Requests {
-    /// The requests to one transfer thread, and the inbox of that thread. The inbox has room for every batch
-    /// in `host_slots` slots, the reader of a source, and one wake-up.
-    pub(crate) fn new(host_slots: usize) -> (Arc<Self>, Arc<Mailbox<Message>>) {
-        let inbox = Arc::new(Mailbox::new(host_slots + 2));
-        let received = inbox.clone();
-        let requests = Self {
+    /// The requests to one transfer thread. Its inbox has room for every batch in `host_slots` slots, the
+    /// reader of a source, and one wake-up.
+    pub(crate) fn new(host_slots: usize) -> Self {
+        Self {
             latest: AtomicU64::new(0),
             first_failed: AtomicU64::new(u64::MAX),
             next: Mutex::new(None),
             is_waking: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            inbox,
+            inbox: Mailbox::new(host_slots + 2),
             host_slots,
             woken_at: AtomicU64::new(0),
-        };
-        (Arc::new(requests), received)
+        }
     }
 
     /// Requests other batches; those of earlier requests are no longer wanted.
@@ -257,15 +256,14 @@ impl Schedule {
         false
     }
 
-    /// Hands out the batch that [`has_next`](Self::has_next) has reported: its number, its description and,
-    /// for a source, the reader.
-    pub(super) fn next(&mut self) -> (u64, Planned, Option<Box<SourceReader>>) {
+    /// Hands out the batch that [`has_next`](Self::has_next) has reported, to be decoded into the slot of
+    /// `lease`, which worker `filled_by` filled last.
+    pub(super) fn next(&mut self, lease: FillLease<Pinned, HostInfo>, filled_by: Option<u32>) -> Undecoded {
         let request = self.request.get_or_insert_default();
-        let Request { number, epoch, start, step, .. } = *request;
-        let timeline = Timeline { number: self.number, ..Timeline::default() };
+        let batch = Undecoded::new(self.number, *request, lease, (filled_by, self.reader.take()));
         request.step += 1;
         self.number += 1;
-        (self.number - 1, Planned { request: number, epoch, step, start, timeline }, self.reader.take())
+        batch
     }
 }
 

@@ -41,7 +41,7 @@ fn workers_fill_all_rows_between_them_and_one_of_them_finishes() {
             }
         });
         assert_eq!((finished.into_inner(), rows.into_inner()), (1, ROWS), "{count} rows at a time");
-        let ready = fill.into_ready();
+        let ready = fill.into_lease().ready();
         let bytes = ready.bytes();
         for row in 0..ROWS {
             assert_eq!(bytes[layout.offset(0) + 2 * row..][..2], (row as u16).to_le_bytes(), "row {row}");

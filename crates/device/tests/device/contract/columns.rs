@@ -29,7 +29,7 @@ pub(crate) struct ZeroCopy<'a> {
     pub(crate) layout: Layout,
     pub(crate) columns: Arc<StridedColumns>,
     pub(crate) host: Ring<Pinned>,
-    pub(crate) slots: SlotRing,
+    pub(crate) slots: Arc<SlotRing>,
     copies: Stream,
     pub(crate) seen: Pinned,
 }

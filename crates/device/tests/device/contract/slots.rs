@@ -1,6 +1,8 @@
 //! The slots of a host ring and a device ring: batches arrive intact, and no slot is overwritten under a
 //! reader.
 
+use std::sync::Arc;
+
 use feedline_core::{ErrorKind, Result};
 use feedline_device::slot::{Loaded, MAX_READERS, MAX_SLOTS, Reader, SlotRing};
 use feedline_device::{Pinned, Stream};
@@ -14,7 +16,7 @@ const BYTES: usize = 4096;
 pub(crate) struct Pipe<'a> {
     rig: &'a Rig,
     pub(crate) host: Ring<Pinned>,
-    pub(crate) slots: SlotRing,
+    pub(crate) slots: Arc<SlotRing>,
     pub(crate) copies: Stream,
     /// The host block to which batches are fetched.
     seen: Pinned,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use feedline_testkit::fixtures::{Fine, Uneven};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
-use super::{BATCH, Copies, CopyPoll, LONGEST, QUICK, Rig, SLOW, STEPS, Setting, fine, until};
+use super::{BATCH, Copies, LONGEST, QUICK, Rig, SLOW, STEPS, Setting, copy_poll, fine, until};
 
 #[test]
 fn a_batch_is_one_copy_of_its_used_bytes() {
@@ -79,27 +79,20 @@ const STEP: Duration = Duration::from_millis(2);
 
 #[test]
 fn a_quick_device_is_looked_at_often() {
-    let mut poll = CopyPoll::default();
-    assert_eq!(poll.interval(9, Duration::ZERO), QUICK.0);
-    assert_eq!(poll.interval(9, Duration::from_micros(400)), Duration::from_micros(100));
-    poll.waited(Duration::from_micros(600), 1);
-    assert_eq!(poll.interval(9, Duration::ZERO), Duration::from_micros(150));
-    assert_eq!(poll.interval(9, STEP), QUICK.1, "until it is known to be slow");
+    assert_eq!(copy_poll(Duration::ZERO, 9, Duration::ZERO), QUICK.0);
+    assert_eq!(copy_poll(Duration::ZERO, 9, Duration::from_micros(400)), Duration::from_micros(100));
+    let per_copy = Duration::from_micros(600);
+    assert_eq!(copy_poll(per_copy, 9, Duration::ZERO), Duration::from_micros(150));
+    assert_eq!(copy_poll(per_copy, 9, STEP), QUICK.1, "until it is known to be slow");
+    assert_eq!(copy_poll(STEP / 25, 9, Duration::ZERO), QUICK.0, "50 copies in four steps");
 }
 
 #[test]
 fn a_slow_device_is_looked_at_when_half_of_the_copies_have_ended() {
-    let mut poll = CopyPoll::default();
-    poll.waited(STEP, 1);
     assert_eq!(
-        [9, 4, 2, 1].map(|slots| poll.interval(slots, Duration::ZERO)),
+        [9, 4, 2, 1].map(|slots| copy_poll(STEP, slots, Duration::ZERO)),
         [4, 2, 1, 1].map(|n| n * STEP)
     );
-    assert_eq!(poll.interval(4, 3 * STEP), SLOW / 4, "it is later than expected");
-    poll.waited(4 * STEP, 4);
-    assert_eq!(poll.interval(9, Duration::ZERO), 4 * STEP);
-    poll.waited(Duration::from_secs(1), 1);
-    assert_eq!(poll.interval(9, Duration::ZERO), LONGEST);
-    poll.waited(4 * STEP, 50);
-    assert_eq!(poll.interval(9, Duration::ZERO), Duration::from_micros(40), "it is quick now");
+    assert_eq!(copy_poll(STEP, 4, 3 * STEP), SLOW / 4, "it is later than expected");
+    assert_eq!(copy_poll(Duration::from_secs(1), 9, Duration::ZERO), LONGEST);
 }

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
-use feedline_core::{BadSamples, BatchSamplerOptions, Dataset, LastBatch, Sampler, Source, World};
+use feedline_core::{
+    BadSamples, BatchSampler, BatchSamplerOptions, Dataset, LastBatch, Layout, Sampler, Source, World,
+};
 use feedline_device::host::Host;
 use feedline_device::{Backend, Device, Pinned, launch_host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
@@ -67,7 +69,7 @@ struct Rig {
     compute: Stream,
     layout: Arc<Layout>,
     host_slots: Ring<Pinned, HostInfo>,
-    device_slots: SlotRing,
+    device_slots: Arc<SlotRing>,
     pool: WorkerPool,
     requests: Arc<Requests>,
     loaded: Receiver<Delivery<Loaded>>,
@@ -99,11 +101,11 @@ impl Rig {
             BatchSampler::new(BatchSamplerOptions { len, sampler, seed: 0, batch: step, last_batch, world });
         let batch_sampler = Arc::new(batch_sampler.unwrap());
         let reader = input.reader(&batch_sampler, layout.capacity(), last_batch);
-        let ((requests, inbox), (loaded, to_consumer)) = (Requests::new(host_slots), bounded(device_slots));
+        let (requests, (loaded, to_consumer)) = (Arc::new(Requests::new(host_slots)), bounded(device_slots));
         let ((tell, ended), (tell_dropped, dropped)) = (mpsc::channel(), mpsc::channel());
         let decoder = Decoder {
             input: Some(input),
-            batch_sampler: batch_sampler.clone(),
+            batch_sampler,
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             map_batch: None,
@@ -132,22 +134,19 @@ impl Rig {
             dropped,
         };
         let transfer = Transfer {
-            layout: rig.layout.clone(),
             columns: None,
             host_slots: rig.host_slots.clone(),
             device_slots: rig.device_slots.clone(),
             stream: device.named_stream("copy", Default::default()).unwrap(),
             pool: rig.pool.clone(),
             decoder: Arc::new(decoder),
-            inbox,
-            requests: rig.requests.clone(),
             loaded,
         };
         let ended = move |outcome, transfer| {
             drop(transfer);
             let _ = tell.send(outcome);
         };
-        transfer.start(batch_sampler, reader, ended).unwrap();
+        transfer.start(reader, ended).unwrap();
         rig
     }
 

@@ -14,7 +14,7 @@ use super::{BYTES, SLOTS};
 /// The rings and streams of a hand-off.
 pub(crate) struct HandOff {
     pub(crate) host: Ring<Pinned>,
-    pub(crate) slots: SlotRing,
+    pub(crate) slots: Arc<SlotRing>,
     pub(crate) copier: Stream,
     pub(crate) compute: Stream,
     pub(crate) branch: Stream,

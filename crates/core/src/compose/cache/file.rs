@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use super::disk::{self, HEADER, Kind};
+use super::encoded::{Encoded, decode};
 use crate::compose::config;
 use crate::system::{read_at, write_at};
 use crate::{Context, Dataset, Error, Fingerprint, Result, Row, Spec};
@@ -30,10 +31,6 @@ pub(super) struct FileRows {
     row_bytes: usize,
     write_error: OnceLock<Error>,
 }
-
-/// Scratch memory of a worker: a row with its checksum before it.
-#[derive(Default)]
-struct Place(Vec<u8>);
 
 impl FileRows {
     /// Bytes that a sample of `spec` takes.
@@ -53,33 +50,28 @@ impl FileRows {
     }
 
     pub(super) fn get(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
-        let Place(place) = context.scratch();
+        let Encoded(place) = context.scratch();
         place.resize(CHECKSUM + self.row_bytes, 0);
         // A failed read is a miss.
         if read_at(&self.file, place, self.offset(id)).is_err() {
             return false;
         }
-        let (checksum, mut rest) = place.split_at(CHECKSUM);
+        let (checksum, bytes) = place.split_at(CHECKSUM);
         // An entry of zeros was never written.
-        if checksum == [0; CHECKSUM] || checksum != self.checksum(id, rest) {
-            return false;
-        }
-        for field in 0..row.spec().fields().len() {
-            let (bytes, after) = rest.split_at(row.spec().fields()[field].row_bytes());
-            row.write(field, bytes);
-            rest = after;
-        }
-        true
+        checksum != [0; CHECKSUM] && checksum == self.checksum(id, bytes) && decode(bytes, row)
     }
 
     pub(super) fn put(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) {
         if self.write_error.get().is_some() {
             return;
         }
-        let Place(place) = context.scratch();
-        place.clear();
-        place.resize(CHECKSUM, 0);
-        (0..row.spec().fields().len()).for_each(|field| place.extend_from_slice(row.bytes_mut(field)));
+        let encoded: &mut Encoded = context.scratch();
+        encoded.0.clear();
+        encoded.0.resize(CHECKSUM, 0);
+        if !encoded.add(row) {
+            return;
+        }
+        let place = &mut encoded.0;
         let checksum = self.checksum(id, &place[CHECKSUM..]);
         place[..CHECKSUM].copy_from_slice(&checksum);
         if let Err(error) = write_at(&self.file, place, self.offset(id)) {

@@ -2,6 +2,7 @@
 
 use std::sync::{PoisonError, RwLock};
 
+use super::encoded::decode;
 use crate::Row;
 
 /// Bytes of a block of rows that are shorter.
@@ -39,13 +40,7 @@ impl MemoryRows {
         if !block.is_kept.get(index).is_some_and(|&is_kept| is_kept) {
             return false;
         }
-        let mut rest = &block.bytes[index * self.row_bytes..][..self.row_bytes];
-        for field in 0..row.spec().fields().len() {
-            let (bytes, after) = rest.split_at(row.spec().fields()[field].row_bytes());
-            row.write(field, bytes);
-            rest = after;
-        }
-        true
+        decode(&block.bytes[index * self.row_bytes..][..self.row_bytes], row)
     }
 
     pub(super) fn put(&self, id: u64, row: &mut Row<'_, '_>) {

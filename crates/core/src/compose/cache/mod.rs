@@ -5,7 +5,8 @@
 //! | the set | `mod.rs` |
 //! | rows of one size, in memory | `memory.rs` |
 //! | rows of one size, in a file, each with a checksum | `file.rs` |
-//! | rows with ragged fields: their bytes, and in memory | `ragged.rs` |
+//! | the bytes of a cached row | `encoded.rs` |
+//! | rows with ragged fields, in memory | `ragged.rs` |
 //! | rows with ragged fields, in a file | `ragged_file.rs` |
 //! | files: made, opened, and replaced | `disk.rs` |
 //!
@@ -14,6 +15,7 @@
 //! cache.
 
 mod disk;
+mod encoded;
 mod file;
 mod memory;
 mod ragged;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::disk::{self, HEADER, Kind};
-use super::ragged::{Encoded, decode};
+use super::encoded::{Encoded, decode};
 use crate::system::{read_at, write_at};
 use crate::{Context, Dataset, Error, Fingerprint, Result, Row};
 

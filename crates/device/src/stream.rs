@@ -21,8 +21,8 @@ pub(crate) struct StreamCore {
 }
 
 impl StreamCore {
-    /// Makes this the only stream of some memory on `device`, kept in `owner`; `what` says what it does, for
-    /// errors. Memory of one stream is free to be used or freed once that stream is drained.
+    /// Makes this stream the `owner` of some memory on `device`: no other stream may use it. Returns an error
+    /// for a second stream and for one of another device; `what` is the use, as in "a pinned slot is copied".
     pub(crate) fn own(
         self: &Arc<Self>,
         owner: &OnceLock<Arc<Self>>,

@@ -161,6 +161,10 @@ impl Dataset for Labelled {
         is_byte.then(|| self.reader.column(field)).flatten()
     }
 
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
     fn path(&self, id: u64) -> Option<&Path> {
         self.reader.path(id)
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::described::{describe, hex};
 use crate::made::{read, write};
 use feedline_core::Dataset;
+use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
     ArrowFile, Fixed, Missing, Nulls, OpenOptions, ParquetFile, Ragged, Reader, Shards, Split, Table,
     TableOptions, Values, open, open_with,
@@ -102,6 +103,11 @@ fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
     let table = Table::new(Box::new(open(1))).select(["f16"]).build().unwrap();
     let spec = table.spec().clone();
     assert_eq!(table.map(spec, |_, _, _| Ok(())).unwrap().block_shuffle(), Some((40, 40)));
+    let columns = Some(vec!["three".into(), "class".into()]);
+    let options = TableOptions { columns, cache_bytes: 1, ..TableOptions::default() };
+    let file = Box::new(ParquetFile::open_with(golden("none.parquet"), options).unwrap());
+    let fields = LabelledOptions { input: Some("three".into()), label: Some("class".into()), classes: 10 };
+    assert_eq!(Labelled::new(file, &fields).unwrap().block_shuffle(), Some((40, 40)));
 }
 
 #[test]

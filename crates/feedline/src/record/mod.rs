@@ -160,7 +160,7 @@ impl Recorder {
         let path = folder.join(file_name(rank));
         let mut writers = lock(writers);
         if let Some(at) = writers.iter().position(|(other, _)| *other == rank) {
-            // The loader and the progress handles hold the others.
+            // The loader holds the other.
             if Arc::strong_count(&writers[at].1) > 1 {
                 let why = "another loader has this recorder: make a recorder for each loader";
                 return Err(Error::new(ErrorKind::Config, why).at_path(path));

@@ -9,7 +9,9 @@ preemptions="${1:-2}"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
 export LOOM_MAX_PREEMPTIONS="$preemptions"
+# The models run for seconds; an optimised build takes minutes.
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=false
 
-cargo test --release --package feedline-slots --test loom
-cargo test --release --package feedline --no-default-features --test loom_queue
+cargo test --package feedline-slots --test loom
+cargo test --package feedline --no-default-features --test loom_queue
 echo "loom: every model passed with at most $preemptions preemptions"

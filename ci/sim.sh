@@ -21,8 +21,8 @@ run() { # TESTS ARGUMENTS-OF-CARGO: fails unless exactly TESTS tests ran
     }
 }
 
-run 6 -p feedline-sim --release --test sim_seeds
+# `--workspace`, and not `--release`: `cargo test --workspace` has built both.
+run 6 --workspace --test sim_seeds
 echo "sim: $FEEDLINE_SEEDS seeds of 3 batches, with all waits and without each of 6: no false alarm, none missed"
-# Not --release and not -p: `cargo test --workspace` has built it already.
 run 1 --workspace --test simulated
 echo "sim: $FEEDLINE_SEEDS seeds of a training loop over a whole pipeline: no race"

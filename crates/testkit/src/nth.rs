@@ -52,7 +52,7 @@ pub fn every_fault<D: Backend>(
             );
         }
         if let Ok(before) = &before {
-            before.assert_same_threads();
+            before.assert_no_new_threads();
         }
         if !run.fired {
             break;

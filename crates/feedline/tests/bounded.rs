@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{LONG, assert_empty, one_at_a_time, wait_until};
+use common::{LONG, assert_empty, one_at_a_time, wait_for_threads, wait_until};
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Batch, Dataset, Device, Epoch, Loader, Mix, Pad, Stream, TransferMode, TryNext, Workers};
 use feedline_device::host::Host;
@@ -278,10 +278,9 @@ fn memory_is_flat_over_ten_thousand_batches() {
         assert_eq!(at_build[1].0, loader.memory_use().device_bytes);
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 1000, blocking);
-        // A thread that has not run yet has its parent's name.
-        let threads = || Census::of_threads("fl-").unwrap();
-        wait_until("two workers, a transfer thread and two streams run", || threads().threads.len() == 5);
-        let (before, threads) = (Census::take().unwrap(), threads());
+        // Two workers, a transfer thread and two streams.
+        wait_for_threads("fl-", 5);
+        let (before, threads) = (Census::take().unwrap(), Census::of_threads("fl-").unwrap());
         for _ in 0..10 {
             take(&mut loader, &compute, &mut epoch, 1000, blocking);
             assert_eq!(held(), at_build, "pinned bytes, device bytes, streams, events: now and peak");

@@ -232,6 +232,12 @@ BUGS = [
         [(HOST_RING, "self.free_list.add(1, |", "self.free_list.add(0, |")],
     ),
     Bug(
+        "census_by_name",
+        "a thread that gets its name after the first census counts as leaked",
+        Test(TESTKIT, "leaks", "leaked_threads_and_files_are_reported"),
+        [("crates/testkit/src/leaks.rs", "one.identity == thread.identity", "one.name == thread.name")],
+    ),
+    Bug(
         "gpu_skipped_in_silence",
         "a GPU test without a GPU says nothing",
         Test(TESTKIT, "gpu", "a_gpu_test_is_counted_with_and_without_a_gpu"),

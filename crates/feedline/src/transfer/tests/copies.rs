@@ -8,7 +8,7 @@ use feedline_sim::interceptors::Op;
 use feedline_testkit::fixtures::{Fine, Uneven};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
-use super::{BATCH, Copies, CopyPoll, LONGEST, QUICK, Rig, SLOW, STEPS, Setting, fine, until};
+use super::{BATCH, Copies, CopyPoll, LONGEST, QUICK, Rig, SLOW, STEPS, Setting, fine, now, until};
 
 #[test]
 fn a_batch_is_one_copy_of_its_used_bytes() {
@@ -68,12 +68,16 @@ fn copies_stop_when_the_device_slots_are_full_and_the_workers_fill_the_host_slot
 #[test]
 fn a_timed_copy_starts_after_the_wait_for_the_readers_of_its_slot() {
     with_watchdog(LIMIT, || {
+        // After a pause, the first copies are timed.
+        until("the clock has run for 40 ms", || now() > 40_000_000);
         let copies = Copies::default();
         let rig = Rig::new(fine(), Setting { device_slots: 1, copies: copies.clone(), ..Setting::default() });
         rig.ask(1, 0, 1);
         let (go_on, wait) = mpsc::channel::<()>();
         let reader = rig.next().wait_on(&rig.compute).unwrap();
-        let body = move |_: &mut feedline_device::Memory<'_>| drop(wait.recv());
+        let body = move |_: &mut feedline_device::Memory<'_>| {
+            let _ = wait.recv();
+        };
         launch_host(&rig.compute, "read", [reader.view::<u8>(0, 1).unwrap().into()], [], body).unwrap();
         drop(reader);
         // The next batch is copied into the same slot, and its copy waits on the device.

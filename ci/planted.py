@@ -1233,9 +1233,9 @@ BUGS = [
         ],
     ),
     Bug(
-        "first_wakes",
-        "the first of several batches wakes a worker, which may sleep again before the others are queued",
-        Test(FEEDLINE, "threads", "ledger::the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
+        "last_wakes",
+        "the last of the batches that are handed out wakes no worker",
+        Test(FEEDLINE, "lib", "transfer::tests::order::a_worker_is_woken_for_a_batch_that_is_handed_out_alone"),
         [
             (
                 TRANSFER,

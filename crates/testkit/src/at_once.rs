@@ -3,12 +3,12 @@
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of parts that run at a time. Parts that build a pipeline mostly wait for its threads to run, long
-/// on a busy machine: four of them there take little longer than one.
+/// The number of parts that run at a time. Parts that build a pipeline mostly wait for its threads to run,
+/// long on a busy machine: four of them there take little longer than one.
 pub const AT_ONCE: usize = 4;
 
-/// Runs `part` for each of `items`, for up to [`AT_ONCE`] of them at a time, and returns the results in the order
-/// of the items.
+/// Runs `part` for each of `items`, for up to [`AT_ONCE`] of them at a time, and returns the results in the
+/// order of the items.
 ///
 /// ```
 /// assert_eq!(feedline_testkit::at_once(&[3, 1, 2], |item| item * item), [9, 1, 4]);

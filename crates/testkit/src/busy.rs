@@ -10,8 +10,8 @@ const TICKS: f64 = 100.0;
 /// The CPU time of others that leaves a measurement valid, in cores.
 const QUIET: f64 = 0.05;
 
-/// The CPU time of the calling thread so far, for bars on work of one thread: other work of the machine does not
-/// count. Where the system does not tell (it does on Linux), the time since the first call.
+/// The CPU time of the calling thread so far, for bars on work of one thread: other work of the machine does
+/// not count. Where the system does not tell (it does on Linux), the time since the first call.
 pub fn cpu_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     // Linux: nanoseconds on a core, nanoseconds in the queue of one, and the number of turns.

@@ -15,8 +15,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// time, count only threads of a name, with [`of_threads`](Self::of_threads).
 ///
 /// Two censuses are compared by the identities of the threads, because names change: a new thread has its
-/// parent's name until it runs, which can take long on a busy machine. A thread that lived at the first census
-/// is never a leak, whatever it was called then.
+/// parent's name until it runs, which can take long on a busy machine. A thread that lived at the first
+/// census is never a leak, whatever its name was then.
 #[derive(Clone, Debug)]
 pub struct Census {
     limit: Duration,

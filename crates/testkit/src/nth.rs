@@ -25,10 +25,11 @@ pub struct Tried {
 /// is left.
 ///
 /// Checks after each run that it ended within `limit`, `Ok` or with the injected error; that the fault is the
-/// result or in the device stats; that the stats count no live resource; and that an error reports every leaked
-/// resource. Checks after every four runs that their streams' threads have ended. The names of the streams of `work` must begin as
-/// `threads` says, so that threads of other tests are not counted. (The thread of a host stream is named
-/// `fl-stream-` and the stream's name; the kernel keeps 15 bytes.)
+/// result or in the device stats; that the stats count no live resource; and that an error reports every
+/// leaked resource. Several runs go on [`at_once`]; once they have ended, checks that their streams' threads
+/// have. The names of the streams of `work` must begin as `threads` says, so that threads of other tests are
+/// not counted. (The thread of a host stream is named `fl-stream-` and the stream's name; the kernel keeps 15
+/// bytes.)
 ///
 /// # Panics
 /// If a check fails, with n and the fault. A run that does not end aborts the process.

@@ -27,7 +27,8 @@ pub(crate) fn bomb(start: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Opens each file and reads its first sample: an error within a second of CPU time and 64 MiB, on a line that names it.
+/// Opens each file and reads its first sample: an error within a second of CPU time and 64 MiB, on a line
+/// that names it.
 pub(crate) fn answered(paths: &[PathBuf]) {
     let before = peak();
     for path in paths {

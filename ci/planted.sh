@@ -4,8 +4,9 @@
 #
 #   ci/planted.sh            all of them
 #   ci/planted.sh NAME...    these
+#   ci/planted.sh --check    builds nothing: says which rows have lost their text or their test
 #
-# Prints `planted N, caught N` at the end and fails if the two differ. The copy and its builds stay in
+# Prints `planted N, caught N, seconds` at the end and fails if the two differ. The copy and its builds stay in
 # target/planted.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{LONG, assert_empty, one_at_a_time, wait_until};
+use common::{LONG, assert_empty, one_at_a_time, wait_for_threads, wait_until};
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Batch, Dataset, Device, Epoch, Loader, Mix, Pad, Stream, TransferMode, TryNext, Workers};
 use feedline_device::host::Host;
@@ -36,17 +36,18 @@ fn allocations<const N: usize>(threads: Threads<N>, work: impl FnOnce()) -> [(&'
     std::array::from_fn(|i| (threads[i], HEAP.of_threads(threads[i]) - before[i]))
 }
 
-/// Asserts that no thread allocates in at least one of the first six rounds of `work`. A thread may
-/// allocate the first time it blocks at some point, and no warm-up makes every thread block at every point.
-/// An allocation that recurs within a round shows in every round.
+/// Asserts that none of `threads` allocates in at least one of the first six rounds of `work`. Crossbeam's
+/// channels allocate the first time that a thread blocks on any of them (48 bytes), and the first time that
+/// one of them blocks a thread (96 bytes); no warm-up makes every thread block at every point. An allocation
+/// that recurs within a round shows in every round.
 #[track_caller]
-fn assert_a_round_without(mut work: impl FnMut()) {
+fn assert_a_round_without<const N: usize>(threads: Threads<N>, mut work: impl FnMut()) {
     if !CountingAllocator::knows_threads("allocations per batch") {
         return;
     }
     let mut rounds = Vec::new();
     for _ in 0..6 {
-        rounds.push(allocations(THREADS, &mut work));
+        rounds.push(allocations(threads, &mut work));
         if rounds.last().is_some_and(|round| round.iter().all(|(_, made)| made.calls == 0)) {
             return;
         }
@@ -92,12 +93,6 @@ fn polling(batches: &mut Epoch<'_>) -> Option<Batch> {
 
 /// Runs `work` on a thread named `consumer`.
 fn as_consumer(work: impl FnOnce() + Send) {
-    let work = || {
-        // The first blocking wait of a thread on a channel allocates.
-        let (_open, empty) = crossbeam_channel::bounded::<()>(1);
-        empty.recv_timeout(Duration::from_millis(1)).expect_err("nothing was sent");
-        work();
-    };
     std::thread::scope(|scope| {
         let consumer = std::thread::Builder::new().name("consumer".into()).spawn_scoped(scope, work).unwrap();
         if let Err(panic) = consumer.join() {
@@ -123,7 +118,7 @@ fn a_steady_pipeline_allocates_nothing_on_the_heap() {
             let mut epoch = 0;
             for next in [blocking as fn(&mut Epoch<'_>) -> Option<Batch>, polling] {
                 take(&mut loader, &compute, &mut epoch, 4 * STEPS, next);
-                assert_a_round_without(|| take(&mut loader, &compute, &mut epoch, 20 * STEPS, next));
+                assert_a_round_without(THREADS, || take(&mut loader, &compute, &mut epoch, 20 * STEPS, next));
             }
         });
         assert_empty(&device);
@@ -148,7 +143,7 @@ fn a_recorded_pipeline_allocates_nothing_on_the_heap() {
             Some(batch)
         };
         take(&mut loader, &compute, &mut epoch, 4 * STEPS, next);
-        assert_a_round_without(|| take(&mut loader, &compute, &mut epoch, 20 * STEPS, next));
+        assert_a_round_without(THREADS, || take(&mut loader, &compute, &mut epoch, 20 * STEPS, next));
     });
     let bytes = folder.path().join("rank-0.rec").metadata().unwrap().len();
     assert!(bytes > 24 * STEPS * (32 + 30), "{bytes} bytes are no record of these steps");
@@ -166,7 +161,7 @@ fn a_steady_pipeline_of_ragged_fields_allocates_nothing_on_the_heap() {
         let mut loader = builder.workers(Workers::Count(2)).depth(2).build(&device).unwrap();
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);
-        assert_a_round_without(|| take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking));
+        assert_a_round_without(THREADS, || take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking));
     });
     assert_empty(&device);
 }
@@ -205,7 +200,7 @@ fn composed_sets_scratch_and_map_batch_allocate_nothing_on_the_heap() {
         let mut loader = builder.workers(Workers::Count(2)).depth(2).build(&device).unwrap();
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 6 * STEPS, blocking);
-        assert_a_round_without(|| take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking));
+        assert_a_round_without(THREADS, || take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking));
     });
     assert_empty(&device);
 }
@@ -228,8 +223,7 @@ fn sorting_the_rows_of_a_batch_allocates_nothing() {
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);
         let steady = || take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking);
-        let made = allocations(["fl-decode", "consumer"], steady);
-        assert!(made.iter().all(|(_, made)| made.calls == 0), "{made:?}");
+        assert_a_round_without(["fl-decode", "consumer"], steady);
     });
     assert_empty(&device);
 }
@@ -284,10 +278,9 @@ fn memory_is_flat_over_ten_thousand_batches() {
         assert_eq!(at_build[1].0, loader.memory_use().device_bytes);
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 1000, blocking);
-        // A thread that has not run yet has its parent's name.
-        let threads = || Census::of_threads("fl-").unwrap();
-        wait_until("two workers, a transfer thread and two streams run", || threads().threads.len() == 5);
-        let (before, threads) = (Census::take().unwrap(), threads());
+        // Two workers, a transfer thread and two streams.
+        wait_for_threads("fl-", 5);
+        let (before, threads) = (Census::take().unwrap(), Census::of_threads("fl-").unwrap());
         for _ in 0..10 {
             take(&mut loader, &compute, &mut epoch, 1000, blocking);
             assert_eq!(held(), at_build, "pinned bytes, device bytes, streams, events: now and peak");

@@ -1,13 +1,24 @@
-//! Whether other work takes the machine's cores, for tests that measure time.
+//! For tests that measure time: the time of the test's own thread, and whether other work takes the cores.
 
 use std::fs;
-use std::time::Instant;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 /// Clock ticks per second of the kernel's accounts, on every Linux.
 const TICKS: f64 = 100.0;
 
 /// The CPU time of others that leaves a measurement valid, in cores.
 const QUIET: f64 = 0.05;
+
+/// The CPU time of the calling thread so far, for bars on work of one thread: other work of the machine does
+/// not count. Where the system does not tell (it does on Linux), the time since the first call.
+pub fn cpu_time() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    // Linux: nanoseconds on a core, nanoseconds in the queue of one, and the number of turns.
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let ns = stat.and_then(|stat| stat.split_whitespace().next()?.parse().ok());
+    ns.map_or_else(|| START.elapsed(), Duration::from_nanos)
+}
 
 /// Watches the CPU time that other processes and a hypervisor use while a test measures.
 ///

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
@@ -11,12 +12,17 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The resources of the process at one moment, read from `/proc/self`.
 ///
 /// Take one before and one after the work, and compare them. If other tests of the binary run at the same
-/// time, count only threads of a name, with [`of_threads`](Self::of_threads). A new thread briefly has its
-/// parent's name, so take the first census when all long-lived threads run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// time, count only threads of a name, with [`of_threads`](Self::of_threads).
+///
+/// Two censuses are compared by the identities of the threads, because names change: a new thread has its
+/// parent's name until it runs, which can take long on a busy machine. A thread that lived at the first
+/// census is never a leak, whatever its name was then.
+#[derive(Clone, Debug)]
 pub struct Census {
     limit: Duration,
     prefix: String,
+    /// Every thread of the process, whatever its name.
+    all: Vec<Thread>,
     /// Names of the threads, sorted. The kernel keeps the first 15 bytes of a name.
     pub threads: Vec<String>,
     /// Number of open file descriptors.
@@ -26,6 +32,29 @@ pub struct Census {
     pub locked_kib: u64,
     /// KiB of resident memory; noisy, so [`assert_same`](Self::assert_same) does not compare it.
     pub resident_kib: u64,
+}
+
+/// One thread of the process.
+#[derive(Clone, Debug)]
+struct Thread {
+    /// The kernel's id, and the time of the start, in ticks: ids are used again.
+    identity: (u64, u64),
+    name: String,
+}
+
+impl Thread {
+    /// Reads the thread of a folder of `/proc/self/task`. `None` if it has ended, also if it is still listed.
+    fn read(folder: &Path) -> Option<Self> {
+        let stat = fs::read_to_string(folder.join("stat")).ok()?;
+        // proc(5): id, name in parentheses, state, ...; the name may contain blanks and parentheses. The 22nd
+        // field is the start.
+        let (id, rest) = stat.split_once(" (")?;
+        let (name, rest) = rest.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let has_ended = matches!(fields.next()?, "X" | "Z");
+        let identity = (id.parse().ok()?, fields.nth(18)?.parse().ok()?);
+        (!has_ended).then(|| Self { identity, name: name.to_owned() })
+    }
 }
 
 impl Census {
@@ -50,21 +79,20 @@ impl Census {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
         };
-        let mut threads = Vec::new();
+        let mut all = Vec::new();
         for task in fs::read_dir("/proc/self/task")? {
             // A thread can end between listing and reading.
-            let Ok(name) = fs::read_to_string(task?.path().join("comm")) else { continue };
-            let name = name.trim_end();
-            if name.starts_with(prefix) {
-                threads.push(name.to_owned());
-            }
+            all.extend(Thread::read(&task?.path()));
         }
+        let named = all.iter().map(|thread| &thread.name).filter(|name| name.starts_with(prefix));
+        let mut threads: Vec<_> = named.cloned().collect();
         threads.sort();
         // A sanitizer opens pipes to its symbolizer, even for a suppressed report, and keeps them open.
         let has_sanitizer = std::env::var_os("FEEDLINE_TSAN").is_some();
         Ok(Self {
             limit: LIMIT,
             prefix: prefix.to_owned(),
+            all,
             threads,
             files: if has_sanitizer { 0 } else { fs::read_dir("/proc/self/fd")?.count() },
             locked_kib: kib("VmLck") + kib("VmPin"),
@@ -77,25 +105,14 @@ impl Census {
         static REPORT: Once = Once::new();
         REPORT.call_once(|| crate::not_run("leak checks", "only Linux has /proc"));
         let prefix = prefix.to_owned();
-        Self { limit: LIMIT, prefix, threads: Vec::new(), files: 0, locked_kib: 0, resident_kib: 0 }
+        let (all, threads) = (Vec::new(), Vec::new());
+        Self { limit: LIMIT, prefix, all, threads, files: 0, locked_kib: 0, resident_kib: 0 }
     }
 
-    /// The difference to a later census, as one line. `None` if threads and locked memory are the same and no
-    /// more files are open.
+    /// The difference to a later census, as one line. `None` if no thread is new, no more files are open, and
+    /// the locked memory is the same. A thread that has ended is no leak: it may belong to an earlier test.
     pub fn difference(&self, later: &Self) -> Option<String> {
-        self.with_threads(self.thread_difference(later), later)
-    }
-
-    /// Like [`difference`](Self::difference), but ignores threads that ended: they may belong to an earlier
-    /// test.
-    fn leaks(&self, later: &Self) -> Option<String> {
-        let threads =
-            self.thread_difference(later).filter(|difference| difference.starts_with("leaked threads"));
-        self.with_threads(threads, later)
-    }
-
-    fn with_threads(&self, threads: Option<String>, later: &Self) -> Option<String> {
-        let mut parts: Vec<String> = threads.into_iter().collect();
+        let mut parts: Vec<String> = self.new_threads(later).into_iter().collect();
         // Fewer files are fine: the standard library and the allocator briefly open files of /proc and /sys.
         if self.files < later.files {
             parts.push(format!("{} open files, not {}", later.files, self.files));
@@ -106,23 +123,13 @@ impl Census {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    fn thread_difference(&self, later: &Self) -> Option<String> {
-        let mut more = later.threads.clone();
-        let mut fewer = Vec::new();
-        for name in &self.threads {
-            match more.iter().position(|other| other == name) {
-                Some(at) => drop(more.remove(at)),
-                None => fewer.push(name),
-            }
-        }
-        let mut parts = Vec::new();
-        if !more.is_empty() {
-            parts.push(format!("leaked threads: {more:?}"));
-        }
-        if !fewer.is_empty() {
-            parts.push(format!("ended threads: {fewer:?}"));
-        }
-        (!parts.is_empty()).then(|| parts.join("; "))
+    /// The threads of the prefix that live at `later` and did not at this census.
+    fn new_threads(&self, later: &Self) -> Option<String> {
+        let lived = |thread: &Thread| self.all.iter().any(|one| one.identity == thread.identity);
+        let is_new = |thread: &&Thread| thread.name.starts_with(&self.prefix) && !lived(thread);
+        let mut names: Vec<_> = later.all.iter().filter(is_new).map(|thread| &thread.name).collect();
+        names.sort();
+        (!names.is_empty()).then(|| format!("leaked threads: {names:?}"))
     }
 
     /// This census with another time that [`assert_same`](Self::assert_same) waits for the end of what is
@@ -139,16 +146,16 @@ impl Census {
     /// If there is a leak, with the [`difference`](Self::difference).
     #[track_caller]
     pub fn assert_same(&self) {
-        self.assert_no(Self::leaks);
+        self.assert_no(Self::difference);
     }
 
-    /// Like [`assert_same`](Self::assert_same), for threads only; a missing thread fails too.
+    /// Like [`assert_same`](Self::assert_same), for threads only.
     ///
     /// # Panics
-    /// If the threads differ, with their names.
+    /// If there are new threads, with their names.
     #[track_caller]
-    pub fn assert_same_threads(&self) {
-        self.assert_no(Self::thread_difference);
+    pub fn assert_no_new_threads(&self) {
+        self.assert_no(Self::new_threads);
     }
 
     #[track_caller]

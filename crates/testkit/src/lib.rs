@@ -11,8 +11,9 @@
 //! | heap allocations per thread | [`alloc`] |
 //! | work in a forked child | [`fork`] |
 //! | the GPU of a test | [`gpu`](mod@gpu) |
-//! | whether other work takes the cores | [`OtherWork`] |
+//! | the time of a thread, and whether other work takes the cores | [`cpu_time`], [`OtherWork`] |
 //! | reports tests that did not run | [`not_run`](mod@not_run) |
+//! | independent parts of a test at the same time | [`at_once`](fn@at_once) |
 //! | makes every call fail in turn | [`nth`] |
 //! | a device that does nothing | [`NullDevice`] |
 //! | restores a pipeline at every step | [`restore`] |
@@ -21,6 +22,7 @@
 //! [`leaks`] and [`alloc`] report that they did not run. Windows has no [`mod@fork`].
 
 pub mod alloc;
+mod at_once;
 pub mod audit;
 mod busy;
 pub mod fixtures;
@@ -35,7 +37,8 @@ pub mod pattern;
 pub mod restore;
 pub mod watchdog;
 
-pub use busy::OtherWork;
+pub use at_once::{AT_ONCE, at_once};
+pub use busy::{OtherWork, cpu_time};
 pub use gpu::gpu;
 pub use leaks::Census;
 pub use not_run::{emulated, not_run, time_limit};

@@ -7,7 +7,7 @@ use feedline_device::{Backend, Device, DeviceStats};
 use feedline_sim::interceptors::faults::{Fault, FaultPlan, Faults, Mode};
 use feedline_sim::interceptors::{Count, count::Snapshot};
 
-use crate::{Census, with_watchdog};
+use crate::{AT_ONCE, Census, at_once, with_watchdog};
 
 /// The results of [`every_fault`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,10 +25,11 @@ pub struct Tried {
 /// is left.
 ///
 /// Checks after each run that it ended within `limit`, `Ok` or with the injected error; that the fault is the
-/// result or in the device stats; that the stats count no live resource; that the streams' threads have
-/// ended; and that an error reports every leaked resource. The names of the streams of `work` must begin as
-/// `threads` says, so that threads of other tests are not counted. (The thread of a host stream is named
-/// `fl-stream-` and the stream's name; the kernel keeps 15 bytes.)
+/// result or in the device stats; that the stats count no live resource; and that an error reports every
+/// leaked resource. Several runs go on [`at_once`]; once they have ended, checks that their streams' threads
+/// have. The names of the streams of `work` must begin as `threads` says, so that threads of other tests are
+/// not counted. (The thread of a host stream is named `fl-stream-` and the stream's name; the kernel keeps 15
+/// bytes.)
 ///
 /// # Panics
 /// If a check fails, with n and the fault. A run that does not end aborts the process.
@@ -38,30 +39,33 @@ pub fn every_fault<D: Backend>(
     mode: Mode,
     limit: Duration,
     threads: &str,
-    backend: impl Fn() -> D,
-    work: impl Fn(&Device) -> Result<()>,
+    backend: impl Fn() -> D + Sync,
+    work: impl Fn(&Device) -> Result<()> + Sync,
 ) -> Tried {
     let before = Census::of_threads(threads);
     let mut tried = Tried::default();
-    for nth in 1.. {
-        let run = run(FaultPlan { nth, mode, fault }, limit, backend(), &work);
-        if let Err(why) = run.check() {
-            panic!(
-                "{fault:?} {mode:?}, call {nth}: {why}\nresult: {:?}\nin drops: {:?}",
-                run.result, run.dropped
-            );
-        }
+    for first in (1..).step_by(AT_ONCE) {
+        let calls: Vec<u64> = (first..).take(AT_ONCE).collect();
+        let runs = at_once(&calls, |&nth| run(FaultPlan { nth, mode, fault }, limit, backend(), &work));
         if let Ok(before) = &before {
-            before.assert_same_threads();
+            before.assert_no_new_threads();
         }
-        if !run.fired {
-            break;
+        for (nth, run) in calls.into_iter().zip(runs) {
+            if let Err(why) = run.check() {
+                panic!(
+                    "{fault:?} {mode:?}, call {nth}: {why}\nresult: {:?}\nin drops: {:?}",
+                    run.result, run.dropped
+                );
+            }
+            if !run.fired {
+                return tried;
+            }
+            tried.calls += 1;
+            tried.survived += u64::from(run.result.is_ok());
+            tried.leaked += run.leaked();
         }
-        tried.calls += 1;
-        tried.survived += u64::from(run.result.is_ok());
-        tried.leaked += run.leaked();
     }
-    tried
+    unreachable!("a run makes a finite number of calls")
 }
 
 struct Run {

@@ -4,6 +4,8 @@
 
 use feedline_core::Cursor;
 
+use crate::at_once;
+
 /// The number of epochs to run.
 pub const EPOCHS: u64 = 2;
 
@@ -72,6 +74,8 @@ pub struct Done {
 
 /// A point of the recording: its cursor, its epoch, and the number of steps before it.
 struct Place {
+    /// The number of points before it.
+    number: usize,
     cursor: Cursor,
     epoch: u64,
     before: usize,
@@ -82,40 +86,51 @@ struct Place {
 /// early break.
 ///
 /// Compares the ids, bytes and cursors of all remaining steps each time. `build` returns a new pipeline over
-/// the same data.
+/// the same data; several pipelines run [`at_once`].
 ///
 /// # Panics
 /// At the first difference, with the point and the mix.
 #[track_caller]
-pub fn everywhere<P: Pipeline>(build: impl Fn(Mix) -> P) -> Done {
-    everywhere_in(&MIXES, build)
+pub fn everywhere<P: Pipeline>(build: impl Fn(Mix) -> P + Sync) -> Done {
+    let (steps, places) = recorded(&MIXES, &build);
+    let restored = at_once(&places, |place| restored_at(place, &MIXES, &steps, &build));
+    Done { steps: steps.len(), restored: restored.into_iter().sum() }
 }
 
-/// As [`everywhere`], with these mixes only.
+/// As [`everywhere`], with these mixes only, and one pipeline at a time: `build` may write the files that it
+/// reads.
 ///
 /// # Panics
 /// As [`everywhere`], and without a mix.
 #[track_caller]
 pub fn everywhere_in<P: Pipeline>(mixes: &[Mix], build: impl Fn(Mix) -> P) -> Done {
+    let (steps, places) = recorded(mixes, &build);
+    let restored = places.iter().map(|place| restored_at(place, mixes, &steps, &build));
+    Done { steps: steps.len(), restored: restored.sum() }
+}
+
+/// The steps, which are the same in every mix, and every point to restore from.
+#[track_caller]
+fn recorded<P: Pipeline>(mixes: &[Mix], build: impl Fn(Mix) -> P) -> (Vec<Step>, Vec<Place>) {
     let (steps, places) = record(&mut build(mixes[0]));
     for &mix in mixes {
         compare(&record(&mut build(mix)).0, &steps, &format!("from the beginning, {mix:?}"));
     }
-    let mut done = Done { steps: steps.len(), restored: 0 };
-    for (number, place) in places.iter().enumerate() {
-        let (at, rest) = (place.before, &steps[place.before..]);
-        for &mix in mixes {
-            let steps = to_the_end(&mut build(mix), place.restored(), place.epoch);
-            compare(&steps, rest, &format!("restored after {at} steps, {mix:?}"));
-            done.restored += 1;
-        }
-        let mix = |offset: usize| mixes[(number + offset) % mixes.len()];
-        let twice_restored = twice(&mut build(mix(1)), &mut build(mix(5)), place, 1 + number % 2);
-        compare(&twice_restored, rest, &format!("restored after {at} steps, and again, {:?}", mix(5)));
-        after_a_break(&mut build(mix(7)), place, &steps);
-        done.restored += 3;
+    (steps, places)
+}
+
+/// Restores at `place` in every way; returns the number of restored pipelines.
+fn restored_at<P: Pipeline>(place: &Place, mixes: &[Mix], steps: &[Step], build: impl Fn(Mix) -> P) -> usize {
+    let (at, rest, number) = (place.before, &steps[place.before..], place.number);
+    for &mix in mixes {
+        let steps = to_the_end(&mut build(mix), place.restored(), place.epoch);
+        compare(&steps, rest, &format!("restored after {at} steps, {mix:?}"));
     }
-    done
+    let mix = |offset: usize| mixes[(number + offset) % mixes.len()];
+    let twice_restored = twice(&mut build(mix(1)), &mut build(mix(5)), place, 1 + number % 2);
+    compare(&twice_restored, rest, &format!("restored after {at} steps, and again, {:?}", mix(5)));
+    after_a_break(&mut build(mix(7)), place, steps);
+    mixes.len() + 3
 }
 
 impl Place {
@@ -133,21 +148,24 @@ impl Place {
 
 /// All steps, and every point to restore from.
 fn record(pipeline: &mut impl Pipeline) -> (Vec<Step>, Vec<Place>) {
-    let (mut steps, mut places) = (Vec::new(), Vec::new());
-    places.push(Place { cursor: pipeline.cursor(), epoch: 0, before: 0 });
+    let (mut steps, mut places) = (Vec::new(), Vec::<Place>::new());
+    let place = |places: &mut Vec<Place>, cursor, epoch, before| {
+        places.push(Place { number: places.len(), cursor, epoch, before });
+    };
+    place(&mut places, pipeline.cursor(), 0, 0);
     for epoch in 0..EPOCHS {
         assert!(pipeline.run(From::Epoch(epoch), 0).is_empty());
-        places.push(Place { cursor: pipeline.cursor(), epoch, before: steps.len() });
+        place(&mut places, pipeline.cursor(), epoch, steps.len());
         for step in pipeline.run(From::Epoch(epoch), usize::MAX) {
             assert_eq!(step.epoch, epoch);
-            places.push(Place { cursor: step.cursor, epoch, before: steps.len() + 1 });
+            place(&mut places, step.cursor, epoch, steps.len() + 1);
             steps.push(step);
         }
         // The end of a source's epoch may be found only after its last step; it moves the cursor without a
         // sample.
         let (cursor, last) = (pipeline.cursor(), places[places.len() - 1].cursor);
         assert_eq!((cursor.proof(), cursor.order_hash()), (last.proof(), last.order_hash()));
-        places.push(Place { cursor, epoch, before: steps.len() });
+        place(&mut places, cursor, epoch, steps.len());
     }
     (steps, places)
 }
@@ -164,7 +182,7 @@ fn to_the_end(pipeline: &mut impl Pipeline, cursor: Cursor, epoch: u64) -> Vec<S
 /// Restores `first`, runs `some` steps, and restores `second` from there.
 fn twice<P: Pipeline>(first: &mut P, second: &mut P, place: &Place, some: usize) -> Vec<Step> {
     let mut steps = first.run(From::Cursor(place.restored()), some);
-    let next = Place { cursor: first.cursor(), epoch: place.epoch, before: place.before + steps.len() };
+    let next = Place { cursor: first.cursor(), ..*place };
     steps.extend(to_the_end(second, next.restored(), next.epoch));
     steps
 }

@@ -170,6 +170,11 @@ fn a_time_that_64_bits_cannot_hold_is_an_error_of_its_row() {
     let read = data.read_many(&[0, 1, 2, 3, 4, 5], &mut rows, &mut Context::new(0, 0));
     let (index, error) = read.unwrap_err();
     assert!(index == 3 && error.to_string().contains("that 64 bits cannot hold"), "{index}: {error}");
+    // So do batches without a missing value, whose rows are copied.
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 3);
+    let (index, error) = data.read_many(&[2, 3, 5], &mut rows, &mut Context::new(0, 0)).unwrap_err();
+    assert!(index == 1 && error.to_string().contains("that 64 bits cannot hold"), "{index}: {error}");
 }
 
 #[test]

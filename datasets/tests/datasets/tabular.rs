@@ -201,8 +201,8 @@ fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
 #[test]
 fn the_saved_description_is_used_and_checked() {
     let dir = tempdir().unwrap();
-    let train = write(dir.path(), "train.csv", b"age,code\n10,1\n30,x\n20,2\n");
-    let val = write(dir.path(), "val.csv", b"age,code\n20.5,2\n40,1\n");
+    let train = write(dir.path(), "train.csv", b"age,code\n10,1\n30,x\n20,2.50\n");
+    let val = write(dir.path(), "val.csv", b"age,code\n20.5,2.50\n40,1\n");
     let saved = dir.path().join("table.json");
     let table = |path: &Path| Table::open(path).standardize("age").category("code").saved(&saved);
     assert_eq!(floats(&batch(&table(&train).build().unwrap())["age"])[2], 0.0);
@@ -211,7 +211,8 @@ fn the_saved_description_is_used_and_checked() {
     let std = (200f64 / 3.0).sqrt();
     let found = batch(&val);
     assert_eq!(floats(&found["age"]), [0.5, 20.0].map(|far: f64| (far / std) as f32));
-    // The codes of the validation set look like numbers, but are the texts of the training set.
+    // The codes of the validation set look like numbers, but are the texts of the training set: as a number,
+    // 2.50 would be 2.5.
     assert_eq!((ints(&found["code"]), val.classes("code").unwrap().len()), (vec![1, 0], 3));
     assert_eq!(std::fs::read_to_string(&saved).unwrap(), text);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing else is left");

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use feedline_core::{ErrorKind, Random};
 use feedline_images::{Decoder, Filter, Limits, Pad, Resize, Scratch, Size, Transforms};
+use feedline_testkit::cpu_time;
 use flate2::{Compression, Crc, write::ZlibEncoder};
 
 /// Held by the tests that measure the memory of the process.
@@ -19,12 +20,6 @@ fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
-/// CPU time of this thread, which does not depend on other load.
-fn cpu_time() -> Duration {
-    let line = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(line.split_whitespace().next().unwrap().parse().unwrap())
 }
 
 fn golden(name: &str) -> Vec<u8> {

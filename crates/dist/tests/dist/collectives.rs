@@ -125,6 +125,8 @@ fn the_compute_stream_waits_for_collectives_that_overlap_with_its_work() {
                 right &= one.read()?.iter().all(|sum| *sum == wanted);
                 right &= two.read()?.iter().all(|sum| *sum == 10.0 * wanted);
             }
+            // Ends their work, so that without the wait the sums are wrong and no freed memory is written.
+            drop(collectives);
             group.finish()?;
             Ok(right)
         });

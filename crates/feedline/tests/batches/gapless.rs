@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-use crate::common::{LONG, alone, wait_until};
+use crate::common::{LONG, alone, wait_for_threads, wait_until};
 use feedline::{Context, DType, Dataset, Device, Loader, LoaderBuilder, ReadError, Row, Spec, Workers};
 
 const EPOCHS: usize = 4;
@@ -126,6 +126,8 @@ fn the_same_threads_read_all_epochs() {
     alone(|| {
         let seen = Arc::new(Seen::default());
         let mut loader = builder(500, &seen).depth(2).build(&Device::new_host()).unwrap();
+        // The workers, the transfer thread, and the stream of the copies.
+        wait_for_threads("fl-", WORKERS + 2);
         let mut first = None;
         for epoch in 0..EPOCHS as u64 {
             assert_eq!(loader.epoch(epoch).unwrap().filter(|batch| batch.is_ok()).count(), 167);

@@ -50,7 +50,7 @@ pub(crate) fn generator() -> LoaderBuilder {
 
 /// Restores the loader at every step, and checks that it continues the same.
 #[track_caller]
-pub(crate) fn everywhere(builder: impl Fn() -> LoaderBuilder) {
+pub(crate) fn everywhere(builder: impl Fn() -> LoaderBuilder + Sync) {
     let _watchdog = Watchdog::new(watchdog::LIMIT, "restored everywhere");
     let done = restore::everywhere(|mix| Restored::new(builder(), mix));
     assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");
@@ -232,7 +232,17 @@ fn the_loader_finds_the_end_of_an_epoch_and_starts_the_next() {
                 let mut batches = loader.epoch(epoch).unwrap();
                 assert_eq!((batches.steps(), batches.is_over()), (None, false));
                 assert_eq!(batches.size_hint(), (0, None));
-                let read: Vec<usize> = batches.by_ref().map(|batch| batch.unwrap().len()).collect();
+                let read: Vec<usize> = if epoch == 1 {
+                    // A call with a limit reports the end of the epoch at once.
+                    let next = || match batches.next_timeout(LONG).unwrap() {
+                        TryNext::Batch(batch) => Some(batch.len()),
+                        TryNext::Over => None,
+                        TryNext::NotYet => panic!("the end of {lens:?} is not there yet"),
+                    };
+                    std::iter::from_fn(next).collect()
+                } else {
+                    batches.by_ref().map(|batch| batch.unwrap().len()).collect()
+                };
                 assert_eq!(read, sizes, "{lens:?}");
                 assert!(batches.is_over() && batches.next().is_none());
                 assert!(matches!(batches.try_next().unwrap(), TryNext::Over));

@@ -4,6 +4,7 @@
 
 pub mod small;
 
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -108,6 +109,31 @@ pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
 pub fn wait_until_gone(prefix: &str) {
     wait_until(&format!("the threads {prefix} are gone"), || {
         Census::of_threads(prefix).is_ok_and(|census| census.threads.is_empty())
+    });
+}
+
+/// Blocks until `count` threads have names that begin with `prefix`. On a busy machine a new thread has its
+/// parent's name for long.
+#[track_caller]
+pub fn wait_for_threads(prefix: &str, count: usize) {
+    wait_until(&format!("{count} threads {prefix}"), || {
+        Census::of_threads(prefix).is_ok_and(|census| census.threads.len() == count)
+    });
+}
+
+/// The calling thread, for [`wait_until_asleep`].
+pub fn this_thread() -> PathBuf {
+    Path::new("/proc").join(std::fs::read_link("/proc/thread-self").unwrap_or_default())
+}
+
+/// Blocks until `thread` sleeps in the kernel: it waits for something. Where there is no `/proc`, returns at
+/// once.
+#[track_caller]
+pub fn wait_until_asleep(thread: &Path) {
+    wait_until("the thread sleeps", || match std::fs::read_to_string(thread.join("stat")) {
+        // The state follows the name, which is in parentheses.
+        Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S')),
+        Err(_) => true,
     });
 }
 

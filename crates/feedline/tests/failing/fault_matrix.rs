@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::common::hush_planned_panics;
 use crate::matrix::{Cycle, Fault, Moment};
 use feedline::dataset::Random;
-use feedline_testkit::{Census, Watchdog};
+use feedline_testkit::{AT_ONCE, Census, Watchdog, at_once};
 
 /// The longest a cycle may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -38,22 +38,28 @@ fn every_fault_at_every_moment_leaves_nothing_behind() {
     let mut random = Random::from_key(seed);
     let mut counts: BTreeMap<(Fault, Moment), u64> = BTreeMap::new();
     let mut cells = Vec::new();
-    let mut before = None;
-    for number in 0..cycles {
-        if cells.is_empty() {
-            cells = shuffled_cells(&mut random);
+    let before = Census::of_threads("fl-").expect("a census");
+    let mut number = 0;
+    while number < cycles {
+        let mut some = Vec::new();
+        while some.len() < AT_ONCE && number < cycles {
+            if cells.is_empty() {
+                cells = shuffled_cells(&mut random);
+            }
+            let (fault, moment) = cells.pop().expect("a cell");
+            some.push((number, Cycle::draw(fault, moment, &mut random)));
+            *counts.entry((fault, moment)).or_default() += 1;
+            number += 1;
         }
-        let Some((fault, moment)) = cells.pop() else { break };
-        let cycle = Cycle::draw(fault, moment, &mut random);
-        let name = format!("cycle {number} of seed {seed}: {cycle:?}");
-        // Reports the cycle on failure; the panic message does not name it.
-        let report = ReportOnPanic(&name);
-        let _watchdog = Watchdog::new(LIMIT, &name);
-        let before = before.get_or_insert_with(|| Census::of_threads("fl-").expect("a census"));
-        cycle.run();
+        at_once(&some, |(number, cycle)| {
+            let name = format!("cycle {number} of seed {seed}: {cycle:?}");
+            // Reports the cycle on failure; the panic message does not name it.
+            let report = ReportOnPanic(&name);
+            let _watchdog = Watchdog::new(LIMIT, &name);
+            cycle.run();
+            std::mem::forget(report);
+        });
         before.assert_same();
-        std::mem::forget(report);
-        *counts.entry((fault, moment)).or_default() += 1;
     }
     print_table(&counts);
     println!("{cycles} cycles of seed {seed} in {:.1} s", start.elapsed().as_secs_f64());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::{LONG, alone, assert_empty, one_at_a_time, wait_until_gone};
+use crate::common::{LONG, alone, assert_empty, one_at_a_time};
 use feedline::bad_samples::Budget;
 use feedline::{
     BadSamples, Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Result, Row, Spec, Stage,
@@ -59,11 +59,8 @@ fn three_batches(device: &Device, depth: usize) -> Result<()> {
 /// Fails each call of a run in turn. See [`every_fault`] for what is checked after each run.
 fn try_every_call_of<D: Backend>(name: &str, driver: fn() -> D, fault: Fault, mode: Mode) {
     // With one device slot, losing one slot loses all.
-    let tried = [1, 2].map(|depth| {
-        // A thread of the runs before that is about to end would be missing later.
-        wait_until_gone("fl-");
-        every_fault(fault, mode, LONG, "fl-", driver, |device| three_batches(device, depth))
-    });
+    let tried = [1, 2]
+        .map(|depth| every_fault(fault, mode, LONG, "fl-", driver, |device| three_batches(device, depth)));
     let calls: u64 = tried.iter().map(|tried: &Tried| tried.calls).sum();
     println!("{name} {fault:?} {mode:?}: {calls} calls failed: {tried:?}");
     assert!(calls >= CALLS, "only {calls} calls were made to fail, not {CALLS}");

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::small::{BATCH, LEN, STEPS, builder, fine, on_a_device, take_epoch};
-use crate::common::{LONG, alone, assert_empty, hush_planned_panics, wait_until};
+use crate::common::{
+    LONG, alone, assert_empty, hush_planned_panics, this_thread, wait_until, wait_until_asleep,
+};
 use feedline::{
     Checkpoint, Context, DType, Dataset, Device, ErrorKind, LastBatch, Loader, Progress, ReadError, Ready,
     Result, Row, Spec, StopHandle, Stream, TryNext, check_dataset,
@@ -160,9 +162,12 @@ fn a_stop_handle_ends_a_next_that_blocks() {
             let mut loader = builder(data).build(device).unwrap();
             let stop = loader.stop_handle();
             let mut batches = loader.epoch(0).unwrap();
+            let consumer = this_thread();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     assert!(gate.wait_until_waiting(1, LONG));
+                    // In `next`: a stop before it would be found without a wait.
+                    wait_until_asleep(&consumer);
                     stop.clone().stop();
                 });
                 // The first batch cannot be read, so this blocks until the stop.

@@ -37,7 +37,7 @@ fn samplers() -> Vec<(&'static str, Sampler)> {
 
 /// Restores the loader at every step, and checks that it continues the same.
 #[track_caller]
-fn everywhere(builder: impl Fn() -> LoaderBuilder) {
+fn everywhere(builder: impl Fn() -> LoaderBuilder + Sync) {
     let _watchdog = Watchdog::new(watchdog::LIMIT, "restored everywhere");
     let done = restore::everywhere(|mix| Restored::new(builder(), mix));
     assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");

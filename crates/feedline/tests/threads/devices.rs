@@ -3,13 +3,12 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::common::{LONG, alone, assert_empty, assert_intact, wait_until};
+use crate::common::{LONG, alone, assert_empty, assert_intact, wait_for_threads, wait_until};
 use feedline::device::BackendKind;
 use feedline::sampler::Proof;
 use feedline::{Device, ErrorKind, Loader, LoaderBuilder, Result, WorkerPool, Workers, World};
 use feedline_device::{Backend, host::Host};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
-use feedline_testkit::Census;
 use feedline_testkit::fixtures::{Before, Fine};
 
 const LEN: u64 = 101;
@@ -67,10 +66,7 @@ fn an_epoch_over_several_devices_reads_every_sample_once_in_a_fixed_order() {
                 let builder = builder(&reads).epochs(1).workers(Workers::Count(workers));
                 let mut loaders = builder.build_each(&devices).unwrap();
                 let batches = epoch(&mut loaders);
-                // A thread that has just started may still have its parent's name.
-                wait_until(&format!("{workers} decode threads for {count} devices"), || {
-                    Census::of_threads("fl-decode").unwrap().threads.len() == workers
-                });
+                wait_for_threads("fl-decode", workers);
                 let mut reads = std::mem::take(&mut *reads.lock().unwrap());
                 reads.sort_unstable();
                 assert_eq!(reads, (0..LEN).collect::<Vec<_>>(), "{count} devices");

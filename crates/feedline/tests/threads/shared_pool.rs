@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::small::{BATCH, STEPS, fine, on_a_device, take_epoch};
-use crate::common::{LONG, alone, assert_intact, wait_until, wait_until_gone};
+use crate::common::{LONG, alone, assert_intact, wait_for_threads, wait_until_gone};
 use feedline::{Dataset, Device, Loader, Stream, TryNext, WorkerPool, Workers};
-use feedline_testkit::Census;
 use feedline_testkit::fixtures::{self, Fine};
 
 fn pool(workers: usize) -> WorkerPool {
@@ -69,8 +68,8 @@ fn two_loaders_share_the_workers_and_keep_their_orders() {
                     }
                     assert!(a.next().is_none() && b.next().is_none());
                 }
-                let decoders = Census::of_threads("fl-decode").unwrap().threads.len();
-                assert_eq!(decoders, workers, "a loader started its own workers");
+                // More, if a loader has started its own workers.
+                wait_for_threads("fl-decode", workers);
                 assert!(
                     (1..=workers).contains(&threads.lock().unwrap().len()),
                     "reads on threads outside the pool"
@@ -166,9 +165,7 @@ fn the_threads_of_an_unused_pool_end_with_its_last_handle() {
         let two = one.clone();
         drop(one);
         assert_eq!(two.workers(), 3);
-        wait_until("the threads have their names", || {
-            Census::of_threads("fl-decode").unwrap().threads.len() == 3
-        });
+        wait_for_threads("fl-decode", 3);
         drop(two);
         wait_until_gone("fl-decode");
     });

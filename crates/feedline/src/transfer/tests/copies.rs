@@ -1,11 +1,14 @@
 //! One copy per batch, of the bytes in use, only once a device slot is free; and the polling for its end.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
+use feedline_device::launch_host;
+use feedline_sim::interceptors::Op;
 use feedline_testkit::fixtures::{Fine, Uneven};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
-use super::{BATCH, Copies, LONGEST, QUICK, Rig, SLOW, STEPS, Setting, copy_poll, fine, until};
+use super::{BATCH, Copies, LONGEST, QUICK, Rig, SLOW, STEPS, Setting, copy_poll, fine, now, until};
 
 #[test]
 fn a_batch_is_one_copy_of_its_used_bytes() {
@@ -58,6 +61,32 @@ fn copies_stop_when_the_device_slots_are_full_and_the_workers_fill_the_host_slot
         for at in 0..20 {
             assert_eq!(rig.take(), (at / STEPS, at % STEPS));
         }
+    });
+}
+
+/// Otherwise the time of the wait would count as the copy's.
+#[test]
+fn a_timed_copy_starts_after_the_wait_for_the_readers_of_its_slot() {
+    with_watchdog(LIMIT, || {
+        // After a pause, the first copies are timed.
+        until("the clock has run for 40 ms", || now() > 40_000_000);
+        let copies = Copies::default();
+        let rig = Rig::new(fine(), Setting { device_slots: 1, copies: copies.clone(), ..Setting::default() });
+        rig.ask(1, 0, 1);
+        let (go_on, wait) = mpsc::channel::<()>();
+        let reader = rig.next().wait_on(&rig.compute).unwrap();
+        let body = move |_: &mut feedline_device::Memory<'_>| {
+            let _ = wait.recv();
+        };
+        launch_host(&rig.compute, "read", [reader.view::<u8>(0, 1).unwrap().into()], [], body).unwrap();
+        drop(reader);
+        // The next batch is copied into the same slot, and its copy waits on the device.
+        until("the second copy is queued", || copies.bytes.lock().unwrap().len() == 2);
+        let calls = copies.calls.lock().unwrap().clone();
+        let copy = calls.iter().rposition(|&op| op == Op::CopyToDevice).unwrap();
+        assert_eq!(calls[copy - 3..copy], [Op::Record, Op::Wait, Op::Record], "{calls:?}");
+        drop(go_on);
+        assert_eq!(rig.take(), (0, 1));
     });
 }
 

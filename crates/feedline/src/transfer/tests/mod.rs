@@ -44,15 +44,19 @@ impl Default for Setting {
     }
 }
 
-/// Records the sizes of all copies, and fails copy number `fails`.
+/// Records the sizes of all copies and the calls of the transfer thread, and fails copy number `fails`.
 #[derive(Clone, Default)]
 struct Copies {
     bytes: Arc<Mutex<Vec<usize>>>,
+    calls: Arc<Mutex<Vec<Op>>>,
     fails: Option<usize>,
 }
 
 impl Interceptor for Copies {
     fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+        if std::thread::current().name() == Some("fl-transfer") {
+            self.calls.lock().unwrap().push(call.op);
+        }
         if call.op == Op::CopyToDevice {
             let mut bytes = self.bytes.lock().unwrap();
             bytes.push(call.target.map_or(0, |span| span.bytes));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use feedline_core::source;
 use feedline_slots::WAKE_UP;
@@ -99,6 +99,25 @@ fn a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep() {
             }
             *meeting.0.lock().unwrap() = WORKERS;
         }
+    });
+}
+
+/// Without a wake-up, a worker that sleeps looks for work every 100 ms.
+#[test]
+fn a_worker_is_woken_for_a_batch_that_is_handed_out_alone() {
+    with_watchdog(LIMIT, || {
+        let setting = Setting { workers: 1, host_slots: 1, device_slots: 1, ..Setting::default() };
+        let rig = Rig::new(fine(), setting);
+        rig.ask(1, 0, u64::MAX);
+        rig.take();
+        // On a busy machine a wake-up may be late; without one, every batch is.
+        let quickest = (0..6).map(|_| {
+            let start = Instant::now();
+            rig.take();
+            start.elapsed()
+        });
+        let quickest = quickest.min().unwrap();
+        assert!(quickest < Duration::from_millis(25), "{quickest:?}");
     });
 }
 

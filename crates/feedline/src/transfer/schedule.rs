@@ -62,8 +62,10 @@ pub(crate) struct Requests {
     woken_at: AtomicU64,
 }
 
-/// The longest time for which workers that decode one short batch after another leave the thread asleep.
-pub(crate) const QUIET: Duration = WAKE_UP.saturating_mul(5);
+/// The longest time for which workers that decode one short batch after another leave the thread asleep. With
+/// 100 us instead, four workers feed a GPU from memory at 0.78 of plain threads, not 0.90 (16 cores beside an
+/// H200, 2026-11-24, bench `readers`, npy).
+pub(crate) const QUIET: Duration = WAKE_UP.saturating_mul(3);
 
 impl Requests {
     /// The requests to one transfer thread. Its inbox has room for every batch in `host_slots` slots, the

@@ -40,6 +40,7 @@ may = {
     EXAMPLES: programs,
     TOOLS: {CORE, DEVICE, FACADE, DATASETS, IMAGES, KERNELS, RECORD, REPORT},
     SERVE: below_facade | {FACADE, KERNELS, MLP},
+    "feedline-fuzz": {CORE, IMAGES, DATASETS},
     "benches": programs | {EXAMPLES, MLP, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }

@@ -1,7 +1,5 @@
 //! Derives batches, slots and pool from the options of a builder.
 
-use std::ops::RangeInclusive;
-
 use feedline_core::{
     BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Pad, Result, Spec,
     source,
@@ -9,18 +7,11 @@ use feedline_core::{
 
 use super::LoaderBuilder;
 use crate::decode::filler::DataDescription;
-use crate::decode::{Input, WorkerPool, Workers};
+use crate::decode::{CACHED, Input, WorkerPool, Workers};
 use crate::transfer_mode::ChosenMode;
 
 /// Bytes of all device slots together, for batches so small that many slots fit.
 const SMALL: usize = 32 << 20;
-
-/// The sizes of batches for which workers have slots of their own. Smaller ones cost less than their
-/// hand-over; larger ones do not stay in the cache of a core.
-///
-/// Machine: 16 cores of a Xeon beside an H200, 2026-11-24. Bench: `tiny` (100 and 400 KB), `readers` (200
-/// KB).
-const CACHED: RangeInclusive<usize> = 64 << 10..=1 << 20;
 
 /// Number of workers that write the ids of resident batches. On an H200, one worker took 40 us for a batch of
 /// 4096 rows of 784 bytes, three times as long as the gather.

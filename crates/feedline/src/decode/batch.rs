@@ -1,6 +1,7 @@
 //! A batch to decode: its records are read, then one worker decodes it, or several share its rows.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -27,12 +28,21 @@ use crate::transfer::Request;
 /// Machine: 16 cores of a Xeon beside an H200, 2026-11-21. Bench: `tiny`, `gather`.
 const PIECE: Duration = WAKE_UP.saturating_mul(5);
 
-/// A batch that takes one worker less time than this is split only for workers that have nothing else to do.
+/// A batch that takes one worker less time than this, and that a cache can hold ([`CACHED`]), is split only
+/// for workers that have nothing else to do.
 ///
 /// Two workers that write one slot move its lines between the caches of their cores. Batches of 256 rows of
 /// 784 bytes to an H200 by four workers took 190 us of their time each when all four shared every batch, and
-/// 95 us when one worker decoded them all. 2026-11-24. Bench: `readers`.
+/// 95 us when one worker decoded them all. Batches of 3.2 MB by twelve workers are a quarter faster when all
+/// are split. 2026-11-24. Bench: `readers`, `tiny`.
 const LONG: Duration = WAKE_UP.saturating_mul(50);
+
+/// The sizes of batches for which workers have slots of their own. Smaller ones cost less than their
+/// hand-over; larger ones do not stay in the cache of a core.
+///
+/// Machine: 16 cores of a Xeon beside an H200, 2026-11-24. Bench: `tiny` (100 and 400 KB), `readers` (200
+/// KB).
+pub(crate) const CACHED: RangeInclusive<usize> = 64 << 10..=1 << 20;
 
 /// The shortest piece of a batch that is split.
 ///
@@ -171,11 +181,7 @@ impl Undecoded {
         let rows = self.lease.info().batch.ids.len();
         let (unused, share) = others;
         let time = decoder.batch_time();
-        let workers = match time {
-            _ if time <= PIECE => 1,
-            _ if time < LONG => 1 + unused(),
-            _ => decoder.workers(),
-        };
+        let workers = workers_for((time, decoder.layout.bytes()), unused, decoder.workers());
         let piece_rows = piece_rows(rows, decoder.row_ns(), workers);
         let is_split = rows > piece_rows && (workers > 1 || time >= LONG);
         // The rows of a ragged field are written in order, by one worker.
@@ -365,6 +371,16 @@ fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Resul
     read
 }
 
+/// The number of workers for a batch that takes one of them `time` and has `bytes` bytes. `unused` counts the
+/// workers that have nothing else to do.
+fn workers_for((time, bytes): (Duration, usize), unused: impl FnOnce() -> usize, all: usize) -> usize {
+    match time {
+        _ if time <= PIECE => 1,
+        _ if time < LONG && bytes <= *CACHED.end() => 1 + unused(),
+        _ => all,
+    }
+}
+
 /// Rows per piece if a row takes `row_ns` and there are `workers`.
 pub fn piece_rows(rows: usize, row_ns: u64, workers: usize) -> usize {
     if row_ns == 0 {
@@ -378,7 +394,22 @@ pub fn piece_rows(rows: usize, row_ns: u64, workers: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::piece_rows;
+    use super::{Duration, piece_rows, workers_for};
+
+    #[test]
+    fn a_batch_that_a_cache_holds_is_split_for_unused_workers_and_a_long_or_large_one_for_all() {
+        for (us, kib, unused, workers) in [
+            (100, 200, 3, 1),
+            (100, 3000, 3, 1),
+            (101, 200, 3, 4),
+            (999, 1024, 0, 1),
+            (999, 1025, 0, 12),
+            (1000, 200, 0, 12),
+        ] {
+            let batch = (Duration::from_micros(us), kib << 10);
+            assert_eq!(workers_for(batch, || unused, 12), workers, "{us} us, {kib} KiB, {unused} unused");
+        }
+    }
 
     #[test]
     fn a_piece_is_neither_too_long_nor_too_short() {

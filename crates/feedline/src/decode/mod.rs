@@ -32,9 +32,9 @@ mod source;
 mod tests;
 mod worker;
 
-pub(crate) use batch::Undecoded;
 #[doc(hidden)] // For feedline-report.
 pub use batch::piece_rows;
+pub(crate) use batch::{CACHED, Undecoded};
 pub(crate) use decoder::{Decoder, Delivery, Filled, Message};
 pub(crate) use fill::{Filling, start as start_filling};
 pub(crate) use input::{HostInfo, Input};

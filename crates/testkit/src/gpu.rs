@@ -5,18 +5,22 @@ use std::io::Write;
 
 use feedline_device::Device;
 
-use crate::not_run;
+use crate::{exclusive, not_run};
 
 /// Opens the first GPU for the test called `test`. Without a GPU, reports that the test was not run.
+///
+/// Until the calling thread ends, no other test of the binary uses the GPU or is [`exclusive`].
 ///
 /// Appends `ran: cuda: test` to the file named by `FEEDLINE_RAN`. A script compares the number of lines with
 /// the expected one, so that a GPU test that silently does nothing is found.
 pub fn gpu(test: &str) -> Option<Device> {
     let what = format!("cuda: {test}");
+    let alone = exclusive();
     let device = Device::cuda(0).inspect_err(|error| not_run(&what, error)).ok()?;
     if let Some(path) = std::env::var_os("FEEDLINE_RAN") {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let _ = file.and_then(|mut file| file.write_all(format!("ran: {what}\n").as_bytes()));
     }
+    alone.until_thread_ends();
     Some(device)
 }

@@ -11,6 +11,7 @@
 //! | heap allocations per thread | [`alloc`] |
 //! | work in a forked child | [`fork`] |
 //! | the GPU of a test | [`gpu`](mod@gpu) |
+//! | tests that run beside no other | [`exclusive`](fn@exclusive) |
 //! | the time of a thread, and whether other work takes the cores | [`cpu_time`], [`OtherWork`] |
 //! | reports tests that did not run | [`not_run`](mod@not_run) |
 //! | independent parts of a test at the same time | [`at_once`](fn@at_once) |
@@ -25,6 +26,7 @@ pub mod alloc;
 mod at_once;
 pub mod audit;
 mod busy;
+mod exclusive;
 pub mod fixtures;
 #[cfg(unix)]
 pub mod fork;
@@ -39,6 +41,7 @@ pub mod watchdog;
 
 pub use at_once::{AT_ONCE, at_once};
 pub use busy::{OtherWork, cpu_time};
+pub use exclusive::{Exclusive, exclusive};
 pub use gpu::gpu;
 pub use leaks::Census;
 pub use not_run::{emulated, not_run, time_limit};

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use crate::trainer::{SIDE, TRAIN, assert_says, command, idx, listing, put, run, small_set, text};
 use feedline::Device;
-use feedline_testkit::{not_run, watchdog::LIMIT, with_watchdog};
+use feedline_testkit::{exclusive, not_run, watchdog::LIMIT, with_watchdog};
 use tempfile::TempDir;
 
 /// Runs the trainer on the host over `data`, with a number of epochs so large that an error at the end would
@@ -140,6 +140,7 @@ fn a_missing_gpu_is_reported_in_one_line() {
         let set = small_set();
         // No machine has that many GPUs.
         let far = refused(set.path(), &["--device", "cuda:4000"]);
+        let _alone = exclusive();
         match Device::cuda(0) {
             Err(_) => {
                 let no_driver = ["no CUDA driver", "use the host device"];

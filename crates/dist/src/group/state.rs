@@ -28,8 +28,9 @@ pub(crate) struct Shared {
     pub(crate) collective: Mutex<()>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Held while a failure is sent to the others, before the connections are closed.
-    failing: Mutex<()>,
+    /// Held while a complete exchange or a failure is sent to the others, and before the connections are
+    /// closed.
+    sending: Mutex<()>,
 }
 
 /// The connection for messages about the run.
@@ -99,8 +100,8 @@ impl Shared {
         };
         let progress = AtomicU64::new(0);
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        let (collective, failing) = (Mutex::new(()), Mutex::new(()));
-        Self { world, limit, progress, controls, data, collective, state, changed, failing }
+        let (collective, sending) = (Mutex::new(()), Mutex::new(()));
+        Self { world, limit, progress, controls, data, collective, state, changed, sending }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -184,10 +185,12 @@ impl Shared {
             state.open.remove(&number).into_iter().flat_map(|open| open.parts).flatten().collect();
         let bytes = Message::Gathered(number, parts.clone()).to_bytes();
         drop(state);
-        // Before this rank's own caller gets the parts: it may leave the run because of them, and the others
-        // would receive that first.
+        // Before this rank's own caller gets the parts, and before any failure: a rank may leave the run because
+        // of the parts, and others would learn that first.
+        let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         self.send_all(&bytes, None);
         self.lock().gathered.insert(number, parts);
+        drop(sending);
         self.changed.notify_all();
     }
 
@@ -242,7 +245,7 @@ impl Shared {
 
     /// Fails the run: this rank gets `error`, the others get `why`, except `from`, which sent it.
     pub(crate) fn fail(&self, error: Error, why: &str, from: Option<u32>) {
-        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let state = self.lock();
             if state.failed.is_some() || state.left {
@@ -257,7 +260,7 @@ impl Shared {
             state.failed = Some(error.clone());
             std::mem::take(&mut state.callbacks)
         };
-        drop(failing);
+        drop(sending);
         self.changed.notify_all();
         // Ends collectives of host devices that wait for another rank.
         for (_, connection) in &self.data {
@@ -337,9 +340,9 @@ impl Shared {
 
     /// Closes all connections; the threads that listen to them end.
     pub(super) fn close(&self) {
-        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         self.lock().left = true;
-        drop(failing);
+        drop(sending);
         self.changed.notify_all();
         for control in &self.controls {
             // The system still sends the bytes that are already written.
@@ -385,5 +388,62 @@ fn ended(rank: u32) -> Error {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "rank {} of {}", self.world.rank(), self.world.size())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::mpsc::channel;
+
+    use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+
+    use super::*;
+
+    /// The state of rank 0, and the other ends of its control connections, by rank.
+    fn hub(ranks: u32) -> (Shared, Vec<TcpStream>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (mut controls, mut peers) = (Vec::new(), Vec::new());
+        for rank in 1..ranks {
+            peers.push(TcpStream::connect(address).unwrap());
+            controls.push(Control::new(rank, listener.accept().unwrap().0).unwrap());
+        }
+        (Shared::new(World::new(0, ranks).unwrap(), LIMIT, controls, Vec::new()), peers)
+    }
+
+    /// Rank 0 sends a complete exchange to rank 2, which does not read yet. Meanwhile rank 2 fails.
+    #[test]
+    fn a_failure_is_sent_after_an_exchange_that_is_complete() {
+        with_watchdog(LIMIT, || {
+            let (hub, peers) = hub(3);
+            // More than a socket holds.
+            let number = hub.post(&vec![7; 32 << 20]).unwrap();
+            hub.receive(1, Message::Part(number, vec![1]));
+            let (first, read) = channel();
+            let [to_first, to_second] = &peers[..] else { unreachable!("two peers") };
+            let next = |mut peer: &TcpStream| Message::read(&mut peer).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| hub.receive(2, Message::Part(number, vec![2])));
+                let of_first = scope.spawn(|| {
+                    let gathered = next(to_first);
+                    first.send(()).unwrap();
+                    (gathered, next(to_first))
+                });
+                read.recv().unwrap();
+                let failure = scope.spawn(|| hub.receive(2, Message::Failed("rank 2 left".to_owned())));
+                // Without the order, the failure is there at once.
+                std::thread::sleep(Duration::from_millis(100));
+                let is_early = hub.error().is_some();
+                let of_second = scope.spawn(|| next(to_second));
+                let parts = hub.collect(number);
+                failure.join().unwrap();
+                assert!(matches!(of_first.join().unwrap(), (Message::Gathered(..), Message::Failed(..))));
+                assert!(matches!(of_second.join().unwrap(), Message::Gathered(..)));
+                assert!(!is_early, "the failure came before the parts");
+                assert_eq!(parts.unwrap()[1..], [[1], [2]]);
+                assert!(hub.error().is_some());
+            });
+        });
     }
 }

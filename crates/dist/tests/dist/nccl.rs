@@ -6,21 +6,17 @@ use crate::ranks::{SOON, assert_blames, run};
 use feedline_core::Result;
 use feedline_device::{Buffer, Device, Stream};
 use feedline_dist::{Collectives, Group, Reduce};
-use feedline_testkit::{not_run, watchdog, with_watchdog};
+use feedline_testkit::{Exclusive, exclusive, not_run, watchdog, with_watchdog};
 
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 300_001;
 
-/// Whether there are two GPUs and NCCL.
-fn has_two_gpus(test: &str) -> bool {
+/// Keeps other tests from the GPUs; `None` if there are not two of them.
+fn two_gpus(test: &str) -> Option<Exclusive> {
     let what = format!("two GPUs: {test}");
-    match Device::cuda(1) {
-        Ok(_) => true,
-        Err(error) => {
-            not_run(&what, error);
-            false
-        }
-    }
+    let alone = exclusive();
+    Device::cuda(1).inspect_err(|error| not_run(&what, error)).ok()?;
+    Some(alone)
 }
 
 fn open(group: &Group) -> Result<(Stream, Collectives)> {
@@ -31,9 +27,7 @@ fn open(group: &Group) -> Result<(Stream, Collectives)> {
 
 #[test]
 fn two_gpus_give_the_same_sums_means_and_parts() {
-    if !has_two_gpus("sums, means, broadcasts and parts") {
-        return;
-    }
+    let Some(_alone) = two_gpus("sums, means, broadcasts and parts") else { return };
     with_watchdog(watchdog::LIMIT, || {
         let results = run(2, LONG, |group| {
             let (stream, collectives) = open(&group)?;
@@ -72,9 +66,7 @@ fn two_gpus_give_the_same_sums_means_and_parts() {
 
 #[test]
 fn a_recorded_step_of_two_gpus_holds_its_collectives() {
-    if !has_two_gpus("collectives in a graph") {
-        return;
-    }
+    let Some(_alone) = two_gpus("collectives in a graph") else { return };
     with_watchdog(watchdog::LIMIT, || {
         let results = run(2, LONG, |group| {
             let (stream, collectives) = open(&group)?;
@@ -111,9 +103,7 @@ fn a_recorded_step_of_two_gpus_holds_its_collectives() {
 
 #[test]
 fn a_gpu_that_waits_for_a_rank_that_has_failed_is_released() {
-    if !has_two_gpus("an abort") {
-        return;
-    }
+    let Some(_alone) = two_gpus("an abort") else { return };
     with_watchdog(watchdog::LIMIT, || {
         let results = run(2, LONG, |group| {
             let (stream, collectives) = open(&group)?;

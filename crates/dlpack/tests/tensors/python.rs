@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use feedline_testkit::{not_run, with_watchdog};
+use feedline_testkit::{exclusive, not_run, with_watchdog};
 
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
 
@@ -44,6 +44,7 @@ fn numpy_reads_the_right_bytes_under_chaos_and_keeps_its_batches() {
 
 #[test]
 fn pytorch_on_a_gpu_reads_the_right_bytes_on_its_streams() {
+    let _alone = exclusive();
     if let Err(error) = feedline::Device::cuda(0) {
         return not_run("dlpack and PyTorch on a GPU", error);
     }

@@ -5,14 +5,14 @@
 pub mod small;
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline::dataset::Element;
 use feedline::{Device, Ready, Stream, View};
 use feedline_device::launch_host;
-use feedline_testkit::{Census, Watchdog, fixtures, watchdog};
+use feedline_testkit::{Census, Watchdog, exclusive, fixtures, watchdog};
 
 /// Until dropped, blocks the other tests of the binary and keeps this one under a watchdog.
 pub fn one_at_a_time() -> impl Sized {
@@ -25,8 +25,7 @@ pub fn one_at_a_time_in_parts() -> impl Sized {
 }
 
 fn one_at_a_time_for(limit: Duration) -> impl Sized {
-    static ONE: Mutex<()> = Mutex::new(());
-    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let one = exclusive();
     let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
     (Watchdog::new(limit, &name), one)
 }

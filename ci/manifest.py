@@ -51,8 +51,8 @@ check(env["WORLD_SIZE"]["value"] == str(spec["completions"]), "WORLD_SIZE is not
 check(
     env["MASTER_ADDR"]["value"] == f"{name}-0.{pod['subdomain']}", "MASTER_ADDR is not the first pod's name"
 )
-check(all(isinstance(entry.get("value", ""), str) for entry in env.values()), "a value is no string")
-check(env["MASTER_PORT"]["value"].isdigit(), "MASTER_PORT is no port")
+check(all(isinstance(entry.get("value", ""), str) for entry in env.values()), "a value is not a string")
+check(env["MASTER_PORT"]["value"].isdigit(), "MASTER_PORT is not a port")
 check(container["resources"]["limits"]["nvidia.com/gpu"] == 1, "a pod has one GPU per rank")
 mounted, volumes = ({entry["name"] for entry in of} for of in (container["volumeMounts"], pod["volumes"]))
 check(mounted == volumes, "volumes and mounts differ")

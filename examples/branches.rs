@@ -69,7 +69,8 @@ fn run() -> Result<()> {
         best[0] / best[1]
     );
     println!("loss {:.4}, the same weights: {same}", own.state()?.0);
-    if same { Ok(()) } else { Err(Error::new(ErrorKind::Device, "the two ways have other weights")) }
+    let why = "after the same steps, the weights of one stream and of own streams differ";
+    if same { Ok(()) } else { Err(Error::new(ErrorKind::Device, why)) }
 }
 
 /// How many branches run at a time, on average over both passes.

@@ -176,7 +176,7 @@ impl Column {
             }
             Coding::Utf32 { big_endian } => {
                 let len = to_utf8(&mut value.bytes, big_endian).map_err(|at| {
-                    data("a string has a value that is no code point: write the file again")
+                    data("a string has a value that is not a code point: write the file again")
                         .at_offset(start + at as u64)
                 })?;
                 value.set_shape([len]);

@@ -251,7 +251,7 @@ impl Decoder {
         let message = parse(&metadata).map_err(at)?;
         let version: MetadataVersion = message.version();
         let Some(batch) = message.header_as_record_batch() else {
-            return Err(at(data("a message is no record batch any more: fetch the file again")));
+            return Err(at(data("a message is not a record batch any more: fetch the file again")));
         };
         let columns = self.schema.fields().iter().map(|field| field.data_type());
         check(batch, columns, version, &body).map_err(at)?;

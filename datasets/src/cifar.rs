@@ -331,7 +331,7 @@ fn of_parts(path: &Path, parts: &[(&Content, u64, u64)]) -> Result<Arrays> {
 
 fn not_cifar() -> feedline_core::Error {
     data(
-        "not CIFAR's binary version: it is no whole number of records of 3,073 or 3,074 bytes whose labels \
-         are within the classes; fetch the file again",
+        "not CIFAR's binary version: the file is not a whole number of records of 3,073 or 3,074 bytes, or a \
+         label is not a class; fetch the file again",
     )
 }

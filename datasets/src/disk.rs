@@ -76,7 +76,7 @@ impl DiskFile {
         }
         let file = File::open(path).map_err(cannot)?;
         match file.try_lock_shared() {
-            // A file system without locks is no error: some network file systems have none.
+            // A file system without locks is not an error: some network file systems have none.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(data("another process has locked the file to write it: wait until it is done"));

@@ -78,7 +78,7 @@ impl Folder {
     /// As [`open`](Self::open), with stated `classes`.
     ///
     /// # Errors
-    /// As [`open`](Self::open); `Data` for a folder that is no class, `Config` for a class that is stated
+    /// As [`open`](Self::open); `Data` for a folder that is not a class, `Config` for a class that is stated
     /// twice.
     pub fn open_with(root: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let root = root.as_ref();
@@ -214,7 +214,7 @@ fn check_stated(stated: &[String], folders: &[String], plain: Option<String>) ->
     }
 }
 
-/// Refuses the folder above a training set and others: those are no classes.
+/// Refuses the folder above a training set and others: those are not classes.
 fn check_sets(folders: &[String]) -> Result<()> {
     let is = |split| folders.iter().any(|folder| set(folder) == Some(split));
     if is(Split::Train)

@@ -190,7 +190,7 @@ fn choose(
     };
     let named = |name: &str| fields.iter().position(|field| field.name == name && fits(field));
     if let Some(name) = name {
-        let found = named(name).map_or_else(|| refuse(format!("--{option} {name} is no such field")), Ok);
+        let found = named(name).map_or_else(|| refuse(format!("--{option} {name} is not a field")), Ok);
         return found;
     }
     if let Some(found) = names.iter().find_map(|name| named(name)) {
@@ -240,7 +240,8 @@ fn number(field: &SchemaField, value: &Value) -> Result<i64> {
     if let ElementType::Bytes | ElementType::Text = field.element {
         let text = String::from_utf8_lossy(&value.bytes);
         return text.trim().parse().map_err(|error| {
-            let why = format!("the class {:?} in field \"{}\" is no whole number", text.trim(), field.name);
+            let (class, name) = (text.trim(), &field.name);
+            let why = format!("the class {class:?} in field \"{name}\" is not a whole number");
             Error::new(ErrorKind::Sample, why).with_source(error)
         });
     }
@@ -252,7 +253,8 @@ fn number(field: &SchemaField, value: &Value) -> Result<i64> {
     match bytes.get_mut(..value.bytes.len()) {
         Some(low) if !low.is_empty() => low.copy_from_slice(&value.bytes),
         _ => {
-            let why = format!("field \"{}\" has {} bytes, which is no number", field.name, value.bytes.len());
+            let (name, len) = (&field.name, value.bytes.len());
+            let why = format!("field \"{name}\" has {len} bytes, which is not a number");
             return Err(Error::new(ErrorKind::Sample, why));
         }
     }

@@ -33,7 +33,7 @@ pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
 /// field that is counted.
 ///
 /// The pass takes all cores. Without a `cache` the file is beside the data, where a folder that cannot be
-/// written to is no error.
+/// written to is not an error.
 pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
     let beside = cache.is_none().then(|| beside(reader)).flatten();
     let path = cache.or(beside.as_deref());

@@ -118,7 +118,7 @@ fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(S
         }
     };
     let Some(name) = file.strip_suffix(".npy") else {
-        return Err(named(data("this is no .npy file: give an archive of arrays")));
+        return Err(named(data("this is not a .npy file: give an archive of arrays")));
     };
     let size = member.size();
     let mut memory = Memory::new(size.max(1)).map_err(named)?;

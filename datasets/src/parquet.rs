@@ -273,7 +273,7 @@ fn metadata(input: &Input) -> Result<ArrowReaderMetadata> {
     let mut magic = [0; MAGIC.len()];
     input.content.read_at(0, &mut magic[..len.min(MAGIC.len() as u64) as usize])?;
     if magic != MAGIC {
-        return Err(data("this is no Parquet file: it does not begin with PAR1").at_offset(0));
+        return Err(data("this is not a Parquet file: it does not begin with PAR1").at_offset(0));
     }
     if len >= 12 {
         input.content.read_at(len - 4, &mut magic)?;

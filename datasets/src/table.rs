@@ -32,7 +32,7 @@ pub struct TableOptions {
     /// fields, which have the names `STRUCT.FIELD`.
     pub columns: Option<Vec<String>>,
     /// Columns that may have nulls: each is followed by the field `NAME.present` (`bool`). A null is zero or
-    /// empty there, and not present. Null items within a list are no nulls of the column.
+    /// empty there, and not present. Null items within a list are not nulls of the column.
     pub masks: Vec<String>,
     /// What a null becomes in other columns.
     pub nulls: Nulls,

@@ -174,7 +174,7 @@ impl WebDataset {
                 let why = if twice {
                     "is the second of its key and extension: give each sample a key of its own".into()
                 } else {
-                    format!("has the {}th extension: this is no set of samples", fields.len())
+                    format!("has the {}th extension: this is not a set of samples", fields.len())
                 };
                 return Err(data(format!("member \"{}\" {why}", one_line(name))).at_offset(offset));
             }

@@ -102,7 +102,7 @@ impl TfRecord {
                 && let Err(why) = learn(record, known)
             {
                 if number > 0 {
-                    let why = format!("the record is no tf.train.Example like the first: {why}");
+                    let why = format!("the record is not a tf.train.Example like the first: {why}");
                     return Err(data(why).at_offset(starts[number as usize]).at_sample(number));
                 }
                 seen = None;
@@ -294,7 +294,7 @@ impl Reader for TfRecord {
         if self.features.is_empty() {
             return to(0, record);
         }
-        let damaged = || at(data("the record is no tf.train.Example: write the file again").at_offset(start));
+        let damaged = || at(data("the record is not a tf.train.Example: write it again").at_offset(start));
         self.visit_record(record, (value, visited), damaged, to)
     }
 

@@ -84,7 +84,7 @@ impl Tokenized {
             .map_err(|error| data("cannot read the tokenizer's file").with_source(error).at_path(&path))?;
         let content = Fingerprint::new().bytes(&bytes).value();
         let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| {
-            let why = "this is no tokenizer.json of Hugging Face's tokenizers: save one by Tokenizer.save";
+            let why = "this is not a tokenizer.json of Hugging Face's tokenizers: save one by Tokenizer.save";
             data(why).with_source(one_line(error)).at_path(&path)
         })?;
         tokenizer.with_padding(None);

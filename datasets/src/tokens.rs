@@ -206,7 +206,7 @@ impl Stream {
         let size = options.dtype.size() as u64;
         if !content.len().is_multiple_of(size) {
             let why = format!(
-                "{} bytes are no whole number of {}: give the right type",
+                "{} bytes are not a whole number of {}: give the right type",
                 content.len(),
                 options.dtype
             );

@@ -17,7 +17,7 @@ pub fn check(name: &str, data: &[u8], open: impl FnOnce(&Path) -> Result<Box<dyn
     if let Err(error) = open(&path).and_then(|reader| read(&*reader)) {
         let message = error.to_string();
         assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::Config), "{message}");
-        // An option that cannot work is no fault of the file.
+        // An option that cannot work is not a fault of the file.
         assert!(error.kind() == ErrorKind::Config || message.contains("feedline-fuzz"), "no path: {message}");
         assert!(!message.contains('\n'), "more than a line: {message}");
     }

@@ -101,7 +101,7 @@ impl Chunks {
     /// the end.
     ///
     /// # Errors
-    /// For bytes that are no protocol buffer.
+    /// For bytes that are not a protocol buffer.
     pub fn field(&mut self) -> Result<Option<(u64, Self)>, NoMessage> {
         while self.len > 0 {
             let key = self.varint().ok_or(NoMessage)?;
@@ -120,7 +120,7 @@ impl Chunks {
     }
 }
 
-/// Bytes are no protocol buffer.
+/// Bytes that are not a protocol buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMessage;
 

@@ -137,7 +137,7 @@ pub(crate) async fn do_get(
     check(response.headers())?;
     if response.status() != http::StatusCode::OK {
         return Err(Status::unavailable(format!(
-            "HTTP status {}: this is no Flight server",
+            "HTTP status {}: this is not a Flight server",
             response.status()
         )));
     }
@@ -264,7 +264,7 @@ impl TowerService<http::Request<Body>> for Direct {
 
 /// Answers the request in `body`.
 async fn answer(service: &Service, body: Body) -> Result<http::Response<Body>, Status> {
-    let no_ticket = || Status::invalid_argument("the request is no ticket of Flight");
+    let no_ticket = || Status::invalid_argument("the request is not a ticket of Flight");
     let mut fields = Received::new(body).message(service.max_request()).await?.ok_or_else(no_ticket)?;
     let mut ticket = Bytes::new();
     while let Some((number, field)) = fields.field().map_err(|_| no_ticket())? {

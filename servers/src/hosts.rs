@@ -25,7 +25,7 @@ impl Name {
                 let host = host.trim_start_matches('[').trim_end_matches(']');
                 Ok(Self { host: host.to_owned(), port })
             }
-            _ => Err(config(&format!("\"{text}\" is no server: write HOST:PORT"))),
+            _ => Err(config(&format!("\"{text}\" is not a server: write HOST:PORT"))),
         }
     }
 
@@ -49,7 +49,7 @@ impl Name {
 /// # Errors
 /// `Config` for a list that is none.
 pub fn expand_hosts(list: &str) -> Result<Vec<String>> {
-    let wrong = || config(&format!("\"{list}\" is no host list: it looks like node[01-04,7],gpu1"));
+    let wrong = || config(&format!("\"{list}\" is not a host list: it looks like node[01-04,7],gpu1"));
     let mut hosts = Vec::new();
     for item in split(list).ok_or_else(wrong)? {
         expand(item, &mut hosts).ok_or_else(wrong)?;

@@ -202,7 +202,7 @@ impl Sets {
         }
         let several = refused.iter().map(|error| error.message()).collect::<Vec<_>>().join("; or ");
         Err(match <[Error; 1]>::try_from(refused) {
-            // Without the path, which is no concern of a trainer.
+            // Without the path, which does not concern a trainer.
             Ok([only]) => Error::new(only.kind(), only.message()),
             Err(_) => Error::new(ErrorKind::Config, format!("no set that is served fits: {several}")),
         })

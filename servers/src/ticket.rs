@@ -236,7 +236,7 @@ impl Ticket {
     /// `Data` for another text.
     pub fn parse(json: &[u8]) -> Result<Self> {
         serde_json::from_slice(json).map_err(|error| {
-            Error::new(ErrorKind::Data, format!("this is no ticket of version {VERSION}: {error}"))
+            Error::new(ErrorKind::Data, format!("this is not a ticket of version {VERSION}: {error}"))
         })
     }
 }

@@ -272,7 +272,7 @@ pub fn hashes_of(message: &Message) -> Result<[u64; 2]> {
 /// The header of the piece in `message`.
 ///
 /// # Errors
-/// `Data` for a message that is no piece.
+/// `Data` for a message that is not a piece.
 pub fn piece_of(message: &Message) -> Result<PieceHeader> {
     let header = PieceHeader::read(&message.metadata);
     Ok(header.ok_or_else(|| bad("a message has no description of its rows"))?.0)
@@ -291,7 +291,7 @@ pub fn write_piece(message: &Message, rows: &mut Rows<'_>, content: &mut BatchCo
     hashes.enumerate().for_each(|(row, hash)| content.add(first + row, hash));
     let parsed = arrow_ipc::root_as_message(&message.header);
     let parsed = parsed.map_err(|error| bad(&format!("a message cannot be parsed: {error}")))?;
-    let batch = parsed.header_as_record_batch().ok_or_else(|| bad("a message is no record batch"))?;
+    let batch = parsed.header_as_record_batch().ok_or_else(|| bad("a message is not a record batch"))?;
     if batch.length() != (end - first) as i64 || batch.compression().is_some() {
         return Err(bad("a message has another number of rows, or is compressed"));
     }

@@ -217,7 +217,7 @@ mod stored {
                 return Err("padding to a multiple of 0 items: it must be at least 1".to_owned());
             }
             if !matches!(len, 0 | 1 | 2 | 4 | 8) || bytes[len..] != [0; 8][len..] {
-                return Err(format!("padding with the {len} bytes of {bytes:?}, which is no element"));
+                return Err(format!("padding with the {len} bytes of {bytes:?}, which is not an element"));
             }
             Ok(Self { multiple, element })
         }

@@ -365,9 +365,9 @@ mod tests {
             ("/fields/1/ragged/per_batch", 4.into(), "less than the 5 that one sample may have"),
             ("/fields/1/ragged/form/Padded/multiple", 0.into(), "a multiple of 0"),
             ("/fields/1/ragged/form/Padded/element/1", 4.into(), "another type"),
-            ("/fields/1/ragged/form/Padded/element/1", 3.into(), "no element"),
-            ("/fields/1/ragged/form/Padded/element/1", 9.into(), "no element"),
-            ("/fields/1/ragged/form/Padded/element/0/5", 1.into(), "no element"),
+            ("/fields/1/ragged/form/Padded/element/1", 3.into(), "not an element"),
+            ("/fields/1/ragged/form/Padded/element/1", 9.into(), "not an element"),
+            ("/fields/1/ragged/form/Padded/element/0/5", 1.into(), "not an element"),
             ("/fields/1/ragged/form", "Cumulative".into(), "sums are single u32"),
             ("/fields/2/dtype", "f32".into(), "sums are single u32"),
         ] {

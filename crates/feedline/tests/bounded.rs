@@ -146,7 +146,7 @@ fn a_recorded_pipeline_allocates_nothing_on_the_heap() {
         assert_a_round_without(THREADS, || take(&mut loader, &compute, &mut epoch, 20 * STEPS, next));
     });
     let bytes = folder.path().join("rank-0.rec").metadata().unwrap().len();
-    assert!(bytes > 24 * STEPS * (32 + 30), "{bytes} bytes are no record of these steps");
+    assert!(bytes > 24 * STEPS * (32 + 30), "{bytes} bytes are too few for a record of these steps");
     assert_empty(&device);
 }
 

@@ -33,7 +33,7 @@ impl Served {
 
     /// The share of the batches that servers filled, from 0 to 1.
     pub fn share(&self) -> f64 {
-        // Batches that are filled but not delivered yet are no part of the run.
+        // Batches that are filled but not delivered yet are not part of the run.
         ratio(self.filler.batches as f64, self.batches as f64).min(1.0)
     }
 

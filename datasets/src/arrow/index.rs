@@ -133,7 +133,7 @@ impl Index {
         let at = |error: Error| error.at_offset(place.start);
         let message = parse(metadata)?;
         let Some(dictionary) = message.header_as_dictionary_batch() else {
-            return Err(at(data("a message is no dictionary where one should be: fetch the file again")));
+            return Err(at(data("a message is not a dictionary where one should be: fetch the file again")));
         };
         *grown += usize::from(dictionary.isDelta());
         if *grown > MAX_PARTS {
@@ -159,7 +159,7 @@ impl Index {
         let batch = message.header_as_record_batch();
         let rows = batch.and_then(|batch| usize::try_from(batch.length()).ok());
         let (Some(batch), Some(rows)) = (batch, rows) else {
-            let why = "a message is no record batch where one should be: fetch the file again";
+            let why = "a message is not a record batch where one should be: fetch the file again";
             return Err(data(why).at_offset(place.start));
         };
         if let Some(compression) = batch.compression() {

@@ -141,7 +141,7 @@ pub(super) fn check<'a>(
         }
         let unit = of_buffers.get(index).copied().unwrap_or(1);
         if !holds.is_multiple_of(unit) {
-            let why = format!("buffer {index} has {holds} bytes, which is no multiple of {unit}");
+            let why = format!("buffer {index} has {holds} bytes, which is not a multiple of {unit}");
             return Err(data(why + ": fetch the file again"));
         }
     }

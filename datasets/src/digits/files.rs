@@ -158,7 +158,7 @@ fn lock(dir: &Path) -> Result<Option<File>> {
     // Checked before opening: opening a named pipe would block until it has a reader.
     if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
         let why =
-            "the name of the lock is taken by something that is no file: delete it, or give another folder";
+            "the name of the lock belongs to something that is not a file: delete it, or give another folder";
         return Err(Error::new(ErrorKind::Data, why).at_path(path));
     }
     let file = File::options().create(true).write(true).truncate(false).open(&path);

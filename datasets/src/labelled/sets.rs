@@ -84,7 +84,7 @@ impl LabelledSets {
     fn mnist(dir: &Path, options: &LabelledOptions) -> Result<Self> {
         for (option, name, own) in [("input", &options.input, "image"), ("label", &options.label, "label")] {
             if let Some(name) = name.as_deref().filter(|name| *name != own) {
-                let why = format!("--{option} {name} is no such field: MNIST's files have image and label");
+                let why = format!("--{option} {name} is not a field: MNIST's files have image and label");
                 return Err(Error::new(ErrorKind::Config, why).at_path(dir));
             }
         }

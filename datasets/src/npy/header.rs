@@ -54,7 +54,7 @@ impl Header {
 
     fn of(literal: &Literal, first: u64) -> Result<Self> {
         let Literal::Dict(items) = literal else {
-            return Err(data("the header is no dictionary: fetch the file again"));
+            return Err(data("the header is not a dictionary: fetch the file again"));
         };
         let get = |name: &str| {
             let mut found = items.iter().filter(|(key, _)| matches!(key, Literal::Text(key) if key == name));
@@ -67,9 +67,9 @@ impl Header {
             }
         };
         let &Literal::Bool(fortran) = get("fortran_order")? else {
-            return Err(data("\"fortran_order\" is no bool: fetch the file again"));
+            return Err(data("\"fortran_order\" is not a bool: fetch the file again"));
         };
-        let wrong_shape = || data("\"shape\" is no tuple of sizes: fetch the file again");
+        let wrong_shape = || data("\"shape\" is not a tuple of sizes: fetch the file again");
         let Literal::Sequence(sizes) = get("shape")? else { return Err(wrong_shape()) };
         let dims: Option<Vec<usize>> = sizes
             .iter()

@@ -99,7 +99,7 @@ mod files {
         let bytes = std::fs::read(path);
         let bytes = bytes.map_err(|error| data("cannot read the file").with_source(error).at_path(path))?;
         serde_json::from_slice(&bytes).map_err(|error| {
-            let why = "this is no JSON, as save_to_disk writes it: save the set again";
+            let why = "this is not JSON, as save_to_disk writes it: save the set again";
             data(why).with_source(one_line(error)).at_path(path)
         })
     }

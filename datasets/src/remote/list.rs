@@ -73,7 +73,7 @@ impl Remote {
     fn listed(&self, url: &str, below: bool) -> Result<(Place, String, Vec<ObjectMeta>)> {
         let inner = &self.0;
         inner.thread.check()?;
-        // The place of an object in the folder: a bucket alone is no object.
+        // The place of an object in the folder: a bucket alone is not an object.
         let inside = in_folder(url, "", "_");
         let place = inner.stores.lock().unwrap_or_else(PoisonError::into_inner).place(&inside)?;
         let shown = place.shown.trim_end_matches('_').to_owned();

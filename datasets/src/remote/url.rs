@@ -67,18 +67,18 @@ impl Stores {
     /// The place of the object at `text`.
     pub(super) fn place(&mut self, text: &str) -> Result<Place> {
         // No error shows the URL as given: it may hold a password.
-        let url = Url::parse(text).map_err(|error| config("this is no URL").with_source(error))?;
+        let url = Url::parse(text).map_err(|error| config("this is not a URL").with_source(error))?;
         let mut shown = url.clone();
         shown.set_query(None);
         shown.set_fragment(None);
-        // The account in the host name of Azure is no secret.
+        // The account in the host name of Azure is not a secret.
         if url.scheme().starts_with("http") {
             let cleared = shown.set_username("").and_then(|()| shown.set_password(None));
             cleared.map_err(|()| config("the URL has no host"))?;
         }
         let _ = shown.set_password(None);
         if !is_url(text) {
-            return Err(config(format!("this is no URL of a store: use {}", SCHEMES.join("://, ") + "://")));
+            return Err(config(format!("not a URL of a store: use {}", SCHEMES.join("://, ") + "://")));
         }
         let at = |error: Error| error.at_path(shown.as_str());
         let path = Path::from_url_path(url.path());
@@ -153,5 +153,5 @@ impl std::fmt::Debug for Stores {
 }
 
 fn unknown(name: &str) -> Error {
-    config(format!("\"{}\" is no option of this store", crate::error::one_line(name)))
+    config(format!("\"{}\" is not an option of this store", crate::error::one_line(name)))
 }

@@ -19,7 +19,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The little-endian number in `bytes`; `None` for an element that is no number, or of another size.
+    /// The little-endian number in `bytes`; `None` for an element that is not a number, or of another size.
     #[inline]
     pub(super) fn read(element: ElementType, bytes: &[u8]) -> Option<Self> {
         macro_rules! whole {
@@ -134,12 +134,12 @@ impl Numbers {
         if matches!(self.time, Some((_, None))) { value.len().max(1) } else { self.element.size() }
     }
 
-    /// The error for a value of column `name` that is no number.
+    /// The error for a value of column `name` that is not a number.
     pub(super) fn error(&self, name: &str, row: u64, value: &[u8]) -> Error {
         let name = one_line(name);
         match self.time {
             Some((_, None)) => {
-                let why = format!("column \"{name}\" has {} in row {row}, which is no time", shown(value));
+                let why = format!("column \"{name}\" has {} in row {row}, which is not a time", shown(value));
                 data(why + ": write it as 2024-02-29 or 2024-02-29T13:45:10Z")
             }
             _ => data(format!("column \"{name}\" is not {} in row {row}: open the file again", self.element)),

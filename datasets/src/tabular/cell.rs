@@ -112,7 +112,7 @@ impl Cell {
             return if written { Ok(()) } else { Err(self.unknown(row, value, number)) };
         }
         let size = self.numbers.size(value);
-        // An empty text is no time, and has no bytes to read.
+        // An empty text is not a time, and has no bytes to read.
         if value.len() != self.count * size {
             return Err(self.numbers.error(&self.name, row, value));
         }

@@ -96,7 +96,7 @@ fn add(column: &Column, (row, value): (u64, &[u8]), found: &mut Found) -> Result
             }
             if classes.len() > MAX_CLASSES {
                 let why = format!("column \"{}\" has more than {MAX_CLASSES} values", one_line(&column.name));
-                return Err(data(why + ", so it is no category: leave it out, or load it as text"));
+                return Err(data(why + ", so it is not a category: leave it out, or load it as text"));
             }
         }
     }
@@ -117,7 +117,7 @@ fn fitted(column: &Column, found: Found) -> Result<Fitted> {
             let name = |value: &[u8]| {
                 vocabulary::name_of(element, value).ok_or_else(|| {
                     let why = format!("column \"{}\" has bytes that are not UTF-8", one_line(&column.name));
-                    data(why + ", so it is no category: load it as bytes")
+                    data(why + ", so it is not a category: load it as bytes")
                 })
             };
             let mut names = values.iter().map(|value| name(value)).collect::<Result<Vec<_>>>()?;

@@ -132,7 +132,7 @@ impl Table {
         self
     }
 
-    /// Makes one field of scalar columns, in this order: `f32 [n]`. The columns are no fields of their own,
+    /// Makes one field of scalar columns, in this order: `f32 [n]`. The columns are not fields of their own,
     /// unless they are [selected](Self::select).
     pub fn stack<S: Into<String>>(mut self, field: &str, columns: impl IntoIterator<Item = S>) -> Self {
         self.steps.stacks.push((field.to_owned(), columns.into_iter().map(Into::into).collect()));

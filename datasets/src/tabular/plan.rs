@@ -93,7 +93,7 @@ impl Column {
         if column.numbers.time.is_some() && !(is_text_time && column.category.is_none()) && !is_ticks {
             let (name, own) = (one_line(name), &schema.fields()[field]);
             return Err(refuse(format!(
-                "column \"{name}\" is {own}, which is no date or time: load it as it is"
+                "column \"{name}\" is {own}, which is not a date or time: load it as it is"
             )));
         }
         column.check()?;
@@ -113,7 +113,7 @@ impl Column {
             }
             Some(Missing::Text(_)) if is_number => "a number does not become a text",
             Some(Missing::Text(_)) if !is_category && self.count.is_some() => {
-                "a value of one size is no text"
+                "a value of one size is not text"
             }
             Some(Missing::Mean) if self.count != Some(1) => "only one number has a mean",
             Some(Missing::Number(_)) if self.count.is_none() => "a list of any length is filled by Mask only",
@@ -123,7 +123,7 @@ impl Column {
         Err(refuse(format!("column \"{}\" is {shown}: {why}", one_line(&self.name))))
     }
 
-    /// The error for bytes that are no number in row `row`.
+    /// The error for bytes that do not hold a number, in row `row`.
     pub(super) fn no_number(&self, row: u64, value: &[u8]) -> Error {
         self.numbers.error(&self.name, row, value)
     }
@@ -176,7 +176,7 @@ impl Plan {
             steps.names().into_iter().find(|(_, name)| !is_stack(name) && !is_column(name))
         {
             let why =
-                format!("{step} names \"{}\", which is no column or stack that is read", one_line(name));
+                format!("{step} names \"{}\", which is not a column or stack that is read", one_line(name));
             return Err(refuse(why));
         }
         let stacked = |name: &String| steps.stacks.iter().any(|(_, columns)| columns.contains(name));

@@ -91,7 +91,7 @@ impl Steps {
         let mut masks: Vec<String> = Vec::new();
         let times = self.times.iter().map(|(column, _)| column);
         let categories = self.categories.iter().map(|category| &category.column);
-        // An empty text is no category and no time.
+        // An empty text is neither a category nor a time.
         for column in filled.chain(categories).chain(times) {
             let is_read = read.as_ref().is_none_or(|read| read.contains(column));
             if is_read && !masks.contains(column) {

@@ -161,7 +161,7 @@ fn what_is_no_array_of_numbers_is_refused_with_the_byte() {
             npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'shape': (1,)}", &[0; 8]),
             &["has \"shape\" twice"],
         ),
-        ("no-tuple", npy("<f4", false, "2", &[0; 8]), &["no tuple of sizes"]),
+        ("no-tuple", npy("<f4", false, "2", &[0; 8]), &["not a tuple of sizes"]),
         ("no-shape", npy_header("{'descr': '<f4', 'fortran_order': False}", &[]), &["lacks \"shape\""]),
         (
             "columns",
@@ -208,7 +208,7 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
     let cases: &[(&str, Vec<u8>, &[&str])] = &[
         ("cut.npz", good[..good.len() - 30].to_vec(), &["archive is damaged or cut short"]),
         ("checksum.npz", flipped, &["\"x.npy\"", "cannot be inflated"]),
-        ("text.npz", zip(&[("x.txt", b"hello")], None), &["\"x.txt\"", "no .npy file"]),
+        ("text.npz", zip(&[("x.txt", b"hello")], None), &["\"x.txt\"", "not a .npy file"]),
         ("cut-inside.npz", zip(&[("x.npy", &x[..x.len() - 1])], None), &["\"x.npy\"", "cut short"]),
         ("overlap.npz", overlap, &["lie one over another"]),
         ("claims.npz", zip(&[("x.npy", &x)], Some(x.len() as u32 + 1)), &["refused"]),

@@ -1,4 +1,4 @@
-//! JSON Lines: types, missing values, and lines that are no objects.
+//! JSON Lines: types, missing values, and lines that are not objects.
 
 use crate::made::{gz, read, write};
 use feedline_core::random::splitmix64;

@@ -220,7 +220,7 @@ fn limits_are_found_by_one_pass_that_is_kept_in_a_file() {
     assert_eq!(data.max_per_batch("text", 3000).unwrap(), expected.iter().sum::<u32>() as usize);
     check(&data);
 
-    // The file lies beside the data and is no sample.
+    // The file lies beside the data and is not a sample.
     let cache = dir.path().join("set/.lines.txt.lengths");
     assert!(cache.is_file());
     assert_eq!(open(dir.path().join("set")).unwrap().len(), 3000);

@@ -22,7 +22,7 @@ fn members_with_one_key_are_a_sample() {
     let plain = write(dir.path(), "x.tar", &archive);
     let inflated = write(dir.path(), "x.tgz", &gz(&archive));
     for path in [plain, inflated] {
-        // A member that is missing is no empty one, unless asked for.
+        // A member that is missing is not an empty one, unless asked for.
         let error = open(&path).unwrap_err();
         for part in ["3 of 3 samples lack a member", "\"./a/000\" without \".txt\"", "empty_members"] {
             assert!(error.to_string().contains(part), "{error}");
@@ -350,7 +350,7 @@ fn weights_say_how_often_a_window_is_in_an_epoch() {
     }
     let odd = write(dir.path(), "odd", &[0; 5]);
     let error = Tokens::open(&[(odd, 1.0)], TokenOptions::new(DType::U32, 1)).unwrap_err();
-    assert!(error.to_string().contains("no whole number of u32") && error.offset() == Some(4), "{error}");
+    assert!(error.to_string().contains("not a whole number of u32") && error.offset() == Some(4), "{error}");
 }
 
 #[test]

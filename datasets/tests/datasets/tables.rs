@@ -355,7 +355,7 @@ fn a_folder_that_save_to_disk_wrote_is_one_set() {
             "_data_files",
         ),
         ("state.json", r#"{"_data_files": []}"#, "_data_files"),
-        ("state.json", "[", "no JSON"),
+        ("state.json", "[", "not JSON"),
         ("dataset_dict.json", r#"{"splits": ["/"]}"#, "splits"),
         ("dataset_dict.json", r#"{"splits": 1}"#, "splits"),
     ] {

@@ -129,7 +129,7 @@ fn values_that_are_lost_missing_or_unknown_are_errors_of_their_row() {
         (
             table().days("day").select(["day"]),
             1,
-            "column \"day\" has \"2024-02-30\" in row 1, which is no time",
+            "column \"day\" has \"2024-02-30\" in row 1, which is not a time",
         ),
         (table().days("day").select(["day"]), 2, "column \"day\" has a null in row 2"),
         (list(), 1, "column \"city\" has \"Oslo\" in row 1, which its list of categories lacks"),
@@ -174,7 +174,7 @@ fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
     let table = || Table::open(&path);
     for (table, why) in [
         (table().select(["n", "no"]), "there is no column \"no\" to read"),
-        (table().cast("no", DType::F32), "cast names \"no\", which is no column or stack"),
+        (table().cast("no", DType::F32), "cast names \"no\", which is not a column or stack"),
         (table().stack("x", ["n", "city"]), "column \"city\" of the stack \"x\" is text, not one number"),
         (table().stack("x", Vec::<String>::new()), "the stack \"x\" has no columns"),
         (table().stack("x", ["n", "n"]), "stack names \"n\" twice"),
@@ -189,7 +189,7 @@ fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
         (table().missing("city", Missing::Mean), "column \"city\" is text: only a number becomes"),
         (table().missing("n", Missing::Number(0.5)), "column \"n\": i64 does not hold 0.5"),
         (table().cast("city", DType::I64), "column \"city\" is city text [?], which is not cast to i64"),
-        (table().days("n"), "column \"n\" is n i64 [], which is no date or time"),
+        (table().days("n"), "column \"n\" is n i64 [], which is not a date or time"),
         (table().unknown("city"), "unknown(\"city\") is for a category"),
         (table(), "field \"city\" varies in size"),
     ] {

@@ -170,7 +170,7 @@ fn what_cannot_be_tokenized_is_named() {
         (refused("body", &words), ErrorKind::Config, ["\"body\"", "a.jsonl"]),
         (refused("id", &words), ErrorKind::Config, ["\"id\"", "a.jsonl"]),
         (refused("text", &dir.path().join("none.json")), ErrorKind::Data, ["cannot read", "none.json"]),
-        (refused("text", &text), ErrorKind::Data, ["no tokenizer.json", "a.jsonl"]),
+        (refused("text", &text), ErrorKind::Data, ["not a tokenizer.json", "a.jsonl"]),
     ] {
         let said = error.to_string();
         assert_eq!(error.kind(), kind, "{said}");

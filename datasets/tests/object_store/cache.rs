@@ -103,7 +103,7 @@ fn the_cache_on_disk_keeps_its_limit_and_what_was_used_last() {
             remote.stats().from_cache - opened
         };
         assert_eq!((of(62), of(1)), (1, 0));
-        // A folder of no use is no error of a read.
+        // A folder of no use is not an error of a read.
         assert!(read_cached(&url, folder, 10, &all).from_cache <= 64);
     });
 }

@@ -53,7 +53,7 @@ impl Shape {
             Error::new(ErrorKind::Config, format!("{model} {why}"))
         };
         if [self.inputs, self.hidden, self.classes, self.batch].contains(&0) {
-            return Err(refuse("cannot be: sizes are 1 or more"));
+            return Err(refuse("has a size of 0: give 1 or more, also for the batch"));
         }
         let mut end = 0usize;
         let mut place = |len: Option<usize>| {

@@ -93,11 +93,11 @@ impl Output {
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     match path.metadata() {
         Ok(there) if there.is_file() => path.canonicalize(),
-        Ok(_) => Err(io::Error::other("this is no file")),
+        Ok(_) => Err(io::Error::other("this is not a file")),
         Err(error) if error.kind() != Io::NotFound => Err(error),
         Err(_) if path.is_symlink() => Err(io::Error::other("this is a symbolic link to nothing")),
         Err(_) => {
-            let name = path.file_name().ok_or_else(|| io::Error::other("this is no file"))?;
+            let name = path.file_name().ok_or_else(|| io::Error::other("this is not a file"))?;
             Ok(folder_of(path).canonicalize()?.join(name))
         }
     }

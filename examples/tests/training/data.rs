@@ -109,12 +109,12 @@ fn fields_that_cannot_be_meant_are_refused_in_one_line() {
         let lines = other.path().join("lines.txt");
         std::fs::write(&lines, "To be,\nor not\n").unwrap();
         for (data, arguments, parts) in [
-            (&file, &["--label", "image"][..], &["--label image is no such field", "label i64"][..]),
-            (&file, &["--input", "nothing"], &["--input nothing is no such field", "image u8 [8, 8]"]),
+            (&file, &["--label", "image"][..], &["--label image is not a field", "label i64"][..]),
+            (&file, &["--input", "nothing"], &["--input nothing is not a field", "image u8 [8, 8]"]),
             (&lines, &[], &["no field looks like the label", "lines.txt"]),
             (&wrong, &[], &["label 10 is outside the 10 classes", "--classes", "wrong.safetensors"]),
             (&file, &["--classes", "3"], &["is outside the 3 classes", "all.safetensors", "sample"]),
-            (&idx.path().to_path_buf(), &["--input", "pixels"], &["--input pixels is no such field"]),
+            (&idx.path().to_path_buf(), &["--input", "pixels"], &["--input pixels is not a field"]),
         ] {
             let mut trainer = command(other.path());
             let output = run(trainer.arg("--data").arg(data).args(HOST).arg("--quiet").args(arguments));

@@ -153,8 +153,8 @@ fn a_named_pipe_is_refused_wherever_a_path_is_given() {
     with_watchdog(LIMIT, || {
         for (option, parts) in [
             ("--resume", &["cannot read the checkpoint", "not a regular file"]),
-            ("--checkpoint", &["cannot write the checkpoint", "this is no file"]),
-            ("--json", &["cannot write the report", "this is no file"]),
+            ("--checkpoint", &["cannot write the checkpoint", "this is not a file"]),
+            ("--json", &["cannot write the report", "this is not a file"]),
             ("--data", &["not a regular file", "pipe"]),
         ] {
             let (set, work) = folders();

@@ -2,7 +2,7 @@
 
 /// A class label.
 pub trait Label: Copy + Send + Sync {
-    /// The class as an index; `usize::MAX`, which is no class, for a negative label.
+    /// The class as an index; `usize::MAX`, which is not a class, for a negative label.
     fn class(self) -> usize;
 }
 

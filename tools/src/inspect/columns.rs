@@ -30,7 +30,7 @@ pub(super) struct Column {
 }
 
 impl Columns {
-    /// Reads `rows` of the table that `reader` was opened from by `options`; `None` if it is no table.
+    /// Reads `rows` of the table that `reader` was opened from by `options`; `None` if it is not a table.
     pub(super) fn read(
         path: &Path,
         options: OpenOptions,

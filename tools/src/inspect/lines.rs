@@ -92,7 +92,7 @@ fn data(
     format!("  let reader = {open};\n{tokens}  let data = Ragged::measured(reader)?;\n")
 }
 
-/// The steps of a `Table` for the columns that are no fields of a batch as they are, a line each.
+/// The steps of a `Table` for the columns that are not fields of a batch as they are, a line each.
 fn steps(columns: &Columns, is_filled: bool) -> String {
     let kept: Vec<_> = columns.columns.iter().filter(|column| !column.is_beyond).collect();
     let names = |columns: &mut dyn Iterator<Item = &Column>| {

@@ -50,7 +50,7 @@ pub(super) fn save(reader: &dyn Reader, values: &Values, path: &Path) -> Result<
     written.map_err(|error| cannot(&error))
 }
 
-/// The picture in two rows of pixels per line of text; nothing if standard output is no terminal.
+/// The picture in two rows of pixels per line of text; nothing if standard output is not a terminal.
 pub(super) fn for_terminal(reader: &dyn Reader, values: &Values) -> String {
     if !std::io::stdout().is_terminal() {
         return String::new();

@@ -208,7 +208,7 @@ fn a_failure_ends_collectives_that_wait_for_a_rank_that_lives_on() {
                     let (stream, collectives) = open(&group)?;
                     let mut values = Buffer::<f32>::new(&stream, LEN)?;
                     let outcome = if group.world().rank() == failing {
-                        group.fail(&Error::new(ErrorKind::Sample, "sample 417 is no JPEG"));
+                        group.fail(&Error::new(ErrorKind::Sample, "sample 417 is not a JPEG"));
                         group.barrier()
                     } else {
                         let started = collectives.all_reduce(values.view_mut(), Reduce::Average);
@@ -218,7 +218,7 @@ fn a_failure_ends_collectives_that_wait_for_a_rank_that_lives_on() {
                     outcome.map_err(|error| group.error().unwrap_or(error))
                 })
             });
-            assert_blames(&results, &[], "sample 417 is no JPEG");
+            assert_blames(&results, &[], "sample 417 is not a JPEG");
         }
     });
 }

@@ -245,19 +245,19 @@ fn a_failure_reaches_every_rank_with_its_cause() {
                     let (tell, told) = std::sync::mpsc::channel();
                     group.on_failure(move |error| tell.send(error.to_string()).unwrap());
                     if group.world().rank() == failing {
-                        group.fail(&Error::new(ErrorKind::Sample, "sample 417 is no JPEG"));
+                        group.fail(&Error::new(ErrorKind::Sample, "sample 417 is not a JPEG"));
                     }
                     let waited = group.barrier();
-                    assert!(told.recv().unwrap().contains("sample 417 is no JPEG"));
+                    assert!(told.recv().unwrap().contains("sample 417 is not a JPEG"));
                     waited
                 })
             });
             assert_blames(
                 &results,
                 &[failing as usize],
-                &format!("rank {failing} failed: sample 417 is no JPEG"),
+                &format!("rank {failing} failed: sample 417 is not a JPEG"),
             );
-            assert_blames(&results, &[], "sample 417 is no JPEG");
+            assert_blames(&results, &[], "sample 417 is not a JPEG");
         }
     });
 }

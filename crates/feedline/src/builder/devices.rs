@@ -87,9 +87,11 @@ fn pools(workers: Workers, of: &[Option<&Node>]) -> Result<Vec<WorkerPool>> {
     }
     let pool = |of: &Option<&Node>| {
         let found = pools.iter().find(|(node, _)| Some(*node) == *of);
-        found
-            .map(|(_, pool)| pool.clone())
-            .ok_or_else(|| Error::new(ErrorKind::Config, "a node without a pool"))
+        found.map(|(_, pool)| pool.clone()).ok_or_else(|| {
+            let why = "no pool was started for the NUMA node of a device: this is a bug in feedline, please \
+                           report it";
+            Error::new(ErrorKind::Stopped, why)
+        })
     };
     of.iter().map(pool).collect()
 }

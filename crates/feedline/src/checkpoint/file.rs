@@ -45,7 +45,7 @@ impl Checkpoint {
         let path = path.as_ref();
         let cannot = |error| data("cannot save the checkpoint").with_source(error).at_path(path);
         let Some(name) = path.file_name() else {
-            return Err(data("this is no name of a file: give the path of the checkpoint").at_path(path));
+            return Err(data("this is not the name of a file: give the path of the checkpoint").at_path(path));
         };
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder,
@@ -57,7 +57,7 @@ impl Checkpoint {
         temporary.push(format!(".{}-{number}.tmp", std::process::id()));
         let temporary = folder.join(temporary);
         write(&self.to_bytes(), &temporary, path).map_err(|error| {
-            // If it is left behind, it is no checkpoint.
+            // If it is left behind, it is not a checkpoint.
             let _ = fs::remove_file(&temporary);
             cannot(error)
         })?;
@@ -118,7 +118,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     };
     // Before opening it: to open a pipe blocks.
     if !fs::metadata(path).map_err(cannot)?.is_file() {
-        return Err(data("this is no file: give the path of a checkpoint"));
+        return Err(data("this is not a file: give the path of a checkpoint"));
     }
     let mut file = File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();

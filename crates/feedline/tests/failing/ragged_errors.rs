@@ -100,7 +100,7 @@ fn a_sample_beyond_its_limit_is_named_with_field_and_limit() {
     });
 }
 
-/// A batch that is too full is no reason to replace a good sample.
+/// A batch that is too full is not a reason to replace a good sample.
 #[test]
 fn a_batch_beyond_its_limit_ends_the_run_whatever_the_policy() {
     alone(|| {

@@ -255,7 +255,7 @@ fn a_damaged_or_foreign_checkpoint_is_one_error_that_names_the_file() {
             assert!(error.message().contains(words) && error.path() == Some(path), "{error}");
         };
         refused(&dir.path().join("none"), "there is no checkpoint");
-        refused(dir.path(), "no file");
+        refused(dir.path(), "not a file");
         let error = saved.save(dir.path().join("none/checkpoint")).unwrap_err();
         assert!(error.to_string().starts_with("cannot save the checkpoint: "), "{error}");
     });

@@ -100,7 +100,7 @@ fn damage_before_the_end_is_an_error_that_names_the_byte() {
         assert!(error.offset().is_some_and(|offset| offset > 4800 && offset <= 5000), "{error}");
         let error = record(builder(), &run, 1).unwrap_err();
         assert!(error.to_string().contains("the record is damaged"), "{error}");
-        // A long header that a kill has cut is no damage.
+        // A long header that a kill has cut is not damage.
         let mut header = b"feedline record 1\n\x02\0\0\0".to_vec();
         header.extend(200_000_u32.to_le_bytes());
         header.resize(150_000, b'x');

@@ -102,7 +102,7 @@ fn the_page_shows_the_code_that_runs_in_at_most_fifteen_lines_each() {
         assert!(runs, "no function of this test has this piece:\n{block}");
         assert!(block.lines().count() <= 15, "more than 15 lines:\n{block}");
     }
-    // The imports and the store are no entries of the table.
+    // The imports and the store are not entries of the table.
     assert_eq!(blocks.len(), PIECES.len() + 2, "a piece of the table is not on the page");
 }
 

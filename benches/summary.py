@@ -22,12 +22,16 @@ def short(number):
     return "-" if number is None else f"{number:.4g}" if abs(number) < 1e4 else f"{number:.0f}"
 
 
+def title(row):
+    """The benchmark and the parameters of a row."""
+    return " ".join([row["bench"], *map(str, row["parameters"].values())])
+
+
 def line(row):
-    parameters = " ".join(str(value) for value in row["parameters"].values())
     verdict = {True: "reached", False: "MISSED", None: ""}[row["reached"]]
     ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
     return [
-        f"{row['bench']} {parameters}",
+        title(row),
         short(row["value"]),
         short(row["baseline"]),
         ratio,

@@ -10,12 +10,13 @@ Exit code 1 if one failed.
 """
 
 import argparse
-import json
 import shlex
 import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+import summary
 
 
 def arguments():
@@ -47,16 +48,15 @@ def table(files):
     """A line for each row of either program: the values of all rounds, and the median of their ratios."""
     found = {}
     for side, file in enumerate(files):
-        for text in file.read_text().splitlines():
-            row = json.loads(text)
-            name = " ".join([row["bench"], *map(str, row["parameters"].values())])
+        for row in summary.load([file]):
+            name = summary.title(row)
             found.setdefault((name, row["unit"]), ([], []))[side].append(row)
     yield f"{'row':44} {'old':>20} {'ratio':>7} {'new':>20} {'ratio':>7}  unit"
     for (name, unit), sides in found.items():
         cells = []
         for rows in sides:
             ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
-            cells.append("/".join(f"{row['value']:.4g}" for row in rows) or "-")
+            cells.append("/".join(summary.short(row["value"]) for row in rows) or "-")
             cells.append(f"{statistics.median(ratios):.3f}" if ratios else "-")
         yield f"{name:44} {cells[0]:>20} {cells[1]:>7} {cells[2]:>20} {cells[3]:>7}  {unit}"
 

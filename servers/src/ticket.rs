@@ -275,7 +275,8 @@ mod tests {
         let ticket = Ticket { data, seed: u64::MAX, epoch: 4, ids: vec![2, u64::MAX] };
         assert_eq!(Ticket::parse(&ticket.to_json()).unwrap(), ticket);
         for text in ["", "{}", "{\"ids\":[1]}", "[]", "null"] {
-            assert!(Ticket::parse(text.as_bytes()).unwrap_err().to_string().contains("not a ticket"), "{text}");
+            let error = Ticket::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("not a ticket"), "{text}: {error}");
         }
         let records = [vec![], vec![b'\n'; 300]];
         let bytes = Bytes::from(ticket.with_records(Some(&records)));

@@ -20,7 +20,8 @@ pub struct Exclusive(PhantomData<*const ()>);
 /// Waits until no other thread of this process holds an [`Exclusive`]. A thread may hold several.
 ///
 /// A GPU opens files that a census of another test would count, and work of other tests on it delays what a
-/// test expects to see in time, so [`gpu()`](crate::gpu()) takes this lock too, until the thread of its test ends.
+/// test expects to see in time, so [`gpu()`](crate::gpu()) takes this lock too, until the thread of its test
+/// ends.
 pub fn exclusive() -> Exclusive {
     HELD.with_borrow_mut(|held| match held {
         Some((_, times)) => *times += 1,

@@ -110,8 +110,8 @@ impl Census {
     }
 
     /// The difference to a later census, as one line. `None` if no thread is new, no more files are open, and
-    /// the locked memory is the same. A thread that has ended is not a leak, since it may
-    /// belong to an earlier test.
+    /// the locked memory is the same. A thread that has ended is not a leak: it may belong to an earlier
+    /// test.
     pub fn difference(&self, later: &Self) -> Option<String> {
         let mut parts: Vec<String> = self.new_threads(later).into_iter().collect();
         // Fewer files are fine: the standard library and the allocator briefly open files of /proc and /sys.

@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 export PYTHONDONTWRITEBYTECODE=1
 rows=$(mktemp)
 trap 'rm -f "$rows" "$rows.out"' EXIT
-# `--workspace`: for one package alone cargo would choose other features, and build it anew.
-cargo build --quiet --workspace --bin benches
+# `--workspace`, and a test: otherwise cargo would choose other features than for the tests, and build anew.
+cargo build --quiet --workspace --bin benches --test gpu
 "${CARGO_TARGET_DIR:-target}/debug/benches" all scale devices --smoke --device host --json "$rows"
 
 python3 - "$rows" <<'PYTHON'

@@ -8,8 +8,9 @@ cd "$(dirname "$0")/.."
 cache=${FEEDLINE_CI_CACHE:-target/ci}
 wheel='nvidia-cuda-nvrtc-cu12==12.8.*'
 
-# `--workspace` everywhere: for one package alone cargo would choose other features, and build it anew.
-cargo build -q --workspace --bin compile-kernels
+# `--workspace` everywhere, and a test: otherwise cargo would choose other features than for the tests, and
+# build anew.
+cargo build -q --workspace --bin compile-kernels --test gpu
 compile() {
     "${CARGO_TARGET_DIR:-target}/debug/compile-kernels" --arch compute_80 --arch compute_90
 }

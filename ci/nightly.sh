@@ -40,7 +40,7 @@ step servers ci/servers.sh
 step launchers ci/slurm.sh cargo test -p feedline-examples --test training launchers
 step loom ci/loom.sh 3
 step sim env FEEDLINE_SEEDS=100000 ci/sim.sh
-step random env FEEDLINE_RANDOM_SECONDS=1800 cargo test -p feedline --test batches random_loaders -- --nocapture
+step random env FEEDLINE_RANDOM_SECONDS=1800 cargo test -p feedline --test batches -- random_loaders ragged_loaders --nocapture
 step fuzz ci/fuzz.sh 120
 step tsan ci/tsan.sh
 step tsan-planted ci/tsan.sh --planted

@@ -1,6 +1,6 @@
 //! Loaders with random data, options, readers, early ends and resumes: every row matches the reference.
 //!
-//! Runs for `FEEDLINE_RANDOM_SECONDS`, 20 by default. A failure prints its seed; set `FEEDLINE_SEED` to run
+//! Runs for `FEEDLINE_RANDOM_SECONDS`, 10 by default. A failure prints its seed; set `FEEDLINE_SEED` to run
 //! only that one.
 
 use std::time::{Duration, Instant, SystemTime};
@@ -43,7 +43,7 @@ fn every_row_of_a_random_loader_matches_the_reference() {
         if let Some(seed) = number("FEEDLINE_SEED") {
             return one(seed);
         }
-        let limit = Duration::from_secs(number("FEEDLINE_RANDOM_SECONDS").unwrap_or(20));
+        let limit = Duration::from_secs(number("FEEDLINE_RANDOM_SECONDS").unwrap_or(10));
         let clock =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
         let (start, first) = (Instant::now(), clock as u64);

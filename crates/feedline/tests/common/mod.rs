@@ -4,6 +4,7 @@
 
 pub mod small;
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::mpsc::channel;
@@ -52,6 +53,20 @@ fn alone_for(limit: Duration, work: impl FnOnce()) {
     let before = Census::of_threads("fl-").expect("a census");
     work();
     before.assert_same();
+}
+
+/// Calls `work` with every item, on four threads: for work that sleeps most of its time. Returns what it
+/// returned, in any order.
+pub fn on_four_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let work = &work;
+    let part = |first| move || items.iter().skip(first).step_by(4).map(work).collect::<Vec<R>>();
+    std::thread::scope(|scope| {
+        let threads = [0, 1, 2, 3].map(|first| scope.spawn(part(first)));
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }
 
 /// Checks that the device holds nothing any more and that no drop reported an error.

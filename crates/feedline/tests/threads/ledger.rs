@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{LONG, alone, alone_in_parts, wait_until};
+use crate::common::{LONG, alone, alone_in_parts, on_four_threads, wait_until};
 use feedline::Progress;
 use feedline::report::{Account, Cause};
 use feedline::{Device, Loader, LoaderBuilder, Workers};
@@ -217,27 +217,24 @@ fn the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time() {
         }
     }
     assert!(cases.len() >= 40, "{}", cases.len());
-    let mut wrong = Vec::new();
     let other_work = OtherWork::watch();
+    let mut wrong = Vec::new();
     alone_in_parts(|| {
-        for case in cases {
-            let lines: Vec<_> = (0..RUNS)
-                .map(|_| case.check())
-                .scan(false, |done, line| {
-                    let go_on = !*done;
-                    *done |= line.1;
-                    go_on.then_some(line)
-                })
-                .collect();
-            let (line, is_right) = lines.last().unwrap();
-            println!("{line}{}", if *is_right { "" } else { "  WRONG" });
-            if !is_right {
-                wrong.extend(lines);
-                if other_work.is_present() {
-                    break;
+        wrong = on_four_threads(&cases, |case| {
+            let mut lines = Vec::new();
+            loop {
+                let (line, is_right) = case.check();
+                println!("{line}{}", if is_right { "" } else { "  WRONG" });
+                if is_right {
+                    return Vec::new();
+                }
+                lines.push(line);
+                if lines.len() == RUNS || other_work.is_present() {
+                    return lines;
                 }
             }
-        }
+        })
+        .concat();
     });
     if !wrong.is_empty() && other_work.is_present() {
         return feedline_testkit::not_run(
@@ -245,7 +242,7 @@ fn the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time() {
             "other work takes the cores: times say nothing",
         );
     }
-    assert!(wrong.is_empty(), "{}", wrong.into_iter().map(|(line, _)| line + "\n").collect::<String>());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// How a consumer gets the bytes of its batches on the host.
@@ -327,9 +324,9 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
     };
     alone_in_parts(|| {
         let all = [Opens::Never, Opens::Itself, Opens::InPlace, Opens::ToVec, Opens::Bridge];
-        for (opens, slow) in all.into_iter().flat_map(|opens| {
-            [Slow::Source, Slow::Decode, Slow::Submit, Slow::Copy].map(|slow| (opens, slow))
-        }) {
+        let slow = [Slow::Source, Slow::Decode, Slow::Submit, Slow::Copy];
+        let cases = all.into_iter().flat_map(|opens| slow.map(|slow| (opens, slow)));
+        on_four_threads(&cases.collect::<Vec<_>>(), |&(opens, slow)| {
             let mut wrong = String::new();
             let is_right = (0..RUNS).any(|_| {
                 let (account, [called, worked, late]) = run(opens, slow);
@@ -345,7 +342,7 @@ fn the_waits_are_those_of_a_stopwatch_for_every_loader() {
                 (waited - called).abs() < tolerance && (own - worked).abs() < tolerance
             });
             assert!(is_right, "{wrong}");
-        }
+        });
     });
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::common::on_four_threads;
 use feedline::report::Tuning;
 use feedline::{Device, Loader, LoaderBuilder, TransferMode, WorkerPool, Workers};
 use feedline_device::host::Host;
@@ -75,8 +76,9 @@ impl Load {
 
     /// The number of workers with the best rate.
     fn sweep(&self) -> usize {
-        let rates = (1..=BUDGET).map(|workers| (self.rate_of(workers), workers));
-        rates.max_by(|a, b| a.0.total_cmp(&b.0)).expect("a number").1
+        let all: Vec<usize> = (1..=BUDGET).collect();
+        let rates = on_four_threads(&all, |&workers| (self.rate_of(workers), workers));
+        rates.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).expect("a number").1
     }
 
     /// Tunes until it settles.
@@ -93,7 +95,7 @@ impl Load {
 
     /// How much quicker `a` workers are than `b`: the median of several pairs, measured in turn.
     fn compare(&self, a: usize, b: usize) -> f64 {
-        let mut ratios = [(); 7].map(|()| self.rate_of(a) / self.rate_of(b));
+        let mut ratios = on_four_threads(&[(); 7], |()| self.rate_of(a) / self.rate_of(b));
         ratios.sort_by(f64::total_cmp);
         ratios[3]
     }
@@ -105,7 +107,7 @@ impl Load {
 fn the_tuner_reaches_95_percent_of_the_best_setting_of_a_sweep() {
     let _one = crate::common::one_at_a_time();
     with_watchdog(LIMIT, || {
-        for load in LOADS {
+        on_four_threads(&LOADS, |load| {
             let other_work = OtherWork::watch();
             let mut tries: Vec<(f64, usize, Tuning)> = Vec::new();
             loop {
@@ -124,7 +126,7 @@ fn the_tuner_reaches_95_percent_of_the_best_setting_of_a_sweep() {
                 tries.push((share, best, tuning));
                 assert!(tries.len() < 4, "{load:?}: {tries:#?}");
             }
-        }
+        });
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{LONG, alone_in_parts};
+use crate::common::{LONG, alone_in_parts, on_four_threads};
 use feedline::{Device, Loader, Workers};
 use feedline_device::host::Host;
 use feedline_report::{Profile, WhatIf};
@@ -54,9 +54,10 @@ impl Run {
 #[test]
 fn predictions_are_within_a_tenth_of_what_is_obtained() {
     alone_in_parts(|| {
-        let mut wrong = Vec::new();
         let other_work = OtherWork::watch();
-        for (decode, copy, step) in [(8, 0, 1), (8, 0, 3), (4, 3, 1), (4, 1, 6)] {
+        let pipelines = [(8, 0, 1), (8, 0, 3), (4, 3, 1), (4, 1, 6)];
+        let wrong = on_four_threads(&pipelines, |&(decode, copy, step)| {
+            let mut wrong = Vec::new();
             // Measured with one worker and a depth of 3; the rest is predicted.
             let measured = Run { decode, copy, step, workers: 1, depth: 3 };
             let (_, profile) = measured.run();
@@ -91,7 +92,9 @@ fn predictions_are_within_a_tenth_of_what_is_obtained() {
                     wrong.push(line);
                 }
             }
-        }
+            wrong
+        })
+        .concat();
         if !wrong.is_empty() && other_work.is_present() {
             return feedline_testkit::not_run("predictions", "other work takes the cores: times say nothing");
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Clock ticks per second of the kernel's accounts, on every Linux.
@@ -28,12 +29,13 @@ pub fn cpu_time() -> Duration {
 pub struct OtherWork {
     start: Instant,
     before: Option<f64>,
+    was_present: AtomicBool,
 }
 
 impl OtherWork {
     /// Starts to watch.
     pub fn watch() -> Self {
-        Self { start: Instant::now(), before: seconds() }
+        Self { start: Instant::now(), before: seconds(), was_present: AtomicBool::new(false) }
     }
 
     /// The cores that others have taken since [`watch`](Self::watch), on average; 0 where the system does not
@@ -45,9 +47,11 @@ impl OtherWork {
         }
     }
 
-    /// Whether others took so much that a measurement says nothing.
+    /// Whether others took so much that a measurement says nothing. Stays true once it was, because other work
+    /// may end before the test asks again.
     pub fn is_present(&self) -> bool {
-        self.cores() > QUIET
+        let is_present = self.cores() > QUIET;
+        self.was_present.fetch_or(is_present, Ordering::Relaxed) || is_present
     }
 }
 
@@ -92,5 +96,8 @@ mod tests {
         other.kill().unwrap();
         other.wait().unwrap();
         assert!(is_present);
+        // Also when it is a small part of the time since then.
+        let later = OtherWork { was_present: AtomicBool::new(true), before: None, ..OtherWork::watch() };
+        assert!(later.cores() == 0.0 && later.is_present());
     }
 }

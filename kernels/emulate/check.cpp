@@ -473,9 +473,7 @@ static void gathered_fields() {
                     GatherFields all = {};
                     GatherCuts cuts = {};
                     GatherFew few = {};
-                    GatherMany many = {};
-                    for (size_t r = 0; r < rows; ++r)
-                        few.ids[r] = many.ids[r] = (u32)std::min<u64>(ids[r], ~0u);
+                    std::copy(ids.data, ids.data + rows, few.ids);
                     u32 blocks = 0;
                     for (size_t f = 0; f < fields; ++f) {
                         const size_t stride = widths[f] + gap;
@@ -492,18 +490,16 @@ static void gathered_fields() {
                         }
                         all.at[f] = {from[f].data, stride, count, to[f].data, widths[f]};
                         // Several rows per block, or several blocks per row.
-                        cuts.at[f] = cut(rows, widths[f], rows % 2 ? (widths[f] > 784 ? 3000 : 700) : 5000, 64, blocks);
+                        const size_t max_bytes = rows % 2 == 0 ? 5000 : widths[f] > 784 ? 3000 : 700;
+                        cuts.at[f] = cut(rows, widths[f], max_bytes, 64, blocks);
                     }
                     const u32* at = ordered ? places.data : nullptr;
                     const std::function<void()> kernels[] = {
                         [&] { gather_fields(ids.data, at, rows, (u32)fields, all); },
                         [&] { gather_resident(ids.data, at, rows, (u32)fields, all, cuts); },
-                        [&] {
-                            if (rows % 2) gather_resident_few(rows, (u32)fields, all, cuts, few);
-                            else gather_resident_many(rows, (u32)fields, all, cuts, many);
-                        },
+                        [&] { gather_resident_few(rows, (u32)fields, all, cuts, few); },
                     };
-                    const char* names[] = {"gather_fields", "gather_resident", "gather_resident_few or _many"};
+                    const char* names[] = {"gather_fields", "gather_resident", "gather_resident_few"};
                     for (int k = 0; k < (ordered ? 2 : 3); ++k) {
                         for (size_t f = 0; f < fields; ++f) std::fill_n(to[f].data, to[f].n, 0xEE);
                         launch({k == 0 ? 2 : blocks, 1, 1}, {64, 1, 1}, kernels[k]);

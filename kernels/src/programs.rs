@@ -123,7 +123,6 @@ pub static GATHER: Program = Program {
             Kernel { name: "gather_fields", threads: 512 },
             Kernel { name: "gather_resident", threads: 512 },
             Kernel { name: "gather_resident_few", threads: 512 },
-            Kernel { name: "gather_resident_many", threads: 512 },
         ],
     }],
     embedded: feedline_cuda::GATHER_PTX,

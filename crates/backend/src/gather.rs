@@ -39,7 +39,7 @@ pub struct Gather {
 
 /// Maximum number of ids among the parameters of a launch. A kernel reads more ids from memory: fastest from
 /// that of the device ([`Gather::with_device_ids`]).
-pub const MAX_LAUNCH_IDS: usize = 4096;
+pub const MAX_LAUNCH_IDS: usize = 384;
 
 impl Gather {
     /// Gathers `rows` samples. Their ids (`u64`) are at `ids` in pinned memory, in visiting order. The

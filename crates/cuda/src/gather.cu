@@ -21,8 +21,7 @@
 // gather_resident reads rows of device memory. The host cuts each field into pieces of some ten kilobytes: a
 // part of a long row, or several short rows. One block copies one piece. Several blocks share a
 // multiprocessor, so that some copy while others wait for their ids, and no block waits for a slower one.
-// gather_resident_few and gather_resident_many have the ids among their parameters: no copy of ids goes before
-// the kernel.
+// gather_resident_few has the ids among its parameters.
 //
 // Word size. Rows of whole 16-byte words, all 16-byte aligned, are copied as one run with several loads in
 // flight per lane. Rows with the same offset within a 16-byte word as their target, and all long rows, use
@@ -334,13 +333,9 @@ struct GatherCuts {
     GatherCut at[16];
 };
 
-// The ids of a batch of up to 768 rows, and of one of up to 4,096.
+// The ids of a small batch.
 struct GatherFew {
-    u32 ids[768];
-};
-
-struct GatherMany {
-    u32 ids[4096];
+    u64 ids[384];
 };
 
 // Where a row of a piece comes from, null outside the source, and where it goes, null outside the batch.
@@ -383,8 +378,7 @@ static __device__ __forceinline__ void gather_any(const GatherCopy& copy, u64 fr
     for (u64 i = lane; i < bytes; i += LANES) copy.to[from + i] = 0;
 }
 
-template <typename Id>
-static __device__ __forceinline__ void gather_piece(const Id* ids, const u32* places, u64 rows, u32 fields,
+static __device__ __forceinline__ void gather_piece(const u64* ids, const u32* places, u64 rows, u32 fields,
                                                     const GatherFields& all, const GatherCuts& cuts) {
     __shared__ GatherCopy copies[512];
     u32 f = 0;
@@ -439,11 +433,4 @@ extern "C" __global__ void __launch_bounds__(512)
 gather_resident_few(u64 rows, u32 fields, const __grid_constant__ GatherFields all,
                     const __grid_constant__ GatherCuts cuts, const __grid_constant__ GatherFew few) {
     gather_piece(few.ids, 0, rows, fields, all, cuts);
-}
-
-// Visit v fills row v.
-extern "C" __global__ void __launch_bounds__(512)
-gather_resident_many(u64 rows, u32 fields, const __grid_constant__ GatherFields all,
-                     const __grid_constant__ GatherCuts cuts, const __grid_constant__ GatherMany many) {
-    gather_piece(many.ids, 0, rows, fields, all, cuts);
 }

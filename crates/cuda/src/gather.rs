@@ -23,12 +23,8 @@ const BLOCKS: u32 = 8;
 /// any address came at 20 GB/s with 8 blocks, and at 33 with 16 (H200).
 const BLOCKS_OF_BYTES: u32 = 16;
 
-/// The ids that `GatherFew` in `gather.cu` has room for. A launch copies all of its parameters, so a small batch
-/// takes the kernel with few.
-const FEW: usize = 768;
-
-// `GatherMany` in `gather.cu` has room for 4,096 ids.
-const _: () = assert!(MAX_LAUNCH_IDS == 4096);
+// `GatherFew` in `gather.cu` has room for 384 ids.
+const _: () = assert!(MAX_LAUNCH_IDS == 384);
 
 // `GatherFields` and `GatherCuts` in `gather.cu` have room for 16 fields.
 const _: () = assert!(MAX_FIELDS == 16);
@@ -38,7 +34,6 @@ pub(super) struct Kernels {
     from_host: Function,
     resident: Function,
     resident_few: Function,
-    resident_many: Function,
     multiprocessors: usize,
 }
 
@@ -91,27 +86,22 @@ impl Cuda {
         if blocks == 0 {
             return Ok(());
         }
-        if fits_launch(gather) {
-            let mut few;
-            let mut many;
-            let (kernel, carried) = if gather.rows() <= FEW {
-                // SAFETY: the caller's contract.
-                few = unsafe { short_ids::<FEW>(gather) };
-                (&kernels.resident_few, pointer(&mut few))
-            } else {
-                // SAFETY: the caller's contract.
-                many = unsafe { short_ids::<MAX_LAUNCH_IDS>(gather) };
-                (&kernels.resident_many, pointer(&mut many))
-            };
+        if gather.places().is_none() && gather.rows() <= MAX_LAUNCH_IDS && !gather.has_device_ids() {
+            let mut few = [0_u64; MAX_LAUNCH_IDS];
+            for (visit, id) in few[..gather.rows()].iter_mut().enumerate() {
+                // SAFETY: there is an id per row in pinned memory, and nothing writes them before the work
+                // has ended (caller). They may be unaligned.
+                *id = unsafe { (ids as *const u64).wrapping_add(visit).read_unaligned() };
+            }
             let parameters = &mut [
                 pointer(&mut rows),
                 pointer(&mut fields),
                 pointer(&mut all),
                 pointer(&mut cuts),
-                carried,
+                pointer(&mut few),
             ];
             // SAFETY: as above.
-            return unsafe { self.launch_gather(kernel, blocks, stream, parameters) };
+            return unsafe { self.launch_gather(&kernels.resident_few, blocks, stream, parameters) };
         }
         let parameters = &mut [
             pointer(&mut ids),
@@ -153,34 +143,10 @@ impl Cuda {
             from_host: self.function(&module, "gather_fields")?,
             resident: self.function(&module, "gather_resident")?,
             resident_few: self.function(&module, "gather_resident_few")?,
-            resident_many: self.function(&module, "gather_resident_many")?,
             multiprocessors: self.multiprocessors()?.max(1) as usize,
         };
         Ok(self.gather.get_or_init(|| kernels))
     }
-}
-
-/// Whether the ids can be among the parameters of a launch, in 32 bits each.
-fn fits_launch(gather: &Gather) -> bool {
-    let is_short = |field: &GatherField| u32::try_from(field.rows).is_ok();
-    let is_in_order = gather.places().is_none() && !gather.has_device_ids();
-    is_in_order && gather.rows() <= MAX_LAUNCH_IDS && gather.fields().iter().all(is_short)
-}
-
-/// The ids in 32 bits. Longer ones, which no source has, become the largest, which no source has either.
-///
-/// # Safety
-/// As [`Backend::gather`]; and there are at most `N` rows.
-unsafe fn short_ids<const N: usize>(gather: &Gather) -> [u32; N] {
-    let mut short = [0; N];
-    let ids = gather.ids().address.0 as *const u64;
-    for (visit, short) in short[..gather.rows()].iter_mut().enumerate() {
-        // SAFETY: there is an id per row in pinned memory, and nothing writes them before the work has ended
-        // (caller). They may be unaligned.
-        let id = unsafe { ids.wrapping_add(visit).read_unaligned() };
-        *short = u32::try_from(id).unwrap_or(u32::MAX);
-    }
-    short
 }
 
 /// The number of blocks for a gather from host memory.

@@ -49,20 +49,16 @@ fn rows_of_a_resident_set_of_any_width_arrive_intact() {
 fn a_large_batch_of_a_resident_set_is_gathered_in_pieces() {
     everywhere("a_large_batch_of_a_resident_set_is_gathered_in_pieces", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        // More rows than a launch has ids among its parameters, and than a block has threads; long rows.
-        let (many, few) = (&[4500, 4097, 4096, 4095, 769, 768, 513, 512, 33][..], &[130, 33][..]);
-        let cases = match rig.device.kind() {
-            BackendKind::Cuda => {
-                &[(784, 1, many), (4096, 8, many), (12, 3072, many), (1000, 16, many), (40_000, 6, few)][..]
-            }
-            _ => &[(16, 1, &[4100, 4096, 33][..])][..],
+        // More rows than the launch has ids among its parameters, and than a block has threads.
+        let (rows, widths) = match rig.device.kind() {
+            BackendKind::Cuda => (1500, [(784, 1), (4096, 8), (12, 3072), (1000, 16), (40_000, 6)]),
+            _ => (600, [(16, 1); 5]),
         };
-        for &(a, b, batches) in cases {
-            let len = batches[0] as u64 + 500;
-            let resident = ZeroCopy::of_resident(rig, Two::new(a, b, len)?, batches[0], (2, 2))?;
-            for (round, &rows) in batches.iter().enumerate() {
-                let mut ids = shuffled(round as u64, rows, len);
-                (ids[0], ids[7]) = (len, u64::MAX);
+        for (a, b) in widths {
+            let resident = ZeroCopy::of_resident(rig, Two::new(a, b, 2000)?, rows, (2, 2))?;
+            for (round, rows) in [rows, rows - 1, 513, 512, 385, 384, 33].into_iter().enumerate() {
+                let mut ids = shuffled(round as u64, rows, 2000);
+                (ids[0], ids[7]) = (2000, u64::MAX);
                 resident.pass(&ids, &compute)?;
             }
         }

@@ -110,14 +110,15 @@ fn a_worker_is_woken_for_a_batch_that_is_handed_out_alone() {
         let rig = Rig::new(fine(), setting);
         rig.ask(1, 0, u64::MAX);
         rig.take();
-        // On a busy machine a wake-up may be late; without one, every batch is.
+        // On a busy machine a wake-up may be late, here by 32 ms in all six; without one, every batch comes
+        // 100 ms later.
         let quickest = (0..6).map(|_| {
             let start = Instant::now();
             rig.take();
             start.elapsed()
         });
         let quickest = quickest.min().unwrap();
-        assert!(quickest < Duration::from_millis(25), "{quickest:?}");
+        assert!(quickest < Duration::from_millis(80), "{quickest:?}");
     });
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::{assert_near, numbers, to_f64};
 use feedline_core::Random;
 use feedline_kernels::host::{self, AdamW, Sgd};
+use feedline_testkit::OtherWork;
 
 /// Twenty steps of the trainer's reference recipe: momentum SGD, lr 0.05, momentum 0.9, u8 pixels / 255.
 #[test]
@@ -102,7 +103,9 @@ fn a_step_of_the_default_model_is_faster_than_scalar_products() {
     // first layer.
     let share = (784 * 512) as f64 / (2 * 784 * 512 + 3 * (512 * 512 + 512 * 10)) as f64;
     let (mut step, mut plain) = (Duration::MAX, Duration::MAX);
-    // Noise only adds time: alternate and keep the best of each until the speedup is reached.
+    // Noise only adds time: alternate and keep the best of each until the speedup is reached. Both need some
+    // milliseconds without another thread on their cores.
+    let other_work = OtherWork::watch();
     for _ in 0..30 {
         let start = Instant::now();
         let (_, gradient) = common::host_step(&sizes, &parameters, &x, &labels);
@@ -116,6 +119,10 @@ fn a_step_of_the_default_model_is_faster_than_scalar_products() {
     eprintln!(
         "784-512-512-10, batch 128: {step:.2?} per step, {plain:.2?} for its products with scalar code"
     );
+    if step >= plain / SPEEDUP && other_work.is_present() {
+        let why = "other work takes the cores: times say nothing";
+        return feedline_testkit::not_run("a step beside scalar products", why);
+    }
     assert!(step < plain / SPEEDUP, "{step:?} per step, {plain:?} for its products with scalar code");
 }
 

@@ -102,8 +102,9 @@ impl Load {
 }
 
 /// Tuning and measuring take their time from the machine: the best of eight tries counts, and beside other
-/// work none does. In the copy-bound load two workers are 5 % quicker than all eight and 8 % quicker than one, so
-/// the search takes one for enough in half of the tries. The tests of `tune.rs` have a grid of workloads in virtual time, which runs anywhere.
+/// work none does. In the copy-bound load two workers are 5 % quicker than all eight and 8 % quicker than
+/// one, so the search takes one for enough in half of the tries. The tests of `tune.rs` have a grid of
+/// workloads in virtual time, which runs anywhere.
 #[test]
 fn the_tuner_reaches_95_percent_of_the_best_setting_of_a_sweep() {
     let _one = crate::common::one_at_a_time();

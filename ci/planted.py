@@ -890,6 +890,18 @@ BUGS = [
         [("crates/feedline/src/tune.rs", "const ENOUGH: f64 = 0.98;", "const ENOUGH: f64 = 0.5;")],
     ),
     Bug(
+        "tuner_believes_stock",
+        "the tuner takes the rate of batches that were decoded ahead for the rate of its workers",
+        Test(FEEDLINE, "lib", "tune::tests::batches_that_were_decoded_ahead_do_not_hide_that_one_worker_is_too_few"),
+        [("crates/feedline/src/tune.rs", ".min(window.max_rate(self.tuning.workers));", ";")],
+    ),
+    Bug(
+        "tuner_blames_before",
+        "the tuner blames its workers for batches that were begun before the last change",
+        Test(FEEDLINE, "lib", "tune::tests::batches_that_were_decoded_ahead_do_not_hide_that_one_worker_is_too_few"),
+        [("crates/feedline/src/tune.rs", "if timeline.begun >= window.opened {", "if true {")],
+    ),
+    Bug(
         "tuner_sleeps_on",
         "workers stay asleep when the rate falls",
         Test(FEEDLINE, "lib", "tune::tests::all_workers_wake_up_when_the_rate_falls_and_not_without_end"),

@@ -3,11 +3,13 @@
 //! All workers start awake, so that nothing is lost at the start. The tuner measures the rate of a window of
 //! batches, tries fewer workers, and keeps a smaller number if the rate stays. A bisection between the
 //! numbers that are enough and those that are too few ends after a few windows; the service times say where
-//! to begin. If the rate falls later while the consumer waits, all workers wake up and the search starts
-//! again.
+//! to begin. While batches that were decoded ahead last, a number that is too small does not slow down the
+//! consumer: the rate is therefore limited to what the decoding takes. If the rate falls later while the
+//! consumer waits, all workers wake up and the search starts again.
 
 use std::fmt;
 
+use feedline_core::timeline::Timeline;
 use serde::{Deserialize, Serialize};
 
 use crate::report::ServiceTimes;
@@ -72,9 +74,14 @@ pub(crate) struct Tuner {
 struct Window {
     /// Batches to skip first: they were in the pipeline before the last change.
     skip: usize,
+    /// The time of the last change.
+    opened: u64,
     from: u64,
     batches: u64,
     waited: u64,
+    /// Delivered batches that were begun after the last change, and the time in which workers decoded them.
+    decoded: u64,
+    decode_ns: u64,
 }
 
 impl Tuner {
@@ -83,7 +90,7 @@ impl Tuner {
         let tuning = Tuning { workers: max_workers, max_workers, is_settled: max_workers < 2 };
         let (too_few, enough, best, searches) = (0, None, 0.0, 1);
         let mut tuner = Self { tuning, too_few, enough, best, searches, depth, window: Window::default() };
-        tuner.begin_window();
+        tuner.begin_window(0);
         tuner
     }
 
@@ -92,15 +99,20 @@ impl Tuner {
         self.tuning
     }
 
-    /// A batch was delivered at `at`, after a wait of `waited` nanoseconds; `service` gives the mean service
-    /// times. Returns the new state if it has changed.
+    /// A batch with this `timeline` was delivered at `at`, after a wait of `waited` nanoseconds; `service`
+    /// gives the mean service times. Returns the new state if it has changed.
     pub(crate) fn delivered(
         &mut self,
         at: u64,
         waited: u64,
+        timeline: &Timeline,
         service: impl Fn() -> ServiceTimes,
     ) -> Option<Tuning> {
         let window = &mut self.window;
+        if timeline.begun >= window.opened {
+            window.decoded += 1;
+            window.decode_ns += timeline.decode_ns;
+        }
         if window.skip > 0 {
             window.skip -= 1;
             window.from = at;
@@ -113,10 +125,11 @@ impl Tuner {
         if !is_long && (ns < WINDOW_NS || window.batches < WINDOW_BATCHES.max(4 * self.depth as u64)) {
             return None;
         }
-        let (rate, wait_share) = (window.batches as f64 * 1e9 / ns as f64, window.waited as f64 / ns as f64);
+        let wait_share = window.waited as f64 / ns as f64;
+        let rate = (window.batches as f64 * 1e9 / ns as f64).min(window.max_rate(self.tuning.workers));
         let before = self.tuning;
         self.measured(rate, wait_share, &service());
-        self.begin_window();
+        self.begin_window(at);
         (self.tuning != before).then_some(self.tuning)
     }
 
@@ -125,8 +138,8 @@ impl Tuner {
         self.window.from += ns;
     }
 
-    fn begin_window(&mut self) {
-        self.window = Window { skip: 2 * self.depth + 2, ..Window::default() };
+    fn begin_window(&mut self, opened: u64) {
+        self.window = Window { skip: 2 * self.depth + 2, opened, ..Window::default() };
     }
 
     fn measured(&mut self, rate: f64, wait_share: f64, service: &ServiceTimes) {
@@ -158,6 +171,13 @@ impl Tuner {
         let first = Some(required(service)).filter(|&first| self.too_few == 0 && first < enough);
         self.enough = Some(enough);
         self.tuning.workers = first.unwrap_or(middle);
+    }
+}
+
+impl Window {
+    /// The max number of batches per second that `workers` can decode; NaN or infinite if no time was measured.
+    fn max_rate(&self, workers: usize) -> f64 {
+        workers as f64 * 1e9 * self.decoded as f64 / self.decode_ns as f64
     }
 }
 
@@ -213,10 +233,19 @@ mod tests {
         }
 
         fn batch(&mut self, run: impl Fn(usize) -> (f64, f64), service: ServiceTimes) {
+            self.timed_batch(&Timeline::default(), run, service);
+        }
+
+        fn timed_batch(
+            &mut self,
+            timeline: &Timeline,
+            run: impl Fn(usize) -> (f64, f64),
+            service: ServiceTimes,
+        ) {
             let (rate, share) = run(self.tuner.tuning().workers);
             let ns = (1e9 / rate) as u64;
             self.at += ns;
-            let changed = self.tuner.delivered(self.at, (share * ns as f64) as u64, || service);
+            let changed = self.tuner.delivered(self.at, (share * ns as f64) as u64, timeline, || service);
             self.changes.extend(changed.map(|tuning| tuning.workers));
         }
 
@@ -263,6 +292,21 @@ mod tests {
     fn workers_that_only_slow_each_other_down_go_to_sleep() {
         let slow = |workers: usize| (100.0 * if workers <= 2 { workers as f64 } else { 1.9 }, 0.9);
         assert_eq!(Run::new().settle(slow, times([12_000, 10, 10])), 2);
+    }
+
+    /// The copies take 4 ms and one worker 4.3 ms, but for a long time the batches that were decoded ahead come
+    /// at the rate of the copies. The last of them were decoded beside other workers, which took longer.
+    #[test]
+    fn batches_that_were_decoded_ahead_do_not_hide_that_one_worker_is_too_few() {
+        let (mut run, service) = (Run::new(), times([4300, 4000, 10]));
+        let (mut changes, mut ahead) = (0, 0);
+        while !run.tuner.tuning().is_settled {
+            let (begun, decode_ns) = if ahead > 0 { (1, 50_000_000) } else { (run.at, 4_300_000) };
+            run.timed_batch(&Timeline { begun, decode_ns, ..Timeline::default() }, |_| (250.0, 0.7), service);
+            ahead = if run.changes.len() > changes { 4 * DEPTH } else { ahead.saturating_sub(1) };
+            changes = run.changes.len();
+        }
+        assert_eq!((run.tuner.tuning().workers, &run.changes[..]), (2, &[2, 1, 2][..]));
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub fn cpu_time() -> Duration {
 
 /// Watches the CPU time that other processes and a hypervisor use while a test measures.
 ///
-/// A test that compares times asks after a failure: beside other work its times say nothing, and it reports
-/// itself as not run.
+/// A test that compares times asks after a failure: beside other work its times say nothing, and it ends
+/// [as not run](Self::not_run).
 #[derive(Debug)]
 pub struct OtherWork {
     start: Instant,
@@ -52,6 +52,16 @@ impl OtherWork {
     pub fn is_present(&self) -> bool {
         let is_present = self.cores() > QUIET;
         self.was_present.fetch_or(is_present, Ordering::Relaxed) || is_present
+    }
+
+    /// [`is_present`](Self::is_present); if so, reports that `what` was not run. `.ci/run` runs the tests
+    /// that ask this once more, without other work, and looks for the reason in the report.
+    pub fn not_run(&self, what: &str) -> bool {
+        let is_present = self.is_present();
+        if is_present {
+            crate::not_run(what, "other work takes the cores: times say nothing");
+        }
+        is_present
     }
 }
 

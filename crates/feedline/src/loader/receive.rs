@@ -45,7 +45,7 @@ impl Loader {
                     let (now, waited) = self.ledger.deliver(&batch, self.layout.used_bytes(batch.len()));
                     if let Some((tuner, workers)) = &mut self.tuning
                         && let Some(tuning) =
-                            tuner.delivered(now, waited, || self.ledger.reporter().service())
+                            tuner.delivered(now, waited, &batch.timeline, || self.ledger.reporter().service())
                     {
                         workers.set(tuning.workers);
                         self.ledger.reporter().set_tuning(tuning);

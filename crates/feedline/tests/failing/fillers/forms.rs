@@ -60,7 +60,6 @@ fn the_records_of_a_source_are_read_in_sequence_and_decoded_by_the_filler() {
                 let (want, cursor, _) = run(builder());
                 let (batches, other, filled) = run_filled(|| builder().filler(filler()));
                 assert!(batches == want && other == cursor, "order {index}, {lanes} lanes");
-                let filled = filled.expect("a report");
                 assert!(filled.batches > 0 && filled.rejected == 0, "order {index}: {filled}");
                 // A resume within the first epoch, by the workers and by another filler.
                 let mut first = builder().filler(filler()).build_host().expect("a loader");
@@ -129,9 +128,15 @@ fn ragged_fields_are_filled_in_order_and_padded_by_the_loader() {
             (all, loader.report().filler)
         };
         let (want, _) = batches(false);
-        let (filled, report) = batches(true);
-        assert_eq!(filled, want);
-        let report = report.expect("a report");
-        assert!(report.batches > 0 && report.returned > 0 && report.rejected == 0, "{report:?}");
+        // On a busy machine quick workers may leave the filler nothing.
+        loop {
+            let (filled, report) = batches(true);
+            assert_eq!(filled, want);
+            let report = report.expect("a report");
+            assert_eq!(report.rejected, 0, "{report:?}");
+            if report.batches > 0 && report.returned > 0 {
+                break;
+            }
+        }
     });
 }

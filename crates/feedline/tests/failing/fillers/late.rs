@@ -1,5 +1,6 @@
 //! Fillers that are late, refused, or the only ones to fill batches.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use feedline::{Device, TransferMode};
@@ -11,12 +12,24 @@ use crate::common::LONG;
 #[test]
 fn a_filler_that_never_answers_holds_up_neither_a_stop_nor_other_batches() {
     alone(|| {
-        let set = fine();
+        let (whole, (blocked, gate)) = (fine(), blocking(Fine::new(LEN, 16).unwrap(), 0..LEN));
         // The first call waits until its batch is not wanted, and then the others go on after a new request.
-        let filler = Fake::new(&set, 2, |call| if call == 0 { Plan::Never } else { Plan::Right });
-        let mut loader = builder(&set).filler(filler).build(&Device::new_host()).expect("a loader");
+        let called = Arc::new(AtomicBool::new(false));
+        let plan = {
+            let called = called.clone();
+            move |call| {
+                called.store(true, Ordering::Relaxed);
+                if call == 0 { Plan::Never } else { Plan::Right }
+            }
+        };
+        let filler = Fake { set: whole, lanes: 2, calls: AtomicU64::new(0), plan: Box::new(plan) };
+        let mut loader =
+            builder(&Arc::new(blocked)).filler(filler).build(&Device::new_host()).expect("a loader");
         let mut epoch = loader.epoch(0).expect("an epoch");
         drop(epoch.next_timeout(Duration::from_millis(50)).expect("a batch or none"));
+        // Until then the workers can read nothing, so that they leave the filler a batch.
+        wait_until("the filler is called", || called.load(Ordering::Relaxed));
+        gate.open();
         drop(epoch);
         // Batches of the new request come although the old one is still being filled for a moment.
         assert_eq!(loader.epoch(1).expect("an epoch").count(), 26);
@@ -51,9 +64,8 @@ fn an_idle_worker_is_known_to_the_filler() {
     alone(|| {
         let set = fine();
         let (want, cursor, _) = run(builder(&set));
-        let (batches, other, filler) = run(builder(&set).filler(Waits));
+        let (batches, other, filler) = run_filled(|| builder(&set).filler(Waits));
         assert!(batches == want && other == cursor);
-        let filler = filler.expect("a report");
         assert!(filler.returned > 0 && filler.hedges >= filler.returned, "{filler:?}");
     });
 }

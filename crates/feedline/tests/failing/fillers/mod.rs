@@ -168,12 +168,13 @@ fn run(builder: LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, Option<FillerReport
     (all, loader.cursor(), loader.report().filler)
 }
 
-/// Runs until the filler has a part in the run: on a busy machine quick workers may leave it nothing.
-fn run_filled(builder: impl Fn() -> LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, Option<FillerReport>) {
+/// Runs until the filler was asked for a batch: on a busy machine quick workers may leave it none.
+fn run_filled(builder: impl Fn() -> LoaderBuilder) -> (Vec<IdsAndBytes>, Cursor, FillerReport) {
     loop {
-        let ran = run(builder());
-        if ran.2.is_some_and(|filler| filler.batches > 0) {
-            return ran;
+        let (batches, cursor, filler) = run(builder());
+        let filler = filler.expect("a report");
+        if filler.batches + filler.returned + filler.rejected > 0 {
+            return (batches, cursor, filler);
         }
     }
 }
@@ -190,7 +191,6 @@ fn batches_and_cursors_are_equal_whatever_part_a_filler_has() {
                 let filled = || builder(&set).filler(Fake::new(&set, lanes, |_| Plan::Right));
                 let (batches, cursor, filler) = run_filled(filled);
                 assert!(batches == want.0 && cursor == want.1, "{lanes} lanes");
-                let filler = filler.expect("a report");
                 assert!(filler.batches > 0 && filler.service_ns >= filler.network_ns, "{filler:?}");
                 assert_eq!((filler.returned, filler.rejected), (0, 0));
             }
@@ -214,9 +214,9 @@ fn what_a_filler_does_wrong_is_found_and_decoded_by_the_workers() {
             (Plan::Nothing, true),
         ];
         for (plan, is_rejected) in plans {
-            let (batches, cursor, filler) = run(builder(&set).filler(Fake::new(&set, 3, move |_| plan)));
+            let filled = || builder(&set).filler(Fake::new(&set, 3, move |_| plan));
+            let (batches, cursor, filler) = run_filled(filled);
             assert!(batches == want.0 && cursor == want.1, "{plan:?}");
-            let filler = filler.expect("a report");
             // The last batch of an epoch has three rows, so every plan is wrong for every batch.
             assert_eq!(filler.batches, 0, "{plan:?}: {filler:?}");
             let (found, other) = match is_rejected {

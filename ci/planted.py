@@ -323,12 +323,12 @@ BUGS = [
             (
                 "crates/device/src/zero_copy/registered.rs",
                 "self.reader.get().map_or(Ok(()), |stream| stream.synchronize());",
-                "Ok::<(), Error>(());",
+                "Ok::<(), feedline_core::Error>(());",
             ),
             (
                 DEVICE_RING,
                 "let drained = self.copier.get().map_or(Ok(()), |stream| stream.synchronize());",
-                "let drained = Ok::<(), Error>(());",
+                "let drained = Ok::<(), feedline_core::Error>(());",
             ),
         ],
     ),

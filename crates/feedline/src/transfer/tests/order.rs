@@ -182,11 +182,13 @@ fn a_new_request_is_begun_while_a_batch_of_the_old_one_is_read() {
 #[test]
 fn short_batches_before_a_read_that_does_not_return_are_delivered() {
     with_watchdog(LIMIT, || {
-        for short in (1..LEN - 1).cycle().take(60) {
-            // Long beside the wake-up of a thread, and short beside what a worker may keep back.
-            let busy = fixtures::Before::new(fine(), |_| {
+        // Reads of several lengths: the thread should sleep again when the last batch is posted, and its last
+        // wake-up be so recent that the worker does not wake it again.
+        let reads = [1, 2, 3, 4, 5].map(|halves| halves * WAKE_UP / 2);
+        for (short, read) in (1..LEN - 1).flat_map(|short| reads.map(|read| (short, read))) {
+            let busy = fixtures::Before::new(fine(), move |_| {
                 let start = Instant::now();
-                while start.elapsed() < WAKE_UP / 2 {}
+                while start.elapsed() < read {}
                 Ok(())
             });
             let (data, gate) = fixtures::blocking(busy, [short]);

@@ -28,7 +28,7 @@ usage: benches NAME... [options]
                     jpeg-gpu, as in 1,2,4 [1,2,4,8,16 up to the cores]
   --limit X         seconds after which scale starts no new point [none]
   --transfer-mode M staged or zero-copy, for raw, gather, tokens and train [both]; for train also resident
-  --batch LIST      batches of train, as in 128,512 [128,512,4096]
+  --batch LIST      batches of train and tiny, as in 128,512 [128,512,4096]
   --format NAME     the only format that readers measures
   --mlp PATH        the built mlp example: start also times its first step, cold and warm
   --smoke           the shortest possible run: shows that the benchmarks work, not how fast";

@@ -24,7 +24,11 @@ const BATCHES: [usize; 3] = [128, 512, 4096];
 /// # Errors
 /// An error of the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let batches = if options.smoke { &BATCHES[..1] } else { &BATCHES };
+    let batches = match &options.batches {
+        Some(batches) => batches,
+        None if options.smoke => &BATCHES[..1],
+        None => &BATCHES[..],
+    };
     let memory = Memory::new();
     for &batch in batches {
         for &workers in &options.workers {

@@ -121,6 +121,25 @@ impl Gather {
         Span { address: Address(first), bytes: (end - first) as usize }
     }
 
+    /// The id of visit number `visit`, and its row of the batch; `None` if its place is outside the batch.
+    ///
+    /// # Panics
+    /// If there is no such visit.
+    ///
+    /// # Safety
+    /// The ids and places are in host memory, and nothing writes them during the call.
+    pub unsafe fn visit(&self, visit: usize) -> (u64, Option<usize>) {
+        assert!(visit < self.rows, "visit {visit} of {}", self.rows);
+        // SAFETY: `visit` is below the number of ids, which are valid and not written (caller). They may be
+        // unaligned.
+        let id = unsafe { (self.ids.0 as *const u64).wrapping_add(visit).read_unaligned() };
+        let row = self.places.map_or(visit, |places| {
+            // SAFETY: there is a place per id; as above.
+            unsafe { (places.0 as *const u32).wrapping_add(visit).read_unaligned() as usize }
+        });
+        (id, Some(row).filter(|&row| row < self.rows))
+    }
+
     /// Gathers on the calling thread. For devices whose memory is host memory.
     ///
     /// # Safety
@@ -128,16 +147,9 @@ impl Gather {
     /// source or accesses the target.
     pub unsafe fn execute(&self) {
         for visit in 0..self.rows {
-            // SAFETY: `visit` is below the number of ids, which are valid and not written during the call
-            // (caller). They may be unaligned.
-            let id = unsafe { (self.ids.0 as *const u64).wrapping_add(visit).read_unaligned() };
-            let row = self.places.map_or(visit, |places| {
-                // SAFETY: there is a place per id; as above.
-                unsafe { (places.0 as *const u32).wrapping_add(visit).read_unaligned() as usize }
-            });
-            if row >= self.rows {
-                continue;
-            }
+            // SAFETY: the caller's contract.
+            let (id, row) = unsafe { self.visit(visit) };
+            let Some(row) = row else { continue };
             for field in &self.fields {
                 let to = (field.to.0 as *mut u8).wrapping_add(row * field.row_bytes);
                 if id < field.rows as u64 {

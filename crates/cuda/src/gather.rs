@@ -7,6 +7,7 @@ use feedline_backend::{Backend, Gather, GatherField, MAX_LAUNCH_IDS, StreamId};
 use feedline_core::Result;
 use feedline_core::spec::MAX_FIELDS;
 
+use super::long_rows::is_long;
 use super::pieces::{THREADS, cut};
 use super::{Cuda, Function, raw};
 
@@ -35,6 +36,8 @@ pub(super) struct Kernels {
     resident: Function,
     resident_few: Function,
     multiprocessors: usize,
+    /// Whether the driver copies many rows in one call.
+    copies_rows: bool,
 }
 
 /// The kernel's view of a field: `GatherField` in `gather.cu`.
@@ -56,21 +59,23 @@ impl Cuda {
     pub(super) unsafe fn gather_on(&self, stream: StreamId, gather: &Gather) -> Result<()> {
         self.bind()?;
         let kernels = self.gather_kernels()?;
-        let mut all = [Field::default(); MAX_FIELDS];
-        for (to, field) in all.iter_mut().zip(gather.fields()) {
-            *to = Field {
+        let copies_rows = kernels.copies_rows && !gather.is_from_device() && !gather.has_device_ids();
+        let (mut all, mut fields) = ([Field::default(); MAX_FIELDS], 0_u32);
+        for field in gather.fields().iter().filter(|field| !(copies_rows && is_long(field))) {
+            all[fields as usize] = Field {
                 src: field.src.0,
                 stride: field.stride as u64,
                 rows: field.rows as u64,
                 to: field.to.0,
                 row_bytes: field.row_bytes as u64,
             };
+            fields += 1;
         }
         // Pinned memory has the same address on the host and on the device (CUDA C++ Programming Guide,
         // "Unified Virtual Address Space").
         let mut ids = gather.ids().address.0;
         let mut places = gather.places().map_or(0, |places| places.address.0);
-        let (mut rows, mut fields) = (gather.rows() as u64, gather.fields().len() as u32);
+        let mut rows = gather.rows() as u64;
         if !gather.is_from_device() {
             let parameters = &mut [
                 pointer(&mut ids),
@@ -79,8 +84,13 @@ impl Cuda {
                 pointer(&mut fields),
                 pointer(&mut all),
             ];
-            // SAFETY: these are the parameters of the kernel; the rest is the caller's contract.
-            return unsafe { self.launch_gather(&kernels.from_host, blocks(gather), stream, parameters) };
+            if fields > 0 {
+                // SAFETY: these are the parameters of the kernel; the rest is the caller's contract.
+                unsafe { self.launch_gather(&kernels.from_host, blocks(gather), stream, parameters) }?;
+            }
+            // After the launch: the kernel copies short rows while this thread lists the long ones.
+            // SAFETY: the caller's contract.
+            return if copies_rows { unsafe { self.copy_long_rows(stream, gather) } } else { Ok(()) };
         }
         let (mut cuts, blocks) = cut(gather, kernels.multiprocessors)?;
         if blocks == 0 {
@@ -89,9 +99,9 @@ impl Cuda {
         if gather.places().is_none() && gather.rows() <= MAX_LAUNCH_IDS && !gather.has_device_ids() {
             let mut few = [0_u64; MAX_LAUNCH_IDS];
             for (visit, id) in few[..gather.rows()].iter_mut().enumerate() {
-                // SAFETY: there is an id per row in pinned memory, and nothing writes them before the work
-                // has ended (caller). They may be unaligned.
-                *id = unsafe { (ids as *const u64).wrapping_add(visit).read_unaligned() };
+                // SAFETY: the ids are in pinned memory, and nothing writes them before the work has ended
+                // (caller).
+                (*id, _) = unsafe { gather.visit(visit) };
             }
             let parameters = &mut [
                 pointer(&mut rows),
@@ -144,6 +154,7 @@ impl Cuda {
             resident: self.function(&module, "gather_resident")?,
             resident_few: self.function(&module, "gather_resident_few")?,
             multiprocessors: self.multiprocessors()?.max(1) as usize,
+            copies_rows: self.copies_rows()?,
         };
         Ok(self.gather.get_or_init(|| kernels))
     }

@@ -18,6 +18,7 @@
 
 mod blocking_wait;
 mod gather;
+mod long_rows;
 mod module;
 mod pieces;
 mod probe;

@@ -16,8 +16,9 @@ pub enum TransferMode {
     /// Zero copy on a GPU where it is possible, staged otherwise.
     ///
     /// Also staged with 8 or more workers and an order that is not sequential: the CPU keeps up, and a
-    /// gather on the GPU would slow your kernels. A loop that only reads short rows is still faster
-    /// with zero copy: ask for [`ZeroCopy`](Self::ZeroCopy).
+    /// gather on the GPU would slow your kernels. Two cases are still faster with zero copy: a loop that only
+    /// reads, and rows of 64 KiB or more, which no kernel gathers. For these ask for
+    /// [`ZeroCopy`](Self::ZeroCopy).
     ///
     /// A GPU that reads host memory through the host's page tables (beside a Grace CPU, by NVLink) gathers in
     /// every order, with any number of workers. This was never run on such a machine, only simulated.
@@ -28,7 +29,8 @@ pub enum TransferMode {
     /// The device reads the rows from host memory itself: no decoding, no copy on the host. Needs a set with
     /// columns ([`Dataset::column`](crate::Dataset::column)).
     ///
-    /// The copy engine copies contiguous rows; a kernel gathers others.
+    /// The copy engine copies contiguous rows and, with a driver of CUDA 13, rows of 64 KiB or more in any
+    /// order. A kernel gathers the others.
     ZeroCopy,
     /// The set is read once, while the loader is built, and kept in device memory; batches are gathered
     /// there, and only their ids cross the bus. For any set that writes the same bytes in every epoch; never

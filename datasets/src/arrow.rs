@@ -226,7 +226,7 @@ impl ArrowFile {
 
     /// Batch `number`, decoded.
     fn batch(&self, number: usize) -> Result<Arc<Batch>> {
-        self.decoded.get(number, || {
+        self.decoded.get_ahead(number, |number| {
             let decode = || self.decoder.batch(&self.content, &self.batches[number], &self.layout);
             let batch = catch_panics("a record batch", decode)?;
             let bytes = batch.bytes;

@@ -1,7 +1,7 @@
 //! A cache of decoded parts of a file, within a number of bytes, that all workers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 
 use feedline_core::Result;
 
@@ -31,29 +31,99 @@ impl<T> Cache<T> {
     }
 
     /// Part `index` from the cache, or from `decode`, which also returns its size in bytes.
+    #[cfg(any(feature = "mds", test))]
     pub(crate) fn get(&self, index: usize, decode: impl FnOnce() -> Result<(T, u64)>) -> Result<Arc<T>> {
+        self.find_or_fill(index, decode, || ())
+    }
+
+    /// The same; `decode` decodes any part. If another thread decodes part `index` and parts are used in their
+    /// order, first decodes a later part instead of waiting.
+    #[cfg(any(feature = "table", test))]
+    pub(crate) fn get_ahead(
+        &self,
+        index: usize,
+        decode: impl Fn(usize) -> Result<(T, u64)>,
+    ) -> Result<Arc<T>> {
+        self.find_or_fill(index, || decode(index), || self.decode_ahead(index, &decode))
+    }
+
+    /// Part `index` from the cache, or from `decode`. Calls `meanwhile` if another thread decodes it.
+    fn find_or_fill(
+        &self,
+        index: usize,
+        decode: impl FnOnce() -> Result<(T, u64)>,
+        meanwhile: impl FnOnce(),
+    ) -> Result<Arc<T>> {
         let part = &self.parts[index];
         // Skipped while several workers use one part, so that they do not contend for its cache line.
         if part.used.load(Ordering::Relaxed) != self.clock.load(Ordering::Relaxed) {
             self.touch(part);
         }
+        if let Err(TryLockError::WouldBlock) = part.value.try_read() {
+            meanwhile();
+        }
         if let Some(value) = &*part.value.read().unwrap_or_else(PoisonError::into_inner) {
             return Ok(value.clone());
         }
-        let mut place = part.value.write().unwrap_or_else(PoisonError::into_inner);
+        let place = part.value.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = &*place {
             return Ok(value.clone());
         }
+        self.fill(index, place, decode)
+    }
+
+    /// Puts part `index`, as `decode` returns it, into its place, and evicts others.
+    fn fill(
+        &self,
+        index: usize,
+        mut place: RwLockWriteGuard<'_, Option<Arc<T>>>,
+        decode: impl FnOnce() -> Result<(T, u64)>,
+    ) -> Result<Arc<T>> {
         let (value, bytes) = decode()?;
         let value = Arc::new(value);
         *place = Some(value.clone());
         // Never holds two locks: two threads cannot wait for each other.
         drop(place);
-        self.touch(part);
+        self.touch(&self.parts[index]);
         for index in self.hold(index, bytes) {
             *self.parts[index].value.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
         Ok(value)
+    }
+
+    /// Decodes the first part after `index` that is neither held nor being decoded, if parts are used in their
+    /// order and the cache will still hold it when its turn comes.
+    #[cfg(any(feature = "table", test))]
+    fn decode_ahead(&self, index: usize, decode: impl Fn(usize) -> Result<(T, u64)>) {
+        let end = (index + 1).saturating_add(self.room_after(index)).min(self.parts.len());
+        for next in index + 1..end {
+            // In use, or decoded by another thread.
+            let Ok(place) = self.parts[next].value.try_write() else { continue };
+            if place.is_none() {
+                // An error is not kept: the thread that needs the part gets it again.
+                let _ = self.fill(next, place, || decode(next));
+                return;
+            }
+        }
+    }
+
+    /// The number of parts after `index` that the cache can hold beside it and the part before; 0 if the two
+    /// parts before `index` are not held, because parts are then not used in their order.
+    #[cfg(any(feature = "table", test))]
+    fn room_after(&self, index: usize) -> usize {
+        let held = self.held();
+        let is_held = |part: usize| held.iter().any(|(other, _)| *other == part);
+        let largest = held.iter().map(|(_, bytes)| *bytes).max().unwrap_or(u64::MAX).max(1);
+        let in_order = (index.saturating_sub(2)..index).all(is_held);
+        if in_order {
+            usize::try_from(self.limit / largest).unwrap_or(usize::MAX).saturating_sub(2)
+        } else {
+            0
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<(usize, u64)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks the part as the most recently used.
@@ -63,7 +133,7 @@ impl<T> Cache<T> {
 
     /// Adds a part; returns the evicted parts, to be dropped outside the lock.
     fn hold(&self, index: usize, bytes: u64) -> Vec<usize> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held();
         held.retain(|(part, _)| *part != index);
         held.push((index, bytes));
         let mut gone = Vec::new();
@@ -91,6 +161,8 @@ pub(crate) fn block_shuffle(ends: &[u64], bytes: u64, cache_bytes: u64) -> Optio
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+
+    use feedline_testkit::watchdog::LIMIT;
 
     use super::*;
 
@@ -133,17 +205,18 @@ mod tests {
     #[test]
     fn workers_that_go_from_part_to_part_together_decode_each_once() {
         let cache = Cache::new(50, 20);
-        let mut decoded = Vec::new();
+        let decoded = Mutex::new(Vec::new());
         for part in 1..50 {
             // One worker begins a part while another one finishes the previous part.
             for index in [part, part - 1, part] {
                 let decode = || {
-                    decoded.push(index);
+                    decoded.lock().unwrap().push(index);
                     Ok((index, 10))
                 };
                 assert_eq!(*cache.get(index, decode).unwrap(), index);
             }
         }
+        let mut decoded = decoded.into_inner().unwrap();
         decoded.sort();
         assert_eq!(decoded, Vec::from_iter(0..50));
     }
@@ -157,6 +230,72 @@ mod tests {
         assert!(cache.get(1, || Err(crate::error::data("no"))).is_err());
         assert_eq!(*cache.get(1, || Ok((8, 100))).unwrap(), 8);
         assert_eq!(*cache.get(0, || Ok((9, 100))).unwrap(), 9);
+    }
+
+    #[test]
+    fn a_thread_that_would_wait_decodes_the_next_part() {
+        let cache = Cache::new(10, 50);
+        let decoded = Mutex::new(Vec::new());
+        let (next_is_decoded, wait) = std::sync::mpsc::channel();
+        let wait = Mutex::new(wait);
+        let decode = |index| {
+            decoded.lock().unwrap().push(index);
+            match index {
+                // The first thread is not done with part 5 before the second has decoded part 6.
+                5 => wait.lock().unwrap().recv_timeout(LIMIT).expect("part 6 is decoded meanwhile"),
+                6 => next_is_decoded.send(()).unwrap(),
+                _ => {}
+            }
+            Ok((index, 10))
+        };
+        (3..5).for_each(|index| assert_eq!(*cache.get_ahead(index, decode).unwrap(), index));
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(*cache.get_ahead(5, decode).unwrap(), 5));
+            while !decoded.lock().unwrap().contains(&5) {
+                std::thread::yield_now();
+            }
+            assert_eq!(*cache.get_ahead(5, decode).unwrap(), 5);
+        });
+        assert_eq!(*cache.get_ahead(6, decode).unwrap(), 6);
+        assert_eq!(decoded.into_inner().unwrap(), [3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn parts_are_decoded_ahead_only_in_their_order_and_within_the_limit() {
+        let ahead = |limit: u64, used: &[usize], index: usize| {
+            let (cache, decoded) = (Cache::new(10, limit), Mutex::new(Vec::new()));
+            let decode = |part| {
+                decoded.lock().unwrap().push(part);
+                Ok((part, 10))
+            };
+            used.iter().for_each(|&part| drop(cache.get_ahead(part, decode).unwrap()));
+            decoded.lock().unwrap().clear();
+            for _ in 0..5 {
+                cache.decode_ahead(index, decode);
+            }
+            decoded.into_inner().unwrap()
+        };
+        assert_eq!(ahead(1000, &[3, 4], 5), [6, 7, 8, 9]);
+        assert_eq!(ahead(1000, &[3, 4, 6], 5), [7, 8, 9]);
+        // Beside the part that is decoded and the one before.
+        assert_eq!(ahead(40, &[3, 4], 5), [6, 7]);
+        assert_eq!(ahead(20, &[3, 4], 5), [0; 0]);
+        // Not in order, or at the start, when no size is known.
+        assert_eq!(ahead(1000, &[2, 4], 5), [0; 0]);
+        assert_eq!(ahead(1000, &[3], 5), [0; 0]);
+        assert_eq!(ahead(1000, &[], 0), [0; 0]);
+        assert_eq!(ahead(1000, &[0], 1), [2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn an_error_of_a_part_ahead_is_that_of_the_thread_that_needs_it() {
+        let cache = Cache::new(10, 100);
+        let damaged = |index| if index == 2 { Err(crate::error::data("no")) } else { Ok((index, 10)) };
+        assert_eq!(*cache.get_ahead(0, damaged).unwrap(), 0);
+        cache.decode_ahead(1, damaged);
+        assert_eq!(*cache.get_ahead(1, damaged).unwrap(), 1);
+        assert!(cache.get_ahead(2, damaged).is_err());
+        assert_eq!(*cache.get(2, || Ok((2, 10))).unwrap(), 2);
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl ParquetFile {
     fn group_of(&self, sample: u64) -> Result<(usize, Arc<Group>)> {
         inside(sample, self.len(), &self.path)?;
         let number = self.ends.partition_point(|&end| end <= sample);
-        let group = self.groups.get(number, || catch_panics("a row group", || self.decode(number)));
+        let group = self.groups.get_ahead(number, |group| catch_panics("a row group", || self.decode(group)));
         let group = group.map_err(|error| error.at_path(&self.path).at_sample(sample))?;
         Ok((number, group))
     }

@@ -890,13 +890,31 @@ BUGS = [
         [("crates/feedline/src/tune.rs", "const ENOUGH: f64 = 0.98;", "const ENOUGH: f64 = 0.5;")],
     ),
     Bug(
-        "tuner_believes_stock",
+        "cache_only_waits",
+        "a worker waits for a row group and decodes no other meanwhile",
+        Test(DATASETS, "lib", "cache::tests::a_thread_that_would_wait_decodes_the_next_part"),
+        [("datasets/src/cache.rs", "                meanwhile();\n", "")],
+    ),
+    Bug(
+        "cache_reads_ahead_in_any_order",
+        "row groups are decoded ahead although the order is another",
+        Test(DATASETS, "lib", "cache::tests::parts_are_decoded_ahead_only_in_their_order_and_within_the_limit"),
+        [("datasets/src/cache.rs", "        if in_order {", "        if in_order || true {")],
+    ),
+    Bug(
+        "cache_reads_ahead_without_room",
+        "row groups are decoded ahead although the cache drops them before their turn",
+        Test(DATASETS, "lib", "cache::tests::parts_are_decoded_ahead_only_in_their_order_and_within_the_limit"),
+        [("datasets/src/cache.rs", ".saturating_sub(2)\n        } else", "\n        } else")],
+    ),
+    Bug(
+        "tuner_counts_decoded_ahead",
         "the tuner takes the rate of batches that were decoded ahead for the rate of its workers",
         Test(FEEDLINE, "lib", "tune::tests::batches_that_were_decoded_ahead_do_not_hide_that_one_worker_is_too_few"),
         [("crates/feedline/src/tune.rs", ".min(window.max_rate(self.tuning.workers));", ";")],
     ),
     Bug(
-        "tuner_blames_before",
+        "tuner_counts_older_batches",
         "the tuner blames its workers for batches that were begun before the last change",
         Test(FEEDLINE, "lib", "tune::tests::batches_that_were_decoded_ahead_do_not_hide_that_one_worker_is_too_few"),
         [("crates/feedline/src/tune.rs", "if timeline.begun >= window.opened {", "if true {")],

@@ -55,7 +55,8 @@ pub struct Options {
     pub file_bytes: u64,
     pub workers: Vec<usize>,
     pub limit: Option<Duration>,
-    pub batches: Option<Vec<usize>>,
+    /// The batch sizes of train and tiny.
+    pub batches: Vec<usize>,
     /// The transfer modes that raw, gather and train measure, in order.
     pub transfer_modes: Vec<TransferMode>,
     #[cfg_attr(not(feature = "formats"), allow(dead_code))]
@@ -134,7 +135,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
         scratch: scratch.unwrap_or_else(std::env::temp_dir),
         file_bytes: file_mib.unwrap_or(default_mib).max(1_u64) << 20,
         workers: workers.unwrap_or_else(|| default_workers(smoke)),
-        batches,
+        batches: batches.unwrap_or_else(|| default_batches(smoke)),
         transfer_modes,
         format,
         mlp,
@@ -157,6 +158,10 @@ fn default_workers(smoke: bool) -> Vec<usize> {
     let cores = cores();
     let max = if smoke { 1 } else { cores };
     [1, 2, 4, 8, 16].into_iter().filter(|&workers| workers <= max).collect()
+}
+
+fn default_batches(smoke: bool) -> Vec<usize> {
+    if smoke { vec![128] } else { vec![128, 512, 4096] }
 }
 
 /// Cores of this machine.

@@ -17,20 +17,14 @@ use crate::setting::DEPTH;
 
 const SAMPLES: u64 = 60_000;
 const BYTES: usize = 784;
-const BATCHES: [usize; 3] = [128, 512, 4096];
 
 /// Runs the benchmark.
 ///
 /// # Errors
 /// An error of the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let batches = match &options.batches {
-        Some(batches) => batches,
-        None if options.smoke => &BATCHES[..1],
-        None => &BATCHES[..],
-    };
     let memory = Memory::new();
-    for &batch in batches {
+    for &batch in &options.batches {
         for &workers in &options.workers {
             let point =
                 Point { length: SAMPLES, row_bytes: BYTES, batch, workers, depth: DEPTH, batches: None };

@@ -15,7 +15,6 @@ use crate::row::{Entry, Report, Target};
 use crate::sets;
 use crate::setting::{DEPTH, Setting};
 
-const BATCHES: [usize; 3] = [128, 512, 4096];
 /// Batches on the device that the baseline cycles through.
 const RESIDENT: usize = 8;
 pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::PerCore, depth: DEPTH };
@@ -25,14 +24,9 @@ pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::PerCore
 /// # Errors
 /// An error of the data, the device or the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let batches = match &options.batches {
-        Some(batches) => batches,
-        None if options.smoke => &BATCHES[..1],
-        None => &BATCHES[..],
-    };
     let modes = |batch| options.transfer_modes.iter().map(move |&transfer_mode| (batch, transfer_mode));
+    let batches = options.batches.iter();
     batches
-        .iter()
         .flat_map(|&batch| modes(batch))
         .try_for_each(|(batch, transfer_mode)| one(options, report, Setting { batch, ..BASE }, transfer_mode))
 }

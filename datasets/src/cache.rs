@@ -36,17 +36,6 @@ impl<T> Cache<T> {
         self.find_or_fill(index, decode, || ())
     }
 
-    /// The same; `decode` decodes any part. If another thread decodes part `index` and parts are used in their
-    /// order, first decodes a later part instead of waiting.
-    #[cfg(any(feature = "table", test))]
-    pub(crate) fn get_ahead(
-        &self,
-        index: usize,
-        decode: impl Fn(usize) -> Result<(T, u64)>,
-    ) -> Result<Arc<T>> {
-        self.find_or_fill(index, || decode(index), || self.decode_ahead(index, &decode))
-    }
-
     /// Part `index` from the cache, or from `decode`. Calls `meanwhile` if another thread decodes it.
     fn find_or_fill(
         &self,
@@ -59,12 +48,18 @@ impl<T> Cache<T> {
         if part.used.load(Ordering::Relaxed) != self.clock.load(Ordering::Relaxed) {
             self.touch(part);
         }
-        if let Err(TryLockError::WouldBlock) = part.value.try_read() {
-            meanwhile();
-        }
-        if let Some(value) = &*part.value.read().unwrap_or_else(PoisonError::into_inner) {
+        let value = match part.value.try_read() {
+            Ok(value) => value,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                meanwhile();
+                part.value.read().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        if let Some(value) = &*value {
             return Ok(value.clone());
         }
+        drop(value);
         let place = part.value.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = &*place {
             return Ok(value.clone());
@@ -91,37 +86,6 @@ impl<T> Cache<T> {
         Ok(value)
     }
 
-    /// Decodes the first part after `index` that is neither held nor being decoded, if parts are used in their
-    /// order and the cache will still hold it when its turn comes.
-    #[cfg(any(feature = "table", test))]
-    fn decode_ahead(&self, index: usize, decode: impl Fn(usize) -> Result<(T, u64)>) {
-        let end = (index + 1).saturating_add(self.room_after(index)).min(self.parts.len());
-        for next in index + 1..end {
-            // In use, or decoded by another thread.
-            let Ok(place) = self.parts[next].value.try_write() else { continue };
-            if place.is_none() {
-                // An error is not kept: the thread that needs the part gets it again.
-                let _ = self.fill(next, place, || decode(next));
-                return;
-            }
-        }
-    }
-
-    /// The number of parts after `index` that the cache can hold beside it and the part before; 0 if the two
-    /// parts before `index` are not held, because parts are then not used in their order.
-    #[cfg(any(feature = "table", test))]
-    fn room_after(&self, index: usize) -> usize {
-        let held = self.held();
-        let is_held = |part: usize| held.iter().any(|(other, _)| *other == part);
-        let largest = held.iter().map(|(_, bytes)| *bytes).max().unwrap_or(u64::MAX).max(1);
-        let in_order = (index.saturating_sub(2)..index).all(is_held);
-        if in_order {
-            usize::try_from(self.limit / largest).unwrap_or(usize::MAX).saturating_sub(2)
-        } else {
-            0
-        }
-    }
-
     fn held(&self) -> MutexGuard<'_, Vec<(usize, u64)>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,6 +108,49 @@ impl<T> Cache<T> {
             gone.push(held.swap_remove(oldest).0);
         }
         gone
+    }
+}
+
+/// What reads a file in its order.
+#[cfg(any(feature = "table", test))]
+impl<T> Cache<T> {
+    /// As `get`, with a `decode` for any part: while another thread decodes part `index`, decodes
+    /// a later one, if parts are used in their order.
+    pub(crate) fn get_ahead(
+        &self,
+        index: usize,
+        decode: impl Fn(usize) -> Result<(T, u64)>,
+    ) -> Result<Arc<T>> {
+        self.find_or_fill(index, || decode(index), || self.decode_ahead(index, &decode))
+    }
+
+    /// Decodes the first part after `index` that is neither held nor being decoded, if the cache has
+    /// [room](Self::room_after) for it.
+    fn decode_ahead(&self, index: usize, decode: impl Fn(usize) -> Result<(T, u64)>) {
+        let end = (index + 1).saturating_add(self.room_after(index)).min(self.parts.len());
+        for next in index + 1..end {
+            // In use, or decoded by another thread.
+            let Ok(place) = self.parts[next].value.try_write() else { continue };
+            if place.is_none() {
+                // An error is not kept: the thread that needs the part gets it again.
+                let _ = self.fill(next, place, || decode(next));
+                return;
+            }
+        }
+    }
+
+    /// The number of parts after `index` that the cache can hold beside it and the part before; 0 if the two
+    /// parts before `index` are not held, because parts are then not used in their order.
+    fn room_after(&self, index: usize) -> usize {
+        let held = self.held();
+        let is_held = |part: usize| held.iter().any(|(other, _)| *other == part);
+        let largest = held.iter().map(|(_, bytes)| *bytes).max().unwrap_or(u64::MAX).max(1);
+        let in_order = (index.saturating_sub(2)..index).all(is_held);
+        if in_order {
+            usize::try_from(self.limit / largest).unwrap_or(usize::MAX).saturating_sub(2)
+        } else {
+            0
+        }
     }
 }
 
@@ -205,18 +212,17 @@ mod tests {
     #[test]
     fn workers_that_go_from_part_to_part_together_decode_each_once() {
         let cache = Cache::new(50, 20);
-        let decoded = Mutex::new(Vec::new());
+        let mut decoded = Vec::new();
         for part in 1..50 {
             // One worker begins a part while another one finishes the previous part.
             for index in [part, part - 1, part] {
                 let decode = || {
-                    decoded.lock().unwrap().push(index);
+                    decoded.push(index);
                     Ok((index, 10))
                 };
                 assert_eq!(*cache.get(index, decode).unwrap(), index);
             }
         }
-        let mut decoded = decoded.into_inner().unwrap();
         decoded.sort();
         assert_eq!(decoded, Vec::from_iter(0..50));
     }

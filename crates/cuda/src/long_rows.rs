@@ -1,9 +1,10 @@
 //! Long rows of host memory: the copy engine moves those of a batch, in one call of the driver.
 //!
-//! The copy engine uses the whole link, and no multiprocessor: a training step beside it runs at its own speed.
-//! For short rows the kernel is faster, because the driver takes half a microsecond of the calling thread for
-//! each row. 256 rows of 150,528 bytes, in random order, came at 53 GB/s where one long copy comes at 54.6 and
-//! the kernel's rows at 49; rows of 65,536 bytes at 52, and rows of 16,384 bytes at 19 to 21 (H100, 2026-11-25).
+//! The copy engine uses the whole link, and no multiprocessor: a training step beside it runs at its own
+//! speed. For short rows the kernel is faster, because the driver takes half a microsecond of the calling
+//! thread for each row. 256 rows of 150,528 bytes, in random order, came at 53 GB/s where one long copy comes
+//! at 54.6 and the kernel's rows at 49; rows of 65,536 bytes at 52, and rows of 16,384 bytes at 19 to 21
+//! (H100, 2026-11-25).
 
 use cudarc::driver::sys;
 use feedline_backend::{Gather, GatherField, StreamId};
@@ -22,8 +23,8 @@ pub(super) fn is_long(field: &GatherField) -> bool {
 }
 
 impl Cuda {
-    /// Whether the driver copies many rows in one call: from CUDA 13 on. The driver may be older than the CUDA
-    /// of this build.
+    /// Whether the driver copies many rows in one call: from CUDA 13 on. The driver may be older than the
+    /// CUDA of this build.
     pub(super) fn copies_rows(&self) -> Result<bool> {
         let mut version = 0;
         // SAFETY: the target is a live local.
@@ -80,8 +81,8 @@ impl Cuda {
             flags: 0,
         };
         // SAFETY: all three have `sources.len()` elements, the attributes are for all of them, and the call
-        // copies the arrays. Every source is a row of registered memory, every target one of the batch; the rest
-        // is the caller's contract.
+        // copies the arrays. Every source is a row of registered memory, every target one of the batch; the
+        // rest is the caller's contract.
         let copied = unsafe {
             sys::cuMemcpyBatchAsync_v2(
                 targets.as_mut_ptr(),

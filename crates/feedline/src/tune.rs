@@ -175,7 +175,8 @@ impl Tuner {
 }
 
 impl Window {
-    /// The max number of batches per second that `workers` can decode; NaN or infinite if no time was measured.
+    /// The max number of batches per second that `workers` can decode; NaN or infinite if no time was
+    /// measured.
     fn max_rate(&self, workers: usize) -> f64 {
         workers as f64 * 1e9 * self.decoded as f64 / self.decode_ns as f64
     }
@@ -294,8 +295,8 @@ mod tests {
         assert_eq!(Run::new().settle(slow, times([12_000, 10, 10])), 2);
     }
 
-    /// The copies take 4 ms and one worker 4.3 ms, but for a long time the batches that were decoded ahead come
-    /// at the rate of the copies. The last of them were decoded beside other workers, which took longer.
+    /// The copies take 4 ms and one worker 4.3 ms, but for a long time the batches that were decoded ahead
+    /// come at the rate of the copies. The last of them were decoded beside other workers, which took longer.
     #[test]
     fn batches_that_were_decoded_ahead_do_not_hide_that_one_worker_is_too_few() {
         let (mut run, service) = (Run::new(), times([4300, 4000, 10]));

@@ -51,6 +51,7 @@ BATCH = "crates/feedline/src/decode/batch.rs"
 DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline/src/decode/rows.rs"
 FILL = "crates/feedline/src/decode/fill.rs"
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
+PREFETCH, CACHE = "crates/feedline/src/decode/prefetch.rs", "datasets/src/cache.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event.rs"
 START, RECEIVE = "crates/feedline/src/loader/start.rs", "crates/feedline/src/loader/receive.rs"
@@ -890,22 +891,97 @@ BUGS = [
         [("crates/feedline/src/tune.rs", "const ENOUGH: f64 = 0.98;", "const ENOUGH: f64 = 0.5;")],
     ),
     Bug(
-        "cache_only_waits",
-        "a worker waits for a row group and decodes no other meanwhile",
-        Test(DATASETS, "lib", "cache::tests::a_thread_that_would_wait_decodes_the_next_part"),
-        [("datasets/src/cache.rs", "                meanwhile();\n", "")],
+        "prefetch_own_batch",
+        "a worker reads samples that the set has not prepared",
+        Test(FEEDLINE, "batches", "prefetch::every_sample_is_prepared_before_it_is_read"),
+        [(BATCH, "if decoder.prefetch.is_on() {", "if false {")],
     ),
     Bug(
-        "cache_reads_ahead_in_any_order",
-        "row groups are decoded ahead although the order is another",
-        Test(DATASETS, "lib", "cache::tests::parts_are_decoded_ahead_only_in_their_order_and_within_the_limit"),
-        [("datasets/src/cache.rs", "        if in_order {", "        if in_order || true {")],
+        "prefetch_later_batches",
+        "a worker without work prepares no samples of later batches",
+        Test(
+            FEEDLINE,
+            "batches",
+            "prefetch::samples_of_later_batches_are_prepared_in_their_order_before_a_batch_is_taken",
+        ),
+        [(POOL, "at_once.is_none() && decoder.prefetch.is_on()", "false")],
     ),
     Bug(
-        "cache_reads_ahead_without_room",
-        "row groups are decoded ahead although the cache drops them before their turn",
-        Test(DATASETS, "lib", "cache::tests::parts_are_decoded_ahead_only_in_their_order_and_within_the_limit"),
-        [("datasets/src/cache.rs", ".saturating_sub(2)\n        } else", "\n        } else")],
+        "prefetch_without_end",
+        "samples of all later epochs are prepared",
+        Test(
+            FEEDLINE,
+            "batches",
+            "prefetch::samples_of_later_batches_are_prepared_in_their_order_before_a_batch_is_taken",
+        ),
+        [(PREFETCH, "later.epoch > begun.saturating_add(1)", "false")],
+    ),
+    Bug(
+        "prefetch_of_an_earlier_request",
+        "the samples of a new request count as prepared because an earlier one prepared its own",
+        Test(FEEDLINE, "batches", "prefetch::a_new_request_is_prepared_from_its_own_position"),
+        [
+            (PREFETCH, "(request.number, request.epoch, request.step)", "(request.epoch, request.step)"),
+            (
+                PREFETCH,
+                "(next.number, next.epoch) != (request.number, request.epoch)",
+                "next.epoch != request.epoch",
+            ),
+        ],
+    ),
+    Bug(
+        "prefetch_out_of_order",
+        "the samples of a batch count as prepared because a worker has begun the next batch before it",
+        Test(FEEDLINE, "lib", "decode::prefetch::tests::only_steps_that_were_prepared_count_as_prepared"),
+        [(PREFETCH, "unsure: next.step, calls: 0, begun: request.epoch", "unsure: 0, calls: 0, begun: request.epoch")],
+    ),
+    Bug(
+        "prefetch_without_bound",
+        "a set that claims to prepare something at every call keeps a worker forever",
+        Test(FEEDLINE, "batches", "prefetch::whatever_a_set_answers_every_batch_arrives"),
+        [(PREFETCH, "for _ in 0..=ids.len() {", "loop {")],
+    ),
+    Bug(
+        "prefetch_calls_on",
+        "a set that has nothing to prepare is called for every batch",
+        Test(FEEDLINE, "batches", "prefetch::whatever_a_set_answers_every_batch_arrives"),
+        [(PREFETCH, "if outcome == Prefetched::Never {", "if false {")],
+    ),
+    Bug(
+        "prefetch_of_parts",
+        "a composed set does not pass on which samples to prepare",
+        Test(FEEDLINE, "batches", "prefetch::compositions_pass_the_ids_on"),
+        [
+            (
+                "crates/core/src/compose/mod.rs",
+                "outcome.max(self.sets[run[0].0].prefetch(inner, context))",
+                "outcome.max(Prefetched::Ready)",
+            ),
+        ],
+    ),
+    Bug(
+        "cache_waits_ahead",
+        "prefetching waits for a row group that another worker decodes",
+        Test(DATASETS, "lib", "cache::tests::a_part_that_another_thread_decodes_is_not_waited_for"),
+        [(CACHE, "None => outcome = Prefetched::Pending,", "None => drop(part.value.read()),")],
+    ),
+    Bug(
+        "cache_without_room",
+        "row groups are prefetched although those that are being read then leave the cache",
+        Test(DATASETS, "lib", "cache::tests::parts_ahead_leave_room_for_those_that_are_being_read"),
+        [(CACHE, "self.limit.saturating_sub(being_read).max(self.limit / 4)", "self.limit")],
+    ),
+    Bug(
+        "cache_evicts_ahead",
+        "row groups that were prefetched leave the cache before those that were read",
+        Test(DATASETS, "lib", "cache::tests::parts_ahead_are_evicted_last_and_make_room_when_they_are_used"),
+        [(CACHE, "(self.is_ahead(&held, part), self.parts", "(false, self.parts")],
+    ),
+    Bug(
+        "cache_keeps_ahead",
+        "row groups that were prefetched for an order that was given up stay in the cache",
+        Test(DATASETS, "lib", "cache::tests::parts_of_an_order_that_was_given_up_are_not_kept"),
+        [(CACHE, "ahead != USED && held.decoded - ahead <= 2 * held.parts.len() as u64", "ahead != USED")],
     ),
     Bug(
         "tuner_counts_decoded_ahead",
@@ -1542,13 +1618,13 @@ BUGS = [
         "cache_keeps_all",
         "decoded row groups are never given up",
         Test(DATASETS, "lib", "cache::tests::the_part_that_was_used_longest_ago_goes_first"),
-        [("datasets/src/cache.rs", "while held.len() > 1 &&", "while held.len() > 100 &&")],
+        [(CACHE, "while held.parts.len() > 1 &&", "while held.parts.len() > 100 &&")],
     ),
     Bug(
         "block_shuffle",
         "a file that fits its cache asks for a block shuffle",
         Test(DATASETS, "datasets", "tables::a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it"),
-        [("datasets/src/cache.rs", ".filter(|_| bytes > cache_bytes)", ".filter(|_| bytes > 0)")],
+        [(CACHE, ".filter(|_| bytes > cache_bytes)", ".filter(|_| bytes > 0)")],
     ),
     Bug(
         "shards_unit",

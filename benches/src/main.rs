@@ -7,6 +7,8 @@ mod augment;
 mod baseline;
 mod devices;
 mod epoch;
+#[cfg(feature = "formats")]
+mod groups;
 mod guards;
 mod handoff;
 mod idle;
@@ -72,6 +74,8 @@ const BY_NAME: &[(&str, Bench)] = &[
     ("resident", resident::run),
     #[cfg(feature = "formats")]
     ("readers", readers::run),
+    #[cfg(feature = "formats")]
+    ("groups", groups::run),
     #[cfg(feature = "formats")]
     ("packed", packed::run),
 ];

@@ -8,7 +8,7 @@ use arrow_array::ArrayRef;
 use arrow_ipc::MetadataVersion;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
-use feedline_core::{Error, Fingerprint, Result, StridedColumn};
+use feedline_core::{Error, Fingerprint, Prefetched, Result, StridedColumn};
 
 use crate::bytes::Content;
 use crate::cache::Cache;
@@ -226,12 +226,14 @@ impl ArrowFile {
 
     /// Batch `number`, decoded.
     fn batch(&self, number: usize) -> Result<Arc<Batch>> {
-        self.decoded.get_ahead(number, |number| {
-            let decode = || self.decoder.batch(&self.content, &self.batches[number], &self.layout);
-            let batch = catch_panics("a record batch", decode)?;
-            let bytes = batch.bytes;
-            Ok((batch, bytes))
-        })
+        self.decoded.get(number, || self.decode(number))
+    }
+
+    fn decode(&self, number: usize) -> Result<(Batch, u64)> {
+        let decode = || self.decoder.batch(&self.content, &self.batches[number], &self.layout);
+        let batch = catch_panics("a record batch", decode)?;
+        let bytes = batch.bytes;
+        Ok((batch, bytes))
     }
 
     /// The key-value pairs of the file's footer and schema.
@@ -316,6 +318,13 @@ impl Reader for ArrowFile {
         let (number, _) = self.find(sample);
         let batch = self.batch(number).map_err(|error| error.at_path(&self.path).at_sample(sample))?;
         Ok(Some(Decoded::new(self.first(number)..self.ends[number], batch)))
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        if !self.ready.is_empty() {
+            return Prefetched::Never;
+        }
+        self.decoded.prefetch(samples.iter().map(|&sample| self.find(sample).0), |number| self.decode(number))
     }
 
     fn ticks_per_day(&self, field: usize) -> Option<u64> {

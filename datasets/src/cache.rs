@@ -1,9 +1,9 @@
 //! A cache of decoded parts of a file, within a number of bytes, that all workers share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 
-use feedline_core::Result;
+use feedline_core::{Prefetched, Result};
 
 /// A least-recently-used cache. One thread decodes a part; others that request it wait for that thread.
 #[derive(Debug)]
@@ -12,59 +12,179 @@ pub(crate) struct Cache<T> {
     parts: Vec<Part<T>>,
     /// Clock of the cache: counts uses, except repeated uses of the part that was used last.
     clock: AtomicU64,
-    /// The cached parts, with the bytes of each.
-    held: Mutex<Vec<(usize, u64)>>,
+    /// The number of samples for which parts were prefetched.
+    wanted: AtomicU64,
+    held: Mutex<Held>,
+    /// Whether every part is held.
+    is_complete: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Part<T> {
     value: RwLock<Option<Arc<T>>>,
     used: AtomicU64,
+    /// If it was prefetched, and not used since: the number of parts that were decoded before; otherwise
+    /// [`USED`].
+    ahead: AtomicU64,
+    /// Whether prefetching it failed. A read of the part finds the error again.
+    is_damaged: AtomicBool,
+    /// The number of samples for which parts were prefetched before this part was last needed for one.
+    wanted_at: AtomicU64,
 }
+
+impl<T> Part<T> {
+    /// Whether it is held; `None` while a thread decodes it.
+    fn is_held(&self) -> Option<bool> {
+        match self.value.try_read() {
+            Ok(value) => Some(value.is_some()),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner().is_some()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Whether a worker holds it.
+    fn is_in_use(&self) -> bool {
+        let value = self.value.try_read();
+        value.is_ok_and(|value| value.as_ref().is_some_and(|value| Arc::strong_count(value) > 1))
+    }
+}
+
+/// The memory of a part that is being prefetched.
+struct Reserved<'a, T>(&'a Cache<T>);
+
+impl<T> Drop for Reserved<'_, T> {
+    fn drop(&mut self) {
+        let Self(cache) = self;
+        cache.held().decoding -= 1;
+    }
+}
+
+/// The parts that are held.
+#[derive(Debug, Default)]
+struct Held {
+    /// Each part, with its bytes.
+    parts: Vec<(usize, u64)>,
+    /// Parts that are being prefetched.
+    decoding: u64,
+    /// Parts that were decoded.
+    decoded: u64,
+}
+
+const USED: u64 = u64::MAX;
 
 impl<T> Cache<T> {
     /// A cache of up to `limit` bytes for `parts` parts.
     pub(crate) fn new(parts: usize, limit: u64) -> Self {
-        let part = |_| Part { value: RwLock::new(None), used: AtomicU64::new(0) };
-        let parts = (0..parts).map(part).collect();
-        Self { limit, parts, clock: AtomicU64::new(0), held: Mutex::new(Vec::new()) }
+        let part = |_| Part {
+            value: RwLock::new(None),
+            used: AtomicU64::new(0),
+            ahead: AtomicU64::new(USED),
+            is_damaged: AtomicBool::new(false),
+            wanted_at: AtomicU64::new(0),
+        };
+        let parts: Vec<_> = (0..parts).map(part).collect();
+        let is_complete = AtomicBool::new(parts.is_empty());
+        let (clock, wanted, held) = Default::default();
+        Self { limit, parts, clock, wanted, held, is_complete }
     }
 
     /// Part `index` from the cache, or from `decode`, which also returns its size in bytes.
-    #[cfg(any(feature = "mds", test))]
     pub(crate) fn get(&self, index: usize, decode: impl FnOnce() -> Result<(T, u64)>) -> Result<Arc<T>> {
-        self.find_or_fill(index, decode, || ())
-    }
-
-    /// Part `index` from the cache, or from `decode`. Calls `meanwhile` if another thread decodes it.
-    fn find_or_fill(
-        &self,
-        index: usize,
-        decode: impl FnOnce() -> Result<(T, u64)>,
-        meanwhile: impl FnOnce(),
-    ) -> Result<Arc<T>> {
         let part = &self.parts[index];
         // Skipped while several workers use one part, so that they do not contend for its cache line.
         if part.used.load(Ordering::Relaxed) != self.clock.load(Ordering::Relaxed) {
             self.touch(part);
         }
-        let value = match part.value.try_read() {
-            Ok(value) => value,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                meanwhile();
-                part.value.read().unwrap_or_else(PoisonError::into_inner)
-            }
-        };
-        if let Some(value) = &*value {
+        if part.ahead.load(Ordering::Relaxed) != USED {
+            part.ahead.store(USED, Ordering::Relaxed);
+        }
+        if let Some(value) = &*part.value.read().unwrap_or_else(PoisonError::into_inner) {
             return Ok(value.clone());
         }
-        drop(value);
         let place = part.value.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = &*place {
             return Ok(value.clone());
         }
         self.fill(index, place, decode)
+    }
+
+    /// Decodes the first of `parts` that is neither held nor being decoded, unless prefetched parts that are
+    /// not used yet leave no [room](Self::reserve). Waits for no other thread.
+    pub(crate) fn prefetch(
+        &self,
+        parts: impl IntoIterator<Item = usize>,
+        decode: impl FnOnce(usize) -> Result<(T, u64)>,
+    ) -> Prefetched {
+        if self.is_complete.load(Ordering::Relaxed) {
+            return Prefetched::Never;
+        }
+        let (first, mut samples, mut last) = (self.wanted.load(Ordering::Relaxed), 0, usize::MAX);
+        let (mut outcome, mut missing) = (Prefetched::Ready, None);
+        for index in parts {
+            samples += 1;
+            let Some(part) = self.parts.get(index).filter(|_| index != last) else { continue };
+            last = index;
+            part.wanted_at.store(first + samples, Ordering::Relaxed);
+            match part.is_held() {
+                Some(false) if !part.is_damaged.load(Ordering::Relaxed) => {
+                    missing = Some(index);
+                    break;
+                }
+                Some(_) => {}
+                None => outcome = Prefetched::Pending,
+            }
+        }
+        self.wanted.fetch_add(samples, Ordering::Relaxed);
+        missing.map_or(outcome, |index| self.prefetch_part(index, decode))
+    }
+
+    fn prefetch_part(&self, index: usize, decode: impl FnOnce(usize) -> Result<(T, u64)>) -> Prefetched {
+        let part = &self.parts[index];
+        let Some(_room) = self.reserve() else { return Prefetched::Full };
+        let place = match part.value.try_write() {
+            Ok(place) => Some(place),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        // Unless another thread was faster. Then the next call goes on to the next part.
+        if let Some(place) = place.filter(|place| place.is_none()) {
+            part.ahead.store(self.held().decoded, Ordering::Relaxed);
+            if self.fill(index, place, || decode(index)).is_err() {
+                part.ahead.store(USED, Ordering::Relaxed);
+                part.is_damaged.store(true, Ordering::Relaxed);
+            }
+        }
+        Prefetched::Prepared
+    }
+
+    /// Reserves the memory of a part, if it fits beside the prefetched parts that are not used yet and those
+    /// that are being read.
+    fn reserve(&self) -> Option<Reserved<'_, T>> {
+        let mut held = self.held();
+        let largest = held.parts.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        let decoding = largest.saturating_mul(held.decoding + 1);
+        let ahead = held.parts.iter().filter(|(part, _)| self.is_ahead(&held, *part));
+        let ahead = ahead.fold(decoding, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        // So many samples need each part of a window in a block shuffle, or one or two parts in sequence. The
+        // end of a window is read beside the beginning of the next, and in sequence each worker reads another
+        // part.
+        let wanted = self.wanted.load(Ordering::Relaxed).saturating_sub(4 * held.parts.len() as u64);
+        let window = self.parts.iter().filter(|part| part.wanted_at.load(Ordering::Relaxed) > wanted).count();
+        let in_use = held.parts.iter().filter(|(part, _)| self.parts[*part].is_in_use()).count();
+        let being_read = largest.saturating_mul((window + window.max(in_use)) as u64);
+        let room = self.limit.saturating_sub(being_read).max(self.limit / 4);
+        if ahead > room {
+            return None;
+        }
+        held.decoding += 1;
+        Some(Reserved(self))
+    }
+
+    /// Whether the part was prefetched, and not used since. One that waits for longer than the others take to
+    /// go through the cache belongs to an order that was given up, such as an epoch that was not finished.
+    fn is_ahead(&self, held: &Held, part: usize) -> bool {
+        let ahead = self.parts[part].ahead.load(Ordering::Relaxed);
+        ahead != USED && held.decoded - ahead <= 2 * held.parts.len() as u64
     }
 
     /// Puts part `index`, as `decode` returns it, into its place, and evicts others.
@@ -86,7 +206,7 @@ impl<T> Cache<T> {
         Ok(value)
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<(usize, u64)>> {
+    fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,59 +218,22 @@ impl<T> Cache<T> {
     /// Adds a part; returns the evicted parts, to be dropped outside the lock.
     fn hold(&self, index: usize, bytes: u64) -> Vec<usize> {
         let mut held = self.held();
-        held.retain(|(part, _)| *part != index);
-        held.push((index, bytes));
+        held.decoded += 1;
+        held.parts.retain(|(part, _)| *part != index);
+        held.parts.push((index, bytes));
         let mut gone = Vec::new();
-        while held.len() > 1 && held.iter().map(|(_, bytes)| bytes).sum::<u64>() > self.limit {
-            let others = held.iter().enumerate().filter(|(_, (part, _))| *part != index);
-            let age = |part: usize| self.parts[part].used.load(Ordering::Relaxed);
+        while held.parts.len() > 1 && held.parts.iter().map(|(_, bytes)| bytes).sum::<u64>() > self.limit {
+            let others = held.parts.iter().enumerate().filter(|(_, (part, _))| *part != index);
+            // Parts that were prefetched are needed later than those that were used.
+            let age =
+                |part: usize| (self.is_ahead(&held, part), self.parts[part].used.load(Ordering::Relaxed));
             let Some((oldest, _)) = others.min_by_key(|(_, (part, _))| age(*part)) else { break };
-            gone.push(held.swap_remove(oldest).0);
+            let (part, _) = held.parts.swap_remove(oldest);
+            self.parts[part].ahead.store(USED, Ordering::Relaxed);
+            gone.push(part);
         }
+        self.is_complete.store(held.parts.len() == self.parts.len(), Ordering::Relaxed);
         gone
-    }
-}
-
-/// What reads a file in its order.
-#[cfg(any(feature = "table", test))]
-impl<T> Cache<T> {
-    /// As `get`, with a `decode` for any part: while another thread decodes part `index`, decodes
-    /// a later one, if parts are used in their order.
-    pub(crate) fn get_ahead(
-        &self,
-        index: usize,
-        decode: impl Fn(usize) -> Result<(T, u64)>,
-    ) -> Result<Arc<T>> {
-        self.find_or_fill(index, || decode(index), || self.decode_ahead(index, &decode))
-    }
-
-    /// Decodes the first part after `index` that is neither held nor being decoded, if the cache has
-    /// [room](Self::room_after) for it.
-    fn decode_ahead(&self, index: usize, decode: impl Fn(usize) -> Result<(T, u64)>) {
-        let end = (index + 1).saturating_add(self.room_after(index)).min(self.parts.len());
-        for next in index + 1..end {
-            // In use, or decoded by another thread.
-            let Ok(place) = self.parts[next].value.try_write() else { continue };
-            if place.is_none() {
-                // An error is not kept: the thread that needs the part gets it again.
-                let _ = self.fill(next, place, || decode(next));
-                return;
-            }
-        }
-    }
-
-    /// The number of parts after `index` that the cache can hold beside it and the part before; 0 if the two
-    /// parts before `index` are not held, because parts are then not used in their order.
-    fn room_after(&self, index: usize) -> usize {
-        let held = self.held();
-        let is_held = |part: usize| held.iter().any(|(other, _)| *other == part);
-        let largest = held.iter().map(|(_, bytes)| *bytes).max().unwrap_or(u64::MAX).max(1);
-        let in_order = (index.saturating_sub(2)..index).all(is_held);
-        if in_order {
-            usize::try_from(self.limit / largest).unwrap_or(usize::MAX).saturating_sub(2)
-        } else {
-            0
-        }
     }
 }
 
@@ -206,7 +289,7 @@ mod tests {
         assert_eq!([2, 0].map(get), [true, true]);
         assert_eq!([0, 2, 0].map(get), [false, false, false]);
         assert_eq!([3, 3].map(get), [true, false]);
-        assert_eq!(cache.held.lock().unwrap().len(), 2);
+        assert_eq!(cache.held.lock().unwrap().parts.len(), 2);
     }
 
     #[test]
@@ -238,69 +321,127 @@ mod tests {
         assert_eq!(*cache.get(0, || Ok((9, 100))).unwrap(), 9);
     }
 
-    #[test]
-    fn a_thread_that_would_wait_decodes_the_next_part() {
-        let cache = Cache::new(10, 50);
-        let decoded = Mutex::new(Vec::new());
-        let (next_is_decoded, wait) = std::sync::mpsc::channel();
-        let wait = Mutex::new(wait);
-        let decode = |index| {
-            decoded.lock().unwrap().push(index);
-            match index {
-                // The first thread is not done with part 5 before the second has decoded part 6.
-                5 => wait.lock().unwrap().recv_timeout(LIMIT).expect("part 6 is decoded meanwhile"),
-                6 => next_is_decoded.send(()).unwrap(),
-                _ => {}
-            }
-            Ok((index, 10))
-        };
-        (3..5).for_each(|index| assert_eq!(*cache.get_ahead(index, decode).unwrap(), index));
-        std::thread::scope(|scope| {
-            scope.spawn(|| assert_eq!(*cache.get_ahead(5, decode).unwrap(), 5));
-            while !decoded.lock().unwrap().contains(&5) {
-                std::thread::yield_now();
-            }
-            assert_eq!(*cache.get_ahead(5, decode).unwrap(), 5);
-        });
-        assert_eq!(*cache.get_ahead(6, decode).unwrap(), 6);
-        assert_eq!(decoded.into_inner().unwrap(), [3, 4, 5, 6]);
+    /// A cache of ten parts of 10 bytes, of which `used` were used.
+    fn with_used(limit: u64, used: &[usize]) -> Cache<usize> {
+        let cache = Cache::new(10, limit);
+        used.iter().for_each(|&part| drop(cache.get(part, || Ok((part, 10))).unwrap()));
+        cache
     }
 
     #[test]
-    fn parts_are_decoded_ahead_only_in_their_order_and_within_the_limit() {
-        let ahead = |limit: u64, used: &[usize], index: usize| {
-            let (cache, decoded) = (Cache::new(10, limit), Mutex::new(Vec::new()));
-            let decode = |part| {
-                decoded.lock().unwrap().push(part);
+    fn a_call_prefetches_one_part_and_only_one_that_is_not_held() {
+        let cache = with_used(1000, &[3, 4]);
+        let prefetch = |parts: &[usize]| {
+            let mut decoded = Vec::new();
+            let outcome = cache.prefetch(parts.iter().copied(), |part| {
+                decoded.push(part);
                 Ok((part, 10))
-            };
-            used.iter().for_each(|&part| drop(cache.get_ahead(part, decode).unwrap()));
-            decoded.lock().unwrap().clear();
-            for _ in 0..5 {
-                cache.decode_ahead(index, decode);
-            }
-            decoded.into_inner().unwrap()
+            });
+            (outcome, decoded)
         };
-        assert_eq!(ahead(1000, &[3, 4], 5), [6, 7, 8, 9]);
-        assert_eq!(ahead(1000, &[3, 4, 6], 5), [7, 8, 9]);
-        // Beside the part that is decoded and the one before.
-        assert_eq!(ahead(40, &[3, 4], 5), [6, 7]);
-        assert_eq!(ahead(20, &[3, 4], 5), [0; 0]);
-        // Not in order, or at the start, when no size is known.
-        assert_eq!(ahead(1000, &[2, 4], 5), [0; 0]);
-        assert_eq!(ahead(1000, &[3], 5), [0; 0]);
-        assert_eq!(ahead(1000, &[], 0), [0; 0]);
-        assert_eq!(ahead(1000, &[0], 1), [2, 3, 4, 5, 6]);
+        assert_eq!(prefetch(&[3, 3, 4]), (Prefetched::Ready, vec![]));
+        assert_eq!(prefetch(&[4, 6, 5]), (Prefetched::Prepared, vec![6]));
+        assert_eq!(prefetch(&[4, 6, 5]), (Prefetched::Prepared, vec![5]));
+        assert_eq!(prefetch(&[4, 6, 5]), (Prefetched::Ready, vec![]));
+        assert_eq!(prefetch(&[]), (Prefetched::Ready, vec![]));
+        // A part that does not exist is left to the read, which has the error.
+        assert_eq!(prefetch(&[10, usize::MAX]), (Prefetched::Ready, vec![]));
+        assert_eq!(*cache.get(6, || panic!("it is held")).unwrap(), 6);
+        for part in [0, 1, 2, 7, 8, 9] {
+            assert_eq!(prefetch(&[part]), (Prefetched::Prepared, vec![part]));
+        }
+        assert_eq!(prefetch(&[0]), (Prefetched::Never, vec![]), "all parts are held");
+    }
+
+    #[test]
+    fn a_part_that_another_thread_decodes_is_not_waited_for() {
+        let cache = Cache::new(10, 1000);
+        let (begun, is_begun) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let cache = &cache;
+            scope.spawn(move || {
+                let decode = || {
+                    begun.send(()).unwrap();
+                    ended.recv_timeout(LIMIT).expect("the other thread goes on meanwhile");
+                    Ok((5, 10))
+                };
+                assert_eq!(*cache.get(5, decode).unwrap(), 5);
+            });
+            is_begun.recv_timeout(LIMIT).unwrap();
+            assert_eq!(cache.prefetch([5], |_| panic!("it is being decoded")), Prefetched::Pending);
+            assert_eq!(cache.prefetch([5, 6], |part| Ok((part, 10))), Prefetched::Prepared);
+            assert_eq!(cache.prefetch([5, 6], |_| panic!("there is no other")), Prefetched::Pending);
+            end.send(()).unwrap();
+        });
+        assert_eq!(cache.prefetch([5, 6], |_| panic!("both are held")), Prefetched::Ready);
+    }
+
+    /// Calls `prefetch` for `samples` samples of a part, until they are prepared or there is no room.
+    fn prefetch(cache: &Cache<usize>, part: usize, samples: usize) -> Prefetched {
+        let call = || cache.prefetch(vec![part; samples], |part| Ok((part, 10)));
+        let outcome = call();
+        assert!(outcome != Prefetched::Prepared || call() == Prefetched::Ready);
+        outcome
+    }
+
+    #[test]
+    fn parts_ahead_leave_room_for_those_that_are_being_read() {
+        let ahead = |cache: &Cache<usize>, samples: usize| {
+            let outcomes = Vec::from_iter((1..10).map(|part| prefetch(cache, part, samples)));
+            let count = outcomes.iter().take_while(|&&outcome| outcome == Prefetched::Prepared).count();
+            assert!(outcomes[count..].iter().all(|&outcome| outcome == Prefetched::Full), "{outcomes:?}");
+            count
+        };
+        // In sequence, two parts are being read.
+        assert_eq!(ahead(&with_used(80, &[0]), 100), 6);
+        // If samples are shuffled, all parts of two windows; but a quarter of the cache is for parts ahead.
+        assert_eq!(ahead(&with_used(80, &[0]), 1), 2);
+        assert_eq!(ahead(&with_used(39, &[0]), 100), 1);
+        // Five workers hold a part each.
+        let cache = with_used(80, &[0, 1, 2, 3, 4]);
+        let held = Vec::from_iter((0..5).map(|part| cache.get(part, || panic!("it is held")).unwrap()));
+        let outcomes = [5, 6, 7].map(|part| prefetch(&cache, part, 100));
+        assert_eq!(outcomes, [Prefetched::Prepared, Prefetched::Prepared, Prefetched::Full]);
+        drop(held);
+        assert_eq!(prefetch(&cache, 7, 100), Prefetched::Prepared);
+    }
+
+    #[test]
+    fn parts_ahead_are_evicted_last_and_make_room_when_they_are_used() {
+        let cache = with_used(80, &[0]);
+        let all = (1..8).map(|part| prefetch(&cache, part, 100));
+        assert_eq!(Vec::from_iter(all)[5..], [Prefetched::Prepared, Prefetched::Full]);
+        for part in 1..7 {
+            // Others are read before it.
+            for other in [8, 9] {
+                assert_eq!(*cache.get(other, || Ok((other, 10))).unwrap(), other);
+            }
+            assert_eq!(*cache.get(part, || panic!("part {part} is held")).unwrap(), part);
+        }
+        assert_eq!(prefetch(&cache, 0, 100), Prefetched::Prepared);
+    }
+
+    #[test]
+    fn parts_of_an_order_that_was_given_up_are_not_kept() {
+        let cache = Cache::new(40, 80);
+        assert_eq!(*cache.get(0, || Ok((0, 10))).unwrap(), 0);
+        (1..7).for_each(|part| assert_eq!(prefetch(&cache, part, 100), Prefetched::Prepared));
+        assert_eq!(prefetch(&cache, 7, 100), Prefetched::Full);
+        // Other parts are read instead.
+        (10..40).for_each(|part| assert_eq!(*cache.get(part, || Ok((part, 10))).unwrap(), part));
+        (20..26).for_each(|part| assert_eq!(prefetch(&cache, part, 100), Prefetched::Prepared));
+        assert_eq!(cache.held().parts.iter().filter(|(part, _)| (1..7).contains(part)).count(), 0);
     }
 
     #[test]
     fn an_error_of_a_part_ahead_is_that_of_the_thread_that_needs_it() {
-        let cache = Cache::new(10, 100);
-        let damaged = |index| if index == 2 { Err(crate::error::data("no")) } else { Ok((index, 10)) };
-        assert_eq!(*cache.get_ahead(0, damaged).unwrap(), 0);
-        cache.decode_ahead(1, damaged);
-        assert_eq!(*cache.get_ahead(1, damaged).unwrap(), 1);
-        assert!(cache.get_ahead(2, damaged).is_err());
+        let cache = with_used(100, &[0]);
+        let damaged = |_| Err::<(usize, u64), _>(crate::error::data("no"));
+        assert_eq!(cache.prefetch([2, 3], damaged), Prefetched::Prepared);
+        assert_eq!(cache.prefetch([2, 3], |part| Ok((part, 10))), Prefetched::Prepared);
+        assert_eq!(cache.prefetch([2, 3], |_| panic!("2 failed, 3 is held")), Prefetched::Ready);
+        assert!(cache.get(2, || damaged(2)).is_err());
         assert_eq!(*cache.get(2, || Ok((2, 10))).unwrap(), 2);
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{Error, ErrorKind, Fingerprint, Prefetched, Result};
 
 use crate::error::one_line;
 use crate::reader::Visit;
@@ -118,6 +118,25 @@ impl Reader for Shards {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.readers.iter().filter_map(|reader| reader.block_shuffle()).max()
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        let shard = |sample: u64| self.ends.partition_point(|&end| end <= sample);
+        let mut outcome = Prefetched::Never;
+        for run in samples.chunk_by(|&a, &b| shard(a) == shard(b)) {
+            let Ok((reader, inside)) = self.find(run[0]) else { continue };
+            let before = run[0] - inside;
+            outcome = outcome.max(reader.prefetch(&Vec::from_iter(run.iter().map(|sample| sample - before))));
+            if outcome == Prefetched::Prepared {
+                return outcome;
+            }
+        }
+        // The shards of other samples may have something to prepare.
+        let never = |reader: &Box<dyn Reader>| reader.prefetch(&[]) == Prefetched::Never;
+        if outcome == Prefetched::Never && !self.readers.iter().all(never) {
+            outcome = Prefetched::Ready;
+        }
+        outcome
     }
 
     fn classes(&self) -> Option<&[String]> {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
+    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
+    StridedColumn,
 };
 
 use crate::decoded::{Decoded, runs, slice};
@@ -91,6 +92,10 @@ impl Dataset for Fixed {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.reader.block_shuffle()
+    }
+
+    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
+        self.reader.prefetch(ids)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec,
+    StridedColumn,
 };
 
 use crate::reader::at_file;
@@ -163,6 +164,10 @@ impl Dataset for Labelled {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.reader.block_shuffle()
+    }
+
+    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
+        self.reader.prefetch(ids)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{Fingerprint, Prefetched, Result};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -192,10 +192,19 @@ impl ParquetFile {
     /// The row group of a sample, and its number, decoded.
     fn group_of(&self, sample: u64) -> Result<(usize, Arc<Group>)> {
         inside(sample, self.len(), &self.path)?;
-        let number = self.ends.partition_point(|&end| end <= sample);
-        let group = self.groups.get_ahead(number, |group| catch_panics("a row group", || self.decode(group)));
+        let number = self.number(sample);
+        let group = self.groups.get(number, || self.decode_caught(number));
         let group = group.map_err(|error| error.at_path(&self.path).at_sample(sample))?;
         Ok((number, group))
+    }
+
+    /// The row group of a sample.
+    fn number(&self, sample: u64) -> usize {
+        self.ends.partition_point(|&end| end <= sample)
+    }
+
+    fn decode_caught(&self, group: usize) -> Result<(Group, u64)> {
+        catch_panics("a row group", || self.decode(group))
     }
 
     fn decode(&self, group: usize) -> Result<(Group, u64)> {
@@ -366,6 +375,11 @@ impl Reader for ParquetFile {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.block_shuffle
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.groups
+            .prefetch(samples.iter().map(|&sample| self.number(sample)), |group| self.decode_caught(group))
     }
 
     fn ticks_per_day(&self, field: usize) -> Option<u64> {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec,
-    StridedColumn,
+    Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows,
+    Spec, StridedColumn,
 };
 
 use crate::decoded::{Decoded, runs, slice};
@@ -325,6 +325,10 @@ impl Dataset for Ragged {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.reader.block_shuffle()
+    }
+
+    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
+        self.reader.prefetch(ids)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use feedline_core::{Error, ErrorKind, Result, StridedColumn};
+use feedline_core::{Error, ErrorKind, Prefetched, Result, StridedColumn};
 
 use crate::read_ahead::ReadAhead;
 use crate::{Decoded, Schema, SchemaField};
@@ -97,6 +97,12 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// As [`read`](Self::read).
     fn decoded(&self, _sample: u64) -> Result<Option<Decoded>> {
         Ok(None)
+    }
+
+    /// As [`Dataset::prefetch`](feedline_core::Dataset::prefetch): decodes one group of samples that are
+    /// [decoded together](Self::together), if some of `samples` are in one that the cache lacks.
+    fn prefetch(&self, _samples: &[u64]) -> Prefetched {
+        Prefetched::Never
     }
 
     /// The names of the classes, if the set has them: label `n` is the class `classes()[n]`.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result, StridedColumn};
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, StridedColumn};
 use tokenizers::{Tokenizer, TruncationParams};
 
 use crate::error::{data, one_line};
@@ -173,6 +173,10 @@ impl Reader for Tokenized {
 
     fn together(&self) -> Option<u64> {
         self.reader.together()
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.reader.prefetch(samples)
     }
 
     fn classes(&self) -> Option<&[String]> {

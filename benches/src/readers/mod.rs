@@ -16,7 +16,7 @@ mod threads;
 use std::path::{Path, PathBuf};
 
 use feedline::{Dataset, Error, ErrorKind, Loader, ReadError, Result, Sampler, TransferMode, Workers};
-use feedline_datasets::{Fixed, Ragged, Reader, Values, open};
+use feedline_datasets::{Fixed, ParquetFile, Ragged, Reader, TableOptions, Values, open};
 use serde_json::json;
 
 use crate::options::Options;
@@ -26,11 +26,11 @@ use crate::setting::{DEPTH, Setting};
 use threads::{Plain, Threads, cpu_of_workers};
 
 /// Samples per batch.
-const BATCH: usize = 256;
+pub const BATCH: usize = 256;
 /// The most bytes of a format's files.
 const MOST_BYTES: u64 = 128 << 20;
 
-type Outcome<T> = std::result::Result<T, ReadError>;
+pub type Outcome<T> = std::result::Result<T, ReadError>;
 
 /// The order of an epoch.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,13 +87,25 @@ const FORMATS: [Format; 14] = [
 const TEXT: Format =
     Format { name: "text", sample_bytes: LINE_ROW, write: files::text, plain: samples::text };
 
+/// Of a Parquet file whose cache holds a quarter of its row groups.
+const PARQUET_BEYOND: Format =
+    Format { name: "parquet beyond", sample_bytes: IMAGE_ROW, write: files::parquet, plain: tables::parquet };
+
+/// Writes a Parquet file of about `bytes` bytes below `folder`.
+///
+/// # Errors
+/// An error of the file system.
+pub fn parquet(folder: &Path, bytes: u64) -> Outcome<PathBuf> {
+    files::parquet(folder, bytes / IMAGE_ROW)
+}
+
 /// Runs the benchmark; `--format NAME` runs one format alone.
 ///
 /// # Errors
 /// `Config` if a file cannot be written; an error of a reader, the device or the pipeline; and `Data` if a
 /// plain loop reads other bytes than the reader.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    for format in FORMATS.iter().chain([&TEXT]) {
+    for format in FORMATS.iter().chain([&PARQUET_BEYOND, &TEXT]) {
         if options.format.as_ref().is_some_and(|name| name != format.name) {
             continue;
         }
@@ -119,7 +131,7 @@ fn one(
     order: Order,
     workers: usize,
 ) -> Result<()> {
-    let reader = open(path)?;
+    let reader = opened(format, path, options)?;
     let (together, samples) = (reader.together(), reader.len());
     let plain = (format.plain)(path, order).map_err(|why| failed("read", format, why))?;
     let sizes = sizes(&*reader)?;
@@ -159,6 +171,14 @@ fn one(
             }),
         },
     )
+}
+
+fn opened(format: &Format, path: &Path, options: &Options) -> Result<Box<dyn Reader>> {
+    if format.name != PARQUET_BEYOND.name {
+        return open(path);
+    }
+    let cache_bytes = options.file_bytes.min(MOST_BYTES) / 4;
+    Ok(Box::new(ParquetFile::open_with(path, TableOptions { cache_bytes, ..Default::default() })?))
 }
 
 /// Bytes of each field of a sample: all samples of a file are alike.

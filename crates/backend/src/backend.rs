@@ -44,6 +44,12 @@ pub unsafe trait Backend: Any + Send + Sync {
         false
     }
 
+    /// Whether a gather of rows of `row_bytes` bytes in host memory keeps no multiprocessor busy: the copy
+    /// engine moves such rows.
+    fn copies_rows_of(&self, _row_bytes: usize) -> bool {
+        false
+    }
+
     /// Prepares the calling thread for calls; cheap when it is already prepared.
     fn bind(&self) -> Result<()>;
 

@@ -80,6 +80,7 @@ unsafe impl<B: Backend> Backend for Synchronous<B> {
         fn name() -> String;
         fn pci_address() -> Option<String>;
         fn has_coherent_host_memory() -> bool;
+        fn copies_rows_of(row_bytes: usize) -> bool;
         fn bind() -> Result<()>;
         fn create_stream(name: &str, priority: Priority) -> Result<StreamId>;
         fn create_event(timing: bool) -> Result<EventId>;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::compose::{self, Cached, Concat, Map, Repeat, Sample, Subset, Window, Zip};
 use crate::random::key;
-use crate::{Context, Row, Rows, Spec, StableDataset, StridedColumn};
+use crate::{Context, Prefetched, Row, Rows, Spec, StableDataset, StridedColumn};
 
 /// The error of a read: any error type.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -85,6 +85,20 @@ pub trait Dataset: Send + Sync + 'static {
     /// `None`, the default, if the order makes no difference.
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         None
+    }
+
+    /// Prepares samples for a later [`read`](Self::read), if reading one takes long because it decodes or
+    /// fetches others with it. `ids` are those of one batch.
+    ///
+    /// Workers call this before they read a batch, and with the ids of later batches while they have nothing
+    /// else to do. A call should prepare one group of samples, such as a row group, and must not wait for
+    /// another thread. It must not change what a read gives. An error is not reported: the read that needs
+    /// the samples finds it again.
+    ///
+    /// The default is [`Prefetched::Never`], which must then be the outcome for any ids, or none. The set must bound the memory of samples that are prepared and
+    /// not yet read, and return [`Prefetched::Full`] at the bound.
+    fn prefetch(&self, _ids: &[u64], _context: &mut Context) -> Prefetched {
+        Prefetched::Never
     }
 
     /// The file that contains sample `id`, for error messages.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::{Context, Dataset, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::{Context, Dataset, Prefetched, ReadError, Row, Rows, Spec, StridedColumn};
 
 /// A data set, with its length, spec and fingerprint read once.
 ///
@@ -55,6 +55,10 @@ impl Dataset for StableDataset {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.inner.block_shuffle()
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.prefetch(ids, context)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -172,6 +172,10 @@ unsafe impl Backend for Cuda {
         self.context.attribute(attribute).is_ok_and(|supported| supported != 0)
     }
 
+    fn copies_rows_of(&self, row_bytes: usize) -> bool {
+        row_bytes >= long_rows::LONG && self.copies_rows().unwrap_or(false)
+    }
+
     fn bind(&self) -> Result<()> {
         let mut current = std::ptr::null_mut();
         // SAFETY: `probe` found the driver, and the target is a live local.

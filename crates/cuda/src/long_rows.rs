@@ -15,7 +15,7 @@ use super::Cuda;
 use super::raw;
 
 /// Rows of at least this many bytes are long.
-const LONG: usize = 64 << 10;
+pub(super) const LONG: usize = 64 << 10;
 
 /// Whether the copy engine moves the rows of `field`.
 pub(super) fn is_long(field: &GatherField) -> bool {

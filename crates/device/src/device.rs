@@ -111,6 +111,12 @@ impl Device {
         self.core.backend.has_coherent_host_memory()
     }
 
+    /// Whether the copy engine gathers rows of `row_bytes` bytes in host memory.
+    #[doc(hidden)] // For the crates of this repository.
+    pub fn copies_rows_of(&self, row_bytes: usize) -> bool {
+        self.core.backend.copies_rows_of(row_bytes)
+    }
+
     /// Creates a stream. Its work runs concurrently with that of other streams.
     ///
     /// # Errors

@@ -173,7 +173,8 @@ pub mod dataset {
     pub use feedline_core::packed::Piece;
     pub use feedline_core::ragged::{Form, Ragged};
     pub use feedline_core::{
-        Element, Field, Packed, PackedOptions, Random, RowFields, Rows, Sample, StridedColumn, lengths,
+        Element, Field, Packed, PackedOptions, Prefetched, Random, RowFields, Rows, Sample, StridedColumn,
+        lengths,
     };
 }
 

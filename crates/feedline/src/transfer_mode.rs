@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::LoaderBuilder;
 use crate::decode::{Input, Workers};
-use feedline_core::{Error, ErrorKind, Layout, Result, Sampler, StableDataset};
+use feedline_core::{Error, ErrorKind, Field, Layout, Result, Sampler, Spec, StableDataset};
 use feedline_device::zero_copy::{GatherOrder, Rest, StridedColumns};
 use feedline_device::{BackendKind, Device};
 
@@ -15,10 +15,9 @@ use feedline_device::{BackendKind, Device};
 pub enum TransferMode {
     /// Zero copy on a GPU where it is possible, staged otherwise.
     ///
-    /// Also staged with 8 or more workers and an order that is not sequential: the CPU keeps up, and a
-    /// gather on the GPU would slow your kernels. Two cases are still faster with zero copy: a loop that only
-    /// reads, and rows of 64 KiB or more, which no kernel gathers. For these ask for
-    /// [`ZeroCopy`](Self::ZeroCopy).
+    /// Also staged with 8 or more workers and an order that is not sequential, if rows are shorter than 64 KiB:
+    /// the CPU keeps up, and a gather on the GPU would slow your kernels. A loop that only reads is still
+    /// faster with [`ZeroCopy`](Self::ZeroCopy).
     ///
     /// A GPU that reads host memory through the host's page tables (beside a Grace CPU, by NVLink) gathers in
     /// every order, with any number of workers. This was never run on such a machine, only simulated.
@@ -101,13 +100,24 @@ fn cannot(mode: &str, error: Error) -> Error {
 const ENOUGH_WORKERS: usize = 8;
 
 /// The reason why `Auto` prefers staged copies, if it does.
-pub(crate) fn against_zero_copy(device: &Device, sampler: &Sampler, workers: Workers) -> Option<String> {
+pub(crate) fn against_zero_copy(
+    device: &Device,
+    spec: &Spec,
+    sampler: &Sampler,
+    workers: Workers,
+) -> Option<String> {
     if device.kind() != BackendKind::Cuda {
         // The host device copies on one thread; there are more workers.
         return Some(format!("{} is not a GPU", device.name()));
     }
     if device.has_coherent_host_memory() {
         // The link is about as fast as host memory, so a gather ends soon.
+        return None;
+    }
+    // A label beside a picture costs next to nothing.
+    let copied = spec.fields().iter().map(Field::row_bytes).filter(|&bytes| device.copies_rows_of(bytes));
+    let copied = copied.fold(0, usize::saturating_add);
+    if copied > 0 && copied >= spec.sample_bytes() / 100 * 99 {
         return None;
     }
     let workers = workers.count().unwrap_or(0);
@@ -257,13 +267,29 @@ mod tests {
     #[test]
     fn auto_stages_a_shuffled_set_if_the_workers_keep_up() {
         let (host, gpu) = (Device::new_host(), Device::with_backend(NullDevice::gpu(false)));
+        let spec = |bytes| {
+            let spec = Spec::new().field("image", DType::U8, [bytes]).expect("a spec");
+            spec.field("label", DType::I64, []).expect("a spec")
+        };
         let against = |device: &Device, sampler: &Sampler, workers| {
-            against_zero_copy(device, sampler, Workers::Count(workers))
+            against_zero_copy(device, &spec(784), sampler, Workers::Count(workers))
         };
         assert_eq!(against(&host, &Sampler::Sequential, 1).expect("a reason"), "host is not a GPU");
         assert!(against(&gpu, &Sampler::Shuffle, 8).expect("a reason").starts_with("8 workers keep up"));
         assert_eq!(against(&gpu, &Sampler::Shuffle, 7), None);
         assert_eq!(against(&gpu, &Sampler::Sequential, 64), None);
+        // The copy engine moves long rows: no kernel is slowed. But it must move nearly all bytes.
+        let long = |device: &Device, spec: &Spec| {
+            against_zero_copy(device, spec, &Sampler::Shuffle, Workers::Count(64)).is_none()
+        };
+        assert!(long(&gpu, &spec(NullDevice::LONG_ROW)) && !long(&gpu, &spec(NullDevice::LONG_ROW - 1)));
+        assert!(!long(&host, &spec(NullDevice::LONG_ROW)) && !long(&gpu, &Spec::new()));
+        assert!(!long(
+            &gpu,
+            &spec(NullDevice::LONG_ROW)
+                .field("other", DType::U8, [NullDevice::LONG_ROW - 1])
+                .expect("a spec")
+        ));
     }
 
     #[test]

@@ -20,6 +20,9 @@ struct Gpu {
 }
 
 impl NullDevice {
+    /// The copy engine of a null device that counts as a GPU gathers rows of this many bytes or more.
+    pub const LONG_ROW: usize = 64 << 10;
+
     /// A new null device.
     pub fn new() -> Self {
         Self::default()
@@ -53,6 +56,10 @@ unsafe impl Backend for NullDevice {
 
     fn has_coherent_host_memory(&self) -> bool {
         self.gpu.as_ref().is_some_and(|gpu| gpu.is_coherent)
+    }
+
+    fn copies_rows_of(&self, row_bytes: usize) -> bool {
+        self.gpu.is_some() && row_bytes >= Self::LONG_ROW
     }
 
     fn bind(&self) -> Result<()> {

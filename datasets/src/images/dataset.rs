@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec};
+use feedline_core::{
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec,
+};
 use feedline_images::{Scratch, Transforms};
 
 use crate::reader::at_file;
@@ -216,6 +218,10 @@ impl Dataset for ImageDataset {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.reader.block_shuffle()
+    }
+
+    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
+        self.reader.prefetch(ids)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{Fingerprint, Prefetched, Result};
 use flate2::read::MultiGzDecoder;
 
 use super::Mds;
@@ -195,6 +195,10 @@ impl Reader for Zipped {
 
     fn together(&self) -> Option<u64> {
         Some(self.samples)
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.inflated.prefetch(samples.first().map(|_| self.number), |_| self.inflate())
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use feedline_core::{Context, Dataset, ReadError, Result, Row, Rows, Spec, StridedColumn};
+use feedline_core::{Context, Dataset, Prefetched, ReadError, Result, Row, Rows, Spec, StridedColumn};
 
 use super::reader::TableReader;
 use crate::Fixed;
@@ -55,6 +55,10 @@ impl Dataset for TableDataset {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.rows.block_shuffle()
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.rows.prefetch(ids, context)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::{DType, Fingerprint, Result, StridedColumn};
+use feedline_core::{DType, Fingerprint, Prefetched, Result, StridedColumn};
 
 use super::cell::Cell;
 use super::description::Description;
@@ -251,6 +251,10 @@ impl Reader for TableReader {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.reader.block_shuffle()
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.reader.prefetch(samples)
     }
 
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {

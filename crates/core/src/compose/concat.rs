@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::compose::{Parts, check_id, check_len, check_specs};
 use crate::{
-    Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset, StridedColumn,
+    Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
+    StridedColumn,
 };
 
 /// The samples of several sets of one spec, one set after the other; [`Dataset::concat`] makes one of two.
@@ -82,6 +83,10 @@ impl Dataset for Concat {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         self.parts().read_many(ids, rows, context, |id| self.existing(id))
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.parts().prefetch(ids, context, |id| self.existing(id))
     }
 
     /// The column of the only part that has samples; `None` if several parts have some.

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
-use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec, StableDataset};
+use crate::{
+    Context, Dataset, Fingerprint, Layout, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
+};
 
 /// Maximum bytes and samples that are read before they are mapped: few enough to stay in a processor's
 /// cache.
@@ -117,6 +119,10 @@ impl Dataset for Map {
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         self.inner.block_shuffle()
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.prefetch(ids, context)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::compose::{Parts, check_id, check_len, check_specs, config};
 use crate::random::key;
 use crate::sampler::Permutation;
-use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset};
+use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset};
 
 /// Length of the pattern in which the sets alternate: shares are exact to one in this number.
 const PERIOD: usize = 1 << 16;
@@ -206,6 +206,11 @@ impl Dataset for Mix {
     ) -> Result<(), (usize, ReadError)> {
         let epoch = context.epoch();
         self.parts().read_many(ids, rows, context, |id| self.existing(epoch, id))
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        let epoch = context.epoch();
+        self.parts().prefetch(ids, context, |id| self.existing(epoch, id))
     }
 
     fn fingerprint(&self) -> u64 {

@@ -58,7 +58,7 @@ pub(crate) use filter::filter;
 pub(crate) use split::split;
 
 use crate::sampler::MAX_LEN;
-use crate::{Context, Dataset, Error, ErrorKind, ReadError, Result, Row, Rows, StableDataset};
+use crate::{Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, StableDataset};
 
 /// The sets that a composed set reads from.
 struct Parts<'a> {
@@ -75,6 +75,10 @@ type Place = (usize, u64);
 /// The ids of one part.
 #[derive(Default)]
 struct Ids(Vec<u64>);
+
+/// Places of samples to prepare.
+#[derive(Default)]
+struct Places(Vec<Place>);
 
 impl<'a> Parts<'a> {
     fn new(name: &'static str, sets: &'a [StableDataset]) -> Self {
@@ -135,6 +139,39 @@ impl<'a> Parts<'a> {
                 first = end;
             }
             Ok(())
+        })
+    }
+
+    /// Prepares `ids`, each at its `place`, until one part has prepared some. Consecutive samples of one part
+    /// are prepared by one call. An id without a place is left to the read.
+    fn prefetch(
+        &self,
+        ids: &[u64],
+        context: &mut Context,
+        place: impl Fn(u64) -> Result<Place, ReadError>,
+    ) -> Prefetched {
+        context.scoped_scratch(|Places(places), context| {
+            context.scoped_scratch(|Ids(inner), context| {
+                places.clear();
+                places.extend(ids.iter().filter_map(|&id| place(id).ok()));
+                let mut outcome = Prefetched::Never;
+                for run in places.chunk_by(|(part, _), (other, _)| part == other) {
+                    inner.clear();
+                    inner.extend(run.iter().map(|(_, sample)| sample));
+                    outcome = outcome.max(self.sets[run[0].0].prefetch(inner, context));
+                    if outcome == Prefetched::Prepared {
+                        return outcome;
+                    }
+                }
+                // The parts of other batches may have something to prepare.
+                let never = |set: &StableDataset, context: &mut Context| {
+                    set.prefetch(&[], context) == Prefetched::Never
+                };
+                if outcome == Prefetched::Never && !self.sets.iter().all(|set| never(set, context)) {
+                    outcome = Prefetched::Ready;
+                }
+                outcome
+            })
         })
     }
 

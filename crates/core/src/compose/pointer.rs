@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{Context, Dataset, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::{Context, Dataset, Prefetched, ReadError, Row, Rows, Spec, StridedColumn};
 
 macro_rules! forward {
     ($(#[$doc:meta] $pointer:ty),*) => {$(
@@ -36,6 +36,10 @@ macro_rules! forward {
 
             fn block_shuffle(&self) -> Option<(u64, u64)> {
                 (**self).block_shuffle()
+            }
+
+            fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+                (**self).prefetch(ids, context)
             }
 
             fn path(&self, id: u64) -> Option<&Path> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::compose::{Parts, check_id, check_len};
-use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset};
+use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset};
 
 /// Another set several times within an epoch; made by [`Dataset::repeat`].
 pub struct Repeat {
@@ -51,6 +51,10 @@ impl Dataset for Repeat {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         self.parts().read_many(ids, rows, context, |id| self.place(id))
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.parts().prefetch(ids, context, |id| self.place(id))
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::compose::{Parts, check_id, check_len, config};
-use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset};
+use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset};
 
 /// Listed samples of another set; made by [`Dataset::subset`], [`Dataset::filter`] and [`Dataset::split`].
 /// Takes 8 bytes per listed sample.
@@ -62,6 +62,10 @@ impl Dataset for Subset {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         self.parts().read_many(ids, rows, context, |id| self.place(id))
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.parts().prefetch(ids, context, |id| self.place(id))
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

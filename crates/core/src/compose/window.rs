@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use crate::compose::{Parts, check_id};
-use crate::{Context, Dataset, Fingerprint, ReadError, Row, Rows, Spec, StableDataset, StridedColumn};
+use crate::{
+    Context, Dataset, Fingerprint, Prefetched, ReadError, Row, Rows, Spec, StableDataset, StridedColumn,
+};
 
 /// Consecutive samples of another set; made by [`Dataset::take`] and [`Dataset::skip`].
 pub struct Window {
@@ -24,6 +26,11 @@ impl Window {
     fn parts(&self) -> Parts<'_> {
         Parts::new("window", std::slice::from_ref(&self.inner))
     }
+
+    fn place(&self, id: u64) -> Result<(usize, u64), ReadError> {
+        check_id(id, self.len)?;
+        Ok((0, self.first + id))
+    }
 }
 
 impl Dataset for Window {
@@ -36,8 +43,7 @@ impl Dataset for Window {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        check_id(id, self.len)?;
-        self.parts().read((0, self.first + id), row, context)
+        self.parts().read(self.place(id)?, row, context)
     }
 
     fn read_many(
@@ -46,8 +52,11 @@ impl Dataset for Window {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
-        let place = |id| check_id(id, self.len).map(|()| (0, self.first + id));
-        self.parts().read_many(ids, rows, context, place)
+        self.parts().read_many(ids, rows, context, |id| self.place(id))
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.parts().prefetch(ids, context, |id| self.place(id))
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {

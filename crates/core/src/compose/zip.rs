@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::compose::config;
 use crate::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset,
-    StridedColumn,
+    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
+    StableDataset, StridedColumn,
 };
 
 /// Sample `id` has the fields of sample `id` of each part, such as images and their labels from different
@@ -101,6 +101,17 @@ impl Dataset for Zip {
             }
         }
         failed.map_or(Ok(()), |error| Err((good, error)))
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        let mut outcome = Prefetched::Never;
+        for part in &self.parts {
+            outcome = outcome.max(part.prefetch(ids, context));
+            if outcome == Prefetched::Prepared {
+                break;
+            }
+        }
+        outcome
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {

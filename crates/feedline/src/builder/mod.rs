@@ -391,13 +391,14 @@ impl LoaderBuilder {
             return Err(Error::new(ErrorKind::Config, why));
         }
         builder.threads().count()?;
-        let layout = Layout::new(&builder.spec()?, builder.batch_size)?;
+        let spec = builder.spec()?;
+        let layout = Layout::new(&spec, builder.batch_size)?;
         builder.bad_samples.check()?;
         let batch_sampler = match &builder.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => builder.batch_sampler(dataset.len())?,
             Input::Source(source) => builder.shard_plan(source.shards())?,
         };
-        let against = against_zero_copy(device, &builder.sampler, builder.threads());
+        let against = against_zero_copy(device, &spec, &builder.sampler, builder.threads());
         let chosen = builder.choose(device, &layout, against)?;
         builder.check_filler(&layout, batch_sampler.options().len)?;
         Loader::start(builder, chosen, batch_sampler, layout, device)

@@ -160,7 +160,14 @@ impl Undecoded {
         others: (impl FnOnce() -> usize, impl FnOnce(Arc<Split>, usize)),
     ) -> Result<Option<Delivery<Filled>>> {
         match decoder.input()? {
-            Input::Dataset(_) => self.sample(&decoder.batch_sampler),
+            Input::Dataset(dataset) => {
+                self.sample(&decoder.batch_sampler);
+                if decoder.prefetch.is_on() {
+                    worker.begin_batch(now(), &mut self.lease.info_mut().batch.timeline);
+                    let info = self.lease.info();
+                    decoder.prefetch.begin(self.request, &info.batch.ids, (decoder, dataset), worker);
+                }
+            }
             Input::ZeroCopy(dataset, gather_order) => {
                 self.sample(&decoder.batch_sampler);
                 let content = decoder.content_of(&self.lease);

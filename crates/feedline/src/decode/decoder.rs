@@ -16,6 +16,7 @@ use super::batch::{Split, Undecoded};
 use super::fill::Filling;
 use super::input::{HostInfo, Input};
 use super::map_batch::MapBatch;
+use super::prefetch::Prefetch;
 use super::source::SourceReader;
 use super::worker::Worker;
 use crate::record::ContentHash;
@@ -49,6 +50,8 @@ pub(crate) struct Decoder {
     pub(crate) trace: Option<LoaderTrace>,
     /// Nanoseconds per row in the last batch; 0 before the first.
     pub(crate) row_ns: AtomicU64,
+    /// Samples that the data set prepares before their batch is read.
+    pub(crate) prefetch: Prefetch,
     /// The split batches. A value that nobody else holds is reused.
     pub(crate) splits: Mutex<Vec<Arc<Split>>>,
     /// Called with the outcome of dropping the data, once no worker needs it.
@@ -205,7 +208,7 @@ impl Decoder {
         }
         let timeline = &mut lease.info_mut().batch.timeline;
         timeline.decoded = now();
-        timeline.decode_ns = busy + (timeline.decoded - start);
+        timeline.decode_ns = busy + worker.take_prefetch() + (timeline.decoded - start);
         Ok(Some(Delivery::Batch(lease.ready())))
     }
 

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::{
-    BatchInfo, BatchSampler, Context, Dataset, LastBatch, ReadError, Row, Rows, Source, Spec, StableDataset,
+    BatchInfo, BatchSampler, Context, Dataset, LastBatch, Prefetched, ReadError, Row, Rows, Source, Spec,
+    StableDataset,
 };
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 
@@ -148,6 +149,11 @@ impl Dataset for RestOfSet {
             first = range.end;
         }
         Ok(())
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        let read = Vec::from_iter(ids.iter().copied().filter(|&id| id >= self.kept));
+        self.dataset.prefetch(&read, context)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

@@ -13,6 +13,7 @@
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
 //! | the threads of a batch filler, and its trait | `fill.rs`, `filler.rs` |
 //! | the samples of a batch, of a data set or a source | `input.rs` |
+//! | samples that the data set prepares ahead | `prefetch.rs` |
 //! | the user's hook on a filled batch | `map_batch.rs` |
 //! | the records of a source, read in sequence | `source.rs` |
 //! | the same, shuffled within a number of bytes | `shuffle_buffer.rs` |
@@ -24,6 +25,7 @@ pub mod filler;
 mod input;
 mod map_batch;
 mod pool;
+mod prefetch;
 mod queue;
 mod rows;
 mod shuffle_buffer;

@@ -206,30 +206,50 @@ fn work(queue: &PoolQueue, activity: &Activity, index: usize) {
     let worker = Worker::new(activity, index);
     let mut next = queue.next(index);
     while let Some(work) = next {
-        let posted = match work {
+        let (decoder, is_posted) = match work {
             Work::Begin((decoder, batch)) => {
                 let share = |split, others| queue.share((decoder.clone(), split), others);
-                batch.decode(&decoder, &worker, (|| queue.unused(), share)).then_some(decoder)
+                let is_posted = batch.decode(&decoder, &worker, (|| queue.unused(), share));
+                (decoder, is_posted)
             }
             Work::Join((decoder, split)) => {
                 split.join(&decoder, &worker);
-                None
+                (decoder, false)
             }
         };
-        let Some(decoder) = posted else {
-            next = queue.next(index);
-            continue;
-        };
-        // The transfer thread was not woken for the batch. This worker wakes it, unless it has more of the
-        // same work at once.
-        let (at_once, queued) = queue.try_next(index);
-        let is_busy = match &at_once {
-            Some(Work::Begin((other, _))) => Arc::ptr_eq(other, &decoder) && decoder.is_busy_with(queued),
-            Some(Work::Join(_)) | None => false,
-        };
-        decoder.requests.wake_at(now(), is_busy);
+        let mut at_once = None;
+        if is_posted {
+            // The transfer thread was not woken for the batch. This worker wakes it, unless it has more of
+            // the same work at once.
+            let queued;
+            (at_once, queued) = queue.try_next(index);
+            let is_busy = match &at_once {
+                Some(Work::Begin((other, _))) => Arc::ptr_eq(other, &decoder) && decoder.is_busy_with(queued),
+                Some(Work::Join(_)) | None => false,
+            };
+            decoder.requests.wake_at(now(), is_busy);
+        }
+        if at_once.is_none() && decoder.prefetch.is_on() {
+            at_once = prefetch_until_work(queue, &decoder, &worker);
+        }
         drop(decoder);
         next = at_once.or_else(|| queue.next(index));
+    }
+}
+
+/// Prepares samples of later batches of `decoder` until there is other work, which is returned, or no more to
+/// prepare.
+fn prefetch_until_work(
+    queue: &PoolQueue,
+    decoder: &Arc<Decoder>,
+    worker: &Worker<'_>,
+) -> Option<Work<OfLoader<Undecoded>, OfLoader<Arc<Split>>>> {
+    loop {
+        let (work, _) = queue.try_next(worker.index());
+        if work.is_some() || !decoder.prefetch.after_batch(decoder, worker) {
+            return work;
+        }
+        worker.set_idle_since(now());
     }
 }
 

@@ -77,6 +77,7 @@ impl Rig {
             filling: None,
             trace: None,
             row_ns: Default::default(),
+            prefetch: Default::default(),
             splits: Default::default(),
             on_end: Box::new(move |outcome| drop(tell.send(outcome))),
         };

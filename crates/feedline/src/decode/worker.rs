@@ -72,6 +72,10 @@ pub(crate) struct Worker<'a> {
     index: usize,
     /// Kept across batches; empty while a batch uses it.
     scratch: Cell<Scratch>,
+    /// The ids of a batch whose samples it prepares.
+    ids: Cell<Vec<u64>>,
+    /// Nanoseconds for which it has prepared samples since its last batch.
+    prefetch_ns: Cell<u64>,
     /// The time at which it last finished some work; 0 before.
     idle_since: Cell<u64>,
     /// The time at which its last batch was handed out, and the start of its idle time before that.
@@ -81,7 +85,8 @@ pub(crate) struct Worker<'a> {
 impl<'a> Worker<'a> {
     /// Worker number `index` of a pool, which records its reads in `activity`.
     pub(crate) fn new(activity: &'a Activity, index: usize) -> Self {
-        Self { activity, index, scratch: Cell::default(), idle_since: Cell::default(), last: Cell::default() }
+        let (scratch, ids, prefetch_ns, idle_since, last) = Default::default();
+        Self { activity, index, scratch, ids, prefetch_ns, idle_since, last }
     }
 
     /// This worker begins the batch of `timeline` at `at`. Batches that were handed out together all get the
@@ -114,6 +119,27 @@ impl<'a> Worker<'a> {
     /// The worker has finished reading.
     pub(crate) fn end(&self) {
         self.activity.step.store(IDLE, Ordering::Relaxed);
+    }
+
+    /// Takes the memory for the ids of a batch.
+    pub(super) fn take_ids(&self) -> Vec<u64> {
+        self.ids.take()
+    }
+
+    /// Keeps that memory.
+    pub(super) fn keep_ids(&self, ids: Vec<u64>) {
+        self.ids.set(ids);
+    }
+
+    /// The worker has prepared samples for `ns` nanoseconds, which the next batch that it finishes counts as
+    /// decoding.
+    pub(super) fn add_prefetch(&self, ns: u64) {
+        self.prefetch_ns.set(self.prefetch_ns.get() + ns);
+    }
+
+    /// The nanoseconds for which it has prepared samples since the last call.
+    pub(super) fn take_prefetch(&self) -> u64 {
+        self.prefetch_ns.take()
     }
 
     /// Takes the scratch memory for a batch.

@@ -67,6 +67,7 @@ impl Loader {
             filling,
             trace,
             row_ns: Default::default(),
+            prefetch: Default::default(),
             splits: Default::default(),
             on_end: Box::new(move |dropped| {
                 dropped.unwrap_or_else(|error| owner.stats().report(error));

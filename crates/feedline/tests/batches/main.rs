@@ -17,6 +17,7 @@ mod map_batch;
 mod order;
 mod packing;
 mod partial_rows;
+mod prefetch;
 mod ragged_compositions;
 mod ragged_loaders;
 #[path = "../random/mod.rs"]

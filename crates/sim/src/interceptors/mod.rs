@@ -286,6 +286,10 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         self.below.has_coherent_host_memory()
     }
 
+    fn copies_rows_of(&self, row_bytes: usize) -> bool {
+        self.below.copies_rows_of(row_bytes)
+    }
+
     fn records(&self) -> bool {
         self.below.records()
     }

@@ -120,6 +120,7 @@ impl Rig {
             filling: None,
             trace: None,
             row_ns: Default::default(),
+            prefetch: Default::default(),
             splits: Default::default(),
             // The send fails if the test no longer waits.
             on_end: Box::new(move |outcome| drop(tell_dropped.send(outcome))),

@@ -132,11 +132,8 @@ impl Reader for Shards {
             }
         }
         // The shards of other samples may have something to prepare.
-        let never = |reader: &Box<dyn Reader>| reader.prefetch(&[]) == Prefetched::Never;
-        if outcome == Prefetched::Never && !self.readers.iter().all(never) {
-            outcome = Prefetched::Ready;
-        }
-        outcome
+        let may_prepare = || self.readers.iter().any(|reader| reader.prefetch(&[]) != Prefetched::Never);
+        if outcome == Prefetched::Never && may_prepare() { Prefetched::Ready } else { outcome }
     }
 
     fn classes(&self) -> Option<&[String]> {

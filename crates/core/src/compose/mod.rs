@@ -164,13 +164,9 @@ impl<'a> Parts<'a> {
                     }
                 }
                 // The parts of other batches may have something to prepare.
-                let never = |set: &StableDataset, context: &mut Context| {
-                    set.prefetch(&[], context) == Prefetched::Never
-                };
-                if outcome == Prefetched::Never && !self.sets.iter().all(|set| never(set, context)) {
-                    outcome = Prefetched::Ready;
-                }
-                outcome
+                let mut may_prepare =
+                    || self.sets.iter().any(|set| set.prefetch(&[], context) != Prefetched::Never);
+                if outcome == Prefetched::Never && may_prepare() { Prefetched::Ready } else { outcome }
             })
         })
     }

@@ -18,10 +18,13 @@ const BATCH: usize = 8;
 /// Samples that are prepared together.
 const GROUP: u64 = 20;
 
+/// What a set answers for some ids of an epoch.
+type Answer = dyn Fn(&Groups, &[u64], u64) -> Prefetched + Send + Sync;
+
 /// A set that prepares groups, and forgets those of an epoch in the next.
 struct Groups {
     spec: Spec,
-    answer: Box<dyn Fn(&Groups, &[u64], u64) -> Prefetched + Send + Sync>,
+    answer: Box<Answer>,
     seen: Arc<Seen>,
 }
 

@@ -891,6 +891,30 @@ BUGS = [
         [("crates/feedline/src/tune.rs", "const ENOUGH: f64 = 0.98;", "const ENOUGH: f64 = 0.5;")],
     ),
     Bug(
+        "refused_between_connections",
+        "a rank that is refused before its second connection says that rank 0 is missing",
+        Test(DIST, "lib", "group::rendezvous::tests::a_rank_that_is_refused_between_its_connections_has_the_reason"),
+        [
+            (
+                "crates/dist/src/group/rendezvous.rs",
+                "open(DATA).map_err(|error| reason(&control).unwrap_or_else(|| lost(error)))?",
+                "open(DATA).map_err(lost)?",
+            )
+        ],
+    ),
+    Bug(
+        "refused_on_the_second_connection",
+        "a rank that is refused on its second connection does not say why",
+        Test(DIST, "lib", "group::rendezvous::tests::a_rank_that_is_refused_between_its_connections_has_the_reason"),
+        [
+            (
+                "crates/dist/src/group/rendezvous.rs",
+                "Err(error) => Err(reason(&data).unwrap_or_else(|| {",
+                "Err(error) => Err(None.unwrap_or_else(|| {",
+            )
+        ],
+    ),
+    Bug(
         "prefetch_own_batch",
         "a worker reads samples that the set has not prepared",
         Test(FEEDLINE, "batches", "prefetch::every_sample_is_prepared_before_it_is_read"),

@@ -247,7 +247,16 @@ fn join(world: World, host: &str, store: &Store, until: Instant, limit: Duration
         Ok(connection)
     };
     let lost = |error: io::Error| no_rank_0().with_source(error);
-    let (control, data) = (open(CONTROL).map_err(lost)?, open(DATA).map_err(lost)?);
+    let control = open(CONTROL).map_err(lost)?;
+    // Rank 0 may refuse the run after the first connection, and close its port. Either connection has the reason.
+    let reason = |connection: &TcpStream| {
+        let soon = deadline(limit.min(MAX_EXTENSION));
+        match Message::read(&mut Timed { connection, deadline: soon }) {
+            Ok(Message::Failed(why)) => Some(Error::new(ErrorKind::Rank, why)),
+            _ => None,
+        }
+    };
+    let data = open(DATA).map_err(|error| reason(&control).unwrap_or_else(|| lost(error)))?;
     // Rank 0's limit may start later, and its report names the missing rank.
     let extended = deadline(left().saturating_add(limit.min(MAX_EXTENSION)));
     match Message::read(&mut Timed { connection: &control, deadline: extended }) {
@@ -260,9 +269,9 @@ fn join(world: World, host: &str, store: &Store, until: Instant, limit: Duration
             let why = format!("rank 0 waits for other ranks longer than {limit:?}: see its output");
             Err(Error::new(ErrorKind::Rank, why).with_source(error))
         }
-        Err(error) => {
-            Err(Error::new(ErrorKind::Rank, "rank 0 ended before all ranks had joined").with_source(error))
-        }
+        Err(error) => Err(reason(&data).unwrap_or_else(|| {
+            Error::new(ErrorKind::Rank, "rank 0 ended before all ranks had joined").with_source(error)
+        })),
     }
 }
 
@@ -292,4 +301,43 @@ fn token() -> [u8; 16] {
     let random = || RandomState::new().hash_one(0u8).to_le_bytes();
     let (first, second) = (random(), random());
     std::array::from_fn(|index| if index < 8 { first[index] } else { second[index - 8] })
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_testkit::watchdog::LIMIT;
+
+    use super::*;
+
+    /// Rank 0 answers on the first or the second connection, and has closed its port by the time of the other.
+    #[test]
+    fn a_rank_that_is_refused_between_its_connections_has_the_reason() {
+        for refused in [CONTROL, DATA] {
+            let server = Server::start("127.0.0.1", 0).expect("a store");
+            let store = || Store::connect("127.0.0.1", server.port(), "test", LIMIT).expect("a client");
+            let acceptor = Acceptor::open(World::new(0, 2).expect("a world"), "127.0.0.1").expect("a port");
+            store().set("rank-0", &acceptor.address().expect("an address")).expect("published");
+            acceptor.listener.set_nonblocking(false).expect("a listener");
+            let error = std::thread::scope(|scope| {
+                let rank = scope.spawn(|| {
+                    let world = World::new(1, 2).expect("a world");
+                    let limit = Duration::from_millis(500);
+                    join(world, "127.0.0.1", &store(), deadline(limit), limit).map(drop).expect_err("refused")
+                });
+                let (mut control, _) = acceptor.listener.accept().expect("a connection");
+                control.read_exact(&mut [0; HELLO]).expect("a hello");
+                if refused == DATA {
+                    let (mut data, _) = acceptor.listener.accept().expect("a connection");
+                    data.read_exact(&mut [0; HELLO]).expect("a hello");
+                    Message::Failed("two of them".into()).write(&mut data).expect("sent");
+                    drop(control);
+                } else {
+                    drop(acceptor);
+                    Message::Failed("two of them".into()).write(&mut control).expect("sent");
+                }
+                rank.join().expect("no panic")
+            });
+            assert_eq!((error.kind(), error.message()), (ErrorKind::Rank, "two of them"));
+        }
+    }
 }

@@ -915,6 +915,12 @@ BUGS = [
         ],
     ),
     Bug(
+        "cpu_hinders_gpu",
+        "the CPU decodes beside the GPU although both are slower so",
+        Test(PICTURES, "lib", "decoder::trial::tests::the_faster_way_is_kept_and_tried_again"),
+        [("kernels/pictures/src/decoder/trial.rs", "{ with > GAIN * without }", "{ true }")],
+    ),
+    Bug(
         "prefetch_own_batch",
         "a worker reads samples that the set has not prepared",
         Test(FEEDLINE, "batches", "prefetch::every_sample_is_prepared_before_it_is_read"),

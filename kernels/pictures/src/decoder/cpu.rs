@@ -1,8 +1,6 @@
 //! Decoding on the CPU, on a pool of threads.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_images::Decoder;
@@ -20,9 +18,6 @@ pub(super) struct Decoders {
     pub(super) free: Mutex<Vec<Decoder>>,
     /// Whether the GPU decodes too; the CPU then uses half of its cores.
     pub(super) with_gpu: bool,
-    /// The pictures decoded so far, and the nanoseconds of the threads for them.
-    pub(super) decoded: AtomicU64,
-    pub(super) decode_ns: AtomicU64,
 }
 
 impl Decoders {
@@ -34,10 +29,7 @@ impl Decoders {
         let failed = Mutex::new(None);
         let decode = |Picture { row, bytes, size, pixels, .. }: Picture<'_>| {
             let mut decoder = locked(&self.free).pop().unwrap_or_else(|| self.headers.fresh());
-            let start = Instant::now();
             let decoded = decoder.decode_into(bytes, size, pixels);
-            self.decode_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            self.decoded.fetch_add(1, Ordering::Relaxed);
             locked(&self.free).push(decoder);
             if let Err(error) = decoded {
                 let mut failed = locked(&failed);
@@ -54,24 +46,6 @@ impl Decoders {
             None => Ok(result),
         }
     }
-}
-
-/// The pictures of each processor after which its rate counts.
-const ENOUGH: u64 = 64;
-
-/// Whether the CPU's pool decodes at least an eighth of the GPU's rate. With less, its threads cost the threads that
-/// feed the GPU more than they decode: with 4,400 pictures/s of 16 cores beside 21,700 of an H100,
-/// `Decode::Auto` came to 19,300 (2026-11-25, bench `jpeg-gpu`).
-///
-/// Each processor has its number of pictures so far and the time for them; that of the CPU is of one thread.
-pub(super) fn adds_enough(threads: usize, cpu: (u64, Duration), gpu: (u64, Duration)) -> bool {
-    let rate = |(pictures, time): (u64, Duration)| pictures as f64 / time.as_secs_f64().max(1e-9);
-    cpu.0 < ENOUGH || gpu.0 < ENOUGH || 8.0 * rate(cpu) * threads as f64 >= rate(gpu)
-}
-
-/// The threads that decode while a GPU decodes too.
-pub(super) fn threads_beside_gpu() -> usize {
-    pool::threads().div_ceil(2)
 }
 
 /// The error of a picture, with its row.
@@ -118,23 +92,5 @@ pub(super) fn start_pools() -> Result<()> {
 /// `Decode::Auto` decoded 20,000, 24,200, 24,300 and 24,000 pictures/s (H200, bench `jpeg-gpu`).
 fn picture_pool() -> &'static Result<ThreadPool> {
     static POOL: OnceLock<Result<ThreadPool>> = OnceLock::new();
-    POOL.get_or_init(|| pool::new_pool("picture", threads_beside_gpu()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cpu_that_adds_less_than_an_eighth_leaves_all_pictures_to_the_gpu() {
-        let ms = Duration::from_millis;
-        // The GPU decodes 20,000 pictures per second, a thread 250.
-        let gpu = (20_000, ms(1000));
-        assert!(adds_enough(10, (1000, ms(4000)), gpu));
-        assert!(!adds_enough(9, (1000, ms(4000)), gpu));
-        // Before either rate is known.
-        assert!(adds_enough(1, (63, ms(4000)), gpu) && !adds_enough(1, (64, ms(4000)), gpu));
-        assert!(adds_enough(1, (1000, ms(4000)), (63, ms(1))));
-        assert!(adds_enough(1, (0, ms(0)), (0, ms(0))));
-    }
+    POOL.get_or_init(|| pool::new_pool("picture", pool::threads().div_ceil(2)))
 }

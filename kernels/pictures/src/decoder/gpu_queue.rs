@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::locked;
+use super::trial::Trial;
 
 /// Batches in order of arrival. The GPU decodes the first one; the CPU decodes pictures of the others.
 ///
@@ -14,6 +15,8 @@ use super::locked;
 pub(crate) struct GpuQueue {
     batches: Mutex<Batches>,
     changed: Condvar,
+    /// Whether the CPU helps.
+    pub(super) trial: Mutex<Trial>,
 }
 
 #[derive(Debug, Default)]

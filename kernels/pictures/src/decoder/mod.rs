@@ -3,8 +3,8 @@
 mod cpu;
 mod gpu_queue;
 mod picture_queue;
+mod trial;
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use feedline_device::{Stream, ViewMut};
 use feedline_images::device::{WORDS, Written};
 use feedline_images::{DevicePart, Format, Size};
 
-use self::cpu::{Decoders, adds_enough, in_row, start_pools, threads_beside_gpu};
+use self::cpu::{Decoders, in_row, start_pools};
 pub(crate) use self::gpu_queue::GpuQueue;
 use self::picture_queue::{Picture, PictureQueue};
 use crate::nvjpeg::{Nvjpeg, Times};
@@ -27,9 +27,9 @@ pub enum Decode {
     Cpu,
     /// nvJPEG on the GPU, and the CPU for pictures that nvJPEG refuses.
     Gpu,
-    /// Both. While a batch waits for the GPU, the CPU decodes its pictures; the GPU decodes the rest. Only
-    /// the batches of a [`DecodeStage`](crate::DecodeStage) with two or more workers wait. Without nvJPEG,
-    /// the CPU; and the GPU alone once half of the cores turn out to decode less than an eighth of its rate.
+    /// Both, if that is faster than the GPU alone; it is tried for a second and a half, and again after half a
+    /// minute. While a batch waits for the GPU, the CPU decodes its pictures; the GPU decodes the rest. Only the
+    /// batches of a [`DecodeStage`](crate::DecodeStage) with two or more workers wait. Without nvJPEG, the CPU.
     #[default]
     Auto,
 }
@@ -158,8 +158,7 @@ impl PictureDecoder {
                 opened => Some(opened?),
             },
         };
-        let (free, decoded, decode_ns) = Default::default();
-        let decoders = Decoders { headers, free, with_gpu: gpu.is_some(), decoded, decode_ns };
+        let decoders = Decoders { headers, free: Mutex::default(), with_gpu: gpu.is_some() };
         start_pools()?;
         Ok(Self {
             augment: Augment::new(stream, part)?,
@@ -262,7 +261,7 @@ impl PictureDecoder {
     fn decode(&mut self, encoded: &[&[u8]]) -> Result<Vec<u32>> {
         let start = Instant::now();
         let (sizes, offsets) = self.sizes(encoded)?;
-        let is_slow = self.has_slow_cpu();
+        let with_cpu = locked(&self.gpu_queue.trial).with_cpu();
         self.pixels.reserve(&self.stream, offsets[encoded.len()] as usize)?;
         let Self { pixels: Upload { host, device }, gpu, decoders, times, gpu_queue, stream, .. } = self;
         let (mut for_gpu, mut others) = (Vec::new(), Vec::new());
@@ -284,7 +283,7 @@ impl PictureDecoder {
         times.headers += start.elapsed();
 
         let mut on_gpu = 0;
-        let gpu_only = if self.decode == Decode::Gpu || is_slow { files.len() } else { 0 };
+        let gpu_only = if self.decode == Decode::Gpu || !with_cpu { files.len() } else { 0 };
         let queue = PictureQueue::new(all, gpu_only, gpu_queue);
         let decoded = match gpu {
             Some(gpu) if !files.is_empty() => {
@@ -315,16 +314,8 @@ impl PictureDecoder {
         self.counts.on_gpu += on_gpu as u64;
         self.counts.on_cpu += (ranges.len() - on_gpu) as u64;
         self.counts.refused += refused as u64;
+        locked(&self.gpu_queue.trial).add(encoded.len() as u64, Instant::now());
         Ok(offsets)
-    }
-
-    /// Whether the CPU would add too little to the GPU.
-    fn has_slow_cpu(&self) -> bool {
-        let Decoders { decoded, decode_ns, .. } = &self.decoders;
-        let [pictures, ns] = [decoded, decode_ns].map(|of| of.load(Ordering::Relaxed));
-        let DecodeTimes { submit, wait, .. } = self.times();
-        let (cpu, gpu) = ((pictures, Duration::from_nanos(ns)), (self.counts.on_gpu, submit + wait));
-        !adds_enough(threads_beside_gpu(), cpu, gpu)
     }
 
     /// The size of each picture, from its header, and the offsets of their pixels.

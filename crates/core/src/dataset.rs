@@ -95,8 +95,9 @@ pub trait Dataset: Send + Sync + 'static {
     /// another thread. It must not change what a read gives. An error is not reported: the read that needs
     /// the samples finds it again.
     ///
-    /// The default is [`Prefetched::Never`], which must then be the outcome for any ids, or none. The set must bound the memory of samples that are prepared and
-    /// not yet read, and return [`Prefetched::Full`] at the bound.
+    /// The default is [`Prefetched::Never`]. A set that returns it must do so for all ids, also for none. Any
+    /// other set must bound the memory of samples that are prepared and not yet read, and return
+    /// [`Prefetched::Full`] at the bound.
     fn prefetch(&self, _ids: &[u64], _context: &mut Context) -> Prefetched {
         Prefetched::Never
     }

@@ -248,7 +248,8 @@ fn join(world: World, host: &str, store: &Store, until: Instant, limit: Duration
     };
     let lost = |error: io::Error| no_rank_0().with_source(error);
     let control = open(CONTROL).map_err(lost)?;
-    // Rank 0 may refuse the run after the first connection, and close its port. Either connection has the reason.
+    // Rank 0 may refuse the run after the first connection, and close its port. Either connection has the
+    // reason.
     let reason = |connection: &TcpStream| {
         let soon = deadline(limit.min(MAX_EXTENSION));
         match Message::read(&mut Timed { connection, deadline: soon }) {
@@ -309,7 +310,7 @@ mod tests {
 
     use super::*;
 
-    /// Rank 0 answers on the first or the second connection, and has closed its port by the time of the other.
+    /// Rank 0 answers on the first connection and closes its port, or on the second.
     #[test]
     fn a_rank_that_is_refused_between_its_connections_has_the_reason() {
         for refused in [CONTROL, DATA] {

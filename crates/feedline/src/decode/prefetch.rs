@@ -29,8 +29,8 @@ pub(crate) struct Prefetch {
     progress: Mutex<Progress>,
 }
 
-/// The steps of an epoch from `unsure` to `next.step` are prepared. Those before `unsure` may not be, or another
-/// worker may still be preparing them.
+/// The steps of an epoch from `unsure` to `next.step` are prepared. Those before `unsure` may not be, or
+/// another worker may still be preparing them.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     next: Request,
@@ -69,8 +69,8 @@ impl Prefetch {
         }
     }
 
-    /// After a batch: prepares some samples of a later batch of `decoder`; returns false if there is nothing to
-    /// prepare now.
+    /// After a batch: prepares some samples of a later batch of `decoder`; returns false if there is nothing
+    /// to prepare now.
     pub(super) fn after_batch(&self, decoder: &Decoder, worker: &Worker<'_>) -> bool {
         self.go_on(decoder, worker, AFTER_BATCH)
     }
@@ -158,8 +158,8 @@ impl Prefetch {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One call of the data set. If it panics, it is not called again: the read that needs the samples reports
-    /// what is wrong.
+    /// One call of the data set. If it panics, it is not called again: the read that needs the samples
+    /// reports what is wrong.
     fn call(
         &self,
         dataset: &StableDataset,

@@ -27,9 +27,10 @@ pub enum Decode {
     Cpu,
     /// nvJPEG on the GPU, and the CPU for pictures that nvJPEG refuses.
     Gpu,
-    /// Both, if that is faster than the GPU alone; it is tried for a second and a half, and again after half a
-    /// minute. While a batch waits for the GPU, the CPU decodes its pictures; the GPU decodes the rest. Only the
-    /// batches of a [`DecodeStage`](crate::DecodeStage) with two or more workers wait. Without nvJPEG, the CPU.
+    /// Both, if that is faster than the GPU alone, which is tried for a second and a half, and again every
+    /// half a minute. While a batch waits for the GPU, the CPU decodes its pictures; the GPU decodes the rest.
+    /// Only the batches of a [`DecodeStage`](crate::DecodeStage) with two or more workers wait. Without
+    /// nvJPEG, the CPU.
     #[default]
     Auto,
 }

@@ -1,8 +1,8 @@
 //! Whether the CPU helps the GPU: the rates with it and without it, measured in turns.
 //!
-//! The CPU's own rate does not tell. Beside an H100 half of the cores decoded 15 % of the pictures, and the GPU
-//! got that much slower, because its files are read and loaded by the same cores: 20,500 pictures/s together,
-//! 22,000 by the GPU alone (bench `jpeg-gpu`, 2026-11-25).
+//! The CPU's own rate does not tell. Beside an H100 half of the cores decoded 15 % of the pictures, and the
+//! GPU got that much slower, because its files are read and loaded by the same cores: 20,500 pictures/s
+//! together, 22,000 by the GPU alone (bench `jpeg-gpu`, 2026-11-25).
 
 use std::time::{Duration, Instant};
 

@@ -984,8 +984,8 @@ BUGS = [
         [
             (
                 "crates/core/src/compose/mod.rs",
-                "outcome.max(self.sets[run[0].0].prefetch(inner, context))",
-                "outcome.max(Prefetched::Ready)",
+                "self.sets[run[0].0].prefetch(inner, context)",
+                "Prefetched::Ready",
             ),
         ],
     ),

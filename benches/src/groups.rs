@@ -6,12 +6,12 @@
 use std::time::{Duration, Instant};
 
 use feedline::{Error, ErrorKind, Loader, Result, Sampler, TransferMode, Workers};
-use feedline_datasets::{Fixed, ParquetFile, Reader, TableOptions};
+use feedline_datasets::Fixed;
 use serde_json::json;
 
 use crate::measure::Figures;
 use crate::options::Options;
-use crate::readers::{BATCH, parquet};
+use crate::readers::{BATCH, parquet, parquet_beyond};
 use crate::row::{Entry, Report, Target};
 use crate::setting::{DEPTH, Setting};
 
@@ -28,13 +28,12 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let failed = |why| Error::new(ErrorKind::Config, "cannot write a Parquet file").with_source(why);
     let folder = folder.map_err(|error| failed(error.into()))?;
     let path = parquet(folder.path(), bytes).map_err(failed)?;
-    let table = TableOptions { cache_bytes: bytes / 4, ..Default::default() };
     for order in ["sequential", "shuffled"] {
         for &workers in &options.workers {
-            let file = ParquetFile::open_with(&path, table.clone())?;
+            let file = parquet_beyond(&path, bytes)?;
             let (block, window) = file.block_shuffle().unwrap_or((1, 1));
             let sampler = Sampler::block(block, window)?;
-            let builder = Loader::builder(Fixed::new(Box::new(file))?)
+            let builder = Loader::builder(Fixed::new(file)?)
                 .last_batch(feedline::LastBatch::Drop)
                 .transfer_mode(TransferMode::Staged);
             let builder = if order == "shuffled" { builder.sampler(sampler).seed(1) } else { builder };

@@ -62,9 +62,14 @@ impl Shards {
         Ok(Self { readers, ends })
     }
 
+    /// The number of the reader of `sample`.
+    fn shard(&self, sample: u64) -> usize {
+        self.ends.partition_point(|&end| end <= sample)
+    }
+
     /// The reader of `sample`, and the sample's number in it.
     fn find(&self, sample: u64) -> Result<(&dyn Reader, u64)> {
-        let shard = self.ends.partition_point(|&end| end <= sample);
+        let shard = self.shard(sample);
         let Some(reader) = self.readers.get(shard) else {
             let why = format!("no sample {sample}: there are {}", self.len());
             return Err(Error::new(ErrorKind::Sample, why));
@@ -121,19 +126,13 @@ impl Reader for Shards {
     }
 
     fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        let shard = |sample: u64| self.ends.partition_point(|&end| end <= sample);
-        let mut outcome = Prefetched::Never;
-        for run in samples.chunk_by(|&a, &b| shard(a) == shard(b)) {
-            let Ok((reader, inside)) = self.find(run[0]) else { continue };
+        let runs = samples.chunk_by(|&a, &b| self.shard(a) == self.shard(b));
+        let outcome = Prefetched::of_calls(runs.filter_map(|run| {
+            let (reader, inside) = self.find(run[0]).ok()?;
             let before = run[0] - inside;
-            outcome = outcome.max(reader.prefetch(&Vec::from_iter(run.iter().map(|sample| sample - before))));
-            if outcome == Prefetched::Prepared {
-                return outcome;
-            }
-        }
-        // The shards of other samples may have something to prepare.
-        let may_prepare = || self.readers.iter().any(|reader| reader.prefetch(&[]) != Prefetched::Never);
-        if outcome == Prefetched::Never && may_prepare() { Prefetched::Ready } else { outcome }
+            Some(reader.prefetch(&Vec::from_iter(run.iter().map(|sample| sample - before))))
+        }));
+        outcome.beside(self.readers.iter().map(|reader| reader.prefetch(&[])))
     }
 
     fn classes(&self) -> Option<&[String]> {

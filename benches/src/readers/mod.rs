@@ -177,8 +177,16 @@ fn opened(format: &Format, path: &Path, options: &Options) -> Result<Box<dyn Rea
     if format.name != PARQUET_BEYOND.name {
         return open(path);
     }
-    let cache_bytes = options.file_bytes.min(MOST_BYTES) / 4;
-    Ok(Box::new(ParquetFile::open_with(path, TableOptions { cache_bytes, ..Default::default() })?))
+    parquet_beyond(path, options.file_bytes.min(MOST_BYTES))
+}
+
+/// Opens a Parquet file of `bytes` bytes with a cache for a quarter of it.
+///
+/// # Errors
+/// As [`ParquetFile::open_with`].
+pub fn parquet_beyond(path: &Path, bytes: u64) -> Result<Box<dyn Reader>> {
+    let options = TableOptions { cache_bytes: bytes / 4, ..Default::default() };
+    Ok(Box::new(ParquetFile::open_with(path, options)?))
 }
 
 /// Bytes of each field of a sample: all samples of a file are alike.

@@ -85,7 +85,7 @@ pub fn jsonl(path: &Path, order: Order) -> Outcome<Plain> {
 }
 
 /// Puts the rows of a group, in another order where it is shuffled; false when the turn is over.
-fn put_group<'a>(
+fn put_group(
     batch: &RecordBatch,
     first: u64,
     order: Order,

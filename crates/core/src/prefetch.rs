@@ -21,3 +21,26 @@ pub enum Prefetched {
     /// The call prepared some samples. Others may be missing, so the loader calls again.
     Prepared,
 }
+
+impl Prefetched {
+    /// The outcome of `calls` for the parts of a set, which end with the first that prepares something.
+    #[doc(hidden)] // For the crates of this repository.
+    pub fn of_calls(calls: impl IntoIterator<Item = Self>) -> Self {
+        let mut outcome = Self::Never;
+        for call in calls {
+            outcome = outcome.max(call);
+            if outcome == Self::Prepared {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// The outcome for a set of which only some parts were called; `others` are the outcomes of all its parts
+    /// without samples. The parts of other batches may have something to prepare.
+    #[doc(hidden)] // For the crates of this repository.
+    pub fn beside(self, others: impl IntoIterator<Item = Self>) -> Self {
+        let may_prepare = || others.into_iter().any(|other| other != Self::Never);
+        if self == Self::Never && may_prepare() { Self::Ready } else { self }
+    }
+}

@@ -76,9 +76,12 @@ type Place = (usize, u64);
 #[derive(Default)]
 struct Ids(Vec<u64>);
 
-/// Places of samples to prepare.
+/// The places of samples to prepare, and the samples of one part.
 #[derive(Default)]
-struct Places(Vec<Place>);
+struct Places {
+    places: Vec<Place>,
+    inner: Vec<u64>,
+}
 
 impl<'a> Parts<'a> {
     fn new(name: &'static str, sets: &'a [StableDataset]) -> Self {
@@ -150,24 +153,16 @@ impl<'a> Parts<'a> {
         context: &mut Context,
         place: impl Fn(u64) -> Result<Place, ReadError>,
     ) -> Prefetched {
-        context.scoped_scratch(|Places(places), context| {
-            context.scoped_scratch(|Ids(inner), context| {
-                places.clear();
-                places.extend(ids.iter().filter_map(|&id| place(id).ok()));
-                let mut outcome = Prefetched::Never;
-                for run in places.chunk_by(|(part, _), (other, _)| part == other) {
-                    inner.clear();
-                    inner.extend(run.iter().map(|(_, sample)| sample));
-                    outcome = outcome.max(self.sets[run[0].0].prefetch(inner, context));
-                    if outcome == Prefetched::Prepared {
-                        return outcome;
-                    }
-                }
-                // The parts of other batches may have something to prepare.
-                let mut may_prepare =
-                    || self.sets.iter().any(|set| set.prefetch(&[], context) != Prefetched::Never);
-                if outcome == Prefetched::Never && may_prepare() { Prefetched::Ready } else { outcome }
-            })
+        context.scoped_scratch(|Places { places, inner }, context| {
+            places.clear();
+            places.extend(ids.iter().filter_map(|&id| place(id).ok()));
+            let runs = places.chunk_by(|(part, _), (other, _)| part == other);
+            let outcome = Prefetched::of_calls(runs.map(|run| {
+                inner.clear();
+                inner.extend(run.iter().map(|(_, sample)| sample));
+                self.sets[run[0].0].prefetch(inner, context)
+            }));
+            outcome.beside(self.sets.iter().map(|set| set.prefetch(&[], context)))
         })
     }
 

@@ -104,14 +104,7 @@ impl Dataset for Zip {
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        let mut outcome = Prefetched::Never;
-        for part in &self.parts {
-            outcome = outcome.max(part.prefetch(ids, context));
-            if outcome == Prefetched::Prepared {
-                break;
-            }
-        }
-        outcome
+        Prefetched::of_calls(self.parts.iter().map(|part| part.prefetch(ids, context)))
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {

@@ -28,8 +28,8 @@ pub enum Decode {
     /// nvJPEG on the GPU, and the CPU for pictures that nvJPEG refuses.
     Gpu,
     /// Both, if that is faster than the GPU alone, which is tried for a second and a half, and again every
-    /// half a minute. While a batch waits for the GPU, the CPU decodes its pictures; the GPU decodes the rest.
-    /// Only the batches of a [`DecodeStage`](crate::DecodeStage) with two or more workers wait. Without
+    /// half minute. While a batch waits for the GPU, the CPU decodes its pictures; the GPU decodes the
+    /// rest. Only the batches of a [`DecodeStage`](crate::DecodeStage) with two or more workers wait. Without
     /// nvJPEG, the CPU.
     #[default]
     Auto,

@@ -22,9 +22,7 @@ const GAIN: f64 = 1.02;
 #[derive(Debug)]
 pub(super) struct Trial {
     with_cpu: bool,
-    /// The first turns have ended, and `with_cpu` is the result.
-    is_decided: bool,
-    /// The turns that have ended, and the sums of their rates without and with the CPU.
+    /// The turns that have ended; after the last one, `with_cpu` is the result. And the sums of their rates without and with the CPU.
     turns: u32,
     rates: [f64; 2],
     /// The beginning of the turn, and the pictures decoded since.
@@ -34,7 +32,7 @@ pub(super) struct Trial {
 
 impl Default for Trial {
     fn default() -> Self {
-        Self { with_cpu: true, is_decided: false, turns: 0, rates: [0.0; 2], since: None, pictures: 0 }
+        Self { with_cpu: true, turns: 0, rates: [0.0; 2], since: None, pictures: 0 }
     }
 }
 
@@ -52,17 +50,17 @@ impl Trial {
         };
         self.pictures += pictures;
         let time = now.saturating_duration_since(since);
-        if time < if self.is_decided { KEPT } else { TURN } {
+        let is_decided = self.turns == TURNS;
+        if time < if is_decided { KEPT } else { TURN } {
             return;
         }
-        if self.is_decided {
+        if is_decided {
             *self = Self::default();
         } else {
             self.rates[usize::from(self.with_cpu)] += self.pictures as f64 / time.as_secs_f64();
             self.turns += 1;
-            self.is_decided = self.turns == TURNS;
             let [without, with] = self.rates;
-            self.with_cpu = if self.is_decided { with > GAIN * without } else { !self.with_cpu };
+            self.with_cpu = if self.turns == TURNS { with > GAIN * without } else { !self.with_cpu };
         }
         (self.since, self.pictures) = (Some(now), 0);
     }

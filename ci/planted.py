@@ -990,6 +990,22 @@ BUGS = [
         ],
     ),
     Bug(
+        "cache_returns_memory",
+        "the memory of evicted row groups goes back to the system, which clears it again for the next ones",
+        Test(DATASETS, "lib", "cache::tests::the_memory_of_evicted_parts_is_used_again"),
+        [(CACHE, "KEEPS_FREED_MEMORY.call_once(keep_freed_memory);", "")],
+    ),
+    Bug(
+        "prefetch_draws_once",
+        "the ids of one step are prepared for all later ones",
+        Test(
+            FEEDLINE,
+            "batches",
+            "prefetch::samples_of_later_batches_are_prepared_in_their_order_before_a_batch_is_taken",
+        ),
+        [(PREFETCH, "if *of == request {", "if of.number == request.number {")],
+    ),
+    Bug(
         "cache_waits_ahead",
         "prefetching waits for a row group that another worker decodes",
         Test(DATASETS, "lib", "cache::tests::a_part_that_another_thread_decodes_is_not_waited_for"),

@@ -246,8 +246,8 @@ impl Decoder {
     fn batch(&self, content: &Arc<Content>, stored: &Stored, layout: &Layout) -> Result<Batch> {
         let place = &stored.place;
         let at = |error: Error| error.at_offset(place.start);
-        let mut metadata = vec![0; (place.metadata.end - place.metadata.start) as usize];
-        content.read_at(place.metadata.start, &mut metadata)?;
+        let length = (place.metadata.end - place.metadata.start) as usize;
+        let metadata = content.read(place.metadata.start, length)?;
         let body = body(content, place)?;
         content.check_unchanged()?;
         let message = parse(&metadata).map_err(at)?;

@@ -173,6 +173,16 @@ impl Content {
         Ok(())
     }
 
+    /// The `length` bytes from `offset` on, as for [`read_at`](Self::read_at).
+    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        if let Self::OnDisk(file) = self {
+            return file.read(offset, length);
+        }
+        let mut bytes = vec![0; length];
+        self.read_at(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// The bytes as a stream, from the first one on.
     #[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
     pub(crate) fn stream(&self) -> SeekReader<impl Fn(u64, &mut [u8]) -> Result<()> + '_> {

@@ -1,7 +1,7 @@
 //! A cache of decoded parts of a file, within a number of bytes, that all workers share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 
 use feedline_core::{Prefetched, Result};
 
@@ -203,7 +203,11 @@ impl<T> Cache<T> {
         // Never holds two locks: two threads cannot wait for each other.
         drop(place);
         self.touch(&self.parts[index]);
-        for index in self.hold(index, bytes) {
+        let gone = self.hold(index, bytes);
+        if !gone.is_empty() {
+            KEEPS_FREED_MEMORY.call_once(keep_freed_memory);
+        }
+        for index in gone {
             *self.parts[index].value.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
         Ok(value)
@@ -237,6 +241,19 @@ impl<T> Cache<T> {
         }
         self.is_complete.store(held.parts.len() == self.parts.len(), Ordering::Relaxed);
         gone
+    }
+}
+
+/// Whether [`keep_freed_memory`] was called.
+static KEEPS_FREED_MEMORY: Once = Once::new();
+
+/// Makes the allocator of the GNU C library keep the memory of evicted parts for the next ones. It returns large
+/// blocks to the system, which clears every page again, until the program has freed one of up to 32 MiB; from
+/// then on it keeps blocks of that size (mallopt(3), `M_MMAP_THRESHOLD`). This one is never written, so it takes
+/// no memory.
+fn keep_freed_memory() {
+    if cfg!(target_env = "gnu") {
+        drop(std::hint::black_box(Vec::<u8>::with_capacity((32 << 20) - (64 << 10))));
     }
 }
 

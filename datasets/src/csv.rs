@@ -288,8 +288,7 @@ fn is_header(cells: &[&str]) -> bool {
 /// The delimiter that splits the first rows of a text into the same number of cells, at least two; `None` if
 /// there is none.
 pub(crate) fn delimiter(content: &Content) -> Result<Option<u8>> {
-    let mut head = vec![0; content.len().min(SNIFFED_BYTES) as usize];
-    content.read_at(0, &mut head)?;
+    let mut head = content.read(0, content.len().min(SNIFFED_BYTES) as usize)?;
     if content.len() > SNIFFED_BYTES {
         // Drops the last row, which may be cut.
         head.truncate(head.iter().rposition(|&byte| byte == b'\n').unwrap_or_default());

@@ -9,7 +9,7 @@ use feedline_core::{Error, Result};
 
 use crate::error::data;
 use crate::memory::{Memory, no_memory};
-use crate::system::{Inode, read_exact_at};
+use crate::system::{Inode, read_exact_at, read_vec_at};
 
 /// An open regular file, with a shared advisory lock if the file system supports locks.
 #[derive(Debug)]
@@ -109,13 +109,20 @@ impl DiskFile {
     ///
     /// The bytes are valid only if a later [`check_unchanged`](Self::check_unchanged) succeeds.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
-        read_exact_at(&self.file, to, offset).map_err(|error| {
-            let error = match error.kind() {
-                io::ErrorKind::UnexpectedEof => self.cut(error),
-                _ => data("cannot read the file").with_source(error),
-            };
-            error.at_path(&self.path).at_offset(offset)
-        })
+        read_exact_at(&self.file, to, offset).map_err(|error| self.unread(offset, error))
+    }
+
+    /// The `length` bytes from `offset` on, as for [`read_at`](Self::read_at).
+    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        read_vec_at(&self.file, offset, length).map_err(|error| self.unread(offset, error))
+    }
+
+    fn unread(&self, offset: u64, error: io::Error) -> Error {
+        let error = match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.cut(error),
+            _ => data("cannot read the file").with_source(error),
+        };
+        error.at_path(&self.path).at_offset(offset)
     }
 
     /// Checks that the file still has the length, write time and change time that it was opened with.

@@ -142,8 +142,7 @@ fn listed(shard: &Json) -> Result<Listed> {
 fn json(content: &Content, start: u64, end: Option<u64>) -> Result<Json> {
     let len = end.unwrap_or(content.len()).checked_sub(start).filter(|&len| len <= MAX_JSON);
     let len = len.ok_or_else(|| data("the description of the columns has no place: fetch the file again"))?;
-    let mut text = vec![0; len as usize];
-    content.read_at(start, &mut text)?;
+    let text = content.read(start, len as usize)?;
     serde_json::from_slice(&text).map_err(|error| {
         data("the description of the columns is damaged: fetch the file again")
             .with_source(one_line(error))
@@ -216,8 +215,7 @@ impl Mds {
             let why = format!("the shard claims {count} samples, more than its {len} bytes can hold");
             return Err(data(why + ": fetch it again").at_offset(0));
         }
-        let mut index = vec![0; (columns - 4) as usize];
-        content.read_at(4, &mut index)?;
+        let index = content.read(4, (columns - 4) as usize)?;
         let starts: Vec<_> = index.as_chunks().0.iter().map(|start| u32::from_le_bytes(*start)).collect();
         let ordered = starts.is_sorted() && u64::from(starts[0]) >= columns;
         if !ordered || starts.last().copied().map(u64::from) != Some(len) {

@@ -89,8 +89,7 @@ fn header(file: &Content) -> Result<(Metadata, u64)> {
         let why = format!("the header claims {length} bytes, max {max} are possible: fetch the file again");
         return Err(data(why).at_offset(0));
     }
-    let mut text = vec![0; length as usize];
-    file.read_at(LENGTH, &mut text)?;
+    let text = file.read(LENGTH, length as usize)?;
     let metadata: Metadata = serde_json::from_slice(&text).map_err(|error| damaged(&error))?;
     // The crate keeps the last of two tensors of the same name.
     let mut names = HashSet::new();

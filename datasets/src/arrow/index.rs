@@ -65,8 +65,7 @@ impl Index {
             let why = format!("the footer claims {length} bytes of the {len} of the file: fetch it again");
             return Err(data(why).at_offset(trailer));
         };
-        let mut footer = vec![0; length as usize];
-        content.read_at(first, &mut footer)?;
+        let footer = content.read(first, length as usize)?;
         let damaged = |what: &str| data(format!("{what}: fetch the file again")).at_offset(first);
         let footer = root_as_footer(&footer)
             .map_err(|error| damaged("the footer is damaged").with_source(one_line(error)))?;

@@ -62,8 +62,7 @@ impl Place {
         if end > content.len() {
             return Err(cut("the metadata of a message", end));
         }
-        let mut metadata = vec![0; length as usize];
-        content.read_at(at, &mut metadata)?;
+        let metadata = content.read(at, length as usize)?;
         let body = parse(&metadata).map_err(|error| error.at_offset(start))?.bodyLength();
         let Some(body_end) = u64::try_from(body).ok().and_then(|body| end.checked_add(body)) else {
             return Err(data(format!("a message claims a body of {body} bytes")).at_offset(start));

@@ -210,3 +210,49 @@ fn threads_that_want_the_same_part_decode_it_once() {
         }
     });
 }
+
+/// The pages that the system has given to the calling thread so far.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn pages() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    // The second field, the name, may contain spaces; the tenth counts minor faults.
+    let fields = stat.rsplit_once(')').unwrap().1;
+    fields.split_whitespace().nth(7).unwrap().parse().unwrap()
+}
+
+/// Two threads decode parts and read each other's, so that each part is freed by either of them.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn the_memory_of_evicted_parts_is_used_again() {
+    const PARTS: usize = 16;
+    let bytes = |part: usize| (2 << 20) + part * (100 << 10);
+    let cache = Cache::new(PARTS, 4 * bytes(PARTS) as u64);
+    let decoded = AtomicUsize::new(0);
+    let get = |part: usize| {
+        let decode = || {
+            decoded.fetch_add(1, Ordering::Relaxed);
+            // A decoder has the bytes of the file beside the part.
+            let stored = vec![1_u8; bytes(part)];
+            Ok((stored.clone(), bytes(part) as u64))
+        };
+        assert_eq!(cache.get(part, decode).unwrap().len(), bytes(part));
+    };
+    let rounds = |rounds: usize| {
+        let before = pages();
+        (0..rounds).for_each(|_| (0..PARTS).for_each(get));
+        pages() - before
+    };
+    let pages: u64 = std::thread::scope(|scope| {
+        let threads = [(); 2].map(|()| {
+            scope.spawn(|| {
+                rounds(4);
+                rounds(8)
+            })
+        });
+        threads.map(|thread| thread.join().unwrap()).iter().sum()
+    });
+    let decoded = decoded.load(Ordering::Relaxed) as u64;
+    assert!(decoded >= 12 * PARTS as u64, "{decoded} parts were decoded: the cache holds too much");
+    // A part has 500 to 900 pages.
+    assert!(pages < 100 * decoded, "{pages} pages for {decoded} parts");
+}

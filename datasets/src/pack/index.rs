@@ -118,8 +118,7 @@ impl Index {
         if content.len() > MAX_BYTES {
             return Err(data(format!("the index has {} bytes, more than any has", content.len())));
         }
-        let mut text = vec![0; content.len() as usize];
-        content.read_at(0, &mut text)?;
+        let text = content.read(0, content.len() as usize)?;
         content.check_unchanged()?;
         let index: Self = serde_json::from_slice(&text)
             .map_err(|error| data("the index is damaged: pack the set again").with_source(one_line(error)))?;

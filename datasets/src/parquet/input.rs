@@ -37,8 +37,9 @@ impl Input {
         failed.or_else(|| self.content.check_unchanged().err()).unwrap_or_else(damaged)
     }
 
-    fn read_at(&self, offset: u64, to: &mut [u8]) -> feedline_core::Result<()> {
-        self.content.read_at(offset, to).inspect_err(|error| _ = self.failed.set(error.clone()))
+    /// Keeps the error of a read that failed.
+    fn noted<T>(&self, read: feedline_core::Result<T>) -> feedline_core::Result<T> {
+        read.inspect_err(|error| _ = self.failed.set(error.clone()))
     }
 }
 
@@ -54,7 +55,8 @@ impl Read for Part {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let rest = self.end.saturating_sub(self.at);
         let len = to.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
-        self.input.read_at(self.at, &mut to[..len]).map_err(io::Error::other)?;
+        let read = self.input.content.read_at(self.at, &mut to[..len]);
+        self.input.noted(read).map_err(io::Error::other)?;
         self.at += len as u64;
         Ok(len)
     }
@@ -76,8 +78,7 @@ impl ChunkReader for Input {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         let end = start.checked_add(length as u64).filter(|end| *end <= self.content.len());
         end.ok_or_else(|| ParquetError::EOF(format!("no {length} bytes at byte {start}")))?;
-        let mut bytes = vec![0; length];
-        self.read_at(start, &mut bytes).map_err(|error| ParquetError::External(Box::new(error)))?;
-        Ok(bytes.into())
+        let bytes = self.noted(self.content.read(start, length));
+        Ok(bytes.map_err(|error| ParquetError::External(Box::new(error)))?.into())
     }
 }

@@ -6,6 +6,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+
 /// What the file system knows of a file besides its length and write time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inode {
@@ -46,6 +49,22 @@ impl Inode {
 /// Fills `to` with the bytes of the file from `offset` on.
 pub(crate) fn read_exact_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<()> {
     file.read_exact_at(to, offset)
+}
+
+/// The `length` bytes of the file from `offset` on. Their memory is not cleared before they are read.
+pub(crate) fn read_vec_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let at = offset.saturating_add(bytes.len() as u64);
+        match rustix::io::pread(file, spare_capacity(&mut bytes), at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // The allocator may have given more.
+    bytes.truncate(length);
+    Ok(bytes)
 }
 
 /// Writes a folder's entries to disk: only then a new name survives a crash.

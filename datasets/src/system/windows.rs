@@ -49,6 +49,13 @@ pub(crate) fn read_exact_at(file: &File, mut to: &mut [u8], mut offset: u64) -> 
     Ok(())
 }
 
+/// The `length` bytes of the file from `offset` on.
+pub(crate) fn read_vec_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    read_exact_at(file, &mut bytes, offset)?;
+    Ok(bytes)
+}
+
 /// Does nothing: a folder cannot be synced here, so a new name may be lost in a crash.
 pub(crate) fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())

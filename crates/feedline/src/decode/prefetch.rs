@@ -27,6 +27,9 @@ pub(crate) struct Prefetch {
     /// Whether the set has nothing to prepare.
     is_off: AtomicBool,
     progress: Mutex<Progress>,
+    /// The step whose ids were drawn last, and the ids: a step is looked at many times while its samples are
+    /// prepared, or while there is no room for them.
+    drawn: Mutex<(Request, Vec<u64>)>,
 }
 
 /// The steps of an epoch from `unsure` to `next.step` are prepared. Those before `unsure` may not be, or
@@ -118,7 +121,7 @@ impl Prefetch {
             if !self.is_on() || decoder.requests.is_stale(next.number) {
                 return false;
             }
-            decoder.batch_sampler.batch(next.epoch, next.start, next.step, ids);
+            self.draw(next, decoder, ids);
             if ids.is_empty() {
                 let later = next.next_epoch();
                 let is_empty = decoder.batch_sampler.steps(later.epoch, later.start) == 0;
@@ -144,6 +147,22 @@ impl Prefetch {
             self.advance(next, later);
         }
         false
+    }
+
+    /// The ids of the step of `request`.
+    fn draw(&self, request: Request, decoder: &Decoder, ids: &mut Vec<u64>) {
+        let drawn = || self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let (of, known) = &*drawn();
+            if *of == request {
+                ids.clone_from(known);
+                return;
+            }
+        }
+        decoder.batch_sampler.batch(request.epoch, request.start, request.step, ids);
+        let (of, known) = &mut *drawn();
+        *of = request;
+        known.clone_from(ids);
     }
 
     /// Goes on from `next` to `later`, unless another worker has gone on.

@@ -1667,6 +1667,12 @@ BUGS = [
         [(CACHE, "while held.parts.len() > 1 &&", "while held.parts.len() > 100 &&")],
     ),
     Bug(
+        "block_of_another_place",
+        "a block shuffle takes a block that it has looked up for another one",
+        Test(CORE, "logic", "samplers::many_blocks_in_one_call_are_those_of_single_positions"),
+        [("crates/core/src/sampler/block.rs", "if known.0 != place {", "if known.0 == u64::MAX {")],
+    ),
+    Bug(
         "block_shuffle",
         "a file that fits its cache asks for a block shuffle",
         Test(DATASETS, "datasets", "tables::a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it"),

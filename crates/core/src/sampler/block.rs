@@ -36,7 +36,7 @@ impl Block {
     }
 
     pub(super) fn fill(&self, len: u64, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
-        let blocks = Blocks::new(len, self.block, key(&[seed, epoch, tag(b"blocks  ")]));
+        let mut blocks = Blocks::new(len, self.block, key(&[seed, epoch, tag(b"blocks  ")]));
         let (mut at, mut rest) = (start, out);
         while !rest.is_empty() {
             let window = at / self.window;
@@ -61,7 +61,11 @@ struct Blocks {
     short: u64,
     /// Number of samples that the short block lacks.
     lacks: u64,
+    /// Blocks that were looked up: their place in the sequence and their first sample. A window has few of them.
+    known: [(u64, u64); KNOWN],
 }
+
+const KNOWN: usize = 64;
 
 impl Blocks {
     fn new(len: u64, block: u64, key: u64) -> Self {
@@ -69,13 +73,18 @@ impl Blocks {
         let order = Permutation::new(count, key);
         let in_last = len - (count - 1) * block;
         let short = order.position(count - 1) * block;
-        Self { block, order, short, lacks: block - in_last }
+        Self { block, order, short, lacks: block - in_last, known: [(u64::MAX, 0); KNOWN] }
     }
 
-    fn id(&self, position: u64) -> u64 {
+    fn id(&mut self, position: u64) -> u64 {
         // After the short block, every sample is `lacks` positions earlier than if all blocks were full.
         let is_after = position >= self.short + (self.block - self.lacks);
         let in_full = if is_after { position + self.lacks } else { position };
-        self.order.at(in_full / self.block) * self.block + in_full % self.block
+        let (place, offset) = (in_full / self.block, in_full % self.block);
+        let known = &mut self.known[(place % KNOWN as u64) as usize];
+        if known.0 != place {
+            *known = (place, self.order.at(place) * self.block);
+        }
+        known.1 + offset
     }
 }

@@ -135,6 +135,20 @@ fn a_window_touches_few_blocks_and_blocks_are_shuffled() {
     assert!(starts <= 100, "{starts} breaks in 101 blocks");
 }
 
+#[test]
+fn many_blocks_in_one_call_are_those_of_single_positions() {
+    for (len, block, window) in [(10_007, 100, 250), (1000, 3, 1), (777, 2, 1000)] {
+        let sampler = Sampler::block(block, window).unwrap();
+        let mut ids = vec![0; len as usize];
+        sampler.fill(len, 7, 1, 0, &mut ids);
+        for (position, &id) in (0..).zip(&ids) {
+            let mut one = [0];
+            sampler.fill(len, 7, 1, position, &mut one);
+            assert_eq!(one, [id], "position {position} of {len} in blocks of {block}");
+        }
+    }
+}
+
 /// The positions of single samples over 4000 epochs, in 25 parts of the epoch: chi-square in its standard
 /// deviations, at most 4 for samples that are as likely in each part.
 #[test]

@@ -990,6 +990,18 @@ BUGS = [
         ],
     ),
     Bug(
+        "in_place_of_another_batch",
+        "a view is read in place whichever batch it is of",
+        Test(FEEDLINE, "batches", "host::a_view_is_read_in_place_from_its_own_batch_only"),
+        [
+            (
+                "crates/feedline/src/compute/host.rs",
+                "view.address().0.checked_sub(bytes.as_ptr().addr() as u64)",
+                "(view.address().0 % bytes.len() as u64).checked_sub(0)",
+            ),
+        ],
+    ),
+    Bug(
         "cache_returns_memory",
         "the memory of evicted row groups goes back to the system, which clears it again for the next ones",
         Test(DATASETS, "lib", "cache::tests::the_memory_of_evicted_parts_is_used_again"),

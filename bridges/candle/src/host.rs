@@ -1,9 +1,10 @@
-//! Tensors on the CPU: one copy, on the batch's stream.
+//! Tensors on the CPU: one copy.
 
 use std::sync::mpsc::channel;
 
 use candle_core::{Device, Tensor, WithDType};
 use feedline::dataset::Element;
+use feedline::device::BackendKind;
 use feedline::{DType, Error, ErrorKind, Ready, Result, View};
 use feedline_device::launch_host;
 use half::{bf16, f16};
@@ -32,6 +33,16 @@ pub(crate) fn copy<T: Element + WithDType>(
     batch: &Ready,
     (view, shape): (View<'_, T>, Vec<usize>),
 ) -> Result<Tensor> {
+    let values = if batch.stream().kind() == BackendKind::Host {
+        batch.in_place(&view)?.to_vec()
+    } else {
+        copy_on_stream(batch, view)?
+    };
+    Tensor::from_vec(values, shape, &Device::Cpu).map_err(|error| failed(error, "make a tensor"))
+}
+
+/// The elements of a view, copied by the stream: a simulated device does not say where its memory is.
+fn copy_on_stream<T: Element>(batch: &Ready, view: View<'_, T>) -> Result<Vec<T>> {
     let (send, copied) = channel();
     let stream = batch.stream();
     // Counted as a wait for data, unlike the wait for the stream below.
@@ -41,8 +52,5 @@ pub(crate) fn copy<T: Element + WithDType>(
         let _ = send.send(memory.input::<T>(0).to_vec());
     })?;
     stream.synchronize()?;
-    let values = copied
-        .recv()
-        .map_err(|_| Error::new(ErrorKind::Device, "the copy of a batch to candle did not run"))?;
-    Tensor::from_vec(values, shape, &Device::Cpu).map_err(|error| failed(error, "make a tensor"))
+    copied.recv().map_err(|_| Error::new(ErrorKind::Device, "the copy of a batch to candle did not run"))
 }

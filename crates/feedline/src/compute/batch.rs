@@ -256,16 +256,6 @@ impl Ready {
         self.layout.spec()
     }
 
-    /// The offset of field `index` in the slot, in bytes.
-    pub(crate) fn offset(&self, index: usize) -> usize {
-        self.layout.offset(index)
-    }
-
-    /// The offset of the values of ragged field `index` in the slot, in bytes.
-    pub(crate) fn values_at(&self, index: usize) -> usize {
-        self.layout.values(index).start
-    }
-
     /// The index of the device slot that holds the batch.
     pub fn slot(&self) -> usize {
         self.reader.index()

@@ -1,8 +1,8 @@
 //! The data of a batch on the host: copied from any device, or read in place on the host device.
 
-use feedline_core::{BatchInfo, Element, Result, Spec};
+use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result, Spec};
 
-use crate::Ready;
+use crate::{Ready, View};
 
 impl Ready {
     /// The field `name` of all rows, copied to the host: `[rows, shape...]`, row-major. Works on any device.
@@ -76,6 +76,21 @@ impl Ready {
         batch.ready.stream().synchronize()?;
         Ok(batch)
     }
+
+    /// The elements of a view of this batch, read in place. For the host device. Blocks until the batch has
+    /// arrived, not for other work on its stream: a batch can only be read.
+    ///
+    /// # Errors
+    /// `Config` on a device with memory of its own, and for a view of another batch; a device failure.
+    #[doc(hidden)] // For the bridges to other frameworks.
+    pub fn in_place<T: Element>(&self, view: &View<'_, T>) -> Result<&[T]> {
+        let bytes = self.reader.host_bytes()?;
+        // On the host an address is a pointer.
+        let first = view.address().0.checked_sub(bytes.as_ptr().addr() as u64);
+        let part = first.and_then(|first| bytes.get(first as usize..)?.get(..view.len() * size_of::<T>()));
+        part.and_then(|part| bytemuck::try_cast_slice(part).ok())
+            .ok_or_else(|| Error::new(ErrorKind::Config, "the view is one of another batch"))
+    }
 }
 
 /// A batch on the host: its fields are slices. Dropping it releases its slot.
@@ -107,8 +122,7 @@ impl HostBatch {
     /// # Errors
     /// As [`field`](Self::field), for an index that the spec does not have.
     pub fn field_at<T: Element>(&self, index: usize) -> Result<&[T]> {
-        let elements = self.ready.field_at::<T>(index)?.len();
-        self.slice(self.ready.offset(index), elements)
+        self.ready.in_place(&self.ready.field_at(index)?)
     }
 
     /// The ragged field `name`: the items of all rows, and `rows + 1` offsets; see [`Ready::ragged`].
@@ -117,7 +131,7 @@ impl HostBatch {
     /// As [`Ready::ragged`].
     pub fn ragged<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
         let ragged = self.ready.ragged::<T>(name)?;
-        self.parts(name, ragged.values.len(), ragged.offsets.len())
+        Ok((self.ready.in_place(&ragged.values)?, self.ready.in_place(&ragged.offsets)?))
     }
 
     /// The padded field `name`: `[rows, width, item...]`, and the length of each row; see [`Ready::padded`].
@@ -126,26 +140,12 @@ impl HostBatch {
     /// As [`Ready::padded`].
     pub fn padded<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
         let padded = self.ready.padded::<T>(name)?;
-        self.parts(name, padded.values.len(), padded.lengths.len())
+        Ok((self.ready.in_place(&padded.values)?, self.ready.in_place(&padded.lengths)?))
     }
 
     /// The fields of a sample.
     pub fn spec(&self) -> &Spec {
         self.ready.spec()
-    }
-
-    /// The values of a ragged field, and its offsets or lengths.
-    fn parts<T: Element>(&self, name: &str, values: usize, numbers: usize) -> Result<(&[T], &[u32])> {
-        let index = self.spec().index_of(name)?;
-        let (at, numbers_at) = (self.ready.values_at(index), self.ready.offset(index));
-        Ok((self.slice(at, values)?, self.slice(numbers_at, numbers)?))
-    }
-
-    /// `elements` elements of the slot, from byte `at`.
-    fn slice<T: Element>(&self, at: usize, elements: usize) -> Result<&[T]> {
-        let bytes = &self.ready.reader.host_bytes()?[at..][..elements * size_of::<T>()];
-        // Cannot fail: slots and the fields in them are 256-byte aligned.
-        Ok(bytemuck::cast_slice(bytes))
     }
 }
 

@@ -95,6 +95,30 @@ fn into_host_waits_for_the_work_queued_before_it() {
 }
 
 #[test]
+fn a_view_is_read_in_place_from_its_own_batch_only() {
+    alone(|| {
+        for seed in 0..20 {
+            let device = late(seed);
+            let compute = device.stream().unwrap();
+            let mut loader = builder(fine()).build(&device).unwrap();
+            let mut batches = loader.epoch(0).unwrap().map(|batch| batch.unwrap().wait_on(&compute).unwrap());
+            let (first, second) = (batches.next().unwrap(), batches.next().unwrap());
+            for batch in [&first, &second] {
+                let ids = batch.in_place(&batch.field("id").unwrap()).unwrap();
+                let bytes = batch.in_place(&batch.field("bytes").unwrap()).unwrap();
+                assert_rows(&fine(), 0, batch.ids(), ids, bytes);
+            }
+            let error = first.in_place(&second.field::<i64>("id").unwrap()).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.message()),
+                (ErrorKind::Config, "the view is one of another batch")
+            );
+            assert!(second.in_place(&first.field::<u8>("bytes").unwrap()).is_err());
+        }
+    });
+}
+
+#[test]
 fn a_panic_beside_an_open_batch_leaves_the_batch_and_the_device_intact() {
     hush_planned_panics();
     alone(|| {

@@ -836,7 +836,7 @@ BUGS = [
         Test(
             FEEDLINE,
             "lib",
-            "transfer::tests::order::short_batches_before_a_read_that_does_not_return_are_delivered",
+            "transfer::tests::order::a_message_that_wakes_nobody_is_received_while_a_read_does_not_return",
         ),
         [
             (

@@ -254,6 +254,11 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// Whether the receiver sleeps.
+    pub fn is_asleep(&self) -> bool {
+        self.messages.asleep() > 0
+    }
+
     /// Whether there is no message. Does not lock: a message that is being sent may be missed.
     pub fn is_empty(&self) -> bool {
         self.len.load(Ordering::Acquire) == 0

@@ -152,7 +152,7 @@ impl TfRecord {
         for feature in features(record).ok_or_else(&damaged)? {
             let (name, list) = feature.ok_or_else(&damaged)?;
             let Some((kind, list)) = list else { continue };
-            let known = self.features.binary_search_by(|known| known.name.as_str().cmp(name));
+            let known = self.features.binary_search_by(|known| known.name.as_bytes().cmp(name));
             let &Known { field, has_lengths, .. } = &self.features[known.map_err(|_| damaged())?];
             visited[field] = true;
             match in_place(kind, list) {
@@ -210,6 +210,7 @@ fn learn(record: &[u8], seen: &mut BTreeMap<String, Seen>) -> Result<(), String>
     let mut any = false;
     for feature in features(record).ok_or("it has other fields")? {
         let (name, list) = feature.ok_or("it is damaged")?;
+        let name = std::str::from_utf8(name).map_err(|_| "it is damaged")?;
         any = true;
         let mut count = 0;
         if let Some((kind, list)) = list {

@@ -11,18 +11,18 @@ pub(super) enum Kind {
     Int,
 }
 
-/// A feature of one example: its name and the bytes of its list, `None` for an empty feature.
-pub(super) type Feature<'a> = (&'a str, Option<(Kind, &'a [u8])>);
+/// A feature of one example: the bytes of its name and of its list, `None` for an empty feature.
+pub(super) type Feature<'a> = (&'a [u8], Option<(Kind, &'a [u8])>);
 
 /// The features of `record` in order; `None` if it is not an example.
 pub(super) fn features(record: &[u8]) -> Option<impl Iterator<Item = Option<Feature<'_>>>> {
     // The map is field 1 of `Features`, which is field 1 of `Example`. A record may hold several parts of it.
     let mut parts = Message(record);
+    let mut entries = Message(parts.bytes(1).unwrap_or_default());
     // A record with other fields, such as the lists of a `SequenceExample`, is not an example.
     if !parts.clone().all(|field| matches!(field, Some((1, Wire::Bytes(_))))) {
         return None;
     }
-    let mut entries = Message(&[]);
     Some(std::iter::from_fn(move || {
         while entries.0.is_empty() {
             entries = match parts.next()? {
@@ -30,8 +30,11 @@ pub(super) fn features(record: &[u8]) -> Option<impl Iterator<Item = Option<Feat
                 _ => return Some(None),
             };
         }
+        if let Some(entry) = entries.bytes(1) {
+            return Some(usual_feature(entry).or_else(|| feature(entry)));
+        }
         Some(match entries.next()? {
-            Some((1, Wire::Bytes(entry))) => usual_feature(entry).or_else(|| feature(entry)),
+            Some((1, Wire::Bytes(entry))) => feature(entry),
             _ => None,
         })
     }))
@@ -51,15 +54,15 @@ fn usual_feature(entry: &[u8]) -> Option<Feature<'_>> {
     let mut feature = Message(feature);
     let list = feature.bytes(number)?;
     let is_all = entry.0.is_empty() && feature.0.is_empty();
-    if is_all { Some((std::str::from_utf8(name).ok()?, Some((kind, list)))) } else { None }
+    is_all.then_some((name, Some((kind, list))))
 }
 
 /// A feature in any form.
 fn feature(entry: &[u8]) -> Option<Feature<'_>> {
-    let (mut name, mut list) = ("", None);
+    let (mut name, mut list) = (&[][..], None);
     for field in Message(entry) {
         match field? {
-            (1, Wire::Bytes(text)) => name = std::str::from_utf8(text).ok()?,
+            (1, Wire::Bytes(text)) => name = text,
             (2, Wire::Bytes(feature)) => {
                 for field in Message(feature) {
                     list = Some(match field? {
@@ -217,7 +220,7 @@ mod tests {
             let (name, size) = ([0x0A, 1, b'x', 0x12], list.len() as u8);
             let usual = [&name[..], &[size + 2, 0x0A, size], &list].concat();
             prop_assert_eq!(usual_feature(&usual), feature(&usual));
-            prop_assert_eq!(usual_feature(&usual), Some(("x", Some((Kind::Bytes, &list[..])))));
+            prop_assert_eq!(usual_feature(&usual), Some((&b"x"[..], Some((Kind::Bytes, &list[..])))));
             let longer = [&usual[..], &bytes].concat();
             let other = [&name[..], &[bytes.len() as u8], &bytes].concat();
             for entry in [bytes, longer, other] {
@@ -237,7 +240,8 @@ mod tests {
         // The second tag encodes the same number in two bytes; an empty part lies between the two.
         let record = [part(b'a', &[0x0A]), vec![0x0A, 0], part(b'b', &[0x8A, 0])].concat();
         let names: Vec<_> = features(&record).unwrap().map(|feature| feature.unwrap()).collect();
-        assert_eq!(names, [("a", Some((Kind::Int, &[8, 5][..]))), ("b", Some((Kind::Int, &[8, 5][..])))]);
+        let five = Some((Kind::Int, &[8, 5][..]));
+        assert_eq!(names, [(&b"a"[..], five), (&b"b"[..], five)]);
     }
 
     #[test]

@@ -1005,7 +1005,7 @@ BUGS = [
         "cache_returns_memory",
         "the memory of evicted row groups goes back to the system, which clears it again for the next ones",
         Test(DATASETS, "lib", "cache::tests::the_memory_of_evicted_parts_is_used_again"),
-        [(CACHE, "KEEPS_FREED_MEMORY.call_once(keep_freed_memory);", "")],
+        [(CACHE, "keep_freed_memory();", "")],
     ),
     Bug(
         "prefetch_draws_once",
@@ -1015,7 +1015,7 @@ BUGS = [
             "batches",
             "prefetch::samples_of_later_batches_are_prepared_in_their_order_before_a_batch_is_taken",
         ),
-        [(PREFETCH, "if *of == request {", "if of.number == request.number {")],
+        [(PREFETCH, "if *of != request {", "if of.number != request.number {")],
     ),
     Bug(
         "cache_waits_ahead",

@@ -2,7 +2,7 @@
 //! the same with `torch.index_select`.
 
 use feedline::device::BackendKind;
-use feedline::report::{Cause, ServiceTimes};
+use feedline::report::ServiceTimes;
 use feedline::{DType, Error, ErrorKind, Loader, Result, Spec, TransferMode};
 use feedline_datasets::{OpenOptions, Records};
 use serde_json::json;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::measure::{Figures, steps};
 use crate::options::Options;
 use crate::records::{Scratch, rate};
-use crate::row::{Entry, Report, Target};
+use crate::row::{Entry, Report, Target, shares};
 use crate::setting::DEPTH;
 
 /// Bytes of a record, records of a batch, and the target on an H200 in GB/s of payload.
@@ -67,9 +67,6 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
     }
     let seconds = Figures::new(seconds);
     let report_of_run = loader.report();
-    let causes = Cause::ALL.map(|cause| (cause.to_string(), report_of_run.run.share(cause)));
-    let shares: std::collections::BTreeMap<_, _> =
-        causes.into_iter().filter(|(_, share)| *share > 0.0).collect();
     let ServiceTimes { submit_ns, copy_ns, step_ns, .. } = report_of_run.service;
     let is_gpu = options.device.kind() == BackendKind::Cuda;
     report.add(
@@ -83,7 +80,7 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
             target: if is_gpu { Target::AtLeast(bar.round()) } else { Target::None },
             more: json!({
                 "us_per_batch": seconds.median() * 1e6, "file_bytes": options.file_bytes, "steps": turn,
-                "depth": DEPTH, "workers": report_of_run.setup.workers, "shares": shares,
+                "depth": DEPTH, "workers": report_of_run.setup.workers, "shares": shares(&report_of_run.run),
                 // On the device from event to event, and on the threads that queue and that consume.
                 "gather_us": copy_ns as f64 / 1e3, "queue_us": submit_ns as f64 / 1e3,
                 "consume_us": step_ns as f64 / 1e3,

@@ -1,8 +1,10 @@
 //! One row of results, as JSON and as a printed line.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 
+use feedline::report::{Account, Cause};
 use feedline::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -46,6 +48,12 @@ pub struct Row {
     /// Whether this is a smoke run, whose figures mean nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub smoke: bool,
+}
+
+/// The share of each cause in a loader's time; causes without a share are left out.
+pub fn shares(run: &Account) -> BTreeMap<String, f64> {
+    let shares = Cause::ALL.map(|cause| (cause.to_string(), run.share(cause)));
+    shares.into_iter().filter(|(_, share)| *share > 0.0).collect()
 }
 
 /// The measured part of a row.

@@ -112,8 +112,7 @@ impl Content {
         claim: impl FnOnce(&[u8]) -> Result<u64>,
     ) -> Result<Self> {
         let file = DiskFile::open(path)?;
-        let mut start = vec![0; file.len().min(64 << 10) as usize];
-        file.read_at(0, &mut start)?;
+        let start = file.read(0, file.len().min(64 << 10) as usize)?;
         if !start.starts_with(&gzip::MAGIC) {
             check(&start, file.len())?;
         }

@@ -205,7 +205,7 @@ impl<T> Cache<T> {
         self.touch(&self.parts[index]);
         let gone = self.hold(index, bytes);
         if !gone.is_empty() {
-            KEEPS_FREED_MEMORY.call_once(keep_freed_memory);
+            keep_freed_memory();
         }
         for index in gone {
             *self.parts[index].value.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -244,20 +244,20 @@ impl<T> Cache<T> {
     }
 }
 
-/// Whether [`keep_freed_memory`] was called.
-static KEEPS_FREED_MEMORY: Once = Once::new();
-
-/// Makes the allocator of the GNU C library keep the memory of evicted parts for the next ones. It returns large
-/// blocks to the system, which clears every page again, until the program has freed one of up to 32 MiB; from
-/// then on it keeps blocks of that size (mallopt(3), `M_MMAP_THRESHOLD`). This one is never written, so it takes
-/// no memory.
+/// Makes the allocator of the GNU C library keep the memory of evicted parts for the next ones. It returns
+/// large blocks to the system, which clears every page again, until the program has freed one of up to 32
+/// MiB; from then on it keeps blocks of that size (mallopt(3), `M_MMAP_THRESHOLD`). This one is never written,
+/// so it takes no memory.
 fn keep_freed_memory() {
-    if cfg!(target_env = "gnu") {
-        let mut block = Vec::<u8>::new();
-        // Without memory for it, nothing changes.
-        let _ = block.try_reserve_exact((32 << 20) - (64 << 10));
-        drop(std::hint::black_box(block));
-    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if cfg!(target_env = "gnu") {
+            let mut block = Vec::<u8>::new();
+            // Without memory for it, nothing changes.
+            let _ = block.try_reserve_exact((32 << 20) - (64 << 10));
+            drop(std::hint::black_box(block));
+        }
+    });
 }
 
 /// Block and window of a block shuffle over groups that end at `ends`, of which a cache holds `cache_bytes`

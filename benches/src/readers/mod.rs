@@ -13,17 +13,15 @@ mod samples;
 mod tables;
 mod threads;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use feedline::report::Cause;
 use feedline::{Dataset, Error, ErrorKind, Loader, ReadError, Result, Sampler, TransferMode, Workers};
 use feedline_datasets::{Fixed, ParquetFile, Ragged, Reader, TableOptions, Values, open};
 use serde_json::json;
 
 use crate::options::Options;
 use crate::records::against;
-use crate::row::{Entry, Report, Target};
+use crate::row::{Entry, Report, Target, shares};
 use crate::setting::{DEPTH, Setting};
 use threads::{Plain, Threads, cpu_of_workers};
 
@@ -153,8 +151,6 @@ fn one(
     let mut loader = setting.of(builder).build(&options.device)?;
     let (sides, steps) = against(options, &mut loader, DEPTH, |steps| threads.run(steps))?;
     let run = loader.report().run;
-    let shares: BTreeMap<_, _> =
-        Cause::ALL.map(|cause| (cause.to_string(), (1000.0 * run.share(cause)).round() / 1000.0)).into();
     // On a machine with other work this is steadier than the rates.
     let cpu = cpu_of_workers() / run.batches.max(1) as f64;
     let plain_cpu = threads.cpu_per_block();
@@ -173,7 +169,7 @@ fn one(
                 "row_bytes": sizes.iter().sum::<usize>(), "batch": BATCH, "samples": samples,
                 "cpu_us_per_batch": cpu * 1e6, "baseline_cpu_us_per_batch": plain_cpu * 1e6,
                 "cpu_ratio": plain_cpu / cpu, "together": together, "steps": steps, "depth": DEPTH,
-                "shares": shares,
+                "shares": shares(&run),
             }),
         },
     )

@@ -1,12 +1,9 @@
 //! Tensors on the CPU: one copy.
 
-use std::sync::mpsc::channel;
-
 use candle_core::{Device, Tensor, WithDType};
 use feedline::dataset::Element;
 use feedline::device::BackendKind;
-use feedline::{DType, Error, ErrorKind, Ready, Result, View};
-use feedline_device::launch_host;
+use feedline::{DType, Ready, Result, View};
 use half::{bf16, f16};
 
 use crate::{dtype, failed, no_such_tensor, view};
@@ -36,21 +33,9 @@ pub(crate) fn copy<T: Element + WithDType>(
     let values = if batch.stream().kind() == BackendKind::Host {
         batch.in_place(&view)?.to_vec()
     } else {
-        copy_on_stream(batch, view)?
+        // A simulated device does not say where its memory is.
+        batch.wait_until_copied()?;
+        view.to_vec()?
     };
     Tensor::from_vec(values, shape, &Device::Cpu).map_err(|error| failed(error, "make a tensor"))
-}
-
-/// The elements of a view, copied by the stream: a simulated device does not say where its memory is.
-fn copy_on_stream<T: Element>(batch: &Ready, view: View<'_, T>) -> Result<Vec<T>> {
-    let (send, copied) = channel();
-    let stream = batch.stream();
-    // Counted as a wait for data, unlike the wait for the stream below.
-    batch.wait_until_copied()?;
-    launch_host(stream, "copy to candle", [view.into()], [], move |memory| {
-        // The receiver waits below.
-        let _ = send.send(memory.input::<T>(0).to_vec());
-    })?;
-    stream.synchronize()?;
-    copied.recv().map_err(|_| Error::new(ErrorKind::Device, "the copy of a batch to candle did not run"))
 }

@@ -136,8 +136,7 @@ pub(super) struct Start {
 impl Start {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = DiskFile::open(path)?;
-        let mut bytes = vec![0; file.len().min(START as u64) as usize];
-        file.read_at(0, &mut bytes)?;
+        let mut bytes = file.read(0, file.len().min(START as u64) as usize)?;
         let is_gzip = bytes.starts_with(&gzip::MAGIC);
         let mut len = file.len();
         if is_gzip {

@@ -206,8 +206,7 @@ impl Object {
         let read = || {
             // Inflates gzip, so that its content tells the format.
             let content = Content::of_remote(file.clone())?;
-            let mut start = vec![0; content.len().min(START as u64) as usize];
-            content.read_at(0, &mut start)?;
+            let start = content.read(0, content.len().min(START as u64) as usize)?;
             Ok((content, start))
         };
         let (content, start) = read()

@@ -53,6 +53,9 @@ impl Block {
     }
 }
 
+/// Blocks that are kept once looked up. A window has few.
+const KNOWN: usize = 64;
+
 /// The sequence of shuffled blocks, with random access.
 struct Blocks {
     block: u64,
@@ -61,11 +64,9 @@ struct Blocks {
     short: u64,
     /// Number of samples that the short block lacks.
     lacks: u64,
-    /// Blocks that were looked up: their place in the sequence and their first sample. A window has few of them.
+    /// Blocks that were looked up: their place in the sequence and their first sample.
     known: [(u64, u64); KNOWN],
 }
-
-const KNOWN: usize = 64;
 
 impl Blocks {
     fn new(len: u64, block: u64, key: u64) -> Self {

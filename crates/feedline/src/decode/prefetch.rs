@@ -151,18 +151,13 @@ impl Prefetch {
 
     /// The ids of the step of `request`.
     fn draw(&self, request: Request, decoder: &Decoder, ids: &mut Vec<u64>) {
-        let drawn = || self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
-        {
-            let (of, known) = &*drawn();
-            if *of == request {
-                ids.clone_from(known);
-                return;
-            }
+        // Another worker that wants the same ids waits for them instead of drawing them too.
+        let (of, known) = &mut *self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if *of != request {
+            decoder.batch_sampler.batch(request.epoch, request.start, request.step, known);
+            *of = request;
         }
-        decoder.batch_sampler.batch(request.epoch, request.start, request.step, ids);
-        let (of, known) = &mut *drawn();
-        *of = request;
-        known.clone_from(ids);
+        ids.clone_from(known);
     }
 
     /// Goes on from `next` to `later`, unless another worker has gone on.

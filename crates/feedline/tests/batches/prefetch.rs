@@ -161,7 +161,8 @@ fn whatever_a_set_answers_every_batch_arrives() {
             // Each worker may be in its first call.
             ("never", always(Prefetched::Never), 3, 3),
             ("a panic", panics, 3, 3),
-            // One call for each batch, and one after it; further workers would join a slow batch, and call too.
+            // One call for each batch, and one after it. Further workers would join a slow batch, and call
+            // too.
             ("full", always(Prefetched::Full), 1, 2 * steps),
             ("ready", always(Prefetched::Ready), 3, 4 * steps),
             ("pending", always(Prefetched::Pending), 3, usize::MAX),

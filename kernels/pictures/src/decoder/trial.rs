@@ -22,8 +22,9 @@ const GAIN: f64 = 1.02;
 #[derive(Debug)]
 pub(super) struct Trial {
     with_cpu: bool,
-    /// The turns that have ended; after the last one, `with_cpu` is the result. And the sums of their rates without and with the CPU.
+    /// The turns that have ended; after the last one, `with_cpu` is the result.
     turns: u32,
+    /// The sums of their rates, without and with the CPU.
     rates: [f64; 2],
     /// The beginning of the turn, and the pictures decoded since.
     since: Option<Instant>,

@@ -875,6 +875,18 @@ BUGS = [
         [(SHUTDOWN, "            let _ = thread.join();", "            drop(thread);")],
     ),
     Bug(
+        "own_worker",
+        "a loader waits on a worker of its own pool",
+        Test(FEEDLINE, "threads", "shared_pool::a_loader_that_a_worker_of_its_pool_drives_is_refused"),
+        [(POOL, "        POOL.get() == address(&self.queue)", "        false")],
+    ),
+    Bug(
+        "drop_on_own_worker",
+        "the drop of a loader waits on a worker of its own pool",
+        Test(FEEDLINE, "threads", "shared_pool::a_loader_that_a_worker_of_its_pool_drives_is_refused"),
+        [("crates/feedline/src/loader/mod.rs", "            self.running.close();\n            return self", "            let _ = self.running.stop(self.drop_timeout);\n            return self")],
+    ),
+    Bug(
         "worker_limit",
         "a worker beyond the limit takes work",
         Test(

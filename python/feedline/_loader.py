@@ -9,7 +9,6 @@ import importlib.util
 import logging
 import os
 import sys
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,56 +16,66 @@ from typing import Any
 from . import _data, _feedline, _own
 from ._batch import Batch, Copied, forms_of
 from ._data import Data
-from ._errors import ConfigError, Error, StateError
+from ._errors import ConfigError, StateError
 from ._frameworks import framework as framework_of
 from ._report import Report
 from ._source import Source
 
 _log = logging.getLogger("feedline")
 
-#: The loaders to close before the interpreter shuts down: their workers may run Python code.
-_open: weakref.WeakSet[Loader] = weakref.WeakSet()
-
 Sampler = _feedline.Sampler
+
+
+class _Run:
+    """How far an epoch is. A loader and its iterators share it, so that no loader refers to an iterator."""
+
+    __slots__ = ("epoch", "goes_on", "is_over", "steps")
+
+    def __init__(self, epoch: int, steps: int | None) -> None:
+        self.epoch, self.steps, self.is_over = epoch, steps, False
+        #: Whether the next epoch follows if nothing is left of the one of a loaded state.
+        self.goes_on = False
 
 
 class Epoch(Iterator[Any]):
     """The batches of one epoch, in order. Created by :meth:`Loader.epoch`; ``len`` is its number of steps."""
 
-    __slots__ = ("__weakref__", "_goes_on", "_is_over", "_loader", "_next", "epoch", "steps")
+    __slots__ = ("__weakref__", "_loader", "_next", "_run")
 
-    #: The number of the epoch.
-    epoch: int
-    #: The number of batches from the start of this iterator to the end of the epoch; of a :class:`Source`
-    #: ``None``.
-    steps: int | None
+    def __init__(self, loader: Loader, run: _Run) -> None:
+        self._loader, self._run, self._next = loader, run, loader._inner.next
 
-    def __init__(self, loader: Loader, epoch: int, steps: int | None) -> None:
-        self._loader, self.epoch, self.steps, self._is_over = loader, epoch, steps, False
-        #: Whether the next epoch follows if nothing is left of the one of a loaded state.
-        self._goes_on = False
-        self._next = loader._inner.next
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+        return self._run.epoch
+
+    @property
+    def steps(self) -> int | None:
+        """The number of batches from the start of this iterator to the end of the epoch; of a
+        :class:`Source` ``None``."""
+        return self._run.steps
 
     def __iter__(self) -> Epoch:
         return self
 
     def __next__(self) -> Any:
-        loader = self._loader
-        if self._is_over:
+        loader, run = self._loader, self._run
+        if run.is_over:
             raise StopIteration
-        if loader._current is not self:
+        if loader._current is not run:
             raise RuntimeError(
                 "another epoch of this loader was begun, and a loader has one at a time: make a loader for "
                 "each loop that runs beside another"
             )
         inner = self._next()
-        if inner is None and self._goes_on and loader._is_resumed:
-            self._goes_on = False
-            self.epoch += 1
-            self.steps = loader._inner.begin(self.epoch)
+        if inner is None and run.goes_on and loader._is_resumed:
+            run.goes_on = False
+            run.epoch += 1
+            run.steps = loader._inner.begin(run.epoch)
             inner = self._next()
         if inner is None:
-            self._is_over = True
+            run.is_over = True
             loader._epoch_ended()
             raise StopIteration
         loader._has_delivered = True
@@ -173,7 +182,7 @@ class Loader:
         self._kind: type[Batch] = Copied if copy else Batch
         padding = [(name, *_padding(given)) for name, given in (pad or {}).items()]
         self._forms = forms_of(self.data, {name for name, *_ in padding})
-        self._current: Epoch | None = None
+        self._current: _Run | None = None
         #: Whether a loaded state waits for its first batch.
         self._is_resumed = False
         self._has_delivered = False
@@ -205,26 +214,28 @@ class Loader:
                 "map_batch": None if map_batch is None else _hook(map_batch, self.data),
             },
         )
-        _open.add(self)
         _log.info("%r", self)
 
     # Epochs
 
     def epoch(self, epoch: int) -> Epoch:
         """The batches of an epoch, from its beginning; of the epoch of a loaded state, the rest."""
+        return Epoch(self, self._begin(epoch))
+
+    def _begin(self, epoch: int) -> _Run:
         if self._is_resumed and self._current is not None and epoch == self._current.epoch:
-            self._current = Epoch(self, epoch, self._current.steps)
+            self._current = _Run(epoch, self._current.steps)
         else:
             steps = self._inner.begin(epoch)
             self._is_resumed, self._has_delivered = False, False
-            self._current = Epoch(self, epoch, steps)
+            self._current = _Run(epoch, steps)
         return self._current
 
     def __iter__(self) -> Epoch:
-        current = self.epoch(self.next_epoch)
+        run = self._begin(self.next_epoch)
         # The end of a source is known once it is read.
-        current._goes_on = self._is_resumed and current.steps is None
-        return current
+        run.goes_on = self._is_resumed and run.steps is None
+        return Epoch(self, run)
 
     @property
     def next_epoch(self) -> int:
@@ -232,7 +243,7 @@ class Loader:
         current = self._current
         if current is None:
             return 0
-        is_taken = self._has_delivered or current._is_over
+        is_taken = self._has_delivered or current.is_over
         if self._is_resumed and not is_taken:
             return current.epoch + 1 if current.steps == 0 else current.epoch
         return current.epoch + 1 if is_taken else current.epoch
@@ -294,9 +305,9 @@ class Loader:
         steps = self._inner.resume(cursor, step, state.get("bad_samples"))
         self._is_resumed, self._has_delivered = True, False
         if self._current is None:
-            self._current = Epoch(self, epoch, steps)
+            self._current = _Run(epoch, steps)
         current = self._current
-        current.epoch, current.steps, current._is_over = epoch, steps, False
+        current.epoch, current.steps, current.is_over = epoch, steps, False
 
     @property
     def order_hash(self) -> int:
@@ -307,7 +318,6 @@ class Loader:
 
     def close(self) -> None:
         """Ends the loader and its threads. Arrays of its batches stay valid."""
-        _open.discard(self)
         self._inner.close()
 
     def __enter__(self) -> Loader:
@@ -445,14 +455,8 @@ def _hook(function: Callable[[dict[str, Any]], Any], data: Data | Source) -> _ow
     return _own.Hook(function, fixed)
 
 
-@atexit.register
-def _close_all() -> None:
-    """Ends the open loaders: the interpreter must not shut down under a worker that runs Python code."""
-    _feedline.leave()
-    for loader in list(_open):
-        with contextlib.suppress(Error):
-            loader.close()
-
+# The compiled function itself: a signal could interrupt one that is written in Python.
+atexit.register(_feedline.leave)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_feedline.forget_workers)

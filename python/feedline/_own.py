@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import _feedline
 from ._errors import ConfigError
 
 #: A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
@@ -202,6 +203,8 @@ class Shards:
             samples, offset = samples.skip(offset), 0
         opened = iter(_iterate(samples))
         for number in range(offset):
+            if _feedline.is_closing():
+                raise RuntimeError("the Python interpreter is shutting down")
             if next(opened, self) is self:
                 raise ValueError(
                     f"shard {shard} has {number} samples, and the saved state is behind {offset}: a shard "

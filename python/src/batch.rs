@@ -12,6 +12,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::capsule::capsule;
 use crate::error::{no_field, raise};
+use crate::interpreter::detached;
 use crate::pictures::{PictureBatch, Place};
 
 /// Where the fields of a batch are.
@@ -179,7 +180,7 @@ impl Field {
         let is_cuda = self.device().device_type == CUDA;
         // SAFETY: DLPack's contract for the argument: a stream of this device, valid while it is used.
         let consumer = unsafe { Consumer::from_python(stream, is_cuda) }.map_err(raise)?;
-        let tensor = py.detach(|| self.tensor(consumer)).map_err(raise)?;
+        let tensor = detached(py, || self.tensor(consumer)).map_err(raise)?;
         capsule(py, tensor, max_version.is_some_and(|(major, _)| major >= 1))
     }
 
@@ -189,7 +190,7 @@ impl Field {
         if self.device().device_type == CUDA {
             return Err(PyAttributeError::new_err("the batch is on a GPU"));
         }
-        let tensor = py.detach(|| self.tensor(Consumer::Cpu)).map_err(raise)?;
+        let tensor = detached(py, || self.tensor(Consumer::Cpu)).map_err(raise)?;
         let described = &tensor.get().dl_tensor;
         let rank = usize::try_from(described.ndim).unwrap_or(0);
         // SAFETY: `ndim` sizes, alive as long as `tensor`.

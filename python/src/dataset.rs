@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::raise;
+use crate::interpreter;
 use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
 use crate::pictures::Behind;
 use crate::transforms::transforms;
@@ -79,7 +80,7 @@ fn varying(reader: &dyn Reader) -> impl Iterator<Item = &SchemaField> {
 
 /// Runs `work`, which may read, without the interpreter's lock.
 fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> feedline::Result<T> + Send) -> PyResult<T> {
-    py.detach(work).map_err(raise)
+    interpreter::detached(py, work).map_err(raise)
 }
 
 /// The options of `feedline.open` that every format has.
@@ -286,21 +287,21 @@ impl DataSet {
         epoch: u64,
         seed: u64,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let fields =
-            py.detach(|| read_one(&*self.set, id, &mut Context::new(seed, epoch))).map_err(|error| {
-                let error = match error.downcast::<Error>() {
-                    Ok(error) => *error,
-                    Err(error) => Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error),
-                };
-                raise(error.at_sample(id))
-            })?;
+        let fields = interpreter::detached(py, || read_one(&*self.set, id, &mut Context::new(seed, epoch)))
+            .map_err(|error| {
+            let error = match error.downcast::<Error>() {
+                Ok(error) => *error,
+                Err(error) => Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error),
+            };
+            raise(error.at_sample(id))
+        })?;
         Ok(fields.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
     }
 
     /// Whether samples depend on the epoch or on random numbers; looks at the first one.
     fn varies(&self, py: Python<'_>) -> bool {
         let mut context = Context::new(0, 0);
-        py.detach(|| read_one(&*self.set, 0, &mut context).is_ok() && context.varies())
+        interpreter::detached(py, || read_one(&*self.set, 0, &mut context).is_ok() && context.varies())
     }
 
     /// The number of items that each sample has of the ragged field `field`.

@@ -1,17 +1,22 @@
 //! Errors as exceptions of Python: a class by kind, the place as attributes, the cause as `__cause__`.
 
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use feedline::{Error, Stage};
 use pyo3::exceptions::PyKeyError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::interpreter::Inside;
+
 /// An exception of Python code that a data set or a hook has raised.
 pub(crate) struct Raised {
     /// The exception and the line that raised it, as text: a worker prints it without the interpreter.
     text: String,
-    error: PyErr,
+    /// The exception, until it is handed out. Its frames keep what the data set was working on, perhaps also
+    /// the loader, which keeps its error.
+    error: Mutex<Option<PyErr>>,
 }
 
 impl Raised {
@@ -21,7 +26,7 @@ impl Raised {
             errors.call_method1(intern!(py, "describe"), (error.value(py), error.traceback(py)))?.extract()
         };
         let text = describe().unwrap_or_else(|_| error.to_string());
-        Self { text, error }
+        Self { text, error: Mutex::new(Some(error)) }
     }
 }
 
@@ -41,6 +46,8 @@ impl std::error::Error for Raised {}
 
 /// The exception for `error`.
 pub(crate) fn raise(error: Error) -> PyErr {
+    // It runs Python code.
+    let _inside = Inside::new();
     Python::attach(|py| exception(py, &error).unwrap_or_else(|failed| failed))
 }
 
@@ -61,7 +68,8 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let path = innermost(error, |error| error.path().map(|path| path.display().to_string()));
     exception.setattr(intern!(py, "path"), path)?;
     let exception = PyErr::from_value(exception);
-    exception.set_cause(py, raised(error).map(|raised| raised.error.clone_ref(py)));
+    let cause = raised(error).and_then(|raised| lock(&raised.error).take());
+    exception.set_cause(py, cause);
     Ok(exception)
 }
 
@@ -81,4 +89,8 @@ fn innermost<T>(error: &Error, place: impl Fn(&Error) -> Option<T>) -> Option<T>
 fn raised(error: &Error) -> Option<&Raised> {
     let cause = error.get_ref()?;
     cause.downcast_ref::<Raised>().or_else(|| raised(cause.downcast_ref::<Error>()?))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

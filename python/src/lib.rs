@@ -6,6 +6,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `loader.rs`, `options.rs`, `running.rs` | a loader; its options; the epoch that borrows it |
+//! | `open.rs`, `interpreter.rs` | the open loaders; the threads inside the interpreter, and its end |
 //! | `batch.rs`, `capsule.rs` | a batch, its fields, and their DLPack capsules |
 //! | `dataset.rs` | data sets: opened, in memory, composed |
 //! | `own.rs`, `source.rs` | data sets and sources written in Python |
@@ -25,7 +26,9 @@ mod batch;
 mod capsule;
 mod dataset;
 mod error;
+mod interpreter;
 mod loader;
+mod open;
 mod options;
 mod own;
 mod pictures;
@@ -46,7 +49,9 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<source::Source>()?;
     module.add_function(wrap_pyfunction!(table::open_table, module)?)?;
-    module.add_function(wrap_pyfunction!(own::leave, module)?)?;
-    module.add_function(wrap_pyfunction!(own::forget_workers, module)?)?;
+    module.add_function(wrap_pyfunction!(interpreter::leave, module)?)?;
+    module.add_function(wrap_pyfunction!(interpreter::is_closing, module)?)?;
+    module.add_function(wrap_pyfunction!(interpreter::forget_workers, module)?)?;
+    feedline_core::speak_python();
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! A loader that Python owns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline::report::ChosenMode;
-use feedline::{BadSampleReport, Cursor, Device, Error, ErrorKind, Progress, Result, StopHandle, World};
+use feedline::{BadSampleReport, Cursor, Device, Error, ErrorKind, Progress, Result, World};
 use feedline_report::{Diagnosis, to_json};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -13,8 +13,9 @@ use pyo3::types::PyBytes;
 
 use crate::batch::Batch;
 use crate::error::raise;
+use crate::interpreter::{Inside, detached};
+use crate::open::Open;
 use crate::options::{Options, Samples, builder};
-use crate::own::detached;
 use crate::pictures::{PictureLoader, Position};
 use crate::running::{Answer, Start, State, TICK};
 
@@ -24,15 +25,9 @@ const OTHER_THREADS: u32 = 30;
 /// Loads batches; see `feedline.Loader`.
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Loader {
-    state: Mutex<State>,
-    progress: Progress,
-    stop: StopHandle,
-    /// The process that has the threads.
-    process: u32,
+    open: Arc<Open>,
+    about: About,
     held_timeout: Duration,
-    drop_timeout: Duration,
-    steps: Option<u64>,
-    global_batch: u64,
     /// The step at which the epoch was resumed.
     first_step: AtomicU64,
     /// Steps that were delivered since then.
@@ -40,6 +35,13 @@ pub(crate) struct Loader {
     /// The position of a loader with a stage behind it, which reads ahead of what is delivered.
     position: Option<Position>,
     world: World,
+}
+
+/// What is known of a loader also while an epoch borrows it.
+struct About {
+    progress: Progress,
+    steps: Option<u64>,
+    global_batch: u64,
     mode: String,
     memory: (u64, u64),
 }
@@ -73,32 +75,33 @@ impl Loader {
                 }
             })
         };
-        let mut state = py.detach(build).map_err(raise)?;
+        let mut state = detached(py, build).map_err(raise)?;
         let (position, mode) = match &state {
             State::Pictures(pictures) => {
                 (Some(pictures.position.clone()), Some(format!("decoded {}", pictures.describe())))
             }
             _ => (None, None),
         };
-        let describe = |loader: &mut feedline::Loader| Self {
-            progress: loader.progress(),
-            stop: loader.stop_handle(),
-            process: std::process::id(),
+        let describe = |loader: &mut feedline::Loader| {
+            let about = About {
+                progress: loader.progress(),
+                steps: loader.steps_per_epoch(),
+                global_batch: loader.batch_sampler().global_batch(),
+                mode: mode.unwrap_or_else(|| mode_of(loader).to_owned()),
+                memory: (loader.memory_use().pinned_bytes, loader.memory_use().device_bytes),
+            };
+            (about, loader.stop_handle())
+        };
+        let (about, stop) = state.with_loader(describe).map_err(raise)?;
+        Ok(Self {
+            open: Open::new(state, stop, drop_timeout),
+            about,
             held_timeout,
-            drop_timeout,
-            steps: loader.steps_per_epoch(),
-            global_batch: loader.batch_sampler().global_batch(),
             first_step: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             position,
             world,
-            mode: mode.unwrap_or_else(|| mode_of(loader).to_owned()),
-            memory: (loader.memory_use().pinned_bytes, loader.memory_use().device_bytes),
-            state: Mutex::new(State::Closed),
-        };
-        let made = state.with_loader(describe).map_err(raise)?;
-        *made.lock() = state;
-        Ok(made)
+        })
     }
 
     /// Begins `epoch`; returns the number of its steps.
@@ -136,8 +139,8 @@ impl Loader {
             Ok(steps)
         })?;
         // With another batch size the number of steps is another one.
-        self.begin_at(if self.steps.is_some() {
-            cursor.position().div_ceil(self.global_batch)
+        self.begin_at(if self.about.steps.is_some() {
+            cursor.position().div_ceil(self.about.global_batch)
         } else {
             step
         });
@@ -160,6 +163,7 @@ impl Loader {
             let waited = start.elapsed();
             if waited >= self.held_timeout {
                 let is_only_thread = || -> PyResult<bool> {
+                    let _inside = Inside::new();
                     let threads: usize = py.import("threading")?.call_method0("active_count")?.extract()?;
                     Ok(threads == 1)
                 };
@@ -174,8 +178,8 @@ impl Loader {
     fn cursor<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, u64, u64, Option<u64>) {
         let (cursor, _) = self.position();
         let step = self.first_step.load(Ordering::Relaxed) + self.delivered.load(Ordering::Relaxed);
-        let (step, samples) = match self.steps {
-            Some(_) => (cursor.position().div_ceil(self.global_batch), Some(cursor.position())),
+        let (step, samples) = match self.about.steps {
+            Some(_) => (cursor.position().div_ceil(self.about.global_batch), Some(cursor.position())),
             None => (step, None),
         };
         (PyBytes::new(py, &cursor.to_bytes()), cursor.epoch(), step, samples)
@@ -194,7 +198,7 @@ impl Loader {
 
     /// The text, the diagnosis and the JSON of the report, and its page for a browser.
     fn report(&self) -> (String, String, String, String) {
-        let report = self.progress.report();
+        let report = self.about.progress.report();
         let diagnosis = Diagnosis::new(&report);
         let page = feedline_report::History::new().page(&report, None);
         (report.to_string(), diagnosis.text, to_json(&report), page)
@@ -202,13 +206,13 @@ impl Loader {
 
     #[getter]
     fn steps(&self) -> Option<u64> {
-        self.steps
+        self.about.steps
     }
 
     /// Rows of a step over all ranks.
     #[getter]
     fn global_batch(&self) -> u64 {
-        self.global_batch
+        self.about.global_batch
     }
 
     #[getter]
@@ -218,22 +222,21 @@ impl Loader {
 
     #[getter]
     fn mode(&self) -> &str {
-        &self.mode
+        &self.about.mode
     }
 
     /// Bytes of pinned memory and of device memory.
     #[getter]
     fn memory(&self) -> (u64, u64) {
-        self.memory
+        self.about.memory
     }
 
     /// Ends the loader and its threads. Does nothing in a forked child, and the second time.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if self.is_forked() {
+        if self.open.is_forked() {
             return Ok(());
         }
-        self.stop.stop();
-        py.detach(|| self.lock().close(self.drop_timeout)).map_err(raise)
+        detached(py, || self.open.close()).map_err(raise)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -242,10 +245,6 @@ impl Loader {
 }
 
 impl Loader {
-    fn is_forked(&self) -> bool {
-        self.process != std::process::id()
-    }
-
     fn begin_at(&self, step: u64) {
         self.first_step.store(step, Ordering::Relaxed);
         self.delivered.store(0, Ordering::Relaxed);
@@ -255,12 +254,8 @@ impl Loader {
     fn position(&self) -> (Cursor, BadSampleReport) {
         match &self.position {
             Some(position) => position.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            None => (self.progress.cursor(), self.progress.bad_sample_report()),
+            None => (self.about.progress.cursor(), self.about.progress.bad_sample_report()),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does something with the state, without the interpreter's lock.
@@ -269,45 +264,13 @@ impl Loader {
         py: Python<'_>,
         work: impl FnOnce(&mut State) -> Result<T> + Send,
     ) -> PyResult<T> {
-        if self.is_forked() {
+        if self.open.is_forked() {
             let why = "this process was forked from the one that made the loader and has none of its \
                        threads: make the loader after the fork";
             return Err(raise(Error::new(ErrorKind::Forked, why)));
         }
-        detached(py, || work(&mut self.lock())).map_err(raise)
+        detached(py, || work(&mut self.open.lock())).map_err(raise)
     }
-}
-
-impl Drop for Loader {
-    /// Waits for the threads without the interpreter's lock, which a worker may need to end.
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let state = std::mem::replace(state, State::Closed);
-        if matches!(state, State::Closed) {
-            return;
-        }
-        let mut state = Some(state);
-        if !self.is_forked() {
-            Python::try_attach(|py| {
-                let state = state.take();
-                py.detach(|| if is_worker() { drop_elsewhere(state) } else { drop(state) });
-            });
-        }
-        // In a forked child, and when the interpreter shuts down.
-        std::mem::forget(state);
-    }
-}
-
-/// Whether this thread is a worker of some loader.
-pub(crate) fn is_worker() -> bool {
-    std::thread::current().name().is_some_and(|name| name.starts_with("fl-"))
-}
-
-/// Drops a loader that the garbage collector found while a worker ran Python code: the worker may be one of
-/// the threads that the drop waits for.
-fn drop_elsewhere(state: Option<State>) {
-    // If no thread can be made, the closure is dropped here, and the worker waits until the time-out.
-    let _ = std::thread::Builder::new().name("fl-drop".to_owned()).spawn(move || drop(state));
 }
 
 fn mode_of(loader: &feedline::Loader) -> &'static str {

@@ -1,10 +1,5 @@
 //! Data sets and hooks written in Python, called by the worker threads.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::ThreadId;
-use std::time::Duration;
-
 use feedline::batch::FilledBatch;
 use feedline::dataset::Rows;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
@@ -14,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::error::Raised;
-use crate::loader::is_worker;
+use crate::interpreter::{attach, may_go_on};
 
 /// A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
 pub(crate) type FieldOf = (String, String, Vec<usize>, Option<usize>);
@@ -124,6 +119,7 @@ impl Dataset for OwnData {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        may_go_on(context)?;
         let random = self.random(context);
         attach(|py| self.read_attached(py, id, random, row))
     }
@@ -152,6 +148,7 @@ impl Dataset for OwnData {
         let read = |py: Python<'_>| {
             for (index, &id) in ids.iter().enumerate() {
                 at = index;
+                may_go_on(context)?;
                 context.begin(index, id);
                 let random = self.random(context);
                 self.read_attached(py, id, random, &mut rows.row(index))?;
@@ -192,77 +189,4 @@ pub(crate) fn call_hook(hook: &Py<PyAny>, batch: &mut FilledBatch<'_>) -> Result
         }
         Ok(())
     })
-}
-
-/// Threads that run Python code for a loader, or are about to.
-static INSIDE: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether the interpreter is about to shut down.
-static IS_CLOSING: AtomicBool = AtomicBool::new(false);
-
-/// The thread that shuts the interpreter down.
-static CLOSED_BY: OnceLock<ThreadId> = OnceLock::new();
-
-/// Runs `work` without the interpreter's lock. When the interpreter shuts down, a daemon thread does not
-/// return from it: CPython before 3.14 would unwind it through Rust code; later ones stop it likewise.
-pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
-    py.detach(|| {
-        let done = work();
-        // Workers are waited for by `leave`.
-        let may_return = || is_worker() || CLOSED_BY.get() == Some(&std::thread::current().id());
-        while IS_CLOSING.load(Ordering::SeqCst) && !may_return() {
-            std::thread::park();
-        }
-        done
-    })
-}
-
-/// A thread that is counted in `INSIDE`.
-struct Inside;
-
-impl Inside {
-    fn new() -> Self {
-        INSIDE.fetch_add(1, Ordering::SeqCst);
-        Self
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        // Not below 0, in a child that was forked meanwhile.
-        let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |inside| inside.checked_sub(1));
-    }
-}
-
-/// Runs `work` with the interpreter's lock; fails once the interpreter is shutting down.
-pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T, ReadError> {
-    let ended = || Error::new(ErrorKind::Stopped, "the Python interpreter is shutting down").into();
-    // Counted before the question: `leave` asks in the other order.
-    let _inside = Inside::new();
-    if IS_CLOSING.load(Ordering::SeqCst) {
-        return Err(ended());
-    }
-    Python::try_attach(work).unwrap_or_else(|| Err(ended()))
-}
-
-/// Lets no more workers run Python code, and waits for the samples that they read: CPython before 3.14 kills
-/// a thread that is within Python code when the interpreter shuts down, and the process with it. Ctrl-C ends
-/// the wait.
-#[pyfunction]
-pub(crate) fn leave(py: Python<'_>) -> PyResult<()> {
-    let _ = CLOSED_BY.set(std::thread::current().id());
-    IS_CLOSING.store(true, Ordering::SeqCst);
-    // A thread that was on its way to the interpreter's lock gets it now, and ends in `detached` next.
-    py.detach(|| std::thread::sleep(Duration::from_millis(5)));
-    while INSIDE.load(Ordering::SeqCst) > 0 {
-        py.detach(|| std::thread::sleep(Duration::from_millis(1)));
-        py.check_signals()?;
-    }
-    Ok(())
-}
-
-/// For a forked child, which has no workers.
-#[pyfunction]
-pub(crate) fn forget_workers() {
-    INSIDE.store(0, Ordering::SeqCst);
 }

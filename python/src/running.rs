@@ -43,6 +43,10 @@ impl State {
         if let Self::Pictures(pictures) = self {
             return pictures.begin(from);
         }
+        self.check_thread(match from {
+            Start::Epoch(_) => "epoch",
+            Start::Cursor(_) => "load_state_dict",
+        })?;
         let (loader, stream) = self.take()?;
         let begun = Running::try_new_or_recover(MutBorrow::new(loader), |loader| match from {
             Start::Epoch(epoch) => loader.borrow_mut().epoch(epoch),
@@ -97,6 +101,7 @@ impl State {
         if let Self::Pictures(pictures) = self {
             return pictures.files().map(work);
         }
+        self.check_thread("close")?;
         let (mut loader, stream) = self.take()?;
         let done = work(&mut loader);
         *self = Self::Idle(loader, stream);
@@ -104,12 +109,18 @@ impl State {
     }
 
     /// Ends the loader; waits for its threads until `limit` has passed. Does nothing if it is closed.
-    pub(crate) fn close(&mut self, limit: Duration) -> Result<()> {
-        match std::mem::replace(self, Self::Closed) {
+    pub(crate) fn stop(&mut self, limit: Duration) -> Result<()> {
+        match self {
             Self::Closed => Ok(()),
-            Self::Pictures(mut pictures) => pictures.files()?.stop(limit),
-            Self::Idle(mut loader, _stream) => loader.stop(limit),
-            Self::Running(running, _stream) => running.into_owner().into_inner().stop(limit),
+            _ => self.with_loader(|loader| loader.stop(limit))?,
+        }
+    }
+
+    /// Refuses `call` on a worker of the loader, while the epoch can still go on.
+    fn check_thread(&self, call: &str) -> Result<()> {
+        match self {
+            Self::Running(running, _) => running.with_dependent(|_, epoch| epoch.check_thread(call)),
+            _ => Ok(()),
         }
     }
 

@@ -13,7 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList};
 
 use crate::error::{Raised, raise};
-use crate::own::{FieldOf, attach, fields_of, spec};
+use crate::interpreter::attach;
+use crate::own::{FieldOf, fields_of, spec};
 
 /// A source written in Python; see `feedline.Source`.
 #[pyclass(frozen, module = "feedline._feedline")]

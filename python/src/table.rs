@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::dataset::{DataSet, open_options};
 use crate::error::raise;
+use crate::interpreter::detached;
 use crate::own::dtype_named;
 
 /// The steps, as `_table.py` gives them.
@@ -79,7 +80,7 @@ pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<D
     if let Some(path) = steps.saved {
         table = table.saved(path);
     }
-    let table = py.detach(|| table.build()).map_err(raise)?;
+    let table = detached(py, || table.build()).map_err(raise)?;
     let list = |(column, _): &(String, _)| Some((column.clone(), table.classes(column)?.to_vec()));
     let categories = steps.category.iter().filter_map(list).collect();
     let mut set = DataSet::new("table", table);

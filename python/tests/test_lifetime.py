@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ids, numbers, script
+from conftest import descriptors, ids, numbers, resident, script, threads, wait_until
 
 import feedline
 
@@ -303,24 +303,3 @@ reads.wait()
 """
     done = script(code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[0]\n", "")
-
-
-def resident() -> int:
-    with open("/proc/self/statm") as pages:
-        return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
-def wait_until(condition: Any) -> None:
-    """Waits for threads that are about to end."""
-    limit = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.01)

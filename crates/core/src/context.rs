@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::key;
-use crate::{Random, Scratch};
+use crate::{Error, Random, Scratch, Stop};
 
 /// The context of a [`Dataset::read`](crate::Dataset::read): the epoch, random numbers that belong to the
 /// sample, and scratch memory of the worker.
@@ -32,6 +32,8 @@ pub struct Context {
     /// Whether the read asked for the epoch or a random number.
     varies: Cell<bool>,
     watch: Option<Arc<AtomicU64>>,
+    /// Set when the loader ends.
+    stop: Option<Arc<Stop>>,
     scratch: Scratch,
 }
 
@@ -48,6 +50,7 @@ impl Context {
             delegated: None,
             varies: Cell::new(false),
             watch: None,
+            stop: None,
             scratch: Scratch::new(),
         }
     }
@@ -56,6 +59,22 @@ impl Context {
     #[doc(hidden)] // The workers' bookkeeping.
     pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
         Self { watch: Some(watch), ..self }
+    }
+
+    /// Ends with `stop`; see [`check_stop`](Self::check_stop).
+    #[doc(hidden)] // The workers' bookkeeping.
+    pub fn ended_by(self, stop: Arc<Stop>) -> Self {
+        Self { stop: Some(stop), ..self }
+    }
+
+    /// Fails once the loader ends: for a [`Dataset::read_many`](crate::Dataset::read_many) whose samples take
+    /// long, between two of them.
+    ///
+    /// # Errors
+    /// The first cause of the loader's end.
+    #[doc(hidden)] // For the Python package.
+    pub fn check_stop(&self) -> Result<(), Error> {
+        self.stop.as_ref().map_or(Ok(()), |stop| stop.check())
     }
 
     /// Uses the scratch memory of a worker; [`into_scratch`](Self::into_scratch) gives it back.

@@ -33,6 +33,7 @@ impl TryNext {
 ///
 /// `next` blocks until a batch's copy to the device is queued; a [`StopHandle`](crate::StopHandle) ends the
 /// wait. An error ends the epoch: after it `next` returns `None`. An epoch never ends early without an error.
+/// Only a call on a worker of the loader's own pool, which would wait for itself, is refused and ends nothing.
 #[must_use = "its batches are read ahead for nothing if no one takes them"]
 pub struct Epoch<'a> {
     loader: &'a mut Loader,
@@ -106,6 +107,15 @@ impl<'a> Epoch<'a> {
         self.loader.check_slots(on_any_thread)
     }
 
+    /// Refuses `call` on a worker of the loader's own pool, before a caller ends the epoch for it.
+    ///
+    /// # Errors
+    /// `Config`.
+    #[doc(hidden)] // For the Python package.
+    pub fn check_thread(&self, call: &str) -> Result<()> {
+        self.loader.check_thread(call)
+    }
+
     /// Whether every batch has been delivered, or an error has ended the epoch.
     pub fn is_over(&self) -> bool {
         self.failed || self.loader.is_at_end()
@@ -113,6 +123,8 @@ impl<'a> Epoch<'a> {
 
     /// The next batch. Blocks for at most `limit`.
     fn advance(&mut self, limit: Option<Duration>) -> Result<TryNext> {
+        // Before all else: the epoch goes on for its own thread.
+        self.loader.check_thread("next")?;
         if self.is_over() {
             self.loader.end_epoch();
             return Ok(TryNext::Over);

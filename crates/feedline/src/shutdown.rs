@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use feedline_core::{Error, ErrorKind, Result, Stop};
+use feedline_core::{Error, ErrorKind, Result, Stop, named};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;
@@ -181,19 +181,48 @@ impl Running {
         Err(Error::new(ErrorKind::Forked, why))
     }
 
+    /// Whether the calling thread is a worker of the loader's pool. It must not wait for a batch, nor for the
+    /// end of the workers: it would wait for itself.
+    pub(crate) fn is_on_own_worker(&self) -> bool {
+        self.pool.as_ref().is_some_and(WorkerPool::is_worker)
+    }
+
+    /// Refuses `call` on a worker of the loader's pool.
+    pub(crate) fn check_thread(&self, call: &str) -> Result<()> {
+        if !self.is_on_own_worker() {
+            return Ok(());
+        }
+        let thread = std::thread::current();
+        let why = format!(
+            "{call} was called on {}, a worker of this loader, which would wait for itself: {}",
+            thread.name().unwrap_or("a thread"),
+            named(
+                "a data set must not drive a loader of the pool that reads it, so give the inner loader a \
+                 pool of its own",
+                "samples cannot be made of batches of the loader that reads them, so index the data, or make \
+                 another loader"
+            )
+        );
+        Err(Error::new(ErrorKind::Config, why))
+    }
+
+    /// Begins to end the threads, and returns at once.
+    pub(crate) fn close(&self) {
+        self.closers.stop.request();
+        self.closers.close();
+    }
+
     /// Ends the threads, and waits for them and for the device, for at most `limit` in all.
     pub(crate) fn stop(&mut self, limit: Duration) -> Result<()> {
         self.check_process()?;
-        self.closers.stop.request();
-        self.closers.close();
+        self.close();
         let start = Instant::now();
         let left = || limit.saturating_sub(start.elapsed());
         while !self.started.is_empty() {
             let Ok(name) = self.ended.1.recv_timeout(left()) else { return Err(self.stuck(limit)) };
             self.started.retain(|started| *started != name);
         }
-        // Only the return of the threads remains. If the data set owns the loader, this thread is one of
-        // them.
+        // Only the return of the threads remains. If the data set owns the loader, this may be `fl-transfer`.
         let this = std::thread::current().id();
         let workers = self.pool.take().map(WorkerPool::into_handles).unwrap_or_default();
         let threads = std::mem::take(&mut self.threads).into_iter().chain(workers);

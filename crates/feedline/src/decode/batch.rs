@@ -365,7 +365,8 @@ fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Resul
     let _span = enter!("decode", info);
     let watch = worker.begin(info.step, first);
     let context = Context::new(reader.decoder.batch_sampler.options().seed, info.epoch);
-    let mut context = context.watched(watch).with_scratch(worker.take_scratch());
+    let context = context.watched(watch).ended_by(reader.decoder.stop.clone());
+    let mut context = context.with_scratch(worker.take_scratch());
     let read = reader.read(rows, &mut context);
     worker.end();
     let scratch = context.into_scratch();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use feedline_core::{
     BadSamples, BatchInfo, BatchSampler, CopyRows, Error, ErrorKind, Layout, Result, SourcePosition, Stage,
-    Substituted, catch_panic, timeline::now,
+    Stop, Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_device::zero_copy::Rest;
@@ -45,6 +45,8 @@ pub(crate) struct Decoder {
     pub(crate) workers: Arc<AtomicUsize>,
     /// The requested batches, and the inbox that receives them.
     pub(crate) requests: Arc<Requests>,
+    /// Set when the loader ends.
+    pub(crate) stop: Arc<Stop>,
     /// Fills batches beside the workers.
     pub(crate) filling: Option<Filling>,
     pub(crate) trace: Option<LoaderTrace>,

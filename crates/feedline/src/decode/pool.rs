@@ -1,5 +1,6 @@
 //! The worker threads, owned by one loader or shared by several.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -83,6 +84,11 @@ pub struct WorkerPool {
     threads: Option<Arc<Vec<JoinHandle<()>>>>,
 }
 
+thread_local! {
+    /// The pool that this thread is a worker of: the address of its queue, or 0.
+    static POOL: Cell<usize> = const { Cell::new(0) };
+}
+
 /// Work, and the loader that it belongs to.
 type OfLoader<T> = (Arc<Decoder>, T);
 
@@ -137,6 +143,11 @@ impl WorkerPool {
     /// Sets the number of workers that may take work.
     pub(crate) fn active_workers(&self) -> ActiveWorkers {
         ActiveWorkers { queue: self.queue.clone(), active: self.active.clone() }
+    }
+
+    /// Whether the calling thread is one of the workers.
+    pub(crate) fn is_worker(&self) -> bool {
+        POOL.get() == address(&self.queue)
     }
 
     /// The reads in progress, the longest first.
@@ -201,8 +212,13 @@ impl Drop for WorkerPool {
     }
 }
 
+fn address(queue: &Arc<PoolQueue>) -> usize {
+    Arc::as_ptr(queue) as usize
+}
+
 /// Works as worker number `index` until the queue is closed.
-fn work(queue: &PoolQueue, activity: &Activity, index: usize) {
+fn work(queue: &Arc<PoolQueue>, activity: &Activity, index: usize) {
+    POOL.set(address(queue));
     let worker = Worker::new(activity, index);
     let mut next = queue.next(index);
     while let Some(work) = next {

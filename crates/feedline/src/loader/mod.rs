@@ -34,7 +34,8 @@ mod start;
 /// the limit is reported to the device's [`DeviceStats`](crate::device::DeviceStats) and left behind: a
 /// thread whose read does not return keeps the host slots until it does; if work on the device still uses
 /// slots, all slots and the copy stream are leaked. Delivered batches stay valid; dropping the last one frees
-/// the slots and waits for the work that reads them.
+/// the slots and waits for the work that reads them. On a worker of its own pool, for example as a part of a
+/// data set, a drop ends the loader without waiting for it.
 ///
 /// # Fork
 ///
@@ -152,10 +153,12 @@ impl Loader {
     /// read ahead.
     ///
     /// # Errors
-    /// `Config` for an epoch that [`epochs`](LoaderBuilder::epochs) excludes; `Forked` in a forked
-    /// child; once the pipeline has ended, the first cause.
+    /// `Config` for an epoch that [`epochs`](LoaderBuilder::epochs) excludes, and on a worker of the loader's
+    /// pool, which would wait for itself; `Forked` in a forked child; once the pipeline has ended, the first
+    /// cause.
     pub fn epoch(&mut self, epoch: u64) -> Result<Epoch<'_>> {
         self.running.check_process()?;
+        self.check_thread("epoch")?;
         self.check_epoch(epoch)?;
         self.progress.begin(epoch);
         self.continue_epoch()
@@ -182,6 +185,7 @@ impl Loader {
     /// otherwise as [`epoch`](Self::epoch).
     pub fn resume(&mut self, cursor: Cursor) -> Result<Epoch<'_>> {
         self.running.check_process()?;
+        self.check_thread("resume")?;
         self.check_epoch(cursor.epoch())?;
         let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
         self.progress.set_cursor(fit(cursor, &self.batch_sampler, self.fingerprint)?);
@@ -260,6 +264,11 @@ impl Loader {
         (!self.is_source).then_some(steps)
     }
 
+    /// Refuses `call` on a worker of the loader's pool.
+    pub(crate) fn check_thread(&self, call: &str) -> Result<()> {
+        self.running.check_thread(call)
+    }
+
     /// Tells the report that the epoch is over.
     pub(crate) fn end_epoch(&mut self) {
         self.ledger.end(self.slots.take_host_waits());
@@ -330,10 +339,11 @@ impl Loader {
     ///
     /// # Errors
     /// `Timeout` naming what still runs: a read that does not return, or work on the device. `Panic` if
-    /// the data set panicked while it was dropped. `Forked` in a forked child. Device failures that no
-    /// other call has returned.
+    /// the data set panicked while it was dropped. `Forked` in a forked child. `Config` on a worker of the
+    /// loader's pool. Device failures that no other call has returned.
     pub fn stop(&mut self, limit: Duration) -> Result<()> {
         self.running.check_process()?;
+        self.check_thread("stop")?;
         // The transfer thread's sends fail instead of blocking.
         self.loaded = never();
         self.current = None;
@@ -361,6 +371,10 @@ impl std::ops::Deref for Loader {
 
 impl Drop for Loader {
     fn drop(&mut self) {
+        if self.running.check_process().is_ok() && self.running.is_on_own_worker() {
+            self.running.close();
+            return self.running.leak_busy_slots();
+        }
         match self.stop(self.drop_timeout) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Forked => self.abandon(),

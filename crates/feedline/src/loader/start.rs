@@ -34,8 +34,9 @@ impl Loader {
         let pool = builder.start_pool(&mode)?;
         let requests = Arc::new(Requests::new(host_slots.len()));
         let (loaded, to_consumer) = bounded(slots.len());
+        let stop = Arc::new(Stop::new());
         let closers = Closers {
-            stop: Arc::new(Stop::new()),
+            stop: stop.clone(),
             host_slots: host_slots.clone(),
             device_slots: slots.clone(),
             requests: requests.clone(),
@@ -64,6 +65,7 @@ impl Loader {
             rest: columns.as_ref().and_then(|columns| columns.rest()),
             workers: pool.active(),
             requests: requests.clone(),
+            stop,
             filling,
             trace,
             row_ns: Default::default(),

@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::common::small::{BATCH, STEPS, fine, on_a_device, take_epoch};
+use crate::common::small::{BATCH, LEN, STEPS, fine, on_a_device, take_epoch};
 use crate::common::{LONG, alone, assert_intact, wait_for_threads, wait_until_gone};
-use feedline::{Dataset, Device, Loader, Stream, TryNext, WorkerPool, Workers};
+use feedline::{Dataset, Device, ErrorKind, Loader, Stream, TryNext, WorkerPool, Workers};
 use feedline_testkit::fixtures::{self, Fine};
 
 fn pool(workers: usize) -> WorkerPool {
@@ -168,5 +168,47 @@ fn the_threads_of_an_unused_pool_end_with_its_last_handle() {
         wait_for_threads("fl-decode", 3);
         drop(two);
         wait_until_gone("fl-decode");
+    });
+}
+
+/// A worker that waits for a batch of its own pool would wait for itself, with one worker at once, with more
+/// once all of them do.
+#[test]
+fn a_loader_that_a_worker_of_its_pool_drives_is_refused() {
+    alone(|| {
+        for workers in [1, 3] {
+            let device = Device::new_host();
+            let pool = pool(workers);
+            let inner = Mutex::new(Some(loader(fine(), &pool, 2, &device)));
+            let heard = Arc::new(Mutex::new(None));
+            let told = heard.clone();
+            let data = fixtures::Before::new(fine(), move |_| {
+                if let Some(mut inner) = inner.lock().unwrap().take() {
+                    let cursor = inner.cursor();
+                    let answers =
+                        [inner.epoch(0).map(drop), inner.resume(cursor).map(drop), inner.stop(LONG)];
+                    let start = Instant::now();
+                    drop(inner);
+                    *told.lock().unwrap() = Some((answers, start.elapsed()));
+                }
+                Ok(())
+            });
+            let mut outer = loader(data, &pool, 2, &device);
+            assert_eq!(
+                outer.epoch(0).unwrap().map(|batch| batch.unwrap().len()).sum::<usize>(),
+                LEN as usize
+            );
+            let (answers, dropped) = heard.lock().unwrap().take().unwrap();
+            for (answer, call) in answers.into_iter().zip(["epoch", "resume", "stop"]) {
+                let error = answer.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Config);
+                let text = error.to_string();
+                assert!(text.contains(&format!("{call} was called on fl-decode-")), "{text}");
+            }
+            // It does not wait for the time-out.
+            assert!(dropped < Duration::from_secs(4), "the drop took {dropped:?}");
+            drop(outer);
+            assert!(device.stats().take_errors().is_empty());
+        }
     });
 }

@@ -117,6 +117,7 @@ impl Rig {
             rest: None,
             workers: Arc::new(workers.into()),
             requests: requests.clone(),
+            stop: Default::default(),
             filling: None,
             trace: None,
             row_ns: Default::default(),

@@ -1,0 +1,158 @@
+//! The border of the interpreter: which threads are inside, and how it is left when it shuts down.
+//!
+//! CPython before 3.14 kills a thread that wants the interpreter's lock once the interpreter has shut down.
+//! It unwinds that thread through Rust code, which ends the process. So every thread with Rust code on its
+//! stack is counted while it may want the lock, and `leave` lets no more of them in and waits for the others.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use feedline::{Context, Error, ErrorKind, ReadError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::prelude::*;
+
+use crate::open::close_all;
+
+/// How long a Ctrl-C waits for the samples that are being read when the interpreter shuts down. Then it ends
+/// the process.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// After this time `leave` says what it waits for.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Threads that run Python code for a loader, are about to, or return to Python.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the interpreter is about to shut down.
+static IS_CLOSING: AtomicBool = AtomicBool::new(false);
+
+/// The thread that shuts the interpreter down.
+static CLOSED_BY: OnceLock<ThreadId> = OnceLock::new();
+
+/// A thread that is counted in `INSIDE`.
+pub(crate) struct Inside(());
+
+impl Inside {
+    pub(crate) fn new() -> Self {
+        INSIDE.fetch_add(1, Ordering::SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // Not below 0, in a child that was forked meanwhile.
+        let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |inside| inside.checked_sub(1));
+    }
+}
+
+/// Runs `work` with the interpreter's lock; fails once the interpreter is shutting down.
+pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T, ReadError> {
+    // Counted before the question: `leave` asks in the other order.
+    let _inside = Inside::new();
+    if IS_CLOSING.load(Ordering::SeqCst) {
+        return Err(shutting_down());
+    }
+    Python::try_attach(work).unwrap_or_else(|| Err(shutting_down()))
+}
+
+/// Runs `work` without the interpreter's lock. When the interpreter shuts down, only workers, which `leave`
+/// waits for, and its own thread return from this.
+pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    let may_return = || is_worker() || CLOSED_BY.get() == Some(&std::thread::current().id());
+    let (done, returning) = py.detach(|| {
+        let done = work();
+        loop {
+            // Counted before the question, as above, until the thread has the lock.
+            let returning = Inside::new();
+            if !IS_CLOSING.load(Ordering::SeqCst) || may_return() {
+                return (done, returning);
+            }
+            drop(returning);
+            std::thread::park();
+        }
+    });
+    drop(returning);
+    done
+}
+
+/// Fails if the sample of `context` is not to be read any more: the interpreter shuts down, or the loader
+/// ends. For a worker, before each sample.
+pub(crate) fn may_go_on(context: &Context) -> Result<(), ReadError> {
+    if IS_CLOSING.load(Ordering::Relaxed) { Err(shutting_down()) } else { Ok(context.check_stop()?) }
+}
+
+fn shutting_down() -> ReadError {
+    Error::new(ErrorKind::Stopped, "the Python interpreter is shutting down").into()
+}
+
+/// Whether this thread is one of a loader's.
+pub(crate) fn is_worker() -> bool {
+    std::thread::current().name().is_some_and(|name| name.starts_with("fl-"))
+}
+
+/// Whether the interpreter is about to shut down, for Python code of a worker that takes long.
+#[pyfunction]
+pub(crate) fn is_closing() -> bool {
+    IS_CLOSING.load(Ordering::Relaxed)
+}
+
+/// Lets no more threads run Python code for a loader, waits for the samples that they read, and ends the
+/// loaders. Registered at `atexit` as it is: in Python code a signal could interrupt it.
+///
+/// Ctrl-C does not end the wait at once, because the interpreter must not shut down under a worker. If the
+/// samples take longer than [`PATIENCE`] after it, the process ends in place of the interpreter.
+#[pyfunction]
+pub(crate) fn leave(py: Python<'_>) {
+    let _ = CLOSED_BY.set(std::thread::current().id());
+    IS_CLOSING.store(true, Ordering::SeqCst);
+    let (start, mut is_told) = (Instant::now(), false);
+    let mut interrupted: Option<(Instant, PyErr)> = None;
+    while INSIDE.load(Ordering::SeqCst) > 0 {
+        py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+        if let Err(error) = py.check_signals() {
+            interrupted.get_or_insert((Instant::now(), error));
+        }
+        match &interrupted {
+            Some((at, error)) if at.elapsed() >= PATIENCE => end_process(py, error),
+            None if !is_told && start.elapsed() >= SILENCE => {
+                is_told = true;
+                eprintln!("feedline: waiting for the sample that is being read; Ctrl-C ends the process");
+            }
+            _ => {}
+        }
+    }
+    close_all(py);
+}
+
+/// Ends the process as an unhandled `error` does, without the rest of the interpreter's shutdown.
+fn end_process(py: Python<'_>, error: &PyErr) {
+    let end = || -> PyResult<()> {
+        for name in ["stdout", "stderr"] {
+            let _ = py.import("sys")?.getattr(name)?.call_method0("flush");
+        }
+        let os = py.import("os")?;
+        if error.is_instance_of::<PyKeyboardInterrupt>(py) && cfg!(unix) {
+            let signals = py.import("_signal")?;
+            let interrupt = signals.getattr("SIGINT")?;
+            signals.call_method1("signal", (&interrupt, signals.getattr("SIG_DFL")?))?;
+            os.call_method1("kill", (std::process::id(), interrupt))?;
+        }
+        let code = match error.is_instance_of::<PySystemExit>(py) {
+            true => error.value(py).getattr("code")?.extract().unwrap_or(1),
+            false => 1_i32,
+        };
+        os.call_method1("_exit", (code,)).map(drop)
+    };
+    if end().is_err() {
+        std::process::abort();
+    }
+}
+
+/// For a forked child, which has no workers.
+#[pyfunction]
+pub(crate) fn forget_workers() {
+    INSIDE.store(0, Ordering::SeqCst);
+}

@@ -1,0 +1,121 @@
+//! The loaders of this process that are open: they end before the interpreter does.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
+
+use feedline::{Result, StopHandle};
+use pyo3::prelude::*;
+
+use crate::interpreter::{detached, is_worker};
+use crate::running::State;
+
+static OPEN: Mutex<Vec<Weak<Open>>> = Mutex::new(Vec::new());
+
+/// A loader that is open, or was.
+pub(crate) struct Open {
+    state: Mutex<State>,
+    stop: StopHandle,
+    /// The process that has the threads.
+    process: u32,
+    drop_timeout: Duration,
+}
+
+impl Open {
+    pub(crate) fn new(state: State, stop: StopHandle, drop_timeout: Duration) -> Arc<Self> {
+        let process = std::process::id();
+        let open = Arc::new(Self { state: Mutex::new(state), stop, process, drop_timeout });
+        let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|open| open.strong_count() > 0);
+        all.push(Arc::downgrade(&open));
+        open
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the loader; waits for its threads. Does nothing the second time.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.stop.stop();
+        self.close_within(self.drop_timeout)
+    }
+
+    /// If the threads do not end in time, another thread waits for them, and frees what they use.
+    fn close_within(&self, limit: Duration) -> Result<()> {
+        let mut state = std::mem::replace(&mut *self.lock(), State::Closed);
+        let stopped = state.stop(limit);
+        if stopped.is_err() {
+            drop_elsewhere(state)
+        } else {
+            drop(state)
+        }
+        stopped
+    }
+
+    /// Takes the loader out, to drop it.
+    fn take(&mut self) -> State {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(state, State::Closed)
+    }
+}
+
+impl Drop for Open {
+    /// Waits for the threads without the interpreter's lock, which a worker may need to end.
+    fn drop(&mut self) {
+        let state = self.take();
+        if matches!(state, State::Closed) {
+            return;
+        }
+        let mut state = Some(state);
+        if !self.is_forked() {
+            Python::try_attach(|py| {
+                let state = state.take();
+                detached(py, || {
+                    if is_worker() { state.into_iter().for_each(drop_elsewhere) } else { drop(state) }
+                });
+            });
+        }
+        // In a forked child, and when the interpreter shuts down.
+        std::mem::forget(state);
+    }
+}
+
+/// Drops a loader on another thread. The garbage collector may have found it on a worker, which may be one of
+/// the threads that the drop waits for.
+fn drop_elsewhere(state: State) {
+    // If no thread can be made, the closure is dropped here, and the worker waits until the time-out.
+    let _ = std::thread::Builder::new().name("fl-drop".to_owned()).spawn(move || drop(state));
+}
+
+/// Ends all loaders of this process, when the interpreter shuts down.
+pub(crate) fn close_all(py: Python<'_>) {
+    py.detach(|| {
+        let all: Vec<_> =
+            open_now().iter().filter_map(Weak::upgrade).filter(|open| !open.is_forked()).collect();
+        all.iter().for_each(|open| open.stop.stop());
+        let start = Instant::now();
+        for open in &all {
+            // What still runs has no use for the interpreter.
+            let _ = open.close_within(open.drop_timeout.saturating_sub(start.elapsed()));
+        }
+    });
+}
+
+/// The list; empty if a thread held its lock while this process was forked.
+fn open_now() -> Vec<Weak<Open>> {
+    let start = Instant::now();
+    loop {
+        match OPEN.try_lock() {
+            Ok(mut all) => return std::mem::take(&mut *all),
+            Err(TryLockError::Poisoned(all)) => return std::mem::take(&mut *all.into_inner()),
+            Err(TryLockError::WouldBlock) if start.elapsed() < Duration::from_secs(1) => {
+                std::thread::yield_now()
+            }
+            Err(TryLockError::WouldBlock) => return Vec::new(),
+        }
+    }
+}

@@ -1685,6 +1685,36 @@ BUGS = [
         ],
     ),
     Bug(
+        "bool_of_any_byte",
+        "a sample may have any byte in a bool field",
+        Test(CORE, "lib", "rows::tests::a_bool_field_has_no_byte_but_0_and_1"),
+        [("crates/core/src/rows/mod.rs", "self.check_bools(written).and(unwritten)", "unwritten")],
+    ),
+    Bug(
+        "bool_column_unchecked",
+        "a device gathers any byte of a bool column",
+        Test(DEVICE, "device", "host::resident::a_bool_that_no_worker_looks_at_is_checked_once"),
+        [("crates/device/src/zero_copy/columns.rs", "if field.dtype() == DType::Bool\n", "if false\n")],
+    ),
+    Bug(
+        "bool_resident_unchecked",
+        "a resident set may have any byte in a bool field",
+        Test(DEVICE, "device", "host::resident::a_bool_that_no_worker_looks_at_is_checked_once"),
+        [
+            (
+                "crates/device/src/zero_copy/resident.rs",
+                "read.and_then(|()| rows.check_written().map_err(|(row, error)| (row, error.into())))",
+                "read",
+            )
+        ],
+    ),
+    Bug(
+        "bool_padded_by_two",
+        "a bool field may be padded with any byte",
+        Test(CORE, "lib", "spec::tests::invalid_fields_are_rejected_by_name"),
+        [("crates/core/src/ragged.rs", "if !dtype.accepts(&pad.element.0[..pad.element.1])", "if false")],
+    ),
+    Bug(
         "cache_keeps_all",
         "decoded row groups are never given up",
         Test(DATASETS, "lib", "cache::tests::the_part_that_was_used_longest_ago_goes_first"),

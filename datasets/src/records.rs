@@ -9,7 +9,7 @@ use feedline_core::{
 use crate::bytes::{Content, MappedFile};
 use crate::error::data;
 use crate::reader::inside;
-use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Values, gzip};
+use crate::{OpenOptions, Reader, Schema, SchemaField, Values, gzip};
 
 /// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order,
 /// without gaps.
@@ -151,9 +151,7 @@ impl Records {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_reader(self) -> Box<dyn Reader> {
-        let field = |field: &Field| {
-            SchemaField::fixed(field.name(), ElementType::Number(field.dtype()), field.shape())
-        };
+        let field = |field: &Field| SchemaField::fixed(field.name(), field.dtype().into(), field.shape());
         let schema = Schema::new(self.spec.fields().iter().map(field));
         Box::new(RecordReader { records: self, schema })
     }

@@ -10,9 +10,9 @@ use crate::error::{data, one_line};
 /// The type of one element of a field in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ElementType {
-    /// A type that batches can hold.
+    /// A type of numbers that batches can hold.
     Number(DType),
-    /// One byte: 0 is false, any other value is true. Batches have it as `u8`.
+    /// One byte: 0 is false, 1 is true. Batches have it as `DType::Bool`, and refuse any other byte.
     Bool,
     /// Unsigned 64-bit integer; batches have no such type.
     U64,
@@ -51,12 +51,21 @@ impl ElementType {
     }
 }
 
+impl From<DType> for ElementType {
+    fn from(dtype: DType) -> Self {
+        match dtype {
+            DType::Bool => Self::Bool,
+            dtype => Self::Number(dtype),
+        }
+    }
+}
+
 #[cfg(feature = "tabular")]
 impl ElementType {
     /// The type with this [`name`](Self::name).
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let others = [Self::Bool, Self::U64, Self::Complex64, Self::Complex128, Self::Bytes, Self::Text];
-        DType::ALL.map(Self::Number).into_iter().chain(others).find(|element| element.name() == name)
+        let others = [Self::U64, Self::Complex64, Self::Complex128, Self::Bytes, Self::Text];
+        DType::ALL.map(Self::from).into_iter().chain(others).find(|element| element.name() == name)
     }
 }
 
@@ -104,7 +113,8 @@ impl SchemaField {
     pub(crate) fn batch_type(&self) -> Result<(DType, &'static [usize])> {
         Ok(match self.element {
             ElementType::Number(dtype) => (dtype, &[]),
-            ElementType::Bool | ElementType::Bytes | ElementType::Text => (DType::U8, &[]),
+            ElementType::Bool => (DType::Bool, &[]),
+            ElementType::Bytes | ElementType::Text => (DType::U8, &[]),
             ElementType::Complex64 => (DType::F32, &[2]),
             ElementType::Complex128 => (DType::F64, &[2]),
             ElementType::U64 => {
@@ -169,7 +179,7 @@ impl Schema {
         }
     }
 
-    /// The spec of batches of these samples: `bool` and bytes become `u8`, a complex number becomes two
+    /// The spec of batches of these samples: bytes become `u8`, a complex number becomes two
     /// floats in an added last dimension.
     ///
     /// # Errors

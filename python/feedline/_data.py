@@ -14,7 +14,7 @@ from ._errors import ConfigError
 from .transforms import Transform
 
 #: NumPy's types by the names that batches have for them.
-NUMPY = {short: name for name, short in _own.DTYPES.items() if name not in ("bool", "bfloat16")}
+NUMPY = {short: name for name, short in _own.DTYPES.items() if name != "bfloat16"}
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:

@@ -31,7 +31,7 @@ DTYPES = {
     "bfloat16": "bf16",
     "float32": "f32",
     "float64": "f64",
-    "bool": "u8",
+    "bool": "bool",
 }
 
 

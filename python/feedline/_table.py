@@ -51,7 +51,7 @@ def table(
         standardize: Columns less their mean, divided by their standard deviation, ``float32``.
         fill: What a missing value becomes: a number, or the text of a category.
         fill_mean: Columns in which a missing value becomes the mean.
-        mask: Columns in which a missing value becomes 0, and the field ``NAME.present`` 0 in place of 1.
+        mask: Columns in which a missing value becomes 0, and the ``bool`` field ``NAME.present`` false.
         saved: A JSON file that keeps means, deviations and lists: written for the training set, read for the
             validation set, so that both have the same numbers.
         split: As for :func:`feedline.open`.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use feedline::dataset::{Element, Packed, PackedOptions, Rows, lengths};
-use feedline::{Context, DType, Dataset, Error, ErrorKind, InMemory, Mix, compose};
+use feedline::dataset::{Packed, PackedOptions, Rows, lengths};
+use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
 use feedline_core::Layout;
 use feedline_datasets::{
     Fixed, ImageDataset, Nulls, OpenOptions, Ragged, Reader, SchemaField, Split, Tokenized, open_with,
@@ -223,33 +223,10 @@ impl DataSet {
     /// Arrays in memory: name, dtype, shape of a row, and bytes of each.
     #[staticmethod]
     fn arrays(fields: Vec<(String, String, Vec<usize>, Bound<'_, PyBytes>)>) -> PyResult<Self> {
-        fn add<T: Element>(
-            set: InMemory,
-            name: &str,
-            shape: Vec<usize>,
-            bytes: &[u8],
-        ) -> feedline::Result<InMemory> {
-            let values: Vec<T> =
-                bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
-            set.field::<T>(name, shape, values)
-        }
         let mut set = InMemory::new();
         for (name, dtype, shape, bytes) in fields {
-            let bytes = bytes.as_bytes();
-            set = match dtype_named(&dtype).map_err(raise)? {
-                DType::U8 => add::<u8>(set, &name, shape, bytes),
-                DType::I8 => add::<i8>(set, &name, shape, bytes),
-                DType::U16 => add::<u16>(set, &name, shape, bytes),
-                DType::I16 => add::<i16>(set, &name, shape, bytes),
-                DType::U32 => add::<u32>(set, &name, shape, bytes),
-                DType::I32 => add::<i32>(set, &name, shape, bytes),
-                DType::I64 => add::<i64>(set, &name, shape, bytes),
-                DType::F16 => add::<half::f16>(set, &name, shape, bytes),
-                DType::BF16 => add::<half::bf16>(set, &name, shape, bytes),
-                DType::F32 => add::<f32>(set, &name, shape, bytes),
-                DType::F64 => add::<f64>(set, &name, shape, bytes),
-            }
-            .map_err(raise)?;
+            let dtype = dtype_named(&dtype).map_err(raise)?;
+            set = set.field_bytes(&name, dtype, shape, bytes.as_bytes()).map_err(raise)?;
         }
         Ok(Self::new("arrays", set))
     }

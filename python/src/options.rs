@@ -148,7 +148,7 @@ fn padding(data: &Samples<'_>, name: &str, multiple: usize, value: Option<f64>) 
     let Some(value) = value else { return Ok(pad) };
     let spec = data.spec();
     Ok(match spec.fields()[spec.index_of(name).map_err(raise)?].dtype() {
-        DType::U8 => pad.fill_value(value as u8),
+        DType::U8 | DType::Bool => pad.fill_value(value as u8),
         DType::I8 => pad.fill_value(value as i8),
         DType::U16 => pad.fill_value(value as u16),
         DType::I16 => pad.fill_value(value as i16),

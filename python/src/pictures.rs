@@ -350,7 +350,7 @@ impl Files {
 
 fn bytes<'a>(batch: &'a HostBatch, name: &str, dtype: DType) -> Result<&'a [u8]> {
     Ok(match dtype {
-        DType::U8 => batch.field::<u8>(name)?,
+        DType::U8 | DType::Bool => batch.field::<u8>(name)?,
         DType::I8 => bytemuck::cast_slice(batch.field::<i8>(name)?),
         DType::U16 => bytemuck::cast_slice(batch.field::<u16>(name)?),
         DType::I16 => bytemuck::cast_slice(batch.field::<i16>(name)?),

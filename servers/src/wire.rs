@@ -118,7 +118,8 @@ fn row_hash(layout: &Layout, slab: &[u8], row: usize) -> u64 {
 /// The Arrow type of an element; that of bfloat16 is the one of its bits.
 fn element(dtype: DType) -> DataType {
     match dtype {
-        DType::U8 => DataType::UInt8,
+        // A byte each, as in a slot.
+        DType::U8 | DType::Bool => DataType::UInt8,
         DType::I8 => DataType::Int8,
         DType::U16 | DType::BF16 => DataType::UInt16,
         DType::I16 => DataType::Int16,

@@ -11,7 +11,7 @@ use crate::slot;
 /// Evaluates `$of` with `$T` as the Rust type of `$dtype`.
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $of:expr) => {
-        with_type!(@ $dtype, $T => $of; U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, I64 i64,
+        with_type!(@ $dtype, $T => $of; U8 u8, Bool u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, I64 i64,
             F16 half::f16, BF16 half::bf16, F32 f32, F64 f64)
     };
     (@ $dtype:expr, $T:ident => $of:expr; $($name:ident $rust:ty),+) => {

@@ -57,7 +57,7 @@ impl HandOver {
     pub(crate) fn tensor(&self, candle: &CudaDevice, batch: &Ready, name: &str) -> Result<Tensor> {
         let dtype = dtype(batch, name)?;
         match dtype {
-            DType::U8 => self.copy(candle, batch, view::<u8>(batch, name)?),
+            DType::U8 | DType::Bool => self.copy(candle, batch, view::<u8>(batch, name)?),
             DType::I16 => self.copy(candle, batch, view::<i16>(batch, name)?),
             DType::U32 => self.copy(candle, batch, view::<u32>(batch, name)?),
             DType::I32 => self.copy(candle, batch, view::<i32>(batch, name)?),

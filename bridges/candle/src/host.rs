@@ -12,7 +12,7 @@ use crate::{dtype, failed, no_such_tensor, view};
 pub(crate) fn tensor(batch: &Ready, name: &str) -> Result<Tensor> {
     let dtype = dtype(batch, name)?;
     match dtype {
-        DType::U8 => copy(batch, view::<u8>(batch, name)?),
+        DType::U8 | DType::Bool => copy(batch, view::<u8>(batch, name)?),
         DType::I16 => copy(batch, view::<i16>(batch, name)?),
         DType::U32 => copy(batch, view::<u32>(batch, name)?),
         DType::I32 => copy(batch, view::<i32>(batch, name)?),

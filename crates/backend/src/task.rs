@@ -194,7 +194,7 @@ impl<'a> Memory<'a> {
 impl TypedSpan {
     /// The range, if its elements are of type `T`; otherwise ends the task.
     fn span_of<T: Element>(&self, what: &str, index: usize) -> Span {
-        if self.dtype != T::DTYPE {
+        if !T::is_of(self.dtype) {
             refuse(format!("{what} {index} holds {}, not {}", self.dtype, T::DTYPE));
         }
         self.span

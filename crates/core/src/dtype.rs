@@ -29,11 +29,13 @@ pub enum DType {
     F32,
     /// IEEE 754 double precision.
     F64,
+    /// True or false: one byte, 1 or 0. Its Rust type is `u8`; a sample with another byte is refused.
+    Bool,
 }
 
 impl DType {
     /// Every type.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::U8,
         Self::I8,
         Self::U16,
@@ -45,16 +47,23 @@ impl DType {
         Self::BF16,
         Self::F32,
         Self::F64,
+        Self::Bool,
     ];
 
     /// Bytes per element.
     pub const fn size(self) -> usize {
         match self {
-            Self::U8 | Self::I8 => 1,
+            Self::U8 | Self::I8 | Self::Bool => 1,
             Self::U16 | Self::I16 | Self::F16 | Self::BF16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
             Self::I64 | Self::F64 => 8,
         }
+    }
+
+    /// Whether every byte is one that fields of this type have: 0 or 1 in those of `Bool`.
+    #[doc(hidden)] // For the crates of this repository.
+    pub fn accepts(self, bytes: &[u8]) -> bool {
+        self != Self::Bool || bytes.iter().fold(0, |all, &byte| all | byte) <= 1
     }
 
     /// The type's name: `u8`, `bf16`, ...
@@ -71,6 +80,7 @@ impl DType {
             Self::BF16 => "bf16",
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::Bool => "bool",
         }
     }
 }
@@ -85,10 +95,15 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type for the elements of a field: one per [`DType`]. Sealed.
+/// A Rust type for the elements of a field: one per [`DType`], and `u8` also for [`DType::Bool`]. Sealed.
 pub trait Element: bytemuck::Pod + Send + Sync + std::fmt::Debug + sealed::Sealed {
     /// The data type of this Rust type.
     const DTYPE: DType;
+
+    /// Whether fields of `dtype` are read and written as this Rust type.
+    fn is_of(dtype: DType) -> bool {
+        dtype == Self::DTYPE || (dtype == DType::Bool && Self::DTYPE == DType::U8)
+    }
 }
 
 macro_rules! elements {
@@ -108,6 +123,15 @@ elements! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_u8_is_of_two_types() {
+        fn types<T: Element>() -> Vec<DType> {
+            DType::ALL.into_iter().filter(|&dtype| T::is_of(dtype)).collect()
+        }
+        assert_eq!(types::<u8>(), [DType::U8, DType::Bool]);
+        assert_eq!((types::<i8>(), types::<f32>()), (vec![DType::I8], vec![DType::F32]));
+    }
 
     #[test]
     fn sizes_match_the_rust_types() {

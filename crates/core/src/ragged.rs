@@ -123,6 +123,9 @@ impl Form {
             Self::Padded(pad) if pad.element_bytes().is_some_and(|bytes| bytes != dtype.size()) => {
                 Err("the padding has another type than the field")
             }
+            Self::Padded(pad) if !dtype.accepts(&pad.element.0[..pad.element.1]) => {
+                Err("the padding is neither 0 nor 1, and the field is bool")
+            }
             Self::Cumulative if dtype != DType::U32 || !item.is_empty() => Err("sums are single u32"),
             _ => Ok(()),
         }

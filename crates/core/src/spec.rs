@@ -308,6 +308,7 @@ mod tests {
     fn invalid_fields_are_rejected_by_name() {
         let spec = || Spec::new().field("x", DType::F32, [2]).unwrap();
         let ragged = |max| Spec::new().ragged("y", DType::U8, [], max).unwrap();
+        let bools = Spec::new().ragged("z", DType::Bool, [], 7).unwrap();
         for (result, part) in [
             (spec().field("", DType::U8, []), "needs a name"),
             (spec().field("x", DType::U8, []), "the name is taken"),
@@ -321,6 +322,7 @@ mod tests {
             (spec().cumulative("y", 7).unwrap().padded("y", Pad::longest()), "sums cannot be padded"),
             (ragged(7).max_per_batch("y", 6), "less than the 7 that one sample may have"),
             (ragged(7).padded("y", Pad::longest().fill_value(1u32)), "another type"),
+            (bools.padded("z", Pad::longest().fill_value(2u8)), "neither 0 nor 1"),
         ] {
             let error = result.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);

@@ -132,7 +132,7 @@ struct Memory {
 macro_rules! by_dtype {
     ($dtype:expr, $function:ident($($argument:expr),*)) => {
         match $dtype {
-            DType::U8 => $function::<u8>($($argument),*),
+            DType::U8 | DType::Bool => $function::<u8>($($argument),*),
             DType::I8 => $function::<i8>($($argument),*),
             DType::U16 => $function::<u16>($($argument),*),
             DType::I16 => $function::<i16>($($argument),*),

@@ -102,6 +102,7 @@ impl From<DType> for DLDataType {
             DType::U8 | DType::U16 | DType::U32 => 1,
             DType::F16 | DType::F32 | DType::F64 => 2,
             DType::BF16 => 4,
+            DType::Bool => 6,
         };
         Self { code, bits: 8 * dtype.size() as u8, lanes: 1 }
     }

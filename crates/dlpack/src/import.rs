@@ -141,7 +141,7 @@ impl Imported {
     }
 
     fn check<T: Element>(&self) -> Result<()> {
-        if self.dtype != T::DTYPE {
+        if !T::is_of(self.dtype) {
             return refuse(format!("the tensor is {}, not {}", self.dtype, T::DTYPE));
         }
         Ok(())

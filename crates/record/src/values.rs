@@ -48,7 +48,7 @@ pub fn field_values(batch: &HostBatch) -> Result<Vec<FieldValues<'_>>> {
                 };
             }
             let (bytes, numbers): (&[u8], _) = match field.dtype() {
-                DType::U8 => read!(u8),
+                DType::U8 | DType::Bool => read!(u8),
                 DType::I8 => read!(i8),
                 DType::U16 => read!(u16),
                 DType::I16 => read!(i16),
@@ -112,7 +112,7 @@ fn number(dtype: DType, bytes: &[u8]) -> f64 {
         };
     }
     match dtype {
-        DType::U8 => read!(u8).into(),
+        DType::U8 | DType::Bool => read!(u8).into(),
         DType::I8 => read!(i8).into(),
         DType::U16 => read!(u16).into(),
         DType::I16 => read!(i16).into(),

@@ -111,7 +111,7 @@ fn number(element: ElementType) -> (Option<DataType>, usize) {
         ElementType::Complex128 => return (Some(DataType::Float64), 2),
         ElementType::Bytes | ElementType::Text | ElementType::Number(DType::BF16) => return (None, 1),
         ElementType::Number(dtype) => match dtype {
-            DType::U8 => DataType::UInt8,
+            DType::U8 | DType::Bool => DataType::UInt8,
             DType::I8 => DataType::Int8,
             DType::U16 => DataType::UInt16,
             DType::I16 => DataType::Int16,

@@ -88,6 +88,9 @@ impl Number {
             DType::BF16 => float!(bf16, bf16::from_f64, f64::from),
             DType::F32 => float!(f32, |float| float as f32, f64::from),
             DType::F64 => float!(f64, |float| float, |float| float),
+            DType::Bool => {
+                self.whole().filter(|whole| matches!(whole, 0 | 1)).map(|whole| to[0] = whole as u8)
+            }
         };
         written.is_some()
     }

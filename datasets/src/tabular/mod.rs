@@ -34,7 +34,7 @@ use times::Time;
 ///
 /// | column | becomes |
 /// | --- | --- |
-/// | number, `bool` | the same type; a `bool` is 0 or 1 |
+/// | number, `bool` | the same type |
 /// | date, time | its number in the file; [`days`](Self::days) or [`seconds`](Self::seconds) since 1970 |
 /// | [`category`](Self::category) | `i64`: the place of its value in the sorted list of values |
 /// | [`standardize`](Self::standardize) | `f32`: less the mean, divided by the standard deviation |

@@ -223,7 +223,7 @@ impl Plan {
             }
         }
         let dtype = steps.cast_of(name).unwrap_or(DType::F32);
-        let field = SchemaField::fixed(name, ElementType::Number(dtype), &[columns.len()]);
+        let field = SchemaField::fixed(name, dtype.into(), &[columns.len()]);
         Ok(Field::Made(field, dtype, columns.to_vec()))
     }
 
@@ -241,7 +241,7 @@ impl Plan {
         let made = |dtype: DType| {
             let is_one = column.category.is_some() || column.numbers.time.is_some();
             let shape = if is_one { vec![] } else { own.shape.clone() };
-            let field = SchemaField { name: name.to_owned(), element: ElementType::Number(dtype), shape };
+            let field = SchemaField { name: name.to_owned(), element: dtype.into(), shape };
             Field::Made(field, dtype, vec![place])
         };
         if column.category.is_some() {
@@ -275,7 +275,7 @@ impl Plan {
         }
         match base {
             ElementType::Number(dtype) => Ok(made(dtype)),
-            ElementType::Bool => Ok(made(DType::U8)),
+            ElementType::Bool => Ok(made(DType::Bool)),
             _ => Err(refuse(format!(
                 "column \"{}\" is u64, which batches do not have: cast it",
                 one_line(name)

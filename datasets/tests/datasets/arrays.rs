@@ -3,7 +3,7 @@
 use crate::made;
 
 use crate::made::{npy, npy_header, read, safetensors, write, zip};
-use feedline_core::{CheckOptions, Dataset, check_dataset};
+use feedline_core::{CheckOptions, Context, DType, Dataset, Layout, Rows, check_dataset};
 use feedline_datasets::{Fixed, OpenOptions, Reader, npy, open, open_with};
 use tempfile::tempdir;
 
@@ -271,4 +271,18 @@ fn rows_of_several_shards_are_copied_in_any_order() {
     let mut rows = feedline_core::Rows::new(&layout, &mut slab, 2);
     let (row, _) = data.read_many(&[0, 6], &mut rows, &mut feedline_core::Context::new(0, 0)).unwrap_err();
     assert_eq!(row, 1, "there are six samples");
+}
+
+#[test]
+fn bool_stays_bool_and_other_bytes_are_refused() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "mask.npy", &npy("|b1", false, "(3, 2)", &[0, 1, 1, 0, 1, 2]));
+    let data = Fixed::new(open(path).unwrap()).unwrap();
+    assert_eq!(data.spec().fields()[0].dtype(), DType::Bool);
+    let layout = Layout::new(data.spec(), 3).unwrap();
+    let mut slab = vec![0xEE; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 3);
+    data.read_many(&[0, 1, 2], &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error).unwrap();
+    assert_eq!(rows.row(0).field_mut::<u8>(0).unwrap(), [0, 1]);
+    assert_eq!(rows.check_written().unwrap_err().0, 2);
 }

@@ -57,8 +57,8 @@ impl Reader for Made {
 
 /// A field of each type and shape.
 fn fields(varying: bool) -> Vec<SchemaField> {
-    let others = [ElementType::Bool, ElementType::U64, ElementType::Complex64, ElementType::Complex128];
-    let elements = DType::ALL.map(ElementType::Number).into_iter().chain(others);
+    let others = [ElementType::U64, ElementType::Complex64, ElementType::Complex128];
+    let elements = DType::ALL.map(ElementType::from).into_iter().chain(others);
     let elements = elements.chain([ElementType::Bytes, ElementType::Text]);
     let shapes: &[&[Option<usize>]] =
         if varying { &[&[None], &[None, Some(3)]] } else { &[&[], &[Some(5)], &[Some(2), Some(3)]] };

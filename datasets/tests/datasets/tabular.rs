@@ -268,3 +268,29 @@ fn any_reader_is_a_table_and_its_unchanged_columns_stay_in_memory() {
     assert!(cast.column(0).is_none());
     assert_eq!(floats(&batch(&cast)[&column])[2], 9.0);
 }
+
+#[test]
+fn bool_columns_stay_bool_and_a_cast_to_bool_takes_0_and_1() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "x.csv", b"on,some,many,gap\ntrue,1,1,5\nfalse,0,2,\n");
+    let table = |step: fn(Table) -> Table| step(Table::open(&path)).build();
+    let data = table(|table| table.cast("some", DType::Bool).missing("gap", Missing::Mask)).unwrap();
+    let types: Vec<_> = data.spec().fields().iter().map(|field| (field.name(), field.dtype())).collect();
+    let wanted = [
+        ("on", DType::Bool),
+        ("some", DType::Bool),
+        ("many", DType::I64),
+        ("gap", DType::I64),
+        ("gap.present", DType::Bool),
+    ];
+    assert_eq!(types, wanted);
+    let columns = batch(&data);
+    assert_eq!((&columns["on"], &columns["some"]), (&vec![1, 0], &vec![1, 0]));
+    assert_eq!(columns["gap.present"], [1, 0]);
+    let data = table(|table| table.cast("many", DType::Bool)).unwrap();
+    let layout = Layout::new(data.spec(), 1).unwrap();
+    let mut slab = vec![0xEE; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 1);
+    let error = data.read(1, &mut rows.row(0), &mut Context::new(0, 0)).unwrap_err().to_string();
+    assert!(error.contains("bool") && error.contains('2'), "{error}");
+}

@@ -66,6 +66,7 @@ fn number(element: ElementType, bytes: &[u8]) -> String {
     match element {
         ElementType::Number(dtype) => match dtype {
             DType::U8 => bytes[0].to_string(),
+            DType::Bool => (bytes[0] != 0).to_string(),
             DType::I8 => i8::from_le_bytes(first(bytes)).to_string(),
             DType::U16 => u16::from_le_bytes(first(bytes)).to_string(),
             DType::I16 => i16::from_le_bytes(first(bytes)).to_string(),

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use crate::compose::{check_id, check_len, config};
-use crate::{Context, Dataset, Element, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
+use crate::{
+    Context, DType, Dataset, Element, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
+};
 
 /// The unit in which a device registers memory.
 const PAGE: usize = 4096;
@@ -70,20 +72,43 @@ impl InMemory {
     /// `Config` if the values are not whole samples, or are more or fewer samples than those of the fields
     /// before; otherwise as [`Spec::field`].
     pub fn field<T: Element>(
-        mut self,
+        self,
         name: &str,
         shape: impl Into<Vec<usize>>,
         values: impl AsRef<[T]>,
     ) -> Result<Self> {
-        self.spec = self.spec.field(name, T::DTYPE, shape)?;
-        let bytes: &[u8] = bytemuck::cast_slice(values.as_ref());
+        self.field_bytes(name, T::DTYPE, shape, bytemuck::cast_slice(values.as_ref()))
+    }
+
+    /// As [`field`](Self::field), for elements of any type: their bytes in the order of the machine.
+    ///
+    /// ```
+    /// use feedline_core::{DType, InMemory};
+    /// let data = InMemory::new().field_bytes("mask", DType::Bool, [2], &[1, 0, 1, 1])?;
+    /// assert!(InMemory::new().field_bytes("mask", DType::Bool, [2], &[1, 2]).is_err());
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`field`](Self::field); also `Config` for a `Bool` field with a byte other than 0 and 1.
+    pub fn field_bytes(
+        mut self,
+        name: &str,
+        dtype: DType,
+        shape: impl Into<Vec<usize>>,
+        bytes: &[u8],
+    ) -> Result<Self> {
+        self.spec = self.spec.field(name, dtype, shape)?;
         let row = self.spec.fields().last().map_or(1, crate::Field::row_bytes);
         let (len, surplus) = ((bytes.len() / row) as u64, bytes.len() % row);
         if surplus > 0 {
-            let (have, each) = (values.as_ref().len(), row / size_of::<T>());
+            let (have, each) = (bytes.len() / dtype.size(), row / dtype.size());
             return Err(config(format!(
                 "field \"{name}\" has {have} values, which are not whole samples of {each}"
             )));
+        }
+        if !dtype.accepts(bytes) {
+            return Err(config(format!("field \"{name}\" is bool, and has a byte other than 0 and 1")));
         }
         self.set_len(name, len)?;
         self.fingerprint = self.fingerprint.bytes(bytes);

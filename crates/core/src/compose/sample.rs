@@ -48,7 +48,7 @@ impl<'a> Sample<'a> {
             let why = format!("there is no field {index}: the spec has {}", fields.len());
             return Err(Error::new(ErrorKind::Config, why));
         };
-        if field.dtype() != T::DTYPE {
+        if !T::is_of(field.dtype()) {
             let why = format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE);
             return Err(Error::new(ErrorKind::Config, why));
         }

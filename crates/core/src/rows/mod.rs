@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use crate::region::{Region, Room};
 use crate::spec::MAX_FIELDS;
-use crate::{Error, ErrorKind, Field, Layout, Result, Spec};
+use crate::{DType, Error, ErrorKind, Field, Layout, Result, Spec};
 
 mod row;
 #[cfg(test)]
@@ -147,16 +147,45 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Checks that every row of every ragged field was written.
+    /// Checks that every row of every ragged field was written, and that `Bool` fields have no byte but 0
+    /// and 1.
     ///
     /// # Errors
-    /// `Sample` for the first row that was not, with the row.
+    /// `Sample` for the first row of which that is not so, with the row.
     #[doc(hidden)] // For the crates of this repository.
     pub fn check_written(&mut self) -> Result<(), (usize, Error)> {
         self.check_rows(0..self.len)
     }
 
     fn check_rows(&mut self, rows: Range<usize>) -> Result<(), (usize, Error)> {
+        let unwritten = self.check_lengths(rows.clone());
+        let end = unwritten.as_ref().err().map_or(rows.end, |(row, _)| *row);
+        let written = rows.start..end;
+        self.check_bools(written).and(unwritten)
+    }
+
+    /// Checks the bytes of `Bool` fields.
+    fn check_bools(&mut self, rows: Range<usize>) -> Result<(), (usize, Error)> {
+        for (index, field) in self.spec.fields().iter().enumerate() {
+            if field.dtype() != DType::Bool {
+                continue;
+            }
+            for row in rows.clone() {
+                let bytes = match field.as_ragged() {
+                    Some(_) => self.written_bytes_mut(row, index).map_err(|error| (row, error))?,
+                    None => &mut self.fields[index][row * field.row_bytes()..][..field.row_bytes()],
+                };
+                if !DType::Bool.accepts(bytes) {
+                    let why =
+                        format!("field \"{}\" is bool, and has a byte other than 0 and 1", field.name());
+                    return Err((row, Error::new(ErrorKind::Sample, why)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_lengths(&mut self, rows: Range<usize>) -> Result<(), (usize, Error)> {
         let rows = self.first + rows.start..self.first + rows.end;
         let mut first: Option<(usize, usize)> = None;
         for index in 0..self.regions.len() {

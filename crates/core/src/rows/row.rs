@@ -239,7 +239,7 @@ pub(super) fn field_of(spec: &Spec, index: usize) -> Result<&Field> {
 /// Field `index` of `spec`, if its elements are of type `T`.
 fn typed<T: Element>(spec: &Spec, index: usize) -> Result<&Field> {
     let field = field_of(spec, index)?;
-    if field.dtype() == T::DTYPE {
+    if T::is_of(field.dtype()) {
         return Ok(field);
     }
     let why = format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE);

@@ -253,3 +253,34 @@ fn field_mut_rejects_a_missing_field_and_a_wrong_type() {
     let error = rows.row(0).field_mut::<i8>(1).unwrap_err();
     assert_eq!(error.message(), "field \"b\" is u8, not i8");
 }
+
+#[test]
+fn a_bool_field_has_no_byte_but_0_and_1() {
+    let spec = Spec::new().field("mask", DType::Bool, [2]).unwrap();
+    let spec = spec.ragged("marks", DType::Bool, [], 3).unwrap();
+    let layout = Layout::new(&spec, 3).unwrap();
+    let check = |marks: [&[u8]; 3], masks: [[u8; 2]; 3]| {
+        let mut slab = vec![0xFF; layout.bytes()];
+        let mut rows = Rows::new(&layout, &mut slab, 3);
+        for (index, (marks, mask)) in marks.into_iter().zip(masks).enumerate() {
+            rows.row(index).field_mut::<u8>(0).unwrap().copy_from_slice(&mask);
+            rows.row(index).write_ragged(1, marks).unwrap();
+        }
+        let each: Vec<bool> = (0..3).map(|index| rows.row(index).check_written().is_ok()).collect();
+        (rows.check_written().map_err(|(row, error)| (row, error.to_string())), each)
+    };
+    let good = [[0, 1], [1, 1], [0, 0]];
+    assert_eq!(check([&[1, 0, 1], &[], &[0]], good), (Ok(()), vec![true; 3]));
+    let why = |field: &str| format!("field \"{field}\" is bool, and has a byte other than 0 and 1");
+    let mask = check([&[], &[], &[]], [[0, 1], [1, 2], [255, 0]]);
+    assert_eq!(mask, (Err((1, why("mask"))), vec![true, false, false]));
+    let marks = check([&[], &[1], &[0, 2]], good);
+    assert_eq!(marks, (Err((2, why("marks"))), vec![true, true, false]));
+    // A row that is not written comes first, and its bytes are not looked at.
+    let mut slab = vec![0xFF; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 3);
+    rows.row(0).field_mut::<u8>(0).unwrap().fill(1);
+    rows.row(0).write_ragged(1, &[1u8]).unwrap();
+    assert_eq!(rows.check_written().unwrap_err().0, 1);
+    assert!(rows.row(0).field_mut::<i8>(0).is_err());
+}

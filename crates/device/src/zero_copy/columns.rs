@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use feedline_backend::{Address, Gather, GatherField};
-use feedline_core::{Dataset, Error, ErrorKind, Layout, Result, StableDataset, StridedColumn};
+use feedline_core::{DType, Dataset, Error, ErrorKind, Layout, Result, StableDataset, StridedColumn};
 
 use crate::Device;
 use crate::stream::StreamCore;
@@ -346,6 +346,13 @@ fn column(dataset: &StableDataset, index: usize) -> Result<StridedColumn<'_>> {
             column.row_bytes(),
             field.row_bytes()
         )));
+    }
+    // The device reads the rows without a worker that could look at them.
+    let row_of = |id| column.row(id).unwrap_or_default();
+    if field.dtype() == DType::Bool
+        && let Some(id) = (0..len).find(|&id| !DType::Bool.accepts(row_of(id)))
+    {
+        return Err(refuse(format!("is bool, and sample {id} has a byte that is neither 0 nor 1")));
     }
     Ok(column)
 }

@@ -27,7 +27,7 @@ fn check_field<T: feedline::dataset::Element + Into<f64>>(share: &Share, name: &
     // SAFETY: a tensor that nothing else has taken.
     let taken = unsafe { Imported::from_raw(raw) }.unwrap();
     let field = share.batch().spec().index_of(name).unwrap();
-    assert_eq!(taken.dtype(), T::DTYPE);
+    assert_eq!(taken.dtype(), share.batch().spec().fields()[field].dtype());
     assert_eq!(taken.shape()[1..], *share.batch().spec().fields()[field].shape());
     let values = taken.to_vec::<T>().unwrap();
     let width = values.len() / share.batch().len();
@@ -55,6 +55,7 @@ fn every_type_goes_out_and_comes_back() {
             check_field::<half::bf16>(share, "bf16");
             check_field::<f32>(share, "f32");
             check_field::<f64>(share, "f64");
+            check_field::<u8>(share, "bool");
             let numbers = share.tensor("i64", Consumer::Cpu).unwrap();
             let managed = numbers.get();
             assert_eq!((managed.version, managed.flags), (VERSION, READ_ONLY));

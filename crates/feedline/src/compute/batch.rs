@@ -127,7 +127,7 @@ impl Ready {
             let why = format!("no field {index}: the spec has {}", layout.spec().fields().len());
             return Err(Error::new(ErrorKind::Config, why));
         };
-        if field.dtype() != T::DTYPE {
+        if !T::is_of(field.dtype()) {
             let why = format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE);
             return Err(Error::new(ErrorKind::Config, why));
         }
@@ -213,7 +213,7 @@ impl Ready {
         let (Some(ragged), Some(place)) = (field.as_ragged(), self.layout.ragged_place(index)) else {
             return refuse("is not ragged: read it by field".to_owned());
         };
-        if field.dtype() != T::DTYPE {
+        if !T::is_of(field.dtype()) {
             return refuse(format!("is {}, not {}", field.dtype(), T::DTYPE));
         }
         let extent = self.extents.get(place).copied().unwrap_or_default();

@@ -99,7 +99,7 @@ impl<'a> FilledBatch<'a> {
     fn typed<T: Element>(&self, name: &str) -> Result<(usize, &'a Field)> {
         let index = self.rows.spec().index_of(name)?;
         let field = &self.rows.spec().fields()[index];
-        if field.dtype() == T::DTYPE {
+        if T::is_of(field.dtype()) {
             return Ok((index, field));
         }
         Err(refuse(field, &format!("is {}, not {}", field.dtype(), T::DTYPE)))

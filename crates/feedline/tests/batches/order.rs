@@ -166,7 +166,7 @@ fn a_field_of_every_type_arrives() {
                 )*};
             }
             check!(0: u8, 1: i8, 2: u16, 3: i16, 4: u32, 5: i32);
-            check!(7: half::f16, 8: half::bf16, 9: f32, 10: f64);
+            check!(7: half::f16, 8: half::bf16, 9: f32, 10: f64, 11: u8);
             let got = elements(&compute, batch.field::<i64>(fields[6].name()).unwrap());
             let wanted =
                 batch.ids().iter().flat_map(|&id| (0..7).map(move |k| i64::from(Wide::value(id, 6, k))));

@@ -57,7 +57,7 @@ fn bytes(stream: &Stream, batch: &Ready, index: usize, dtype: DType) -> Vec<u8> 
             }
         };
     }
-    of!(U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, I64: i64,
+    of!(U8: u8, Bool: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, I64: i64,
         F16: f16, BF16: bf16, F32: f32, F64: f64)
 }
 

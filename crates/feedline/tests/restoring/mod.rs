@@ -91,7 +91,7 @@ pub fn rows(spec: &Spec, batch: &Ready) -> Vec<Vec<u8>> {
             }};
         }
         match field.dtype() {
-            DType::U8 => read!(u8),
+            DType::U8 | DType::Bool => read!(u8),
             DType::I8 => read!(i8),
             DType::U16 => read!(u16),
             DType::I16 => read!(i16),

@@ -84,3 +84,49 @@ fn a_set_whose_spec_changes_is_gathered_by_its_first_spec() {
         }
     });
 }
+
+/// A mask of one byte per sample; that of sample 3 is `third`. It lies in a column, or is read.
+struct Masks {
+    spec: Spec,
+    bytes: Vec<u8>,
+    has_column: bool,
+}
+
+impl Dataset for Masks {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        row.bytes_mut(0)[0] = self.bytes[id as usize];
+        Ok(())
+    }
+
+    fn column(&self, _: usize) -> Option<StridedColumn<'_>> {
+        self.has_column.then(|| StridedColumn::new(&self.bytes, 0, 1, self.bytes.len(), 1).ok())?
+    }
+}
+
+#[test]
+fn a_bool_that_no_worker_looks_at_is_checked_once() {
+    let made = |third, has_column, is_resident| {
+        let spec = Spec::new().field("mask", DType::Bool, []).unwrap();
+        let masks = Masks { spec, bytes: vec![0, 1, 0, third, 1], has_column };
+        let (device, set) = (Device::new_host(), Arc::new(StableDataset::new(Arc::new(masks))));
+        match is_resident {
+            true => StridedColumns::resident(&device, &set, 2, usize::MAX, 1),
+            false => StridedColumns::new(&device, &set, 2, usize::MAX),
+        }
+        .map(drop)
+        .map_err(|error| error.to_string())
+    };
+    for (has_column, is_resident) in [(true, true), (true, false), (false, true)] {
+        assert_eq!(made(1, has_column, is_resident), Ok(()));
+        let error = made(2, has_column, is_resident).unwrap_err();
+        assert!(error.contains("sample 3") && error.contains("mask"), "{error}");
+    }
+}

@@ -1,0 +1,280 @@
+"""Samples of Python, stacked field by field: one check of types per field and one copy per value.
+
+Needs NumPy only, so that a worker process can import it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Union
+
+import numpy as np
+
+from . import _values
+from ._errors import ConfigError
+from ._values import Array, as_array, exact, fields_of
+
+#: A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
+Field = tuple[str, str, list[int], "int | None"]
+
+#: Where a field is written: rows; of a ragged field values, one row behind another, and lengths in items.
+Out = Union[Array, "tuple[Array, Array]"]
+
+#: Rows of up to this many bytes are joined and copied at once; longer ones are copied one by one.
+_JOINED = 8192
+
+_DTYPE, _SHAPE = attrgetter("dtype"), attrgetter("shape")
+
+#: Types of Python and of NumPy whose values are exactly those of a type of batches.
+_SCALARS: dict[str, set[type]] = {
+    "bool": {bool, np.bool_},
+    "i64": {int, np.int64},
+    "f64": {float, np.float64},
+    "i32": {np.int32},
+    "i16": {np.int16},
+    "i8": {np.int8},
+    "u8": {np.uint8},
+    "u16": {np.uint16},
+    "u32": {np.uint32},
+    "f32": {np.float32},
+    "f16": {np.float16},
+}
+
+
+class Misfit(ValueError):
+    """A sample is not like the first one."""
+
+    #: Its place in the list of samples.
+    position: int
+
+    def __init__(self, position: int, why: object) -> None:
+        super().__init__(str(why))
+        self.position = position
+
+
+class Columns:
+    """Stacks samples that are like a first one."""
+
+    def __init__(self, first: Any, max_length: Mapping[str, int]) -> None:
+        sample = fields_of(first)
+        unknown = [name for name in max_length if name not in sample]
+        if unknown:
+            raise ConfigError(f"max_length names {unknown[0]!r}, and the fields are {list(sample)}")
+        #: Whether samples are tuples.
+        self.is_tuple = isinstance(first, (tuple, list))
+        self._is_dict = isinstance(first, Mapping)
+        self._names = list(sample)
+        try:
+            self._columns = [_column(name, value, max_length.get(name)) for name, value in sample.items()]
+        except ValueError as error:
+            raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error.__cause__
+        self.fields: list[Field] = [column.field for column in self._columns]
+        #: NumPy's type of each field.
+        self.dtypes = [column.dtype for column in self._columns]
+
+    def pack(self, samples: Sequence[Any]) -> list[bytes | tuple[bytes, list[int]]]:
+        """The bytes of each field: its rows one behind another, and the lengths of ragged ones in items.
+
+        Raises Misfit for the first sample that is not like the others.
+        """
+        return [
+            column.packed(values)
+            for column, values in zip(self._columns, self._checked(samples), strict=True)
+        ]
+
+    def write(self, samples: Sequence[Any], out: Sequence[Out]) -> None:
+        """Writes each field into its arrays of ``out``, compact ones in the type of the field.
+
+        Raises Misfit for the first sample that is not like the others; what ``out`` has then is not said.
+        """
+        for column, values, to in zip(self._columns, self._checked(samples), out, strict=True):
+            column.write(values, to)
+
+    def _checked(self, samples: Sequence[Any]) -> list[Any]:
+        """The values of each field, as its column wants them."""
+        checked, misfits = [], []
+        for column, values in zip(self._columns, self._split(samples), strict=True):
+            try:
+                checked.append(column.checked(values))
+            except Misfit as misfit:
+                misfits.append(misfit)
+        if misfits:
+            raise min(misfits, key=attrgetter("position"))
+        return checked
+
+    def _split(self, samples: Sequence[Any]) -> list[Sequence[Any]]:
+        """The values of each field."""
+        kinds, count = set(map(type, samples)), len(self._names)
+        if self.is_tuple:
+            if kinds <= {tuple, list} and set(map(len, samples)) <= {count}:
+                return list(zip(*samples, strict=True)) if samples else [[] for _ in self._names]
+        elif self._is_dict:
+            if kinds <= {dict} and set(map(len, samples)) <= {count}:
+                try:
+                    return [[sample[name] for sample in samples] for name in self._names]
+                except KeyError:
+                    pass
+        elif not any(issubclass(kind, (Mapping, tuple, list)) for kind in kinds):
+            return [samples]
+        rows = []
+        for position, sample in enumerate(samples):
+            fields = fields_of(sample)
+            if fields.keys() != set(self._names):
+                why = f"the sample has the fields {list(fields)}, and the first one has {self._names}"
+                raise Misfit(position, why)
+            rows.append([fields[name] for name in self._names])
+        return list(zip(*rows, strict=True)) if rows else [[] for _ in self._names]
+
+
+class _Column:
+    """The values of one field. ``checked`` gives them as one array, or as compact arrays of one type."""
+
+    def __init__(self, field: Field, dtype: np.dtype[Any]) -> None:
+        self.field, self.dtype, self.name = field, dtype, field[0]
+        self.shape = tuple(field[2])
+
+    def _arrays(self, values: Sequence[Any], fit: Callable[[Array], str | None]) -> list[Array]:
+        """The values one by one."""
+        arrays = []
+        for position, value in enumerate(values):
+            try:
+                array = as_array(self.name, value)
+                why = fit(array)
+                if why is not None:
+                    raise ValueError(why)
+                array = exact(self.name, array, self.dtype, "sample 0")
+            except ValueError as error:
+                raise Misfit(position, error) from error.__cause__
+            arrays.append(np.ascontiguousarray(array))
+        return arrays
+
+    def _joined(self, arrays: Sequence[Array]) -> bytes:
+        try:
+            return b"".join(arrays)
+        except (BufferError, ValueError, TypeError):
+            # Not compact, or a type without a buffer, such as bfloat16.
+            return b"".join([array.tobytes() for array in arrays])
+
+
+class _Fixed(_Column):
+    """A field that has one shape."""
+
+    def __init__(self, field: Field, dtype: np.dtype[Any]) -> None:
+        super().__init__(field, dtype)
+        self._scalars = _SCALARS.get(field[1], set()) if not self.shape else set()
+        self._row_bytes = dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
+
+    def checked(self, values: Sequence[Any]) -> Array | list[Array]:
+        count, kinds = len(values), set(map(type, values))
+        if count == 0:
+            return []
+        if kinds <= self._scalars:
+            try:
+                return np.array(values, self.dtype)
+            except OverflowError:
+                return self._arrays(values, self._fit)
+        if kinds == {np.ndarray}:
+            arrays: list[Array] = list(values)
+            # By identity first, so that it costs a few nanoseconds each.
+            if list(map(_DTYPE, arrays)).count(self.dtype) == count and self._has_one_shape(arrays):
+                return arrays
+            return self._arrays(values, self._fit)
+        torch = sys.modules.get("torch")
+        if torch is not None and kinds == {torch.Tensor} and self._row_bytes <= _JOINED:
+            stacked = self._stacked(torch, values)
+            if stacked is not None:
+                return stacked
+        return self._arrays(values, self._fit)
+
+    def _has_one_shape(self, arrays: Sequence[Any]) -> bool:
+        return list(map(_SHAPE, arrays)).count(self.shape) == len(arrays)
+
+    def _stacked(self, torch: Any, values: Sequence[Any]) -> Array | None:
+        """Tensors of torch, stacked by it: that is faster than an array of each."""
+        if len(set(map(_DTYPE, values))) > 1:
+            return None
+        try:
+            stacked: Array = torch.stack(tuple(values)).numpy()
+        except (RuntimeError, TypeError):
+            return None
+        return stacked if stacked.dtype == self.dtype and stacked.shape[1:] == self.shape else None
+
+    def _fit(self, array: Array) -> str | None:
+        if array.shape == self.shape:
+            return None
+        return (
+            f'field "{self.name}" has the shape {array.shape}, and sample 0 has {self.shape}: make it one '
+            f'size, or give max_length={{"{self.name}": ...}}'
+        )
+
+    def packed(self, values: Array | list[Array]) -> bytes:
+        return self._joined(values) if isinstance(values, list) else values.tobytes()
+
+    def write(self, values: Array | list[Array], out: Out) -> None:
+        assert isinstance(out, np.ndarray)
+        if not isinstance(values, list):
+            out[...] = values
+        elif self._row_bytes <= _JOINED:
+            out.reshape(-1).view(np.uint8)[...] = np.frombuffer(self._joined(values), np.uint8)
+        else:
+            for row, value in zip(out, values, strict=True):
+                row[...] = value
+
+
+class _Varying(_Column):
+    """A field whose first dimension varies."""
+
+    def checked(self, values: Sequence[Any]) -> list[Array]:
+        kinds = set(map(type, values))
+        if kinds == {np.ndarray}:
+            arrays: list[Array] = list(values)
+            is_typed = list(map(_DTYPE, arrays)).count(self.dtype) == len(arrays)
+            if is_typed and all(self._fit(array) is None for array in arrays):
+                return arrays
+        return self._arrays(values, self._fit)
+
+    def _fit(self, array: Array) -> str | None:
+        if array.ndim == 0 or (array.shape[1:] != self.shape and array.size > 0):
+            return f'field "{self.name}" has the shape {array.shape}, and items have {self.shape}'
+        most = self.field[3] or 0
+        if len(array) > most and array.size > 0:
+            return (
+                f'field "{self.name}" has {len(array)} items, and max_length allows {most}: raise it, or '
+                "shorten the sample"
+            )
+        return None
+
+    def packed(self, values: list[Array]) -> tuple[bytes, list[int]]:
+        return self._joined(values), list(map(self._length, values))
+
+    def write(self, values: list[Array], out: Out) -> None:
+        items, lengths = out
+        lengths[...] = list(map(self._length, values))
+        at = 0
+        for position, value in enumerate(values):
+            end = at + self._length(value)
+            if end > len(items):
+                raise Misfit(position, f'field "{self.name}" has no room for {len(value)} items more')
+            if value.size > 0:
+                items[at:end] = value
+            at = end
+
+    @staticmethod
+    def _length(array: Array) -> int:
+        return len(array) if array.size > 0 else 0
+
+
+def _column(name: str, value: Any, max_length: int | None) -> _Fixed | _Varying:
+    array = as_array(name, value)
+    dtype = _values.dtype_of(name, array)
+    if max_length is not None:
+        if array.ndim == 0:
+            raise ValueError(f'field "{name}" is one number: max_length is for fields that vary in length')
+        return _Varying((name, dtype, list(array.shape[1:]), max_length), array.dtype)
+    if isinstance(value, (str, bytes, bytearray)):
+        raise ValueError(
+            f'field "{name}" is text or bytes, which vary in length: give max_length={{"{name}": ...}}'
+        )
+    return _Fixed((name, dtype, list(array.shape), None), array.dtype)

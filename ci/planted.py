@@ -2229,7 +2229,95 @@ BUGS = [
         "inner_ids",
         "random numbers of a composed set are keyed by the ids of its parts",
         Test(CORE, "logic", "compose::concat::random_numbers_follow_the_loader_s_id_through_nested_parts"),
-        [("crates/core/src/context.rs", "let (index, id) = place.unwrap_or((index, id));", "let _ = place;")],
+        [
+            (
+                "crates/core/src/context.rs",
+                "Within::Delegate(first) => self.scratch.places.get(first + index).copied(),",
+                "Within::Delegate(_) => None,",
+            )
+        ],
+    ),
+    Bug(
+        "draws_of_samples",
+        "a sample that comes again in an epoch gets the same random numbers",
+        Test(FEEDLINE, "batches", "draws::a_sample_that_is_drawn_again_gets_other_random_numbers"),
+        [(BATCH, ".with_scratch(worker.take_scratch()).with_draws(draws);", ".with_scratch(worker.take_scratch());")],
+    ),
+    Bug(
+        "draws_of_the_rank",
+        "draws are counted by each rank",
+        Test(FEEDLINE, "batches", "draws::a_draw_has_the_same_numbers_for_any_ranks_batches_workers_and_resumes"),
+        [
+            (
+                "crates/core/src/batch_sampler.rs",
+                "let (mut at, has_skips) = (part.first % live,",
+                "let (mut at, has_skips) = (step * part.rows,",
+            )
+        ],
+    ),
+    Bug(
+        "draws_without_skips",
+        "the draws of a batch across skipped steps do not skip them",
+        Test(FEEDLINE, "batches", "draws::skipped_steps_leave_the_numbers_of_the_others"),
+        [("crates/core/src/batch_sampler.rs", "if has_skips { self.nth_live(epoch, at) } else { at }", "at")],
+    ),
+    Bug(
+        "draws_of_a_filler",
+        "a filler gets the samples of a batch in place of their draws",
+        Test(FEEDLINE, "batches", "draws::a_filler_gets_the_draws_of_its_rows"),
+        [(FILL, "draws: host_info.draws(),", "draws: &info.ids,")],
+    ),
+    Bug(
+        "parts_share_numbers",
+        "samples of another set that are read for one sample get the same random numbers",
+        Test(FEEDLINE, "batches", "draws::a_sample_that_is_drawn_again_gets_other_random_numbers"),
+        [("crates/core/src/context.rs", "if is_own { *part } else { key(&[*part, *begun]) }", "*part")],
+    ),
+    Bug(
+        "parts_take_other_draws",
+        "a sample of another set that is read for one sample gets the draw of another row",
+        Test(FEEDLINE, "batches", "draws::a_sample_that_is_drawn_again_gets_other_random_numbers"),
+        [
+            (
+                "crates/core/src/context.rs",
+                "std::mem::replace(&mut self.within, Within::Sample { part, begun: 0 });",
+                "(self.within, part).0;",
+            )
+        ],
+    ),
+    Bug(
+        "documents_share_numbers",
+        "the documents of a packed window get the same random numbers",
+        Test(CORE, "logic", "packed::each_document_of_a_window_has_random_numbers_of_its_own"),
+        [("crates/core/src/packed.rs", ".with_stream(number, ", ".with_stream(number * 0, ")],
+    ),
+    Bug(
+        "check_by_ids",
+        "the check of a data set does not see that read_many mixes up its rows",
+        Test(CORE, "logic", "check::a_read_many_that_differs_from_read_is_found"),
+        [("crates/core/src/check/mod.rs", "map(|&id| splitmix64(id)).collect();", "copied().collect();")],
+    ),
+    Bug(
+        "cursor_of_samples",
+        "a cursor whose random numbers belong to samples continues with those of draws",
+        Test(CORE, "logic", "cursor::a_cursor_whose_random_numbers_belong_to_samples_is_refused_by_its_version"),
+        [("crates/core/src/cursor/mod.rs", "if self.version != VERSION {", "if false {")],
+    ),
+    Bug(
+        "record_of_samples",
+        "a record whose random numbers belong to samples is continued with those of draws",
+        Test(
+            RECORD,
+            "record",
+            "written::the_record_of_a_run_with_other_random_numbers_is_not_continued_and_not_taken_for_other_data",
+        ),
+        [
+            (
+                "crates/feedline/src/record/header.rs",
+                'if before["draws_version"] != now["draws_version"] {',
+                "if false {",
+            )
+        ],
     ),
     Bug(
         "unmapped_rows",

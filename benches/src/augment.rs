@@ -65,7 +65,7 @@ fn one<I: Value, O: Written>(
     let mut drawn = vec![0; 4 * WORDS];
     let mut words = Vec::new();
     for row in 0..batch as u64 {
-        part.draw(size, &mut Random::for_sample(0, 0, row), &mut drawn)?;
+        part.draw(size, &mut Random::for_draw(0, 0, row), &mut drawn)?;
         words.extend(drawn.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)));
     }
     let (read, written) = (batch * size.bytes(), batch * part.elements());

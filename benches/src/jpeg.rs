@@ -248,7 +248,7 @@ impl Plain {
                 return Ok(());
             }
             for (id, row) in ((step * self.batch) as u64..).zip(rows.chunks_exact_mut(bytes)) {
-                let mut random = Random::for_sample(0, 0, id);
+                let mut random = Random::for_draw(0, 0, id);
                 self.pictures.work.run(self.pictures.file(id), &mut random, memory, row)?;
             }
         }

@@ -94,18 +94,25 @@ class Sampler:
         """Every sample; blocks of neighbours are shuffled, and samples within ``window`` blocks."""
     @staticmethod
     def weighted(weights: Sequence[float]) -> Sampler:
-        """Draws with replacement, by a weight for each sample."""
+        """Draws with replacement, by a weight for each sample. An epoch has as many draws as weights, if
+        ``draws`` does not set another number; each draw has random transforms of its own.
+        """
     @staticmethod
     def distinct(weights: Sequence[float]) -> Sampler:
-        """Draws without replacement, by a weight for each sample."""
+        """Draws without replacement, by a weight for each sample. An epoch has as many draws as weights above
+        zero.
+        """
     @staticmethod
     def balanced(labels: Sequence[int], classes: int) -> Sampler:
-        """Draws each class equally often."""
+        """Draws each class equally often. An epoch has ``classes`` times as many draws as the largest class has
+        samples, if ``draws`` does not set another number: a sample of a small class comes several times, each
+        time with random transforms of its own.
+        """
     @staticmethod
     def bucketed(lengths: Sequence[int], batch_size: int, batches_per_bucket: int) -> Sampler:
         """Every sample; the samples of a batch have similar lengths."""
     def draws(self, draws: int) -> Sampler:
-        """This sampler with another number of draws per epoch."""
+        """This sampler with another number of draws per epoch, for ``weighted``, ``distinct`` and ``balanced``."""
 
 class Field:
     def __dlpack__(

@@ -1,7 +1,8 @@
 """The transforms of pictures, by the names and options of torchvision.
 
 They run on the workers, in Rust, in the order of the list. Random numbers depend on the loader's seed, the
-epoch and the sample only, so a resumed run sees the same pictures.
+epoch and the position in its order only: a resumed run sees the same pictures, with any number of ranks, and a
+picture that a sampler draws several times in an epoch is cropped anew each time.
 
 >>> from feedline import transforms as T
 >>> [T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.Normalize()]

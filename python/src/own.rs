@@ -149,9 +149,10 @@ impl Dataset for OwnData {
             for (index, &id) in ids.iter().enumerate() {
                 at = index;
                 may_go_on(context)?;
-                context.begin(index, id);
-                let random = self.random(context);
-                self.read_attached(py, id, random, &mut rows.row(index))?;
+                context.sample(index, id, |context| {
+                    let random = self.random(context);
+                    self.read_attached(py, id, random, &mut rows.row(index))
+                })?;
             }
             Ok(())
         };

@@ -17,19 +17,23 @@ impl Sampler {
         Order::block(block, window).map(Self).map_err(raise)
     }
 
-    /// Draws with replacement, by a weight for each sample.
+    /// Draws with replacement, by a weight for each sample. An epoch has as many draws as weights, if
+    /// `draws` does not set another number; each draw has random transforms of its own.
     #[staticmethod]
     fn weighted(weights: Vec<f64>) -> PyResult<Self> {
         Order::weighted(&weights).map(Self).map_err(raise)
     }
 
-    /// Draws without replacement, by a weight for each sample.
+    /// Draws without replacement, by a weight for each sample. An epoch has as many draws as weights above
+    /// zero.
     #[staticmethod]
     fn distinct(weights: Vec<f64>) -> PyResult<Self> {
         Order::distinct(&weights).map(Self).map_err(raise)
     }
 
-    /// Draws each class equally often.
+    /// Draws each class equally often. An epoch has `classes` times as many draws as the largest class has
+    /// samples, if `draws` does not set another number: a sample of a small class comes several times, each
+    /// time with random transforms of its own.
     #[staticmethod]
     fn balanced(labels: Vec<u32>, classes: u32) -> PyResult<Self> {
         Order::balanced(&labels, classes).map(Self).map_err(raise)
@@ -41,8 +45,14 @@ impl Sampler {
         Order::bucketed(&lengths, batch_size, batches_per_bucket).map(Self).map_err(raise)
     }
 
-    /// This sampler with another number of draws per epoch.
+    /// This sampler with another number of draws per epoch, for `weighted`, `distinct` and `balanced`.
     fn draws(&self, draws: u64) -> PyResult<Self> {
         self.0.clone().draws(draws).map(Self).map_err(raise)
+    }
+
+    fn __repr__(&self) -> String {
+        let shown = format!("{:?}", self.0);
+        let (kind, rest) = shown.split_at(shown.len().min(1));
+        format!("Sampler.{}{rest}", kind.to_lowercase())
     }
 }

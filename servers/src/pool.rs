@@ -120,20 +120,21 @@ fn run(queue: &Queue) {
 /// Reads rows `range` of `batch` as the workers of a loader do: all of them by one call, after a panic with
 /// new scratch memory.
 fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -> Result<Piece> {
-    let Batch { set, asked: Asked { seed, epoch, ids, records }, .. } = batch;
-    let ids = &ids[range.clone()];
+    let Batch { set, asked: Asked { seed, epoch, ids, draws, records }, .. } = batch;
+    let (ids, draws) = (&ids[range.clone()], draws.get(range.clone()).unwrap_or_default());
     let layout = Layout::new(set.spec(), ids.len())?;
     let start = Instant::now();
     let mut slab = vec![0; layout.bytes()];
-    let mut context = Context::new(*seed, *epoch).with_scratch(std::mem::take(scratch));
+    let context = Context::new(*seed, *epoch).with_scratch(std::mem::take(scratch));
+    let mut context = context.with_draws(draws);
     let mut rows = Rows::new(&layout, &mut slab, ids.len());
     let read = catch_panic("the data set panicked", || match set.content() {
         Content::Dataset(dataset) => dataset.read_many(ids, &mut rows, &mut context),
         Content::Source(source) => {
             let records = records.iter().flatten().skip(range.start);
             ids.iter().zip(records).enumerate().try_for_each(|(index, (&id, record))| {
-                context.begin(index, id);
-                source.decode(record, &mut rows.row(index), &mut context).map_err(|error| (index, error))
+                let decode = |context: &mut Context| source.decode(record, &mut rows.row(index), context);
+                context.sample(index, id, decode).map_err(|error| (index, error))
             })
         }
     });

@@ -97,8 +97,9 @@ impl Service {
             return Err(Status::unavailable("the server has no memory for another batch: ask another one"));
         };
         let piece_rows = piece_rows(&set, rows, self.pool.workers());
-        let Ticket { seed, epoch, ids, .. } = ticket;
-        let (reader, is_new) = self.shared.batch(&set, Asked { seed, epoch, ids, records }, piece_rows);
+        let Ticket { seed, epoch, ids, draws, .. } = ticket;
+        let samples = Asked { seed, epoch, ids, draws, records };
+        let (reader, is_new) = self.shared.batch(&set, samples, piece_rows);
         if is_new {
             self.pool.add(&reader.batch);
         }
@@ -225,7 +226,7 @@ fn unknown() -> Status {
 }
 
 fn info(set: &Set) -> Result<FlightInfo, Status> {
-    let ticket = Ticket { data: set.data().clone(), seed: 0, epoch: 0, ids: Vec::new() };
+    let ticket = Ticket { data: set.data().clone(), seed: 0, epoch: 0, ids: Vec::new(), draws: Vec::new() };
     let (schema, options) = (schema(set.spec()), arrow_ipc::writer::IpcWriteOptions::default());
     let schema: IpcMessage = SchemaAsIpc::new(&schema, &options)
         .try_into()

@@ -19,6 +19,7 @@ pub(crate) struct Asked {
     pub(crate) seed: u64,
     pub(crate) epoch: u64,
     pub(crate) ids: Vec<u64>,
+    pub(crate) draws: Vec<u64>,
     /// The record of each, for a source.
     pub(crate) records: Option<Vec<Bytes>>,
 }
@@ -154,7 +155,7 @@ impl Shared {
     /// The batch of these samples, and whether it is new and has to be decoded.
     pub(crate) fn batch(self: &Arc<Self>, set: &Arc<Set>, asked: Asked, piece_rows: usize) -> (Reader, bool) {
         let mut key = XxHash3_128::with_seed(set.key());
-        for number in [asked.seed, asked.epoch].iter().chain(&asked.ids) {
+        for number in [asked.seed, asked.epoch].iter().chain(&asked.ids).chain(&asked.draws) {
             key.write(&number.to_le_bytes());
         }
         asked.records.iter().flatten().for_each(|record| key.write(record));

@@ -11,7 +11,7 @@ use feedline::{Error, ErrorKind, Result, Spec};
 use serde::{Deserialize, Serialize};
 
 /// The version of tickets and of the messages that answer them.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A request for the samples [`ids`](Self::ids), as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,10 @@ pub struct Ticket {
     pub epoch: u64,
     /// The samples, in the order of the rows. Without samples the answer is the schema alone.
     pub ids: Vec<u64>,
+    /// The draw of each sample, which keys its random numbers with the seed and the epoch: its position in the
+    /// trainer's epoch. Without draws, that of each sample is its number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub draws: Vec<u64>,
 }
 
 /// What both sides must agree on.
@@ -174,7 +178,13 @@ impl Ticket {
     /// The ticket of a loader's batch.
     pub fn of(request: &FillRequest<'_>, transforms: &str, form: &Form) -> Self {
         let data = Self::probe(&request.data, transforms, form).data;
-        Self { data, seed: request.data.seed, epoch: request.epoch(), ids: request.ids().to_vec() }
+        Self {
+            data,
+            seed: request.data.seed,
+            epoch: request.epoch(),
+            ids: request.ids().to_vec(),
+            draws: request.draws.to_vec(),
+        }
     }
 
     /// A ticket without samples, whose answer says whether the server has this data.
@@ -182,7 +192,7 @@ impl Ticket {
         let DataDescription { spec, samples, fingerprint, .. } = *description;
         let data = Data::new(spec, samples, fingerprint, transforms);
         let data = Data { form: form.clone(), is_source: description.is_source, ..data };
-        Self { data, seed: 0, epoch: 0, ids: Vec::new() }
+        Self { data, seed: 0, epoch: 0, ids: Vec::new(), draws: Vec::new() }
     }
 
     /// The JSON text.
@@ -235,9 +245,14 @@ impl Ticket {
     /// # Errors
     /// `Data` for another text.
     pub fn parse(json: &[u8]) -> Result<Self> {
-        serde_json::from_slice(json).map_err(|error| {
-            Error::new(ErrorKind::Data, format!("this is not a ticket of version {VERSION}: {error}"))
-        })
+        let refuse = |why: String| {
+            Error::new(ErrorKind::Data, format!("this is not a ticket of version {VERSION}: {why}"))
+        };
+        let ticket: Self = serde_json::from_slice(json).map_err(|error| refuse(error.to_string()))?;
+        if ticket.draws.is_empty() || ticket.draws.len() == ticket.ids.len() {
+            return Ok(ticket);
+        }
+        Err(refuse(format!("it has {} samples and {} draws", ticket.ids.len(), ticket.draws.len())))
     }
 }
 
@@ -254,7 +269,7 @@ mod tests {
         assert!(own.check(&own).is_ok());
         let said = |asked: Data| asked.check(&own).unwrap_err().to_string();
         let cases = [
-            (Data { version: 9, ..own.clone() }, ["trainer has 9", "server 2"]),
+            (Data { version: 9, ..own.clone() }, ["trainer has 9", "server 3"]),
             (Data { feedline: "0.0.1".into(), ..own.clone() }, ["trainer has 0.0.1", "server 0.1.0"]),
             (Data { transforms: "v2".into(), ..own.clone() }, ["trainer has \"v2\"", "server \"v1\""]),
             (Data { is_source: true, ..own.clone() }, ["trainer has a source", "server a data set"]),
@@ -272,8 +287,11 @@ mod tests {
     fn a_ticket_survives_its_json_and_no_other_text_is_one() {
         let spec = Spec::new().field("x", DType::F32, []).unwrap();
         let data = Data::new(&spec, 3, 1, "");
-        let ticket = Ticket { data, seed: u64::MAX, epoch: 4, ids: vec![2, u64::MAX] };
+        let ticket = Ticket { data, seed: u64::MAX, epoch: 4, ids: vec![2, u64::MAX], draws: vec![7, 0] };
         assert_eq!(Ticket::parse(&ticket.to_json()).unwrap(), ticket);
+        let uneven = Ticket { draws: vec![7], ..ticket.clone() };
+        let said = Ticket::parse(&uneven.to_json()).unwrap_err().to_string();
+        assert!(said.contains("it has 2 samples and 1 draws"), "{said}");
         for text in ["", "{}", "{\"ids\":[1]}", "[]", "null"] {
             let error = Ticket::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("not a ticket"), "{text}: {error}");

@@ -167,11 +167,6 @@ impl BatchSampler {
         self.records.digest(self.options.sampler.digest(self.options.len))
     }
 
-    /// See [`Sampler::former_digest`].
-    pub(crate) fn former_digest(&self) -> u64 {
-        self.options.sampler.former_digest(self.options.len)
-    }
-
     /// Skips steps of one epoch without reading them, for example the batches after a loss spike.
     ///
     /// `steps` are counted from the beginning of the epoch, with this batch size and world size and without
@@ -241,6 +236,23 @@ impl BatchSampler {
             (at, rest) = (0, later);
         }
         part.valid as usize
+    }
+
+    /// Replaces `draws` by the global positions of the rows of this rank's batch, in their order: those that
+    /// key random numbers. A row of padding has the position of the sample that it repeats.
+    ///
+    /// Does not allocate once `draws` has the capacity for a batch.
+    #[doc(hidden)] // For the workers.
+    pub fn draws(&self, epoch: u64, start: u64, step: u64, draws: &mut Vec<u64>) {
+        draws.clear();
+        let Some(part) = self.part(epoch, start, step) else { return };
+        let live = self.live_before(epoch, self.positions);
+        let (mut at, has_skips) = (part.first % live, !self.skips_of(epoch).is_empty());
+        draws.extend((0..part.rows).map(|_| {
+            let draw = if has_skips { self.nth_live(epoch, at) } else { at };
+            at = if at + 1 == live { 0 } else { at + 1 };
+            draw
+        }));
     }
 
     /// The global position of row `row` of this rank's batch; `None` if there is no such row.

@@ -8,28 +8,32 @@ use crate::random::key;
 use crate::{Error, Random, Scratch, Stop};
 
 /// The context of a [`Dataset::read`](crate::Dataset::read): the epoch, random numbers that belong to the
-/// sample, and scratch memory of the worker.
+/// draw, and scratch memory of the worker.
+///
+/// # Draws
+///
+/// A draw is a place in the order of an epoch, counted over all ranks: [`draw`](Self::draw). A sample that a
+/// sampler draws several times in an epoch gets other random numbers each time. They are the same for any
+/// number of workers and ranks, any batch size, after a resume, and on a decode server.
 ///
 /// # Composed sets
 ///
 /// A set that reads from other sets passes its context on. Each random stream is keyed by the seed, the
-/// epoch, the id that the loader asked for, and the place of the set in the composition
-/// ([`with_stream`](Self::with_stream)). So a sample gets the same numbers on every worker and rank, two
-/// stages never share a stream, and a sample that comes twice in an epoch under two ids gets different ones.
+/// epoch, the draw, and the place of the set in the composition ([`with_stream`](Self::with_stream)): two
+/// stages never share a stream. A read that calls [`read_many`](crate::Dataset::read_many) of another set
+/// gets a stream for each of its samples.
 #[derive(Debug)]
 pub struct Context {
     seed: u64,
     epoch: u64,
-    /// The sample being read, as the loader knows it.
-    current: Option<(usize, u64)>,
+    /// The sample being read.
+    current: Option<Current>,
     /// Created on first use: it costs as much as copying a short row, and many data sets never use it.
     random: Option<Random>,
     /// Keys the random streams of the present part of a composed set; 0 outside of all parts.
     stream: u64,
-    /// The index in the scratch at which the loader's samples for the ids being read begin, within
-    /// [`Self::delegate`].
-    delegated: Option<usize>,
-    /// Whether the read asked for the epoch or a random number.
+    within: Within,
+    /// Whether the read asked for the epoch, the draw or a random number.
     varies: Cell<bool>,
     watch: Option<Arc<AtomicU64>>,
     /// Set when the loader ends.
@@ -37,8 +41,37 @@ pub struct Context {
     scratch: Scratch,
 }
 
+/// The sample being read, as the loader knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Current {
+    /// The index in the ids that the loader asked for.
+    index: usize,
+    id: u64,
+    draw: u64,
+    /// Tells apart the samples of another set that are read for this one; 0 for the first of them.
+    part: u64,
+}
+
+/// What the indices of [`Context::begin`] count.
+#[derive(Clone, Copy, Debug)]
+enum Within {
+    /// The ids that the loader asked for.
+    Loader,
+    /// Within [`Context::delegate`]: the samples in the scratch from this index on.
+    Delegate(usize),
+    /// Within the read of one sample: nothing. The samples of another set that are read for it are parts of
+    /// this one.
+    Sample {
+        /// The part of the sample itself.
+        part: u64,
+        /// Number of samples begun for it.
+        begun: u64,
+    },
+}
+
 impl Context {
-    /// A context for samples of `epoch` under `seed`.
+    /// A context for samples of `epoch` under `seed`. Sample `i` is draw `i`, as in sequence, unless
+    /// [`with_draws`](Self::with_draws) says otherwise.
     #[doc(hidden)] // For the crates of this repository.
     pub fn new(seed: u64, epoch: u64) -> Self {
         Self {
@@ -47,7 +80,7 @@ impl Context {
             current: None,
             random: None,
             stream: 0,
-            delegated: None,
+            within: Within::Loader,
             varies: Cell::new(false),
             watch: None,
             stop: None,
@@ -79,8 +112,18 @@ impl Context {
 
     /// Uses the scratch memory of a worker; [`into_scratch`](Self::into_scratch) gives it back.
     #[doc(hidden)] // For the crates of this repository.
-    pub fn with_scratch(self, scratch: Scratch) -> Self {
+    pub fn with_scratch(self, mut scratch: Scratch) -> Self {
+        scratch.draws.clear();
         Self { scratch, ..self }
+    }
+
+    /// States the draws of the samples that are read: `draws[i]` is that of the `i`-th. Call it after
+    /// [`with_scratch`](Self::with_scratch). Without a draw, a sample has its id as draw.
+    #[doc(hidden)] // For the crates of this repository.
+    pub fn with_draws(mut self, draws: &[u64]) -> Self {
+        self.scratch.draws.clear();
+        self.scratch.draws.extend_from_slice(draws);
+        self
     }
 
     /// The scratch memory, for the next context of the same worker.
@@ -140,13 +183,56 @@ impl Context {
     /// random numbers.
     #[doc(hidden)] // For the crates of this repository.
     pub fn begin(&mut self, index: usize, id: u64) {
-        let place = self.delegated.and_then(|first| self.scratch.places.get(first + index).copied());
-        let (index, id) = place.unwrap_or((index, id));
-        self.current = Some((index, id));
+        let current = self.next(index, id);
+        self.current = Some(current);
         self.random = None;
         if let Some(watch) = &self.watch {
-            watch.store(id, Ordering::Relaxed);
+            watch.store(current.id, Ordering::Relaxed);
         }
+    }
+
+    /// The sample that [`begin`](Self::begin) begins.
+    fn next(&mut self, index: usize, id: u64) -> Current {
+        if let (Within::Sample { part, begun }, Some(current)) = (&mut self.within, self.current) {
+            *begun += 1;
+            // So that a read by `read_many` of one sample has the numbers of one by `read`.
+            let is_own = *begun == 1 && self.random.is_none();
+            return Current { part: if is_own { *part } else { key(&[*part, *begun]) }, ..current };
+        }
+        let place = match self.within {
+            Within::Delegate(first) => self.scratch.places.get(first + index).copied(),
+            Within::Loader | Within::Sample { .. } => None,
+        };
+        place.unwrap_or_else(|| {
+            let draw = self.scratch.draws.get(index).copied().unwrap_or(id);
+            Current { index, id, draw, part: 0 }
+        })
+    }
+
+    /// Begins sample `id` as [`begin`](Self::begin) does, and runs `work`, its read. Samples of another set
+    /// that `work` begins are parts of this one: they have its draw, and random numbers of their own.
+    ///
+    /// ```
+    /// # use feedline_core::Context;
+    /// let mut context = Context::new(0, 0);
+    /// let own = context.sample(0, 5, |context| context.random().next_u64());
+    /// let parts = context.sample(0, 5, |context| {
+    ///     [(0, 70), (1, 71)].map(|(index, id)| {
+    ///         context.begin(index, id);
+    ///         (context.draw(), context.random().next_u64())
+    ///     })
+    /// });
+    /// assert_eq!(parts[0], (5, own));
+    /// assert!(parts[1].0 == 5 && parts[1].1 != own);
+    /// ```
+    #[doc(hidden)] // For the crates of this repository.
+    pub fn sample<R>(&mut self, index: usize, id: u64, work: impl FnOnce(&mut Self) -> R) -> R {
+        self.begin(index, id);
+        let part = self.current.map_or(0, |current| current.part);
+        let above = std::mem::replace(&mut self.within, Within::Sample { part, begun: 0 });
+        let result = work(self);
+        self.within = above;
+        result
     }
 
     /// For a [`Dataset::read_many`](crate::Dataset::read_many) that reads some of its samples from another
@@ -158,22 +244,22 @@ impl Context {
     ///
     /// ```
     /// # use feedline_core::Context;
-    /// let mut context = Context::new(0, 0);
+    /// let mut context = Context::new(0, 0).with_draws(&[40, 50, 60]);
     /// // Samples 7, 8 and 9 were asked for. The last two are samples 107 and 108 of another set.
     /// context.delegate(1, &[8, 9], |context| context.begin(1, 108));
-    /// assert_eq!(context.current(), Some((2, 9)));
+    /// assert_eq!((context.current(), context.draw()), (Some((2, 9)), 60));
     /// ```
     #[doc(hidden)] // For the crates of this repository.
     pub fn delegate<R>(&mut self, first: usize, ids: &[u64], work: impl FnOnce(&mut Self) -> R) -> R {
         let start = self.scratch.places.len();
-        let above = self.delegated.replace(start);
         for (index, &id) in (first..).zip(ids) {
-            let place = above.and_then(|above| self.scratch.places.get(above + index).copied());
-            self.scratch.places.push(place.unwrap_or((index, id)));
+            let sample = self.next(index, id);
+            self.scratch.places.push(sample);
         }
+        let above = std::mem::replace(&mut self.within, Within::Delegate(start));
         let result = work(self);
         self.scratch.places.truncate(start);
-        self.delegated = above;
+        self.within = above;
         result
     }
 
@@ -191,12 +277,13 @@ impl Context {
     /// ```
     #[doc(hidden)] // For the crates of this repository.
     pub fn with_stream<R>(&mut self, number: u64, work: impl FnOnce(&mut Self) -> R) -> R {
-        let random = self.random.take();
-        let stream = key(&[self.stream, number]);
-        let above = std::mem::replace(&mut self.stream, stream);
+        let above = (self.stream, self.random.take(), self.within, self.current);
+        self.stream = key(&[self.stream, number]);
+        if let Within::Sample { begun, .. } = &mut self.within {
+            *begun = 0;
+        }
         let result = work(self);
-        self.stream = above;
-        self.random = random;
+        (self.stream, self.random, self.within, self.current) = above;
         result
     }
 
@@ -206,24 +293,37 @@ impl Context {
         self.epoch
     }
 
-    /// Random numbers keyed by (seed, epoch, sample id): the same for any number of workers.
+    /// The place of the sample in the order of the epoch, counted over all ranks from 0 on: another one each
+    /// time that a sampler draws the sample again. A substitute for a sample that cannot be read has the
+    /// draw of that sample. Of a [`Source`](crate::Source), whose order has no numbers, the id of the record.
+    ///
+    /// Seed a generator of your own by `(seed, epoch, draw)` for numbers that workers, ranks and a resume do
+    /// not change; [`random`](Self::random) is one that has been seeded so.
+    pub fn draw(&self) -> u64 {
+        self.varies.set(true);
+        self.current.map_or(0, |current| current.draw)
+    }
+
+    /// Random numbers keyed by (seed, epoch, [`draw`](Self::draw)): the same for any number of workers.
     pub fn random(&mut self) -> &mut Random {
         self.varies.set(true);
+        let Self { seed, epoch, stream, .. } = *self;
         self.random.get_or_insert_with(|| match self.current {
-            Some((_, id)) if self.stream == 0 => Random::for_sample(self.seed, self.epoch, id),
-            Some((_, id)) => Random::from_key(key(&[self.seed, self.epoch, id, self.stream])),
+            Some(Current { draw, part: 0, .. }) if stream == 0 => Random::for_draw(seed, epoch, draw),
+            Some(Current { draw, part: 0, .. }) => Random::from_key(key(&[seed, epoch, draw, stream])),
+            Some(Current { draw, part, .. }) => Random::from_key(key(&[seed, epoch, draw, stream, part])),
             None => Random::from_key(0),
         })
     }
 
-    /// Whether a read with this context has asked for the epoch or for random numbers. Its output may then
+    /// Whether a read with this context has asked for the epoch, the draw or random numbers. Its output may then
     /// differ in another epoch, so it must not be cached.
     #[doc(hidden)] // For the crates of this repository.
     pub fn varies(&self) -> bool {
         self.varies.get()
     }
 
-    /// Runs `work`, and returns whether it asked for the epoch or for random numbers.
+    /// Runs `work`, and returns whether it asked for the epoch, the draw or random numbers.
     #[doc(hidden)] // For the crates of this repository.
     pub fn watch_variation<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> (R, bool) {
         let before = self.varies.replace(false);
@@ -236,6 +336,6 @@ impl Context {
     /// sample when a read panics.
     #[doc(hidden)] // The workers' bookkeeping.
     pub fn current(&self) -> Option<(usize, u64)> {
-        self.current
+        self.current.map(|current| (current.index, current.id))
     }
 }

@@ -13,7 +13,7 @@ pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 /// Samples with random access, identified by ids from 0 to `len() - 1`.
 ///
 /// `read` is called from many threads at once, in any order. Its output must depend only on `id` and on the
-/// random numbers of `context`, never on the thread or on earlier reads.
+/// epoch, the draw and the random numbers of `context`, never on the thread or on earlier reads.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Dataset, ReadError, Row, Spec};
@@ -63,8 +63,9 @@ pub trait Dataset: Send + Sync + 'static {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         for (index, &id) in ids.iter().enumerate() {
-            context.begin(index, id);
-            self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
+            context
+                .sample(index, id, |context| self.read(id, &mut rows.row(index), context))
+                .map_err(|error| (index, error))?;
         }
         Ok(())
     }

@@ -24,8 +24,9 @@ pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
     let item = spec.fields()[index].item_bytes();
     let mut lengths = Vec::new();
     for id in 0..len {
-        context.begin(0, id);
-        let items = one.read(dataset, &layout, id, &mut context).map(|row| row.values(index).len() / item);
+        let items = context.sample(0, id, |context| {
+            one.read(dataset, &layout, id, context).map(|row| row.values(index).len() / item)
+        });
         let items = items.map_err(|error| {
             let error =
                 Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error).at_sample(id);

@@ -268,13 +268,16 @@ impl Packed {
     ) -> Result<usize, ReadError> {
         let size = self.spec.fields()[0].dtype().size();
         let mut used = 0;
-        for Piece { document, items } in self.pieces(context.epoch(), window) {
+        for (number, Piece { document, items }) in (0..).zip(self.pieces(context.epoch(), window)) {
             let located = |error: ReadError| {
                 let error = Error::new(ErrorKind::Sample, format!("cannot read document {document}"))
                     .with_source(error);
                 self.inner.path(document).map_or(error.clone(), |path| error.at_path(path))
             };
-            let read = one.read(&self.inner, &self.layout, document, context).map_err(located)?;
+            // Each document of a window has random numbers of its own.
+            let read = context
+                .with_stream(number, |context| one.read(&self.inner, &self.layout, document, context))
+                .map_err(located)?;
             let bytes = read.values(self.field);
             let stated = self.lengths[document as usize] as usize;
             if bytes.len() != stated * size {

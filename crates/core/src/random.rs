@@ -1,6 +1,9 @@
 //! Counter-based random numbers: a value depends only on its key, never on the order of calls or on the
 //! workers.
 
+/// The version of the keys of a draw's random numbers. Version 1 had the sample's id in place of the draw.
+pub const DRAWS_VERSION: u64 = 2;
+
 /// One step of SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators").
 pub const fn splitmix64(x: u64) -> u64 {
     let z = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -20,11 +23,11 @@ pub const fn key(parts: &[u64]) -> u64 {
     state
 }
 
-/// A stream of random numbers for one sample of one epoch; the same on every worker and machine.
+/// A stream of random numbers for one draw of one epoch; the same on every worker and machine.
 ///
 /// ```
 /// use feedline_core::Random;
-/// let (mut a, mut b) = (Random::for_sample(7, 0, 42), Random::for_sample(7, 0, 42));
+/// let (mut a, mut b) = (Random::for_draw(7, 0, 42), Random::for_draw(7, 0, 42));
 /// assert_eq!(a.next_u64(), b.next_u64());
 /// assert!((0.0..1.0).contains(&a.uniform()));
 /// ```
@@ -35,10 +38,10 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of sample `id` in `epoch` under `seed`.
+    /// The stream of draw `draw` of `epoch` under `seed`.
     #[doc(hidden)] // Made by `Context::random`.
-    pub fn for_sample(seed: u64, epoch: u64, id: u64) -> Self {
-        Self::from_key(key(&[seed, epoch, id]))
+    pub fn for_draw(seed: u64, epoch: u64, draw: u64) -> Self {
+        Self::from_key(key(&[seed, epoch, draw]))
     }
 
     /// The stream of `key`; see [`key`].

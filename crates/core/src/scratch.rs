@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::fmt;
 
+use crate::context::Current;
+
 /// Values of any types, kept by one worker across samples, batches and data sets. Data sets use it through
 /// [`Context::scratch`](crate::Context::scratch).
 ///
@@ -17,14 +19,16 @@ use std::fmt;
 #[derive(Default)]
 pub struct Scratch {
     values: Vec<Box<dyn Any + Send>>,
-    /// The loader's samples (index and id) for the ids that composed sets read under other ids.
-    pub(crate) places: Vec<(usize, u64)>,
+    /// The loader's samples for the ids that composed sets read under other ids.
+    pub(crate) places: Vec<Current>,
+    /// The draws of the samples that the loader asked for.
+    pub(crate) draws: Vec<u64>,
 }
 
 impl Scratch {
     /// No values; each is made when it is first asked for.
     pub const fn new() -> Self {
-        Self { values: Vec::new(), places: Vec::new() }
+        Self { values: Vec::new(), places: Vec::new(), draws: Vec::new() }
     }
 
     /// Number of values.

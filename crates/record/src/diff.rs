@@ -126,6 +126,7 @@ fn causes(a: &Value, b: &Value) -> Vec<String> {
         }
     }
     let options = [
+        ("draws_version", "version of random numbers"),
         ("transforms", "transforms"),
         ("map_batch", "map_batch"),
         ("spec", "fields"),

@@ -6,7 +6,7 @@ use feedline::{
     BadSamples, DType, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Pad, Result, Sampler,
     TransferMode, World,
 };
-use feedline_core::{BatchSampler, BatchSamplerOptions, Budget};
+use feedline_core::{BatchSampler, BatchSamplerOptions, Budget, random::DRAWS_VERSION};
 use serde_json::Value;
 
 /// The options of the steps of a run: what its batches follow from.
@@ -61,6 +61,11 @@ impl Header {
     /// The seed of the order and of the random numbers.
     pub fn seed(&self) -> u64 {
         self.value["seed"].as_u64().unwrap_or(0)
+    }
+
+    /// Whether the random numbers of the run belong to draws, as those of this version.
+    pub(crate) fn has_draws(&self) -> bool {
+        self.value["draws_version"].as_u64() == Some(DRAWS_VERSION)
     }
 
     /// The fields of the batches.

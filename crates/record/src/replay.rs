@@ -79,8 +79,9 @@ impl Replayer<'_> {
     /// The batch of step `number`. Of a source, up to 63 steps before it are read again.
     ///
     /// # Errors
-    /// `Config` if the record has no such step, or the data has other fields or another length; an error of
-    /// the data set.
+    /// `Config` if the record has no such step, or the data has other fields or another length; also if
+    /// several rows differ and the run is of an earlier feedline, whose random numbers belong to samples and
+    /// not to draws; an error of the data set.
     pub fn step(&mut self, number: u64) -> Result<Replayed> {
         let mut replayed = None;
         self.steps(number..number + 1, |step| {
@@ -107,6 +108,7 @@ impl Replayer<'_> {
             let (before, start) = self.run.start_of(&place, self.rank)?;
             // The steps of a source between the recorded position and the first one.
             let again = place.index - before;
+            let has_draws = self.run.header_of(self.rank, place.header).has_draws();
             let (builder, loader) = self.loader(place.header)?;
             // Other data is replayed too, and compared.
             let cursor = Cursor::new(loader.batch_sampler(), 0).at(epoch, start).vouched();
@@ -118,6 +120,11 @@ impl Replayer<'_> {
                 let Some(batch) = batches.next() else { break };
                 let batch = batch?;
                 let verdict = verdict(step, &batch);
+                if verdict == (Verdict::OtherBytes { row: None }) && !has_draws {
+                    let why = "several rows differ, and the run is of an earlier feedline, whose random numbers \
+                               belong to samples and not to draws: replay it with the feedline that recorded it";
+                    return Err(self.run.located(Error::new(ErrorKind::Config, why)));
+                }
                 let paths =
                     batch.ids().iter().map(|&id| builder.sample_path(id).map(PathBuf::from)).collect();
                 let (number, step) = (next + index as u64, first + index as u64);

@@ -33,7 +33,7 @@ const NAMES: [&str; 12] = [
 /// number as text, becomes the field `label` (`i64`). Fields that vary in size are left out.
 ///
 /// The random numbers of a sample come from [`Context::random`]: workers, ranks and a resume do not change
-/// the picture of a sample in an epoch.
+/// the pictures of an epoch, and a picture that comes several times in it is cropped anew each time.
 ///
 /// ```no_run
 /// use feedline_datasets::{ImageDataset, open};

@@ -149,7 +149,7 @@ fn encoded_pictures_cross_as_their_files_with_what_happens_to_each() {
         .flat_map(|id| {
             let size = Decoder::new().size(&fs::read(picture(names[id as usize])).unwrap()).unwrap();
             let mut drawn = vec![0; 144];
-            let mut random = feedline_core::Random::for_sample(7, 0, id);
+            let mut random = feedline_core::Random::for_draw(7, 0, id);
             part.draw(size, &mut random, &mut drawn).unwrap();
             drawn
         })

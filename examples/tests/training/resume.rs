@@ -208,7 +208,7 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_what_to_do() {
         put(&set, SAVED, &newer);
         let said = refused(&set, &[]);
         assert!(
-            said.contains("the cursor has version 9, this feedline reads versions 3 and 4")
+            said.contains("the cursor has version 9, and this feedline resumes from version 5")
                 && said.contains("newer"),
             "{said}"
         );

@@ -1,7 +1,8 @@
 //! Transforms of decoded pictures.
 //!
-//! Each draws its random numbers from the sample's own stream, [`Context::random`], in the order of the list.
-//! So the number of workers or ranks, and a resume, do not change a sample of an epoch.
+//! Each draws its random numbers from the stream of the draw, [`Context::random`], in the order of the list.
+//! So the number of workers or ranks, and a resume, do not change the pictures of an epoch, and a sample that
+//! comes several times in an epoch gets other numbers each time.
 //!
 //! | file | what |
 //! | --- | --- |

@@ -35,7 +35,7 @@ fn parameters(part: &DevicePart, batch: &[Vec<u8>]) -> Vec<u32> {
     for (row, bytes) in batch.iter().enumerate() {
         let mut drawn = [0; 4 * WORDS];
         let size = Decoder::new().size(bytes).unwrap();
-        part.draw(size, &mut Random::for_sample(3, 0, row as u64), &mut drawn).unwrap();
+        part.draw(size, &mut Random::for_draw(3, 0, row as u64), &mut drawn).unwrap();
         words.extend(drawn.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)));
     }
     words

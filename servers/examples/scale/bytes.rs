@@ -71,7 +71,8 @@ impl Asked {
         let servers = Servers::new([&server.1])?;
         let set = set(rows, row_bytes)?;
         let data = Data::new(set.spec(), set.len(), set.fingerprint(), "");
-        let ticket = Ticket { data, seed: 0, epoch: 0, ids: (0..rows as u64).rev().collect() };
+        let ticket =
+            Ticket { data, seed: 0, epoch: 0, ids: (0..rows as u64).rev().collect(), draws: Vec::new() };
         let layout = Layout::new(set.spec(), rows)?;
         let slab = vec![0; layout.bytes()];
         Ok(Self { server, servers, ticket, layout, slab })

@@ -6,7 +6,8 @@ use std::time::Duration;
 use feedline::bad_samples::Budget;
 use feedline::sampler::BatchSampler;
 use feedline::{
-    BadSamples, Cursor, InMemory, LastBatch, Loader, LoaderBuilder, Mix, Pad, Sampler, Source, Workers, World,
+    BadSamples, Cursor, DType, InMemory, LastBatch, Loader, LoaderBuilder, Mix, Pad, Sampler, Source, Spec,
+    Workers, World, from_fn,
 };
 use feedline_decode::Server;
 use feedline_testkit::fixtures::streams::{Generator, Hooked};
@@ -65,6 +66,36 @@ fn every_sampler_world_and_last_batch_is_served_without_being_known_to_a_server(
             let (want, _) = run(made());
             let (delivered, _) = until_filled(|| run(made().filler(servers(&[server.address()]))));
             assert!(delivered == want, "case {index}");
+        }
+    });
+}
+
+#[test]
+fn a_server_draws_the_random_numbers_of_each_draw() {
+    with_watchdog(LIMIT, || {
+        let spec = Spec::new().field("bytes", DType::U8, [16]).unwrap();
+        let noise = from_fn(LEN, spec, |_, row, context| {
+            let (draw, random) = (context.draw(), context.random().next_u64());
+            row.bytes_mut(0).copy_from_slice(&[draw.to_le_bytes(), random.to_le_bytes()].concat());
+            Ok(())
+        });
+        let set = Arc::new(slow(noise, 0..LEN, Duration::from_micros(200)));
+        let server = serve(&set);
+        let labels: Vec<u32> = (0..LEN).map(|id| u32::from(id >= LEN - 3)).collect();
+        let balanced = Sampler::balanced(&labels, 2).unwrap();
+        for rank in 0..2 {
+            let made = || {
+                let builder = Loader::builder(set.clone()).batch_size(BATCH).workers(Workers::Count(1));
+                builder.sampler(balanced.clone()).seed(4).epochs(2).world(World::new(rank, 2).unwrap())
+            };
+            let (want, _) = run(made());
+            let (delivered, _) = until_filled(|| run(made().filler(servers(&[server.address()]))));
+            assert!(delivered == want, "rank {rank}");
+            let mut rows: Vec<&[u8]> = want.batches.iter().flat_map(|(_, bytes)| bytes.chunks(16)).collect();
+            let count = rows.len();
+            rows.sort_unstable();
+            rows.dedup();
+            assert_eq!(rows.len(), count, "samples that come again have other numbers");
         }
     });
 }

@@ -96,7 +96,7 @@ fn forged_tickets_and_huge_requests_are_refused_and_the_server_goes_on() {
         let set = fine(100);
         let server = Server::new().dataset(set.clone()).memory(64 << 10).bind("127.0.0.1:0").unwrap();
         let data = Data::new(set.spec(), set.len(), set.fingerprint(), "");
-        let ticket = |ids: Vec<u64>| Ticket { data: data.clone(), seed: 7, epoch: 0, ids };
+        let ticket = |ids: Vec<u64>| Ticket { data: data.clone(), seed: 7, epoch: 0, ids, draws: Vec::new() };
         let json = |ticket: &Ticket| ticket.to_json();
         let with = |change: &dyn Fn(&mut serde_json::Value)| {
             let mut value = serde_json::from_slice(&json(&ticket(vec![1]))).unwrap();
@@ -113,6 +113,7 @@ fn forged_tickets_and_huge_requests_are_refused_and_the_server_goes_on() {
             (with(&|ticket| ticket["data"]["path"] = "../..".into()), Code::InvalidArgument),
             (with(&|ticket| ticket["ids"] = "all".into()), Code::InvalidArgument),
             (with(&|ticket| ticket["ids"][0] = (-1).into()), Code::InvalidArgument),
+            (with(&|ticket| ticket["draws"] = serde_json::json!([1, 2])), Code::InvalidArgument),
             (with(&|ticket| ticket["data"]["version"] = 0.into()), Code::FailedPrecondition),
             (with(&|ticket| ticket["data"]["feedline"] = "0.0.1".into()), Code::FailedPrecondition),
             (with(&|ticket| ticket["data"]["fingerprint"] = "0x1".into()), Code::FailedPrecondition),
@@ -143,7 +144,7 @@ fn a_path_is_served_as_it_was_given_and_never_named() {
         let server = Server::new().data(&path).bind("127.0.0.1:0").unwrap();
         let set = || feedline_datasets::Fixed::new(feedline_datasets::open(&path).unwrap()).unwrap();
         let data = Data::new(set().spec(), set().len(), set().fingerprint(), "");
-        let ticket = Ticket { data, seed: 0, epoch: 0, ids: (0..40).collect() };
+        let ticket = Ticket { data, seed: 0, epoch: 0, ids: (0..40).collect(), draws: Vec::new() };
         assert!(ask(&server, ticket.to_json()).unwrap() > 1);
         // In a form that the file does not have.
         let mut ragged = ticket.clone();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::thread;
 
+use crate::random::splitmix64;
 use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, panic_text};
 
 mod silent;
@@ -306,15 +307,17 @@ impl Check<'_> {
     /// Reads `ids` into the rows of `slab`, by `read` or `read_many`. Returns the row that failed, and its
     /// fault.
     fn read(&self, slab: &mut Slab, ids: &[u64], epoch: u64, many: bool) -> Result<(), (usize, Failed)> {
-        let mut context = Context::new(self.seed, epoch);
+        // Other numbers than the ids and the rows, so that a set that mixes them up is found.
+        let draws: Vec<u64> = ids.iter().map(|&id| splitmix64(id)).collect();
+        let mut context = Context::new(self.seed, epoch).with_draws(&draws);
         let (read, line) = silently(|| {
             let mut rows = slab.rows();
             if many {
                 self.dataset.read_many(ids, &mut rows, &mut context)?;
             } else {
                 ids.iter().enumerate().try_for_each(|(index, &id)| {
-                    context.begin(index, id);
-                    self.dataset.read(id, &mut rows.row(index), &mut context).map_err(|error| (index, error))
+                    let read = |context: &mut Context| self.dataset.read(id, &mut rows.row(index), context);
+                    context.sample(index, id, read).map_err(|error| (index, error))
                 })?;
             }
             rows.check_written().map_err(|(row, error)| (row, ReadError::from(error)))

@@ -104,9 +104,10 @@ impl Dataset for Map {
                 });
                 for (index, &id) in group[..good].iter().enumerate() {
                     let at = first + index;
-                    context.begin(at, id);
                     let sample = Sample::of(&self.layout, bytes, index);
-                    (self.function)(&sample, &mut rows.row(at), context).map_err(|error| (at, error))?;
+                    context
+                        .sample(at, id, |context| (self.function)(&sample, &mut rows.row(at), context))
+                        .map_err(|error| (at, error))?;
                 }
                 if let Some(error) = error {
                     return Err((first + good, error));

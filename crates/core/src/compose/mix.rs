@@ -26,7 +26,7 @@ const PERIOD: usize = 1 << 16;
 ///   with a large weight comes several times within one.
 ///
 /// So sample `id` of the mix depends on the epoch, and a loader that shuffles the mix delivers the same
-/// samples in each epoch as one that does not. Random numbers are keyed by the loader's epoch and id, so a
+/// samples in each epoch as one that does not. Random numbers are keyed by the loader's epoch and draw, so a
 /// sample that comes again within an epoch gets different ones.
 ///
 /// ```

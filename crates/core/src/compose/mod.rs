@@ -21,7 +21,7 @@
 //! What they have in common:
 //!
 //! - **Errors** name the sample of the inner set; the loader adds its own id and the inner set's file.
-//! - **Random numbers** are keyed by the id that the loader asked for; see
+//! - **Random numbers** are keyed by the draw that the loader asked for; see
 //!   [`Context`](crate::Context#composed-sets).
 //! - **Fingerprints** cover those of the parts and how they are composed. A function is not covered: give it
 //!   a `version`, and change that with the function.

@@ -11,8 +11,11 @@ use crate::{BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result
 
 mod bytes;
 
-/// In version 3 the fingerprints of files covered the time of the last write.
-const VERSION: u32 = 4;
+/// Up to version 4 random numbers were keyed by samples, not by draws, and a short last step could leave ranks
+/// without samples.
+const VERSION: u32 = 5;
+/// The oldest version that is parsed, so that a record of a run can be read. No older one than [`VERSION`]
+/// resumes a run.
 const OLDEST: u32 = 3;
 
 /// The progress of one rank.
@@ -157,8 +160,8 @@ impl Cursor {
 
     /// This cursor, to resume with data whose fingerprint differs: you vouch that the samples are the same.
     ///
-    /// For a cursor of an earlier feedline, which told files apart by the time of their last write, and for
-    /// data that was stored in another form. The number of samples, the seed and the order are still checked.
+    /// For data that was stored in another form. The number of samples, the seed and the order are still
+    /// checked.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -202,7 +205,8 @@ impl Cursor {
     /// of the whole run.
     ///
     /// # Errors
-    /// `Cursor` for another data set, seed or sampler, for a position beyond the epoch or inside a step of
+    /// `Cursor` for a cursor of an earlier feedline, which keyed random numbers by samples; for another data
+    /// set, seed or sampler, for a position beyond the epoch or inside a step of
     /// the saved world (some ranks delivered their part of that step, others did not), and for an offset in a
     /// shard, which only the cursor of a source has.
     #[doc(hidden)] // Called by `Loader::resume`.
@@ -220,6 +224,14 @@ impl Cursor {
 
     /// The checks that [`fit`](Self::fit) and [`fit_source`](Self::fit_source) share.
     fn fit_any(self, batch_sampler: &BatchSampler, fingerprint: u64, unit: &str) -> Result<Self> {
+        if self.version != VERSION {
+            return Err(refuse(format!(
+                "the cursor has version {}, of an earlier feedline whose random numbers belong to samples; \
+                 those of version {VERSION} belong to draws: finish the run with the feedline that saved the \
+                 cursor, or start a new run",
+                self.version
+            )));
+        }
         self.check_data(batch_sampler, fingerprint, unit)?;
         let options = batch_sampler.options();
         if self.seed != options.seed {
@@ -229,12 +241,6 @@ impl Cursor {
             )));
         }
         if self.sampler != batch_sampler.digest() {
-            if self.sampler == batch_sampler.former_digest() {
-                return Err(refuse(
-                    "the cursor was saved by an earlier feedline, whose shuffle gives another order: restart \
-                     the epoch, or finish it with that version",
-                ));
-            }
             return Err(refuse(
                 "the cursor belongs to another order of the samples: use the sampler, weights, ids and \
                  shuffle buffer of the run that saved it",
@@ -242,7 +248,7 @@ impl Cursor {
         }
         self.check_position(batch_sampler)?;
         let now = Self::new(batch_sampler, fingerprint);
-        let mut next = Self { version: VERSION, fingerprint, vouched: false, ..self };
+        let mut next = Self { fingerprint, vouched: false, ..self };
         if (self.batch, self.world) != (now.batch, now.world) {
             (next.start, next.skipped, next.batch, next.world) = (self.position, 0, now.batch, now.world);
         }
@@ -291,17 +297,11 @@ impl Cursor {
                 "the cursor belongs to another data set, of another length or with another sampler: this one \
                  has {len} {unit} ({prints}); open the data that it was saved with"
             )
-        } else if self.version == VERSION {
+        } else {
             format!(
                 "the cursor belongs to another data set, which also has {len} {unit}: content, names or \
                  fields differ ({prints}); open the data that it was saved with, or resume with \
                  Cursor::vouched if the samples are the same"
-            )
-        } else {
-            format!(
-                "the cursor belongs to another data set ({prints}), or it was saved by an earlier feedline, \
-                 which told files apart by the time of their last write: if the data is the same, resume \
-                 with Cursor::vouched"
             )
         }))
     }
@@ -339,12 +339,11 @@ fn check_version(version: u32) -> Result<(), String> {
     match version {
         OLDEST..=VERSION => Ok(()),
         older if older < OLDEST => Err(format!(
-            "the cursor has version {older}, this feedline reads versions {OLDEST} and {VERSION}: start a \
-             new run"
+            "the cursor has version {older}, and this feedline resumes from version {VERSION}: start a new run"
         )),
         newer => Err(format!(
-            "the cursor has version {newer}, this feedline reads versions {OLDEST} and {VERSION}: use a \
-             newer feedline"
+            "the cursor has version {newer}, and this feedline resumes from version {VERSION}: use a newer \
+             feedline"
         )),
     }
 }

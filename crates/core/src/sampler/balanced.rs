@@ -107,6 +107,7 @@ impl Balanced {
 
 impl fmt::Debug for Balanced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} samples, {} classes, {} draws", self.members.len(), self.classes(), self.draws)
+        let (samples, classes, draws) = (self.members.len(), self.classes(), self.draws);
+        write!(f, "{samples} samples, {classes} classes, {draws} draws per epoch")
     }
 }

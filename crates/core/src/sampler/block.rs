@@ -4,12 +4,14 @@
 //! in random order. The resulting sequence is split into windows, and each window is shuffled. A reader
 //! therefore touches at most `window / block + 2` blocks at a time, those of one window.
 
+use std::fmt;
+
 use super::{Permutation, config, tag};
 use crate::Result;
 use crate::random::key;
 
 /// The sampler of [`Sampler::block`](super::Sampler::block).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Block {
     block: u64,
     window: u64,
@@ -87,5 +89,11 @@ impl Blocks {
             *known = (place, self.order.at(place) * self.block);
         }
         known.1 + offset
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "blocks of {}, windows of {}", self.block, self.window)
     }
 }

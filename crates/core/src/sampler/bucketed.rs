@@ -5,6 +5,7 @@
 //! found in constant time. If the samples do not fill whole batches, there is a short batch, which comes
 //! last. It is cut out of the sorted list at another place in each epoch, so that its lengths vary.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::Result;
 use crate::random::{Random, key};
 
 /// The sampler of [`Sampler::bucketed`](super::Sampler::bucketed).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Bucketed {
     /// The samples, the shortest first.
     sorted: Arc<[u64]>,
@@ -97,5 +98,12 @@ impl Epoch<'_> {
             let skipped = if at < self.short.start { 0 } else { self.short.end - self.short.start };
             *id = sorted[(at + skipped) as usize];
         }
+    }
+}
+
+impl fmt::Debug for Bucketed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (samples, batch, buckets) = (self.sorted.len(), self.batch, self.batches_per_bucket);
+        write!(f, "{samples} samples, batches of {batch}, buckets of {buckets} batches")
     }
 }

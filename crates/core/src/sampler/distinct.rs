@@ -110,7 +110,7 @@ impl Distinct {
 
 impl fmt::Debug for Distinct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} weights, {} draws", self.weights.len(), self.draws)
+        write!(f, "{} weights, {} draws per epoch", self.weights.len(), self.draws)
     }
 }
 

@@ -85,7 +85,16 @@ impl Sampler {
         Block::new(block, window).map(Self::Block)
     }
 
-    /// Draws sample `i` in proportion to `weights[i]`, with replacement. Default: as many draws as weights.
+    /// Draws sample `i` in proportion to `weights[i]`, with replacement. An epoch has as many draws as there
+    /// are weights, unless [`draws`](Self::draws) sets another number; a sample may come several times, or
+    /// not at all. Each draw has random numbers of its own ([`Context::draw`](crate::Context::draw)).
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let sampler = Sampler::weighted(&[1.0, 2.0, 9.0])?;
+    /// assert_eq!(format!("{sampler:?}"), "Weighted(3 weights, 3 draws per epoch)");
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `Config` when a weight is negative, NaN or infinite (the message has its index), or all weights are
@@ -94,8 +103,8 @@ impl Sampler {
         Weighted::new(weights).map(Self::Weighted)
     }
 
-    /// Draws every sample with a weight above zero once, those with large weights earlier on average. Set
-    /// [`draws`](Self::draws) for fewer.
+    /// Draws every sample with a weight above zero once, those with large weights earlier on average. So an
+    /// epoch has as many draws as weights above zero; set [`draws`](Self::draws) for fewer.
     ///
     /// # Errors
     /// As for [`weighted`](Self::weighted).
@@ -103,8 +112,18 @@ impl Sampler {
         Distinct::new(weights).map(Self::Distinct)
     }
 
-    /// Each of `classes` classes equally often; `labels[i]` is the class of sample `i`. The default number of
-    /// draws yields every sample of the largest class once.
+    /// Each of `classes` classes equally often; `labels[i]` is the class of sample `i`. An epoch has `classes`
+    /// times as many draws as the largest class has samples: every sample of that class comes once, those of
+    /// smaller classes come several times, each time with random numbers of its own
+    /// ([`Context::draw`](crate::Context::draw)). [`draws`](Self::draws) sets another number.
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let labels = [0, 0, 0, 0, 0, 1]; // five samples of class 0, one of class 1
+    /// let sampler = Sampler::balanced(&labels, 2)?;
+    /// assert_eq!(format!("{sampler:?}"), "Balanced(6 samples, 2 classes, 10 draws per epoch)");
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `Config` when a label is not below `classes` (the message has its index), or a class has no samples.
@@ -277,25 +296,15 @@ impl Sampler {
     /// A number that identifies this order over `len` samples; a cursor with another digest is rejected.
     #[doc(hidden)] // Part of a cursor.
     pub fn digest(&self, len: u64) -> u64 {
-        self.digest_of_version(len, SHUFFLED)
-    }
-
-    /// The digest under the previous version of the shuffle, so that the error for an old cursor can say why
-    /// it is rejected.
-    pub(crate) fn former_digest(&self, len: u64) -> u64 {
-        self.digest_of_version(len, SHUFFLED - 1)
-    }
-
-    fn digest_of_version(&self, len: u64, shuffled: u64) -> u64 {
         let (version, kind) = match self {
             Self::Sequential => (VERSION, key(&[1])),
-            Self::Shuffle => (shuffled, key(&[2])),
-            Self::Block(sampler) => (shuffled, key(&[3, sampler.digest()])),
+            Self::Shuffle => (SHUFFLED, key(&[2])),
+            Self::Block(sampler) => (SHUFFLED, key(&[3, sampler.digest()])),
             Self::Weighted(sampler) => (VERSION, key(&[4, sampler.digest()])),
             Self::Distinct(sampler) => (VERSION, key(&[5, sampler.digest()])),
-            Self::Balanced(sampler) => (shuffled, key(&[6, sampler.digest()])),
-            Self::Bucketed(sampler) => (shuffled, key(&[8, sampler.digest()])),
-            Self::Subset(sampler) => (VERSION, key(&[7, sampler.digest_of_version(shuffled)])),
+            Self::Balanced(sampler) => (SHUFFLED, key(&[6, sampler.digest()])),
+            Self::Bucketed(sampler) => (SHUFFLED, key(&[8, sampler.digest()])),
+            Self::Subset(sampler) => (VERSION, key(&[7, sampler.digest()])),
         };
         key(&[version, len, kind])
     }

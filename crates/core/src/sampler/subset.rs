@@ -48,8 +48,8 @@ impl Subset {
         self.inner.repeats() || ids.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    pub(super) fn digest_of_version(&self, shuffled: u64) -> u64 {
-        key(&[self.digest, self.inner.digest_of_version(self.ids.len() as u64, shuffled)])
+    pub(super) fn digest(&self) -> u64 {
+        key(&[self.digest, self.inner.digest(self.ids.len() as u64)])
     }
 
     pub(super) fn fill(&self, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {

@@ -65,7 +65,7 @@ impl Weighted {
 
 impl fmt::Debug for Weighted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} weights, {} draws", self.columns.len(), self.draws)
+        write!(f, "{} weights, {} draws per epoch", self.columns.len(), self.draws)
     }
 }
 

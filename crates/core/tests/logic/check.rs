@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 
-use feedline_core::check::{CheckOptions, Fault, Report, Samples};
+use feedline_core::check::{CheckOptions, Fault, Finding, Report, Samples};
 use feedline_core::{
     Context, DType, Dataset, ErrorKind, ReadError, Row, Rows, Spec, StridedColumn, check_dataset,
 };
@@ -16,6 +16,8 @@ enum Defect {
     Random,
     Thread,
     ReadMany,
+    /// `read_many` begins the samples in another order than that of the ids.
+    OtherDraws,
     Fails,
     Panics,
     WrongColumn,
@@ -83,7 +85,8 @@ impl Dataset for Set {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         for (index, &id) in ids.iter().enumerate() {
-            context.begin(index, id);
+            let begun = if self.defect == Defect::OtherDraws { ids.len() - 1 - index } else { index };
+            context.begin(begun, id);
             self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
         }
         if self.defect == Defect::ReadMany {
@@ -212,8 +215,12 @@ fn a_length_or_a_spec_that_changes_is_an_error() {
 
 #[test]
 fn a_read_many_that_differs_from_read_is_found() {
+    for defect in [Defect::ReadMany, Defect::OtherDraws] {
+        let report = check(defect);
+        let differs = |finding: &Finding| finding.fault == Fault::ReadManyDiffers;
+        assert!(!report.is_clean() && report.findings.iter().all(differs), "{report}");
+    }
     let report = check(Defect::ReadMany);
-    assert!(report.findings.iter().all(|finding| finding.fault == Fault::ReadManyDiffers), "{report}");
     let finding = &report.findings[0];
     assert_eq!((finding.field.as_deref(), finding.byte), (Some("bytes"), Some(3)));
 }

@@ -173,13 +173,13 @@ fn other_bytes_and_other_versions_are_named_in_the_error() {
     );
     // Version 2 had another order hash.
     bytes[4] = 2;
-    let older = "the cursor has version 2, this feedline reads versions 3 and 4: start a new run";
+    let older = "the cursor has version 2, and this feedline resumes from version 5: start a new run";
     assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), older);
-    bytes[4] = 5;
-    let newer = "the cursor has version 5, this feedline reads versions 3 and 4: use a newer feedline";
+    bytes[4] = 6;
+    let newer = "the cursor has version 6, and this feedline resumes from version 5: use a newer feedline";
     assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), newer);
     // Unknown and missing fields of a newer version do not matter.
-    let error = serde_json::from_str::<Cursor>(r#"{"version": 5, "shards": [1, 2]}"#).unwrap_err();
+    let error = serde_json::from_str::<Cursor>(r#"{"version": 6, "shards": [1, 2]}"#).unwrap_err();
     assert!(error.to_string().starts_with(newer), "{error}");
 }
 
@@ -230,11 +230,30 @@ fn a_cursor_that_does_not_fit_is_rejected_with_what_to_do() {
     );
 }
 
-/// A cursor as JSON, as the version that told files apart by their times saved it.
-fn of_version_3(cursor: &Cursor) -> Cursor {
+/// A cursor as an earlier version saved it.
+fn of_version(version: u32, cursor: &Cursor) -> Cursor {
     let text = serde_json::to_string(cursor).unwrap();
-    assert!(text.contains(r#""version":4"#), "{text}");
-    serde_json::from_str(&text.replace(r#""version":4"#, r#""version":3"#)).unwrap()
+    assert!(text.contains(r#""version":5"#), "{text}");
+    serde_json::from_str(&text.replace(r#""version":5"#, &format!(r#""version":{version}"#))).unwrap()
+}
+
+#[test]
+fn a_cursor_whose_random_numbers_belong_to_samples_is_refused_by_its_version() {
+    let own = batch_sampler(0, 2);
+    for version in [3, 4] {
+        let older = of_version(version, &advanced(&own, 3));
+        // It is read, so that the record of a run can be shown.
+        for older in [older, through_bytes(&older), older.vouched()] {
+            let said = older.fit(&own, DATA).unwrap_err();
+            let wanted = format!(
+                "the cursor has version {version}, of an earlier feedline whose random numbers belong to \
+                 samples; those of version 5 belong to draws: finish the run with the feedline that saved the \
+                 cursor, or start a new run"
+            );
+            assert_eq!((said.kind(), said.message()), (ErrorKind::Cursor, wanted.as_str()));
+            assert!(older.fit_source(&own, DATA).unwrap_err().message() == wanted);
+        }
+    }
 }
 
 #[test]
@@ -254,53 +273,22 @@ fn the_refusal_of_other_data_says_what_differs() {
         length.contains("of another length or with another sampler: this one has 51 samples"),
         "{length}"
     );
-    let older = refused(through_bytes(&of_version_3(&cursor)), &own);
-    assert!(older.contains("saved by an earlier feedline, which told files apart by the time"), "{older}");
-    assert!(older.contains("Cursor::vouched"), "{older}");
-    // Fingerprints that cover no time are the same as before.
-    assert_eq!(of_version_3(&cursor).fit(&own, DATA).unwrap(), cursor);
 }
 
 #[test]
 fn a_cursor_that_the_user_vouches_for_resumes_with_another_fingerprint_only() {
     let own = batch_sampler(0, 2);
-    for saved in [advanced(&own, 3), of_version_3(&advanced(&own, 3))] {
-        let fitted = saved.vouched().fit(&own, DATA + 1).unwrap();
-        assert_eq!((fitted.position(), fitted.proof()), (saved.position(), saved.proof()));
-        assert!(fitted.fit(&own, DATA + 1).is_ok() && fitted.fit(&own, DATA).is_err(), "vouched for once");
-        let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..own.options().clone() }).unwrap();
-        assert!(saved.vouched().fit(&longer, DATA + 1).is_err(), "another length");
-        let seeded = BatchSampler::new(BatchSamplerOptions { seed: 8, ..own.options().clone() }).unwrap();
-        assert!(saved.vouched().fit(&seeded, DATA + 1).is_err(), "another seed");
-        // No saved form keeps it.
-        assert!(through_bytes(&saved.vouched()).fit(&own, DATA + 1).is_err());
-        assert!(through_json(&saved.vouched()).fit(&own, DATA + 1).is_err());
-    }
-}
-
-#[test]
-fn a_cursor_of_the_former_shuffle_is_rejected_with_the_reason() {
-    // The version 1 digests for 50 samples, as in cursors saved by that version.
-    let former = |sampler: &str, digest: u64| {
-        let text = serde_json::to_string(&advanced(&batch_sampler(0, 2), 3)).unwrap();
-        let now = format!("\"order\":\"{:#x}\"", batch_sampler(0, 2).digest());
-        assert!(text.contains(&now), "{sampler}: {text}");
-        serde_json::from_str::<Cursor>(&text.replace(&now, &format!("\"order\":\"{digest:#x}\""))).unwrap()
-    };
-    for (name, sampler, digest) in [
-        ("shuffle", Sampler::Shuffle, 0xDDCF_FD98_419B_E5B9),
-        ("block", Sampler::block(4, 9).unwrap(), 0xC321_AD78_5DCA_9B86),
-        ("subset", Sampler::subset((0..50).collect(), Sampler::Shuffle).unwrap(), 0x9207_0888_1F52_19E0),
-    ] {
-        let error =
-            former(name, digest).fit(&batch_sampler_of(sampler, LastBatch::Keep, 0, 2), DATA).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Cursor);
-        let part = "saved by an earlier feedline, whose shuffle gives another order: restart the epoch";
-        assert!(error.message().contains(part), "{name}: {error}");
-    }
-    // Sequential cursors remain valid.
-    let sequential = batch_sampler_of(Sampler::Sequential, LastBatch::Keep, 0, 2);
-    assert!(former("sequential", 0x67CE_8DA9_8AC9_DA66).fit(&sequential, DATA).is_ok());
+    let saved = advanced(&own, 3);
+    let fitted = saved.vouched().fit(&own, DATA + 1).unwrap();
+    assert_eq!((fitted.position(), fitted.proof()), (saved.position(), saved.proof()));
+    assert!(fitted.fit(&own, DATA + 1).is_ok() && fitted.fit(&own, DATA).is_err(), "vouched for once");
+    let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..own.options().clone() }).unwrap();
+    assert!(saved.vouched().fit(&longer, DATA + 1).is_err(), "another length");
+    let seeded = BatchSampler::new(BatchSamplerOptions { seed: 8, ..own.options().clone() }).unwrap();
+    assert!(saved.vouched().fit(&seeded, DATA + 1).is_err(), "another seed");
+    // No saved form keeps it.
+    assert!(through_bytes(&saved.vouched()).fit(&own, DATA + 1).is_err());
+    assert!(through_json(&saved.vouched()).fit(&own, DATA + 1).is_err());
 }
 
 #[test]
@@ -322,7 +310,7 @@ fn a_run_can_resume_with_another_batch_size_and_last_batch_policy() {
 fn json_is_readable() {
     let text = serde_json::to_string_pretty(&advanced(&batch_sampler(0, 2), 1)).unwrap();
     for line in [
-        "\"version\": 4,",
+        "\"version\": 5,",
         "\"fingerprint\": \"0xda7a\",",
         "\"epoch\": 0,",
         "\"position\": 8,",
@@ -338,7 +326,7 @@ proptest! {
     #[test]
     fn from_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Cursor::from_bytes(&bytes);
-        let mut named = b"flcu\x04\0\0\0".to_vec();
+        let mut named = b"flcu\x05\0\0\0".to_vec();
         named.extend(&bytes);
         prop_assert!(Cursor::from_bytes(&named).is_err());
     }

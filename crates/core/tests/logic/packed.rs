@@ -2,7 +2,7 @@
 
 use feedline_core::{
     CheckOptions, Context, DType, Dataset, Error, ErrorKind, Layout, Packed, PackedOptions, Random,
-    ReadError, Row, Rows, Spec, check_dataset,
+    ReadError, Row, Rows, Spec, check_dataset, from_fn,
 };
 
 /// Documents of given lengths; item `i` of document `d` is `1000 * d + i`.
@@ -201,4 +201,30 @@ fn what_cannot_be_packed_is_refused() {
     let mut rows = Rows::new(&layout, &mut slab, 1);
     let error = changed.read(0, &mut rows.row(0), &mut Context::new(0, 0)).unwrap_err();
     assert!(error.to_string().contains("document 1: it has 4 items, its length was given as 5"), "{error}");
+}
+
+#[test]
+fn each_document_of_a_window_has_random_numbers_of_its_own() {
+    let spec = || Spec::new().ragged("item", DType::I64, [], 2).unwrap();
+    let draw = |row: &mut Row<'_, '_>, context: &mut Context| -> Result<(), ReadError> {
+        let items = [(); 2].map(|()| context.random().next_u64() as i64);
+        Ok(row.write_ragged(0, &items)?)
+    };
+    let drawn = || from_fn(12, spec(), move |_, row, context| draw(row, context));
+    // What draws the numbers is below a stage of its own.
+    let copied = drawn().map(spec(), |sample, row, _| Ok(row.write_ragged(0, sample.field::<i64>(0)?)?));
+    let sets: [Box<dyn Dataset>; 2] = [Box::new(drawn()), Box::new(copied.unwrap())];
+    for set in sets {
+        let packed = Packed::new(set, "item", &[2; 12], options(8)).unwrap();
+        let layout = Layout::new(packed.spec(), 3).unwrap();
+        let mut slab = vec![0_u64; layout.bytes() / 8];
+        let mut rows = Rows::new(&layout, bytemuck::cast_slice_mut(&mut slab), 3);
+        let mut context = Context::new(0, 0).with_draws(&[5, 0, 9]);
+        packed.read_many(&[0, 1, 0], &mut rows, &mut context).unwrap();
+        drop(rows);
+        let mut items: Vec<u64> = slab[layout.offset(0) / 8..][..24].to_vec();
+        items.sort_unstable();
+        items.dedup();
+        assert_eq!(items.len(), 24, "two documents, or two draws of a window, have the same numbers");
+    }
 }

@@ -121,6 +121,7 @@ impl Undecoded {
             info.batch.reset(request, epoch, step);
             info.batch.timeline = self.timeline;
             info.start = start;
+            info.draws.clear();
             info.records.clear();
         }
     }
@@ -162,6 +163,7 @@ impl Undecoded {
         match decoder.input()? {
             Input::Dataset(dataset) => {
                 self.sample(&decoder.batch_sampler);
+                self.draw(&decoder.batch_sampler);
                 if decoder.prefetch.is_on() {
                     worker.begin_batch(now(), &mut self.lease.info_mut().batch.timeline);
                     let info = self.lease.info();
@@ -207,6 +209,12 @@ impl Undecoded {
         let HostInfo { batch: info, start, .. } = self.lease.info_mut();
         let BatchInfo { epoch, step, .. } = *info;
         info.valid = batch_sampler.batch(epoch, *start, step, &mut info.ids);
+    }
+
+    /// Writes the draws of the batch into its info.
+    pub(super) fn draw(&mut self, batch_sampler: &BatchSampler) {
+        let HostInfo { batch: info, start, draws, .. } = self.lease.info_mut();
+        batch_sampler.draws(info.epoch, *start, info.step, draws);
     }
 
     /// Reads the records of a source; `Err` with what is delivered in place of the batch, if anything.
@@ -365,8 +373,9 @@ fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Resul
     let _span = enter!("decode", info);
     let watch = worker.begin(info.step, first);
     let context = Context::new(reader.decoder.batch_sampler.options().seed, info.epoch);
+    let draws = &reader.host_info.draws()[rows.first()..][..rows.len()];
     let context = context.watched(watch).ended_by(reader.decoder.stop.clone());
-    let mut context = context.with_scratch(worker.take_scratch());
+    let mut context = context.with_scratch(worker.take_scratch()).with_draws(draws);
     let read = reader.read(rows, &mut context);
     worker.end();
     let scratch = context.into_scratch();

@@ -156,6 +156,7 @@ fn with_samples(batch: Undecoded, decoder: &Decoder, worker: &Worker<'_>) -> Opt
             Input::Dataset(_) | Input::ZeroCopy(..) => {
                 let mut batch = batch;
                 batch.sample(&decoder.batch_sampler);
+                batch.draw(&decoder.batch_sampler);
                 (Some(batch), None)
             }
         };
@@ -181,6 +182,7 @@ fn write(
         data,
         info,
         records: data.is_source.then(|| &host_info.records.bytes[..info.ids.len()]),
+        draws: host_info.draws(),
         number,
         requests: &decoder.requests,
         has_idle_workers: &|| pool.has_idle_workers(),

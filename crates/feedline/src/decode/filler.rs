@@ -99,6 +99,9 @@ pub struct FillRequest<'a> {
     pub(super) info: &'a BatchInfo,
     /// The record of each row, as the loader has read it; `None` for a data set.
     pub records: Option<&'a [Vec<u8>]>,
+    /// The draw of each row: see [`Context::draw`](feedline_core::Context::draw). With the seed and the epoch
+    /// it keys the random numbers of the row's sample.
+    pub draws: &'a [u64],
     pub(super) number: u64,
     pub(super) requests: &'a Requests,
     pub(super) has_idle_workers: &'a dyn Fn() -> bool,
@@ -128,8 +131,7 @@ impl FillRequest<'_> {
     }
 }
 
-/// The description of the batch: the sample of each row, and the epoch, which keys the random numbers of the
-/// samples together with the seed and the sample's id.
+/// The description of the batch: the sample of each row, and the epoch.
 impl std::ops::Deref for FillRequest<'_> {
     type Target = BatchInfo;
 

@@ -28,6 +28,9 @@ pub(crate) struct HostInfo {
     pub(crate) batch: BatchInfo,
     /// The position in the epoch at which the steps begin.
     pub(crate) start: u64,
+    /// The global position in the epoch of each row of a data set; empty if the workers do not read the rows,
+    /// and for a source.
+    pub(crate) draws: Vec<u64>,
     /// The raw records of a source.
     pub(crate) records: Records,
 }
@@ -91,6 +94,13 @@ impl Input {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.fingerprint(),
             Self::Source(source) => source.fingerprint(),
         }
+    }
+}
+
+impl HostInfo {
+    /// The draw of each row, which keys its random numbers; that of a record is its id.
+    pub(super) fn draws(&self) -> &[u64] {
+        if self.draws.is_empty() { &self.batch.ids } else { &self.draws }
     }
 }
 

@@ -74,10 +74,9 @@ impl Reader<'_> {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), ReadError> {
-        context.begin(index, id);
         let mut row = rows.row(index);
         row.poison();
-        self.read_sample(id, own, &mut row, context)?;
+        context.sample(index, id, |context| self.read_sample(id, own, &mut row, context))?;
         Ok(row.check_written()?)
     }
 
@@ -145,8 +144,10 @@ impl Reader<'_> {
         }
         let first = rows.first();
         for (index, &id) in ids.iter().enumerate() {
-            context.begin(index, id);
-            self.read_sample(id, first + index, &mut rows.row(index), context)
+            context
+                .sample(index, id, |context| {
+                    self.read_sample(id, first + index, &mut rows.row(index), context)
+                })
                 .map_err(|error| (index, error))?;
         }
         Ok(())
@@ -171,11 +172,11 @@ impl Reader<'_> {
     /// For a data set it depends only on the row's global position, so it is the same on every rank and
     /// in every replay. For a source it is another record of the batch, so nothing is read twice.
     fn substitute_of(&self, row: usize, attempt: u32) -> (u64, usize) {
-        let HostInfo { batch: info, start, records } = self.host_info;
+        let HostInfo { batch: info, records, .. } = self.host_info;
         let batch_sampler = &self.decoder.batch_sampler;
         match self.input {
             Input::Dataset(_) | Input::ZeroCopy(..) => {
-                let position = batch_sampler.position(info.epoch, *start, info.step, row).unwrap_or(0);
+                let position = self.host_info.draws()[row];
                 (batch_sampler.substitute(info.epoch, position, attempt), row)
             }
             Input::Source(_) => {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use feedline_core::{
     BadSamples, BatchSampler, Dataset, Error, ErrorKind, LastBatch, Layout, Result, Sampler, Source, Spec,
-    ragged::Form,
+    ragged::Form, random::DRAWS_VERSION,
 };
 use serde_json::{Value, json};
 
@@ -56,6 +56,7 @@ pub(super) fn describe(
         "sampler": sampler(&sampling.sampler),
         "sampler_digest": hex(batch_sampler.digest()),
         "seed": sampling.seed,
+        "draws_version": DRAWS_VERSION,
         "batch": builder.batch_size,
         "last_batch": match builder.last_batch {
             LastBatch::Keep => "keep",
@@ -95,6 +96,13 @@ pub(super) fn same_run(before: &Value, now: &Value) -> Result<()> {
             "the data is not that of this record (fingerprint {was}, now {is}): open the data of the run, or \
              record into another folder"
         )));
+    }
+    if before["draws_version"] != now["draws_version"] {
+        return Err(refuse(
+            "this record was begun by an earlier feedline, whose random numbers belong to samples and not to \
+             draws: record into another folder"
+                .to_owned(),
+        ));
     }
     for (key, what) in [("seed", "seed"), ("sampler_digest", "sampler"), ("spec", "fields or their padding")]
     {

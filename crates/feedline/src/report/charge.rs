@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_wait_sums_to_its_length_for_stamps_in_any_order() {
-        let mut random = feedline_core::Random::for_sample(7, 0, 0);
+        let mut random = feedline_core::Random::for_draw(7, 0, 0);
         for _ in 0..10_000 {
             let mut stamp = || random.below(1000);
             let timeline = Timeline {

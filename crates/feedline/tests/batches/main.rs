@@ -7,6 +7,7 @@ mod common;
 mod cudarc_loop;
 mod default_stream;
 mod documented_loop;
+mod draws;
 mod files_on_disk;
 mod gapless;
 mod hand_off;

@@ -121,10 +121,10 @@ fn order_of(epoch: u64) -> Vec<u64> {
     ids
 }
 
-/// The bytes of a batch of samples `ids`, row after row.
-fn batch_of(epoch: u64, ids: &[u64]) -> Vec<u8> {
-    let draws = |id: u64| Random::expected(SEED, epoch, id, DRAWS).into_iter().flat_map(f64::to_le_bytes);
-    ids.iter().flat_map(|&id| content(id).into_iter().chain(draws(id))).collect()
+/// The bytes of a batch of samples `ids`, row after row, from position `first` of the epoch on.
+fn batch_of(epoch: u64, first: u64, ids: &[u64]) -> Vec<u8> {
+    let draws = |draw: u64| Random::expected(SEED, epoch, draw, DRAWS).into_iter().flat_map(f64::to_le_bytes);
+    (first..).zip(ids).flat_map(|(draw, &id)| content(id).into_iter().chain(draws(draw))).collect()
 }
 
 fn two_epochs(loader: &mut Restored) -> Vec<Step> {
@@ -154,15 +154,16 @@ fn a_bad_sample_changes_only_its_own_row_for_any_workers_and_depth() {
         let mut replaced = Vec::new();
         for (number, step) in first.iter().enumerate() {
             let order = order_of(step.epoch);
-            let own = order.chunks(BATCH).nth(number % order.len().div_ceil(BATCH)).unwrap();
+            let number = number % order.len().div_ceil(BATCH);
+            let own = order.chunks(BATCH).nth(number).unwrap();
             assert_eq!(step.ids.len(), own.len(), "batch sizes differ");
             for (&id, &own) in step.ids.iter().zip(own) {
                 assert!(!BAD.contains(&id) && (id == own || BAD.contains(&own)), "{id} in place of {own}");
                 replaced.extend((id != own).then_some(own));
             }
             assert!(
-                step.bytes == batch_of(step.epoch, &step.ids),
-                "step {number}: a row does not match its sample"
+                step.bytes == batch_of(step.epoch, (number * BATCH) as u64, &step.ids),
+                "step {number}: a row does not match its sample and its draw"
             );
         }
         replaced.sort_unstable();

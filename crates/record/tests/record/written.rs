@@ -215,6 +215,37 @@ fn a_record_that_was_written_before_is_read_and_replayed() {
     });
 }
 
+/// The record in `tests/golden` is of a feedline whose random numbers belonged to samples.
+#[test]
+fn the_record_of_a_run_with_other_random_numbers_is_not_continued_and_not_taken_for_other_data() {
+    with_watchdog(LIMIT, || {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::copy(folder.join("rank-0.rec"), copy.path().join("rank-0.rec")).unwrap();
+        let recorder = Recorder::new(copy.path(), RecordOptions::default());
+        let refused = golden().record(&recorder).build_host().map(drop).unwrap_err();
+        let why = "this record was begun by an earlier feedline, whose random numbers belong to samples and not to \
+                   draws: record into another folder";
+        assert_eq!((refused.kind(), refused.message()), (ErrorKind::Cursor, why));
+        let run = Run::open(&folder).unwrap();
+        let refused =
+            Loader::resume(&mut golden().build(&Device::new_host()).unwrap(), run.cursor(3, 0).unwrap())
+                .map(drop)
+                .unwrap_err();
+        assert!(refused.message().contains("whose random numbers belong to samples"), "{refused}");
+
+        // As a run whose transforms draw random numbers.
+        let set = InMemory::new().field("number", [2], Vec::from_iter(100..180_u16)).unwrap();
+        let set = set.ragged("text", [], 9, (0..40).map(|id| vec![id as u8; id % 10])).unwrap();
+        let other = Loader::builder(set).pad("text", Pad::longest());
+        let refused = run.replayer(other, 0).step(3).map(drop).unwrap_err();
+        assert!(
+            refused.message().starts_with("several rows differ, and the run is of an earlier"),
+            "{refused}"
+        );
+    });
+}
+
 fn bytes(frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame.write(&mut bytes);

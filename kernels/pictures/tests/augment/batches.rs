@@ -23,7 +23,7 @@ pub(super) struct Batch<I> {
 }
 
 pub(super) fn random_of(seed: u64, row: usize) -> Random {
-    Random::for_sample(seed, 1, row as u64)
+    Random::for_draw(seed, 1, row as u64)
 }
 
 pub(super) fn parameters(part: &DevicePart, sizes: &[Size], seed: u64) -> Vec<u32> {

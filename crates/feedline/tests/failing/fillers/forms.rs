@@ -29,7 +29,7 @@ impl BatchFiller for Records {
             }
             let records = request.records.ok_or("no records")?;
             assert_eq!(records.len(), request.ids().len());
-            let mut context = Context::new(request.data.seed, request.epoch());
+            let mut context = Context::new(request.data.seed, request.epoch()).with_draws(request.draws);
             for (index, (&id, record)) in request.ids().iter().zip(records).enumerate() {
                 context.begin(index, id);
                 self.source.decode(record, &mut rows.row(index), &mut context)?;

@@ -58,7 +58,7 @@ impl<D: Dataset> Fake<D> {
     }
 
     fn read(&self, ids: &[u64], rows: &mut Rows<'_>, request: &FillRequest<'_>) -> Result<(), ReadError> {
-        let mut context = Context::new(request.data.seed, request.epoch());
+        let mut context = Context::new(request.data.seed, request.epoch()).with_draws(request.draws);
         self.set.read_many(ids, rows, &mut context).map_err(|(_, error)| error)
     }
 }

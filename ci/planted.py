@@ -2101,7 +2101,7 @@ BUGS = [
         "ragged_forget",
         "what a bad sample wrote counts as written by its substitute",
         Test(FEEDLINE, "failing", "ragged_errors::a_substitute_that_writes_nothing_is_bad_too"),
-        [(DECODE_ROWS, "row.poison();\n        self.read_sample", "self.read_sample")],
+        [(DECODE_ROWS, "row.poison();\n        context.sample", "context.sample")],
     ),
     Bug(
         "ragged_budget",
@@ -2236,6 +2236,57 @@ BUGS = [
                 "Within::Delegate(_) => None,",
             )
         ],
+    ),
+    Bug(
+        "empty_last_batch",
+        "a rank gets an empty batch where fewer samples than ranks are left",
+        Test(
+            CORE, "logic",
+            "batch_sampler::no_rank_gets_an_empty_batch_and_every_sample_comes_once_in_equal_numbers_of_steps",
+        ),
+        [
+            (
+                "crates/core/src/batch_sampler.rs",
+                "LastBatch::Keep if samples < self.size() => {",
+                "LastBatch::Keep if samples < 0 => {",
+            )
+        ],
+    ),
+    Bug(
+        "nothing_lent",
+        "the last step gets no samples of the one before, but padding",
+        Test(
+            CORE, "logic",
+            "batch_sampler::no_rank_gets_an_empty_batch_and_every_sample_comes_once_in_equal_numbers_of_steps",
+        ),
+        [
+            (
+                "crates/core/src/batch_sampler.rs",
+                "(1..self.size()).contains(&rest) { self.size() - rest }",
+                "(1..self.size()).contains(&rest) { 0 }",
+            )
+        ],
+    ),
+    Bug(
+        "cursor_in_a_lending_step",
+        "a cursor behind a step that lends samples to the last one is taken for one inside a step",
+        Test(
+            CORE, "logic",
+            "cursor::a_run_whose_last_step_borrows_samples_resumes_after_every_step_on_any_world",
+        ),
+        [
+            (
+                "crates/core/src/cursor/mod.rs",
+                "(self.start, self.skipped) = (after, 0);",
+                "let _ = moved;",
+            )
+        ],
+    ),
+    Bug(
+        "shard_of_padding",
+        "a rank without a shard reads one of another rank",
+        Test(FEEDLINE, "batches", "iterable::ranks_share_the_shards_and_read_every_record_once"),
+        [("crates/feedline/src/decode/source.rs", "self.ids[..valid].first()", "self.ids[..valid.max(1)].first()")],
     ),
     Bug(
         "draws_of_samples",

@@ -89,7 +89,7 @@ fn batches(batch_sampler: &BatchSampler, epoch: u64, start: u64, step: u64) {
         assert_eq!(batch_sampler.batch(epoch, start, step, &mut again), own);
         assert_eq!(ids, again, "a second call gives the same ids");
         assert!(own <= ids.len() && ids.len() <= options.batch, "{own} of {} rows", ids.len());
-        assert!(step < batch_sampler.steps(epoch, start) || ids.is_empty());
+        assert_eq!(step < batch_sampler.steps(epoch, start), !ids.is_empty(), "no batch is empty");
         for (row, &id) in ids.iter().enumerate() {
             assert!(id < options.len, "id {id} of {}", options.len);
             let position = batch_sampler.position(epoch, start, step, row);

@@ -105,7 +105,11 @@ class Loader:
         split_shards: Whether each rank reads all shards of a source, and takes its part of their samples.
         sampler: Another order: a :class:`Sampler`.
         seed: The seed of random numbers and of ``sampler``.
-        last_batch: ``"keep"`` a short last batch, ``"drop"`` it, or ``"pad"`` it with samples of the epoch.
+        last_batch: ``"keep"`` a short last batch, ``"drop"`` it, or ``"pad"`` it with samples of the epoch. With
+            ``"keep"`` each sample comes once, all ranks have the same number of steps and none gets an empty
+            batch: where fewer samples than ranks are left, the step before gives some of its own. Only with
+            batches of one row, or fewer samples than ranks in all, a rank gets a row of padding, and its
+            ``batch.valid_rows`` is 0.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``torch.device``.
         framework: ``"numpy"``, ``"torch"`` or ``"jax"``. Default: torch or jax, if imported, else NumPy.
         copy: Gives arrays memory of their own, which you may keep and write.

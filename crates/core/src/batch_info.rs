@@ -65,7 +65,7 @@ pub struct Failure {
     pub cause: String,
 }
 
-#[expect(clippy::len_without_is_empty, reason = "only the last batch of a rank can have no rows")]
+#[expect(clippy::len_without_is_empty, reason = "every batch has rows")]
 impl BatchInfo {
     /// The sample ids, row by row. A substitute's id replaces that of a sample that could not be read.
     pub fn ids(&self) -> &[u64] {

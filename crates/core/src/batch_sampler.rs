@@ -14,10 +14,17 @@ use crate::{Error, ErrorKind, Pad, Result, Sampler, World};
 /// What to do with samples that do not fill the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LastBatch {
-    /// Deliver them in one short step, spread evenly over the ranks: batch sizes differ by at most 1.
+    /// Deliver them in a short step, spread evenly over the ranks: batch sizes differ by at most 1. Every rank
+    /// has the same number of steps, every sample comes once, and no batch is empty.
     ///
-    /// Every rank has the same number of steps, but when fewer samples than ranks are left, some ranks get an
-    /// empty last batch. Use another policy if every batch must be full, as in collective steps.
+    /// Where fewer samples than ranks are left, the step before gives them some of its own, so that each rank
+    /// has one row in the last step: 97 samples on 2 ranks in batches of 16 are steps of 32, 32, 31 and 2
+    /// samples. That is not possible with batches of one row, or where fewer samples than ranks are left in
+    /// all: then a rank without a sample gets one row of padding from the beginning of the epoch, and its
+    /// [`valid_rows`](crate::BatchInfo::valid_rows) is 0.
+    ///
+    /// The mean of a short batch weighs its samples more than that of a full one, also where it is averaged
+    /// over ranks: `docs/launchers.md` has the factor.
     #[default]
     Keep,
     /// Drop them. A shuffling sampler drops other samples in the next epoch.
@@ -178,9 +185,22 @@ impl BatchSampler {
     /// As for [`skip_positions`](Self::skip_positions).
     #[doc(hidden)] // Called by `LoaderBuilder::skip`.
     pub fn skip(&mut self, epoch: u64, steps: Range<u64>) -> Result<()> {
-        let first = steps.start.saturating_mul(self.global);
-        let end = steps.end.saturating_mul(self.global);
-        self.skip_positions(epoch, first..end.min(self.positions))
+        let Range { start, end } = steps;
+        self.skip_positions(epoch, self.begin_of(start)..self.begin_of(end))
+    }
+
+    /// The position at which step `step` begins, counted as by [`skip`](Self::skip); the end of the epoch for a
+    /// step after the last one.
+    fn begin_of(&self, step: u64) -> u64 {
+        let is_last = step == self.positions / self.global;
+        self.full(step).min(self.positions) - if is_last { self.lent(self.positions) } else { 0 }
+    }
+
+    /// The step that has `position`, counted as by [`skip`](Self::skip).
+    #[doc(hidden)] // For the record of a run.
+    pub fn step_of(&self, position: u64) -> u64 {
+        let step = position / self.global;
+        if position >= self.begin_of(step.saturating_add(1)) { step.saturating_add(1) } else { step }
     }
 
     /// Skips global positions of one epoch. A batch across the gap takes the positions on both sides.
@@ -267,13 +287,12 @@ impl BatchSampler {
     /// `step` after the last one, the position after the last step.
     #[doc(hidden)] // For the cursor.
     pub fn position_after(&self, epoch: u64, start: u64, step: u64) -> u64 {
-        let done = step.saturating_add(1).min(self.steps(epoch, start));
-        if done == 0 {
+        if self.steps(epoch, start) == 0 {
             return start;
         }
-        let live = self.live_before(epoch, self.positions);
-        let after = self.live_before(epoch, start).saturating_add(done.saturating_mul(self.global));
-        self.nth_live(epoch, after.min(live))
+        let before = self.live_before(epoch, start);
+        let left = self.live_before(epoch, self.positions) - before;
+        self.nth_live(epoch, before + self.taken(left, step.saturating_add(1)))
     }
 
     /// The global position after the last step from `start`.
@@ -353,22 +372,49 @@ impl BatchSampler {
     fn part(&self, epoch: u64, start: u64, step: u64) -> Option<Part> {
         let before = self.live_before(epoch, start);
         let left = self.live_before(epoch, self.positions) - before;
-        let offset = step.checked_mul(self.global).filter(|&offset| offset < left)?;
-        let (first, left) = (before + offset, left - offset);
+        let [offset, end] = [step, step.saturating_add(1)].map(|step| self.taken(left, step));
+        let (first, samples) = (before + offset, end - offset);
         let (batch, rank) = (self.options.batch as u64, u64::from(self.options.world.rank()));
         let full = Part { first: first + rank * batch, rows: batch, valid: batch };
-        if left >= self.global {
-            return Some(full);
-        }
         match self.options.last_batch {
-            LastBatch::Drop => None,
-            LastBatch::Pad => Some(Part { valid: left.saturating_sub(rank * batch).min(batch), ..full }),
+            _ if samples == 0 => None,
+            _ if samples == self.global => Some(full),
+            // One row for each rank: of padding where no sample is left for it.
+            LastBatch::Keep if samples < self.size() => {
+                Some(Part { first: first + rank, rows: 1, valid: u64::from(rank < samples) })
+            }
             LastBatch::Keep => {
-                let (each, over) = (left / self.size(), left % self.size());
+                let (each, over) = (samples / self.size(), samples % self.size());
                 let rows = each + u64::from(rank < over);
                 Some(Part { first: first + rank * each + rank.min(over), rows, valid: rows })
             }
+            LastBatch::Drop | LastBatch::Pad => {
+                Some(Part { valid: samples.saturating_sub(rank * batch).min(batch), ..full })
+            }
         }
+    }
+
+    /// Samples of `steps` full steps.
+    fn full(&self, steps: u64) -> u64 {
+        steps.saturating_mul(self.global)
+    }
+
+    /// Samples of the first `steps` steps, over all ranks, where `left` are left.
+    fn taken(&self, left: u64, steps: u64) -> u64 {
+        let all = left / self.global;
+        match self.options.last_batch {
+            LastBatch::Drop => self.full(steps.min(all)),
+            LastBatch::Keep | LastBatch::Pad if steps == all => self.full(all) - self.lent(left),
+            LastBatch::Keep | LastBatch::Pad => self.full(steps).min(left),
+        }
+    }
+
+    /// Samples that the last full step gives the short one after it, so that each rank has a row there; `left`
+    /// are left.
+    fn lent(&self, left: u64) -> u64 {
+        let (all, rest) = (left / self.global, left % self.global);
+        let is_lent = self.options.last_batch == LastBatch::Keep && self.options.batch > 1 && all > 0;
+        if is_lent && (1..self.size()).contains(&rest) { self.size() - rest } else { 0 }
     }
 
     fn size(&self) -> u64 {

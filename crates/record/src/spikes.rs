@@ -55,7 +55,7 @@ impl Run {
             let (epoch, start) = (place.epoch(), place.segment.cursor.position());
             // The position of its first row; skipped steps count.
             let position = sampler.position(epoch, start, place.index as u64, 0).unwrap_or(start);
-            let step = position / sampler.global_batch();
+            let step = sampler.step_of(position);
             match ranges.last_mut().filter(|last| last.epoch == epoch && last.steps.end == step) {
                 Some(last) => last.steps.end = step + 1,
                 None => ranges.push(SkipRange { epoch, steps: step..step + 1 }),

@@ -63,7 +63,7 @@ pub struct Cursor {
     /// For a source: the offset of the next record in the shard at `position`. In its upper bits, above
     /// [`MAX_OFFSET`], the number of records taken from the block that begins there, if records are shuffled.
     offset: u64,
-    /// The position in the epoch at which this world and batch size began.
+    /// The position in the epoch from which steps of this world and batch size are counted.
     start: u64,
     /// Number of positions skipped since `start`.
     skipped: u64,
@@ -124,6 +124,11 @@ impl Cursor {
         let after = batch_sampler.position_after(self.epoch, self.position, 0);
         self.skipped += batch_sampler.skipped(self.epoch, self.position..after);
         self.position = after;
+        let moved = after.saturating_sub(self.start).saturating_sub(self.skipped);
+        if !moved.is_multiple_of(batch_sampler.global_batch()) && !self.is_at_end(batch_sampler) {
+            // A step that was short for the sake of the last one.
+            (self.start, self.skipped) = (after, 0);
+        }
         delivered.add_to(&mut self.proof, &mut self.order_hash);
     }
 

@@ -87,10 +87,125 @@ fn dropping_and_padding_give_full_steps_and_keeping_even_ones() {
                 let sizes: Vec<usize> = all.iter().map(Vec::len).collect();
                 let (min, max) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
                 match last_batch {
-                    LastBatch::Keep => assert!(max - min <= 1 && *max <= batch, "{sizes:?}"),
+                    LastBatch::Keep => {
+                        assert!(max - min <= 1 && *max <= batch && *min > 0, "{sizes:?}");
+                    }
                     LastBatch::Drop | LastBatch::Pad => assert_eq!((*min, *max), (batch, batch)),
                 }
             }
+        }
+    }
+}
+
+/// Worlds, batch sizes and lengths around the multiples of a step.
+fn uneven_cases() -> Vec<(u32, usize, u64)> {
+    let mut cases = Vec::new();
+    for world in [1, 2, 3, 4, 8] {
+        for batch in [1, 2, 3, 16] {
+            let global = u64::from(world) * batch as u64;
+            for steps in 0..4 {
+                for around in 0..=2 * u64::from(world) {
+                    cases.push((world, batch, steps * global + around));
+                    cases.push((world, batch, (steps * global).saturating_sub(around)));
+                }
+            }
+        }
+    }
+    cases.retain(|&(.., len)| len > 0);
+    cases.sort_unstable();
+    cases.dedup();
+    cases
+}
+
+#[test]
+fn no_rank_gets_an_empty_batch_and_every_sample_comes_once_in_equal_numbers_of_steps() {
+    for (world, batch, len) in uneven_cases() {
+        let samplers = ranks(len, batch, LastBatch::Keep, world);
+        let steps = samplers[0].steps(1, 0);
+        let global = u64::from(world) * batch as u64;
+        assert_eq!(steps, len.div_ceil(global), "no further step");
+        assert!(samplers.iter().all(|sampler| sampler.steps(1, 0) == steps));
+        let name = format!("{len} samples in batches of {batch} on {world} ranks");
+        let (mut draws, mut padded) = (Vec::<u64>::new(), 0);
+        for number in 0..steps {
+            for sampler in &samplers {
+                let (mut ids, mut of_rank) = (Vec::new(), Vec::new());
+                let valid = sampler.batch(1, 0, number, &mut ids);
+                sampler.draws(1, 0, number, &mut of_rank);
+                assert!((1..=batch).contains(&ids.len()), "{name}: {} rows in step {number}", ids.len());
+                assert!(of_rank.iter().map(|&draw| sampler.id(1, draw)).eq(ids.iter().map(|&id| Some(id))));
+                draws.extend(&of_rank[..valid]);
+                padded += ids.len() - valid;
+            }
+            assert_eq!(draws.len() as u64, samplers[0].position_after(1, 0, number), "{name}");
+        }
+        assert!(draws.into_iter().eq(0..len), "{name}: each sample once, in order");
+        // Padding only where there is no other way: batches of one row, or fewer samples than ranks.
+        let rest = len % u64::from(world);
+        let has_to_pad = (batch == 1 || len < u64::from(world)) && rest > 0;
+        assert_eq!(padded as u64, if has_to_pad { u64::from(world) - rest } else { 0 }, "{name}");
+        assert_eq!(samplers[0].end(1, 0), len);
+    }
+}
+
+#[test]
+fn a_step_that_lends_samples_to_the_last_one_is_one_row_shorter_on_some_ranks() {
+    let rows = |len, batch, world| {
+        let samplers = ranks(len, batch, LastBatch::Keep, world);
+        let of = |number| step(&samplers, 0, 0, number).0.iter().map(Vec::len).collect();
+        (0..samplers[0].steps(0, 0)).map(of).collect::<Vec<Vec<usize>>>()
+    };
+    assert_eq!(rows(97, 16, 2), [[16, 16], [16, 16], [16, 15], [1, 1]]);
+    assert_eq!(rows(13, 3, 4), [[3, 2, 2, 2], [1, 1, 1, 1]]);
+    assert_eq!(rows(16, 3, 4), [[3, 3, 3, 3], [1, 1, 1, 1]], "each rank has one");
+    assert_eq!(rows(3, 3, 4), [[1, 1, 1, 1]], "the last rank gets padding");
+    assert_eq!(rows(5, 1, 4), [[1, 1, 1, 1], [1, 1, 1, 1]], "three ranks get padding");
+}
+
+#[test]
+fn a_run_resumes_after_every_step_also_on_another_world_and_in_another_batch_size() {
+    for (world, batch, len) in uneven_cases().into_iter().filter(|(_, batch, len)| *batch < 4 && *len < 40) {
+        let before = ranks(len, batch, LastBatch::Keep, world);
+        for number in 0..before[0].steps(2, 0) {
+            let position = before[0].position_after(2, 0, number);
+            for (other, size) in [(world, batch), (1, 2), (3, 2), (5, 4)] {
+                let after = ranks(len, size, LastBatch::Keep, other);
+                let steps = after[0].steps(2, position);
+                let mut ids = valid_ids(&before, 2, 0, 0..number + 1);
+                ids.extend(valid_ids(&after, 2, position, 0..steps));
+                let name = format!("{len} in {batch} x {world}, after step {number} in {size} x {other}");
+                assert_eq!(ids, whole(len, 2), "{name}");
+                if (other, size) == (world, batch) {
+                    let all: Vec<_> = (0..before[0].steps(2, 0)).map(|at| step(&before, 2, 0, at)).collect();
+                    let rest: Vec<_> = (0..steps).map(|at| step(&after, 2, position, at)).collect();
+                    assert_eq!(rest, all[number as usize + 1..], "{name}: the same batches");
+                }
+                for rank in &after {
+                    let mut ids = Vec::new();
+                    assert!((0..steps).all(|at| (rank.batch(2, position, at, &mut ids), !ids.is_empty()).1));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_skipped_step_is_skipped_as_it_was_and_leaves_the_others() {
+    for (world, batch, len) in [(2, 16, 97), (4, 3, 13), (3, 2, 20), (4, 3, 16), (4, 1, 7)] {
+        let plain = ranks(len, batch, LastBatch::Keep, world);
+        let steps = plain[0].steps(0, 0);
+        for skipped in 0..steps {
+            let mut skipping = plain.clone();
+            skipping.iter_mut().for_each(|sampler| sampler.skip(0, skipped..skipped + 1).unwrap());
+            let kept: Vec<_> =
+                (0..steps).filter(|&at| at != skipped).map(|at| step(&plain, 0, 0, at).1).collect();
+            let have: Vec<_> = (0..skipping[0].steps(0, 0)).map(|at| step(&skipping, 0, 0, at).1).collect();
+            assert_eq!(have, kept, "{len} in {batch} x {world} without step {skipped}");
+        }
+        for at in 0..steps {
+            let first = plain[0].position(0, 0, at, 0).unwrap();
+            assert_eq!(plain[0].step_of(first), at, "{len} in {batch} x {world}");
+            assert_eq!(plain[0].step_of(plain[0].position_after(0, 0, at) - 1), at);
         }
     }
 }
@@ -251,7 +366,8 @@ proptest! {
         for number in 0..steps {
             let position = samplers[0].position_after(0, start, number);
             let rest = valid_ids(&samplers, 0, position, 0..samplers[0].steps(0, position));
-            prop_assert_eq!(rest, &left[((number as usize + 1) * global).min(kept)..kept]);
+            let before = valid_ids(&samplers, 0, start, 0..number + 1);
+            prop_assert_eq!([before, rest].concat(), &left[..kept]);
         }
     }
 

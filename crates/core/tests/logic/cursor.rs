@@ -122,6 +122,52 @@ fn another_world_resumes_where_the_old_one_stopped() {
 }
 
 #[test]
+fn a_run_whose_last_step_borrows_samples_resumes_after_every_step_on_any_world() {
+    let sampler = |len, batch, rank, size| {
+        let world = World::new(rank, size).unwrap();
+        let options = batch_sampler(0, 1).options().clone();
+        BatchSampler::new(BatchSamplerOptions { len, batch, world, ..options }).unwrap()
+    };
+    // 13 samples are steps of 9 and 4; 97 of 32, 32, 31 and 2.
+    for (len, batch, world) in [(13, 3, 4), (97, 16, 2), (49, 4, 4), (5, 1, 4), (3, 2, 8)] {
+        let steps = sampler(len, batch, 0, world).steps(0, 0);
+        for stop in 0..=steps {
+            let saved: Vec<_> = (0..world)
+                .map(|rank| {
+                    let sampler = sampler(len, batch, rank, world);
+                    let (mut cursor, mut ids) = (Cursor::new(&sampler, DATA), Vec::new());
+                    for _ in 0..stop {
+                        let valid = sampler.batch(0, cursor.position(), 0, &mut ids);
+                        cursor.deliver(&sampler, &BatchProof::of(0, &ids[..valid]));
+                    }
+                    through_json(&through_bytes(&cursor))
+                })
+                .collect();
+            for (other, size) in [(world, batch), (1, 3), (3, 2), (8, 5)] {
+                let mut total = Proof::default();
+                for rank in 0..other {
+                    let sampler = sampler(len, size, rank, other);
+                    let own = saved.get(rank as usize).unwrap_or(&saved[0]);
+                    let mut cursor = own.fit(&sampler, DATA).expect("a cursor between two steps");
+                    let mut ids = Vec::new();
+                    while !cursor.is_at_end(&sampler) {
+                        let valid = sampler.batch(0, cursor.position(), 0, &mut ids);
+                        assert!(!ids.is_empty());
+                        cursor.deliver(&sampler, &BatchProof::of(0, &ids[..valid]));
+                        assert!(cursor.fit(&sampler, DATA).is_ok(), "{len} in {size} x {other}");
+                    }
+                    total.merge(cursor.proof());
+                }
+                saved.iter().skip(other as usize).for_each(|removed| total.merge(removed.proof()));
+                let expected = Proof::expected(&sampler(len, batch, 0, 1), 0..1);
+                let name = format!("{len} in {batch} x {world}, after {stop} steps in {size} x {other}");
+                assert!(total.check(&expected).is_ok(), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_order_hash_distinguishes_orders() {
     let hash = |sampler| {
         let batch_sampler = batch_sampler_of(sampler, LastBatch::Keep, 0, 1);

@@ -217,8 +217,7 @@ impl Decoder {
     /// The hash of the rows of a batch, if it is due.
     pub(super) fn content_of(&self, lease: &FillLease<Pinned, HostInfo>) -> Option<ContentHash> {
         let HostInfo { batch: info, start, .. } = lease.info();
-        let sampler = &self.batch_sampler;
-        self.content.filter(|hash| hash.is_due(start / sampler.global_batch() + info.step))
+        self.content.filter(|hash| hash.is_due(self.batch_sampler.step_of(*start) + info.step))
     }
 
     /// Pads or sums the ragged fields of a batch, as the spec requires.

@@ -175,8 +175,8 @@ impl RecordReader {
     fn open_next(&mut self, source: &dyn Source) -> Result<Option<(u64, Box<dyn Shard>)>> {
         while !self.is_at_end(self.source_position.position) {
             let SourcePosition { position, offset, .. } = self.source_position;
-            self.shards.batch(self.epoch, position, 0, &mut self.ids);
-            let Some(&shard) = self.ids.first() else {
+            let valid = self.shards.batch(self.epoch, position, 0, &mut self.ids);
+            let Some(&shard) = self.ids[..valid].first() else {
                 // Fewer shards are left than ranks, and this rank gets none of them.
                 self.go_to_next_shard();
                 continue;

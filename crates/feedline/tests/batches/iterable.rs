@@ -69,8 +69,8 @@ fn shards(sampler: Sampler, epoch: u64, rank: u32, size: u32) -> Vec<u64> {
     };
     let (batch_sampler, mut ids, mut shards) = (BatchSampler::new(options).unwrap(), Vec::new(), Vec::new());
     for step in 0..batch_sampler.steps(epoch, 0) {
-        batch_sampler.batch(epoch, 0, step, &mut ids);
-        shards.extend(&ids);
+        let valid = batch_sampler.batch(epoch, 0, step, &mut ids);
+        shards.extend(&ids[..valid]);
     }
     shards
 }

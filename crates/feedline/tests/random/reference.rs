@@ -30,12 +30,15 @@ pub struct Expected {
 impl Reference<'_> {
     /// The samples of an epoch in order, without skipped ones.
     pub fn samples(&self, epoch: u64) -> Vec<u64> {
-        let global = self.batch as u64 * u64::from(self.world.size());
+        let positions = 0..self.sampler.len(self.len);
+        // The steps as they are without skips.
+        let all: Vec<u64> = positions.clone().collect();
+        let steps: Vec<u64> =
+            (0..).zip(self.steps(&all)).flat_map(|(number, step)| vec![number; step.len()]).collect();
         let is_skipped = |position: u64| {
             let mut skips = self.skips.iter().filter(|(of, _)| *of == epoch);
-            skips.any(|(_, steps)| steps.contains(&(position / global)))
+            skips.any(|(_, skipped)| skipped.contains(&steps[position as usize]))
         };
-        let positions = 0..self.sampler.len(self.len);
         let samples = positions.filter(|&position| !is_skipped(position));
         samples.map(|position| self.sampler.id(self.len, self.seed, epoch, position)).collect()
     }
@@ -44,8 +47,24 @@ impl Reference<'_> {
     pub fn batches(&self, epoch: u64, delivered: usize) -> Vec<Expected> {
         let samples = self.samples(epoch);
         let (size, rank) = (self.world.size() as usize, self.world.rank() as usize);
-        let steps = samples[delivered..].chunks(self.batch * size);
-        steps.filter_map(|step| self.part(step, &samples, size, rank)).collect()
+        let steps = self.steps(&samples[delivered..]);
+        steps.into_iter().filter_map(|step| self.part(step, &samples, size, rank)).collect()
+    }
+
+    /// The steps of `samples`: full ones, and a short one, which takes samples of the one before if it has
+    /// fewer than ranks.
+    fn steps<'a>(&self, samples: &'a [u64]) -> Vec<&'a [u64]> {
+        let size = self.world.size() as usize;
+        let mut steps: Vec<_> = samples.chunks(self.batch * size).collect();
+        if let [.., before, last] = &mut steps[..]
+            && last.len() < size
+            && self.batch > 1
+            && self.last_batch == LastBatch::Keep
+        {
+            let both = &samples[samples.len() - before.len() - last.len()..];
+            (*before, *last) = both.split_at(both.len() - size);
+        }
+        steps
     }
 
     /// This rank's part of a step.
@@ -59,7 +78,11 @@ impl Reference<'_> {
                 let sizes = (0..size).map(|rank| step.len() / size + usize::from(rank < step.len() % size));
                 let first: usize = sizes.clone().take(rank).sum();
                 let rows = sizes.clone().nth(rank)?;
-                (step[first..first + rows].to_vec(), rows)
+                match step.get(first..first + rows).filter(|rows| !rows.is_empty()) {
+                    Some(rows) => (rows.to_vec(), rows.len()),
+                    // A row of padding.
+                    None => (epoch.iter().cycle().skip(rank - step.len()).take(1).copied().collect(), 0),
+                }
             }
             _ => {
                 let rows =

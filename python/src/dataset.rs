@@ -397,8 +397,7 @@ fn read_one(set: &dyn Dataset, id: u64, context: &mut Context) -> Result<Vec<Vec
     let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];
     let slab = &mut bytemuck::cast_slice_mut(&mut slab)[..layout.bytes()];
     let mut rows = Rows::new(&layout, slab, 1);
-    context.begin(0, id);
-    set.read(id, &mut rows.row(0), context)?;
+    context.sample(0, id, |context| set.read(id, &mut rows.row(0), context))?;
     rows.check_written().map_err(|(_, error)| error)?;
     drop(rows);
     let bytes = |(index, field): (usize, &feedline::dataset::Field)| match field.as_ragged() {

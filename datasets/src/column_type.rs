@@ -62,12 +62,31 @@ pub(crate) fn unfit(name: &str, element: ElementType, is_rounded: bool) -> Error
     data(format!("column \"{name}\" does not fit the stated type {element}{lost}"))
 }
 
-/// The error for a shard whose whole numbers the fractions of another shard would round; `what` is the
-/// format's word for a column.
-pub(crate) fn rounded(what: &str, name: &str) -> Error {
-    data(format!(
-        "{what} \"{}\" has fractions in another shard, and f64 does not hold all of its whole numbers: state \
-         its type, such as text",
-        one_line(name)
-    ))
+/// A column that would be `f64`, which does not hold one of its whole numbers.
+pub(crate) struct Rounded<'a> {
+    /// The format's word for a column.
+    pub(crate) what: &'static str,
+    pub(crate) name: &'a str,
+    /// The first such number, and its line.
+    pub(crate) first: String,
+    /// Whether this file has whole numbers only.
+    pub(crate) is_whole: bool,
+    /// Whether all files have, and missing values become NaN.
+    pub(crate) is_filled: bool,
+}
+
+impl Rounded<'_> {
+    pub(crate) fn error(self) -> Error {
+        let Self { what, name, first, is_whole, is_filled } = self;
+        let (cause, advice) = match (is_filled, is_whole) {
+            (true, _) => ("missing values, which become NaN", "give it a mask, or "),
+            (false, true) => ("fractions in another shard", ""),
+            (false, false) => ("other numbers, such as fractions", ""),
+        };
+        data(format!(
+            "{what} \"{}\" has {cause}, and f64 does not hold all of its whole numbers: {advice}state its type, \
+             such as text; the first is {first}",
+            one_line(name)
+        ))
+    }
 }

@@ -8,7 +8,7 @@ use feedline_core::{Error, Result};
 
 use crate::at_once::at_once;
 use crate::bytes::Content;
-use crate::column_type::{ColumnType, rounded};
+use crate::column_type::{ColumnType, Rounded};
 use crate::error::{data, one_line};
 use crate::json::entries;
 use crate::nulls::{missing, no_column, present};
@@ -35,14 +35,25 @@ pub struct JsonLinesOptions {
     pub masks: Vec<String>,
     /// What `null`, or a key that a line lacks, becomes in other columns.
     pub nulls: Nulls,
+    /// Columns of codes, such as those that a `Table` numbers: a list or an object among their values is an
+    /// error.
+    pub codes: Vec<String>,
+}
+
+impl JsonLinesOptions {
+    /// Whether a key is read.
+    fn reads(&self, key: &String) -> bool {
+        self.columns.as_ref().is_none_or(|columns| columns.contains(key))
+    }
 }
 
 /// The objects of a JSON Lines file, plain or gzip: a field per key, in the order of first appearance.
 ///
 /// A column of numbers has the first type of `i64`, `u64`, `f64` that holds them all. Lists of numbers are
-/// `i64` or `f64`; their length varies unless all lists have the same. A column of `true` and `false` is
-/// `bool`. Any other column is `text`: strings as they are, other values as their JSON. `null` and a key that
-/// a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped; elsewhere a blank line
+/// `i64` or `f64`; their length varies unless all lists have the same. A column that would be `f64` is refused
+/// if that does not hold one of its whole numbers, such as 9007199254740993 beside 0.5. A column of `true` and
+/// `false` is `bool`. Any other column is `text`: strings as they are, other values as their JSON. `null` and
+/// a key that a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped; elsewhere a blank line
 /// is an error, as it may stand for a row that was lost.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per line.
@@ -90,7 +101,7 @@ impl JsonLines {
     ///
     /// # Errors
     /// `Data` if the file is missing, empty or not UTF-8, a line is not an object, has a key twice or half of
-    /// a surrogate pair, or values do not fit a stated type; `Config` if a column of the options does not
+    /// a surrogate pair, values do not fit a stated type, or `f64` does not hold whole numbers of its column; `Config` if a column of the options does not
     /// exist. Names the file, and where known the byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: JsonLinesOptions) -> Result<Self> {
         let path = path.as_ref();
@@ -100,6 +111,7 @@ impl JsonLines {
     pub(crate) fn of(path: &Path, lines: Lines, options: &JsonLinesOptions) -> Result<Self> {
         let scan = Scan::open(path, lines, options)?;
         let (keys, seen, len) = (scan.keys.clone(), scan.seen.clone(), scan.len);
+        scan.check_exact(&keys, (&seen, len), options)?;
         scan.into_table(&keys, (&seen, len), options)
     }
 
@@ -125,19 +137,8 @@ impl JsonLines {
                 }
             }
         }
-        let is_read = |key: &String| options.columns.as_ref().is_none_or(|columns| columns.contains(key));
-        let is_stated = |key: &String| options.types.iter().any(|(stated, _)| stated == key);
-        for scan in &scans {
-            for (key, seen) in
-                scan.keys.iter().zip(&scan.seen).filter(|(key, _)| is_read(key) && !is_stated(key))
-            {
-                let Some(at) = keys.iter().position(|known| known == key) else { continue };
-                if seen.is_rounded_by(all[at]) {
-                    return Err(rounded("key", key).at_path(&scan.path));
-                }
-            }
-        }
         let lines = scans.iter().map(|scan| scan.len).sum();
+        scans.iter().try_for_each(|scan| scan.check_exact(&keys, (&all, lines), options))?;
         scans.into_iter().map(|scan| scan.into_table(&keys, (&all, lines), options)).collect()
     }
 
@@ -194,8 +195,14 @@ impl Scan {
         for (key, element) in &options.types {
             if let Some(at) = scan.keys.iter().position(|own| own == key) {
                 let checked = scan.seen[at].check(key, *element, true);
-                checked.map_err(|error| scan.first_unfit(key, *element, error).at_path(path))?;
+                checked.map_err(|error| scan.at_first_unfit(key, *element, error).at_path(path))?;
             }
+        }
+        let codes = scan.keys.iter().zip(&scan.seen).filter(|(key, _)| options.codes.contains(key));
+        for (key, &Seen { nested, .. }) in codes.filter(|(_, seen)| seen.nested > 0) {
+            let why = format!("key \"{}\" has a list or an object in line {nested}", one_line(key));
+            let why = why + ", which has no category: leave it out, or write one text or number in each line";
+            return Err(data(why).at_sample(nested - 1).at_path(path));
         }
         Ok(scan)
     }
@@ -233,7 +240,14 @@ impl Scan {
     }
 
     /// Adds to `error` the first line whose value does not fit the stated type.
-    fn first_unfit(&self, key: &str, element: ElementType, error: Error) -> Error {
+    fn at_first_unfit(&self, key: &str, element: ElementType, error: Error) -> Error {
+        let Some((line, json)) = self.first_unfit(key, element) else { return error };
+        let why = format!("{}: line {} has {}", error.message(), line + 1, one_line(json));
+        Error::new(error.kind(), why).at_offset(self.lines.start(line)).at_sample(line)
+    }
+
+    /// Line, from 0 on, and JSON of the first value that does not fit the type.
+    fn first_unfit(&self, key: &str, element: ElementType) -> Option<(u64, String)> {
         let mut values = Values::new();
         for line in 0..self.len {
             let mut unfit = None;
@@ -241,17 +255,43 @@ impl Scan {
                 entries(&values.fields()[0].bytes, |own, json| {
                     let mut seen = Seen::NOTHING;
                     if own == key && seen.add(1, json).is_ok() && seen.values > 0 {
-                        unfit = seen.check(key, element, true).err().map(|_| one_line(json));
+                        unfit = seen.check(key, element, true).err().map(|_| json.to_owned());
                     }
                     Ok(())
                 })
             });
             if let (Ok(()), Some(json)) = (read, unfit) {
-                let why = format!("{}: line {} has {json}", error.message(), line + 1);
-                return Error::new(error.kind(), why).at_offset(self.lines.start(line)).at_sample(line);
+                return Some((line, json));
             }
         }
-        error
+        None
+    }
+
+    /// Refuses a column that `f64` would round: `all` has the types of the columns `keys` in `len` lines, those
+    /// of all shards.
+    fn check_exact(
+        &self,
+        keys: &[String],
+        (all, len): (&[Seen], u64),
+        options: &JsonLinesOptions,
+    ) -> Result<()> {
+        for (key, own) in self.keys.iter().zip(&self.seen) {
+            let is_stated = options.types.iter().any(|(stated, _)| stated == key);
+            let all = keys.iter().zip(all).find(|(known, _)| *known == key);
+            let Some((_, all)) = all.filter(|_| !is_stated && options.reads(key)) else { continue };
+            let (kind, _) = all.decide(all.is_full(key, len, options), options.masks.contains(key));
+            if !own.is_rounded_as(kind) {
+                continue;
+            }
+            let first = self.first_unfit(key, ColumnType::Float.element());
+            let at = first.as_ref().map_or(0, |(line, _)| *line);
+            let first = first.map(|(line, json)| format!("{} of line {}", one_line(json), line + 1));
+            let (is_whole, is_filled) = (own.is_whole(), all.is_whole());
+            let first = first.unwrap_or_default();
+            let error = Rounded { what: "key", name: key, first, is_whole, is_filled }.error();
+            return Err(error.at_path(&self.path).at_offset(self.lines.start(at)).at_sample(at));
+        }
+        Ok(())
     }
 
     /// The table of `keys`, whose values in `len` lines have the types `seen`.
@@ -263,19 +303,19 @@ impl Scan {
     ) -> Result<JsonLines> {
         let at = |error: Error| error.at_path(&self.path);
         let stated = options.types.iter().map(|(name, _)| name);
-        let asked = options.columns.iter().flatten().chain(stated).chain(&options.masks);
+        let asked =
+            options.columns.iter().flatten().chain(stated).chain(&options.masks).chain(&options.codes);
         if let Some(unknown) = asked.into_iter().find(|name| !keys.contains(name)) {
             return Err(at(no_column(unknown)));
         }
         let (mut columns, mut fields, mut numbers) = (Vec::new(), Vec::new(), HashMap::new());
         for (key, seen) in keys.iter().zip(seen) {
-            if options.columns.as_ref().is_some_and(|columns| !columns.contains(key)) {
+            if !options.reads(key) {
                 numbers.insert(key.clone(), None);
                 continue;
             }
             let marked = options.masks.contains(key);
-            // Only floating-point numbers, lists and texts have a value for a gap that is filled.
-            let full = seen.values == len || options.nulls == Nulls::Refuse || marked;
+            let full = seen.is_full(key, len, options);
             let (kind, shape) = match options.types.iter().find(|(stated, _)| stated == key) {
                 Some((_, element)) => seen.check(key, *element, full).map_err(at)?,
                 None => seen.decide(full, marked),

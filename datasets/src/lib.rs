@@ -137,7 +137,7 @@ pub use schema::{ElementType, Schema, SchemaField};
 #[cfg(feature = "table")]
 pub use table::TableOptions;
 #[cfg(feature = "tabular")]
-pub use tabular::{Missing, Table, TableDataset};
+pub use tabular::{Class, Missing, Table, TableDataset};
 #[cfg(feature = "tar")]
 pub use tar::WebDataset;
 pub use text::Lines;

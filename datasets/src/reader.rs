@@ -81,8 +81,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Units per day of field `field`, if it holds dates or times in a unit that the file states; then its
-    /// numbers count from 1970-01-01, 00:00 UTC, or a time of day from midnight.
+    /// Units per day of field `field`, if it holds dates or times, or lists of them, in a unit that the file
+    /// states; then its numbers count from 1970-01-01, 00:00 UTC, or a time of day from midnight.
     fn ticks_per_day(&self, _field: usize) -> Option<u64> {
         None
     }

@@ -75,10 +75,20 @@ pub(crate) fn is_small(number: i64) -> bool {
     number.unsigned_abs() <= 1 << 53
 }
 
-/// Whether `f64` holds the number in `text`, if it is a whole one.
+/// Whether `f64` holds the number in `text`, if it is a whole one of any size.
 #[cfg(any(feature = "csv", feature = "jsonl"))]
 pub(crate) fn is_exact(text: &str) -> bool {
-    text.parse::<i128>().map_or(true, |whole| whole as f64 as i128 == whole)
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return true;
+    }
+    match digits.parse::<u64>() {
+        Ok(whole) => whole as f64 as u128 == u128::from(whole),
+        // All digits of the nearest number, or `inf`.
+        Err(_) => {
+            digits.parse::<f64>().is_ok_and(|float| format!("{float:.0}") == digits.trim_start_matches('0'))
+        }
+    }
 }
 
 impl fmt::Display for ElementType {

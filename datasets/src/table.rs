@@ -187,6 +187,11 @@ impl Layout {
                 to(index, bytes)?;
                 continue;
             }
+            if let Some(lost) = column.lost(row).filter(|_| *part != Part::Present) {
+                let why = format!("column \"{}\" has the decimal {lost}", one_line(&field.name));
+                let why = format!("{why} in row {sample}, which f64 does not hold");
+                return Err(data(why + ": store it as int64 or as text, or leave it out").at_sample(sample));
+            }
             value.clear();
             let fill = (self.nulls == Nulls::Fill).then_some(field.element);
             let read = match part {

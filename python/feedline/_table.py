@@ -21,7 +21,7 @@ def table(
     select: _Names | None = None,
     stack: Mapping[str, _Names] | None = None,
     cast: Mapping[str, Any] | None = None,
-    category: _Names | Mapping[str, Sequence[str] | None] = (),
+    category: _Names | Mapping[str, Sequence[str | int | bool] | None] = (),
     unknown: _Names = (),
     days: _Names = (),
     seconds: _Names = (),
@@ -30,6 +30,7 @@ def table(
     fill_mean: _Names = (),
     mask: _Names = (),
     saved: str | os.PathLike[str] | None = None,
+    fitted: str | os.PathLike[str] | None = None,
     split: str | None = None,
     memory_limit: int | None = None,
 ) -> Data:
@@ -44,16 +45,20 @@ def table(
         stack: Fields made of several columns: ``{"x": ["age", "income"]}`` is ``float32 [2]``.
         cast: Another type: ``{"x": "float64"}``, or a type of NumPy. No cast loses a whole number.
         category: Columns whose values are numbered, ``int64``: by their place in the sorted list of values,
-            or in a list that you give. :attr:`Data.categories` has the lists.
+            or in a list of texts, whole numbers or bools that you give. :attr:`Data.categories` has the
+            lists. Codes of CSV stay as they are written: ``007`` and ``7`` are two.
         unknown: Categories in which a value beyond the list has the number behind the last one.
         days: Columns of dates or times as days since 1970, ``int32``.
         seconds: Columns of dates or times as seconds since 1970, ``float64``.
-        standardize: Columns less their mean, divided by their standard deviation, ``float32``.
+        standardize: Columns less their mean, divided by their standard deviation, ``float32``. Both are those
+            of the values that are there: what is filled in changes neither, unlike after ``fillna`` of pandas.
         fill: What a missing value becomes: a number, or the text of a category.
         fill_mean: Columns in which a missing value becomes the mean.
         mask: Columns in which a missing value becomes 0, and the ``bool`` field ``NAME.present`` false.
-        saved: A JSON file that keeps means, deviations and lists: written for the training set, read for the
-            validation set, so that both have the same numbers.
+        saved: A JSON file that keeps means, deviations and lists of this data: written if it is not there,
+            else read, and refused if the data is not that which it was written for.
+        fitted: The file that another table, the training set, has ``saved``: the validation set gets the same
+            numbers.
         split: As for :func:`feedline.open`.
         memory_limit: As for :func:`feedline.open`.
 
@@ -75,7 +80,7 @@ def table(
                 "stack": [(field, _names(columns)) for field, columns in (stack or {}).items()],
                 "cast": [(name, _dtype(name, dtype)) for name, dtype in (cast or {}).items()],
                 "category": [
-                    (column, None if values is None else list(map(str, values)))
+                    (column, None if values is None else [_named(column, value) for value in values])
                     for column, values in categories.items()
                 ],
                 "unknown": _names(unknown),
@@ -86,6 +91,7 @@ def table(
                 "fill_mean": _names(fill_mean),
                 "mask": _names(mask),
                 "saved": None if saved is None else os.fspath(saved),
+                "fitted": None if fitted is None else os.fspath(fitted),
             },
         )
     )
@@ -93,6 +99,18 @@ def table(
 
 def _names(names: _Names) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
+
+
+def _named(column: str, value: Any) -> str | int | bool:
+    """A value in the list of a category, of a type of Python."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, str):
+        return str(value)
+    why = f'the list of category "{column}" has {value!r}, which is neither a text, nor a whole number or a bool'
+    raise ConfigError(f"{why}: write it as the column has it")
 
 
 def _dtype(name: str, dtype: Any) -> str:

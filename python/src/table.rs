@@ -1,7 +1,7 @@
 //! Tables as training data: the steps of `feedline.table`.
 
 use feedline::{DType, Error, ErrorKind};
-use feedline_datasets::{Missing, Table};
+use feedline_datasets::{Class, Missing, Table};
 use pyo3::prelude::*;
 
 use crate::dataset::{DataSet, open_options};
@@ -19,7 +19,7 @@ pub(crate) struct Steps {
     stack: Vec<(String, Vec<String>)>,
     cast: Vec<(String, String)>,
     /// Columns, and their stated lists.
-    category: Vec<(String, Option<Vec<String>>)>,
+    category: Vec<(String, Option<Vec<Named>>)>,
     unknown: Vec<String>,
     days: Vec<String>,
     seconds: Vec<String>,
@@ -28,11 +28,31 @@ pub(crate) struct Steps {
     fill_mean: Vec<String>,
     mask: Vec<String>,
     saved: Option<String>,
+    fitted: Option<String>,
+}
+
+/// A value in the stated list of a category; a `bool` is also an `int` in Python.
+#[derive(FromPyObject)]
+enum Named {
+    Bool(bool),
+    Whole(i128),
+    Text(String),
+}
+
+impl Named {
+    fn class(&self) -> Class {
+        match self {
+            Self::Bool(bool) => Class::Bool(*bool),
+            Self::Whole(whole) => Class::Whole(*whole),
+            Self::Text(text) => text.into(),
+        }
+    }
 }
 
 /// What a missing value becomes.
 #[derive(FromPyObject)]
 enum Fill {
+    Whole(i128),
     Number(f64),
     Text(String),
 }
@@ -60,7 +80,7 @@ pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<D
     }
     for (column, list) in &steps.category {
         table = match list {
-            Some(list) => table.category_of(column, list),
+            Some(list) => table.category_of(column, list.iter().map(Named::class)),
             None => table.category(column),
         };
     }
@@ -70,6 +90,7 @@ pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<D
     table = steps.standardize.iter().fold(table, |table, name| table.standardize(name));
     for (name, value) in steps.fill {
         let value = match value {
+            Fill::Whole(number) => Missing::Whole(number),
             Fill::Number(number) => Missing::Number(number),
             Fill::Text(text) => Missing::Text(text),
         };
@@ -79,6 +100,9 @@ pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<D
     table = steps.mask.iter().fold(table, |table, name| table.missing(name, Missing::Mask));
     if let Some(path) = steps.saved {
         table = table.saved(path);
+    }
+    if let Some(path) = steps.fitted {
+        table = table.fitted(path);
     }
     let table = detached(py, || table.build()).map_err(raise)?;
     let list = |(column, _): &(String, _)| Some((column.clone(), table.classes(column)?.to_vec()));

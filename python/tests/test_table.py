@@ -152,17 +152,12 @@ def test_a_saved_result_gives_the_validation_set_the_numbers_of_the_training_set
 
     def opened(path: Path, **steps: Any) -> feedline.Data:
         return feedline.table(
-            path,
-            select=["income", "city"],
-            category=["city"],
-            standardize=["income"],
-            mask="income",
-            saved=tmp_path / "train.json",
-            **steps,
+            path, select=["income", "city"], category=["city"], standardize=["income"], mask="income", **steps
         )
 
-    first = opened(write(tmp_path, "train", train), unknown="city")
-    second = opened(write(tmp_path, "val", val), unknown="city")
+    saved = tmp_path / "train.json"
+    first = opened(write(tmp_path, "train", train), unknown="city", saved=saved)
+    second = opened(write(tmp_path, "val", val), unknown="city", fitted=saved)
     assert first.categories == second.categories == {"city": sorted(CITIES)}
     for data, given in ((first, train), (second, val)):
         rows = read(data)
@@ -176,10 +171,15 @@ def test_a_saved_result_gives_the_validation_set_the_numbers_of_the_training_set
     state = feedline.Loader(first, 8, framework="numpy").state_dict()
     with pytest.raises(feedline.StateError):
         feedline.Loader(second.take(ROWS - 1), 8, framework="numpy").load_state_dict(state)
-    (tmp_path / "train.json").unlink()
-    opened(write(tmp_path, "train", train))
+    # Other data is not what the file was made of, and what to do is said.
+    with pytest.raises(feedline.Error, match=r"made of other data, .* remove the file, .* `fitted` in place"):
+        opened(write(tmp_path, "val", val), unknown="city", saved=saved)
+    saved.unlink()
+    with pytest.raises(feedline.Error, match=r"no saved table: build the training set first"):
+        opened(write(tmp_path, "val", val), fitted=saved)
+    opened(write(tmp_path, "train", train), saved=saved)
     with pytest.raises(feedline.Error, match=r'"city" has "Bern" in row 3') as raised:
-        read(opened(write(tmp_path, "val", val)))
+        read(opened(write(tmp_path, "val", val), fitted=saved))
     assert raised.value.sample == 3
 
 

@@ -34,7 +34,8 @@ fields of a table, in any number:
   --days A, --seconds A days or seconds since 1970, of a date or time
   --missing A=VALUE     a missing value becomes VALUE: a number, a text, `mean`, or `mask`, which adds
                         the field A.present
-  --saved FILE          keeps lists, means and deviations in a JSON file, or takes them from it if it is there
+  --saved FILE          keeps lists, means and deviations of this data in a JSON file
+  --fitted FILE         takes them from the file that the training data has saved
 
 A run that was ended goes on where it was.
 ";
@@ -64,6 +65,7 @@ enum Step {
     Seconds(String),
     Missing(String, Missing),
     Saved(PathBuf),
+    Fitted(PathBuf),
 }
 
 impl Step {
@@ -79,6 +81,7 @@ impl Step {
             Self::Seconds(column) => table.seconds(&column),
             Self::Missing(name, becomes) => table.missing(&name, becomes),
             Self::Saved(path) => table.saved(path),
+            Self::Fitted(path) => table.fitted(path),
         }
     }
 }
@@ -150,6 +153,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
                 steps.push(Step::Missing(name, missing(value)));
             }
             Long("saved") => steps.push(Step::Saved(PathBuf::from(parser.value()?))),
+            Long("fitted") => steps.push(Step::Fitted(PathBuf::from(parser.value()?))),
             Long("help") | Short('h') => return Ok(None),
             Value(value) if from.is_none() => from = Some(PathBuf::from(value)),
             Value(value) if to.is_none() => to = Some(PathBuf::from(value)),
@@ -174,10 +178,11 @@ fn pair(flag: &str, value: OsString) -> Result<(String, String), lexopt::Error> 
 }
 
 fn missing(value: String) -> Missing {
-    match (value.as_str(), value.parse()) {
-        ("mean", _) => Missing::Mean,
-        ("mask", _) => Missing::Mask,
-        (_, Ok(number)) => Missing::Number(number),
+    match (value.as_str(), value.parse(), value.parse()) {
+        ("mean", ..) => Missing::Mean,
+        ("mask", ..) => Missing::Mask,
+        (_, Ok(whole), _) => Missing::Whole(whole),
+        (_, _, Ok(number)) => Missing::Number(number),
         _ => Missing::Text(value),
     }
 }

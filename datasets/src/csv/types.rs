@@ -2,6 +2,7 @@
 
 use feedline_core::Result;
 
+use super::CsvOptions;
 use crate::column_type::{ColumnType, unfit};
 use crate::schema::{is_exact, is_small};
 use crate::{ElementType, Nulls};
@@ -11,7 +12,7 @@ pub(super) fn write(kind: ColumnType, cell: &str, to: &mut Vec<u8>) -> Option<()
     match kind {
         ColumnType::Int => to.extend(cell.parse::<i64>().ok()?.to_le_bytes()),
         ColumnType::Uint => to.extend(cell.parse::<u64>().ok()?.to_le_bytes()),
-        ColumnType::Float => to.extend(cell.parse::<f64>().ok()?.to_le_bytes()),
+        ColumnType::Float => to.extend(float_of(cell)?.to_le_bytes()),
         ColumnType::Bool => to.push(bool_of(cell)?.into()),
         #[cfg(feature = "jsonl")]
         ColumnType::Ints | ColumnType::Floats => return None,
@@ -26,6 +27,18 @@ pub(super) fn fits(element: ElementType, cell: &str) -> bool {
     kind.is_ok_and(|kind| {
         write(kind, cell, &mut Vec::new()).is_some() && (kind != ColumnType::Float || is_exact(cell))
     })
+}
+
+/// The number in a cell; `None` for digits of a number beyond `f64`, such as 1e999.
+fn float_of(cell: &str) -> Option<f64> {
+    let is_word = || !cell.bytes().any(|byte| byte.is_ascii_digit());
+    cell.parse::<f64>().ok().filter(|number| number.is_finite() || is_word())
+}
+
+/// Whether a cell is the text of the whole number in it: `7`, not `007` or `+7`.
+fn is_plain(cell: &str) -> bool {
+    let digits = cell.strip_prefix('-').unwrap_or(cell);
+    cell == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first))
 }
 
 fn bool_of(cell: &str) -> Option<bool> {
@@ -45,13 +58,23 @@ pub(super) struct Seen {
     bool: bool,
     /// Whether `f64` holds all whole numbers.
     exact: bool,
+    /// Whether all whole numbers are written as numbers are, without zeros before them.
+    plain: bool,
     missing: bool,
     any: bool,
 }
 
 impl Seen {
-    pub(super) const NOTHING: Self =
-        Self { int: true, uint: true, float: true, bool: true, exact: true, missing: false, any: false };
+    pub(super) const NOTHING: Self = Self {
+        int: true,
+        uint: true,
+        float: true,
+        bool: true,
+        exact: true,
+        plain: true,
+        missing: false,
+        any: false,
+    };
 
     pub(super) fn add(&mut self, cell: &str) {
         if cell.is_empty() {
@@ -63,9 +86,10 @@ impl Seen {
         let int = if self.int { cell.parse::<i64>().ok() } else { None };
         self.int = int.is_some();
         self.uint = self.uint && cell.parse::<u64>().is_ok();
-        self.float = self.float && cell.parse::<f64>().is_ok();
+        self.float = self.float && float_of(cell).is_some();
         self.bool = self.bool && bool_of(cell).is_some();
         self.exact = self.exact && (!self.float || (int.is_some_and(is_small) || is_exact(cell)));
+        self.plain = self.plain && (!self.is_whole() || is_plain(cell));
     }
 
     /// The types that fit the cells of both: those of two shards.
@@ -76,19 +100,23 @@ impl Seen {
             float: self.float && other.float,
             bool: self.bool && other.bool,
             exact: self.exact && other.exact,
+            plain: self.plain && other.plain,
             missing: self.missing || other.missing,
             any: self.any || other.any,
         }
     }
 
-    /// The first type that fits. A `marked` column has masks for its missing values.
-    pub(super) fn decide(self, nulls: Nulls, marked: bool) -> ColumnType {
+    /// The first type that fits, for column `name`.
+    pub(super) fn decide(self, options: &CsvOptions, name: &String) -> ColumnType {
+        let is_marked = options.masks.contains(name);
+        let is_code = !self.plain && options.codes.contains(name);
         // Only floating-point numbers and texts have a value for a cell that is filled.
-        let is_filled = self.missing && nulls == Nulls::Fill && !marked;
+        let is_filled = self.missing && options.nulls == Nulls::Fill && !is_marked;
         match self {
             // A mask is for numbers more often than for texts.
-            Self { any: false, .. } if marked => ColumnType::Float,
+            Self { any: false, .. } if is_marked => ColumnType::Float,
             Self { any: false, .. } => ColumnType::Text,
+            Self { int, uint, .. } if (int || uint) && is_code => ColumnType::Text,
             Self { int: true, .. } if !is_filled => ColumnType::Int,
             Self { uint: true, .. } if !is_filled => ColumnType::Uint,
             Self { float: true, .. } => ColumnType::Float,
@@ -97,11 +125,14 @@ impl Seen {
         }
     }
 
-    /// Whether the type of these cells, those of one shard, is a whole number that `whole`, the cells of all
-    /// shards, makes a rounded `f64`.
-    pub(super) fn is_rounded_by(self, whole: Self) -> bool {
-        let is_whole = self.any && (self.int || self.uint);
-        is_whole && !self.exact && whole.float && !whole.int && !whole.uint
+    /// Whether all cells are whole numbers.
+    pub(super) fn is_whole(self) -> bool {
+        self.int || self.uint
+    }
+
+    /// Whether a column of this type rounds whole numbers among these cells.
+    pub(super) fn is_rounded_as(self, kind: ColumnType) -> bool {
+        self.any && !self.exact && kind == ColumnType::Float
     }
 
     /// The stated type of column `name`, if it fits.

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use feedline_core::Result;
 
-use crate::ElementType;
+use super::JsonLinesOptions;
 use crate::column_type::{ColumnType, unfit};
 use crate::schema::{is_exact, is_small};
+use crate::{ElementType, Nulls};
 
 /// Appends the value of `json`, little-endian; `None` if it is of another type.
 pub(super) fn write(kind: ColumnType, json: &str, to: &mut Vec<u8>) -> Option<()> {
@@ -65,6 +66,8 @@ pub(super) struct Seen {
     floats: bool,
     /// Whether `f64` holds all whole numbers, also those in lists.
     exact: bool,
+    /// The first line with a list or an object, from 1 on; 0 if none has.
+    pub(super) nested: u64,
     min_len: usize,
     max_len: usize,
 }
@@ -80,6 +83,7 @@ impl Seen {
         ints: true,
         floats: true,
         exact: true,
+        nested: 0,
         min_len: usize::MAX,
         max_len: 0,
     };
@@ -97,6 +101,9 @@ impl Seen {
             return Err("has half of a surrogate pair, which is not Unicode: repair its text");
         }
         self.values += 1;
+        if self.nested == 0 && json.starts_with(['[', '{']) {
+            self.nested = line;
+        }
         let int = if self.int { parse::<i64>(json) } else { None };
         self.int = int.is_some();
         self.uint = self.uint && parse::<u64>(json).is_some();
@@ -124,6 +131,7 @@ impl Seen {
             ints: self.ints && other.ints,
             floats: self.floats && other.floats,
             exact: self.exact && other.exact,
+            nested: self.nested,
             min_len: self.min_len.min(other.min_len),
             max_len: self.max_len.max(other.max_len),
         }
@@ -157,13 +165,20 @@ impl Seen {
         }
     }
 
-    /// Whether the type of these values, those of one shard, is whole numbers that `whole`, the values of all
-    /// shards, makes a rounded `f64`.
-    pub(super) fn is_rounded_by(self, whole: Self) -> bool {
-        let becomes_float = whole.float && !whole.int && !whole.uint;
-        let become_floats = whole.floats && !whole.ints;
-        let is_whole = self.int || self.uint || self.ints;
-        self.values > 0 && is_whole && !self.exact && (becomes_float || become_floats)
+    /// Whether no missing value of column `key` in `len` lines is filled: only floating-point numbers, lists
+    /// and texts have a value for it.
+    pub(super) fn is_full(self, key: &String, len: u64, options: &JsonLinesOptions) -> bool {
+        self.values == len || options.nulls == Nulls::Refuse || options.masks.contains(key)
+    }
+
+    /// Whether all values are whole numbers, or lists of them.
+    pub(super) fn is_whole(self) -> bool {
+        self.int || self.uint || self.ints
+    }
+
+    /// Whether a column of this type rounds whole numbers among these values.
+    pub(super) fn is_rounded_as(self, kind: ColumnType) -> bool {
+        self.values > 0 && !self.exact && matches!(kind, ColumnType::Float | ColumnType::Floats)
     }
 
     /// The stated type of column `name` and its shape, if it fits.

@@ -146,7 +146,7 @@ pub(super) fn text(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>
 /// Whether the rows of a text have equally many cells.
 #[cfg(feature = "csv")]
 pub(super) fn is_table(content: &Content) -> Result<bool> {
-    Ok(crate::csv::delimiter(content)?.is_some())
+    crate::csv::is_table(content)
 }
 
 #[cfg(not(feature = "csv"))]

@@ -37,6 +37,8 @@ pub struct OpenOptions {
     pub masks: Vec<String>,
     /// What a missing value becomes in other columns of a table.
     pub nulls: Nulls,
+    /// Columns of codes, of CSV and JSON Lines: whole numbers such as `007` are text, and lists are refused.
+    pub codes: Vec<String>,
 }
 
 impl OpenOptions {
@@ -56,15 +58,15 @@ impl OpenOptions {
     /// The options of a CSV file.
     #[cfg(feature = "csv")]
     pub(super) fn csv(&self) -> crate::CsvOptions {
-        let Self { columns, types, masks, nulls, .. } = self.clone();
-        crate::CsvOptions { columns, types, masks, nulls, ..Default::default() }
+        let Self { columns, types, masks, nulls, codes, .. } = self.clone();
+        crate::CsvOptions { columns, types, masks, nulls, codes, ..Default::default() }
     }
 
     /// The options of a JSON Lines file.
     #[cfg(feature = "jsonl")]
     pub(super) fn jsonl(&self) -> crate::JsonLinesOptions {
-        let Self { columns, types, masks, nulls, .. } = self.clone();
-        crate::JsonLinesOptions { columns, types, masks, nulls }
+        let Self { columns, types, masks, nulls, codes, .. } = self.clone();
+        crate::JsonLinesOptions { columns, types, masks, nulls, codes }
     }
 }
 
@@ -79,6 +81,7 @@ impl Default for OpenOptions {
             types: Vec::new(),
             masks: Vec::new(),
             nulls: Nulls::Refuse,
+            codes: Vec::new(),
         }
     }
 }

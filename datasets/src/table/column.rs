@@ -184,6 +184,31 @@ impl Column {
         Some(())
     }
 
+    /// A decimal in row `row` that is a whole number, and that `f64` does not hold.
+    pub(crate) fn lost(&self, row: usize) -> Option<i128> {
+        if !self.has_decimals() || self.is_null(row) {
+            return None;
+        }
+        match &self.cells {
+            Cells::Decimals { bytes, width, scale } => lost(&bytes[row * width..][..*width], *scale),
+            Cells::Varying { ends, items } => ends.items(row).find_map(|item| items.lost(item)),
+            Cells::Items { count, items } => {
+                (row * count..(row + 1) * count).find_map(|item| items.lost(item))
+            }
+            Cells::Keys { keys, width, values } => values.lost(key(keys, *width, row)),
+            _ => None,
+        }
+    }
+
+    fn has_decimals(&self) -> bool {
+        match &self.cells {
+            Cells::Decimals { .. } => true,
+            Cells::Varying { items: inner, .. } | Cells::Items { items: inner, .. } => inner.has_decimals(),
+            Cells::Keys { values, .. } => values.has_decimals(),
+            _ => false,
+        }
+    }
+
     fn range(&self, rows: Range<usize>, fill: Option<ElementType>, to: &mut Vec<u8>) -> Option<()> {
         if let Self { nulls: None, cells: Cells::Fixed { bytes, width } } = self {
             to.extend_from_slice(&bytes[rows.start * width..rows.end * width]);
@@ -257,11 +282,27 @@ fn blank(element: ElementType, width: usize, to: &mut Vec<u8>) {
 }
 
 fn decimal(bytes: &[u8], scale: i8) -> f64 {
+    // Parsing the decimal text rounds once; a division would round twice.
+    format!("{}e{}", unscaled(bytes), -i32::from(scale)).parse().unwrap_or(f64::NAN)
+}
+
+/// A decimal without its scale.
+fn unscaled(bytes: &[u8]) -> i128 {
     let sign = if bytes.last().is_some_and(|last| last & 0x80 != 0) { 0xFF } else { 0 };
     let mut all = [sign; 16];
     all[..bytes.len()].copy_from_slice(bytes);
-    // Parsing the decimal text rounds once; a division would round twice.
-    format!("{}e{}", i128::from_le_bytes(all), -i32::from(scale)).parse().unwrap_or(f64::NAN)
+    i128::from_le_bytes(all)
+}
+
+/// The decimal, if it is a whole number that `f64` does not hold.
+fn lost(bytes: &[u8], scale: i8) -> Option<i128> {
+    let (number, tens) = (unscaled(bytes), 10i128.checked_pow(u32::from(scale.unsigned_abs()))?);
+    let whole = match scale {
+        ..=0 => number.checked_mul(tens)?,
+        _ if number % tens == 0 => number / tens,
+        _ => return None,
+    };
+    (whole as f64 as i128 != whole).then_some(whole)
 }
 
 fn key(keys: &[u8], width: usize, row: usize) -> usize {

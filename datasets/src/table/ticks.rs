@@ -5,7 +5,7 @@ use arrow_schema::{DataType, Fields, TimeUnit};
 use super::{Leaf, Part};
 
 impl Leaf {
-    /// Units per day of a field of dates or times.
+    /// Units per day of a field of dates or times, or of lists of them.
     pub(super) fn ticks_per_day(&self, fields: &Fields) -> Option<u64> {
         let (&first, rest) = self.path.split_first()?;
         let mut kind = fields.get(first)?.data_type();
@@ -13,8 +13,14 @@ impl Leaf {
             let DataType::Struct(fields) = kind else { return None };
             kind = fields.get(index)?.data_type();
         }
-        if let DataType::Dictionary(_, values) = kind {
-            kind = values;
+        loop {
+            kind = match kind {
+                DataType::Dictionary(_, values) => values,
+                DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+                    item.data_type()
+                }
+                _ => break,
+            };
         }
         let per_second = |unit: &TimeUnit| match unit {
             TimeUnit::Second => 1,

@@ -47,7 +47,7 @@ impl Number {
     }
 
     /// The nearest `f64`.
-    pub(super) fn to_f64(self) -> f64 {
+    fn to_f64(self) -> f64 {
         match self {
             Self::Whole(whole) => whole as f64,
             Self::Float(float) => float,

@@ -4,6 +4,7 @@ use feedline_core::{DType, Error, Result};
 
 use super::cast::{Number, Numbers, shown};
 use super::description::Description;
+use super::moments::Scale;
 use super::plan::Column;
 use super::reader::Parts;
 use super::vocabulary::{self, Vocabulary};
@@ -30,8 +31,7 @@ pub(super) struct Cell {
 #[derive(Debug)]
 enum Step {
     Cast,
-    /// Mean and standard deviation.
-    Standardize(f64, f64),
+    Standardize(Scale),
     Category(Vocabulary),
 }
 
@@ -39,17 +39,19 @@ impl Cell {
     pub(super) fn new(column: &Column, dtype: DType, found: &Description) -> Result<Self> {
         let Column { name, field, present, numbers, count, .. } = column;
         let element = numbers.element;
-        let none = || refuse(format!("the saved table lacks column \"{}\": remove it", one_line(name)));
-        let found = found.columns.get(name).ok_or_else(none)?;
-        let step = match (&column.category, found.scale) {
-            (Some(category), _) => {
-                let classes = found.classes.as_ref().ok_or_else(none)?;
+        let lacks = |what: &str| {
+            let why = format!("the saved table lacks {what} column \"{}\"", one_line(name));
+            refuse(why + ": remove it, so that it is made again")
+        };
+        let found = found.columns.get(name).ok_or_else(|| lacks("the"))?;
+        let scale = || found.scale.ok_or_else(|| lacks("the mean of"));
+        let step = match &column.category {
+            Some(category) => {
+                let classes = found.classes.as_ref().ok_or_else(|| lacks("the categories of"))?;
                 Step::Category(Vocabulary::new(element, classes, category.has_unknown))
             }
-            (None, Some((mean, std))) if column.is_standardized => {
-                Step::Standardize(mean, if std == 0.0 { 1.0 } else { std })
-            }
-            (None, _) => Step::Cast,
+            None if column.is_standardized => Step::Standardize(scale()?),
+            None => Step::Cast,
         };
         let count = if column.category.is_some() { 1 } else { count.unwrap_or_default() };
         let (name, numbers) = (name.clone(), *numbers);
@@ -61,8 +63,10 @@ impl Cell {
                 Some(vec![0; count * dtype.size()])
             }
             Some(Missing::Mask) => Some(vec![0; count * element.size()]),
-            Some(Missing::Number(number)) => Some(cell.fill_number(*number)?),
-            Some(Missing::Mean) => Some(cell.fill_number(found.scale.ok_or_else(none)?.0)?),
+            Some(Missing::Number(number)) => Some(cell.fill_number(Number::Float(*number))?),
+            Some(Missing::Whole(number)) => Some(cell.fill_number(Number::Whole(*number))?),
+            // A mean is rounded to a floating-point type, as fractions are.
+            Some(Missing::Mean) => Some(cell.fill_number(scale()?.mean(!is_float(cell.dtype)))?),
         };
         Ok(Self { fill, ..cell })
     }
@@ -83,19 +87,20 @@ impl Cell {
         }
     }
 
-    fn fill_number(&self, number: f64) -> Result<Vec<u8>> {
+    fn fill_number(&self, number: Number) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.dtype.size()];
-        if self.standardized(Number::Float(number)).write(self.dtype, &mut bytes) {
+        if self.standardized(number).is_some_and(|number| number.write(self.dtype, &mut bytes)) {
             return Ok(bytes.repeat(self.count));
         }
         let (name, dtype) = (one_line(&self.name), self.dtype);
         Err(refuse(format!("column \"{name}\": {dtype} does not hold {number}, which fills missing values")))
     }
 
-    fn standardized(&self, number: Number) -> Number {
+    /// The number, or its distance from the mean; `None` if `f64` does not hold that.
+    fn standardized(&self, number: Number) -> Option<Number> {
         match self.step {
-            Step::Standardize(mean, std) => Number::Float((number.to_f64() - mean) / std),
-            _ => number,
+            Step::Standardize(scale) => scale.of(number).map(Number::Float),
+            _ => Some(number),
         }
     }
 
@@ -119,13 +124,21 @@ impl Cell {
         for (value, to) in value.chunks(size).zip(to.chunks_mut(self.dtype.size())) {
             let number = self.numbers.read(value);
             let number = number.ok_or_else(|| self.numbers.error(&self.name, row, value))?;
-            if !self.standardized(number).write(self.dtype, to) {
-                let (name, dtype) = (one_line(&self.name), self.dtype);
-                let why = format!("column \"{name}\" has {number} in row {row}, which {dtype} does not hold");
-                return Err(data(why + ": cast it to another type, or standardize it"));
+            if !self.standardized(number).is_some_and(|number| number.write(self.dtype, to)) {
+                return Err(self.beyond(row, number));
             }
         }
         Ok(())
+    }
+
+    /// The error for a number that the type does not hold.
+    fn beyond(&self, row: u64, number: Number) -> Error {
+        let (name, dtype) = (one_line(&self.name), self.dtype);
+        let why = format!("column \"{name}\" has {number} in row {row}, which {dtype} does not hold");
+        data(match self.step {
+            Step::Standardize(_) => why + " once standardized: repair it, or leave it out",
+            _ => why + ": cast it to another type, or standardize it",
+        })
     }
 
     /// The error for a value without a number.
@@ -145,4 +158,8 @@ impl Cell {
         let why = format!("column \"{name}\" has {shown} in row {row}, which its list of categories lacks");
         data(why + ": repair it, state the list by category_of, or number such values by unknown")
     }
+}
+
+fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
 }

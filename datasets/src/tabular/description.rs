@@ -6,20 +6,29 @@ use std::io::{ErrorKind as IoError, Write as _};
 use std::path::Path;
 
 use feedline_core::{Error, Result};
+use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 
+use super::double::Double;
+use super::moments::Scale;
 use super::steps::Steps;
+use super::vocabulary;
 use crate::error::{data, one_line};
-use crate::{ElementType, system};
+use crate::{ElementType, Reader, system};
 
 /// The version of the file.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+
+/// An object of JSON whose numbers are read as they are written: `serde_json` may be off by the last bit.
+type Object = BTreeMap<String, Box<RawValue>>;
 
 /// What a pass found in the columns of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Description {
     /// Rows of the pass.
     pub(super) rows: u64,
+    /// The fingerprint of the table.
+    pub(super) data: u64,
     pub(super) columns: BTreeMap<String, Fitted>,
 }
 
@@ -27,8 +36,10 @@ pub(super) struct Description {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fitted {
     pub(super) element: ElementType,
+    /// Units per day of dates or times.
+    pub(super) ticks: Option<u64>,
     /// Mean and standard deviation of the values that are there.
-    pub(super) scale: Option<(f64, f64)>,
+    pub(super) scale: Option<Scale>,
     pub(super) classes: Option<Vec<String>>,
 }
 
@@ -42,40 +53,59 @@ impl Description {
                 return Err(data("the saved table cannot be read").with_source(error).at_path(path));
             }
         };
-        let damaged = |error: serde_json::Error| {
-            let why = "the saved table is damaged: remove it, so that it is made again";
-            data(why).with_source(one_line(error)).at_path(path)
-        };
-        let json: Json = serde_json::from_str(&text).map_err(damaged)?;
+        let json: Object = serde_json::from_str(&text)
+            .map_err(|error| data(damaged("")).with_source(one_line(error)).at_path(path))?;
         Self::of(&json, steps).map(Some).map_err(|error| error.at_path(path))
     }
 
-    fn of(json: &Json, steps: &Steps) -> Result<Self> {
-        if json["feedline_table"].as_u64() != Some(VERSION) {
-            return Err(data("this is not a saved table of this version: choose another name, or remove it"));
+    fn of(json: &Object, steps: &Steps) -> Result<Self> {
+        let whole = |key: &str| json.get(key)?.get().parse::<u64>().ok();
+        match whole("feedline_table") {
+            Some(VERSION) => {}
+            Some(version) => {
+                let why = format!("this saved table has version {version}, and this build reads {VERSION}");
+                return Err(data(why + ": remove it, so that it is made again"));
+            }
+            None => return Err(data("this is not a saved table: choose another name, or remove it")),
         }
+        let all = |why: &'static str| move || data(damaged(why));
+        let saved: Json = read(json, "steps").ok_or_else(all(" (steps)"))?;
         let steps = steps.json();
-        let all = steps.as_object().into_iter().flatten();
-        if let Some((step, now)) = all.clone().find(|(step, now)| json["steps"][step] != **now) {
-            let saved = one_line(&json["steps"][step]);
+        let changed = steps.as_object().into_iter().flatten().find(|(step, now)| saved[*step] != **now);
+        if let Some((step, now)) = changed {
+            let saved = one_line(&saved[step]);
             return Err(data(format!(
                 "the saved table is of other steps, {step} was {saved} and is {now}: use the same steps, or \
                  remove the file, so that it is made again"
             )));
         }
-        let damaged = || data("the saved table is damaged: remove it, so that it is made again");
-        let mut columns = BTreeMap::new();
-        for (name, column) in json["columns"].as_object().ok_or_else(damaged)? {
-            let element = column["type"].as_str().and_then(ElementType::named).ok_or_else(damaged)?;
-            let number = |key: &str| column[key].as_str()?.parse::<f64>().ok();
-            let classes = match &column["classes"] {
-                Json::Null => None,
-                classes => Some(serde_json::from_value(classes.clone()).map_err(|_| damaged())?),
-            };
-            let scale = number("mean").zip(number("std"));
-            columns.insert(name.clone(), Fitted { element, scale, classes });
+        let columns: BTreeMap<String, Object> = read(json, "columns").ok_or_else(all(" (columns)"))?;
+        let column = |(name, column): (String, Object)| {
+            let fitted = Fitted::of(&column);
+            let why = || data(damaged(&format!(" (column \"{}\")", one_line(&name))));
+            fitted.ok_or_else(why).map(|fitted| (name.clone(), fitted))
+        };
+        let hex: String = read(json, "data").ok_or_else(all(" (data)"))?;
+        Ok(Self {
+            rows: whole("rows").ok_or_else(all(" (rows)"))?,
+            data: u64::from_str_radix(&hex, 16).map_err(|_| data(damaged(" (data)")))?,
+            columns: columns.into_iter().map(column).collect::<Result<_>>()?,
+        })
+    }
+
+    /// Refuses a table that the pass was not made over.
+    pub(super) fn check_data(&self, reader: &dyn Reader) -> Result<()> {
+        if (self.rows, self.data) == (reader.len(), reader.fingerprint()) {
+            return Ok(());
         }
-        Ok(Self { rows: json["rows"].as_u64().ok_or_else(damaged)?, columns })
+        Err(data(format!(
+            "the saved table was made of other data, of {} rows, and this has {}: if this is what a model \
+             trains on, and it has changed, remove the file, so that it is made again; if it is to have the \
+             numbers of the training data, such as for validation, give the file as `fitted` in place of \
+             `saved`",
+            self.rows,
+            reader.len()
+        )))
     }
 
     /// The columns of texts, as stated types.
@@ -84,17 +114,15 @@ impl Description {
         texts.map(|(name, _)| (name.clone(), ElementType::Text)).collect()
     }
 
-    /// The content of the file. Numbers are texts, so that they are read back to the last bit.
+    /// The content of the file.
     pub(super) fn text(&self, steps: &Steps) -> String {
-        let column = |(name, fitted): (&String, &Fitted)| {
-            let Fitted { element, scale, classes } = fitted;
-            let (mean, std) =
-                (scale.map(|(mean, _)| mean.to_string()), scale.map(|(_, std)| std.to_string()));
-            (name.clone(), json!({"type": element.name(), "mean": mean, "std": std, "classes": classes}))
-        };
-        let columns: serde_json::Map<_, _> = self.columns.iter().map(column).collect();
+        let columns = self.columns.iter().map(|(name, fitted)| (name.clone(), fitted.json()));
         let all = json!({
-            "feedline_table": VERSION, "rows": self.rows, "steps": steps.json(), "columns": columns,
+            "feedline_table": VERSION,
+            "data": format!("{:016x}", self.data),
+            "rows": self.rows,
+            "steps": steps.json(),
+            "columns": columns.collect::<serde_json::Map<_, _>>(),
         });
         format!("{all:#}\n")
     }
@@ -112,5 +140,58 @@ impl Description {
         file.as_file().sync_all().map_err(cannot)?;
         file.persist(path).map_err(|error| cannot(error.error))?;
         Ok(())
+    }
+}
+
+impl Fitted {
+    /// `None` if a value is missing or not what was written.
+    fn of(json: &Object) -> Option<Self> {
+        let element = ElementType::named(&read::<String>(json, "type")?)?;
+        let classes: Option<Vec<String>> = read(json, "classes")?;
+        if classes.as_ref().is_some_and(|classes| vocabulary::twice(classes).is_some()) {
+            return None;
+        }
+        let [mean, rest, std] = ["mean", "mean_rest", "std"].map(|key| number(json, key));
+        let scale = match (mean?, rest?, std?) {
+            (None, None, None) => None,
+            (Some(high), Some(low), Some(std)) if std >= 0.0 && high + low == high => {
+                Some(Scale { mean: Double { high, low }, std })
+            }
+            _ => return None,
+        };
+        Some(Self { element, ticks: read(json, "ticks_per_day")?, scale, classes })
+    }
+
+    fn json(&self) -> Json {
+        let Self { element, ticks, scale, classes } = self;
+        json!({
+            "type": element.name(),
+            "ticks_per_day": ticks,
+            "mean": scale.map(|scale| scale.mean.high),
+            // What the mean has beyond the digits of `f64`.
+            "mean_rest": scale.map(|scale| scale.mean.low),
+            "std": scale.map(|scale| scale.std),
+            "classes": classes,
+        })
+    }
+}
+
+/// The error for a file that was not written by [`Description::write`].
+fn damaged(place: &str) -> String {
+    format!("the saved table is damaged{place}: remove it, so that it is made again")
+}
+
+fn read<T: serde::de::DeserializeOwned>(json: &Object, key: &str) -> Option<T> {
+    serde_json::from_str(json.get(key)?.get()).ok()
+}
+
+/// The finite number of a key, or its null; `None` for anything else.
+fn number(json: &Object, key: &str) -> Option<Option<f64>> {
+    match json.get(key)?.get() {
+        "null" => Some(None),
+        text if text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => {
+            text.parse().ok().filter(|number: &f64| number.is_finite()).map(Some)
+        }
+        _ => None,
     }
 }

@@ -4,36 +4,17 @@ use std::collections::HashSet;
 
 use feedline_core::Result;
 
+use super::cast::Number;
 use super::description::{Description, Fitted};
+use super::moments::Moments;
 use super::plan::{Column, Plan};
 use super::reader::{Parts, kept};
-use super::{Missing, vocabulary};
+use super::{Missing, refuse, vocabulary};
 use crate::error::{data, one_line};
 use crate::{Reader, Values};
 
 /// Max values of a category.
 const MAX_CLASSES: usize = 1 << 20;
-
-/// Mean and sum of squared differences of the numbers so far, by Welford's method.
-#[derive(Clone, Copy, Debug, Default)]
-struct Moments {
-    count: u64,
-    mean: f64,
-    squares: f64,
-}
-
-impl Moments {
-    fn add(&mut self, number: f64) {
-        self.count += 1;
-        let before = number - self.mean;
-        self.mean += before / self.count as f64;
-        self.squares += before * (number - self.mean);
-    }
-
-    fn scale(self) -> Option<(f64, f64)> {
-        (self.count > 0).then(|| (self.mean, (self.squares / self.count as f64).sqrt()))
-    }
-}
 
 /// What is found in a column.
 enum Found {
@@ -58,13 +39,13 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan) -> Result<Description> {
             }
         }
     }
-    let rows = reader.len();
+    let (rows, data) = (reader.len(), reader.fingerprint());
     let columns = plan
         .columns
         .iter()
         .zip(found)
         .map(|(column, found)| Ok((column.name.clone(), fitted(column, found)?)));
-    Ok(Description { rows, columns: columns.collect::<Result<_>>()? })
+    Ok(Description { rows, data, columns: columns.collect::<Result<_>>()? })
 }
 
 fn wanted(column: &Column) -> Found {
@@ -82,13 +63,19 @@ fn add(column: &Column, (row, value): (u64, &[u8]), found: &mut Found) -> Result
         Found::Nothing => {}
         Found::Moments(moments) => {
             let number = column.numbers.read(value);
-            let number = number.ok_or_else(|| column.no_number(row, value))?.to_f64();
-            if !number.is_finite() {
-                let name = one_line(&column.name);
-                let why = format!("column \"{name}\" has {number}, and a mean is made of finite numbers");
+            let number = number.ok_or_else(|| column.no_number(row, value))?;
+            let name = || one_line(&column.name);
+            if matches!(number, Number::Float(float) if !float.is_finite()) {
+                let why = format!("column \"{}\" has {number}, and a mean is made of finite numbers", name());
                 return Err(data(why + ": write a number there, or leave the value out"));
             }
-            moments.add(number);
+            if !moments.add(number) {
+                let why = format!(
+                    "column \"{}\" has {number} in row {row}, which is too far from the first",
+                    name()
+                );
+                return Err(data(why + " number for a mean in f64: write the column in a larger unit"));
+            }
         }
         Found::Classes(classes) => {
             if !classes.contains(value) {
@@ -107,11 +94,15 @@ fn fitted(column: &Column, found: Found) -> Result<Fitted> {
     let element = column.element();
     let (mut scale, mut classes) = (None, None);
     match found {
-        Found::Nothing => classes = column.category.as_ref().and_then(|category| category.classes.clone()),
+        Found::Nothing => classes = column.names.clone(),
         Found::Moments(moments) => {
-            let none =
-                || data(format!("column \"{}\" has no value, so it has no mean", one_line(&column.name)));
-            scale = Some(moments.scale().ok_or_else(none)?);
+            let name = one_line(&column.name);
+            let none = || data(format!("column \"{name}\" has no value, so it has no mean"));
+            let beyond = |size| {
+                let why = format!("column \"{name}\" has a mean or a deviation that is {size}");
+                data(why + ": write the column in another unit, or leave it out of standardize")
+            };
+            scale = Some(moments.scale().ok_or_else(none)?.map_err(beyond)?);
         }
         Found::Classes(values) => {
             let name = |value: &[u8]| {
@@ -122,11 +113,18 @@ fn fitted(column: &Column, found: Found) -> Result<Fitted> {
             };
             let mut names = values.iter().map(|value| name(value)).collect::<Result<Vec<_>>>()?;
             if let Some(Missing::Text(fill)) = &column.missing {
+                // Else it would be a class beside that of its value.
+                if let Some(name) = vocabulary::canonical(element, fill).filter(|name| name != fill) {
+                    let (column, fill) = (one_line(&column.name), one_line(fill));
+                    let why =
+                        format!("column \"{column}\" is {element}, and missing values become \"{fill}\"");
+                    return Err(refuse(format!("{why}: write \"{name}\"")));
+                }
                 names.push(fill.clone());
             }
             vocabulary::sort(element, &mut names);
             classes = Some(names);
         }
     }
-    Ok(Fitted { element, scale, classes })
+    Ok(Fitted { element, ticks: column.ticks, scale, classes })
 }

@@ -9,15 +9,19 @@ use crate::{OpenOptions, Reader, open_with};
 
 mod cast;
 mod cell;
+mod class;
 mod dataset;
 mod description;
+mod double;
 mod fit;
+mod moments;
 mod plan;
 mod reader;
 mod steps;
 mod times;
 mod vocabulary;
 
+pub use class::Class;
 pub use dataset::TableDataset;
 use description::Description;
 use plan::Plan;
@@ -47,8 +51,9 @@ use times::Time;
 ///
 /// A missing value is an error of its row, unless [`missing`](Self::missing) says what it becomes; NaN is a
 /// number. Means and standard deviations are those of the values that are there, and the list of a category
-/// is made of them: one pass over the table. [`saved`](Self::saved) keeps the result in a file, so that the
-/// validation set has the same numbers.
+/// is made of them: one pass over the table. What is filled in does not count, unlike after `fillna` of
+/// pandas. [`saved`](Self::saved) keeps the result in a file, and [`fitted`](Self::fitted)
+/// gives it to the validation set, so that both have the same numbers.
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -65,10 +70,10 @@ use times::Time;
 ///         .category("city")
 ///         .missing("income", Missing::Mean)
 ///         .standardize("x")
-///         .saved(dir.join("train.table.json"))
-///         .build()
 /// };
-/// let (train, val) = (table("train.csv")?, table("val.csv")?);
+/// let saved = dir.join("train.table.json");
+/// let train = table("train.csv").saved(&saved).build()?;
+/// let val = table("val.csv").fitted(&saved).build()?;
 /// assert_eq!(train.classes("city").unwrap(), ["Oslo", "Rome"]);
 /// assert_eq!((train.spec(), val.len()), (val.spec(), 1));
 /// # }
@@ -80,7 +85,9 @@ use times::Time;
 pub struct Table {
     source: Source,
     steps: Steps,
+    /// The description of this table, and that of another.
     saved: Option<PathBuf>,
+    fitted: Option<PathBuf>,
 }
 
 /// Where the rows come from.
@@ -96,6 +103,8 @@ enum Source {
 pub enum Missing {
     /// This number.
     Number(f64),
+    /// This whole number, also beyond 2^53.
+    Whole(i128),
     /// This text; the category of this name.
     Text(String),
     /// The mean of the values that are there.
@@ -123,7 +132,7 @@ impl Table {
     }
 
     fn of(source: Source) -> Self {
-        Self { source, steps: Steps::default(), saved: None }
+        Self { source, steps: Steps::default(), saved: None, fitted: None }
     }
 
     /// Keeps these fields, in this order: columns and stacks. Other columns are not decoded.
@@ -147,18 +156,16 @@ impl Table {
 
     /// Numbers the values of a column of texts, whole numbers or `bool`: by their place in the sorted list of
     /// all values, which [`TableDataset::classes`] returns. A value that the list lacks is an error of its
-    /// row, which names column and value. An empty cell of CSV is a missing value.
+    /// row, which names column and value. An empty cell of CSV is a missing value, and `007` is another value
+    /// than `7` there: a column with such cells is text. A column of lists has no categories.
     pub fn category(mut self, column: &str) -> Self {
         self.steps.categories.push(Category { column: column.to_owned(), classes: None, has_unknown: false });
         self
     }
 
-    /// As [`category`](Self::category), with a stated list.
-    pub fn category_of<S: Into<String>>(
-        mut self,
-        column: &str,
-        classes: impl IntoIterator<Item = S>,
-    ) -> Self {
+    /// As [`category`](Self::category), with a stated list of texts, whole numbers or `bool`s. They must be of
+    /// the column's type, and differ.
+    pub fn category_of<C: Into<Class>>(mut self, column: &str, classes: impl IntoIterator<Item = C>) -> Self {
         let classes = Some(classes.into_iter().map(Into::into).collect());
         self.steps.categories.push(Category { column: column.to_owned(), classes, has_unknown: false });
         self
@@ -185,25 +192,37 @@ impl Table {
     }
 
     /// Subtracts the mean of a column and divides by its standard deviation (of the population, as
-    /// scikit-learn does; a deviation of 0 counts as 1). A stack is standardized column by column.
+    /// scikit-learn does; a deviation of 0 counts as 1). A stack is standardized column by column. The
+    /// arithmetic is that of `f64` with twice its digits, and the result is rounded once.
     pub fn standardize(mut self, name: &str) -> Self {
         self.steps.standardized.push(name.to_owned());
         self
     }
 
-    /// Says what a missing value of a column becomes. It is then standardized as other values are.
+    /// Says what a missing value of a column becomes. It is then standardized as other values are, by the mean
+    /// and the deviation of the values that are there: what is filled in changes neither.
     pub fn missing(mut self, name: &str, becomes: Missing) -> Self {
         self.steps.missing.push((name.to_owned(), becomes));
         self
     }
 
-    /// Keeps means, deviations and lists of categories in a JSON file. If it is there, no pass is made, and
-    /// the file must be of the same steps and of columns of the same kinds. Otherwise the pass is made over
-    /// this table, and the file is written as a whole.
+    /// Keeps means, deviations and lists of categories of this table in a JSON file. If it is there, no pass
+    /// is made, and the file must be of this data and of the same steps: the number of rows and the
+    /// fingerprint are compared ([`Reader::fingerprint`], which covers a sample of a large file). Otherwise the
+    /// pass is made over this table, and the file is written as a whole.
     ///
-    /// So build the training set first, and the validation set with the same steps.
+    /// Give the file to the validation set by [`fitted`](Self::fitted). Once the training data has changed,
+    /// remove the file.
     pub fn saved(mut self, path: impl AsRef<Path>) -> Self {
         self.saved = Some(path.as_ref().to_path_buf());
+        self
+    }
+
+    /// Takes means, deviations and lists of categories from the file that another table, the training set, has
+    /// [`saved`](Self::saved), so that both have the same numbers. The file must be there, of the same steps,
+    /// and of columns of the same kinds and units.
+    pub fn fitted(mut self, path: impl AsRef<Path>) -> Self {
+        self.fitted = Some(path.as_ref().to_path_buf());
         self
     }
 
@@ -222,29 +241,41 @@ impl Table {
     /// # Errors
     /// `Config` for a column that does not exist, and steps that contradict each other or the type of a
     /// column; `Data` for a file that cannot be read, a missing value or a value that is not finite in the
-    /// pass, and a saved description of other steps or columns. Names the file, the row and the column.
+    /// pass, a mean or deviation that `f64` does not hold, and a saved description of other data, steps,
+    /// columns or units. Names the file, the row and the column.
     pub fn reader(self) -> Result<Box<dyn Reader>> {
         Ok(Box::new(self.table_reader()?))
     }
 
     fn table_reader(self) -> Result<TableReader> {
-        let Self { source, mut steps, saved } = self;
+        let Self { source, mut steps, saved, fitted } = self;
         steps.check()?;
-        let mut found = match &saved {
-            Some(path) => Description::read(path, &steps)?,
-            None => None,
+        let mut found = match (&saved, &fitted) {
+            (Some(_), Some(_)) => {
+                let why =
+                    "a table has the numbers of its own pass, or those of another: give saved or fitted";
+                return Err(refuse(why.into()));
+            }
+            (None, Some(path)) => Some(Description::read(path, &steps)?.ok_or_else(|| none_saved(path))?),
+            (Some(path), None) => Description::read(path, &steps)?,
+            (None, None) => None,
         };
         let reader = match source {
             Source::Reader(reader) => reader,
             Source::Path(path, mut options) => {
                 options.columns = steps.columns();
                 options.masks = steps.masks();
+                options.codes = steps.codes();
                 // Such as digits in the validation set, where the training set has other texts too.
                 options.types.extend(found.iter().flat_map(Description::texts));
+                options.types.extend(steps.texts());
                 open_with(path, &options)?
             }
         };
         let at = |error: Error| at_file(&*reader, 0, error);
+        if let (Some(path), Some(found)) = (&saved, &found) {
+            found.check_data(&*reader).map_err(|error| error.at_path(path))?;
+        }
         let plan = Plan::new(&steps, &*reader, found.as_ref()).map_err(at)?;
         if found.is_none() {
             found = Some(fit::fit(&*reader, &plan).map_err(at)?);
@@ -256,6 +287,12 @@ impl Table {
         let made = Made::new(reader.schema(), &plan, &found).map_err(at)?;
         Ok(TableReader::new(reader, made, &found.text(&steps)))
     }
+}
+
+/// The error for a file that no table has saved.
+fn none_saved(path: &Path) -> Error {
+    let why = "there is no saved table: build the training set first, with `saved` in place of `fitted`";
+    refuse(why.into()).at_path(path)
 }
 
 fn refuse(why: String) -> Error {

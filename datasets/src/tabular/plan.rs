@@ -28,8 +28,12 @@ pub(super) struct Column {
     pub(super) numbers: Numbers,
     /// Elements of a value; `None` if that varies.
     pub(super) count: Option<usize>,
+    /// Units per day of dates or times, also in lists.
+    pub(super) ticks: Option<u64>,
     pub(super) missing: Option<Missing>,
     pub(super) category: Option<Category>,
+    /// The names of a stated list.
+    pub(super) names: Option<Vec<String>>,
     pub(super) is_standardized: bool,
 }
 
@@ -74,21 +78,31 @@ impl Column {
         let shape: &[_] = if is_text_time { &[] } else { own_shape };
         let count = shape.iter().try_fold(1, |product: usize, dim| product.checked_mul((*dim)?));
         let is_standardized = steps.is_standardized(name);
-        let time = steps.time_of(name).map(|time| (time, reader.ticks_per_day(field)));
-        let numbers = Numbers { element: *element, time };
+        let ticks = reader.ticks_per_day(field);
+        let numbers = Numbers { element: *element, time: steps.time_of(name).map(|time| (time, ticks)) };
+        let names = match &category {
+            Some(category) => {
+                // Lists of texts have a field of their lengths.
+                let lengths = place(&format!("{name}.lengths")).map(|field| &schema.fields()[field]);
+                let is_list = lengths.is_some_and(|lengths| !lengths.shape.is_empty());
+                vocabulary::check(name, *element, own_shape, is_list)?;
+                let stated = |classes: &Vec<_>| vocabulary::stated(name, *element, classes);
+                category.classes.as_ref().map(stated).transpose()?
+            }
+            None => None,
+        };
         let column = Self {
             name: name.to_owned(),
             field,
             present,
             numbers,
             count,
+            ticks,
             missing,
             category,
+            names,
             is_standardized,
         };
-        if column.category.is_some() {
-            vocabulary::check(name, *element, own_shape)?;
-        }
         let is_ticks = shape.is_empty() && column.numbers.time.is_some_and(|(_, ticks)| ticks.is_some());
         if column.numbers.time.is_some() && !(is_text_time && column.category.is_none()) && !is_ticks {
             let (name, own) = (one_line(name), &schema.fields()[field]);
@@ -108,7 +122,7 @@ impl Column {
             _ if self.is_standardized && !(is_number && self.count == Some(1)) => {
                 "standardize is for one number"
             }
-            Some(Missing::Number(_) | Missing::Mean) if !is_number => {
+            Some(Missing::Number(_) | Missing::Whole(_) | Missing::Mean) if !is_number => {
                 "only a number becomes a number or a mean"
             }
             Some(Missing::Text(_)) if is_number => "a number does not become a text",
@@ -116,7 +130,9 @@ impl Column {
                 "a value of one size is not text"
             }
             Some(Missing::Mean) if self.count != Some(1) => "only one number has a mean",
-            Some(Missing::Number(_)) if self.count.is_none() => "a list of any length is filled by Mask only",
+            Some(Missing::Number(_) | Missing::Whole(_)) if self.count.is_none() => {
+                "a list of any length is filled by Mask only"
+            }
             _ => return Ok(()),
         };
         let shown = if is_category { "category" } else { self.element().name() };
@@ -140,6 +156,20 @@ impl Column {
     /// Whether it is a time that is a text.
     fn is_time(&self) -> bool {
         matches!(self.numbers.time, Some((_, None)))
+    }
+
+    /// Refuses dates or times in another unit than those of the saved table.
+    fn check_unit(&self, saved: &Description) -> Result<()> {
+        // Days and seconds are the same in any unit.
+        let before = saved.columns.get(&self.name).filter(|_| self.numbers.time.is_none());
+        match before.filter(|before| before.ticks != self.ticks) {
+            None => Ok(()),
+            Some(before) => {
+                let (name, unit, before) = (one_line(&self.name), unit(self.ticks), unit(before.ticks));
+                let why = format!("column \"{name}\" has {unit}, and had {before} in the saved table");
+                Err(data(why + ": write both in one unit, or make it days or seconds"))
+            }
+        }
     }
 
     /// The type that the column has unless a step changes it: that of the saved table.
@@ -211,6 +241,9 @@ impl Plan {
             }
         }
         plan.schema().check_names()?;
+        if let Some(saved) = saved {
+            plan.columns.iter().try_for_each(|column| column.check_unit(saved))?;
+        }
         Ok(plan)
     }
 
@@ -285,5 +318,18 @@ impl Plan {
 
     pub(super) fn schema(&self) -> Schema {
         Schema::new(self.fields.iter().map(|field| field.schema().clone()))
+    }
+}
+
+/// What the numbers of a column count.
+fn unit(ticks: Option<u64>) -> String {
+    match ticks {
+        None => "numbers without a unit of time".into(),
+        Some(1) => "days".into(),
+        Some(86_400) => "seconds".into(),
+        Some(86_400_000) => "milliseconds".into(),
+        Some(86_400_000_000) => "microseconds".into(),
+        Some(86_400_000_000_000) => "nanoseconds".into(),
+        Some(other) => format!("{other} units per day"),
     }
 }

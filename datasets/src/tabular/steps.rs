@@ -4,7 +4,8 @@ use feedline_core::{DType, Result};
 use serde_json::{Value as Json, json};
 
 use super::times::Time;
-use super::{Missing, refuse};
+use super::{Class, Missing, refuse, vocabulary};
+use crate::ElementType;
 use crate::error::one_line;
 
 /// What becomes of the columns of a table.
@@ -26,7 +27,7 @@ pub(super) struct Steps {
 pub(super) struct Category {
     pub(super) column: String,
     /// The stated list.
-    pub(super) classes: Option<Vec<String>>,
+    pub(super) classes: Option<Vec<Class>>,
     pub(super) has_unknown: bool,
 }
 
@@ -55,8 +56,7 @@ impl Steps {
                 return Err(refuse(format!("the stack \"{}\" has no columns: name some", one_line(stack))));
             }
         }
-        for Category { column, classes, .. } in &self.categories {
-            once("category_of", classes.iter().flatten())?;
+        for Category { column, .. } in &self.categories {
             if standardized.contains(&column) {
                 let why = "is a category, whose numbers have no mean: leave it out of standardize";
                 return Err(refuse(format!("column \"{}\" {why}", one_line(column))));
@@ -114,6 +114,21 @@ impl Steps {
         self.categories.iter().find(|category| category.column == column)
     }
 
+    /// The columns of categories that are read.
+    pub(super) fn codes(&self) -> Vec<String> {
+        let read = self.columns();
+        let names = self.categories.iter().map(|category| category.column.clone());
+        names.filter(|name| read.as_ref().is_none_or(|read| read.contains(name))).collect()
+    }
+
+    /// The categories whose stated lists are texts, as stated types: a table may have digits only.
+    pub(super) fn texts(&self) -> Vec<(String, ElementType)> {
+        let is_text = |category: &&Category| category.classes.as_deref().is_some_and(vocabulary::is_of_texts);
+        let codes = self.codes();
+        let texts = self.categories.iter().filter(is_text).map(|category| category.column.clone());
+        texts.filter(|name| codes.contains(name)).map(|name| (name, ElementType::Text)).collect()
+    }
+
     pub(super) fn time_of(&self, column: &str) -> Option<Time> {
         self.times.iter().find(|(name, _)| name == column).map(|(_, time)| *time)
     }
@@ -137,7 +152,9 @@ impl Steps {
     pub(super) fn json(&self) -> Json {
         let missing = |(name, missing): &(String, Missing)| json!([name, missing.to_string()]);
         let category = |category: &Category| {
-            json!([category.column, category.classes, if category.has_unknown { "unknown" } else { "" }])
+            let list = |classes: &Vec<Class>| classes.iter().map(Class::json).collect::<Vec<_>>();
+            let classes = category.classes.as_ref().map(list);
+            json!([category.column, classes, if category.has_unknown { "unknown" } else { "" }])
         };
         let cast = |(name, dtype): &(String, DType)| json!([name, dtype.name()]);
         let time = |(name, time): &(String, Time)| {
@@ -159,6 +176,7 @@ impl std::fmt::Display for Missing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Number(number) => write!(f, "number {number}"),
+            Self::Whole(number) => write!(f, "number {number}"),
             Self::Text(text) => write!(f, "text {text}"),
             Self::Mean => f.write_str("mean"),
             Self::Mask => f.write_str("mask"),

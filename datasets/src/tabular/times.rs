@@ -71,7 +71,8 @@ fn nanos(text: &str) -> Option<i128> {
             (time, "Z" | "z") => (time, 0),
             (time, zone) => {
                 let (hours, minutes) = zone[1..].split_once(':')?;
-                let minutes = digits(hours, 2)? * 60 + digits(minutes, 2)?;
+                let (hours, minutes) = (digits(hours, 2)?, digits(minutes, 2)?);
+                let minutes = (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)?;
                 (time, if zone.starts_with('-') { -minutes } else { minutes })
             }
         },
@@ -125,6 +126,8 @@ mod tests {
             "2024-02-29T10:00:00:00",
             "2024-02-29x",
             "2024-02-29T10:00+2",
+            "2024-02-29T10:00+24:00",
+            "2024-02-29T10:00-01:60",
             "+024-02-29",
         ] {
             assert_eq!(Time::Days.parse(text.as_bytes()), None, "{text}");

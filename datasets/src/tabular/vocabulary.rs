@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use feedline_core::{DType, Result};
+use feedline_core::{DType, Error, Result};
 
-use super::refuse;
+use super::cast::{Number, shown};
+use super::{Class, refuse};
 use crate::ElementType;
 use crate::error::one_line;
 
@@ -19,7 +20,7 @@ pub(super) struct Vocabulary {
 impl Vocabulary {
     /// The list of a column of this type.
     pub(super) fn new(element: ElementType, names: &[String], has_unknown: bool) -> Self {
-        // A name that is not of the type cannot occur.
+        // A name that is not of the type cannot occur: the list may be that of another table.
         let known = (0..).zip(names).filter_map(|(number, name)| Some((bytes_of(element, name)?, number)));
         Self { names: names.to_vec(), numbers: known.collect(), has_unknown }
     }
@@ -30,17 +31,94 @@ impl Vocabulary {
     }
 }
 
-/// Refuses a column whose type has no categories.
-pub(super) fn check(column: &str, element: ElementType, shape: &[Option<usize>]) -> Result<()> {
+/// Refuses a column whose type has no categories. A value of `is_list` is several texts.
+pub(super) fn check(
+    column: &str,
+    element: ElementType,
+    shape: &[Option<usize>],
+    is_list: bool,
+) -> Result<()> {
     let is_scalar = shape.is_empty() && is_whole(element);
-    let is_text = shape.len() == 1 && matches!(element, ElementType::Bytes | ElementType::Text);
+    let is_text = shape.len() == 1 && is_text(element) && !is_list;
     if is_scalar || is_text {
         return Ok(());
     }
     let column = one_line(column);
+    let is_list = is_list || !shape.is_empty();
+    let kind = if is_list { format!("a list of {element}") } else { element.to_string() };
     Err(refuse(format!(
-        "column \"{column}\" is {element}, which has no categories: texts, whole numbers and bool have"
+        "column \"{column}\" is {kind}, which has no categories: texts, whole numbers and bool have, one in \
+         each row; leave the column out, or load it as it is"
     )))
+}
+
+/// The names of the values in a stated list.
+///
+/// # Errors
+/// For a value that the column's type does not have, and a value that is there twice.
+pub(super) fn stated(column: &str, element: ElementType, classes: &[Class]) -> Result<Vec<String>> {
+    for class in classes {
+        let is_of_type = match class {
+            Class::Text(_) if is_text(element) => true,
+            Class::Text(text) => canonical(element, text).is_some_and(|name| name == *text),
+            Class::Whole(_) => is_whole(element) && element != ElementType::Bool,
+            Class::Bool(_) => element == ElementType::Bool,
+        };
+        if !is_of_type {
+            return Err(not_of_type(column, element, class));
+        }
+    }
+    let names: Vec<_> = classes.iter().map(Class::name).collect();
+    match twice(&names) {
+        Some(name) => Err(refuse(format!(
+            "the list of category \"{}\" has \"{}\" twice: keep one",
+            one_line(column),
+            one_line(name)
+        ))),
+        None => Ok(names),
+    }
+}
+
+fn not_of_type(column: &str, element: ElementType, class: &Class) -> Error {
+    let given = match class {
+        Class::Text(text) => shown(text.as_bytes()),
+        Class::Whole(whole) => format!("the whole number {whole}"),
+        Class::Bool(bool) => format!("the bool {bool}"),
+    };
+    let advice = match class {
+        Class::Text(text) => match canonical(element, text) {
+            Some(name) => format!("write \"{}\"", one_line(name)),
+            None => format!("write values of {element}"),
+        },
+        other if is_text(element) => format!("write the text, such as \"{}\"", other.name()),
+        _ => format!("write values of {element}"),
+    };
+    refuse(format!(
+        "column \"{}\" is {element}, and the list of its categories has {given}: {advice}",
+        one_line(column)
+    ))
+}
+
+/// A name that is in the list twice.
+pub(super) fn twice(names: &[String]) -> Option<&String> {
+    let mut seen = std::collections::HashSet::new();
+    names.iter().find(|name| !seen.insert(*name))
+}
+
+/// Whether texts of a list are not all numbers or not all `bool`, so that only a column of text has them.
+pub(super) fn is_of_texts(classes: &[Class]) -> bool {
+    let is_plain = |element| {
+        let fits = |class: &Class| match class {
+            Class::Text(text) => canonical(element, text).is_some_and(|name| name == *text),
+            _ => true,
+        };
+        classes.iter().all(fits)
+    };
+    !is_plain(ElementType::Number(DType::I64)) && !is_plain(ElementType::Bool)
+}
+
+fn is_text(element: ElementType) -> bool {
+    matches!(element, ElementType::Bytes | ElementType::Text)
 }
 
 fn is_whole(element: ElementType) -> bool {
@@ -50,24 +128,35 @@ fn is_whole(element: ElementType) -> bool {
     }
 }
 
-/// The name of a value; `None` for bytes that are not UTF-8.
-pub(super) fn name_of(element: ElementType, value: &[u8]) -> Option<String> {
+/// The name of the value that `text` stands for in a column of this type: "7" for "+7" and "007".
+pub(super) fn canonical(element: ElementType, text: &str) -> Option<String> {
     match element {
-        ElementType::Bytes | ElementType::Text => std::str::from_utf8(value).ok().map(str::to_owned),
-        ElementType::Bool => Some((value != [0]).to_string()),
-        element => super::cast::Number::read(element, value).map(|number| number.to_string()),
+        element if is_text(element) => Some(text.to_owned()),
+        ElementType::Bool => Some(text.to_ascii_lowercase().parse::<bool>().ok()?.to_string()),
+        element if is_whole(element) => Some(text.parse::<i128>().ok()?.to_string()),
+        _ => None,
     }
 }
 
-/// The bytes of a value in the table; `None` for a name of another type.
-fn bytes_of(element: ElementType, name: &str) -> Option<Box<[u8]>> {
+/// The name of a value; `None` for bytes that are not UTF-8.
+pub(super) fn name_of(element: ElementType, value: &[u8]) -> Option<String> {
     match element {
-        ElementType::Bytes | ElementType::Text => Some(name.as_bytes().into()),
+        element if is_text(element) => std::str::from_utf8(value).ok().map(str::to_owned),
+        ElementType::Bool => Some((value != [0]).to_string()),
+        element => Number::read(element, value).map(|number| number.to_string()),
+    }
+}
+
+/// The bytes of the value that has this name in the table; `None` for a name of another type.
+fn bytes_of(element: ElementType, name: &str) -> Option<Box<[u8]>> {
+    canonical(element, name).filter(|canonical| canonical == name)?;
+    match element {
+        element if is_text(element) => Some(name.as_bytes().into()),
         ElementType::Bool => Some([u8::from(name.parse::<bool>().ok()?)].into()),
         ElementType::U64 => Some(name.parse::<u64>().ok()?.to_le_bytes().into()),
         ElementType::Number(dtype) => {
             let mut bytes = vec![0; dtype.size()];
-            let number = super::cast::Number::Whole(name.parse().ok()?);
+            let number = Number::Whole(name.parse().ok()?);
             number.write(dtype, &mut bytes).then(|| bytes.into())
         }
         _ => None,

@@ -124,6 +124,106 @@ fn a_byte_order_mark_is_skipped_at_the_start_and_refused_elsewhere() {
 }
 
 #[test]
+fn a_quote_that_never_closes_is_refused_with_its_line() {
+    let dir = tempdir().unwrap();
+    let rows = |from: usize, to: usize| (from..to).map(|row| format!("{row},t{row}\n")).collect::<String>();
+    let stray = format!("a,b\n{}1000,\"oops\n{}", rows(0, 1000), rows(1001, 5000));
+    let never = "opens a quote that never closes: close it, or fetch the file again if it was cut";
+    let goes_on = "opens a quoted cell that goes on over other lines, and more text follows where it closes";
+    for (text, line, why) in [
+        (stray.clone(), 1002, never),
+        // In the first column, where the row has other cells too.
+        (format!("a,b\n{}\"1000,x\n{}", rows(0, 1000), rows(1001, 5000)), 1002, never),
+        // Beyond what is read to find the delimiter.
+        (format!("a,b\n{}1,\"oops\n{}", rows(0, 30_000), rows(0, 10)), 30_002, never),
+        (stray + "5000,\"fine\"\n5001,x\n", 1002, goes_on),
+        ("a,b\n1,x\n2,\"some tex".into(), 3, never),
+        ("a,b\n1,x\n2,\"".into(), 3, never),
+        ("a,b\n1,x\n2,\"y\"\"\n".into(), 3, never),
+        ("a,b\r\n1,\"x\r\ny\"\r\n2,\"z\r\n".into(), 4, never),
+        ("\u{FEFF}a,b\n1,\"x\n2,y\n".into(), 2, never),
+        ("\u{FEFF}\"a,b\n1,x\n2,y\n".into(), 1, never),
+        // In the header.
+        ("a,\"b\n1,x\n2,y\n".into(), 1, never),
+        ("a;b\n1;\"x;3\n2;y\n".into(), 2, never),
+        // Within a quoted cell of several lines.
+        ("a,b\n1,\"x\ny\",\n".into(), 2, "has 3 cells, the first row has 2"),
+    ] {
+        let byte = text.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>();
+        for (name, bytes) in [
+            ("x.csv", text.as_bytes().to_vec()),
+            ("x.csv.gz", gz(text.as_bytes())),
+            ("x.tsv", text.replace([',', ';'], "\t").into_bytes()),
+        ] {
+            let path = write(dir.path(), name, &bytes);
+            let error = open(&path).unwrap_err();
+            let why = format!("line {line} {why}");
+            assert!(error.to_string().starts_with(&why), "{name}: {why}: {error}");
+            assert_eq!(error.path(), Some(&*path));
+            let end = byte + text.lines().nth(line - 1).unwrap().len();
+            assert!((byte..=end).contains(&(error.offset().unwrap() as usize)), "{error}");
+        }
+        // As one of several shards.
+        if text.starts_with("a,b\n") {
+            write(dir.path(), "set/0.csv", b"a,b\n1,x\n");
+            let second = write(dir.path(), "set/1.csv", text.as_bytes());
+            let error = open(dir.path().join("set")).unwrap_err();
+            assert!(error.to_string().contains(&format!("line {line} {why}")), "{error}");
+            assert_eq!(error.path(), Some(&*second));
+        }
+    }
+    // Quotes that are text, as pandas reads them.
+    for (cell, text) in [
+        ("5\" disk", "5\" disk"),
+        (" \"x", " \"x"),
+        ("\"5\"\" disk\"", "5\" disk"),
+        ("\"x\"y", "xy"),
+        ("\"a\nb\"", "a\nb"),
+        ("\"\"", ""),
+        ("\"\"\"\"", "\""),
+    ] {
+        let path = write(dir.path(), "x.csv", format!("a,b\n1,{cell}\n2,y\n").as_bytes());
+        let reader = open(&path).unwrap();
+        assert_eq!((reader.len(), &read(&*reader, 0)[1][..]), (2, text.as_bytes()), "{cell}");
+    }
+}
+
+#[test]
+fn the_header_of_pandas_has_an_index_without_a_name() {
+    let dir = tempdir().unwrap();
+    for (text, names, rows) in [
+        (",a,b\n0,1,x\n1,2,y\n", &["c0", "a", "b"][..], 2),
+        // Columns without names, and an index of two levels.
+        (",0,1,2\n0,0.5,1,2\n1,3,4,5\n", &["c0", "0", "1", "2"], 2),
+        (",,a\nx,0,1\nx,1,2\n", &["c0", "c1", "a"], 2),
+        (",a\r\n2024-01-01,1\r\n", &["c0", "a"], 1),
+        ("\u{FEFF},a,b\n0,1,x\n", &["c0", "a", "b"], 1),
+        ("\"\",\"a\",\"b\"\n0,1,x\n", &["c0", "a", "b"], 1),
+        (",index\n0,5\n", &["c0", "index"], 1),
+        // A row with a gap.
+        (",7,8\n1,2,3\n", &["c0", "c1", "c2"], 2),
+        (",a,a\n1,2,3\n", &["c0", "c1", "c2"], 2),
+        (",a,\n1,2,3\n", &["c0", "c1", "c2"], 2),
+        (",,\n1,2,3\n", &["c0", "c1", "c2"], 2),
+    ] {
+        for (name, bytes) in [
+            ("x.csv", text.into()),
+            ("x.csv.gz", gz(text.as_bytes())),
+            ("x.tsv", text.replace(',', "\t").into()),
+        ] {
+            let bytes: Vec<u8> = bytes;
+            let reader = open(write(dir.path(), name, &bytes)).unwrap();
+            let found: Vec<_> = reader.schema().fields().iter().map(|field| field.name.as_str()).collect();
+            assert_eq!((&found[..], reader.len()), (names, rows), "{text:?}");
+        }
+    }
+    // A stated header has names by place where it has none.
+    let path = write(dir.path(), "x.csv", b"a,,b\n1,2,3\n");
+    let options = CsvOptions { header: Some(true), ..Default::default() };
+    assert_eq!(Csv::open_with(path, options).unwrap().schema().to_string(), "a i64 [], c1 i64 [], b i64 []");
+}
+
+#[test]
 fn two_columns_of_one_name_are_refused() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "x.csv", b"a,b,a\n1,2,3\n");

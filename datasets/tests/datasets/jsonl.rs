@@ -196,7 +196,14 @@ proptest! {
             // What was read to find the types is read again.
             Ok(reader) => {
                 let options = JsonLinesOptions { nulls: Nulls::Fill, ..Default::default() };
-                let filled = JsonLines::open_with(&path, options).unwrap();
+                let filled = match JsonLines::open_with(&path, options) {
+                    Ok(filled) => filled,
+                    Err(error) => {
+                        let why = error.to_string();
+                        prop_assert!(why.contains("f64 does not hold all of its whole numbers"), "{why}");
+                        return Ok(());
+                    }
+                };
                 for sample in 0..reader.len() {
                     prop_assert!(filled.read(sample, &mut Values::new()).is_ok());
                     if let Err(error) = reader.read(sample, &mut Values::new()) {

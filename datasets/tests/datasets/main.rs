@@ -14,6 +14,8 @@ mod bounds;
     feature = "tfrecord"
 ))]
 mod bounds_formats;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod category;
 mod changed_files;
 #[path = "../common/mod.rs"]
 mod common;
@@ -38,7 +40,11 @@ mod pack;
 mod ragged;
 mod records;
 mod samples;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod saved_tables;
 mod shared_data;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod standardized;
 #[cfg(all(feature = "arrow", feature = "parquet"))]
 mod tables;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
@@ -49,3 +55,5 @@ mod tabular_jobs;
 mod tfrecord;
 #[cfg(all(feature = "tokenizers", feature = "jsonl"))]
 mod tokenized;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod whole_numbers;

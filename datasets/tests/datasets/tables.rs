@@ -112,7 +112,14 @@ fn a_file_that_does_not_fit_its_cache_says_how_to_shuffle_it() {
 
 #[test]
 fn shards_of_other_units_of_time_are_refused() {
-    use arrow_array::{ArrayRef, RecordBatch, TimestampMicrosecondArray, TimestampMillisecondArray};
+    use std::sync::Arc;
+
+    use arrow_array::{
+        Array, ArrayRef, DictionaryArray, FixedSizeListArray, Int8Array, LargeListArray, ListArray,
+        RecordBatch, TimestampMicrosecondArray, TimestampMillisecondArray,
+    };
+    use arrow_buffer::OffsetBuffer;
+    use arrow_schema::Field;
     let dir = tempdir().unwrap();
     let file = |name: &str, column: ArrayRef| {
         let batch = RecordBatch::try_from_iter([("at", column)]).unwrap();
@@ -120,14 +127,44 @@ fn shards_of_other_units_of_time_are_refused() {
         writer.write(&batch).unwrap();
         write(dir.path(), name, &writer.into_inner().unwrap())
     };
-    let first = file("0.arrow", std::sync::Arc::new(TimestampMillisecondArray::from(vec![1500, -1])));
+    let first = file("0.arrow", Arc::new(TimestampMillisecondArray::from(vec![1500, -1])));
     assert_eq!(open(dir.path()).unwrap().ticks_per_day(0), Some(86_400_000));
     let seconds = Table::open(&first).seconds("at").build().unwrap();
     assert_eq!((seconds.len(), open(&first).unwrap().schema().to_string()), (2, "at i64 []".into()));
-    let other = file("1.arrow", std::sync::Arc::new(TimestampMicrosecondArray::from(vec![1_500_000])));
+    let other = file("1.arrow", Arc::new(TimestampMicrosecondArray::from(vec![1_500_000])));
     let error = open(dir.path()).unwrap_err();
     assert!(error.to_string().contains("\"at\" has another unit of time than in the first"), "{error}");
     assert_eq!(error.path(), Some(&*other));
+    // Within lists of any kind, and dictionaries.
+    let item = |times: &ArrayRef| Arc::new(Field::new("item", times.data_type().clone(), true));
+    let lists: [fn(ArrayRef, Arc<Field>) -> ArrayRef; 5] = [
+        |times, item| Arc::new(FixedSizeListArray::new(item, 1, times, None)),
+        |times, item| Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([1, 1]), times, None)),
+        |times, item| Arc::new(LargeListArray::new(item, OffsetBuffer::from_lengths([1, 1]), times, None)),
+        |times, _| Arc::new(DictionaryArray::new(Int8Array::from(vec![0, 1]), times)),
+        |times, item| {
+            let inner: ArrayRef = Arc::new(FixedSizeListArray::new(item, 1, times, None));
+            let item = Arc::new(Field::new("item", inner.data_type().clone(), true));
+            Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([1, 1]), inner, None))
+        },
+    ];
+    for (number, list) in lists.into_iter().enumerate() {
+        let millis: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![1500, -1]));
+        let micros: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_500_000, -1]));
+        let first = file("0.arrow", list(millis.clone(), item(&millis)));
+        assert_eq!(open(&first).unwrap().ticks_per_day(0), Some(86_400_000), "list {number}");
+        let other = file("1.arrow", list(micros.clone(), item(&micros)));
+        let error = open(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("\"at\" has another unit of time"), "list {number}: {error}");
+        assert_eq!(error.path(), Some(&*other));
+        // And in a saved description.
+        let saved = dir.path().join("s.json");
+        Table::open(&first).saved(&saved).reader().unwrap();
+        let error = Table::open(&other).fitted(&saved).reader().unwrap_err();
+        let why = "column \"at\" has microseconds, and had milliseconds in the saved table";
+        assert!(error.to_string().contains(why), "list {number}: {error}");
+        std::fs::remove_file(&saved).unwrap();
+    }
 }
 
 #[test]

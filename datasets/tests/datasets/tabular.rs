@@ -199,52 +199,6 @@ fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
 }
 
 #[test]
-fn the_saved_description_is_used_and_checked() {
-    let dir = tempdir().unwrap();
-    let train = write(dir.path(), "train.csv", b"age,code\n10,1\n30,x\n20,2.50\n");
-    let val = write(dir.path(), "val.csv", b"age,code\n20.5,2.50\n40,1\n");
-    let saved = dir.path().join("table.json");
-    let table = |path: &Path| Table::open(path).standardize("age").category("code").saved(&saved);
-    assert_eq!(floats(&batch(&table(&train).build().unwrap())["age"])[2], 0.0);
-    let text = std::fs::read_to_string(&saved).unwrap();
-    let val = table(&val).build().unwrap();
-    let std = (200f64 / 3.0).sqrt();
-    let found = batch(&val);
-    assert_eq!(floats(&found["age"]), [0.5, 20.0].map(|far: f64| (far / std) as f32));
-    // The codes of the validation set look like numbers, but are the texts of the training set: as a number,
-    // 2.50 would be 2.5.
-    assert_eq!((ints(&found["code"]), val.classes("code").unwrap().len()), (vec![1, 0], 3));
-    assert_eq!(std::fs::read_to_string(&saved).unwrap(), text);
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing else is left");
-    let fingerprint = table(&train).build().unwrap().fingerprint();
-    assert_ne!(fingerprint, Table::open(&train).category("code").build().unwrap().fingerprint());
-    for (change, why) in [
-        (text.replace("\"rows\"", "\"lines\""), "the saved table is damaged"),
-        (
-            text[..text.len() / 2].to_owned(),
-            "the saved table is damaged: remove it, so that it is made again",
-        ),
-        (text.replace("\"feedline_table\": 1", "\"feedline_table\": 9"), "not a saved table of this version"),
-        (text.replace("\"text\"", "\"f64\""), ""),
-    ] {
-        assert_ne!(change, text);
-        std::fs::write(&saved, &change).unwrap();
-        let built = table(&train).build();
-        if why.is_empty() {
-            continue;
-        }
-        let error = built.unwrap_err();
-        assert!(error.to_string().contains(why) && error.path() == Some(&*saved), "{why}: {error}");
-    }
-    std::fs::write(&saved, text).unwrap();
-    let error = table(&train).cast("age", DType::F64).build().unwrap_err();
-    assert!(error.to_string().contains("of other steps, cast was [] and is [[\"age\",\"f64\"]]"), "{error}");
-    let other = write(dir.path(), "other.csv", b"age,code\nold,2\n");
-    let error = table(&other).build().unwrap_err();
-    assert!(error.to_string().contains("\"age\" is text"), "{error}");
-}
-
-#[test]
 fn any_reader_is_a_table_and_its_unchanged_columns_stay_in_memory() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tables");
     let whole = open(golden.join("none.parquet")).unwrap();

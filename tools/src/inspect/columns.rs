@@ -23,6 +23,8 @@ pub(super) struct Column {
     pub(super) field: SchemaField,
     /// The rows without a value.
     pub(super) missing: u64,
+    /// Whether a value is a list of texts.
+    is_list: bool,
     /// The values of a text, up to one more than a category may have.
     texts: HashSet<Vec<u8>>,
     /// Whether a whole number is too large for `i64`.
@@ -46,9 +48,12 @@ impl Columns {
             name.strip_suffix(".lengths").is_some_and(|of| fields.iter().any(|field| field.name == of))
         };
         let columns = fields.iter().filter(|field| !is_lengths(&field.name)).cloned();
-        let mut columns: Vec<_> = columns
-            .map(|field| Column { field, missing: 0, texts: HashSet::new(), is_beyond: false })
-            .collect();
+        let is_list = |name: &str| fields.iter().any(|field| field.name == format!("{name}.lengths"));
+        let column = |field: SchemaField| {
+            let is_list = is_list(&field.name);
+            Column { field, missing: 0, is_list, texts: HashSet::new(), is_beyond: false }
+        };
+        let mut columns: Vec<_> = columns.map(column).collect();
         let masks = columns.iter().map(|column| column.field.name.clone()).collect();
         let masked = open_with(path, &OpenOptions { masks, ..options })?;
         let place = |name: &str| masked.schema().fields().iter().position(|field| field.name == name);
@@ -103,7 +108,7 @@ impl Column {
         // Little-endian: the last byte has the highest bit.
         self.is_beyond |=
             self.field.element == ElementType::U64 && value.last().is_some_and(|&byte| byte >= 0x80);
-        let is_text = self.field.element == ElementType::Text && self.field.shape == [None];
+        let is_text = self.field.element == ElementType::Text && self.field.shape == [None] && !self.is_list;
         if is_text && self.texts.len() <= MAX_CATEGORY && !self.texts.contains(value) {
             self.texts.insert(value.to_vec());
         }

@@ -29,10 +29,9 @@ pub(super) fn missing() -> Done {
             .missing("income", Missing::Mask)
             .missing("city", Missing::Text("none".into()))
             .standardize("x")
-            .saved("train.table.json")
-            .build()
     };
-    let (train, val) = (table("train.csv")?, table("val.csv")?);
+    let train = table("train.csv").saved("train.table.json").build()?;
+    let val = table("val.csv").fitted("train.table.json").build()?;
     let cities = train.classes("city").unwrap_or_default().to_vec(); // label n is cities[n]
     assert_eq!(cities, ["Oslo", "Rome", "none"]);
     assert_eq!(val.classes("city"), Some(&cities[..]));
@@ -41,7 +40,8 @@ pub(super) fn missing() -> Done {
     let spec: Vec<_> = train.spec().fields().iter().map(|field| field.name().to_owned()).collect();
     assert_eq!(spec, ["x", "income.present", "city"]);
     assert_eq!(column::<f32>(train, "x")?, [age(30.0), -1.0, 0.0, 1.0, age(50.0), 0.0]);
-    assert_eq!(column::<f32>(table("val.csv")?, "x")?, [age(45.0), 0.0]);
+    let again = table("val.csv").fitted("train.table.json").build()?;
+    assert_eq!(column::<f32>(again, "x")?, [age(45.0), 0.0]);
     assert_eq!(column::<i64>(val, "city")?, [1]);
     Ok(())
 }

@@ -1,0 +1,61 @@
+//! The values in the stated list of a category.
+
+use serde_json::{Value as Json, json};
+
+/// A value in the list of [`Table::category_of`](super::Table::category_of): a text, a whole number or a
+/// `bool`.
+///
+/// It must be of the column's type. For a column of whole numbers or `bool` it may also be the text that its
+/// value has, such as `"7"` and `"true"`.
+///
+/// ```
+/// use feedline_datasets::Class;
+///
+/// assert_eq!([Class::from("7"), "seven".into()], [Class::Text("7".into()), Class::Text("seven".into())]);
+/// assert_eq!((Class::from(7), Class::from(true)), (Class::Whole(7), Class::Bool(true)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Whole(i128),
+    /// `false` or `true`.
+    Bool(bool),
+}
+
+impl Class {
+    /// The name of the value, as [`TableDataset::classes`](super::TableDataset::classes) has it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Whole(whole) => whole.to_string(),
+            Self::Bool(bool) => bool.to_string(),
+        }
+    }
+
+    pub(super) fn json(&self) -> Json {
+        match self {
+            Self::Text(text) => json!(text),
+            // JSON has no whole numbers of this size.
+            Self::Whole(whole) => json!({ "whole": whole.to_string() }),
+            Self::Bool(bool) => json!(bool),
+        }
+    }
+}
+
+macro_rules! class_of {
+    ($($type:ty => $class:ident),*) => {
+        $(impl From<$type> for Class {
+            fn from(value: $type) -> Self {
+                Self::$class(value.into())
+            }
+        })*
+    };
+}
+
+class_of!(
+    &str => Text, String => Text, &String => Text, bool => Bool,
+    u8 => Whole, i8 => Whole, u16 => Whole, i16 => Whole, u32 => Whole, i32 => Whole, u64 => Whole, i64 => Whole,
+    i128 => Whole
+);

@@ -61,6 +61,7 @@ impl Columns {
             .iter()
             .map(|Column { field, .. }| (place(&field.name), place(&format!("{}.present", field.name))))
             .collect();
+        let is_json = reader.format() == "jsonl";
         let (mut values, mut read) = (Values::new(), 0);
         for row in rows {
             masked.read(row, &mut values)?;
@@ -71,6 +72,8 @@ impl Columns {
                     column.missing += 1;
                 } else if let Some(value) = bytes(value) {
                     column.see(value);
+                    // A list or an object of JSON Lines is its text.
+                    column.is_list |= is_json && matches!(value, [b'[' | b'{', ..]);
                 }
             }
         }
@@ -87,7 +90,7 @@ impl Columns {
     pub(super) fn is_category(&self, column: &Column) -> bool {
         let different = column.texts.len();
         let present = self.rows - column.missing;
-        (1..=MAX_CATEGORY).contains(&different) && 2 * different as u64 <= present
+        !column.is_list && (1..=MAX_CATEGORY).contains(&different) && 2 * different as u64 <= present
     }
 }
 
@@ -108,7 +111,7 @@ impl Column {
         // Little-endian: the last byte has the highest bit.
         self.is_beyond |=
             self.field.element == ElementType::U64 && value.last().is_some_and(|&byte| byte >= 0x80);
-        let is_text = self.field.element == ElementType::Text && self.field.shape == [None] && !self.is_list;
+        let is_text = self.field.element == ElementType::Text && self.field.shape == [None];
         if is_text && self.texts.len() <= MAX_CATEGORY && !self.texts.contains(value) {
             self.texts.insert(value.to_vec());
         }

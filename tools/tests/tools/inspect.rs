@@ -272,6 +272,26 @@ fn missing_values_are_counted_and_the_lines_load_the_table() {
     assert!(filled.contains("&OpenOptions { nulls: Nulls::Fill, ..Default::default() })?"), "{filled}");
 }
 
+/// Lists have no categories, whose texts would be joined.
+#[test]
+fn a_column_of_lists_is_no_category() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..8)
+        .map(|row| format!("{{\"tags\":[\"a{}\",\"b\"],\"kind\":\"k{}\",\"n\":1}}\n", row % 2, row % 2))
+        .collect();
+    write(folder.path(), "lines/0.jsonl", lines.as_bytes());
+    // Four shards of one file, so that each of its lists of texts comes four times.
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../datasets/tests/golden/tables/gzip.parquet");
+    let bytes = std::fs::read(golden).unwrap();
+    (0..4).for_each(|shard| drop(write(folder.path(), &format!("shards/{shard}.parquet"), &bytes)));
+    for (set, lists, texts) in [("lines/0.jsonl", "tags", "kind"), ("shards", "words", "class")] {
+        let path = folder.path().join(set);
+        let text = String::from_utf8(inspect(&[path.to_str().unwrap(), "--all"]).stdout).unwrap();
+        assert!(!text.contains(&format!(".category({lists:?})")), "{text}");
+        assert!(text.contains(&format!(".category({texts:?})")), "{text}");
+    }
+}
+
 #[test]
 fn the_classes_of_a_folder_are_shown() {
     let folder = tempfile::tempdir().unwrap();

@@ -203,6 +203,63 @@ def test_a_stated_list_and_a_text_for_missing_values(tmp_path: Path) -> None:
     assert data.categories == {"city": ["none", "Oslo", "Rome"], "n": ["3", "2", "1"]}
 
 
+def test_a_stated_list_has_values_of_the_columns_type(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text("c,n,t\nTrue,1,a\nfalse,2,b\nTRUE,1,7\n")
+
+    def numbers(column: str, names: list[Any]) -> list[int]:
+        data = feedline.table(path, category={column: names}, unknown=column, select=[column])
+        return [int(row[column]) for row in data]
+
+    assert numbers("c", [False, True]) == numbers("c", list(np.array([False, True]))) == [1, 0, 1]
+    assert numbers("c", ["false", "true"]) == [1, 0, 1]
+    assert numbers("n", [2, 1]) == numbers("n", list(np.array([2, 1]))) == numbers("n", ["2", "1"]) == [1, 0, 1]
+    assert numbers("t", ["b", "a"]) == [1, 0, 2]
+    for column, names, message in [
+        ("c", ["False", "True"], r'"c" is bool, and .* has "False": write "false"'),
+        ("c", [0, 1], r'"c" is bool, and .* has the whole number 0'),
+        ("n", [1.0, 2.0], r'category "n" has 1.0, which is neither a text, nor a whole number or a bool'),
+        ("n", [None], r'category "n" has None'),
+        ("n", [True], r'"n" is i64, and .* has the bool true'),
+        ("n", ["1", 1], r'category "n" has "1" twice'),
+        ("t", [7], r'"t" is text, and .* has the whole number 7: write the text, such as "7"'),
+    ]:
+        with pytest.raises(feedline.ConfigError, match=message):
+            numbers(column, names)
+    assert feedline.table(tmp_path / "c.csv", category="n", select=["n"]).categories == {"n": ["1", "2"]}
+    path.write_text("code,v\n0870,1\n870,2\n0871,3\n")
+    assert feedline.table(path, category="code").categories == {"code": ["0870", "0871", "870"]}
+    given = {"tags": [["a", "bc"], ["ab", "c"], ["abc"], []]}
+    with pytest.raises(feedline.ConfigError, match=r'"tags" is a list of text, which has no categories'):
+        feedline.table(parquet(tmp_path, "lists", given), category="tags")
+
+
+def test_whole_numbers_keep_their_digits_or_are_refused(tmp_path: Path) -> None:
+    big = 2**53 + 1
+    gap = tmp_path / "gap.csv"
+    gap.write_text(f"id,v\n{big},1\n,1\n")
+    for steps in ({"fill": {"id": big}}, {"fill": {"id": np.int64(big)}}):
+        data = feedline.table(gap, **steps)
+        assert [int(row["id"]) for row in data] == [big, big] and data[0]["id"].dtype == np.int64
+    assert [int(row["id"]) for row in feedline.table(gap, mask="id")] == [big, 0]
+    with pytest.raises(feedline.ConfigError, match=f"f64 does not hold {big}, which fills"):
+        feedline.table(gap, fill={"id": big}, cast={"id": "float64"})
+    with pytest.raises(feedline.Error, match=f"does not hold all of its whole numbers: .* {big} of line 2"):
+        feedline.open(gap, nulls="fill")
+    (tmp_path / "x.csv").write_text(f"id\n{big}\n0.5\n")
+    with pytest.raises(feedline.Error, match=f"does not hold all of its whole numbers: .* {big} of line 2"):
+        feedline.open(tmp_path / "x.csv")
+
+
+def test_a_table_of_pandas_and_one_that_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(",a,b\n0,1,x\n1,2,y\n")
+    assert [int(row["x"][0]) for row in feedline.table(path, stack={"x": ["a"]}, select=["x"])] == [1, 2]
+    path.write_text("a,b\n1,x\n2,\"some tex")
+    with pytest.raises(feedline.Error, match="line 3 opens a quote that never closes"):
+        feedline.open(path)
+
+
 @pytest.mark.parametrize(
     ("steps", "message"),
     [

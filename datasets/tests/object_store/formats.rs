@@ -32,6 +32,29 @@ fn tables_are_read_by_url_as_pyarrow_reads_them() {
 }
 
 #[test]
+fn a_quote_that_never_closes_is_refused_by_url_too() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        let rows = |count: usize| (0..count).map(|row| format!("{row},t{row}\n")).collect::<String>();
+        // The second is cut within a cell, in another block than it begins.
+        let stray = format!("a,b\n{}1000,\"oops\n{}", rows(1000), rows(4000));
+        let cut = format!("a,b\n{}1000,\"{}", rows(1000), "text ".repeat(50_000));
+        for (name, text) in [("stray.csv", stray), ("cut.csv", cut)] {
+            for (name, bytes) in [
+                (name.to_owned(), text.clone().into_bytes()),
+                (format!("{name}.gz"), made::gz(text.as_bytes())),
+            ] {
+                let url = server.put(&name, Served::new(bytes));
+                let small = RemoteOptions { block_bytes: 64 << 10, ..options() };
+                let error = open_url(&url, small).unwrap_err();
+                assert!(error.to_string().contains("line 1002 opens a quote that never closes"), "{error}");
+                assert_eq!(error.path().unwrap().to_str(), Some(url.as_str()));
+            }
+        }
+    });
+}
+
+#[test]
 fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     if !root.is_dir() {

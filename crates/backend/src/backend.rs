@@ -146,6 +146,13 @@ pub unsafe trait Backend: Any + Send + Sync {
     /// As [`copy_to_device`](Self::copy_to_device).
     unsafe fn copy_to_host(&self, stream: StreamId, from: Address, to: *mut u8, bytes: usize) -> Result<()>;
 
+    /// Copies device memory to device memory, on `stream`. The ranges do not overlap.
+    ///
+    /// # Safety
+    /// As [`copy_to_device`](Self::copy_to_device).
+    unsafe fn copy_on_device(&self, stream: StreamId, from: Address, to: Address, bytes: usize)
+    -> Result<()>;
+
     /// Sets device memory to `value`, on `stream`.
     ///
     /// # Safety

@@ -113,6 +113,8 @@ unsafe impl<B: Backend> Backend for Synchronous<B> {
             = format!("a copy of {bytes} bytes to the device");
         fn copy_to_host(stream, from: Address, to: *mut u8, bytes: usize)
             = format!("a copy of {bytes} bytes to the host");
+        fn copy_on_device(stream, from: Address, to: Address, bytes: usize)
+            = format!("a copy of {bytes} bytes on the device");
         fn fill(stream, to: Address, value: u8, bytes: usize) = format!("a fill of {bytes} bytes");
         fn gather(stream, gather: &Gather) = format!("a gather of {} rows", gather.rows());
         fn run(stream, task: Task) = format!("\"{}\"", task.name());

@@ -326,6 +326,19 @@ unsafe impl Backend for Cuda {
         })
     }
 
+    unsafe fn copy_on_device(
+        &self,
+        stream: StreamId,
+        from: Address,
+        to: Address,
+        bytes: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller's contract.
+        self.call("cuMemcpyDtoDAsync", || unsafe {
+            sys::cuMemcpyDtoDAsync_v2(to.0, from.0, bytes, raw(stream))
+        })
+    }
+
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()> {
         // SAFETY: the caller's contract.
         self.call("cuMemsetD8Async", || unsafe { sys::cuMemsetD8Async(to.0, value, bytes, raw(stream)) })

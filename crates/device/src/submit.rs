@@ -4,12 +4,12 @@ use std::any::Any;
 use std::sync::Arc;
 
 use feedline_backend::{Memory, StreamId, Task};
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Element, Error, ErrorKind, Result};
 
 use crate::Stream;
 use crate::capture::Use;
 use crate::stream::StreamCore;
-use crate::view::{Input, Output};
+use crate::view::{Input, Output, View, ViewMut};
 
 /// The stream for a library's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,47 @@ pub fn submit<T>(
         .map_err(|error| device.place(error, inputs.iter().find_map(Input::step)))
 }
 
+impl<T: Element> ViewMut<'_, T> {
+    /// Copies the elements of `from`, a view of as many elements, on the stream of both views.
+    ///
+    /// ```
+    /// use feedline_device::{Buffer, Device};
+    /// let stream = Device::new_host().stream()?;
+    /// let (mut from, mut to) = (Buffer::<u8>::new(&stream, 2)?, Buffer::<u8>::new(&stream, 2)?);
+    /// from.write(&[1, 2])?;
+    /// to.view_mut().copy_from(from.view())?;
+    /// assert_eq!(to.read()?, [1, 2]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for a view of another stream or of another length, views that overlap, or a batch other than
+    /// the one being recorded; a device failure.
+    #[track_caller]
+    pub fn copy_from(self, from: View<'_, T>) -> Result<()> {
+        let (from, to) = (Input::from(from), Output::from(self));
+        let _site = to.stream.device.call_site();
+        to.stream.accepts(from.stream, "copy")?;
+        let (a, b) = (from.span(), to.span());
+        let is_apart =
+            a.address.0 + a.bytes as u64 <= b.address.0 || b.address.0 + b.bytes as u64 <= a.address.0;
+        if a.bytes != b.bytes || !is_apart {
+            let why = format!(
+                "cannot copy {} bytes at {:#x} to {} bytes at {:#x}: give views of one length that \
+                               do not overlap",
+                a.bytes, a.address.0, b.bytes, b.address.0
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let target = to.stream.target([from.used(), to.used()].into_iter(), "copy")?;
+        if a.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: as in `launch_host`.
+        unsafe { to.stream.device.backend.copy_on_device(target, a.address, b.address, a.bytes) }
+    }
+}
+
 impl Stream {
     /// Keeps `needed` alive with the graph that the calling thread records on this stream. Does nothing
     /// without a recording.
@@ -109,19 +150,29 @@ impl Stream {
 
     /// The stream for the calling thread's work: this stream, or the one that records it.
     pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
-        if let Some(recorded) = self.core().recorder.target(used, name)? {
-            return Ok(recorded);
-        }
-        self.core().refuse_captured(name)?;
-        Ok(self.core().id())
+        self.core().target(used, name)
     }
 
     /// Returns an error for an argument of another stream.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>, name: &str) -> Result<()> {
-        if Arc::ptr_eq(stream, self.core()) {
+        self.core().accepts(stream, name)
+    }
+}
+
+impl StreamCore {
+    fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
+        if let Some(recorded) = self.recorder.target(used, name)? {
+            return Ok(recorded);
+        }
+        self.refuse_captured(name)?;
+        Ok(self.id())
+    }
+
+    fn accepts(self: &Arc<Self>, stream: &Arc<Self>, name: &str) -> Result<()> {
+        if Arc::ptr_eq(stream, self) {
             return Ok(());
         }
-        self.core().device.same(&stream.device, &format!("an argument of \"{name}\""))?;
+        self.device.same(&stream.device, &format!("an argument of \"{name}\""))?;
         Err(Error::new(
             ErrorKind::Config,
             format!(

@@ -200,6 +200,17 @@ unsafe impl Backend for Sim {
         self.submit(stream, "copy to host", &touches, Command::Copy { from: from.0, to: to as u64, bytes })
     }
 
+    unsafe fn copy_on_device(
+        &self,
+        stream: StreamId,
+        from: Address,
+        to: Address,
+        bytes: usize,
+    ) -> Result<()> {
+        let touches = [(device(from, bytes), Access::Read), (device(to, bytes), Access::Write)];
+        self.submit(stream, "copy on the device", &touches, Command::Copy { from: from.0, to: to.0, bytes })
+    }
+
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()> {
         let touches = [(device(to, bytes), Access::Write)];
         self.submit(stream, "fill", &touches, Command::Fill { to: to.0, value, bytes })

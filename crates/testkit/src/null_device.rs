@@ -132,6 +132,10 @@ unsafe impl Backend for NullDevice {
         Ok(())
     }
 
+    unsafe fn copy_on_device(&self, _: StreamId, _: Address, _: Address, _: usize) -> Result<()> {
+        Ok(())
+    }
+
     unsafe fn fill(&self, _: StreamId, _: Address, _: u8, _: usize) -> Result<()> {
         Ok(())
     }

@@ -239,6 +239,16 @@ unsafe impl Backend for Host {
         self.submit(stream, Command::Copy { from: from.0, to: to as u64, bytes })
     }
 
+    unsafe fn copy_on_device(
+        &self,
+        stream: StreamId,
+        from: Address,
+        to: Address,
+        bytes: usize,
+    ) -> Result<()> {
+        self.submit(stream, Command::Copy { from: from.0, to: to.0, bytes })
+    }
+
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()> {
         self.submit(stream, Command::Fill { to: to.0, value, bytes })
     }

@@ -1,4 +1,4 @@
-//! The leases of a device slot: write, loaded, reader.
+//! The leases of a device slot: write, loaded, reader; and the views of a slot that is written.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use feedline_slots::ReadyLease;
 use crate::capture::SlotId;
 use crate::slot::ring::{MAX_READERS, Slot, SlotRef, SlotRing};
 use crate::stream::StreamCore;
-use crate::view::View;
+use crate::view::{View, ViewMut};
 use crate::zero_copy::StridedColumns;
 use crate::{Event, Pinned, Stream};
 
@@ -23,8 +23,17 @@ pub struct WriteLease {
     index: usize,
     /// Recorded between the wait for the last readers and the copy.
     copy_start: Option<Arc<Event>>,
-    /// Whether dropping this releases the slot.
-    armed: bool,
+    on_drop: OnDrop,
+}
+
+/// What dropping a [`WriteLease`] does with its slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnDrop {
+    Release,
+    /// Work that no event covers may write the slot.
+    Lose,
+    /// Another lease has the slot, or it is lost.
+    Nothing,
 }
 
 /// A slot whose copy is queued, but not necessarily complete. Dropping it unread releases the slot.
@@ -49,7 +58,7 @@ pub struct Reader {
 
 impl WriteLease {
     pub(crate) fn new(ring: Arc<SlotRing>, index: usize) -> Self {
-        Self { ring, index, copy_start: None, armed: true }
+        Self { ring, index, copy_start: None, on_drop: OnDrop::Release }
     }
 
     /// Information on the batch that the slot will hold. Swap it with that of a host slot, so that the
@@ -141,6 +150,54 @@ impl WriteLease {
         })
     }
 
+    /// Fills this slot by the work that `work` submits to `stream`, such as kernels that read another batch.
+    ///
+    /// As for [`upload`](Self::upload), the stream first waits for every reader of the slot's last batch, and
+    /// a reader of this batch waits for all that `work` has submitted. `work` gets the slot's views.
+    ///
+    /// ```
+    /// use feedline_device::slot::SlotRing;
+    /// use feedline_device::{Device, launch_host};
+    /// let device = Device::new_host();
+    /// let (stream, compute) = (device.stream()?, device.stream()?);
+    /// let slots = SlotRing::new(&device, 2, 4)?;
+    /// let loaded = slots.acquire()?.produce(&stream, |slot| {
+    ///     let ones = slot.view_mut::<u8>(0, 4)?;
+    ///     launch_host(&stream, "ones", [], [ones.into()], |memory| memory.output::<u8>(0).fill(1))
+    /// })?;
+    /// assert_eq!(loaded.wait_on(&compute)?.view::<u8>(0, 4)?.to_vec()?, [1; 4]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for a stream of another device, or one that does not write the ring's slots; the error of
+    /// `work`, after the stream has run what was submitted; a device failure. If that work cannot be waited
+    /// for, and after a panic of `work`, the slot is taken out of use.
+    #[track_caller]
+    pub fn produce(
+        mut self,
+        stream: &Stream,
+        work: impl FnOnce(SlotMut<'_>) -> Result<()>,
+    ) -> Result<Loaded> {
+        let writer = stream.core();
+        let _site = writer.device.call_site();
+        self.ring.accepts(writer)?;
+        writer.refuse("a batch")?;
+        let copied = self.begin(writer)?;
+        let ring = self.ring.clone();
+        // From here on, a panic must not release a slot that the device may write.
+        self.on_drop = OnDrop::Lose;
+        let slot = SlotMut { ring: &ring, index: self.index, stream: writer };
+        let Err(error) = work(slot).and_then(|()| writer.record(&copied)) else {
+            return Ok(self.loaded(copied));
+        };
+        match writer.synchronize() {
+            Ok(()) => self.on_drop = OnDrop::Release,
+            Err(_) => self.lose(&error),
+        }
+        Err(error)
+    }
+
     /// Submits to `copier` the `work` that fills this slot. The work runs after all readers of the slot's
     /// last batch, and both slots are busy until it has ended.
     #[track_caller]
@@ -151,12 +208,32 @@ impl WriteLease {
         work: impl FnOnce(&Arc<StreamCore>, *const u8, Address) -> Result<()>,
     ) -> Result<Loaded> {
         let _site = copier.device.call_site();
-        let ring = &self.ring;
-        let slot = &ring.slots[self.index];
-        copier.own(&ring.copier, &ring.device, "a ring of device slots is filled")?;
+        self.ring.accepts(copier)?;
         // Checked before the submission: after it, an error loses both slots.
         copier.refuse("a batch")?;
         from.memory().accepts(copier)?;
+        let event = self.begin(copier)?;
+        let address = self.ring.slots[self.index].address;
+        // From here on, a panic must not release a slot that the device may write.
+        self.on_drop = OnDrop::Lose;
+        let copied = from.submit(|pinned, _| {
+            // `submit` keeps the host away from the block until `event` completes. The slot belongs to
+            // this lease; every reader has recorded its end, and the stream waits for those events before
+            // it writes.
+            pinned.read_by(copier, &event, |at| work(copier, at, address))
+        });
+        if let Err(error) = copied {
+            self.lose(&error);
+            return Err(error);
+        }
+        Ok(self.loaded(event))
+    }
+
+    /// Orders the work that `writer` gets from now on after all uses of the slot's last batch. Returns the
+    /// event to record after that work.
+    fn begin(&self, writer: &Arc<StreamCore>) -> Result<Arc<Event>> {
+        let ring = &self.ring;
+        let slot = &ring.slots[self.index];
         let event = ring.copy_events.take(&ring.device)?;
         let joined = slot.joined.load(Ordering::Acquire) as usize;
         // No query first: under load the readers are not done, since a slot is refilled as soon as they
@@ -164,26 +241,54 @@ impl WriteLease {
         // saves: 10.6 us per batch for 9.0 (H100, 2026-11-25, bench `guards` at 1 KB).
         #[cfg(not(planted = "consumed_wait"))]
         for consumed in &slot.consumed[..joined] {
-            copier.wait(consumed)?;
+            writer.wait(consumed)?;
         }
+        // Readers have waited for the last copy themselves. Without one, another stream may still write.
+        let mut unread = slot.unread();
+        if let Some(last) = &*unread {
+            writer.wait(last)?;
+        }
+        *unread = None;
+        drop(unread);
         if let Some(copy_start) = &self.copy_start {
-            copier.record(copy_start)?;
+            writer.record(copy_start)?;
         }
-        let copied = from.submit(|pinned, _| {
-            // `submit` keeps the host away from the block until `event` completes. The slot belongs to
-            // this lease; every reader has recorded its end, and the stream waits for those events before
-            // it writes.
-            pinned.read_by(copier, &event, |at| work(copier, at, slot.address))
-        });
-        if let Err(error) = copied {
-            ring.lose(self.index, &error);
-            self.armed = false;
-            return Err(error);
-        }
-        // Reset only now: until the copy was ordered after them, the ends of the last readers were still
+        Ok(event)
+    }
+
+    /// The work of the slot's batch is submitted, up to `copied`.
+    fn loaded(mut self, copied: Arc<Event>) -> Loaded {
+        self.on_drop = OnDrop::Release;
+        // Reset only now: until the work was ordered after them, the ends of the last readers were still
         // needed.
-        slot.joined.store(0, Ordering::Release);
-        Ok(Loaded { lease: self, copied: event, delivered: false })
+        self.ring.slots[self.index].joined.store(0, Ordering::Release);
+        Loaded { lease: self, copied, delivered: false }
+    }
+
+    /// Takes the slot out of use, because of `why`.
+    fn lose(&mut self, why: &Error) {
+        self.ring.lose(self.index, why);
+        self.on_drop = OnDrop::Nothing;
+    }
+}
+
+/// A device slot that work of one stream writes; from [`WriteLease::produce`].
+pub struct SlotMut<'a> {
+    ring: &'a SlotRing,
+    index: usize,
+    stream: &'a Arc<StreamCore>,
+}
+
+impl<'a> SlotMut<'a> {
+    /// `len` elements at byte `offset` of the slot, writable on the stream. Uses of the same bytes by several
+    /// views run in the order of their submission.
+    ///
+    /// # Errors
+    /// `Config` if they lie outside the slot or are not aligned.
+    pub fn view_mut<T: Element>(&self, offset: usize, len: usize) -> Result<ViewMut<'a, T>> {
+        self.ring.check_range::<T>(offset, len)?;
+        let address = Address(self.ring.slots[self.index].address.0 + offset as u64);
+        Ok(ViewMut::new(address, len, self.stream, Some(self.ring.slot_id(self.index))))
     }
 }
 
@@ -235,7 +340,7 @@ impl Loaded {
         self.deliver();
         self.lease.ring.touch();
         let reader = join(&self.lease.ring, self.lease.index, self.copied.clone(), stream)?;
-        (self.delivered, self.lease.armed) = (false, false);
+        (self.delivered, self.lease.on_drop) = (false, OnDrop::Nothing);
         Ok(reader)
     }
 }
@@ -266,12 +371,7 @@ impl Reader {
     /// # Errors
     /// `Config` if they lie outside the slot or are not aligned.
     pub fn view<T: Element>(&self, offset: usize, len: usize) -> Result<View<'_, T>> {
-        let end = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(offset));
-        if end.is_none_or(|end| end > self.ring.bytes) || !offset.is_multiple_of(size_of::<T>()) {
-            let why =
-                format!("{len} x {} at byte {offset} do not fit a slot of {}", T::DTYPE, self.ring.bytes);
-            return Err(Error::new(ErrorKind::Config, why));
-        }
+        self.ring.check_range::<T>(offset, len)?;
         let address = Address(self.slot().address.0 + offset as u64);
         let view = View::new(address, len, self.stream.core(), Some(self.slot_id()));
         Ok(view.of_step(self.info().step))
@@ -383,6 +483,10 @@ impl Drop for Reader {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
+        let slot = &self.lease.ring.slots[self.lease.index];
+        if self.lease.on_drop == OnDrop::Release {
+            *slot.unread() = Some(self.copied.clone());
+        }
         // The drop of the lease then releases the slot.
         if self.delivered {
             self.lease.ring.touch();
@@ -394,8 +498,13 @@ impl Drop for Loaded {
 
 impl Drop for WriteLease {
     fn drop(&mut self) {
-        if self.armed {
-            self.ring.release(self.index);
+        match self.on_drop {
+            OnDrop::Release => self.ring.release(self.index),
+            OnDrop::Lose => {
+                let why = "work on a device slot was submitted, and the call that did so panicked";
+                self.ring.lose(self.index, &Error::new(ErrorKind::Panic, why));
+            }
+            OnDrop::Nothing => {}
         }
     }
 }
@@ -403,6 +512,12 @@ impl Drop for WriteLease {
 impl std::fmt::Debug for WriteLease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WriteLease(slot {})", self.index)
+    }
+}
+
+impl std::fmt::Debug for SlotMut<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SlotMut(slot {})", self.index)
     }
 }
 

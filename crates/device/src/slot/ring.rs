@@ -3,11 +3,11 @@
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline_backend::Address;
-use feedline_core::{BatchInfo, Error, ErrorKind, Result};
+use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::Monitor;
 
 use crate::capture::SlotId;
@@ -16,7 +16,7 @@ use crate::event::EventPool;
 use crate::slot::lease::WriteLease;
 use crate::stream::StreamCore;
 use crate::zero_copy::StridedColumns;
-use crate::{Device, Event};
+use crate::{Device, Event, Stream};
 
 /// The maximum number of slots in a ring. Each slot uses about ten events, and a pipeline needs only a
 /// few slots.
@@ -36,6 +36,8 @@ pub(crate) struct Slot {
     /// Information on the batch in the slot. Only the holder of the slot's `WriteLease` or `Loaded` writes
     /// it; its readers read it.
     pub(crate) info: UnsafeCell<BatchInfo>,
+    /// The event of the last copy, if its batch was dropped unread: then no reader has waited for it.
+    unread: Mutex<Option<Arc<Event>>>,
     /// Work that no event covers may still use the slot's memory, so it is never freed nor handed out
     /// again.
     pub(crate) lost: AtomicBool,
@@ -93,8 +95,9 @@ pub struct SlotRing {
     lost: AtomicUsize,
     /// The reason why the first of them was lost.
     first_loss: OnceLock<Error>,
-    /// The only stream that copies into these slots, set by the first copy.
-    pub(crate) copier: OnceLock<Arc<StreamCore>>,
+    /// The streams that write these slots: those of [`set_writers`](Self::set_writers), or the one of the
+    /// first copy.
+    writers: OnceLock<Box<[Arc<StreamCore>]>>,
     /// The columns that the copy stream gathers from, if any. Kept until that stream has been drained.
     pub(crate) columns: OnceLock<Arc<StridedColumns>>,
 }
@@ -140,12 +143,46 @@ impl SlotRing {
             host_waits: AtomicU64::new(0),
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
-            copier: OnceLock::new(),
+            writers: OnceLock::new(),
             columns: OnceLock::new(),
         });
         built?;
         (0..count).for_each(|index| ring.release(index));
         Ok(ring)
+    }
+
+    /// Lets each of `streams` write these slots, and no other. Without this call, the stream of the first copy
+    /// is the only one.
+    ///
+    /// # Errors
+    /// `Config` for a stream of another device, and once the ring has its streams.
+    pub fn set_writers(&self, streams: &[Stream]) -> Result<()> {
+        for stream in streams {
+            self.device.same(&stream.core().device, "the stream")?;
+        }
+        let streams = streams.iter().map(|stream| stream.core().clone()).collect();
+        self.writers.set(streams).map_err(|_| {
+            let why = "a ring of device slots has its streams already: set them before the first copy";
+            Error::new(ErrorKind::Config, why)
+        })
+    }
+
+    /// Returns an error for a stream of another device, and for one that does not write these slots.
+    pub(crate) fn accepts(&self, writer: &Arc<StreamCore>) -> Result<()> {
+        self.device.same(&writer.device, "the copy stream")?;
+        let writers = self.writers.get_or_init(|| [writer.clone()].into());
+        if writers.iter().any(|one| Arc::ptr_eq(one, writer)) {
+            return Ok(());
+        }
+        let why = match &**writers {
+            [one] => {
+                format!("a ring of device slots is filled by one stream only: by {one}, not by {writer}")
+            }
+            all => {
+                format!("a ring of device slots is filled by its {} streams only, not by {writer}", all.len())
+            }
+        };
+        Err(Error::new(ErrorKind::Config, why))
     }
 
     /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)
@@ -278,8 +315,14 @@ impl Slot {
             joined: AtomicU32::new(0),
             live: AtomicU32::new(0),
             info: UnsafeCell::new(BatchInfo::default()),
+            unread: Mutex::default(),
             lost: AtomicBool::new(false),
         })
+    }
+
+    /// The event of the last copy, if its batch was dropped unread.
+    pub(crate) fn unread(&self) -> MutexGuard<'_, Option<Arc<Event>>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The events that the readers since the last copy have recorded, or will record.
@@ -296,6 +339,16 @@ impl Slot {
 impl SlotRing {
     pub(crate) fn slot_id(&self, index: usize) -> SlotId {
         SlotId { ring: std::ptr::from_ref(self).addr(), index }
+    }
+
+    /// Returns an error for `len` elements at byte `offset` that lie outside a slot or are not aligned.
+    pub(crate) fn check_range<T: Element>(&self, offset: usize, len: usize) -> Result<()> {
+        let end = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(offset));
+        if end.is_some_and(|end| end <= self.bytes) && offset.is_multiple_of(size_of::<T>()) {
+            return Ok(());
+        }
+        let why = format!("{len} x {} at byte {offset} do not fit a slot of {}", T::DTYPE, self.bytes);
+        Err(Error::new(ErrorKind::Config, why))
     }
 
     /// The calling thread takes, opens or drops a batch.
@@ -352,7 +405,8 @@ impl SlotRing {
 
 impl Drop for SlotRing {
     fn drop(&mut self) {
-        let drained = self.copier.get().map_or(Ok(()), |stream| stream.synchronize());
+        let mut writers = self.writers.get().into_iter().flatten();
+        let drained = writers.try_for_each(|writer| writer.synchronize());
         for slot in &self.slots {
             let unknown = slot.lost.load(Ordering::Acquire) || slot.live.load(Ordering::Acquire) > 0;
             let freed = match (unknown, drained.clone().and_then(|()| slot.drain())) {

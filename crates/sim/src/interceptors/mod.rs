@@ -76,6 +76,8 @@ operations! {
     CopyToDevice,
     /// `copy_to_host`.
     CopyToHost,
+    /// `copy_on_device`.
+    CopyOnDevice,
     /// `fill`.
     Fill,
     /// `register_host`.
@@ -253,6 +255,8 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
             = Call::on(Op::CopyToDevice, stream).writing(to, bytes);
         fn copy_to_host(stream: StreamId, from: Address, to: *mut u8, bytes: usize) -> ()
             = Call::on(Op::CopyToHost, stream).writing(Address(to as u64), bytes);
+        fn copy_on_device(stream: StreamId, from: Address, to: Address, bytes: usize) -> ()
+            = Call::on(Op::CopyOnDevice, stream).writing(to, bytes);
         fn fill(stream: StreamId, to: Address, value: u8, bytes: usize) -> ()
             = Call::on(Op::Fill, stream).writing(to, bytes);
         fn register_host(ptr: *const u8, bytes: usize) -> Option<Address> = Call::new(Op::RegisterHost);

@@ -6,6 +6,7 @@ mod lost;
 mod memory;
 mod mismatch;
 mod order;
+mod produce;
 mod registration;
 mod resident;
 mod rig;

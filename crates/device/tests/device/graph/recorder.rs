@@ -103,6 +103,7 @@ unsafe impl Backend for Recorder {
         fn free_device(address: Address, bytes: usize) -> Result<()>;
         fn copy_to_device(stream: StreamId, from: *const u8, to: Address, bytes: usize) -> Result<()>;
         fn copy_to_host(stream: StreamId, from: Address, to: *mut u8, bytes: usize) -> Result<()>;
+        fn copy_on_device(stream: StreamId, from: Address, to: Address, bytes: usize) -> Result<()>;
         fn fill(stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()>;
         fn host_access(ptr: *const u8, bytes: usize, access: Access) -> Result<()>;
     }

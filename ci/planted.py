@@ -58,12 +58,15 @@ START, RECEIVE = "crates/feedline/src/loader/start.rs", "crates/feedline/src/loa
 SHUTDOWN = "crates/feedline/src/shutdown.rs"
 PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
 
+LANE = "crates/feedline/src/device_map/lane.rs"
 LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
 BUCKETED, PACKED = "crates/core/src/sampler/bucketed.rs", "crates/core/src/packed.rs"
 
 HAND_OFF = Test(SIM, "sim_seeds", "a_complete_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "device", "contract::slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
+
+MAPPED = Test(FEEDLINE, "simulated", "a_device_map_has_no_race_in_any_schedule")
 
 DIST, GROUP, HOSTS = "feedline-dist", "crates/dist/src/group", "crates/dist/src/collectives"
 STORE = "crates/dist/src/store"
@@ -328,8 +331,8 @@ BUGS = [
             ),
             (
                 DEVICE_RING,
-                "let drained = self.copier.get().map_or(Ok(()), |stream| stream.synchronize());",
-                "let drained = Ok::<(), feedline_core::Error>(());",
+                "let drained = writers.try_for_each(|writer| writer.synchronize());",
+                "let drained = writers.try_for_each(|_| Ok::<(), feedline_core::Error>(()));",
             ),
         ],
     ),
@@ -379,7 +382,7 @@ BUGS = [
         "foreign_stream",
         "a view of another stream is accepted",
         Test(DEVICE, "device", "contract::mismatch::arguments_of_another_stream_are_rejected"),
-        [("crates/device/src/submit.rs", "if Arc::ptr_eq(stream, self.core()) {", "if true {")],
+        [("crates/device/src/submit.rs", "if Arc::ptr_eq(stream, self) {", "if true {")],
     ),
     Bug(
         "copied_wait",
@@ -476,14 +479,88 @@ BUGS = [
         NO_COPIED_WAIT,
     ),
     Bug(
+        "consumed_wait_of_a_device_map",
+        "a device map writes a slot without a wait for the readers of its last batch",
+        MAPPED,
+        NO_CONSUMED_WAIT,
+    ),
+    Bug(
+        "copied_wait_of_a_device_map",
+        "a device map reads a batch without a wait for its copy",
+        MAPPED,
+        NO_COPIED_WAIT,
+    ),
+    Bug(
+        "unread_batch_not_waited_for",
+        "a slot is written while another stream still writes its last batch, which nobody has read",
+        Test(DEVICE, "device", "contract::produce::a_batch_that_is_dropped_unread_is_written_to_its_end_before_the_next"),
+        [(DEVICE_LEASE, "            writer.wait(last)?;\n", "            let _ = last;\n")],
+    ),
+    Bug(
+        "device_slot_given_out_twice",
+        "a device slot stays in the free list while a lease of it lives",
+        MAPPED,
+        [(DEVICE_RING, "free.pop_front().map(Ok)", "free.front().copied().map(Ok)")],
+    ),
+    Bug(
+        "slot_released_by_a_panic",
+        "a panic of the call that submits work releases the slot that the work writes",
+        Test(DEVICE, "device", "contract::produce::a_slot_whose_work_panics_is_never_handed_out_again"),
+        [
+            (
+                DEVICE_LEASE,
+                "self.on_drop = OnDrop::Lose;\n        let slot = SlotMut",
+                "self.on_drop = OnDrop::Release;\n        let slot = SlotMut",
+            )
+        ],
+    ),
+    Bug(
+        "late_error_of_a_lane_lost",
+        "the outcome of the transfer thread does not wait for the batches that it has sent to the lanes",
+        Test(FEEDLINE, "device_map", "errors::a_late_error_of_a_lane_comes_before_an_early_one_of_a_later_batch"),
+        [(LANE, "Box::new(move |result| drop(upstream.set(result)))", "Box::new(running.outcome())")],
+    ),
+    Bug(
+        "mapped_batches_out_of_order",
+        "a lane sends its batch to the consumer at once",
+        Test(
+            FEEDLINE,
+            "device_map",
+            "outputs::lanes_run_beside_each_other_and_an_overtaken_batch_is_still_delivered_first",
+        ),
+        [
+            (
+                "crates/feedline/src/device_map/outbox.rs",
+                "        state.reorder.put(number, item);\n        while let Some(next) = state.reorder.take() {",
+                "        let mut item = Some(item);\n        let _ = number;\n        while let Some(next) = item.take() {",
+            )
+        ],
+    ),
+    Bug(
+        "map_slots_out_of_order",
+        "a lane takes its output slot after another lane could take a later batch",
+        Test(
+            FEEDLINE,
+            "device_map",
+            "outputs::batches_get_their_slots_in_the_order_of_their_delivery",
+        ),
+        [(LANE, "            let taken = now();\n", "            let taken = now();\n            drop(intake);\n")],
+    ),
+    Bug(
+        "unwritten_field_delivered",
+        "a device map that does not write a field delivers that of an earlier batch",
+        Test(FEEDLINE, "device_map", "errors::wrong_uses_of_the_fields_are_refused_by_name"),
+        [(LANE, "            batch.check_written()\n", "            Ok(())\n")],
+    ),
+    Bug(
         "copy_error_ignored",
         "a copy that the device refuses is taken for done",
         Test(FEEDLINE, "failing", "faults::every_device_call_can_fail_once"),
         [
             (
                 DEVICE_LEASE,
-                "|at| work(copier, at, slot.address))",
-                "|at| {\n                let _ = work(copier, at, slot.address);\n                Ok(())\n            })",
+                "|at| work(copier, at, address))",
+                "|at| {\n                let _ = work(copier, at, address);\n                Ok(())\n            })",
             )
         ],
     ),
@@ -550,8 +627,8 @@ BUGS = [
         [
             (
                 BATCH,
-                "batch_sampler.batch(epoch, *start, step, &mut info.ids)",
-                "batch_sampler.batch(epoch, *start, step.saturating_sub(1), &mut info.ids)",
+                "batch_sampler.batch(epoch, start, step, &mut info.ids)",
+                "batch_sampler.batch(epoch, start, step.saturating_sub(1), &mut info.ids)",
             )
         ],
     ),
@@ -1340,7 +1417,7 @@ BUGS = [
         "stop does not wake a transfer that waits for a device slot",
         Test(FEEDLINE, "failing", "shutdown::a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full",
         ),
-        [(SHUTDOWN, "        self.device_slots.close();\n", "")],
+        [(SHUTDOWN, "        self.device_slots.iter().for_each(|slots| slots.close());\n", "")],
     ),
     Bug(
         "stop_does_not_wait_for_the_device",
@@ -2497,7 +2574,7 @@ BUGS = [
         [
             (
                 "crates/feedline/src/decode/map_batch.rs",
-                "batch_sampler.position(info.epoch, host_info.start, info.step, 0).unwrap_or(0)",
+                "batch_sampler.position(info.epoch, info.start, info.step, 0).unwrap_or(0)",
                 "info.step",
             )
         ],

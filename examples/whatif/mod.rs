@@ -17,6 +17,7 @@ usage: whatif FILE [options]
   --step-us T     the consumer's time per batch [as measured]
   --decode-us T   one worker's time to decode a batch [as measured]
   --copy-us T     time of a copy on the device [as measured]
+  --map-us T      time of the device map on the device; for a run that had one [as measured]
   --servers N     decode servers, 0 for none; for a run that had some [as measured]
   --network-us T  time of a server's batch on the way [as measured]
   --batches N     batches to replay [1000]
@@ -74,6 +75,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Options>, lexopt::Error> {
             Long("step-us") => what.step = Some(micros(count(&mut parser, 1 << 40)?)),
             Long("decode-us") => what.decode = Some(micros(count(&mut parser, 1 << 40)?)),
             Long("copy-us") => what.copy = Some(micros(count(&mut parser, 1 << 40)?)),
+            Long("map-us") => what.device_map = Some(micros(count(&mut parser, 1 << 40)?)),
             Long("servers") => what.servers = Some(parser.value()?.parse::<usize>()?.min(1 << 16)),
             Long("network-us") => what.network = Some(micros(parser.value()?.parse::<usize>()?)),
             Long("batches") => batches = count(&mut parser, 1 << 20)?,

@@ -17,6 +17,9 @@ pub struct BatchInfo {
     /// The step within the epoch, counted from the beginning of the request.
     #[doc(hidden)]
     pub step: u64,
+    /// The position in the epoch at which the steps begin.
+    #[doc(hidden)]
+    pub start: u64,
     /// The sample ids, row by row. A substitute's id replaces that of a sample that could not be read.
     #[doc(hidden)]
     pub ids: Vec<u64>,
@@ -95,6 +98,19 @@ impl BatchInfo {
     /// Rows whose sample could not be read, with their substitutes, in row order.
     pub fn substituted(&self) -> &[Substituted] {
         &self.substituted
+    }
+
+    /// Describes the batch of `other`. Keeps the allocated memory.
+    #[doc(hidden)]
+    pub fn copy_from(&mut self, other: &Self) {
+        let Self { request, epoch, step, start, valid, proof, content, source_position, timeline, .. } =
+            other;
+        (self.request, self.epoch, self.step, self.start) = (*request, *epoch, *step, *start);
+        (self.valid, self.proof, self.source_position) = (*valid, *proof, *source_position);
+        (self.content, self.timeline) = (*content, *timeline);
+        self.ids.clone_from(&other.ids);
+        self.substituted.clone_from(&other.substituted);
+        self.extents.clone_from(&other.extents);
     }
 
     /// Prepares for another batch. Keeps the allocated memory.

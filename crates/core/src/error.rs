@@ -20,6 +20,8 @@ pub enum Stage {
     Decode,
     /// The copy stream.
     Transfer,
+    /// The lanes of a device map.
+    DeviceMap,
     /// The hand-off to the streams that read a batch.
     Compute,
 }
@@ -30,6 +32,7 @@ impl fmt::Display for Stage {
             Self::Sampler => "sampler",
             Self::Decode => "decode",
             Self::Transfer => "transfer",
+            Self::DeviceMap => "device map",
             Self::Compute => "compute",
         })
     }

@@ -34,7 +34,7 @@ pub struct Timeline {
     pub ordered: u64,
     /// It got its device slot.
     pub device_slot: u64,
-    /// Its copy was queued, and it was sent to the consumer.
+    /// Its copy was queued, and it was sent on: to the consumer, or to the device map.
     pub sent: u64,
     /// Nanoseconds that workers spent decoding it, summed over the workers.
     pub decode_ns: u64,
@@ -46,9 +46,26 @@ pub struct Timeline {
     pub copy_ns: u64,
     /// Nanoseconds that the last timed copy waited, on the device, for the readers of its slot.
     pub readers_ns: u64,
+    /// A lane of the device map took it.
+    pub map_taken: u64,
+    /// It got the device slot for the lane's output.
+    pub map_slot: u64,
+    /// The lane's work was queued, and it was sent to the consumer.
+    pub mapped: u64,
+    /// The lane.
+    pub map_lane: u32,
+    /// Nanoseconds that the last timed work of the lane took on the device.
+    pub map_ns: u64,
+    /// Nanoseconds that this work waited, on the device, for the readers of its slot.
+    pub map_readers_ns: u64,
 }
 
 impl Timeline {
+    /// The time at which the last stage sent the batch to the consumer.
+    pub fn delivered(&self) -> u64 {
+        self.sent.max(self.mapped)
+    }
+
     /// `worker`, idle since `idle_since`, begins the batch at `begun`, unless another worker has begun it
     /// before.
     pub fn begin(&mut self, begun: u64, worker: usize, idle_since: u64) {

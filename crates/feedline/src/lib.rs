@@ -123,6 +123,7 @@ mod builder;
 mod checkpoint;
 mod compute;
 mod decode;
+mod device_map;
 mod epoch;
 mod host_loader;
 mod loader;
@@ -147,7 +148,7 @@ pub use feedline_core::{
     Pad, ReadError, Result, Row, Sampler, Source, Spec, Stage, World, check, check_dataset, compose, from_fn,
     source,
 };
-pub use feedline_device::{Device, Event, Stream, View};
+pub use feedline_device::{Device, Event, Stream, View, ViewMut};
 pub use host_loader::{HostEpoch, HostLoader};
 pub use loader::Loader;
 pub use progress::Progress;
@@ -166,6 +167,7 @@ pub mod batch {
 
     pub use crate::compute::{PaddedView, RaggedView};
     pub use crate::decode::FilledBatch;
+    pub use crate::device_map::DeviceBatch;
 }
 
 /// The parts of a data set of your own: fields, rows, random numbers, fingerprints.

@@ -25,7 +25,8 @@ use crate::transfer::Requests;
 pub(crate) struct Closers {
     pub(crate) stop: Arc<Stop>,
     pub(crate) host_slots: Ring<Pinned, HostInfo>,
-    pub(crate) device_slots: Arc<SlotRing>,
+    /// The consumer's slots, and those of a device map's input.
+    pub(crate) device_slots: Vec<Arc<SlotRing>>,
     pub(crate) requests: Arc<Requests>,
 }
 
@@ -87,7 +88,7 @@ impl Closers {
     /// Ends every wait of the threads.
     fn close(&self) {
         self.host_slots.close();
-        self.device_slots.close();
+        self.device_slots.iter().for_each(|slots| slots.close());
         self.requests.stop();
     }
 }
@@ -261,7 +262,9 @@ impl Running {
 
     /// Waits for the device. A `Timeout` error names the work that still runs there.
     fn drain(&self, limit: Duration) -> Result<()> {
-        self.closers.device_slots.drain_timeout(limit)
+        let start = Instant::now();
+        let left = || limit.saturating_sub(start.elapsed());
+        self.closers.device_slots.iter().try_for_each(|slots| slots.drain_timeout(left()))
     }
 
     /// A description of the work that still runs on the device, if any. A failed device counts as idle here:

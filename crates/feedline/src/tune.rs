@@ -184,8 +184,8 @@ impl Window {
 
 /// The number of workers whose decoding is as fast as the longest other stage.
 fn required(service: &ServiceTimes) -> usize {
-    let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = *service;
-    let others = copy_ns.max(submit_ns).max(step_ns).max(device_ns).max(read_ns).max(1);
+    let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns } = *service;
+    let others = copy_ns.max(submit_ns).max(map_ns).max(step_ns).max(device_ns).max(read_ns).max(1);
     ((SPARE * (read_ns + decode_ns) as f64 / others as f64).ceil() as usize).max(1)
 }
 
@@ -217,8 +217,8 @@ mod tests {
 
     /// The same type of the crate that these tests are not compiled against.
     fn from_report(times: ServiceTimes) -> feedline_report::ServiceTimes {
-        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = times;
-        feedline_report::ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns }
+        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns } = times;
+        feedline_report::ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns }
     }
 
     /// A simulated run, in which `run` gives rate and wait share of a number of workers.

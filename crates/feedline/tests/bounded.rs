@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{LONG, assert_empty, one_at_a_time, wait_for_threads, wait_until};
+use feedline::batch::DeviceBatch;
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Batch, Dataset, Device, Epoch, Loader, Mix, Pad, Stream, TransferMode, TryNext, Workers};
 use feedline_device::host::Host;
@@ -120,6 +121,40 @@ fn a_steady_pipeline_allocates_nothing_on_the_heap() {
                 take(&mut loader, &compute, &mut epoch, 4 * STEPS, next);
                 assert_a_round_without(THREADS, || take(&mut loader, &compute, &mut epoch, 20 * STEPS, next));
             }
+        });
+        assert_empty(&device);
+    }
+}
+
+#[test]
+fn a_device_map_allocates_nothing_on_the_heap() {
+    const OF_MAP: Threads<7> = [
+        "fl-decode",
+        "fl-transfer",
+        "fl-stream-copy",
+        "fl-map",
+        "fl-stream-map 0",
+        "consumer",
+        "fl-stream-compu",
+    ];
+    let _one = one_at_a_time();
+    for (lanes, depth) in [(1, 1), (2, 3)] {
+        let device = Device::new_host();
+        as_consumer(|| {
+            let compute = device.stream().unwrap();
+            let data = Fine::new(BATCH as u64 * STEPS, 64).unwrap();
+            let spec = data.spec().clone();
+            let builder = Loader::builder(data).batch_size(BATCH).shuffle(1).depth(depth).device_lanes(lanes);
+            let builder = builder.device_map(spec, |_| {
+                Ok(|batch: &mut DeviceBatch<'_>| {
+                    batch.copy("id")?;
+                    batch.copy("bytes")
+                })
+            });
+            let mut loader = builder.workers(Workers::Count(2)).build(&device).unwrap();
+            let mut epoch = 0;
+            take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);
+            assert_a_round_without(OF_MAP, || take(&mut loader, &compute, &mut epoch, 20 * STEPS, blocking));
         });
         assert_empty(&device);
     }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{LONG, alone};
-use feedline::{Device, Loader, Result, Workers};
+use feedline::batch::DeviceBatch;
+use feedline::{DType, Device, Loader, Result, Spec, Stream, Workers};
 use feedline_device::{Buffer, Readback, launch_host};
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::pattern;
@@ -34,6 +35,72 @@ struct Trained {
     wrong: u64,
     /// Rows checked.
     checked: u64,
+}
+
+/// A device map inverts each batch, on two lanes with scratch memory. The consumer reads some batches and drops
+/// others unread.
+fn map(device: &Device, depth: usize, seed: u64) -> Result<(u64, u64)> {
+    let compute = device.stream()?;
+    let fine = Fine::new(STEPS * BATCH as u64, ROW)?;
+    let spec = Spec::new().field("inverted", DType::U8, [ROW])?.field("id", DType::I64, [])?;
+    let builder = Loader::builder(fine.clone()).batch_size(BATCH).shuffle(seed).workers(Workers::Count(2));
+    let builder = builder.device_lanes(2).device_map(spec, |stream: &Stream| {
+        let (stream, mut scratch) = (stream.clone(), Buffer::<u8>::new(stream, BATCH * ROW)?);
+        Ok(move |batch: &mut DeviceBatch<'_>| {
+            let bytes = batch.field::<u8>("bytes")?;
+            launch_host(&stream, "invert", [bytes.into()], [scratch.view_mut().into()], |memory| {
+                memory
+                    .output::<u8>(0)
+                    .iter_mut()
+                    .zip(memory.input::<u8>(0))
+                    .for_each(|(to, from)| *to = !from);
+            })?;
+            batch.output::<u8>("inverted")?.copy_from(scratch.view())?;
+            batch.copy("id")
+        })
+    });
+    let mut loader = builder.depth(depth).epochs(EPOCHS).build(device)?;
+    let (wrong, checked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    for epoch in 0..EPOCHS {
+        for batch in loader.epoch(epoch)? {
+            let batch = batch?;
+            if (seed + batch.step()).is_multiple_of(3) {
+                continue;
+            }
+            let batch = batch.wait_on(&compute)?;
+            let (ids, bytes) = (batch.field::<i64>("id")?, batch.field::<u8>("inverted")?);
+            let (wrong, checked, key) = (wrong.clone(), checked.clone(), fine.key(epoch));
+            launch_host(&compute, "check", [ids.into(), bytes.into()], [], move |memory| {
+                for (id, row) in memory.input::<i64>(0).iter().zip(memory.input::<u8>(1).chunks(ROW)) {
+                    let row: Vec<u8> = row.iter().map(|byte| !byte).collect();
+                    checked.fetch_add(1, Ordering::Relaxed);
+                    wrong.fetch_add(
+                        u64::from(pattern::check(&row, key, *id as u64).is_err()),
+                        Ordering::Relaxed,
+                    );
+                }
+            })?;
+        }
+    }
+    compute.synchronize()?;
+    loader.stop(LONG)?;
+    Ok((wrong.load(Ordering::Relaxed), checked.load(Ordering::Relaxed)))
+}
+
+#[test]
+fn a_device_map_has_no_race_in_any_schedule() {
+    for seed in 0..seeds() {
+        alone(|| {
+            let depth = 1 + seed as usize % 3;
+            let (device, sim) = feedline_sim::device(seed).expect("a device");
+            let mapped = map(&device, depth, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let dropped = (0..STEPS).filter(|step| (seed + step).is_multiple_of(3)).count() as u64;
+            assert_eq!(mapped, (0, EPOCHS * (STEPS - dropped) * BATCH as u64), "seed {seed}");
+            let errors = device.stats().take_errors();
+            assert!(errors.is_empty(), "seed {seed}: {errors:?}");
+            sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        });
+    }
 }
 
 /// Two branches of a model read each batch and update weights; the result of every step is read back a few

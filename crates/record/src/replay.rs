@@ -69,7 +69,7 @@ pub struct Replayer<'a> {
 impl Run {
     /// Replays steps of rank `rank` by `builder`, which has the data set of the run, with the same
     /// transforms, and the `map_batch` of the run if it has one. The record has all other options that
-    /// matter; workers and depth may differ.
+    /// matter; workers and depth may differ. The batches are those before a `device_map`, as the record is.
     pub fn replayer(&self, builder: LoaderBuilder, rank: u32) -> Replayer<'_> {
         Replayer { run: self, rank, builder, loader: None }
     }

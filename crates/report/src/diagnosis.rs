@@ -30,6 +30,8 @@ pub enum Bound {
     Decode,
     /// Copying to the device.
     Copy,
+    /// The device map.
+    DeviceMap,
     /// The consumer: its own work is the longest stage.
     Compute,
     /// No stage: uneven times, with too few slots to even them out, or wake-ups of threads.
@@ -149,6 +151,15 @@ impl Diagnosis {
                  types, widened on the device), or larger batches",
                 stages.describe(bound)
             ),
+            Bound::DeviceMap => format!(
+                "device-map-bound: {waits} while {}; more workers will not help: let it do less per batch{}",
+                stages.describe(bound),
+                if setup.map_lanes == 1 {
+                    ", or add a lane (device_lanes) if its kernels leave room"
+                } else {
+                    ""
+                }
+            ),
             Bound::Source => format!(
                 "source-bound: {waits} while {}; records are read one after the other, so more workers \
                  will not help: read larger pieces, or a data set with random access",
@@ -177,18 +188,19 @@ impl Diagnosis {
 
 /// The time of each stage per batch, in nanoseconds, with all its workers.
 struct Stages {
-    times: [(Bound, f64); 4],
+    times: [(Bound, f64); 5],
     bytes: usize,
     rows: usize,
 }
 
 impl Stages {
     fn new(setup: &Setup, service: &ServiceTimes) -> Self {
-        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = *service;
+        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns } = *service;
         let times = [
             (Bound::Source, read_ns as f64),
             (Bound::Decode, (decode_ns + read_ns) as f64 / setup.workers.max(1) as f64),
             (Bound::Copy, copy_ns.max(submit_ns) as f64),
+            (Bound::DeviceMap, map_ns as f64 / setup.map_lanes.max(1) as f64),
             (Bound::Compute, step_ns.max(device_ns) as f64),
         ];
         Self { times, bytes: setup.batch_bytes, rows: setup.batch_size }
@@ -216,6 +228,7 @@ impl Stages {
         let time = self.time(bound).max(1.0);
         match bound {
             Bound::Copy => format!("the copy at {:.1} GB/s", self.bytes as f64 / time),
+            Bound::DeviceMap => format!("the device map at {} per batch", micros(time)),
             Bound::Source => format!("the source at {:.0} records/s", self.rows as f64 / time * 1e9),
             Bound::Compute => format!("the step of {}", micros(time)),
             Bound::Decode => format!("decoding at {} per batch", micros(time)),
@@ -249,7 +262,14 @@ mod tests {
 
     /// The diagnosis of the run that the model predicts for these times, in microseconds.
     fn diagnose(workers: usize, [read, decode, copy, step]: [u64; 4]) -> Diagnosis {
+        diagnose_with(0, workers, [read, decode, copy, 0, step])
+    }
+
+    /// The same with a device map on `lanes` lanes.
+    fn diagnose_with(lanes: usize, workers: usize, times: [u64; 5]) -> Diagnosis {
+        let [read, decode, copy, map, step] = times;
         let setup = Setup {
+            map_lanes: lanes,
             workers,
             host_slots: 9,
             device_slots: 8,
@@ -263,6 +283,7 @@ mod tests {
             decode_ns: 1000 * decode,
             submit_ns: 0,
             copy_ns: 1000 * copy,
+            map_ns: 1000 * map,
             step_ns: 1000 * step,
             device_ns: 0,
         };
@@ -294,6 +315,21 @@ mod tests {
             assert!(diagnosis.text.contains(words), "{diagnosis}");
             assert_eq!(diagnosis.workers, None);
         }
+    }
+
+    #[test]
+    fn a_device_map_is_named_with_its_time_and_told_when_a_lane_may_help() {
+        for (lanes, tells) in [(1, true), (2, false)] {
+            let diagnosis = diagnose_with(lanes, 4, [0, 100, 100, 5000, 1000]);
+            assert_eq!(diagnosis.bound, Bound::DeviceMap, "{diagnosis}");
+            // 4 ms of 5 for one lane, 1.5 ms of 2.5 for two.
+            let share = if lanes == 1 { 0.8 } else { 0.6 };
+            assert!((diagnosis.wait_share - share).abs() < 0.03, "{diagnosis:?}");
+            assert!(diagnosis.text.starts_with("device-map-bound: the consumer waits "), "{diagnosis}");
+            assert!(diagnosis.text.contains(" while the device map at "), "{diagnosis}");
+            assert_eq!(diagnosis.text.contains("device_lanes"), tells, "{diagnosis}");
+        }
+        assert_eq!(diagnose_with(1, 4, [0, 100, 100, 1000, 5000]).bound, Bound::Compute);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! It follows the code: host slots are handed out in order, and released when their copy has ended; a long
 //! batch is split among the workers; copies run one after the other, each after the work on the batch that
-//! its slot held before. It has no wake-up times, so steps of a few microseconds are predicted too fast.
+//! its slot held before; the lanes of a device map run beside each other, each after the copy and after the work
+//! on the batch that its slot held before. It has no wake-up times, so steps of a few microseconds are predicted too fast.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -43,6 +44,8 @@ pub struct WhatIf {
     pub decode: Option<Duration>,
     /// Time of a copy on the device.
     pub copy: Option<Duration>,
+    /// Time of the device map on the device, if the loader has one.
+    pub device_map: Option<Duration>,
     /// Decode servers, in place of those that the profile has; 0 for none.
     pub servers: Option<usize>,
     /// Time of a batch of a server on the way.
@@ -78,10 +81,12 @@ impl WhatIf {
         let mut model = Model::new(setup, servers, batches);
         for index in 0..batches {
             let sample = profile.samples.get(index % profile.samples.len().max(1)).copied().unwrap_or(mean);
-            // A copy that was not timed took as long as the others.
+            // A copy or a device map that was not timed took as long as the others.
             let copy_ns = if sample.copy_ns > 0 { sample.copy_ns } else { mean.copy_ns };
+            let map_ns = if sample.map_ns > 0 { sample.map_ns } else { mean.map_ns };
             let decode_ns = decode_ns.unwrap_or(sample.decode_ns);
-            model.batch(bounded_times(&self.times(ServiceTimes { copy_ns, decode_ns, ..sample })));
+            let sample = ServiceTimes { copy_ns, map_ns, decode_ns, ..sample };
+            model.batch(bounded_times(&self.times(sample)));
         }
         Prediction { account: model.account() }
     }
@@ -102,6 +107,7 @@ impl WhatIf {
         ServiceTimes {
             decode_ns: or(self.decode, times.decode_ns),
             copy_ns: or(self.copy, times.copy_ns),
+            map_ns: or(self.device_map, times.map_ns),
             step_ns: if times.device_ns > 0 { times.step_ns } else { or(self.step, times.step_ns) },
             device_ns: if times.device_ns > 0 { or(self.step, times.device_ns) } else { 0 },
             ..times
@@ -114,6 +120,8 @@ impl WhatIf {
 struct Passed {
     timeline: Timeline,
     copy_end: u64,
+    /// The device map has read its input on the device, and its thread is done with it.
+    map_end: u64,
     asked: u64,
     got: u64,
     /// The consumer's thread asks for the next batch.
@@ -122,6 +130,8 @@ struct Passed {
     device_end: u64,
     copy_ns: u64,
     readers_ns: u64,
+    map_ns: u64,
+    map_readers_ns: u64,
 }
 
 /// The state of the pipeline. Virtual time begins at 1, because 0 stands for "never".
@@ -134,6 +144,8 @@ struct Model {
     fill_ns: u64,
     /// The time at which the reader of a source is free.
     reader: u64,
+    /// The time at which each lane of the device map is free on the device.
+    map_lanes: BinaryHeap<Reverse<u64>>,
     passed: Vec<Passed>,
 }
 
@@ -142,15 +154,17 @@ impl Model {
         let free = |count| (0..count).map(|_| Reverse(1)).collect();
         let (lanes, fill_ns) = servers.map_or((0, 0), |lanes| (lanes.count, lanes.fill_ns));
         let (workers, lanes) = (free(setup.workers), free(lanes));
-        Self { setup, workers, lanes, fill_ns, reader: 1, passed: Vec::with_capacity(batches) }
+        let (map_lanes, passed) = (free(setup.map_lanes), Vec::with_capacity(batches));
+        Self { setup, workers, lanes, fill_ns, reader: 1, map_lanes, passed }
     }
 
     /// Simulates the next batch.
     fn batch(&mut self, times: ServiceTimes) {
-        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = times;
+        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns } = times;
         let before = self.passed.last().copied().unwrap_or(Passed {
             timeline: Timeline { handed_out: 1, sent: 1, ..Timeline::default() },
             copy_end: 1,
+            map_end: 1,
             step_end: 1,
             device_end: 1,
             ..Passed::default()
@@ -161,6 +175,7 @@ impl Model {
         if let Some(holder) = self.back(self.setup.host_slots).filter(|holder| holder.copy_end > in_order) {
             (timeline.no_slot, timeline.held_by_copies) = (in_order, true);
             (timeline.copy_ns, timeline.readers_ns) = (holder.copy_ns, holder.readers_ns);
+            (timeline.map_ns, timeline.map_readers_ns) = (holder.map_ns, holder.map_readers_ns);
             timeline.handed_out = holder.copy_end;
         }
         let worker = self.workers.peek().map_or(1, |Reverse(free)| *free);
@@ -176,16 +191,44 @@ impl Model {
         timeline.ordered = timeline.decoded.max(before.timeline.sent);
         let holder = self.back(self.setup.device_slots);
         let (released, read) = holder.map_or((1, 1), |holder| (holder.step_end, holder.device_end));
-        timeline.device_slot = timeline.ordered.max(released);
+        // A device map has one slot more for its input than it has lanes, and reads it after a moment.
+        let input = self.back(self.setup.map_lanes + 1);
+        let (copied_into, read_there) = match self.setup.map_lanes {
+            0 => (released, read),
+            _ => input.map_or((1, 1), |input| (input.timeline.mapped, input.map_end)),
+        };
+        timeline.device_slot = timeline.ordered.max(copied_into);
         timeline.sent = timeline.device_slot + submit_ns;
         let queued = timeline.sent.max(before.copy_end);
-        let readers_ns = read.saturating_sub(queued);
+        let readers_ns = read_there.saturating_sub(queued);
         let copy_end = queued + readers_ns + copy_ns;
+        let (mut map_end, mut map_readers_ns) = (copy_end, 0);
+        if let Some(Reverse(free)) = self.map_lanes.pop() {
+            timeline.map_taken = timeline.sent;
+            timeline.map_slot = timeline.map_taken.max(released);
+            timeline.mapped = timeline.map_slot;
+            let begun = copy_end.max(free).max(timeline.mapped);
+            map_readers_ns = read.saturating_sub(begun);
+            map_end = begun + map_readers_ns + map_ns;
+            self.map_lanes.push(Reverse(map_end));
+        }
         let asked = before.step_end;
-        let got = asked.max(timeline.sent);
+        let got = asked.max(timeline.delivered());
         let step_end = got + step_ns;
-        let device_end = got.max(copy_end).max(before.device_end) + device_ns;
-        let passed = Passed { timeline, copy_end, asked, got, step_end, device_end, copy_ns, readers_ns };
+        let device_end = got.max(map_end).max(before.device_end) + device_ns;
+        let passed = Passed {
+            timeline,
+            copy_end,
+            map_end,
+            asked,
+            got,
+            step_end,
+            device_end,
+            copy_ns,
+            readers_ns,
+            map_ns,
+            map_readers_ns,
+        };
         self.passed.push(passed);
     }
 
@@ -266,7 +309,7 @@ mod tests {
             is_source: read_ns > 0,
             ..Setup::default()
         };
-        let sample = ServiceTimes { read_ns, decode_ns, submit_ns: 0, copy_ns, step_ns, device_ns: 0 };
+        let sample = ServiceTimes { read_ns, decode_ns, copy_ns, step_ns, ..ServiceTimes::default() };
         Profile { setup, samples: vec![sample], ..Profile::default() }
     }
 
@@ -367,6 +410,7 @@ mod tests {
             decode_ns: u64::MAX,
             submit_ns: u64::MAX,
             copy_ns: u64::MAX,
+            map_ns: u64::MAX,
             step_ns: u64::MAX,
             device_ns: u64::MAX,
         };
@@ -376,6 +420,7 @@ mod tests {
             device_slots: usize::MAX,
             batch_size: usize::MAX,
             batch_bytes: usize::MAX,
+            map_lanes: usize::MAX,
             is_source: true,
             is_zero_copy: false,
             block_shuffle: Some((u64::MAX, u64::MAX)),
@@ -394,6 +439,7 @@ mod tests {
                 step: Some(Duration::MAX),
                 decode: Some(Duration::MAX),
                 copy: Some(Duration::MAX),
+                device_map: Some(Duration::MAX),
                 servers: Some(usize::MAX),
                 network: Some(Duration::MAX),
             };
@@ -410,6 +456,26 @@ mod tests {
             .account;
         let report = crate::Report { setup: huge, service: times, run, ..Default::default() };
         assert!(!crate::Diagnosis::new(&report).text.is_empty());
+    }
+
+    /// A device map that takes 5 ms of every batch, beside a step of 2 ms that nobody waits for.
+    #[test]
+    fn a_slow_device_map_is_named_and_lanes_run_beside_each_other() {
+        for (lanes, longest) in [(1, 5.0), (2, 2.5)] {
+            let mut profile = profile(2, 3, [0, 1, 0, 0]);
+            profile.setup.map_lanes = lanes;
+            profile.samples[0] = ServiceTimes { map_ns: 5 * MS, device_ns: 2 * MS, ..profile.samples[0] };
+            let account = WhatIf::default().predict(&profile, 500).account;
+            let per_batch = account.wall().as_secs_f64() * 1e3 / 500.0;
+            assert!((per_batch / longest - 1.0).abs() < 0.05, "{per_batch} of {longest}: {account}");
+            assert_eq!(charged(&account), account.wall());
+            assert!(account.share(Cause::DeviceMap) > 0.7, "{account}");
+            let quick = WhatIf { device_map: Some(Duration::from_micros(500)), ..WhatIf::default() };
+            let account = quick.predict(&profile, 500).account;
+            let per_batch = account.wall().as_secs_f64() * 1e3 / 500.0;
+            assert!((per_batch / 2.0 - 1.0).abs() < 0.05, "the step: {per_batch} {account}");
+            assert!(account.share(Cause::NoDeviceSlot) > 0.7, "{account}");
+        }
     }
 
     #[test]

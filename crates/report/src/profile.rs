@@ -79,6 +79,7 @@ pub(crate) fn bounded_setup(setup: &Setup) -> Setup {
         workers: setup.workers.clamp(1, MAX_WORKERS),
         host_slots: setup.host_slots.clamp(1, MAX_SLOTS),
         device_slots: setup.device_slots.clamp(1, MAX_SLOTS),
+        map_lanes: setup.map_lanes.min(MAX_WORKERS),
         batch_size: setup.batch_size.min(1 << 32),
         batch_bytes: setup.batch_bytes.min(1 << 42),
         ..*setup
@@ -87,10 +88,10 @@ pub(crate) fn bounded_setup(setup: &Setup) -> Setup {
 
 /// Times of at most 1000 s each.
 pub(crate) fn bounded_times(times: &ServiceTimes) -> ServiceTimes {
-    let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = *times;
-    let [read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns] =
-        [read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns].map(|ns| ns.min(MAX_NS));
-    ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns }
+    let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns } = *times;
+    let [read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns] =
+        [read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns].map(|ns| ns.min(MAX_NS));
+    ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns }
 }
 
 #[cfg(test)]

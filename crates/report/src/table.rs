@@ -14,7 +14,8 @@ use crate::ratio;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Work on a stream ([`Trace::stream`](feedline::trace::Trace::stream)), timed by events on the device.
+    /// Work on a stream ([`Trace::stream`](feedline::trace::Trace::stream)) or of the device map, timed by
+    /// events on the device.
     Kernel,
     /// Copies to the device, timed by events on the device.
     Copy,
@@ -154,7 +155,8 @@ fn kind(span: &Span, names: &[Name]) -> Kind {
         Lane::Own(_) => Kind::Annotated,
         _ if span.name.starts_with("wait") => Kind::Wait,
         Lane::CopyStream => Kind::Copy,
-        Lane::Consumer | Lane::Transfer | Lane::Worker(_) => Kind::Host,
+        Lane::MapStream(_) => Kind::Kernel,
+        Lane::Consumer | Lane::Transfer | Lane::Map(_) | Lane::Worker(_) => Kind::Host,
     }
 }
 

@@ -88,7 +88,9 @@ fn lane_id(lane: Lane) -> u32 {
         Lane::Consumer => 1,
         Lane::CopyStream => 2,
         Lane::Transfer => 3,
-        Lane::Worker(index) => 10 + index,
+        Lane::MapStream(lane) => 4 + 2 * lane,
+        Lane::Map(lane) => 5 + 2 * lane,
+        Lane::Worker(index) => 50 + index,
     }
 }
 
@@ -98,6 +100,8 @@ fn lane_name(lane: Lane, names: &[Name]) -> String {
         Lane::Consumer => "consumer".to_owned(),
         Lane::CopyStream => "copy stream".to_owned(),
         Lane::Transfer => "fl-transfer".to_owned(),
+        Lane::MapStream(lane) => format!("stream of map {lane}"),
+        Lane::Map(lane) => format!("fl-map-{lane}"),
         Lane::Worker(index) => format!("fl-decode-{index}"),
     }
 }

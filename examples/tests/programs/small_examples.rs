@@ -47,6 +47,16 @@ fn validation_falls_and_the_resumed_run_ends_bit_equal() {
 }
 
 #[test]
+fn device_map_delivers_the_digits_as_floats() {
+    let lines = run("device_map");
+    let ink = lines[0].strip_prefix("mean ink of 10000 images: ").and_then(|text| text.strip_suffix(" of 1"));
+    // The example `own_kernel` finds the same ink, of 255.
+    let ink = ink.unwrap_or_else(|| panic!("{lines:?}")).parse::<f64>().unwrap() * 255.0;
+    assert!((30.0..37.0).contains(&ink), "{ink}");
+    assert!(lines.len() == 2 && lines[1].contains("bound: "), "{lines:?}");
+}
+
+#[test]
 fn check_my_loop_finds_the_missing_wait_and_nothing_else() {
     let lines = run("check_my_loop");
     assert_eq!(lines[0], "with the wait: no race in 20 schedules");

@@ -13,6 +13,7 @@ use feedline_core::{
 use feedline_device::Device;
 use feedline_device::slot::MAX_SLOTS;
 
+use crate::device_map::DeviceMap;
 use crate::record::Recording;
 use crate::trace::Trace;
 use crate::transfer_mode::against_zero_copy;
@@ -87,6 +88,8 @@ pub struct LoaderBuilder {
     pub(crate) drop_timeout: Duration,
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
+    pub(crate) device_map: Option<DeviceMap>,
+    pub(crate) device_lanes: usize,
     pub(crate) filler: Option<Arc<dyn BatchFiller>>,
     pub(crate) skips: Vec<(u64, Range<u64>)>,
     pub(crate) trace: Option<Trace>,
@@ -119,6 +122,8 @@ impl LoaderBuilder {
             drop_timeout: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
             map_batch: None,
+            device_map: None,
+            device_lanes: 1,
             filler: None,
             skips: Vec::new(),
             forms: Vec::new(),
@@ -295,7 +300,8 @@ impl LoaderBuilder {
     }
 
     /// Calls `hook` on every filled batch, before it is copied to the device: for work that needs all rows of
-    /// a batch, such as mixup, or is cheaper per batch, such as tokenising. Default: none.
+    /// a batch, such as mixup, or is cheaper per batch, such as tokenising. Default: none. Kernels that make
+    /// another batch on the device belong into [`device_map`](Self::device_map).
     ///
     /// The worker that finishes the batch calls it, exactly once per batch; batches are mapped by several
     /// workers at a time, in any order. It changes the batch in place: for an output of another type or size,
@@ -393,6 +399,7 @@ impl LoaderBuilder {
         builder.threads().count()?;
         let spec = builder.spec()?;
         let layout = Layout::new(&spec, builder.batch_size)?;
+        let mapped = builder.device_map.as_ref().map(|map| map.layout(builder.batch_size)).transpose()?;
         builder.bad_samples.check()?;
         let batch_sampler = match &builder.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => builder.batch_sampler(dataset.len())?,
@@ -401,7 +408,7 @@ impl LoaderBuilder {
         let against = against_zero_copy(device, &spec, &builder.sampler, builder.threads());
         let chosen = builder.choose(device, &layout, against)?;
         builder.check_filler(&layout, batch_sampler.options().len)?;
-        Loader::start(builder, chosen, batch_sampler, layout, device)
+        Loader::start(builder, chosen, batch_sampler, (layout, mapped), device)
     }
 }
 

@@ -138,6 +138,15 @@ impl Ready {
         self.reader.view(layout.offset(index), field.elements() * self.len())
     }
 
+    /// The bytes of field number `index`, which is not ragged, of all rows.
+    ///
+    /// # Errors
+    /// As [`field_at`](Self::field_at).
+    pub(crate) fn bytes_at(&self, index: usize) -> Result<View<'_, u8>> {
+        let bytes = self.layout.spec().fields()[index].row_bytes() * self.len();
+        self.reader.view(self.layout.offset(index), bytes)
+    }
+
     /// The ragged field `name`: the items of all rows one behind another, and `rows + 1` offsets.
     ///
     /// The host knows the number of items without waiting: the length of the values, divided by the elements

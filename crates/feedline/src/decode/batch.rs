@@ -120,7 +120,7 @@ impl Undecoded {
             let info = self.lease.info_mut();
             info.batch.reset(request, epoch, step);
             info.batch.timeline = self.timeline;
-            info.start = start;
+            info.batch.start = start;
             info.draws.clear();
             info.records.clear();
         }
@@ -206,15 +206,15 @@ impl Undecoded {
     /// Writes the ids of the batch into its info.
     pub(super) fn sample(&mut self, batch_sampler: &BatchSampler) {
         self.describe();
-        let HostInfo { batch: info, start, .. } = self.lease.info_mut();
-        let BatchInfo { epoch, step, .. } = *info;
-        info.valid = batch_sampler.batch(epoch, *start, step, &mut info.ids);
+        let info = &mut self.lease.info_mut().batch;
+        let BatchInfo { epoch, step, start, .. } = *info;
+        info.valid = batch_sampler.batch(epoch, start, step, &mut info.ids);
     }
 
     /// Writes the draws of the batch into its info.
     pub(super) fn draw(&mut self, batch_sampler: &BatchSampler) {
-        let HostInfo { batch: info, start, draws, .. } = self.lease.info_mut();
-        batch_sampler.draws(info.epoch, *start, info.step, draws);
+        let HostInfo { batch: info, draws, .. } = self.lease.info_mut();
+        batch_sampler.draws(info.epoch, info.start, info.step, draws);
     }
 
     /// Reads the records of a source; `Err` with what is delivered in place of the batch, if anything.

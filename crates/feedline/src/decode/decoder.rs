@@ -216,8 +216,8 @@ impl Decoder {
 
     /// The hash of the rows of a batch, if it is due.
     pub(super) fn content_of(&self, lease: &FillLease<Pinned, HostInfo>) -> Option<ContentHash> {
-        let HostInfo { batch: info, start, .. } = lease.info();
-        self.content.filter(|hash| hash.is_due(self.batch_sampler.step_of(*start) + info.step))
+        let info = &lease.info().batch;
+        self.content.filter(|hash| hash.is_due(self.batch_sampler.step_of(info.start) + info.step))
     }
 
     /// Pads or sums the ragged fields of a batch, as the spec requires.

@@ -26,8 +26,6 @@ pub(crate) enum Input {
 #[derive(Debug, Default)]
 pub(crate) struct HostInfo {
     pub(crate) batch: BatchInfo,
-    /// The position in the epoch at which the steps begin.
-    pub(crate) start: u64,
     /// The global position in the epoch of each row of a data set; empty if the workers do not read the rows,
     /// and for a source.
     pub(crate) draws: Vec<u64>,

@@ -136,12 +136,7 @@ impl MapBatch {
         let mut batch = FilledBatch { rows: Rows::filled(layout, bytes, info.ids.len()), info };
         let context = Context::new(batch_sampler.options().seed, info.epoch);
         let mut context = context.with_scratch(worker.take_scratch());
-        // Steps count from the point of a resume, so they cannot key a random stream.
-        let at = match info.source_position {
-            Some(after) if after.taken == 0 => key(&[after.position, after.offset]),
-            Some(after) => key(&[after.position, after.offset, after.taken]),
-            None => batch_sampler.position(info.epoch, host_info.start, info.step, 0).unwrap_or(0),
-        };
+        let at = position(batch_sampler, info);
         // Names the hook if it never returns.
         worker.begin(info.step, first);
         let mapped = catch_panic("map_batch panicked", || {
@@ -162,6 +157,15 @@ impl MapBatch {
         mapped
             .and_then(|mapped| mapped.map_err(failed))
             .map_err(|error| error.at_stage(Stage::Decode).at_batch(info.step))
+    }
+}
+
+/// The place of a batch in its epoch, which keys its random numbers: steps count from the point of a resume.
+pub(crate) fn position(batch_sampler: &BatchSampler, info: &BatchInfo) -> u64 {
+    match info.source_position {
+        Some(after) if after.taken == 0 => key(&[after.position, after.offset]),
+        Some(after) => key(&[after.position, after.offset, after.taken]),
+        None => batch_sampler.position(info.epoch, info.start, info.step, 0).unwrap_or(0),
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) use decoder::{Decoder, Delivery, Filled, Message};
 pub(crate) use fill::{Filling, start as start_filling};
 pub(crate) use input::{HostInfo, Input};
 pub use map_batch::FilledBatch;
-pub(crate) use map_batch::MapBatch;
+pub(crate) use map_batch::{MapBatch, position};
 pub(crate) use pool::ActiveWorkers;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use source::SourceReader;

@@ -47,7 +47,10 @@ pub struct Loader {
     pub(crate) batch_sampler: Arc<BatchSampler>,
     /// The data set, which the workers drop when they end; `None` for a source.
     dataset: Option<Weak<dyn Dataset>>,
+    /// The layout of the rows that workers write.
     layout: Arc<Layout>,
+    /// The layout of the batches that are delivered: another one with a device map.
+    delivered: Arc<Layout>,
     device: Device,
     slots: Arc<SlotRing>,
     requests: Arc<Requests>,
@@ -304,7 +307,7 @@ impl Loader {
         self.dataset.as_ref()?.upgrade()
     }
 
-    /// The memory layout of a batch.
+    /// The memory layout of a batch as it is copied, before a device map.
     #[doc(hidden)] // For the crates of this repository.
     pub fn layout(&self) -> &Layout {
         &self.layout

@@ -41,7 +41,7 @@ impl Loader {
                     return Ok(TryNext::Over);
                 }
                 Delivery::Batch(loaded) => {
-                    let batch = Batch::new(loaded, self.layout.clone());
+                    let batch = Batch::new(loaded, self.delivered.clone());
                     let (now, waited) = self.ledger.deliver(&batch, self.layout.used_bytes(batch.len()));
                     if let Some((tuner, workers)) = &mut self.tuning
                         && let Some(tuning) =

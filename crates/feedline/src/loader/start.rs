@@ -12,6 +12,7 @@ use feedline_slots::Ring;
 use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
 use crate::decode::{ActiveWorkers, Decoder, Filling, HostInfo, SourceReader, WorkerPool, start_filling};
+use crate::device_map::{DeviceLanes, MapWork, Outcome};
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
 use crate::report::{Ledger, Setup};
@@ -26,11 +27,17 @@ impl Loader {
         builder: LoaderBuilder,
         (mode, columns): Chosen,
         batch_sampler: BatchSampler,
-        layout: Layout,
+        (layout, mapped): (Layout, Option<Layout>),
         device: &Device,
     ) -> Result<Self> {
         let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
-        let (memory_use, host_slots, slots) = allocate(&builder, columns.as_deref(), &layout, device)?;
+        let delivered = mapped.map_or_else(|| layout.clone(), Arc::new);
+        let trace = builder.trace.as_ref().map(Trace::loader);
+        let map = builder.device_map.as_ref();
+        let lanes = map.map(|map| map.lanes(builder.device_lanes, device, trace.as_ref())).transpose()?;
+        let layouts = (&*layout, &*delivered);
+        let (memory_use, Slots { host: host_slots, copied, delivered: slots }) =
+            allocate(&builder, columns.as_deref(), layouts, device)?;
         let pool = builder.start_pool(&mode)?;
         let requests = Arc::new(Requests::new(host_slots.len()));
         let (loaded, to_consumer) = bounded(slots.len());
@@ -38,7 +45,7 @@ impl Loader {
         let closers = Closers {
             stop: stop.clone(),
             host_slots: host_slots.clone(),
-            device_slots: slots.clone(),
+            device_slots: vec![slots.clone(), copied.clone()],
             requests: requests.clone(),
         };
         let mut running = Running::new(closers, device.clone(), pool.clone());
@@ -48,7 +55,6 @@ impl Loader {
         let dataset = builder.input.stable_dataset().map(|set| Arc::downgrade(set) as Weak<dyn Dataset>);
         let fingerprint = builder.fingerprint(len);
         let (content, recorder) = builder.open_record(&mode, &batch_sampler, &layout, fingerprint)?;
-        let trace = builder.trace.as_ref().map(Trace::loader);
         let is_source = reader.is_some();
         let counts = (host_slots.len(), slots.len());
         let setup = setup(&builder, &mode, &batch_sampler, &layout, &pool, counts);
@@ -76,16 +82,29 @@ impl Loader {
                 ended();
             }),
         });
+        // Without a device map, the consumer is next, and finds the outcome at once.
+        let (lanes, loaded, outcome): (_, _, Outcome) = match lanes {
+            None => (None, loaded, Box::new(running.outcome())),
+            Some(lanes) => {
+                let (batch_sampler, requests) = (batch_sampler.clone(), requests.clone());
+                let (layouts, device) = ((layout.clone(), delivered.clone()), device.clone());
+                let work = MapWork { slots: slots.clone(), layouts, batch_sampler, requests, device };
+                let (lanes, to_lanes, outcome) =
+                    DeviceLanes::new(lanes, work, copied.len(), loaded, &mut running)?;
+                (Some(lanes), to_lanes, outcome)
+            }
+        };
         let transfer = Transfer {
             columns,
             host_slots,
-            device_slots: slots.clone(),
+            device_slots: copied,
             stream: device.named_stream("copy", Priority::High)?,
             pool: pool.clone(),
             decoder: decoder.clone(),
             loaded,
         };
-        start_threads(&mut running, transfer, &decoder, &pool, reader)?;
+        start_threads(&mut running, (transfer, outcome), &decoder, &pool, reader)?;
+        lanes.map_or(Ok(()), |lanes| lanes.start(&mut running))?;
         let record = recorder.as_ref().map_or_else(Weak::new, Arc::downgrade);
         let (cursor, unreleased) = (Cursor::new(&batch_sampler, fingerprint), slots.unreleased().clone());
         let reporter = ledger.reporter().clone();
@@ -100,6 +119,7 @@ impl Loader {
             batch_sampler,
             dataset,
             layout,
+            delivered,
             device: device.clone(),
             loaded: to_consumer,
             held_timeout: builder.held_timeout,
@@ -140,12 +160,12 @@ fn observe(
 /// Starts `fl-transfer`, and the threads of a filler.
 fn start_threads(
     running: &mut Running,
-    transfer: Transfer,
+    (transfer, outcome): (Transfer, Outcome),
     decoder: &Arc<Decoder>,
     pool: &WorkerPool,
     reader: Option<Box<SourceReader>>,
 ) -> Result<()> {
-    let (outcome, ended) = (running.outcome(), running.stage("transfer"));
+    let ended = running.stage("transfer");
     let thread = transfer.start(reader, move |result, transfer| {
         outcome(result);
         // In this order: the slots are released once the stage is reported as ended.
@@ -172,6 +192,7 @@ fn setup(
         device_slots: slots.1,
         batch_size: layout.capacity(),
         batch_bytes: layout.bytes(),
+        map_lanes: if builder.device_map.is_some() { builder.device_lanes } else { 0 },
         is_source: builder.input.stable_dataset().is_none(),
         is_zero_copy: mode.needs_no_decoding(),
         block_shuffle: match batch_sampler.options().sampler {
@@ -181,15 +202,25 @@ fn setup(
     }
 }
 
+/// The slots of a loader.
+struct Slots {
+    host: Ring<Pinned, HostInfo>,
+    /// The slots that batches are copied into.
+    copied: Arc<SlotRing>,
+    /// The slots that the consumer gets: others with a device map.
+    delivered: Arc<SlotRing>,
+}
+
 /// Allocates the slots, with room for the info of a batch in each, so that loading a batch allocates nothing.
+/// `layouts` are those of the batches that are copied, and of those that the consumer gets.
 fn allocate(
     builder: &LoaderBuilder,
     columns: Option<&StridedColumns>,
-    layout: &Layout,
+    (layout, delivered): (&Layout, &Layout),
     device: &Device,
-) -> Result<(MemoryUse, Ring<Pinned, HostInfo>, Arc<SlotRing>)> {
+) -> Result<(MemoryUse, Slots)> {
     let slot_bytes = slot_bytes(layout, columns);
-    let (device_count, host_count) = (builder.device_slots(layout), builder.host_slots(layout));
+    let (copied_count, host_count) = (builder.copied_slots(layout), builder.host_slots(layout));
     let pinned = {
         // Memory lies on the node of the core whose thread touches it first.
         let node = node_of(device);
@@ -198,9 +229,15 @@ fn allocate(
         (0..host_count).map(pinned).collect::<Result<Vec<_>>>()?
     };
     let host_slots = Ring::<Pinned, HostInfo>::new(pinned);
-    let slots = SlotRing::new(device, device_count, layout.bytes())?;
+    let copied = SlotRing::new(device, copied_count, layout.bytes())?;
+    let slots = match builder.device_map {
+        None => copied.clone(),
+        Some(_) => SlotRing::new(device, builder.device_slots(delivered), delivered.bytes())?,
+    };
+    let of_map = if builder.device_map.is_some() { slots.len() } else { 0 };
     let mut host = (0..host_count).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
-    let mut on_device = (0..device_count).map(|_| slots.acquire()).collect::<Result<Vec<_>>>()?;
+    let mut on_device = (0..copied_count).map(|_| copied.acquire()).collect::<Result<Vec<_>>>()?;
+    on_device.extend((0..of_map).map(|_| slots.acquire()).collect::<Result<Vec<_>>>()?);
     let infos = host.iter_mut().map(|slot| &mut slot.info_mut().batch);
     for info in infos.chain(on_device.iter_mut().map(|slot| slot.info_mut())) {
         let rows = layout.capacity();
@@ -214,7 +251,7 @@ fn allocate(
     let (registered, resident) = columns.map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
     let memory_use = MemoryUse {
         pinned_bytes: (slot_bytes * host_count + registered) as u64,
-        device_bytes: (layout.bytes() * device_count + resident) as u64,
+        device_bytes: (layout.bytes() * copied_count + delivered.bytes() * of_map + resident) as u64,
     };
-    Ok((memory_use, host_slots, slots))
+    Ok((memory_use, Slots { host: host_slots, copied, delivered: slots }))
 }

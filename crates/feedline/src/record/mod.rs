@@ -237,10 +237,11 @@ impl LoaderBuilder {
         }
     }
 
-    /// Hashes the rows of every batch, without a record.
+    /// Hashes the rows of every batch, without a record, and delivers them without a device map.
     #[doc(hidden)] // For feedline-record.
     pub fn hash_content(mut self) -> Self {
         self.recording.hashes = true;
+        self.device_map = None;
         self
     }
 }

@@ -16,16 +16,19 @@ pub struct Setup {
     pub workers: usize,
     /// Pinned slots.
     pub host_slots: usize,
-    /// Slots on the device: the depth.
+    /// Slots on the device for the consumer: the depth.
     pub device_slots: usize,
     /// Rows per batch.
     pub batch_size: usize,
-    /// Bytes of a batch on the device.
+    /// Bytes of a batch as it is copied to the device.
     pub batch_bytes: usize,
     /// Whether records are read in sequence.
     pub is_source: bool,
     /// Whether the device reads the rows itself, so that a copy includes the gathering.
     pub is_zero_copy: bool,
+    /// Lanes of the device map; 0 without one.
+    #[serde(default)]
+    pub map_lanes: usize,
     /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each group
     /// of samples once, if the order is a shuffle of single samples of a set whose groups do not fit its
     /// cache.
@@ -44,6 +47,9 @@ pub struct ServiceTimes {
     pub submit_ns: u64,
     /// The copy on the device, of the last batch that was timed; 0 before the first.
     pub copy_ns: u64,
+    /// The device map on the device, of the last batch that was timed; 0 before the first, and without one.
+    #[serde(default)]
+    pub map_ns: u64,
     /// The consumer's thread, between two calls.
     pub step_ns: u64,
     /// The consumer's work on the device, if it held up the pipeline or was set
@@ -207,18 +213,21 @@ fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// The means of service times; of copies, over those that were timed.
+/// The means of service times; of copies and of the device map, over those that were timed.
 #[doc(hidden)] // For feedline-report.
 pub fn mean(samples: impl Iterator<Item = ServiceTimes> + Clone) -> ServiceTimes {
     let sum = |part: fn(ServiceTimes) -> u64| samples.clone().map(part).fold(0, u64::saturating_add);
     let count = samples.clone().count().max(1) as u64;
     let mean = |part| sum(part) / count;
-    let timed = samples.clone().filter(|times| times.copy_ns > 0).count().max(1) as u64;
+    let timed = |part: fn(ServiceTimes) -> u64| {
+        sum(part) / samples.clone().filter(|&times| part(times) > 0).count().max(1) as u64
+    };
     ServiceTimes {
         read_ns: mean(|times| times.read_ns),
         decode_ns: mean(|times| times.decode_ns),
         submit_ns: mean(|times| times.submit_ns),
-        copy_ns: sum(|times| times.copy_ns) / timed,
+        copy_ns: timed(|times| times.copy_ns),
+        map_ns: timed(|times| times.map_ns),
         step_ns: mean(|times| times.step_ns),
         device_ns: mean(|times| times.device_ns),
     }

@@ -20,6 +20,8 @@ pub enum Cause {
     NoHostSlot,
     /// A copy to the device was queued, or running copies held every host slot.
     Copy,
+    /// The device map ran on the device or was queued, or the batch waited for a free lane.
+    DeviceMap,
     /// The consumer held every device slot: batches not dropped, or work on them not finished.
     NoDeviceSlot,
     /// The batch was ready, and threads handed it on.
@@ -30,12 +32,13 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in the order of the stages.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::SourceRead,
         Self::Decode,
         Self::OrderWait,
         Self::NoHostSlot,
         Self::Copy,
+        Self::DeviceMap,
         Self::NoDeviceSlot,
         Self::HandOff,
         Self::Consumer,
@@ -49,6 +52,7 @@ impl Cause {
             Self::OrderWait => "order wait",
             Self::NoHostSlot => "no free host slot",
             Self::Copy => "host-to-device copy",
+            Self::DeviceMap => "device map",
             Self::NoDeviceSlot => "no free device slot",
             Self::HandOff => "hand-off",
             Self::Consumer => "consumer",

@@ -80,6 +80,10 @@ fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, causes: &mut Ca
     causes.add(Cause::HandOff, until(timeline.ordered, &mut at));
     causes.add(Cause::NoDeviceSlot, until(timeline.device_slot, &mut at));
     causes.add(Cause::Copy, until(timeline.sent, &mut at));
+    // The batches before this one are delivered, so a lane that was busy had work for this one or a later one.
+    causes.add(Cause::DeviceMap, until(timeline.map_taken, &mut at));
+    causes.add(Cause::NoDeviceSlot, until(timeline.map_slot, &mut at));
+    causes.add(Cause::DeviceMap, until(timeline.mapped, &mut at));
     causes.add(Cause::HandOff, until(wait.end, &mut at));
 }
 
@@ -92,8 +96,12 @@ fn charge_slot(held: u64, timeline: &Timeline, causes: &mut Causes) {
     // A copy also holds its host slot while it waits for the readers of its device slot. Only timed copies
     // measure that wait, so the last one stands for the others.
     let readers = share(held, timeline.readers_ns, timeline.copy_ns);
-    causes.add(Cause::NoDeviceSlot, readers);
     causes.add(Cause::Copy, held - readers);
+    // The readers of a device map's input are its lanes, which wait for the readers of their output.
+    let Timeline { map_ns, map_readers_ns, mapped, .. } = *timeline;
+    let mapping = if mapped > 0 { share(readers, map_ns, map_readers_ns) } else { 0 };
+    causes.add(Cause::DeviceMap, mapping);
+    causes.add(Cause::NoDeviceSlot, readers - mapping);
 }
 
 /// Takes up to `most` from `time`.
@@ -104,7 +112,7 @@ fn take(time: &mut u64, max: u64) -> u64 {
 }
 
 /// `whole` times `part / (part + rest)`.
-fn share(whole: u64, part: u64, rest: u64) -> u64 {
+pub(super) fn share(whole: u64, part: u64, rest: u64) -> u64 {
     let all = u128::from(part) + u128::from(rest);
     (u128::from(whole) * u128::from(part)).checked_div(all).unwrap_or(0) as u64
 }
@@ -132,7 +140,7 @@ mod tests {
         }
     }
 
-    fn charged(wait: Range<u64>, timeline: &Timeline) -> [u64; 8] {
+    fn charged(wait: Range<u64>, timeline: &Timeline) -> [u64; 9] {
         let (mut charger, mut causes) = (Charger::default(), Causes::default());
         charger.next(timeline);
         charger.charge(wait, timeline, &mut causes);
@@ -141,19 +149,28 @@ mod tests {
 
     #[test]
     fn every_part_of_a_wait_goes_to_its_cause() {
-        // read, decode, order, no host slot, copy, no device slot, hand-off, consumer
+        // read, decode, order, no host slot, copy, device map, no device slot, hand-off, consumer
         let whole = charged(100..1123, &timeline());
-        assert_eq!(whole, [8, 4 + 16, 32, 0, 2 + 256, 128, 1 + 64 + 512, 0]);
+        assert_eq!(whole, [8, 4 + 16, 32, 0, 2 + 256, 0, 128, 1 + 64 + 512, 0]);
         assert_eq!(whole.iter().sum::<u64>(), 1023);
-        assert_eq!(charged(120..140, &timeline()), [0, 11, 9, 0, 0, 0, 0, 0]);
+        assert_eq!(charged(120..140, &timeline()), [0, 11, 9, 0, 0, 0, 0, 0, 0]);
         let older = Timeline { held_by_copies: false, ..timeline() };
-        assert_eq!(charged(100..104, &older), [0, 1, 0, 2, 0, 0, 1, 0]);
+        assert_eq!(charged(100..104, &older), [0, 1, 0, 2, 0, 0, 0, 1, 0]);
     }
 
     #[test]
     fn a_host_slot_held_by_a_copy_that_waits_for_readers_is_charged_to_them() {
         let slow = Timeline { copy_ns: 100, readers_ns: 300, no_slot: 1, handed_out: 1001, ..timeline() };
-        assert_eq!(charged(1..1001, &slow), [0, 0, 0, 0, 250, 750, 0, 0]);
+        assert_eq!(charged(1..1001, &slow), [0, 0, 0, 0, 250, 0, 750, 0, 0]);
+    }
+
+    #[test]
+    fn a_device_map_is_charged_on_its_lane_and_where_its_input_holds_up_the_copies() {
+        let mapped = Timeline { map_taken: 615, map_slot: 623, mapped: 639, ..timeline() };
+        assert_eq!(charged(600..700, &mapped), [0, 0, 0, 0, 11, 4 + 16, 8, 61, 0]);
+        let slow = Timeline { copy_ns: 100, readers_ns: 300, no_slot: 1, handed_out: 1001, ..mapped };
+        let slow = Timeline { map_ns: 400, map_readers_ns: 200, ..slow };
+        assert_eq!(charged(1..1001, &slow), [0, 0, 0, 0, 250, 500, 250, 0, 0]);
     }
 
     #[test]
@@ -171,8 +188,8 @@ mod tests {
             sent: 150,
             ..Timeline::default()
         };
-        assert_eq!(charged(100..150, &late), [0, 30, 0, 0, 20, 0, 0, 0]);
-        assert_eq!(charged(90..150, &late), [0, 30, 0, 0, 30, 0, 0, 0]);
+        assert_eq!(charged(100..150, &late), [0, 30, 0, 0, 20, 0, 0, 0, 0]);
+        assert_eq!(charged(90..150, &late), [0, 30, 0, 0, 30, 0, 0, 0, 0]);
         // The second of two that were handed out together.
         let (mut charger, mut causes) = (Charger::default(), Causes::default());
         for wait in [140..150, 130..150] {
@@ -181,11 +198,11 @@ mod tests {
         }
         assert_eq!((causes.ns(Cause::Decode), causes.ns(Cause::Copy)), (10, 20));
         let busy = Timeline { idle_since: 120, begun: 120, ..late };
-        assert_eq!(charged(100..150, &busy), [0, 50, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(charged(100..150, &busy), [0, 50, 0, 0, 0, 0, 0, 0, 0]);
         // A source whose records took 30 ns to read first.
         let source = Timeline { no_slot: 0, begun: 100, read: 130, ..late };
-        assert_eq!(charged(130..150, &source), [20, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(charged(100..150, &source), [30, 20, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(charged(130..150, &source), [20, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(charged(100..150, &source), [30, 20, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
@@ -210,6 +227,12 @@ mod tests {
                 idle_since: stamp(),
                 copy_ns: stamp(),
                 readers_ns: stamp(),
+                map_taken: stamp(),
+                map_slot: stamp(),
+                mapped: stamp(),
+                map_lane: 0,
+                map_ns: stamp(),
+                map_readers_ns: stamp(),
             };
             let (from, length) = (stamp(), stamp());
             assert_eq!(charged(from..from + length, &timeline).iter().sum::<u64>(), length);

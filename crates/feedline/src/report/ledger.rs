@@ -11,7 +11,7 @@ use feedline_core::timeline::now;
 
 use super::account::{Account, Report, ServiceTimes, Setup, mean};
 use super::cause::{Cause, Causes};
-use super::charge::Charger;
+use super::charge::{Charger, share};
 use crate::decode::filler::FillCounts;
 use crate::trace::{BatchId, LoaderTrace};
 use crate::tune::Tuning;
@@ -41,6 +41,8 @@ pub(crate) struct Ledger {
     /// Time since the last delivery in which it was blocked until the copy of a batch had ended: not its own
     /// time.
     copied: u64,
+    /// With a device map, nanoseconds of the copy and of the map on the device of the last batch.
+    arrival: Option<(u64, u64)>,
     charger: Charger,
     /// The trace, and the batch that the consumer works on.
     trace: Option<LoaderTrace>,
@@ -73,6 +75,7 @@ struct State {
 
 impl Ledger {
     pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
+        let arrival = (setup.map_lanes > 0).then_some((0, 1));
         let (waiting, step_ns) = Default::default();
         let (tuning, filler) = Default::default();
         let (run, begun, previous) = Default::default();
@@ -88,6 +91,7 @@ impl Ledger {
             polled: 0,
             busy: 0,
             copied: 0,
+            arrival,
             charger: Charger::default(),
             trace,
             current: None,
@@ -107,13 +111,24 @@ impl Ledger {
         // Other threads of the consumer may have waited too: limited to the whole time.
         let copied = copied.min(passed);
         if let Some((trace, batch)) = self.trace.as_ref().zip(self.current) {
-            trace.wait(batch, Cause::Copy, (self.until, self.until + copied));
+            let mut from = self.until;
+            for (cause, ns) in self.arrival_of(copied) {
+                trace.wait(batch, cause, (from, from + ns));
+                from += ns;
+            }
             trace.step(batch, self.until + copied, at);
         }
         self.busy += passed - copied;
         self.copied += copied;
         self.until = at;
         copied
+    }
+
+    /// Splits `ns` nanoseconds, in which the consumer waited until a batch had arrived, into the copy and the device
+    /// map behind it.
+    fn arrival_of(&self, ns: u64) -> [(Cause, u64); 2] {
+        let copy = self.arrival.map_or(ns, |(copy_ns, map_ns)| share(ns, copy_ns, map_ns));
+        [(Cause::Copy, copy), (Cause::DeviceMap, ns - copy)]
     }
 
     /// An epoch begins. The time since the last batch, such as for a validation, belongs to the run only.
@@ -133,7 +148,7 @@ impl Ledger {
             state.previous = Some(last);
         }
         state.run.charge(Cause::Consumer, between);
-        state.run.charge(Cause::Copy, copied);
+        self.arrival_of(copied).into_iter().for_each(|(cause, ns)| state.run.charge(cause, ns));
         state.run.between += between + copied;
         if self.until == 0 {
             state.run = Account::new(epoch, at);
@@ -183,7 +198,7 @@ impl Ledger {
         let waited = polls.sum();
         let mut state = self.shared.state();
         state.run.charge(Cause::Consumer, busy);
-        state.run.charge(Cause::Copy, copied);
+        self.arrival_of(copied).into_iter().for_each(|(cause, ns)| state.run.charge(cause, ns));
         state.run.charge(Cause::SourceRead, waited);
         state.run.until = at;
         drop(state);
@@ -203,7 +218,7 @@ impl Ledger {
         let mut causes = Causes::default();
         self.charger.next(timeline);
         // A batch that was sent before the call costs no wait.
-        let at = if timeline.sent > self.asked { now() } else { self.asked };
+        let at = if timeline.delivered() > self.asked { now() } else { self.asked };
         let polls = &self.polls[..std::mem::take(&mut self.polled)];
         for &(from, to) in polls.iter().chain([&(self.asked, at)]).filter(|(from, to)| from < to) {
             let mut wait = Causes::default();
@@ -213,7 +228,11 @@ impl Ledger {
                 trace.waits(BatchId::of(info), from, &wait);
             }
         }
-        causes.add(Cause::Copy, std::mem::take(&mut self.copied));
+        let copied = std::mem::take(&mut self.copied);
+        self.arrival_of(copied).into_iter().for_each(|(cause, ns)| causes.add(cause, ns));
+        if self.arrival.is_some() && timeline.copy_ns + timeline.map_ns > 0 {
+            self.arrival = Some((timeline.copy_ns, timeline.map_ns));
+        }
         let waited = causes.sum().as_nanos() as u64;
         let busy = std::mem::take(&mut self.busy);
         causes.add(Cause::Consumer, busy);
@@ -228,6 +247,7 @@ impl Ledger {
             decode_ns: timeline.decode_ns,
             submit_ns: timeline.sent.saturating_sub(timeline.device_slot),
             copy_ns: timeline.copy_ns,
+            map_ns: timeline.map_ns,
             step_ns: busy,
             // Here only the delay that the step caused; `State::mean` computes a time per step from it.
             device_ns: causes.ns(Cause::NoDeviceSlot),

@@ -99,6 +99,9 @@ pub enum Lane {
     Consumer,
     CopyStream,
     Transfer,
+    /// The stream of a lane of the device map, and its thread.
+    MapStream(u32),
+    Map(u32),
     Worker(u32),
 }
 
@@ -244,21 +247,25 @@ impl LoaderTrace {
         self.record(Lane::Worker(worker as u32), name, batch, start, end);
     }
 
-    /// A copy ran on the device.
-    pub(crate) fn copy(&self, batch: BatchId, queued: u64, started: u64, ended: u64) {
-        self.record(Lane::CopyStream, "wait: readers of the slot", batch, queued, started);
-        self.record(Lane::CopyStream, "copy", batch, started, ended);
+    /// The work called `name` ran on the stream of `lane`.
+    pub(crate) fn ran(&self, (lane, name): (Lane, &'static str), batch: BatchId, times: [u64; 3]) {
+        let [queued, started, ended] = times;
+        self.record(lane, "wait: readers of the slot", batch, queued, started);
+        self.record(lane, name, batch, started, ended);
     }
 
     /// A batch was delivered.
     pub(crate) fn delivered(&self, info: &BatchInfo) {
         let batch = BatchId::of(info);
         let Timeline { no_slot, handed_out, ordered, device_slot, sent, .. } = info.timeline;
+        let Timeline { map_taken, map_slot, mapped, map_lane, .. } = info.timeline;
         if no_slot > 0 {
             self.record(Lane::Transfer, "waits for a host slot", batch, no_slot, handed_out);
         }
         self.record(Lane::Transfer, "waits for a device slot", batch, ordered, device_slot);
         self.record(Lane::Transfer, "queue the copy", batch, device_slot, sent);
+        self.record(Lane::Map(map_lane), "waits for a device slot", batch, map_taken, map_slot);
+        self.record(Lane::Map(map_lane), "queue the device map", batch, map_slot, mapped);
     }
 
     /// The consumer waited from `start` on, for each of `causes` in turn.
@@ -305,6 +312,7 @@ fn wait_name(cause: Cause) -> &'static str {
         Cause::OrderWait => "wait: order wait",
         Cause::NoHostSlot => "wait: no free host slot",
         Cause::Copy => "wait: host-to-device copy",
+        Cause::DeviceMap => "wait: device map",
         Cause::NoDeviceSlot => "wait: no free device slot",
         Cause::HandOff => "wait: hand-off",
         Cause::Consumer => "wait: consumer",

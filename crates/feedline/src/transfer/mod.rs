@@ -29,12 +29,12 @@ use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
 use feedline_slots::{Backoff, Ring, WAKE_UP};
 
-pub(crate) use self::schedule::{QUIET, Request, Requests};
-use self::schedule::{Reorder, Schedule};
-use self::timed::TimedCopies;
+use self::schedule::Schedule;
+pub(crate) use self::schedule::{QUIET, Reorder, Request, Requests};
+pub(crate) use self::timed::TimedCopies;
 use crate::decode::{Decoder, Delivery, Filled, HostInfo, Message, SourceReader, Undecoded, WorkerPool};
 use crate::spans::enter;
-use crate::trace::BatchId;
+use crate::trace::{BatchId, Lane};
 
 /// A worker is woken for this much decoding; shorter work is left to the worker that was woken before. It is
 /// long against a [`WAKE_UP`] (H200 host, 2026-11-22, bench `idle`).
@@ -65,7 +65,7 @@ pub(crate) struct Transfer {
     pub(crate) stream: Stream,
     pub(crate) pool: WorkerPool,
     pub(crate) decoder: Arc<Decoder>,
-    /// The channel to the consumer; the thread ends when the other end is dropped.
+    /// The channel to the consumer, or to the lanes of a device map; the thread ends when the other end is dropped.
     pub(crate) loaded: Sender<Delivery<Loaded>>,
 }
 
@@ -108,7 +108,8 @@ impl Transfer {
         reader: Option<Box<SourceReader>>,
         ended: impl FnOnce(Result<()>, Self) + Send + 'static,
     ) -> Result<JoinHandle<()>> {
-        let timed = TimedCopies::new(&self.stream, self.decoder.trace.clone())?;
+        let shown = (Lane::CopyStream, "copy");
+        let timed = TimedCopies::new(&self.stream, shown, self.decoder.trace.clone())?;
         let run = move || {
             let slots = self.host_slots.len();
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -270,7 +270,7 @@ impl Schedule {
 }
 
 /// Items by number, from the next one to deliver on.
-pub(super) struct Reorder<T> {
+pub(crate) struct Reorder<T> {
     /// The number of the first item in `places`.
     next: u64,
     places: VecDeque<Option<T>>,
@@ -278,7 +278,7 @@ pub(super) struct Reorder<T> {
 
 impl<T> Reorder<T> {
     /// An empty buffer; numbers begin at 0. Up to `capacity` numbers at a time need no further allocation.
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self { next: 0, places: VecDeque::with_capacity(capacity) }
     }
 
@@ -293,7 +293,7 @@ impl<T> Reorder<T> {
     }
 
     /// Inserts an item. A number that was already delivered is a bug and is ignored.
-    pub(super) fn put(&mut self, number: u64, item: T) {
+    pub(crate) fn put(&mut self, number: u64, item: T) {
         let Some(index) = number.checked_sub(self.next) else { return };
         let index = index as usize;
         while self.places.len() <= index {
@@ -304,7 +304,7 @@ impl<T> Reorder<T> {
     }
 
     /// Removes the next item, if it has arrived.
-    pub(super) fn take(&mut self) -> Option<T> {
+    pub(crate) fn take(&mut self) -> Option<T> {
         let item = self.places.front_mut()?.take()?;
         self.places.pop_front();
         self.next += 1;

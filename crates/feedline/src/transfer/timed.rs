@@ -1,4 +1,4 @@
-//! Times a sample of the copies on the device, by events.
+//! Times a sample of a stream's copies, or of other work that fills device slots, by events.
 //!
 //! Three events for each copy would add half to the driver's calls. So one copy per five milliseconds is
 //! timed, or a few at once after a pause. That costs less than a thousandth of the time, and covers every
@@ -10,7 +10,7 @@ use feedline_core::Result;
 use feedline_device::slot::WriteLease;
 use feedline_device::{Event, Stream};
 
-use crate::trace::{BatchId, DeviceClock, LoaderTrace};
+use crate::trace::{BatchId, DeviceClock, Lane, LoaderTrace};
 
 /// The mean time between two timed copies, in nanoseconds.
 const EVERY_NS: u64 = 5_000_000;
@@ -21,7 +21,7 @@ const BURST: u64 = 4;
 /// The maximum number of timed copies in flight. Further copies are not timed.
 const OPEN: usize = 8;
 
-/// Times copies of one stream.
+/// Times copies of one stream, or the work of a lane of the device map.
 pub(crate) struct TimedCopies {
     samples: Vec<Sample>,
     /// The next sample to begin, and the oldest one that is running.
@@ -32,6 +32,8 @@ pub(crate) struct TimedCopies {
     last: u64,
     /// Nanoseconds of the last timed copy, and of the wait before it, for the readers of the device slot.
     times: (u64, u64),
+    /// The lane and the name of the copies in a trace.
+    shown: (Lane, &'static str),
     /// With a trace, every copy is timed if an event is free.
     trace: Option<(LoaderTrace, DeviceClock)>,
 }
@@ -46,11 +48,15 @@ struct Sample {
 }
 
 impl TimedCopies {
-    /// Creates the events.
+    /// Creates the events. A trace has the copies in the lane and under the name of `shown`.
     ///
     /// # Errors
     /// A device failure.
-    pub(crate) fn new(stream: &Stream, trace: Option<LoaderTrace>) -> Result<Self> {
+    pub(crate) fn new(
+        stream: &Stream,
+        shown: (Lane, &'static str),
+        trace: Option<LoaderTrace>,
+    ) -> Result<Self> {
         let sample = |_| {
             Ok(Sample {
                 queued: stream.device().timing_event()?,
@@ -66,6 +72,7 @@ impl TimedCopies {
             running: 0,
             last: 0,
             times: (0, 0),
+            shown,
             trace: match trace {
                 Some(trace) => Some((trace, DeviceClock::new(stream)?)),
                 None => None,
@@ -142,7 +149,8 @@ impl TimedCopies {
             if let Some((trace, clock)) = &mut self.trace {
                 let ended = clock.time(&mut sample.ended)?;
                 let started = ended.saturating_sub(copy_ns);
-                trace.copy(sample.batch, started.saturating_sub(readers_ns), started, ended);
+                let times = [started.saturating_sub(readers_ns), started, ended];
+                trace.ran(self.shown, sample.batch, times);
             }
             self.oldest = (self.oldest + 1) % OPEN;
             self.running -= 1;

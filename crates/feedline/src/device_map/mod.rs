@@ -1,0 +1,166 @@
+//! Stage 3, if the builder has a [`device_map`](crate::LoaderBuilder::device_map): lanes turn each batch that was
+//! copied to the device into another one, by the user's kernels.
+//!
+//! ```text
+//! fl-transfer ──loaded──▶ fl-map-N: wait(copied), wait(consumed), kernels, record ──in order──▶ consumer
+//!               input slots        in number order: an output slot for each batch
+//! ```
+//!
+//! A lane is a thread with a stream and the state of the user's closure. A lane takes the next batch and its
+//! output slot under one lock, so slots go to batches in the order of delivery: otherwise later batches could
+//! hold every slot while the next one to deliver waits for one. The input slot is released as that of any
+//! reader: when the lane's kernels have read it. The consumer gets an output slot like any other batch.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | the user's closures, and the options of the builder | `mod.rs` |
+//! | the batch that a closure reads and writes | `batch.rs` |
+//! | the threads, their batches and slots | `lane.rs` |
+//! | the delivery in order; the end of the stage | `outbox.rs` |
+
+mod batch;
+mod lane;
+mod outbox;
+
+use std::sync::Arc;
+
+use feedline_core::{Error, ErrorKind, Layout, Result, Spec, catch_panic};
+use feedline_device::{Device, Priority, Stream};
+
+pub use batch::DeviceBatch;
+use lane::Lane;
+pub(crate) use lane::{DeviceLanes, MapWork, Outcome};
+use outbox::Outbox;
+
+use crate::LoaderBuilder;
+use crate::trace::LoaderTrace;
+
+/// The max number of lanes. Lanes share one device, so a few are enough.
+const MAX_LANES: usize = 16;
+
+/// The closure of one lane.
+type Map = Box<dyn FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send>;
+
+/// Makes the closure of a lane for its stream.
+type Factory = dyn Fn(&Stream) -> Result<Map> + Send + Sync;
+
+/// The device map that a builder was given.
+#[derive(Clone)]
+pub(crate) struct DeviceMap {
+    /// The fields that it writes.
+    spec: Spec,
+    factory: Arc<Factory>,
+}
+
+impl DeviceMap {
+    /// The layout of the batches that it makes.
+    ///
+    /// # Errors
+    /// `Config` for a ragged field; as [`Layout::new`].
+    pub(crate) fn layout(&self, batch_size: usize) -> Result<Layout> {
+        if let Some(field) = self.spec.fields().iter().find(|field| field.as_ragged().is_some()) {
+            let why = format!(
+                "device_map cannot write the ragged field \"{}\": give its spec fields of one size",
+                field.name()
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Layout::new(&self.spec, batch_size)
+    }
+
+    /// Makes `count` lanes on `device`.
+    ///
+    /// # Errors
+    /// `Config` for a number of lanes that is 0 or too large; the error or the panic of the user's factory; a
+    /// device failure.
+    pub(crate) fn lanes(
+        &self,
+        count: usize,
+        device: &Device,
+        trace: Option<&LoaderTrace>,
+    ) -> Result<Vec<Lane>> {
+        if !(1..=MAX_LANES).contains(&count) {
+            let why = format!("device_lanes is {count}: it must be from 1 to {MAX_LANES}");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let lane = |number: usize| {
+            let stream = device.named_stream(&format!("map {number}"), Priority::High)?;
+            let map = catch_panic("the factory of device_map panicked", || (self.factory)(&stream));
+            Lane::new(number as u32, stream, map.and_then(|map| map)?, self.spec.fields().len(), trace)
+        };
+        (0..count).map(lane).collect()
+    }
+}
+
+impl LoaderBuilder {
+    /// Makes another batch of each batch, on the device and ahead of the step: by kernels of your own, such as
+    /// decompression, one-hot codes, masks or augmentations. The batches that you receive have the fields of
+    /// `spec`. Default: batches are delivered as they were copied.
+    ///
+    /// `make` is called once for each lane, by [`build`](Self::build), with the lane's stream: allocate scratch
+    /// memory and load kernels there. It returns the closure that the lane's thread calls for every batch.
+    /// That closure queues work on the stream, as a training step does, and returns: it reads the batch's
+    /// fields ([`DeviceBatch::field`]) and writes every field of `spec` ([`DeviceBatch::output`],
+    /// [`DeviceBatch::copy`]). All waits are queued for it: its work runs after the copy of the batch and after
+    /// the last use of the output's slot, and your stream waits for it in [`Batch::wait_on`](crate::Batch).
+    ///
+    /// Lanes take batches in any order, so the output must depend only on the batch and on
+    /// [`DeviceBatch::random`], not on earlier calls. Batches are delivered in order; cursor, checkpoints and
+    /// the record of a run are those of the loader without a device map. A record has the hash of the rows that
+    /// are copied. There is one lane unless [`device_lanes`](Self::device_lanes) says otherwise.
+    ///
+    /// An error or a panic of the closure ends the run, with the batch, after the batches before it. Allocating
+    /// device memory in the closure can break the recording of a graph elsewhere: do it in `make`. The loader
+    /// holds one device slot more than lanes for the batches to read.
+    ///
+    /// ```
+    /// use feedline::batch::DeviceBatch;
+    /// use feedline::{DType, Device, InMemory, Loader, Spec, Stream};
+    /// use feedline_device::launch_host;
+    ///
+    /// let digits = InMemory::new().field("digit", [], [2_u8, 0, 1, 2])?.field("id", [], [0_i64, 1, 2, 3])?;
+    /// let spec = Spec::new().field("one_hot", DType::F32, [3])?.field("id", DType::I64, [])?;
+    /// let builder = Loader::builder(digits).batch_size(2).device_map(spec, |stream: &Stream| {
+    ///     let stream = stream.clone();
+    ///     Ok(move |batch: &mut DeviceBatch<'_>| {
+    ///         batch.copy("id")?;
+    ///         let (digits, codes) = (batch.field::<u8>("digit")?, batch.output::<f32>("one_hot")?);
+    ///         // On a GPU, launch a kernel with these views.
+    ///         launch_host(&stream, "one-hot", [digits.into()], [codes.into()], |memory| {
+    ///             let codes = memory.output::<f32>(0);
+    ///             codes.fill(0.0);
+    ///             for (code, digit) in codes.chunks_exact_mut(3).zip(memory.input::<u8>(0)) {
+    ///                 code[usize::from(*digit)] = 1.0;
+    ///             }
+    ///         })
+    ///     })
+    /// });
+    /// let device = Device::new_host();
+    /// let compute = device.stream()?;
+    /// let mut loader = builder.build(&device)?;
+    /// let batch = loader.epoch(0)?.next().expect("a batch")?.wait_on(&compute)?;
+    /// assert_eq!(batch.to_vec::<f32>("one_hot")?, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
+    /// assert_eq!(batch.to_vec::<i64>("id")?, [0, 1]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn device_map<M>(
+        mut self,
+        spec: Spec,
+        make: impl Fn(&Stream) -> Result<M> + Send + Sync + 'static,
+    ) -> Self
+    where
+        M: FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send + 'static,
+    {
+        let factory = move |stream: &Stream| make(stream).map(|map| Box::new(map) as Map);
+        self.device_map = Some(DeviceMap { spec, factory: Arc::new(factory) });
+        self
+    }
+
+    /// Number of lanes of the [`device_map`](Self::device_map): threads, each with a stream and a closure of
+    /// its own. Default: 1, which is enough for a closure that only queues kernels. Give more to one that
+    /// blocks, or whose kernels leave room on the device for those of another batch.
+    pub fn device_lanes(mut self, lanes: usize) -> Self {
+        self.device_lanes = lanes;
+        self
+    }
+}

@@ -1,0 +1,258 @@
+//! Mapped batches arrive whole and in order, in every mode, on any number of lanes.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use feedline::batch::DeviceBatch;
+use feedline::{
+    BadSamples, DType, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Spec, Stream,
+    TransferMode, TryNext, Workers, bad_samples::Budget,
+};
+use feedline_device::{Buffer, launch_host};
+use feedline_testkit::fixtures::{Laid, failing};
+
+use crate::common::{LONG, alone, alone_in_parts, assert_empty};
+use crate::inverted::{before_invert, check, fine, inverted};
+
+const LEN: u64 = 50;
+const BATCH: usize = 8;
+
+/// The ids and the random number of each batch of two epochs.
+fn run(builder: LoaderBuilder) -> Vec<(Vec<u64>, i64)> {
+    let (device, fine) = (Device::new_host(), fine(LEN));
+    let compute = device.stream().unwrap();
+    let mut loader = builder.epochs(2).build(&device).unwrap();
+    let held = loader.memory_use();
+    assert_eq!(device.stats().device_bytes.get(), held.device_bytes);
+    let mut batches = Vec::new();
+    for epoch in 0..2 {
+        for batch in loader.epoch(epoch).unwrap() {
+            let batch = batch.unwrap().wait_on(&compute).unwrap();
+            batches.push((batch.ids().to_vec(), check(&fine, &batch)));
+        }
+    }
+    loader.stop(LONG).unwrap();
+    drop((loader, compute));
+    assert_empty(&device);
+    batches
+}
+
+fn builder() -> LoaderBuilder {
+    Loader::builder(fine(LEN)).batch_size(BATCH).shuffle(3)
+}
+
+#[test]
+fn batches_are_whole_and_in_order_with_the_same_numbers_on_any_number_of_lanes() {
+    alone_in_parts(|| {
+        let wanted = run(inverted(builder(), 1));
+        assert_eq!(wanted.len(), 14);
+        let mut draws: Vec<i64> = wanted.iter().map(|(_, draw)| *draw).collect();
+        draws.sort_unstable();
+        draws.dedup();
+        assert_eq!(draws.len(), 14, "each batch has numbers of its own");
+        for (lanes, depth, workers) in [(1, 1, 1), (2, 1, 4), (2, 3, 2), (5, 2, 3), (16, 1, 1), (3, 8, 2)] {
+            let builder = builder().depth(depth).workers(Workers::Count(workers));
+            assert_eq!(
+                run(inverted(builder, lanes)),
+                wanted,
+                "{lanes} lanes, depth {depth}, {workers} workers"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_set_that_the_device_gathers_is_mapped_too() {
+    alone(|| {
+        let wanted = run(inverted(builder(), 1));
+        for mode in [TransferMode::ZeroCopy, TransferMode::Resident, TransferMode::Staged] {
+            // In memory a set has the same bytes in every epoch: look at the first one only.
+            let set = Laid::columns(&fine(LEN), 0).unwrap();
+            let builder = Loader::builder(set).batch_size(BATCH).shuffle(3).transfer_mode(mode).epochs(1);
+            let (device, fine) = (Device::new_host(), fine(LEN));
+            let compute = device.stream().unwrap();
+            let mut loader = inverted(builder, 2).build(&device).unwrap();
+            let batches = loader.epoch(0).unwrap().map(|batch| {
+                let batch = batch.unwrap().wait_on(&compute).unwrap();
+                (batch.ids().to_vec(), check(&fine, &batch))
+            });
+            assert_eq!(batches.collect::<Vec<_>>(), wanted[..7], "{mode:?}");
+        }
+    });
+}
+
+/// The first batch of each pair waits on its lane until the second one is mapped by another lane.
+#[test]
+fn lanes_run_beside_each_other_and_an_overtaken_batch_is_still_delivered_first() {
+    alone(|| {
+        let (pairs, seconds) = (LEN / (2 * BATCH as u64), Arc::new((Mutex::new(0), Condvar::new())));
+        let meet = seconds.clone();
+        let builder =
+            Loader::builder(fine(LEN)).batch_size(BATCH).depth(3).last_batch(LastBatch::Drop).epochs(1);
+        let builder = before_invert(builder, 2, move |batch| {
+            let (pair, is_second) = (batch.step() / 2, batch.step() % 2 == 1);
+            let mut done = meet.0.lock().unwrap();
+            if is_second {
+                *done = pair + 1;
+                meet.1.notify_all();
+            } else {
+                drop(meet.1.wait_while(done, |done| *done <= pair).unwrap());
+            }
+            Ok(())
+        });
+        let (device, fine) = (Device::new_host(), fine(LEN));
+        let compute = device.stream().unwrap();
+        let mut loader = builder.build(&device).unwrap();
+        for (step, batch) in (0..).zip(loader.epoch(0).unwrap()) {
+            let batch = batch.unwrap().wait_on(&compute).unwrap();
+            assert_eq!((batch.step(), batch.ids()[0]), (step, step * BATCH as u64));
+            check(&fine, &batch);
+        }
+        assert_eq!(*seconds.0.lock().unwrap(), pairs);
+    });
+}
+
+/// With one slot, a later batch that takes it first would be finished, and the consumer wait for an earlier one
+/// that waits for a slot.
+#[test]
+fn batches_get_their_slots_in_the_order_of_their_delivery() {
+    alone(|| {
+        let builder = Loader::builder(fine(20 * LEN)).batch_size(1).depth(1).epochs(1);
+        let (device, fine) = (Device::new_host(), fine(20 * LEN));
+        let compute = device.stream().unwrap();
+        let mut loader = inverted(builder, 8).build(&device).unwrap();
+        for (step, batch) in (0..).zip(loader.epoch(0).unwrap()) {
+            let batch = batch.unwrap().wait_on(&compute).unwrap();
+            assert_eq!(batch.step(), step);
+            check(&fine, &batch);
+        }
+    });
+}
+
+#[test]
+fn ragged_and_padded_fields_are_read_by_a_map_that_has_scratch_memory() {
+    alone(|| {
+        let texts = ["hello", "", "you", "there", "!"];
+        let builder = || {
+            let set = InMemory::new().ragged("text", [], 9, texts).unwrap();
+            let set = set.ragged("again", [], 9, texts).unwrap();
+            Loader::builder(set).batch_size(2).pad("again", Pad::multiple_of(4))
+        };
+        let spec = Spec::new().field("bytes", DType::U32, []).unwrap();
+        let spec = spec.field("again", DType::U32, []).unwrap();
+        let mapped = builder().device_map(spec, |stream: &Stream| {
+            let (stream, mut sums) = (stream.clone(), Buffer::<u32>::new(stream, 2)?);
+            Ok(move |batch: &mut DeviceBatch<'_>| {
+                assert_eq!(batch.spec().fields().len(), 2);
+                let text = batch.ragged::<u8>("text")?;
+                let scratch = sums.slice_mut(0..batch.len())?;
+                launch_host(&stream, "count", [text.offsets.into()], [scratch.into()], |memory| {
+                    let (offsets, counts) = (memory.input::<u32>(0), memory.output::<u32>(0));
+                    counts.iter_mut().zip(offsets.windows(2)).for_each(|(to, two)| *to = two[1] - two[0]);
+                })?;
+                batch.output::<u32>("bytes")?.copy_from(sums.slice(0..batch.len())?)?;
+                let lengths = batch.padded::<u8>("again")?.lengths;
+                batch.output::<u32>("again")?.copy_from(lengths)
+            })
+        });
+        let device = Device::new_host();
+        let compute = device.stream().unwrap();
+        let mut loader = mapped.build(&device).unwrap();
+        let mut counts = Vec::new();
+        for batch in loader.epoch(0).unwrap() {
+            let batch = batch.unwrap().wait_on(&compute).unwrap();
+            let bytes = batch.to_vec::<u32>("bytes").unwrap();
+            assert_eq!(batch.to_vec::<u32>("again").unwrap(), bytes);
+            counts.extend(bytes);
+        }
+        assert!(texts.iter().map(|text| text.len() as u32).eq(counts));
+    });
+}
+
+#[test]
+fn loaders_of_the_host_and_of_several_devices_map_their_batches() {
+    alone(|| {
+        let mut loader = inverted(builder(), 2).build_host().unwrap();
+        let plain: Vec<_> = run(inverted(builder(), 1)).into_iter().take(7).map(|(ids, _)| ids).collect();
+        let mut taken = Vec::new();
+        for batch in loader.epoch(0).unwrap() {
+            let batch = batch.unwrap();
+            assert!(batch.field::<i64>("id").unwrap().iter().map(|&id| id as u64).eq(batch.ids().to_vec()));
+            taken.push(batch.ids().to_vec());
+        }
+        assert_eq!(taken, plain);
+        let devices = [Device::new_host(), Device::new_host()];
+        let fine = fine(LEN);
+        let mut loaders = inverted(builder().batch_size(BATCH / 2), 2).build_each(&devices).unwrap();
+        let streams = [devices[0].stream().unwrap(), devices[1].stream().unwrap()];
+        let mut ids = vec![Vec::new(); plain.len()];
+        for (loader, stream) in loaders.iter_mut().zip(&streams) {
+            for (step, batch) in loader.epoch(0).unwrap().enumerate() {
+                let batch = batch.unwrap().wait_on(stream).unwrap();
+                check(&fine, &batch);
+                ids[step].extend_from_slice(batch.ids());
+            }
+        }
+        assert_eq!(ids, plain);
+    });
+}
+
+#[test]
+fn substitutes_of_bad_samples_travel_with_the_mapped_batch() {
+    alone(|| {
+        let set = failing(fine(LEN), [3, 20]);
+        let builder = Loader::builder(set)
+            .batch_size(BATCH)
+            .bad_samples(BadSamples::Substitute { budget: Budget::Count(9) });
+        let (device, fine) = (Device::new_host(), fine(LEN));
+        let compute = device.stream().unwrap();
+        let mut loader = inverted(builder, 2).build(&device).unwrap();
+        let mut substituted = 0;
+        for batch in loader.epoch(0).unwrap() {
+            let batch = batch.unwrap().wait_on(&compute).unwrap();
+            substituted += batch.substituted().len();
+            check(&fine, &batch);
+        }
+        assert_eq!((substituted, loader.bad_sample_report().samples().len()), (2, 2));
+    });
+}
+
+/// A new request comes while lanes have batches of the old one.
+#[test]
+fn another_epoch_and_a_poll_get_mapped_batches_of_their_own_request() {
+    alone(|| {
+        let (device, fine) = (Device::new_host(), fine(LEN));
+        let compute = device.stream().unwrap();
+        let mut loader = inverted(builder().depth(2), 2).build(&device).unwrap();
+        for (epoch, take) in [(0, 1), (5, 2), (5, 9), (2, 0), (7, 3)] {
+            let mut batches = loader.epoch(epoch).unwrap();
+            for step in 0..take.min(7) {
+                let batch = loop {
+                    match batches.try_next().unwrap() {
+                        TryNext::Batch(batch) => break batch,
+                        TryNext::NotYet => std::thread::yield_now(),
+                        TryNext::Over => panic!("an epoch of {step} batches"),
+                    }
+                };
+                let batch = batch.wait_on(&compute).unwrap();
+                assert_eq!((batch.epoch(), batch.step()), (epoch, step));
+                check(&fine, &batch);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_holds_every_slot_is_told() {
+    alone(|| {
+        let device = Device::new_host();
+        let held = std::time::Duration::from_millis(50);
+        let builder = builder().depth(2).held_timeout(held);
+        let mut loader = inverted(builder, 2).build(&device).unwrap();
+        let mut batches = loader.epoch(0).unwrap();
+        let kept = [batches.next().unwrap().unwrap(), batches.next().unwrap().unwrap()];
+        let error = batches.next().unwrap().expect_err("every slot is held");
+        assert_eq!(error.kind(), ErrorKind::SlotsHeld);
+        drop(kept);
+        assert_eq!(loader.epoch(1).unwrap().count(), 7);
+    });
+}

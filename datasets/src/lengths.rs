@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{Error, ErrorKind, Fingerprint, Result, user_cache};
 
 use crate::error::data;
 use crate::{Reader, Values, system};
@@ -29,33 +29,49 @@ const CHUNK: u64 = 256;
 /// The counts of each field of a reader; `None` for fields of one size.
 pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
 
-/// The counts of `reader`, from the file at `cache` or by a pass. `items` has the bytes of an item for each
-/// field that is counted.
+/// The counts of `reader`, from a file or by a pass. `items` has the bytes of an item for each field that is
+/// counted.
 ///
-/// The pass takes all cores. Without a `cache` the file is beside the data, where a folder that cannot be
-/// written to is not an error.
+/// The pass takes all cores. Without a `cache` the file is in the user's cache, which need not be writable.
+/// Nothing is written beside the data, whose folder may be shared; what an earlier version wrote there is
+/// read.
 pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
-    let beside = cache.is_none().then(|| beside(reader)).flatten();
-    let path = cache.or(beside.as_deref());
     let key = key(reader, items);
-    if let Some(lengths) = path.and_then(|path| load(path, key, reader.len(), items)) {
+    let load = |path: &Path| load(path, key, reader.len(), items);
+    if let Some(path) = cache {
+        if let Some(lengths) = load(path) {
+            return Ok(lengths);
+        }
+        let lengths = count(reader, items)?;
+        let saved = save(path, key, reader.len(), &lengths);
+        let failed = |error| data("cannot write the file of lengths").with_source(error).at_path(path);
+        return saved.map(|()| lengths).map_err(failed);
+    }
+    let first = reader.path(0).filter(|path| path.is_file());
+    let own = first.and_then(|first| in_the_users_cache(first, key));
+    let beside = first.and_then(beside);
+    if let Some(lengths) = own.iter().chain(&beside).find_map(|path| load(path)) {
         return Ok(lengths);
     }
     let lengths = count(reader, items)?;
-    if let Some(path) = path {
-        let saved = save(path, key, reader.len(), &lengths);
-        // A file that the caller asked for must be written. The one beside the data only saves time.
-        if let (Err(error), Some(_)) = (saved, cache) {
-            return Err(data("cannot write the file of lengths").with_source(error).at_path(path));
-        }
+    if let Some(path) = own {
+        // The file only saves time.
+        let _ = path.parent().map(fs::create_dir_all);
+        let _ = save(&path, key, reader.len(), &lengths);
     }
     Ok(lengths)
 }
 
-/// The file beside that of the first sample. Its name begins with a dot, so that no folder lists it as a
-/// sample.
-fn beside(reader: &dyn Reader) -> Option<PathBuf> {
-    let first = reader.path(0).filter(|path| path.is_file())?;
+/// The file in the user's cache for data whose first sample is in the file `first`.
+fn in_the_users_cache(first: &Path, key: u64) -> Option<PathBuf> {
+    let place = std::path::absolute(first).ok()?;
+    let place = Fingerprint::new().bytes(place.as_os_str().as_encoded_bytes()).value();
+    Some(user_cache()?.join("lengths").join(format!("{place:016x}-{key:016x}")))
+}
+
+/// The file beside that of the first sample, which earlier versions wrote. Its name begins with a dot, so that
+/// no folder lists it as a sample.
+fn beside(first: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(first.file_name()?);
     name.push(".lengths");

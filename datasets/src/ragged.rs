@@ -35,8 +35,8 @@ use crate::{Reader, Schema, SchemaField, Value, Values};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// [`measured`](Self::measured) finds the limits itself, by a pass over all samples whose result is kept in a
-/// file.
+/// [`measured`](Self::measured) finds the limits itself, by a pass over all samples whose result is kept in the
+/// user's cache.
 pub struct Ragged {
     reader: Box<dyn Reader>,
     max_per_sample: usize,
@@ -78,9 +78,11 @@ impl Ragged {
     /// The data set of `reader`, whose limits are those of its longest samples. [`lengths`](Self::lengths)
     /// returns the length of each sample.
     ///
-    /// The first time, blocks while all cores read every sample. The lengths are then written to a file
-    /// beside that of the first sample, `.NAME.lengths`, and read from there the next time, unless the
-    /// [fingerprint](Reader::fingerprint) has changed. If the folder cannot be written to, each call counts.
+    /// The first time, blocks while all cores read every sample. The lengths are then written to a file in the
+    /// [user's cache](feedline_core::user_cache), in the folder `lengths`, and read from there the next time,
+    /// unless path or [fingerprint](Reader::fingerprint) have changed. If there is no such folder, or it cannot
+    /// be written to, each call counts, and so it does for files in a store. Nothing is written beside the
+    /// data.
     ///
     /// ```
     /// use feedline_core::Sampler;
@@ -93,8 +95,6 @@ impl Ragged {
     /// let sampler = Sampler::bucketed(lines.lengths("text")?, 2, 1)?;
     /// # drop(sampler);
     /// # std::fs::remove_file(&path)?;
-    /// # let name = path.file_name().unwrap().to_str().unwrap();
-    /// # std::fs::remove_file(path.with_file_name(format!(".{name}.lengths")))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -104,7 +104,7 @@ impl Ragged {
         Self::measure(reader, None)
     }
 
-    /// As [`measured`](Self::measured), with the file of lengths at `cache`.
+    /// As [`measured`](Self::measured), with the file of lengths at `cache`, for any reader.
     ///
     /// # Errors
     /// As [`measured`](Self::measured); `Data` if the file cannot be written.

@@ -45,8 +45,8 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// The pictures at `path`. Reads every file once to find the longest, and keeps the lengths in a file
-    /// beside the data.
+    /// The pictures at `path`. Reads every file once to find the longest, and keeps the lengths in the user's
+    /// cache.
     pub(crate) fn open(path: &str, options: &OpenOptions, list: Transforms, decode: Decode) -> Result<Self> {
         let part = list.device_part()?;
         let files = Ragged::measured(open_with(path, options)?)?;

@@ -66,6 +66,7 @@ pub mod stop;
 #[cfg_attr(windows, path = "system/windows.rs")]
 mod system;
 pub mod timeline;
+mod user_cache;
 pub mod world;
 
 pub use bad_samples::{BadSampleReport, BadSamples, Budget};
@@ -99,4 +100,5 @@ pub use spec::{Field, Spec};
 pub use stable::StableDataset;
 pub use stop::Stop;
 pub use timeline::Timeline;
+pub use user_cache::{CACHE_VARIABLE, user_cache};
 pub use world::World;

@@ -209,7 +209,8 @@ fn limits_are_found_by_one_pass_that_is_kept_in_a_file() {
     let text = made::write(dir.path(), "set/lines.txt", (lines.join("\n") + "\n").as_bytes());
     let expected: Vec<u32> = lines.iter().map(|line| line.len() as u32).collect();
 
-    let (data, visits) = measured(&text, None).unwrap();
+    let cache = dir.path().join("kept");
+    let (data, visits) = measured(&text, Some(&cache)).unwrap();
     assert_eq!((data.lengths("text").unwrap(), visits), (&expected[..], 3000));
     assert_eq!(lengths(&data, "text").unwrap(), expected);
     assert_eq!(data.spec().fields()[0].as_ragged().unwrap().max_per_sample(), 540);
@@ -220,11 +221,7 @@ fn limits_are_found_by_one_pass_that_is_kept_in_a_file() {
     assert_eq!(data.max_per_batch("text", 3000).unwrap(), expected.iter().sum::<u32>() as usize);
     check(&data);
 
-    // The file lies beside the data and is not a sample.
-    let cache = dir.path().join("set/.lines.txt.lengths");
-    assert!(cache.is_file());
-    assert_eq!(open(dir.path().join("set")).unwrap().len(), 3000);
-    let (again, visits) = measured(&text, None).unwrap();
+    let (again, visits) = measured(&text, Some(&cache)).unwrap();
     assert_eq!((again.lengths("text").unwrap(), visits), (&expected[..], 0));
     assert_eq!(again.fingerprint(), data.fingerprint());
 
@@ -234,18 +231,80 @@ fn limits_are_found_by_one_pass_that_is_kept_in_a_file() {
         let mut bad = good.clone();
         bad[at] ^= 1;
         std::fs::write(&cache, &bad).unwrap();
-        assert_eq!(measured(&text, None).unwrap().1, 3000, "byte {at}");
+        assert_eq!(measured(&text, Some(&cache)).unwrap().1, 3000, "byte {at}");
         assert_eq!(std::fs::read(&cache).unwrap(), good);
     }
     std::fs::write(&cache, &good[..good.len() - 4]).unwrap();
-    assert_eq!(measured(&text, None).unwrap().1, 3000);
+    assert_eq!(measured(&text, Some(&cache)).unwrap().1, 3000);
     // As many samples of another file: the kept counts have a valid checksum, but are not these.
     std::fs::write(&text, "x\n".repeat(3000)).unwrap();
-    let (other, visits) = measured(&text, None).unwrap();
+    let (other, visits) = measured(&text, Some(&cache)).unwrap();
     assert_eq!((other.lengths("text").unwrap(), visits), (&[1; 3000][..], 3000));
     std::fs::write(&text, "one\nfour\n").unwrap();
-    let (other, visits) = measured(&text, None).unwrap();
+    let (other, visits) = measured(&text, Some(&cache)).unwrap();
     assert_eq!((other.lengths("text").unwrap(), visits), (&[3, 4][..], 2));
+}
+
+/// Run by the test below, with a cache of its own.
+#[test]
+#[ignore = "a process of another test"]
+fn measures_the_set_that_a_variable_names() {
+    let Some(text) = std::env::var_os("FEEDLINE_TEST_LINES") else { return };
+    let (data, visits) = measured(Path::new(&text), None).unwrap();
+    println!("lengths {:?}, {visits} read", data.lengths("text").unwrap());
+}
+
+#[test]
+fn lengths_are_kept_in_the_users_cache_and_nothing_beside_the_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = made::write(dir.path(), "set/lines.txt", b"one\n\nfour\n");
+    let measure = |variable: &str, value: &Path, text: &Path| {
+        let mut this = std::process::Command::new(std::env::current_exe().unwrap());
+        this.args(["--exact", "ragged::measures_the_set_that_a_variable_names", "--ignored", "--nocapture"]);
+        this.env_remove("FEEDLINE_CACHE").env_remove("XDG_CACHE_HOME").env("HOME", dir.path().join("home"));
+        let ran = this.env(variable, value).env("FEEDLINE_TEST_LINES", text).output().unwrap();
+        let said = String::from_utf8(ran.stdout).unwrap();
+        assert!(ran.status.success(), "{said}");
+        said.lines().find_map(|line| Some(line.split_once("lengths ")?.1.to_owned())).unwrap()
+    };
+    let names = |folder: &Path| -> Vec<String> {
+        let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let counted = "[3, 0, 4], 3 read";
+    let kept = "[3, 0, 4], 0 read";
+    for (variable, folder, below) in [
+        ("FEEDLINE_CACHE", "stated", "stated/lengths"),
+        ("XDG_CACHE_HOME", "xdg", "xdg/feedline/lengths"),
+        ("FEEDLINE_TEST_NOTHING", "", "home/.cache/feedline/lengths"),
+    ] {
+        let folder = dir.path().join(folder);
+        assert_eq!(measure(variable, &folder, &text), counted, "{variable}");
+        assert_eq!(names(&dir.path().join(below)).len(), 1, "{variable}");
+        assert_eq!(measure(variable, &folder, &text), kept, "{variable}");
+    }
+    // Data of the same content elsewhere has a file of its own, and so has other data at the same place.
+    let stated = dir.path().join("stated");
+    let copy = made::write(dir.path(), "copy/lines.txt", b"one\n\nfour\n");
+    assert_eq!(measure("FEEDLINE_CACHE", &stated, &copy), counted);
+    made::write(dir.path(), "copy/lines.txt", b"1\n22\n333\n");
+    assert_eq!(measure("FEEDLINE_CACHE", &stated, &copy), "[1, 2, 3], 3 read");
+    assert_eq!(names(&stated.join("lengths")).len(), 3);
+    // Without a folder, or with one that cannot be made, each call counts.
+    let file = made::write(dir.path(), "file", b"");
+    for no_folder in [Path::new("off"), Path::new(""), &file] {
+        for _ in 0..2 {
+            assert_eq!(measure("FEEDLINE_CACHE", no_folder, &text), counted);
+        }
+    }
+    for folder in ["set", "copy"] {
+        assert_eq!(names(&dir.path().join(folder)), ["lines.txt"], "nothing is written beside the data");
+    }
+    // What an earlier version wrote there is read.
+    let beside = dir.path().join("set/.lines.txt.lengths");
+    measured(&text, Some(&beside)).unwrap();
+    assert_eq!(measure("FEEDLINE_CACHE", Path::new("off"), &text), kept);
+    assert_eq!(open(dir.path().join("set")).unwrap().len(), 3, "it is not a sample");
 }
 
 #[test]

@@ -6,14 +6,13 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::program::hash;
 
-/// The environment variable that names the folder; `off` or an empty value turns the cache off.
-pub const CACHE_VARIABLE: &str = "FEEDLINE_CACHE";
+pub use feedline_core::CACHE_VARIABLE;
 
 /// Larger files are ignored. A program of feedline takes less than a thousandth of it.
 const MAX_BYTES: u64 = 256 << 20;
@@ -39,19 +38,7 @@ impl Cache {
     ///
     /// Returns `None` if it is turned off or no variable names a folder.
     pub fn user() -> Option<Self> {
-        Self::from_variables(|name| std::env::var_os(name).map(PathBuf::from))
-    }
-
-    fn from_variables(get: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
-        if let Some(folder) = get(CACHE_VARIABLE) {
-            let off = folder.as_os_str().is_empty() || folder == Path::new("off");
-            return (!off).then_some(Self { folder });
-        }
-        // The XDG base directory specification says to ignore relative paths.
-        let named =
-            |name, below: &str| get(name).filter(|path| path.is_absolute()).map(|path| path.join(below));
-        let folder = named("XDG_CACHE_HOME", "feedline").or_else(|| named("HOME", ".cache/feedline"))?;
-        Some(Self { folder })
+        feedline_core::user_cache().map(|folder| Self { folder })
     }
 
     /// A cache in `folder`, which the first write creates.
@@ -104,25 +91,6 @@ fn first_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn folder(variables: &[(&str, &str)]) -> Option<PathBuf> {
-        let find = |name: &str| {
-            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| PathBuf::from(value))
-        };
-        Cache::from_variables(find).map(|cache| cache.folder)
-    }
-
-    #[test]
-    fn the_variables_choose_the_folder() {
-        let home = ("HOME", "/h");
-        assert_eq!(folder(&[home]), Some("/h/.cache/feedline".into()));
-        assert_eq!(folder(&[home, ("XDG_CACHE_HOME", "/x")]), Some("/x/feedline".into()));
-        assert_eq!(folder(&[home, ("XDG_CACHE_HOME", "x")]), Some("/h/.cache/feedline".into()));
-        assert_eq!(folder(&[home, ("FEEDLINE_CACHE", "f")]), Some("f".into()));
-        assert_eq!(folder(&[home, ("FEEDLINE_CACHE", "off")]), None);
-        assert_eq!(folder(&[home, ("FEEDLINE_CACHE", "")]), None);
-        assert_eq!(folder(&[]), None);
-    }
 
     #[test]
     fn a_damaged_entry_is_missing() {

@@ -16,7 +16,7 @@ use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 mod example;
 
-use example::{Kind, features, in_place, values};
+use example::{Kind, List, features};
 
 /// Bytes before the content of a record: its length and the checksum of that.
 const BEFORE: u64 = 12;
@@ -55,6 +55,9 @@ struct Known {
 /// are joined; if a record has several, the field `NAME.lengths` (`i64`) holds the length of each. Other
 /// records, and sequence examples, are read as bytes in the field `record`.
 ///
+/// What occurs twice is merged as Protocol Buffers do: two lists of one feature are one list, of two features
+/// of one name the last counts. Fields that an example does not have are skipped.
+///
 /// A plain file stays on disk, with 8 bytes of memory per record.
 #[derive(Debug)]
 pub struct TfRecord {
@@ -65,16 +68,28 @@ pub struct TfRecord {
     schema: Schema,
     /// The features, sorted by name; empty if records are read as bytes.
     features: Vec<Known>,
+    /// Whether a record has a feature twice.
+    has_repeated: bool,
     fingerprint: u64,
 }
 
 /// Facts about a feature from the records read so far.
-#[derive(Default)]
-struct Seen {
+#[derive(Clone, Copy, Default)]
+struct Facts {
     kind: Option<Kind>,
+    /// Whether it has changed its type.
+    is_mixed: bool,
     records: u64,
     min_values: Option<usize>,
     max_values: usize,
+}
+
+/// A feature in the records read so far.
+#[derive(Default)]
+struct Seen {
+    facts: Facts,
+    /// The last record that has it, and the facts before that record.
+    last: Option<(u64, Facts)>,
 }
 
 impl TfRecord {
@@ -92,16 +107,17 @@ impl TfRecord {
 
     pub(crate) fn of(path: &Path, content: Content) -> Result<Self> {
         let (mut starts, mut at, mut ahead) = (Vec::new(), 0, ReadAhead::default());
-        let mut seen = Some(BTreeMap::<String, Seen>::new());
+        let (mut seen, mut has_repeated) = (Some(BTreeMap::<String, Seen>::new()), false);
         while at < content.len() {
             let number = starts.len() as u64;
             let record = read_record(&content, at, &mut ahead).map_err(|error| error.at_sample(number))?;
             starts.push(at);
             at += BEFORE + record.len() as u64 + BEHIND;
+            let are_examples = seen.as_ref().is_some_and(|known| !known.is_empty());
             if let Some(known) = &mut seen
-                && let Err(why) = learn(record, known)
+                && let Err(why) = learn(record, number, known, &mut has_repeated)
             {
-                if number > 0 {
+                if are_examples {
                     let why = format!("the record is not a tf.train.Example like the first: {why}");
                     return Err(data(why).at_offset(starts[number as usize]).at_sample(number));
                 }
@@ -113,21 +129,22 @@ impl TfRecord {
         starts.push(at);
         let (mut fields, mut known) = (Vec::new(), Vec::new());
         match seen {
-            None => fields.push(SchemaField::variable("record", ElementType::Bytes)),
-            Some(seen) => {
+            // Records without any feature are those of another kind too.
+            Some(seen) if !seen.is_empty() => {
                 for (name, seen) in seen {
-                    let (values, lengths) = seen.fields(&name, records);
+                    let (values, lengths) = seen.facts.fields(&name, records);
                     known.push(Known { name, field: fields.len(), has_lengths: lengths.is_some() });
                     fields.push(values);
                     fields.extend(lengths);
                 }
             }
+            _ => fields.push(SchemaField::variable("record", ElementType::Bytes)),
         }
         let state = Fingerprint::new().number(records);
         let state = content.fingerprint_sampled(state)?;
         let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
         schema.check_names()?;
-        Ok(Self { path, content, starts, schema, features: known, fingerprint })
+        Ok(Self { path, content, starts, schema, features: known, has_repeated, fingerprint })
     }
 
     /// Calls `to` with the fields of the record; `value` and `visited` are scratch memory.
@@ -149,17 +166,20 @@ impl TfRecord {
             }
             to(index, bytes)
         };
-        for feature in features(record).ok_or_else(&damaged)? {
+        let last =
+            if self.has_repeated { Some(self.last_of_each(record).ok_or_else(&damaged)?) } else { None };
+        for (number, feature) in features(record).ok_or_else(&damaged)?.enumerate() {
             let (name, list) = feature.ok_or_else(&damaged)?;
-            let Some((kind, list)) = list else { continue };
-            let known = self.features.binary_search_by(|known| known.name.as_bytes().cmp(name));
-            let &Known { field, has_lengths, .. } = &self.features[known.map_err(|_| damaged())?];
+            let &Known { field, has_lengths, .. } = self.known(name).ok_or_else(&damaged)?;
+            let Some(list) = list.filter(|_| last.as_ref().is_none_or(|last| last[field] == number)) else {
+                continue;
+            };
             visited[field] = true;
-            match in_place(kind, list) {
+            match list.in_place() {
                 Some(bytes) => visit(field, bytes)?,
                 None => {
                     value.clear();
-                    values(kind, list, |one| value.extend_from_slice(one)).ok_or_else(&damaged)?;
+                    list.values(|one| value.extend_from_slice(one)).ok_or_else(&damaged)?;
                     visit(field, value)?;
                 }
             }
@@ -167,7 +187,7 @@ impl TfRecord {
                 visited[field + 1] = true;
                 value.clear();
                 let push = |one: &[u8]| value.extend_from_slice(&(one.len() as i64).to_le_bytes());
-                values(kind, list, push).ok_or_else(&damaged)?;
+                list.values(push).ok_or_else(&damaged)?;
                 visit(field + 1, value)?;
             }
         }
@@ -177,7 +197,35 @@ impl TfRecord {
     }
 }
 
-impl Seen {
+impl TfRecord {
+    /// The feature of this name.
+    fn known(&self, name: &[u8]) -> Option<&Known> {
+        let found = self.features.binary_search_by(|known| known.name.as_bytes().cmp(name));
+        Some(&self.features[found.ok()?])
+    }
+
+    /// For each field the last of the record's features that is of it.
+    fn last_of_each(&self, record: &[u8]) -> Option<Vec<usize>> {
+        let mut last = vec![0; self.schema.fields().len()];
+        for (number, feature) in features(record)?.enumerate() {
+            last[self.known(feature?.0)?.field] = number;
+        }
+        Some(last)
+    }
+}
+
+impl Facts {
+    /// Adds the values that one record has.
+    fn add(&mut self, list: Option<List<'_>>, count: usize) {
+        if let Some(kind) = list.map(List::kind) {
+            self.is_mixed |= self.kind.is_some_and(|known| known != kind);
+            self.kind = Some(kind);
+        }
+        self.records += 1;
+        self.min_values = Some(self.min_values.map_or(count, |min| min.min(count)));
+        self.max_values = self.max_values.max(count);
+    }
+
     /// The fields of the feature's values and of their lengths.
     fn fields(&self, name: &str, records: u64) -> (SchemaField, Option<SchemaField>) {
         let element = match self.kind {
@@ -205,32 +253,36 @@ impl Seen {
     }
 }
 
-/// Adds the features of an example to `seen`; the error says why the record is not an example.
-fn learn(record: &[u8], seen: &mut BTreeMap<String, Seen>) -> Result<(), String> {
-    let mut any = false;
+/// Adds the features of record `number` to `seen`; the error says why the record is not an example.
+/// `has_repeated` becomes true if it has one twice.
+fn learn(
+    record: &[u8],
+    number: u64,
+    seen: &mut BTreeMap<String, Seen>,
+    has_repeated: &mut bool,
+) -> Result<(), String> {
+    let mut is_mixed = false;
     for feature in features(record).ok_or("it has other fields")? {
         let (name, list) = feature.ok_or("it is damaged")?;
         let name = std::str::from_utf8(name).map_err(|_| "it is damaged")?;
-        any = true;
         let mut count = 0;
-        if let Some((kind, list)) = list {
-            values(kind, list, |_| count += 1).ok_or("a list is damaged")?;
-        }
+        list.map_or(Some(()), |list| list.values(|_| count += 1)).ok_or("a list is damaged")?;
         if !seen.contains_key(name) {
             seen.insert(name.to_owned(), Seen::default());
         }
         let Some(seen) = seen.get_mut(name) else { continue };
-        if let Some((kind, _)) = list {
-            if seen.kind.is_some_and(|known| known != kind) {
-                return Err(format!("feature \"{}\" changes its type", one_line(name)));
-            }
-            seen.kind = Some(kind);
+        match seen.last {
+            // Of two features of one name the last counts.
+            Some((last, before)) if last == number => (seen.facts, *has_repeated) = (before, true),
+            _ => seen.last = Some((number, seen.facts)),
         }
-        seen.records += 1;
-        seen.min_values = Some(seen.min_values.map_or(count, |min| min.min(count)));
-        seen.max_values = seen.max_values.max(count);
+        seen.facts.add(list, count);
+        is_mixed |= seen.facts.is_mixed;
     }
-    if any { Ok(()) } else { Err("it has no features".into()) }
+    match seen.iter().find(|(_, seen)| is_mixed && seen.facts.is_mixed) {
+        Some((name, _)) => Err(format!("feature \"{}\" changes its type", one_line(name))),
+        None => Ok(()),
+    }
 }
 
 /// Reads the record at `start`, and compares its checksums.

@@ -11,32 +11,47 @@ pub(super) enum Kind {
     Int,
 }
 
-/// A feature of one example: the bytes of its name and of its list, `None` for an empty feature.
-pub(super) type Feature<'a> = (&'a [u8], Option<(Kind, &'a [u8])>);
+/// The values of one feature, as they lie in the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List<'a> {
+    /// One list.
+    One(Kind, &'a [u8]),
+    /// The lists of this entry of the map, from this one on: their values follow each other.
+    Several(Kind, &'a [u8], usize),
+}
 
-/// The features of `record` in order; `None` if it is not an example.
+/// A feature of one example: the bytes of its name and its list, `None` for an empty feature.
+pub(super) type Feature<'a> = (&'a [u8], Option<List<'a>>);
+
+/// The number of the lists in a `SequenceExample`; an `Example` has no such field.
+const LISTS: u64 = 2;
+
+/// The features of `record` in order; `None` if it is not an example. Where a name comes twice, the last one
+/// counts. Fields that are not known are skipped, as Protocol Buffers say.
 pub(super) fn features(record: &[u8]) -> Option<impl Iterator<Item = Option<Feature<'_>>>> {
     // The map is field 1 of `Features`, which is field 1 of `Example`. A record may hold several parts of it.
     let mut parts = Message(record);
     let mut entries = Message(parts.bytes(1).unwrap_or_default());
-    // A record with other fields, such as the lists of a `SequenceExample`, is not an example.
-    if !parts.clone().all(|field| matches!(field, Some((1, Wire::Bytes(_))))) {
+    // The lists of a `SequenceExample` are not an example's.
+    if !parts.clone().all(|field| field.is_some_and(|field| !matches!(field, (LISTS, Wire::Bytes(_))))) {
         return None;
     }
     Some(std::iter::from_fn(move || {
-        while entries.0.is_empty() {
-            entries = match parts.next()? {
-                Some((1, Wire::Bytes(part))) => Message(part),
-                _ => return Some(None),
-            };
+        loop {
+            if let Some(entry) = entries.bytes(1) {
+                return Some(usual_feature(entry).or_else(|| feature(entry)));
+            }
+            match entries.next() {
+                Some(Some((1, Wire::Bytes(entry)))) => return Some(feature(entry)),
+                Some(Some(_)) => {}
+                Some(None) => return Some(None),
+                None => match parts.next()? {
+                    Some((1, Wire::Bytes(part))) => entries = Message(part),
+                    Some(_) => {}
+                    None => return Some(None),
+                },
+            }
         }
-        if let Some(entry) = entries.bytes(1) {
-            return Some(usual_feature(entry).or_else(|| feature(entry)));
-        }
-        Some(match entries.next()? {
-            Some((1, Wire::Bytes(entry))) => feature(entry),
-            _ => None,
-        })
     }))
 }
 
@@ -54,46 +69,85 @@ fn usual_feature(entry: &[u8]) -> Option<Feature<'_>> {
     let mut feature = Message(feature);
     let list = feature.bytes(number)?;
     let is_all = entry.0.is_empty() && feature.0.is_empty();
-    is_all.then_some((name, Some((kind, list))))
+    is_all.then_some((name, Some(List::One(kind, list))))
 }
 
 /// A feature in any form.
 fn feature(entry: &[u8]) -> Option<Feature<'_>> {
-    let (mut name, mut list) = (&[][..], None);
+    let mut name = &[][..];
     for field in Message(entry) {
-        match field? {
-            (1, Wire::Bytes(text)) => name = text,
-            (2, Wire::Bytes(feature)) => {
-                for field in Message(feature) {
-                    list = Some(match field? {
-                        (1, Wire::Bytes(list)) => (Kind::Bytes, list),
-                        (2, Wire::Bytes(list)) => (Kind::Float, list),
-                        (3, Wire::Bytes(list)) => (Kind::Int, list),
-                        _ => return None,
-                    });
-                }
-            }
-            _ => return None,
+        if let (1, Wire::Bytes(text)) = field? {
+            name = text;
         }
     }
+    // Lists of one kind that follow each other are one list; a list of another kind replaces those before it.
+    let (mut number, mut list) = (0, None);
+    lists(entry, |kind, part| {
+        list = Some(match list {
+            Some(List::One(of, _)) if of == kind => List::Several(kind, entry, number - 1),
+            Some(several @ List::Several(of, ..)) if of == kind => several,
+            _ => List::One(kind, part),
+        });
+        number += 1;
+        Some(())
+    })?;
     Some((name, list))
 }
 
-/// The values of a list, if they are contiguous in the form that samples have.
-pub(super) fn in_place(kind: Kind, list: &[u8]) -> Option<&[u8]> {
-    let mut fields = Message(list);
-    let (1, Wire::Bytes(only)) = fields.next()?? else { return None };
-    let is_as_read = match kind {
-        Kind::Bytes => true,
-        Kind::Float => only.len().is_multiple_of(4),
-        Kind::Int => false,
-    };
-    (is_as_read && fields.0.is_empty()).then_some(only)
+/// Calls `to` with each list of an entry of the map; `None` if the entry is damaged, or `to` says so.
+fn lists<'a>(entry: &'a [u8], mut to: impl FnMut(Kind, &'a [u8]) -> Option<()>) -> Option<()> {
+    for field in Message(entry) {
+        let (2, Wire::Bytes(feature)) = field? else { continue };
+        for field in Message(feature) {
+            match field? {
+                (1, Wire::Bytes(list)) => to(Kind::Bytes, list)?,
+                (2, Wire::Bytes(list)) => to(Kind::Float, list)?,
+                (3, Wire::Bytes(list)) => to(Kind::Int, list)?,
+                _ => {}
+            }
+        }
+    }
+    Some(())
 }
 
-/// Calls `to` with each value of a list, as little-endian bytes; `None` if the list is damaged.
-pub(super) fn values<'a>(kind: Kind, list: &'a [u8], mut to: impl FnMut(&[u8])) -> Option<()> {
-    for field in Message::<'a>(list) {
+impl<'a> List<'a> {
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            Self::One(kind, _) | Self::Several(kind, ..) => kind,
+        }
+    }
+
+    /// The values, if they are contiguous in the form that samples have.
+    pub(super) fn in_place(self) -> Option<&'a [u8]> {
+        let Self::One(kind, list) = self else { return None };
+        let mut fields = Message(list);
+        let (1, Wire::Bytes(only)) = fields.next()?? else { return None };
+        let is_as_read = match kind {
+            Kind::Bytes => true,
+            Kind::Float => only.len().is_multiple_of(4),
+            Kind::Int => false,
+        };
+        (is_as_read && fields.0.is_empty()).then_some(only)
+    }
+
+    /// Calls `to` with each value, as little-endian bytes; `None` if a list is damaged.
+    pub(super) fn values(self, mut to: impl FnMut(&[u8])) -> Option<()> {
+        match self {
+            Self::One(kind, list) => values(kind, list, &mut to),
+            Self::Several(_, entry, first) => {
+                let mut number = 0;
+                lists(entry, |kind, list| {
+                    number += 1;
+                    if number > first { values(kind, list, &mut to) } else { Some(()) }
+                })
+            }
+        }
+    }
+}
+
+/// Calls `to` with each value of one list.
+fn values(kind: Kind, list: &[u8], to: &mut impl FnMut(&[u8])) -> Option<()> {
+    for field in Message(list) {
         match (kind, field?) {
             (Kind::Bytes, (1, Wire::Bytes(value))) => to(value),
             (Kind::Float, (1, Wire::Fixed32(value))) => to(&value),
@@ -107,7 +161,7 @@ pub(super) fn values<'a>(kind: Kind, list: &'a [u8], mut to: impl FnMut(&[u8])) 
                     to(&varint(&mut packed)?.to_le_bytes());
                 }
             }
-            _ => return None,
+            _ => {}
         }
     }
     Some(())
@@ -120,7 +174,12 @@ enum Wire<'a> {
     Fixed64,
     Bytes(&'a [u8]),
     Fixed32([u8; 4]),
+    /// Fields between two marks, an old form of a message.
+    Group,
 }
+
+/// Max groups inside each other, as Protocol Buffers have it.
+const MAX_GROUPS: u32 = 100;
 
 /// Iterates over the numbers and values of a message's fields; ends after a damaged one, which is `None`.
 #[derive(Clone, Debug)]
@@ -134,7 +193,7 @@ impl<'a> Iterator for Message<'a> {
         if self.0.is_empty() {
             return None;
         }
-        let field = self.field();
+        let field = self.field(MAX_GROUPS);
         if field.is_none() {
             self.0 = &[];
         }
@@ -157,8 +216,12 @@ impl<'a> Message<'a> {
     }
 
     #[inline]
-    fn field(&mut self) -> Option<(u64, Wire<'a>)> {
+    fn field(&mut self, groups: u32) -> Option<(u64, Wire<'a>)> {
         let tag = varint(&mut self.0)?;
+        let number = tag >> 3;
+        if number == 0 || tag > u32::MAX.into() {
+            return None;
+        }
         let value = match tag & 7 {
             0 => Wire::Varint(varint(&mut self.0)?),
             1 => {
@@ -169,10 +232,28 @@ impl<'a> Message<'a> {
                 let len = usize::try_from(varint(&mut self.0)?).ok()?;
                 Wire::Bytes(self.0.split_off(..len)?)
             }
+            3 => {
+                self.skip_group(number, groups.checked_sub(1)?)?;
+                Wire::Group
+            }
             5 => Wire::Fixed32(self.0.split_off(..4)?.try_into().ok()?),
             _ => return None,
         };
-        Some((tag >> 3, value))
+        Some((number, value))
+    }
+
+    /// Skips the fields up to the end of group `number`.
+    #[cold]
+    fn skip_group(&mut self, number: u64, groups: u32) -> Option<()> {
+        loop {
+            let mut rest = self.0;
+            let tag = varint(&mut rest)?;
+            if tag & 7 == 4 {
+                self.0 = rest;
+                return (tag >> 3 == number).then_some(());
+            }
+            self.field(groups)?;
+        }
     }
 }
 
@@ -220,7 +301,8 @@ mod tests {
             let (name, size) = ([0x0A, 1, b'x', 0x12], list.len() as u8);
             let usual = [&name[..], &[size + 2, 0x0A, size], &list].concat();
             prop_assert_eq!(usual_feature(&usual), feature(&usual));
-            prop_assert_eq!(usual_feature(&usual), Some((&b"x"[..], Some((Kind::Bytes, &list[..])))));
+            let expected = (&b"x"[..], Some(List::One(Kind::Bytes, &list[..])));
+            prop_assert_eq!(usual_feature(&usual), Some(expected));
             let longer = [&usual[..], &bytes].concat();
             let other = [&name[..], &[bytes.len() as u8], &bytes].concat();
             for entry in [bytes, longer, other] {
@@ -240,7 +322,7 @@ mod tests {
         // The second tag encodes the same number in two bytes; an empty part lies between the two.
         let record = [part(b'a', &[0x0A]), vec![0x0A, 0], part(b'b', &[0x8A, 0])].concat();
         let names: Vec<_> = features(&record).unwrap().map(|feature| feature.unwrap()).collect();
-        let five = Some((Kind::Int, &[8, 5][..]));
+        let five = Some(List::One(Kind::Int, &[8, 5][..]));
         assert_eq!(names, [(&b"a"[..], five), (&b"b"[..], five)]);
     }
 
@@ -257,7 +339,7 @@ mod tests {
     fn packed_and_single_values_are_the_same() {
         let collect = |kind, list: &[u8]| {
             let mut all = Vec::new();
-            values(kind, list, |value| all.extend(value)).map(|()| all)
+            List::One(kind, list).values(|value| all.extend(value)).map(|()| all)
         };
         assert_eq!(collect(Kind::Int, &[0x0A, 2, 5, 6]), collect(Kind::Int, &[0x08, 5, 0x08, 6]));
         let float = [0, 0, 0x80, 0x3F];
@@ -268,13 +350,13 @@ mod tests {
         assert_eq!(collect(Kind::Float, &[0x0A, 3, 0, 0, 0]), None);
         assert_eq!(collect(Kind::Bytes, &[0x0A, 9, 0]), None);
         assert_eq!(
-            (in_place(Kind::Float, &packed), in_place(Kind::Float, &single)),
+            (List::One(Kind::Float, &packed).in_place(), List::One(Kind::Float, &single).in_place()),
             (Some(&float[..]), None)
         );
-        assert_eq!(in_place(Kind::Bytes, &[0x0A, 1, 7]), Some(&[7][..]));
+        assert_eq!(List::One(Kind::Bytes, &[0x0A, 1, 7]).in_place(), Some(&[7][..]));
         for several in [&[0x0A, 1, 7, 0x0A, 1, 8][..], &[0x0A, 1, 7, 0x0A], &[], &[0x0A, 9, 0]] {
-            assert_eq!(in_place(Kind::Bytes, several), None, "{several:?}");
+            assert_eq!(List::One(Kind::Bytes, several).in_place(), None, "{several:?}");
         }
-        assert_eq!(in_place(Kind::Int, &[0x0A, 1, 5]), None);
+        assert_eq!(List::One(Kind::Int, &[0x0A, 1, 5]).in_place(), None);
     }
 }

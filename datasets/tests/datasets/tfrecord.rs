@@ -89,6 +89,102 @@ fn of_two_features_with_one_name_the_last_counts() {
 }
 
 #[test]
+fn what_occurs_twice_is_merged_as_protocol_buffers_do() {
+    let dir = tempdir().unwrap();
+    // Not packed, packed, and both after each other; `value` of the entry twice; `features` of the example twice.
+    let int = |value: u8| field(3, &[8, value]);
+    let packed = |values: &[u8]| field(3, &field(1, values));
+    let text = |value: &[u8]| field(1, &field(1, value));
+    let entry = |values: &[Vec<u8>]| {
+        let values = values.iter().flat_map(|value| field(2, value));
+        field(1, &[field(1, b"a"), values.collect()].concat())
+    };
+    let one = |values: &[Vec<u8>]| field(1, &entry(values));
+    let cases: [(&str, Vec<u8>, &[i64]); 9] = [
+        ("two lists", one(&[[int(1), int(2)].concat()]), &[1, 2]),
+        ("packed and single", one(&[[int(1), packed(&[2, 3]), int(4)].concat()]), &[1, 2, 3, 4]),
+        ("two values of an entry", one(&[int(1), int(2)]), &[1, 2]),
+        ("an empty one between", one(&[int(1), vec![], packed(&[]), int(2)]), &[1, 2]),
+        ("another kind between", one(&[[int(1), int(2), text(b"z"), int(3), int(4)].concat()]), &[3, 4]),
+        ("the last kind", one(&[text(b"z"), int(5)]), &[5]),
+        ("one name twice", field(1, &[entry(&[int(1), int(7)]), entry(&[int(2)])].concat()), &[2]),
+        ("one name in two parts", [one(&[int(1)]), one(&[int(3), int(4)])].concat(), &[3, 4]),
+        ("an empty one counts too", field(1, &[entry(&[int(1)]), entry(&[])].concat()), &[]),
+    ];
+    for (name, example, expected) in &cases {
+        // Alone, and beside a record of another shape.
+        let other = one(&[packed(&[9, 9, 9, 9, 9])]);
+        for file in [record(example), [record(example), record(&other)].concat()] {
+            let reader = open(write(dir.path(), "x", &file)).unwrap();
+            let bytes: Vec<u8> = expected.iter().flat_map(|value| value.to_le_bytes()).collect();
+            assert_eq!(read(&*reader, 0)[0], bytes, "{name}: {}", reader.schema());
+        }
+    }
+}
+
+#[test]
+fn a_feature_that_a_record_has_twice_is_one_feature_of_one_record() {
+    let dir = tempdir().unwrap();
+    let int = |value: u8| vec![8, value];
+    // The second record lacks "a", so its size varies; the first has it twice.
+    let twice = example(&[("a", 3, int(1)), ("a", 3, int(2)), ("b", 3, int(3))]);
+    let file = [record(&twice), record(&example(&[("b", 3, int(4))]))].concat();
+    let reader = open(write(dir.path(), "x", &file)).unwrap();
+    assert_eq!(reader.schema().to_string(), "a i64 [?], b i64 []");
+    assert_eq!(read(&*reader, 1), [vec![], 4i64.to_le_bytes().to_vec()]);
+    // Of two the last says the size and the type.
+    let first = example(&[("a", 1, field(1, b"text")), ("a", 3, int(2))]);
+    let longer = example(&[("a", 3, vec![8, 1, 8, 7]), ("a", 3, int(5))]);
+    let file = [record(&first), record(&longer), record(&example(&[("a", 3, int(4))]))].concat();
+    let reader = open(write(dir.path(), "x", &file)).unwrap();
+    assert_eq!(reader.schema().to_string(), "a i64 []");
+    let values: Vec<_> = (0..3).map(|sample| read(&*reader, sample).concat()).collect();
+    assert_eq!(values, [2i64, 5, 4].map(|value| value.to_le_bytes().to_vec()));
+}
+
+#[test]
+fn fields_that_an_example_does_not_have_are_skipped() {
+    let dir = tempdir().unwrap();
+    // A number, four and eight bytes, bytes, a group in a group; field 2047 has a long tag.
+    let unknown = [
+        &[5 << 3, 1, 6 << 3 | 5, 1, 2, 3, 4, 7 << 3 | 1, 1, 2, 3, 4, 5, 6, 7, 8][..],
+        &field(9, b"later"),
+        &[11 << 3 | 3, 8, 1, 12 << 3 | 3, 12 << 3 | 4, 11 << 3 | 4],
+        &[0xF8, 0x7F, 1],
+    ]
+    .concat();
+    // At each level in turn: of the example, the map, an entry, a feature, a list.
+    for level in 0..5 {
+        let pad = |here: usize, bytes: Vec<u8>| {
+            if level == here { [&unknown[..], &bytes, &unknown].concat() } else { bytes }
+        };
+        let list = field(3, &pad(4, vec![8, 5]));
+        let value = field(2, &pad(3, list));
+        let entry = field(1, &pad(2, [field(1, b"a"), value].concat()));
+        let example = pad(0, field(1, &pad(1, entry)));
+        let reader = open(write(dir.path(), "x", &record(&example))).unwrap();
+        assert_eq!(reader.schema().to_string(), "a i64 []", "{level}");
+        assert_eq!(read(&*reader, 0), [5i64.to_le_bytes()], "{level}");
+    }
+    // A record without any feature lacks all of them, wherever it comes.
+    let five = example(&[("a", 3, vec![8, 5])]);
+    for empty in [vec![], field(1, b""), field(9, b"later")] {
+        for file in [[&empty[..], &five].map(record).concat(), [&five[..], &empty].map(record).concat()] {
+            let reader = open(write(dir.path(), "x", &file)).unwrap();
+            assert_eq!(reader.schema().to_string(), "a i64 [?]");
+            assert_eq!(read(&*reader, 0).concat().len() + read(&*reader, 1).concat().len(), 8);
+        }
+    }
+    // A field of number 0, a group without its end or with another one, and bytes beyond the end.
+    for damaged in [&[0, 1][..], &[11 << 3 | 3, 8, 1], &[11 << 3 | 3, 12 << 3 | 4], &[9 << 3 | 2, 9]] {
+        let bad = [&five[..], damaged].concat();
+        let path = write(dir.path(), "x", &[record(&five), record(&bad)].concat());
+        let error = open(path).unwrap_err();
+        assert!(error.message().contains("not a tf.train.Example"), "{error}");
+    }
+}
+
+#[test]
 fn other_records_are_bytes() {
     let dir = tempdir().unwrap();
     let reader = open(write(dir.path(), "x", &[record(b"one"), record(b"")].concat())).unwrap();

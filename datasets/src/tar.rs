@@ -1,21 +1,25 @@
 //! WebDataset shards: tar archives, plain or gzip, whose neighbouring members with one key are one sample.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use feedline_core::{Fingerprint, Result};
-use tar::Archive;
+use tar::{Archive, Entry};
 
 use crate::bytes::Content;
 use crate::error::{data, of_stream, one_line};
 use crate::reader::{Visit, inside};
 use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Values};
 
+mod links;
+
+use links::Links;
+
 /// Max number of extensions in an archive: more are not fields of samples.
 const MAX_FIELDS: usize = 256;
 
-/// A regular file in an archive.
+/// A regular file in an archive, or a link to one.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
@@ -45,7 +49,9 @@ pub(crate) fn is_tar(content: &Content) -> Result<bool> {
     Ok(is_header(start))
 }
 
-/// The regular files of the archive in `content`, in order, without folders and links.
+/// The regular files of the archive in `content`, in order, and links to them: a link has the content of its
+/// target, as it has when `tar` extracts the archive. Folders and links that name no member of a sample are
+/// left out.
 pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
     let damaged = |error: io::Error| {
         of_stream(error, |error| {
@@ -53,13 +59,13 @@ pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
         })
     };
     let mut archive = Archive::new(content.stream());
-    let mut members = Vec::new();
+    let (mut members, mut links) = (Vec::new(), Links::default());
     for entry in archive.entries_with_seek().map_err(damaged)? {
-        let entry = entry.map_err(damaged)?;
+        let mut entry = entry.map_err(damaged)?;
         let kind = entry.header().entry_type();
         let (offset, bytes) = (entry.raw_file_position(), entry.size());
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        if kind.is_gnu_sparse() {
+        if kind.is_gnu_sparse() || is_sparse(&mut entry).map_err(damaged)? {
             let why = format!("member \"{}\" is a sparse file: write the archive without", one_line(&name));
             return Err(data(why).at_offset(offset));
         }
@@ -70,11 +76,27 @@ pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
             );
             return Err(data(why).at_offset(offset));
         }
-        if kind.is_file() {
+        if kind.is_file() || kind.is_contiguous() {
+            links.file(&name, offset, bytes);
             members.push(Member { name, offset, bytes });
+        } else if (kind.is_hard_link() || kind.is_symlink()) && split(&name).is_some() {
+            let target = entry.link_name_bytes().unwrap_or_default();
+            let target = String::from_utf8_lossy(&target).into_owned();
+            let link = links.link(&name, &target, kind.is_hard_link(), members.len());
+            link.map_err(|error| error.at_offset(offset))?;
+            // Its place is known when all members are.
+            members.push(Member { name, offset, bytes: 0 });
         }
     }
+    links.resolve(&mut members)?;
     Ok(members)
+}
+
+/// Whether the entry is a sparse file in one of the newer formats, whose content begins with a list of its
+/// parts.
+fn is_sparse(entry: &mut Entry<'_, impl Read>) -> io::Result<bool> {
+    let Some(mut records) = entry.pax_extensions()? else { return Ok(false) };
+    records.try_fold(false, |is, record| Ok(is || record?.key_bytes().starts_with(b"GNU.sparse.")))
 }
 
 /// One file of a sample.
@@ -91,7 +113,8 @@ struct Part {
 /// field's name: `images/0017.seg.png` is field `seg.png` of key `images/0017`. Neighbours with one key are a
 /// sample. Every field holds raw bytes, also of compressed members. A sample that lacks a member of others is
 /// an error, or has no bytes there, see [`OpenOptions::empty_members`]. Names without a dot, and those that
-/// begin and end with two underscores, are left out.
+/// begin and end with two underscores, are left out. A link has the content of the member that it names; a
+/// link to what the archive does not hold is an error.
 ///
 /// A plain archive stays on disk, and samples are read on demand. A gzip archive is inflated into memory.
 #[derive(Debug)]
@@ -155,13 +178,13 @@ impl WebDataset {
     ) -> Result<Self> {
         let mut numbers = HashMap::new();
         let (mut fields, mut parts, mut starts) = (Vec::new(), Vec::<Part>::new(), Vec::new());
-        let mut last_key = None;
+        let mut keys = Vec::new();
         for Member { name, offset, bytes } in &members {
             let (offset, bytes) = (*offset, *bytes);
             let Some((key, extension)) = split(name) else { continue };
-            if last_key != Some(key) {
+            if keys.last() != Some(&key) {
                 starts.push(parts.len());
-                last_key = Some(key);
+                keys.push(key);
             }
             let next = fields.len();
             let field = *numbers.entry(extension.to_lowercase()).or_insert_with_key(|extension| {
@@ -185,7 +208,7 @@ impl WebDataset {
         }
         starts.push(parts.len());
         if !options.empty_members {
-            check_whole(&fields, &parts, &starts, &members)?;
+            check_whole(&fields, &parts, &starts, &keys)?;
         }
         let state = content.fingerprint_sampled(Fingerprint::new().number(parts.len() as u64))?;
         // Archives end with zeros, and their members may have one size each.
@@ -198,13 +221,12 @@ impl WebDataset {
     }
 }
 
-/// Checks that every sample has all fields.
-fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], members: &[Member]) -> Result<()> {
-    let mut lacking = starts.windows(2).filter(|sample| sample[1] - sample[0] < fields.len());
-    let Some(&[start, end]) = lacking.next() else { return Ok(()) };
+/// Checks that every sample, each with its key, has all fields.
+fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], keys: &[&str]) -> Result<()> {
+    let samples = starts.windows(2).zip(keys);
+    let mut lacking = samples.filter(|(sample, _)| sample[1] - sample[0] < fields.len());
+    let Some((&[start, end], key)) = lacking.next() else { return Ok(()) };
     let first = &parts[start];
-    let name = members.iter().find(|member| member.offset == first.offset).map_or("", |member| &member.name);
-    let key = split(name).map_or("", |(key, _)| key);
     let is_missing = |field: &usize| parts[start..end].iter().all(|part| part.field != *field);
     let missing = (0..fields.len()).find(is_missing).map_or("", |field| &fields[field].name);
     let why = format!(

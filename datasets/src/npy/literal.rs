@@ -84,13 +84,19 @@ impl Parser<'_> {
     fn sequence(&mut self, end: &str, levels: usize) -> Parsed<Literal> {
         let mut items = Vec::new();
         while !self.take(end) {
-            items.push(self.literal(levels - 1)?);
+            let item = self.literal(levels - 1)?;
             if !self.take(",") {
-                if self.take(end) {
-                    break;
+                if !self.take(end) {
+                    return self.expected("a comma or the end of a tuple");
                 }
-                return self.expected("a comma or the end of a tuple");
+                // Without a comma the brackets group: `(3)` is a number, `(3,)` a tuple.
+                if end == ")" && items.is_empty() {
+                    return Ok(item);
+                }
+                items.push(item);
+                break;
             }
+            items.push(item);
         }
         Ok(Literal::Sequence(items))
     }
@@ -154,6 +160,10 @@ mod tests {
                 (text("a"), Literal::Bool(true)),
                 (text("b"), Literal::Sequence(vec![Literal::None, Literal::Sequence(vec![])])),
             ]))
+        );
+        assert_eq!(
+            parse("((3), ([4]),)"),
+            Ok(Literal::Sequence(vec![Literal::Number(3), parse("[4]").unwrap()]))
         );
         for (bad, at) in [("(1 2)", 3), ("(-1,)", 1), ("'a", 1), ("{1 2}", 3), ("1 x", 2), ("", 0)] {
             assert_eq!(parse(bad).unwrap_err().1, at, "{bad}");

@@ -162,6 +162,11 @@ fn what_is_no_array_of_numbers_is_refused_with_the_byte() {
             &["has \"shape\" twice"],
         ),
         ("no-tuple", npy("<f4", false, "2", &[0; 8]), &["not a tuple of sizes"]),
+        (
+            "number",
+            npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2)}", &[0; 8]),
+            &["\"shape\" is not a tuple"],
+        ),
         ("no-shape", npy_header("{'descr': '<f4', 'fortran_order': False}", &[]), &["lacks \"shape\""]),
         (
             "columns",

@@ -14,6 +14,8 @@ pub struct Shards {
     readers: Vec<Box<dyn Reader>>,
     /// Cumulative sample counts.
     ends: Vec<u64>,
+    /// The names of the classes, if the readers have none.
+    classes: Option<Vec<String>>,
 }
 
 impl Shards {
@@ -59,7 +61,14 @@ impl Shards {
             end = end.saturating_add(reader.len());
             ends.push(end);
         }
-        Ok(Self { readers, ends })
+        Ok(Self { readers, ends, classes: None })
+    }
+
+    /// These shards, with the names of the classes that an index has.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn with_classes(mut self, classes: Vec<String>) -> Self {
+        self.classes = Some(classes);
+        self
     }
 
     /// The number of the reader of `sample`.
@@ -136,7 +145,7 @@ impl Reader for Shards {
     }
 
     fn classes(&self) -> Option<&[String]> {
-        self.readers[0].classes()
+        self.classes.as_deref().or_else(|| self.readers[0].classes())
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

@@ -13,6 +13,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::error::data;
 use crate::{Reader, Shards};
 
+mod classes;
 mod columns;
 mod fixed;
 mod footer;
@@ -23,6 +24,7 @@ mod partial;
 mod tests;
 mod varying;
 
+use classes::Classes;
 use columns::Columns;
 use index::{INDEX, Index, Shard};
 use journal::{Journal, Whole};
@@ -56,7 +58,8 @@ pub struct Packed {
 /// A file is called `NAME.partial` until it is complete and synced to disk. An interrupted run is resumed by
 /// the next one of the same source: shards of the same size after the last complete one; a single file at the
 /// position in `NAME.progress`, if the checksums of the bytes on disk match. The footer of each file holds
-/// the CRC-32C of all bytes before it, and so does the index, `_index.json`.
+/// the CRC-32C of all bytes before it, and so does the index, `_index.json`. The footer also has the names of
+/// the classes; a list of more than 64 KiB is once in the folder of shards, in `_classes.json`.
 ///
 /// ```
 /// use feedline_datasets::{PackOptions, Reader, open, pack};
@@ -88,11 +91,11 @@ pub fn pack(
     }
     // Before anything is written: `open` would refuse the packed file.
     reader.schema().check_names().map_err(at)?;
-    let columns = Columns::new(reader.schema()).map_err(at)?.with_classes(reader.classes());
+    let columns = Columns::new(reader.schema()).map_err(at)?;
     match options.shard_bytes {
-        None => one_file(reader, &columns, to, &mut progress),
+        None => one_file(reader, &columns.with_classes(reader.classes()), to, &mut progress),
         Some(0) => Err(refuse("shards of no bytes hold nothing: give a size")),
-        Some(bytes) => shards(reader, &columns, to, bytes, &mut progress),
+        Some(bytes) => shards(reader, columns, to, bytes, &mut progress),
     }
     .map_err(at)
 }
@@ -131,7 +134,7 @@ fn one_file(
 
 fn shards(
     reader: &dyn Reader,
-    columns: &Columns,
+    columns: Columns,
     to: &Path,
     bytes: u64,
     progress: &mut dyn FnMut(u64),
@@ -139,6 +142,9 @@ fn shards(
     fs::create_dir_all(to).map_err(|error| cannot("make the folder", error))?;
     let _lock = partial::lock(to)?;
     let mut index = Index::begin(to, reader, bytes)?;
+    let classes = Classes::write(reader.classes(), to)?;
+    let columns = if classes.is_some() { &columns } else { &columns.with_classes(reader.classes()) };
+    index.name_classes(classes);
     let (kept, kept_samples) = (index.shards.len() as u64, index.samples());
     while index.samples() < reader.len() {
         let name = format!("{:06}.arrow", index.shards.len());

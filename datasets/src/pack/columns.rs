@@ -17,6 +17,8 @@ use crate::{ElementType, Schema, SchemaField};
 pub(super) struct Columns {
     pub(super) columns: Vec<Column>,
     pub(super) schema: SchemaRef,
+    /// The schema with the names of the classes, for the footer: the file has them once.
+    pub(super) described: SchemaRef,
 }
 
 /// The column of one field.
@@ -34,14 +36,15 @@ impl Columns {
     pub(super) fn new(schema: &Schema) -> Result<Self> {
         let columns = schema.fields().iter().map(Column::new).collect::<Result<Vec<_>>>()?;
         let schema = ArrowSchema::new(columns.iter().map(|column| column.field.clone()).collect::<Vec<_>>());
-        Ok(Self { columns, schema: schema.into() })
+        let schema: SchemaRef = schema.into();
+        Ok(Self { columns, described: schema.clone(), schema })
     }
 
-    /// Stores the names of the classes in the metadata of the file.
+    /// Stores the names of the classes in the metadata of the footer.
     pub(super) fn with_classes(mut self, classes: Option<&[String]>) -> Self {
         if let Some(classes) = classes {
             let metadata = [(CLASSES.to_owned(), json!(classes).to_string())];
-            self.schema = self.schema.as_ref().clone().with_metadata(metadata).into();
+            self.described = self.schema.as_ref().clone().with_metadata(metadata).into();
         }
         self
     }

@@ -111,7 +111,7 @@ pub(super) fn write(
     }
     let checksum = footer::checksum(crc, end);
     let metadata = [(crate::arrow::CHECKSUM, checksum.as_str())];
-    let behind = footer::end(&columns.schema, &[[start.len() as u64, head.len() as u64, body]], &metadata);
+    let behind = footer::end(&columns.described, &[[start.len() as u64, head.len() as u64, body]], &metadata);
     file.seek(SeekFrom::Start(end)).and_then(|_| file.write_all(&behind)).map_err(io)?;
     Ok(Whole { samples: rows, kept: done, crc32c: crc })
 }

@@ -7,6 +7,7 @@ use std::path::{Component, Path};
 use feedline_core::Result;
 use serde::{Deserialize, Serialize};
 
+use super::classes::{CLASSES, Classes};
 use super::partial::Partial;
 use super::{cannot, data, refuse};
 use crate::bytes::Content;
@@ -32,6 +33,9 @@ pub(super) struct Index {
     source: String,
     source_samples: u64,
     shard_bytes: u64,
+    /// The file of a long list of classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    classes: Option<Classes>,
     pub(super) shards: Vec<Shard>,
 }
 
@@ -72,6 +76,7 @@ impl Index {
             source: format!("{:016x}", reader.fingerprint()),
             source_samples: reader.len(),
             shard_bytes,
+            classes: None,
             shards: Vec::new(),
         };
         for name in [INDEX, PROGRESS] {
@@ -97,7 +102,7 @@ impl Index {
             let name = file.map_err(|error| cannot("read the folder", error))?.file_name();
             let name = name.to_string_lossy();
             // Files of an earlier run that has completed no shard.
-            if !name.ends_with(".partial") && name != "_lock" && name != "000000.arrow" {
+            if !name.ends_with(".partial") && !["_lock", CLASSES, "000000.arrow"].contains(&&*name) {
                 return Err(refuse("the folder holds other files: choose an empty one"));
             }
         }
@@ -139,6 +144,14 @@ impl Index {
         }
     }
 
+    /// Names the file of the classes. Shards that were written with their own list are written again.
+    pub(super) fn name_classes(&mut self, classes: Option<Classes>) {
+        if self.classes != classes {
+            self.shards.clear();
+        }
+        self.classes = classes;
+    }
+
     /// Samples of all shards.
     pub(super) fn samples(&self) -> u64 {
         self.shards.iter().map(|shard| shard.samples).fold(0, u64::saturating_add)
@@ -156,7 +169,11 @@ impl Index {
             shard.check(&file).map_err(|error| error.at_path(&path))?;
             readers.push(Box::new(file));
         }
-        Shards::new(readers).map_err(|error| error.at_path(folder.join(INDEX)))
+        let shards = Shards::new(readers).map_err(|error| error.at_path(folder.join(INDEX)))?;
+        let Some(classes) = self.classes else { return Ok(shards) };
+        let path = folder.join(CLASSES);
+        let names = DiskFile::open(&path).and_then(|file| classes.read(&Content::OnDisk(file.into())));
+        Ok(shards.with_classes(names.map_err(|error| error.at_path(&path))?))
     }
 
     /// The shards as one set, each opened by its name.
@@ -171,7 +188,12 @@ impl Index {
             shard.check(&file).map_err(|error| error.at_path(&path))?;
             readers.push(Box::new(file));
         }
-        Shards::new(readers)
+        let shards = Shards::new(readers)?;
+        let Some(classes) = self.classes else { return Ok(shards) };
+        let file = open(CLASSES)?;
+        let path = file.path().to_path_buf();
+        let names = classes.read(&Content::Remote(file)).map_err(|error| error.at_path(&path))?;
+        Ok(shards.with_classes(names))
     }
 
     pub(super) fn save_progress(&self, folder: &Path) -> Result<()> {

@@ -61,7 +61,7 @@ struct Entry {
 
 impl Journal {
     pub(super) fn new(to: &Path, reader: &dyn Reader, columns: &Columns) -> Self {
-        let form = crc32c::crc32c(&footer::start(&columns.schema));
+        let form = crc32c::crc32c(&footer::start(&columns.described));
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".progress");
         let source = [reader.fingerprint(), reader.len(), form.into()];

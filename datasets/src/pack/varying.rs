@@ -80,7 +80,9 @@ pub(super) fn write(
     let checksum = footer::checksum(to.crc, to.bytes);
     let crc = to.crc;
     let metadata = [(crate::arrow::CHECKSUM, checksum.as_str())];
-    to.write_all(&footer::end(&columns.schema, &blocks, &metadata)).and_then(|()| to.flush()).map_err(io)?;
+    to.write_all(&footer::end(&columns.described, &blocks, &metadata))
+        .and_then(|()| to.flush())
+        .map_err(io)?;
     Ok(Whole { samples: sample - first, kept, crc32c: crc })
 }
 

@@ -217,3 +217,51 @@ fn a_packed_set_keeps_the_names_of_its_classes() {
         assert!(error.to_string().contains("class 0 is \"\"ant\"\" here"), "{error}");
     }
 }
+
+#[cfg(feature = "jsonl")]
+#[test]
+fn a_long_list_of_classes_is_written_once() {
+    use feedline_datasets::Table;
+
+    let dir = tempdir().unwrap();
+    let value = |row: u64| format!("value number {row:06} of a long list of them");
+    let rows: String = (0..4000).map(|row| format!("{{\"x\": \"{}\"}}\n", value(row))).collect();
+    let source = write(dir.path(), "a.jsonl", rows.as_bytes());
+    let table = || Table::open(&source).category("x").reader().unwrap();
+    let list = value(0).len() as u64 * 4000;
+    let expected: Vec<String> = (0..4000).map(value).collect();
+    let size = |path: &Path| std::fs::metadata(path).unwrap().len();
+
+    let file = dir.path().join("one.arrow");
+    pack(&*table(), &file, PackOptions::default(), |_| {}).unwrap();
+    assert!((list..list + list / 2).contains(&(size(&file) - 4000 * 8)), "{} bytes", size(&file));
+    assert_eq!(open(&file).unwrap().classes().unwrap(), expected);
+
+    let folder = dir.path().join("set");
+    let options = PackOptions { shard_bytes: Some(8 * 1000) };
+    let packed = pack(&*table(), &folder, options, |_| {}).unwrap();
+    assert_eq!(packed.files, 4);
+    assert!(packed.bytes < 4000 * 8 + 4 * 4096, "{} bytes of shards", packed.bytes);
+    let classes = folder.join("_classes.json");
+    assert!(size(&classes) >= list && size(&folder.join("_index.json")) < 4096);
+    let reader = open(&folder).unwrap();
+    assert_eq!((reader.len(), reader.classes().unwrap()), (4000, &expected[..]));
+    for row in [0, 999, 1000, 3999] {
+        assert_eq!(read(&*reader, row), [row.to_le_bytes()]);
+    }
+    // A run of a set that is complete keeps all; one without the list writes it again.
+    std::fs::remove_file(&classes).unwrap();
+    assert_eq!(pack(&*table(), &folder, options, |_| {}).unwrap().kept, 4);
+    assert_eq!(open(&folder).unwrap().classes().unwrap(), expected);
+    // A list that is missing, cut or changed is an error that names it.
+    let good = std::fs::read(&classes).unwrap();
+    let other = String::from_utf8(good.clone()).unwrap().replace("000000", "900000");
+    for bad in [Some(&good[..good.len() - 1]), Some(other.as_bytes()), None] {
+        match bad {
+            Some(bytes) => std::fs::write(&classes, bytes).unwrap(),
+            None => std::fs::remove_file(&classes).unwrap(),
+        }
+        let error = open(&folder).unwrap_err();
+        assert_eq!(error.path(), Some(classes.as_path()), "{error}");
+    }
+}

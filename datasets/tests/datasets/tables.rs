@@ -437,3 +437,39 @@ fn a_repository_of_the_hub_is_its_parquet_shards() {
         "{error}"
     );
 }
+
+#[test]
+fn every_flipped_bit_of_a_page_is_found_by_its_checksum() {
+    let dir = tempdir().unwrap();
+    for version in ["1", "2"] {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/checksums/{version}.parquet"));
+        let good = std::fs::read(&path).unwrap();
+        let samples = open(&path).unwrap();
+        let expected = checksum(&*samples, 0..300);
+        let footer = u32::from_le_bytes(*good[good.len() - 8..].first_chunk().unwrap()) as usize;
+        let (mut damaged, mut same) = (0, 0);
+        // The headers of the pages have no checksum: a flip there is an error, or changes no value.
+        for at in 4..good.len() - 8 - footer {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1 << (at % 8);
+            let path = write(dir.path(), "x.parquet", &bytes);
+            let outcome = open(&path).and_then(|reader| {
+                let mut values = Values::new();
+                (0..reader.len()).try_for_each(|row| reader.read(row, &mut values))?;
+                Ok(checksum(&*reader, 0..300))
+            });
+            match outcome {
+                Ok(found) => {
+                    assert_eq!(found, expected, "version {version}, byte {at}");
+                    same += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.path(), Some(path.as_path()), "{error}");
+                    damaged += 1;
+                }
+            }
+        }
+        assert!(damaged > 2700 && same < 100, "version {version}: {damaged} found, {same} without a change");
+    }
+}

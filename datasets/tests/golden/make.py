@@ -391,6 +391,7 @@ def main():
     tiny()
     made()
     bombs()
+    checksums()
     by_feature = {"tfrecord": tfrecord, "mds": mds, "csv": csv, "arrow": arrow, "parquet": table}
     for name, read in by_feature.items():
         paths = [path for path in (ROOT / name).rglob("*") if path.is_file() or name == "mds"]
@@ -444,6 +445,19 @@ def made():
     pq.write_table(plain, folder / "delta.parquet", use_dictionary=False, column_encoding=encodings)
     names = sorted(path.name for path in folder.iterdir())
     write("tables", {name: table(folder / name) for name in names})
+
+
+def checksums():
+    """Parquet files whose pages have checksums."""
+    folder = OUT / "checksums"
+    folder.mkdir(exist_ok=True)
+    numbers, words = np.arange(300), pa.array([f"word {row % 7}" for row in range(300)])
+    rows = pa.table({"plain": numbers, "words": words, "packed": numbers * 0.5})
+    codecs = {"plain": "none", "words": "snappy", "packed": "zstd"}
+    options = {"compression": codecs, "use_dictionary": ["words"], "write_statistics": False}
+    for version in ["1.0", "2.0"]:
+        path = folder / f"{version[0]}.parquet"
+        pq.write_table(rows, path, data_page_version=version, write_page_checksum=True, **options)
 
 
 def bombs():

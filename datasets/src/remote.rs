@@ -18,16 +18,18 @@ use crate::error::data;
 mod blocks;
 mod disk_cache;
 mod fetch;
+mod http;
 mod list;
 mod options;
 mod tag;
 mod thread;
 mod url;
+mod whole;
 
 use blocks::{Blocks, Delivery, Key};
 use disk_cache::DiskCache;
+pub(crate) use fetch::may_be_folder;
 use fetch::{Failure, FailureKind, Fetch};
-pub(crate) use fetch::{is_missing, may_be_folder};
 pub use options::{RemoteCache, RemoteOptions};
 use tag::Tag;
 use thread::Thread;
@@ -45,6 +47,9 @@ use url::{Place, Stores};
 /// Redirects are followed, up to ten, also to other hosts: many servers hand out files that way. Credentials
 /// (the header `Authorization`) are not sent to another host, and https never leads to http. The answer of
 /// the last host must have the pinned version too. User and password in a URL are neither sent nor shown.
+///
+/// An object of a server that answers a request for a range with the whole (status 200) is read whole, into
+/// memory, up to [`RemoteOptions::whole_bytes`].
 ///
 /// ```no_run
 /// use feedline_datasets::{Remote, RemoteCache, RemoteOptions};
@@ -149,17 +154,29 @@ impl Remote {
         inner.thread.spawn(async move {
             let range = 0..shared.options.block_bytes;
             let fetch = Fetch { place: &task_place, range, pinned: None };
+            let opened = match fetch.open(&shared.options, &shared.counts).await {
+                Err(failure) if failure.is_about_ranges() => {
+                    let whole = whole::whole(&task_place, &shared.options, &shared.counts).await;
+                    whole.map(|(bytes, tag)| (bytes, tag, true))
+                }
+                opened => opened.map(|(bytes, tag)| (bytes, tag, false)),
+            };
             // Fails if the caller has gone; nobody needs the answer then.
-            let _ = sender.send(fetch.open(&shared.options, &shared.counts).await);
+            let _ = sender.send(opened);
         });
         let first = first.recv().map_err(|_| thread::ended())?;
-        let (bytes, tag) = first.map_err(|failure| failure.error.at_path(&shown))?;
+        let (bytes, tag, is_whole) = first.map_err(|failure| failure.error.at_path(&shown))?;
         if tag.len == 0 {
             return Err(data("the object is empty: write it again").at_path(shown));
         }
         let id = inner.files.fetch_add(1, Ordering::Relaxed);
-        inner.shared.blocks.offer(Key { file: id, block: 0 }, bytes);
-        let object = Object { id, place, tag, changed: OnceLock::new() };
+        let whole = if is_whole {
+            Some(bytes)
+        } else {
+            inner.shared.blocks.offer(Key { file: id, block: 0 }, bytes);
+            None
+        };
+        let object = Object { id, place, tag, whole, changed: OnceLock::new() };
         Ok(RemoteFile { remote: self.clone(), object: Arc::new(object), path: shown })
     }
 }
@@ -169,6 +186,8 @@ struct Object {
     id: u64,
     place: Arc<Place>,
     tag: Tag,
+    /// All of its bytes, if its server does not answer requests for a range.
+    whole: Option<Bytes>,
     /// The error of the first answer with another version.
     changed: OnceLock<Error>,
 }
@@ -193,6 +212,11 @@ impl RemoteFile {
         self.object.tag.len
     }
 
+    /// Whether its server does not answer requests for a range, so that it was read whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.object.whole.is_some()
+    }
+
     /// Fills `to` with the bytes from `offset` on. Blocks until they have arrived.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         if to.is_empty() {
@@ -201,6 +225,10 @@ impl RemoteFile {
         let beyond =
             || data("these bytes are beyond the end of the object").at_path(&self.path).at_offset(offset);
         let end = offset.checked_add(to.len() as u64).filter(|end| *end <= self.len()).ok_or_else(beyond)?;
+        if let Some(whole) = &self.object.whole {
+            to.copy_from_slice(whole.get(offset as usize..end as usize).ok_or_else(beyond)?);
+            return Ok(());
+        }
         let size = self.shared().options.block_bytes;
         let last = (end - 1) / size;
         for number in offset / size..=last {

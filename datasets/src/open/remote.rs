@@ -85,18 +85,25 @@ impl Remote {
             // Stores have no object for a folder; web servers answer with a page that lists it.
             Err(error) if crate::remote::may_be_folder(&error) => {
                 return match self.folder(url, options) {
-                    Err(index) if crate::remote::is_missing(&index) => Err(error),
+                    Err(index) if crate::remote::may_be_folder(&index) => Err(error),
                     opened => opened,
                 };
             }
             file => file?,
         };
+        // Without ranges, the answer may be the page of a folder, of any type.
+        if file.is_whole() && !name_of(url).contains('.') {
+            match self.folder(url, options) {
+                Err(index) if crate::remote::may_be_folder(&index) => {}
+                opened => return opened,
+            }
+        }
         self.of_object(url, Object::new(file)?, options)
     }
 
     /// Opens a folder by the index that it has, or all objects in it as shards of one format.
     fn folder(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-        let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::is_missing);
+        let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::may_be_folder);
         let opened = remote_mds_folder(self, url);
         if !is_missing(&opened) {
             return opened;

@@ -13,6 +13,7 @@ use object_store::{Error as StoreError, GetOptions, GetRange, GetResult};
 
 use super::tag::Tag;
 use super::url::Place;
+use super::whole::{PAGE, check_encoding};
 use super::{Counts, RemoteOptions};
 use crate::error::{data, one_line};
 
@@ -47,12 +48,17 @@ pub(super) enum FailureKind {
 }
 
 impl Failure {
-    fn passing(why: impl Into<String>) -> Self {
+    pub(super) fn passing(why: impl Into<String>) -> Self {
         Self { error: data(why), kind: FailureKind::Passing }
     }
 
-    fn lasting(why: impl Into<String>) -> Self {
+    pub(super) fn lasting(why: impl Into<String>) -> Self {
         Self { error: data(why), kind: FailureKind::Lasting }
+    }
+
+    /// Whether the server does not answer requests for a range as it should.
+    pub(super) fn is_about_ranges(&self) -> bool {
+        self.error.message() == NO_RANGES
     }
 }
 
@@ -97,6 +103,7 @@ impl Fetch<'_> {
             Err(error) if is_beyond(&error) => return Err(self.beyond().await),
             Err(error) => return Err(failure(&error)),
         };
+        check_encoding(&answer.attributes)?;
         let tag = Tag::of(&answer.meta);
         self.check(&tag)?;
         let expected = answer.range.end.saturating_sub(answer.range.start);
@@ -147,7 +154,8 @@ impl Fetch<'_> {
     /// The error of a range beyond the end of the object, which was truncated or is empty.
     async fn beyond(&self) -> Failure {
         if self.pinned.is_none() {
-            return Failure::lasting("the object is empty: write it again");
+            // An empty object; or a server that refuses a range whose end is beyond the object's.
+            return Failure::lasting(NO_RANGES);
         }
         match self.get(&(0..1), None).await {
             Ok(answer) => match self.check(&Tag::of(&answer.meta)) {
@@ -223,14 +231,9 @@ const NO_ACCESS: &str = "the store refuses access: check the credentials and the
 
 const NO_OBJECT: &str = "there is no such object: check the URL";
 
-/// Whether `error` says that there is no such object.
-pub(crate) fn is_missing(error: &Error) -> bool {
-    error.message() == NO_OBJECT
-}
-
-/// Whether `error` is that of a URL that may name a folder.
+/// Whether `error` is that of a URL that may name a folder: there is no such object, or a web page for it.
 pub(crate) fn may_be_folder(error: &Error) -> bool {
-    is_missing(error) || error.message() == NO_RANGES
+    [NO_OBJECT, PAGE].contains(&error.message())
 }
 
 /// Describes an error without any text of a URL, a header or a body: those may be secret.

@@ -57,7 +57,8 @@ impl Remote {
                 let id = self.0.files.fetch_add(1, Ordering::Relaxed);
                 let shown = path.to_string_lossy().into_owned();
                 let place = Place { store: place.store.clone(), path: object.location.clone(), shown };
-                let object = Object { id, place: Arc::new(place), tag, changed: OnceLock::new() };
+                let (place, changed) = (Arc::new(place), OnceLock::new());
+                let object = Object { id, place, tag, whole: None, changed };
                 RemoteFile { remote: self.clone(), object: Arc::new(object), path }
             } else {
                 self.file(&in_folder(url, "", &name))?

@@ -16,6 +16,9 @@ pub struct RemoteOptions {
     /// Max bytes of blocks in memory and in flight, for all files together, 64 MiB. Bounds the prefetch. Each
     /// reading thread holds up to one more block.
     pub memory_bytes: u64,
+    /// Max bytes, 1 GiB, of an object that is read whole, into memory, because its server does not answer
+    /// requests for a range. `memory_bytes` does not count it.
+    pub whole_bytes: u64,
     /// Max attempts per block, 6.
     pub attempts: u32,
     /// Wait before the first retry, 100 ms. Doubles with each retry, up to 10 s, less a jitter of up to half.
@@ -46,6 +49,7 @@ impl Default for RemoteOptions {
         Self {
             block_bytes: 1 << 20,
             memory_bytes: 64 << 20,
+            whole_bytes: 1 << 30,
             attempts: 6,
             backoff: Duration::from_millis(100),
             request_time: Duration::from_secs(30),
@@ -81,6 +85,7 @@ impl fmt::Debug for RemoteOptions {
         f.debug_struct("RemoteOptions")
             .field("block_bytes", &self.block_bytes)
             .field("memory_bytes", &self.memory_bytes)
+            .field("whole_bytes", &self.whole_bytes)
             .field("attempts", &self.attempts)
             .field("backoff", &self.backoff)
             .field("request_time", &self.request_time)

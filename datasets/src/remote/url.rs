@@ -13,6 +13,7 @@ use object_store::path::Path;
 use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use url::Url;
 
+use super::http::WebServers;
 use super::{RemoteOptions, config};
 use crate::open::{SCHEMES, is_url};
 
@@ -130,6 +131,7 @@ impl Stores {
             // http and https.
             _ => {
                 let mut builder = HttpBuilder::new().with_url(base.as_str()).with_retry(once);
+                builder = builder.with_http_connector(WebServers);
                 for (key, value) in limits {
                     builder = builder.with_config(key, value);
                 }

@@ -235,7 +235,6 @@ fn what_no_attempt_can_mend_is_refused_at_once() {
             (Fault::Status(403), "refuses access"),
             (Fault::Status(401), "refuses access"),
             (Fault::Status(400), "status 400"),
-            (Fault::NoRange, "range of bytes"),
         ] {
             server.fail(&[fault]);
             refused(&url, why);

@@ -11,6 +11,7 @@ mod jobs;
 #[path = "../made/mod.rs"]
 mod made;
 mod patterns;
+mod plain_servers;
 #[path = "../server/mod.rs"]
 mod server;
 mod stores;

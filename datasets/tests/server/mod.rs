@@ -38,6 +38,14 @@ pub(crate) enum Fault {
     StarRange,
     /// The whole file, with status 200.
     NoRange,
+    /// Status 416 where the range ends behind the file.
+    RefusesEnds,
+    /// The body in chunks, without `Content-Length`.
+    Chunked,
+    /// The same, and the connection ends within.
+    CutChunks,
+    /// Neither length nor chunks: the body ends with the connection.
+    NoLength,
     /// Half of the body, and then nothing.
     Stalls,
     /// The body comes byte by byte, 50 in a second.
@@ -206,7 +214,8 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
             list(state, stream, target.split('?').next().unwrap(), query)?;
             continue;
         }
-        let (start, end) = range.expect("a request without a range");
+        // Without a range the whole is asked for.
+        let (start, end) = range.unwrap_or((0, u64::MAX));
         let request =
             Request { target: target.clone(), start, end, if_match: if_match.clone(), has_credentials };
         state.requests.lock().unwrap().push(request);
@@ -222,7 +231,7 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
         };
         // RFC 9110, section 13.1.1.
         let fault = if if_match.as_ref().is_some_and(is_other) { Some(Fault::Status(412)) } else { fault };
-        if !answer(state, stream, file, start, end, fault)? {
+        if !answer(state, stream, file, range, fault)? {
             return Ok(());
         }
     }
@@ -264,8 +273,7 @@ fn answer(
     state: &State,
     mut stream: &TcpStream,
     file: Option<Served>,
-    start: u64,
-    end: u64,
+    range: Option<(u64, u64)>,
     fault: Option<Fault>,
 ) -> std::io::Result<bool> {
     let status = |mut stream: &TcpStream, status: u16| {
@@ -285,20 +293,44 @@ fn answer(
         return Ok(true);
     };
     let len = bytes.len() as u64;
-    if start >= len {
+    let (start, end) = range.unwrap_or((0, len));
+    let refuses_ends = fault == Some(Fault::RefusesEnds) && end > len;
+    if start >= len && range.is_some() || refuses_ends {
         status(stream, 416)?;
         return Ok(true);
     }
     let end = end.min(len);
     let mut body = &bytes[start as usize..end as usize];
     let shift = u64::from(fault == Some(Fault::OtherRange));
-    let mut first =
-        format!("206 Partial Content\r\nContent-Range: bytes {}-{}/{len}", start + shift, end - 1 + shift);
+    let mut first = format!(
+        "206 Partial Content\r\nContent-Range: bytes {}-{}/{len}",
+        start + shift,
+        end.max(1) - 1 + shift
+    );
     match fault {
+        _ if range.is_none() => first = "200 OK".into(),
         Some(Fault::NoRange) => (first, body) = ("200 OK".into(), &bytes),
         Some(Fault::StarRange) => first = format!("206 Partial Content\r\nContent-Range: bytes */{len}"),
         Some(Fault::Short) => body = &body[..body.len() / 2],
         _ => {}
+    }
+    if matches!(fault, Some(Fault::Chunked | Fault::CutChunks | Fault::NoLength)) {
+        let coding = if fault == Some(Fault::NoLength) { "" } else { "Transfer-Encoding: chunked\r\n" };
+        write!(stream, "HTTP/1.1 {first}\r\n{coding}{headers}\r\n")?;
+        let sent = if fault == Some(Fault::CutChunks) { &body[..body.len() / 2] } else { body };
+        for part in sent.chunks(1000) {
+            if fault == Some(Fault::NoLength) {
+                stream.write_all(part)?;
+            } else {
+                write!(stream, "{:x}\r\n", part.len())?;
+                stream.write_all(part)?;
+                stream.write_all(b"\r\n")?;
+            }
+        }
+        if fault == Some(Fault::Chunked) {
+            stream.write_all(b"0\r\n\r\n")?;
+        }
+        return Ok(fault == Some(Fault::Chunked));
     }
     write!(stream, "HTTP/1.1 {first}\r\nContent-Length: {}\r\n{headers}\r\n", body.len())?;
     match fault {

@@ -18,6 +18,11 @@ pub(crate) mod names;
 
 pub use file::IdxFile;
 
+/// Whether a file of `len` bytes that begins with `start` is exactly what an IDX header claims.
+pub(crate) fn is_file(start: &[u8], len: u64) -> bool {
+    header::Header::parse(start).is_ok_and(|header| header.file_bytes() == len)
+}
+
 /// Position of the field "image" in the spec.
 const IMAGE: usize = 0;
 /// Position of the field "label" in the spec.

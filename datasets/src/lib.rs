@@ -52,6 +52,7 @@ mod features;
 mod fixed;
 mod folder;
 mod gzip;
+mod headed;
 pub mod idx;
 #[cfg(feature = "images")]
 mod images;
@@ -74,7 +75,7 @@ mod open;
 mod own_file;
 #[cfg(feature = "arrow")]
 mod pack;
-#[cfg(feature = "table")]
+#[cfg(any(feature = "table", feature = "tokenizers"))]
 mod panics;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -84,6 +85,8 @@ mod reader;
 pub mod records;
 #[cfg(feature = "object-store")]
 mod remote;
+#[cfg(feature = "arrow")]
+mod rows;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 mod schema;
@@ -145,4 +148,4 @@ pub use text::Lines;
 pub use tfrecord::TfRecord;
 #[cfg(feature = "tokenizers")]
 pub use tokenized::Tokenized;
-pub use tokens::{TokenOptions, Tokens};
+pub use tokens::{LeftOut, TokenOptions, Tokens};

@@ -8,14 +8,15 @@ use feedline_core::{
 
 use crate::bytes::{Content, MappedFile};
 use crate::error::data;
+use crate::headed::check_records;
 use crate::reader::inside;
 use crate::{OpenOptions, Reader, Schema, SchemaField, Values, gzip};
 
 /// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order,
 /// without gaps.
 ///
-/// There is no header, and `read` uses no random numbers. A file that begins with gzip's magic number
-/// is refused.
+/// There is no header, and `read` uses no random numbers. A file that begins with gzip's magic number, or
+/// with the header of a format that holds its numbers elsewhere (`.npy`, zip, Parquet, ...), is refused.
 ///
 /// | opened by | where its bytes are | when another process cuts or overwrites the file |
 /// | --- | --- | --- |
@@ -55,7 +56,7 @@ impl Records {
     ///
     /// # Errors
     /// `Data` if the file cannot be opened, is empty, gzip, locked or changed by another process
-    /// meanwhile, or does not hold a whole number of records; `Config` for a spec without fields.
+    /// meanwhile, has the header of another format, or does not hold a whole number of records; `Config` for a spec without fields.
     pub fn open(path: impl AsRef<Path>, spec: Spec) -> Result<Self> {
         Self::open_with(path, spec, &OpenOptions::default())
     }
@@ -106,6 +107,7 @@ impl Records {
         if record_bytes == 0 {
             return Err(Error::new(ErrorKind::Config, "the spec has no fields: add at least one"));
         }
+        check_records(&content)?;
         let (bytes, record) = (content.len(), record_bytes as u64);
         let surplus = bytes % record;
         if surplus != 0 {

@@ -4,11 +4,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, StridedColumn};
-use tokenizers::{Tokenizer, TruncationParams};
+use tokenizers::{PostProcessor, TruncationParams};
 
 use crate::error::{data, one_line};
+use crate::panics::catch_panics;
 use crate::reader::Visit;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
+
+mod checked;
+
+use checked::{Checked, encode};
 
 /// The name of the field with the token ids.
 const IDS: &str = "ids";
@@ -20,6 +25,9 @@ const IDS: &str = "ids";
 /// reads it: the workers of a loader share the work. The ids are those of the Python package
 /// `tokenizers`, without special tokens unless [asked for](Self::with_special_tokens). Texts are neither
 /// truncated nor padded, even if the file says so: see [`truncated`](Self::truncated).
+///
+/// A text on which a regular expression of the tokenizer gives up, such as one with a run of a million blanks,
+/// is a bad sample: an error of kind `Sample` that names the text and the expression.
 ///
 /// Text is tokenized again in every epoch. To do it once, write the reader by [`pack`](crate::pack()).
 ///
@@ -46,9 +54,11 @@ pub struct Tokenized {
     reader: Box<dyn Reader>,
     /// The text field of the reader.
     field: usize,
-    tokenizer: Tokenizer,
+    tokenizer: Checked,
     path: PathBuf,
     special_tokens: bool,
+    /// Max tokens of a text.
+    max: Option<usize>,
     schema: Schema,
     /// The hash of the tokenizer's file.
     content: u64,
@@ -83,18 +93,28 @@ impl Tokenized {
         let bytes = bytes
             .map_err(|error| data("cannot read the tokenizer's file").with_source(error).at_path(&path))?;
         let content = Fingerprint::new().bytes(&bytes).value();
-        let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| {
-            let why = "this is not a tokenizer.json of Hugging Face's tokenizers: save one by Tokenizer.save";
-            data(why).with_source(one_line(error)).at_path(&path)
-        })?;
+        let parse = || {
+            serde_json::from_slice(&bytes).map_err(|error| {
+                let why =
+                    "this is not a tokenizer.json of Hugging Face's tokenizers: save one by Tokenizer.save";
+                data(why).with_source(one_line(error))
+            })
+        };
+        // The crate checks some parts of the file by panics.
+        let parsed = catch_panics("the tokenizer's file", parse);
+        let mut tokenizer: Checked = parsed.map_err(|error| error.at_path(&path))?;
         tokenizer.with_padding(None);
         // Without a limit this cannot fail.
         let _ = tokenizer.with_truncation(None);
-        Ok(Self { reader, field: at, tokenizer, path, special_tokens: false, schema, content })
+        let (special_tokens, max) = (false, None);
+        Ok(Self { reader, field: at, tokenizer, path, special_tokens, max, schema, content })
     }
 
     /// Adds the special tokens that the tokenizer has for a single text, such as `[CLS]` and `[SEP]`, or the
     /// end of a document.
+    ///
+    /// After [`truncated`](Self::truncated) to fewer tokens than these, each read is an error of kind
+    /// `Config`; before it, `truncated` is.
     pub fn with_special_tokens(mut self) -> Self {
         self.special_tokens = true;
         self
@@ -103,18 +123,41 @@ impl Tokenized {
     /// Keeps the first `max` tokens of each text, special tokens included.
     ///
     /// # Errors
-    /// `Config` for 0.
+    /// `Config` for 0, and for fewer tokens than the special ones, if those are added.
     pub fn truncated(mut self, max: usize) -> Result<Self> {
         if max == 0 {
             return Err(Error::new(ErrorKind::Config, "texts of max 0 tokens have none: give at least 1"));
         }
-        let truncation = TruncationParams { max_length: max, ..Default::default() };
+        self.max = Some(max);
+        self.check_room()?;
+        // The crate subtracts the special tokens, whether they are added or not.
+        let max_length = max.max(self.special_tokens_of_a_text());
+        let truncation = TruncationParams { max_length, ..Default::default() };
         let set = self.tokenizer.with_truncation(Some(truncation));
         set.map(drop).map_err(|error| {
             let why = format!("cannot truncate to {max} tokens");
             Error::new(ErrorKind::Config, why).with_source(one_line(error)).at_path(&self.path)
         })?;
         Ok(self)
+    }
+
+    /// Special tokens that the tokenizer has for a single text.
+    fn special_tokens_of_a_text(&self) -> usize {
+        self.tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false))
+    }
+
+    /// Checks that a text that is cut has room for its special tokens.
+    fn check_room(&self) -> Result<()> {
+        let Some(max) = self.max.filter(|_| self.special_tokens) else { return Ok(()) };
+        let special = self.special_tokens_of_a_text();
+        if special <= max {
+            return Ok(());
+        }
+        let why = format!(
+            "the tokenizer adds {special} special tokens to a text, which is cut to {max}: allow at least \
+             {special} tokens, or leave the special tokens out"
+        );
+        Err(Error::new(ErrorKind::Config, why).at_path(&self.path))
     }
 
     /// The ids of a text, as bytes of `i64`.
@@ -128,11 +171,13 @@ impl Tokenized {
             let why = format!("field \"{name}\" is not UTF-8 from its byte {} on", error.valid_up_to());
             at(data(why + ": convert it first"))
         })?;
-        let encoded = self.tokenizer.encode_fast(text, self.special_tokens).map_err(|error| {
+        self.check_room()?;
+        let ids = encode(&self.tokenizer, text, self.special_tokens).map_err(|error| {
             let why = format!("field \"{name}\" cannot be tokenized by {}", self.path.display());
             at(Error::new(ErrorKind::Sample, one_line(why)).with_source(one_line(error)))
         })?;
-        Ok(encoded.get_ids().iter().flat_map(|&id| i64::from(id).to_le_bytes()).collect())
+        let ids = ids.into_iter().take(self.max.unwrap_or(usize::MAX));
+        Ok(ids.flat_map(|id| i64::from(id).to_le_bytes()).collect())
     }
 }
 
@@ -189,9 +234,9 @@ impl Reader for Tokenized {
 
     /// Covers the reader, every byte of the tokenizer's file, and the options.
     fn fingerprint(&self) -> u64 {
-        let max = self.tokenizer.get_truncation().map_or(0, |truncation| truncation.max_length);
+        let max = self.max.unwrap_or_default() as u64;
         let state = Fingerprint::new().number(self.reader.fingerprint()).number(self.content);
-        state.number(self.field as u64).number(u64::from(self.special_tokens)).number(max as u64).value()
+        state.number(self.field as u64).number(u64::from(self.special_tokens)).number(max).value()
     }
 }
 

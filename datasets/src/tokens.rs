@@ -1,5 +1,6 @@
 //! Streams of token ids, cut into windows for the training of language models.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{
@@ -7,9 +8,9 @@ use feedline_core::{
 };
 
 use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::disk::DiskFile;
 use crate::error::data;
-#[cfg(feature = "object-store")]
-use crate::gzip;
+use crate::headed::check_tokens;
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
@@ -21,9 +22,10 @@ const TOKENS: usize = 0;
 /// ```
 /// use feedline_core::DType;
 /// use feedline_datasets::TokenOptions;
-/// // Windows of 2,048 tokens that overlap by half, and never reach across token 50256.
+/// // Windows of 2,048 tokens that overlap by half, and never reach across token 50256. Shorter documents are
+/// // left out.
 /// let whole = TokenOptions::new(DType::U16, 2048);
-/// let options = TokenOptions { stride: 1024, separator: Some(50256), ..whole };
+/// let options = TokenOptions { stride: 1024, separator: Some(50256), skip_short: true, ..whole };
 /// # assert_eq!(options.window, 2048);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +37,12 @@ pub struct TokenOptions {
     /// Tokens from the start of one window to the start of the next; the length of a window by default.
     pub stride: usize,
     /// The token that ends a document. If it is given, a window never crosses into another document, and the
-    /// rest of a document that is too short for a window with its targets is skipped.
+    /// rest of a document that is too short for a window with its targets is in no window: see
+    /// [`Tokens::left_out`].
     pub separator: Option<u32>,
+    /// Whether documents without any window are left out; false by default: an error that says how many. To
+    /// use short documents, pack them: [`Packed`](feedline_core::Packed).
+    pub skip_short: bool,
     /// Files of up to this many bytes are held in memory.
     pub memory_limit: u64,
 }
@@ -45,7 +51,25 @@ impl TokenOptions {
     /// Consecutive windows of `window` tokens of `dtype`, across documents; files of up to [`MEMORY_LIMIT`]
     /// in memory.
     pub fn new(dtype: DType, window: usize) -> Self {
-        Self { dtype, window, stride: window, separator: None, memory_limit: MEMORY_LIMIT }
+        Self { dtype, window, stride: window, separator: None, skip_short: false, memory_limit: MEMORY_LIMIT }
+    }
+}
+
+/// What the windows of [`Tokens`] do not hold, neither as a token nor as a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Documents of which no token is in a window.
+    pub documents: u64,
+    /// Tokens in no window: those of these documents, and the ends of others.
+    pub tokens: u64,
+    /// All tokens of the files.
+    pub of: u64,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { documents, tokens, of } = self;
+        write!(f, "{tokens} of {of} tokens are in no window, {documents} documents have none")
     }
 }
 
@@ -58,13 +82,15 @@ struct Stream {
     starts: Option<Vec<u64>>,
     /// Windows in the file.
     windows: u64,
+    left_out: LeftOut,
     /// Samples in an epoch: windows times weight, rounded.
     samples: u64,
 }
 
 /// Windows of token streams: fields `tokens` and `targets`, both `[window]`. A target is the next token.
 ///
-/// Files are headerless arrays of `u16` or `u32`.
+/// Files are headerless arrays of `u16` or `u32`; those that begin with the header of a known format, and
+/// texts, are refused.
 /// A single file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
 ///
 /// ```
@@ -98,11 +124,12 @@ impl Tokens {
     ///
     /// # Errors
     /// `Config` if there is no file, the window or the stride is zero, the type is not `U16` or `U32`, or a
-    /// weight is not a positive number; `Data` if a file cannot be read, its length is not a multiple of the
-    /// token size, or it has no window.
+    /// weight is not a positive number; `Data` if a file cannot be read, begins with the header of a known
+    /// format, its length is not a multiple of the token size, it has no window, or, with a separator, a
+    /// document has none ([`TokenOptions::skip_short`]).
     pub fn open(files: &[(impl AsRef<Path>, f64)], options: TokenOptions) -> Result<Self> {
         Self::of(files, options, |path| {
-            let content = Content::open(path, options.memory_limit, |_| Err(is_gzip()));
+            let content = DiskFile::open(path).and_then(|file| Content::of_file(file, options.memory_limit));
             content.map(|content| (path.to_path_buf(), content)).map_err(|error| error.at_path(path))
         })
     }
@@ -122,11 +149,17 @@ impl Tokens {
             let file = remote.file(&path.to_string_lossy())?;
             // Without what could be secret.
             let path = file.path().to_path_buf();
-            let content = Content::Remote(file);
-            let mut magic = [0; 2];
-            let start = &mut magic[..content.len().min(2) as usize];
-            content.read_at(0, start)?;
-            if start == gzip::MAGIC { Err(is_gzip().at_path(path)) } else { Ok((path, content)) }
+            Ok((path, Content::Remote(file)))
+        })
+    }
+
+    /// What is in no window: with a separator short documents and the ends of others, otherwise the end of
+    /// each file. Files count once, whatever their weight.
+    pub fn left_out(&self) -> LeftOut {
+        self.streams.iter().fold(LeftOut::default(), |all, stream| LeftOut {
+            documents: all.documents + stream.left_out.documents,
+            tokens: all.tokens + stream.left_out.tokens,
+            of: all.of + stream.left_out.of,
         })
     }
 
@@ -193,16 +226,13 @@ impl Tokens {
     }
 }
 
-fn is_gzip() -> Error {
-    data("the file is gzip: gunzip it")
-}
-
 impl Stream {
     fn new(path: PathBuf, content: Content, weight: f64, options: &TokenOptions) -> Result<Self> {
         if !weight.is_finite() || weight <= 0.0 {
             let why = format!("a weight is a number above zero, this file has {weight}");
             return Err(Error::new(ErrorKind::Config, why));
         }
+        check_tokens(&content)?;
         let size = options.dtype.size() as u64;
         if !content.len().is_multiple_of(size) {
             let why = format!(
@@ -215,26 +245,49 @@ impl Stream {
         let (tokens, window, stride) = (content.len() / size, options.window as u64, options.stride as u64);
         // A window needs one more token: the last target.
         let windows_of = |tokens: u64| tokens.checked_sub(window + 1).map_or(0, |rest| rest / stride + 1);
+        // Tokens that the windows of as many tokens hold, as tokens or as targets.
+        let held = |windows: u64| match windows {
+            0 => 0,
+            _ => (windows - 1) * stride.min(window + 1) + window + 1,
+        };
+        let mut left_out = LeftOut { of: tokens, ..LeftOut::default() };
         let starts = match options.separator {
             None => None,
             Some(separator) => {
-                let mut starts = Vec::new();
-                let mut begin = 0;
-                for end in documents(&content, separator, options.dtype)? {
-                    starts.extend((0..windows_of(end - begin)).map(|window| begin + window * stride));
+                let (mut starts, mut begin) = (Vec::new(), 0);
+                let ends = documents(&content, separator, options.dtype)?;
+                for (number, &end) in ends.iter().enumerate() {
+                    let windows = windows_of(end - begin);
+                    starts.extend((0..windows).map(|window| begin + window * stride));
+                    left_out.tokens += end - begin - held(windows);
+                    // A separator alone is no document; only the last has none.
+                    let separators = u64::from(number + 1 < ends.len());
+                    left_out.documents += u64::from(windows == 0 && end - begin > separators);
                     begin = end;
                 }
                 Some(starts)
             }
         };
         let windows = starts.as_ref().map_or(windows_of(tokens), |starts| starts.len() as u64);
+        if starts.is_none() {
+            left_out.tokens = tokens - held(windows);
+        }
         if windows == 0 {
             let of = if options.separator.is_some() { "no document" } else { "the file" };
             let why = format!("{of} has a window of {window} tokens and a target: choose a shorter window");
             return Err(data(why));
         }
+        if left_out.documents > 0 && !options.skip_short {
+            let LeftOut { documents, tokens, of } = left_out;
+            let why = format!(
+                "{documents} documents are shorter than a window of {window} tokens and a target, and {tokens} \
+                 of {of} tokens would be in no window: choose a shorter window, pack the documents (Packed), or \
+                 leave them out by TokenOptions::skip_short"
+            );
+            return Err(data(why));
+        }
         let samples = (windows as f64 * weight).round().max(1.0) as u64;
-        Ok(Self { path, content, starts, windows, samples })
+        Ok(Self { path, content, starts, windows, left_out, samples })
     }
 }
 

@@ -8,8 +8,8 @@ pub fn check(data: &[u8]) {
     let Some((&[window, stride, separator, weight], stream)) = data.split_first_chunk() else { return };
     let dtype = if weight & 1 == 0 { DType::U16 } else { DType::U32 };
     let separator = (separator > 0).then(|| u32::from(separator));
-    let options =
-        TokenOptions { stride: stride.into(), separator, ..TokenOptions::new(dtype, window.into()) };
+    let whole = TokenOptions::new(dtype, window.into());
+    let options = TokenOptions { stride: stride.into(), separator, skip_short: true, ..whole };
     crate::reader::check("x.tokens", stream, |path| {
         let tokens = Tokens::open(&[(path, f64::from(weight) / 64.0)], options)?;
         Ok(Box::new(tokens) as Box<dyn Reader>)

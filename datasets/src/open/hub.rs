@@ -2,7 +2,7 @@
 //!
 //! | folder | holds |
 //! | --- | --- |
-//! | of `Dataset.save_to_disk` | `state.json`, which lists Arrow streams; `dataset_info.json` |
+//! | of `Dataset.save_to_disk` | `state.json`, which lists Arrow streams; `dataset_info.json`; of old versions a list of the rows |
 //! | of `DatasetDict.save_to_disk` | `dataset_dict.json`, which lists the sets; a folder of each |
 //! | of a repository on the hub | `README.md` and a folder (`data`) of `train-00000-of-00002.parquet`, ... |
 
@@ -61,8 +61,9 @@ fn is_about(file: &Path) -> bool {
 mod files {
     use super::super::{open_with, split};
     use super::*;
-    use crate::Shards;
     use crate::error::{data, one_line};
+    use crate::rows::Rows;
+    use crate::{Shards, Values};
     use serde_json::Value as Json;
 
     /// Opens one of the sets of a `DatasetDict`.
@@ -82,17 +83,71 @@ mod files {
         open_with(path.join(&names[chosen]), options)
     }
 
-    /// Opens the files of a `Dataset`, in order.
+    /// Opens the files of a `Dataset`, in order. Old versions kept a list of rows beside them, and steps that
+    /// were still to be done.
     pub(super) fn state(path: &Path, state: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let json = read(state)?;
-        let names: Option<Vec<String>> = json["_data_files"]
-            .as_array()
-            .and_then(|files| files.iter().map(|file| plain(file["filename"].as_str()?)).collect());
-        let Some(names) = names.filter(|names| !names.is_empty()) else {
-            return Err(data("\"_data_files\" does not list the files: save the set again").at_path(state));
+        let wrong = |why: &str| data(format!("{why}: save the set again")).at_path(state);
+        let Some(names) = names(&json["_data_files"]) else {
+            return Err(wrong("\"_data_files\" does not list the files"));
         };
-        let files = names.iter().map(|name| open_with(path.join(name), options));
-        Ok(Box::new(Shards::new(files.collect::<Result<_>>()?)?))
+        let parts = json["_data_files"].as_array().into_iter().flatten();
+        let is_part = parts.flat_map(|file| [&file["skip"], &file["take"]]).any(|part| !part.is_null());
+        let steps = json["_inplace_history"].as_array().into_iter().flatten();
+        if is_part || steps.flat_map(|file| file["transforms"].as_array()).any(|steps| !steps.is_empty()) {
+            return Err(wrong(
+                "an old version of datasets wrote parts of files, or steps that are still to be done: load the \
+                 set with it",
+            ));
+        }
+        let open = |names: Vec<String>, options: &OpenOptions| {
+            let files = names.iter().map(|name| open_with(path.join(name), options));
+            Ok::<_, feedline_core::Error>(Box::new(Shards::new(files.collect::<Result<_>>()?)?))
+        };
+        let rows = open(names, options)?;
+        let Some(list) =
+            ["_indices_data_files", "_indices_files"].map(|key| &json[key]).into_iter().find(has_any)
+        else {
+            return Ok(rows);
+        };
+        let Some(list) = self::names(list) else {
+            return Err(wrong("\"_indices_data_files\" does not list the files"));
+        };
+        let list = list_of_rows(&*open(list, &OpenOptions::default())?, rows.len())?;
+        Ok(Box::new(Rows::new(rows, list)))
+    }
+
+    /// The numbers in `list`, each of a row below `rows`.
+    fn list_of_rows(list: &dyn Reader, rows: u64) -> Result<Vec<u64>> {
+        let at = |error: feedline_core::Error| {
+            list.path(0).map_or(error.clone(), |path| error.clone().at_path(path))
+        };
+        if !["indices u64 []", "indices i64 []"].contains(&list.schema().to_string().as_str()) {
+            let why = format!("this is not the list of a set's rows: it holds {}", list.schema());
+            return Err(at(data(one_line(why) + "; save the set again")));
+        }
+        let (mut values, mut read) = (Values::new(), Vec::new());
+        for sample in 0..list.len() {
+            list.read(sample, &mut values)?;
+            // A number below zero is beyond the rows, too.
+            let row = values.fields()[0].bytes.first_chunk().map_or(u64::MAX, |row| u64::from_le_bytes(*row));
+            if row >= rows {
+                let why = format!("the list of rows names row {row}, the set has {rows}: save the set again");
+                return Err(at(data(why).at_sample(sample)));
+            }
+            read.push(row);
+        }
+        Ok(read)
+    }
+
+    fn has_any(list: &&Json) -> bool {
+        list.as_array().is_some_and(|files| !files.is_empty())
+    }
+
+    /// The names of files in a list; `None` without any, or for another place than this folder.
+    fn names(list: &Json) -> Option<Vec<String>> {
+        let names = list.as_array()?.iter().map(|file| plain(file["filename"].as_str()?));
+        names.collect::<Option<Vec<_>>>().filter(|names| !names.is_empty())
     }
 
     fn read(path: &Path) -> Result<Json> {

@@ -102,6 +102,8 @@ pub(super) fn kind_by_name(path: &Path) -> Kind {
         Some("tar" | "tgz") => Kind::Tar,
         Some("tfrecord" | "tfrecords") => Kind::TfRecord,
         _ if name.ends_with(".tar.gz") => Kind::Tar,
+        Some("txt") => Kind::Text,
+        _ if name.ends_with(".txt.gz") => Kind::Text,
         _ if name == "index.json" => Kind::MdsIndex,
         _ if name == PACK_INDEX => Kind::PackIndex,
         _ if name.contains("idx") => Kind::Idx,
@@ -114,8 +116,9 @@ fn is_json(start: &[u8]) -> bool {
     start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start).starts_with(b"{\"")
 }
 
-/// Whether `start` begins a text: UTF-8 without control characters, possibly cut within a character.
-fn is_text(start: &[u8]) -> bool {
+/// Whether `start` begins a text: UTF-8, possibly cut within a character, without the control characters that
+/// only binary files have.
+pub(crate) fn is_text(start: &[u8]) -> bool {
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() => {
@@ -123,7 +126,10 @@ fn is_text(start: &[u8]) -> bool {
         }
         Err(_) => return false,
     };
-    !text.is_empty() && !text.chars().any(|char| char.is_control() && !char.is_whitespace())
+    // From the bell to the return, escape, the four separators, delete, and those beyond ASCII.
+    let is_of_text =
+        |char: char| !char.is_control() || matches!(char, '\x07'..='\x0D' | '\x1B'..='\x1F' | '\x7F'..);
+    !text.is_empty() && text.chars().all(is_of_text)
 }
 
 /// How a file, or the content of a gzip file, begins.
@@ -159,28 +165,28 @@ impl Start {
 }
 
 #[cfg(feature = "tar")]
-use crate::tar::is_header as is_tar_header;
+pub(crate) use crate::tar::is_header as is_tar_header;
 
 /// Without the feature such files are known by their name alone.
 #[cfg(not(feature = "tar"))]
-fn is_tar_header(_: &[u8]) -> bool {
+pub(crate) fn is_tar_header(_: &[u8]) -> bool {
     false
 }
 
 #[cfg(feature = "tfrecord")]
-use crate::tfrecord::is_tfrecord;
+pub(crate) use crate::tfrecord::is_tfrecord;
 
 /// Without the feature such files are known by their name alone.
 #[cfg(not(feature = "tfrecord"))]
-fn is_tfrecord(_: &[u8]) -> bool {
+pub(crate) fn is_tfrecord(_: &[u8]) -> bool {
     false
 }
 
 #[cfg(feature = "arrow")]
-use crate::arrow::is_stream as is_arrow_stream;
+pub(crate) use crate::arrow::is_stream as is_arrow_stream;
 
 /// Without the feature such files are known by their name alone.
 #[cfg(not(feature = "arrow"))]
-fn is_arrow_stream(_: &[u8]) -> bool {
+pub(crate) fn is_arrow_stream(_: &[u8]) -> bool {
     false
 }

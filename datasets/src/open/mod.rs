@@ -19,6 +19,7 @@ mod remote;
 mod split;
 
 use kind::{Kind, Start};
+pub(crate) use kind::{is_arrow_stream, is_tar_header, is_text, is_tfrecord};
 pub use options::{OpenOptions, Split};
 #[cfg(feature = "object-store")]
 pub use remote::open_url;

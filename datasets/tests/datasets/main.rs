@@ -30,6 +30,8 @@ mod idx_rows;
 mod images;
 #[cfg(feature = "jsonl")]
 mod jsonl;
+#[cfg(feature = "tar")]
+mod links;
 #[path = "../made/mod.rs"]
 mod made;
 #[cfg(feature = "mds")]
@@ -42,6 +44,8 @@ mod records;
 mod samples;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod saved_tables;
+#[cfg(all(feature = "arrow", feature = "npz"))]
+mod saved;
 mod shared_data;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod standardized;
@@ -57,3 +61,6 @@ mod tfrecord;
 mod tokenized;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod whole_numbers;
+#[cfg(all(feature = "tokenizers", feature = "jsonl"))]
+mod tokenized_steps;
+mod tokens;

@@ -1,10 +1,8 @@
 //! Sets whose samples are files, lines, records or windows: WebDataset, folders, text, CIFAR, tokens, shards.
 
 use crate::made::{gz, npy, read, tar, write};
-use feedline_core::{DType, Dataset, ErrorKind};
-use feedline_datasets::{
-    Fixed, Folder, OpenOptions, Split, TokenOptions, Tokens, Values, cifar, open, open_with,
-};
+use feedline_core::{Dataset, ErrorKind};
+use feedline_datasets::{Fixed, Folder, OpenOptions, Split, Values, cifar, open, open_with};
 use tempfile::tempdir;
 
 #[test]
@@ -285,72 +283,38 @@ fn lines_are_samples_without_their_breaks() {
     assert!(error.to_string().contains("not UTF-8") && error.offset() == Some(600), "{error}");
 }
 
-/// The tokens of every sample, and its targets.
-fn windows(tokens: &Tokens) -> Vec<[Vec<u16>; 2]> {
-    let words = |bytes: &Vec<u8>| bytes.as_chunks().0.iter().map(|word| u16::from_le_bytes(*word)).collect();
-    (0..Dataset::len(tokens))
-        .map(|sample| {
-            let fields = read(tokens, sample);
-            [words(&fields[0]), words(&fields[1])]
-        })
-        .collect()
-}
-
 #[test]
-fn tokens_are_cut_into_windows_with_the_next_token_as_target() {
+fn text_may_begin_with_any_sign_that_texts_have() {
     let dir = tempdir().unwrap();
-    let stream: Vec<u8> = (0..12u16).flat_map(u16::to_le_bytes).collect();
-    let path = write(dir.path(), "tokens", &stream);
-    let options = TokenOptions { stride: 3, ..TokenOptions::new(DType::U16, 4) };
-    let expected = [
-        [vec![0, 1, 2, 3], vec![1, 2, 3, 4]],
-        [vec![3, 4, 5, 6], vec![4, 5, 6, 7]],
-        [vec![6, 7, 8, 9], vec![7, 8, 9, 10]],
-    ];
-    for limit in [u64::MAX, 0] {
-        let tokens = Tokens::open(&[(&path, 1.0)], TokenOptions { memory_limit: limit, ..options }).unwrap();
-        assert_eq!(windows(&tokens), expected);
-        assert_eq!(Dataset::column(&tokens, 1).map(|column| column.rows()), (limit > 0).then_some(3));
-        let report = feedline_core::check_dataset(&tokens, &Default::default()).unwrap();
-        assert!(report.is_clean() && report.samples == 3, "{report}");
+    let signs = "\u{2028} \u{2029} \u{85} \u{0B} \u{0C} \u{07} \u{08} \u{1B} \u{1C} \u{1D} \u{1E} \u{1F} \u{7F} \u{9F} \
+                 \u{A0} \u{AD} \u{200B} \u{200E} \u{202E} \u{2060} \u{FFFC} \u{FFFD} \u{FFFE} \u{E000} \u{1F600} \u{10FFFF} \
+                 \u{FEFF}\u{FEFF}";
+    for sign in signs.split(' ') {
+        for (name, text) in [
+            ("alone", sign.to_owned()),
+            ("line", format!("{sign}first\nsecond\n")),
+            ("middle", format!("a{sign}b\n{sign}\n")),
+            ("long", format!("{sign}{}\n", "x".repeat(2000))),
+        ] {
+            let reader = open(write(dir.path(), name, text.as_bytes()));
+            let reader = reader.unwrap_or_else(|error| panic!("{name}, {sign:?}: {error}"));
+            let body = text.strip_prefix('\u{FEFF}').unwrap_or(&text);
+            let expected: Vec<_> =
+                body.split_terminator('\n').map(|line| vec![line.as_bytes().to_vec()]).collect();
+            let lines: Vec<_> = (0..reader.len()).map(|line| read(&*reader, line)).collect();
+            assert_eq!((reader.format(), lines), ("text", expected), "{name}, {sign:?}");
+        }
     }
-    // A window of 11 has its last target, one of 12 has not.
-    assert_eq!(Dataset::len(&Tokens::open(&[(&path, 1.0)], TokenOptions::new(DType::U16, 11)).unwrap()), 1);
-    let error = Tokens::open(&[(&path, 1.0)], TokenOptions::new(DType::U16, 12)).unwrap_err();
-    assert!(error.to_string().contains("choose a shorter window"), "{error}");
-}
-
-#[test]
-fn windows_keep_to_documents_when_asked_to() {
-    let dir = tempdir().unwrap();
-    // Documents of 5, 1, 3 and 4 tokens; 9 ends one.
-    let stream: Vec<u8> =
-        [1, 2, 3, 4, 9, 9, 5, 6, 9, 7, 8, 1, 2u16].iter().flat_map(|t| t.to_le_bytes()).collect();
-    let path = write(dir.path(), "tokens", &stream);
-    let options = TokenOptions { separator: Some(9), ..TokenOptions::new(DType::U16, 2) };
-    let tokens = Tokens::open(&[(path, 1.0)], options).unwrap();
-    let expected = [[[1, 2], [2, 3]], [[3, 4], [4, 9]], [[5, 6], [6, 9]], [[7, 8], [8, 1]]]
-        .map(|pair| pair.map(Vec::from));
-    assert_eq!(windows(&tokens), expected);
-    assert!(Dataset::column(&tokens, 0).is_none());
-}
-
-#[test]
-fn weights_say_how_often_a_window_is_in_an_epoch() {
-    let dir = tempdir().unwrap();
-    let stream = |first: u16| (first..first + 5).flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
-    let files = [(write(dir.path(), "a", &stream(0)), 0.5), (write(dir.path(), "b", &stream(100)), 1.5)];
-    let tokens = Tokens::open(&files, TokenOptions::new(DType::U16, 1)).unwrap();
-    let firsts: Vec<_> = windows(&tokens).iter().map(|[tokens, _]| tokens[0]).collect();
-    assert_eq!(firsts, [0, 2, 100, 100, 101, 102, 102, 103]);
-    assert_eq!(Dataset::path(&tokens, 2), Some(files[1].0.as_path()));
-    for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let error = Tokens::open(&[(&files[0].0, weight)], TokenOptions::new(DType::U16, 1)).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config);
+    // The name says that it is a text, also where its signs do not, and the error says where it is none.
+    let odd = "\u{0}\u{1}\u{2}a\nb\n";
+    assert!(open(write(dir.path(), "odd", odd.as_bytes())).is_err());
+    for name in ["odd.txt", "odd.txt.gz"] {
+        let bytes = if name.ends_with("gz") { gz(odd.as_bytes()) } else { odd.as_bytes().to_vec() };
+        let reader = open(write(dir.path(), name, &bytes)).unwrap();
+        assert_eq!((reader.format(), reader.len()), ("text", 2));
     }
-    let odd = write(dir.path(), "odd", &[0; 5]);
-    let error = Tokens::open(&[(odd, 1.0)], TokenOptions::new(DType::U32, 1)).unwrap_err();
-    assert!(error.to_string().contains("not a whole number of u32") && error.offset() == Some(4), "{error}");
+    let error = open(write(dir.path(), "latin.txt", b"caf\xE9\nb\n")).unwrap_err();
+    assert!(error.message().contains("not UTF-8") && error.offset() == Some(3), "{error}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tempfile::{TempDir, tempdir};
 use crate::made::{read, tar, write};
 
 /// Words; `[CLS]` is 1 and `[SEP]` is 2. It truncates to two tokens and pads to nine.
-const WORDS: &str = r#"{
+pub(crate) const WORDS: &str = r#"{
     "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},
     "padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
                 "pad_type_id": 0, "pad_token": "?"},
@@ -31,7 +31,7 @@ fn words() -> (TempDir, PathBuf) {
 }
 
 /// The ids of sample `sample`, read and visited.
-fn ids(reader: &dyn Reader, sample: u64) -> Vec<i64> {
+pub(crate) fn ids(reader: &dyn Reader, sample: u64) -> Vec<i64> {
     let numbers = |bytes: &[u8]| -> Vec<i64> {
         bytes.as_chunks().0.iter().map(|number| i64::from_le_bytes(*number)).collect()
     };
@@ -124,6 +124,27 @@ fn special_tokens_and_truncation_are_on_request() {
     }
     let error = new().truncated(0).unwrap_err();
     assert_eq!((error.kind(), error.message().contains("0 tokens")), (ErrorKind::Config, true));
+}
+
+#[test]
+fn fewer_tokens_than_the_special_ones_are_refused() {
+    let (dir, words) = words();
+    let text = write(dir.path(), "a.txt", b"a rose is a rose\n\n");
+    let new = || Tokenized::new(open(&text).unwrap(), "text", &words).unwrap();
+    let refused = |error: feedline_core::Error| {
+        let said = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(said.contains("adds 2 special tokens") && said.contains("cut to 1"), "{said}");
+        assert!(said.contains("tokenizer.json"), "{said}");
+    };
+    refused(new().with_special_tokens().truncated(1).unwrap_err());
+    // In the other order nothing is read.
+    let late = new().truncated(1).unwrap().with_special_tokens();
+    refused(late.read(0, &mut Values::new()).unwrap_err());
+    refused(Ragged::measured(Box::new(late)).unwrap_err());
+    // As many as the special ones leave nothing of the text; without them one token is one.
+    assert_eq!(all(&new().with_special_tokens().truncated(2).unwrap()), [[1, 2], [1, 2]]);
+    assert_eq!(all(&new().truncated(1).unwrap()), [vec![3], vec![]]);
 }
 
 #[test]

@@ -42,8 +42,10 @@ pub(super) fn buckets() -> Done {
 }
 
 pub(super) fn tokens() -> Done {
-    let options = TokenOptions { separator: Some(0), ..TokenOptions::new(DType::U16, 4) };
+    let whole = TokenOptions::new(DType::U16, 4);
+    let options = TokenOptions { separator: Some(0), skip_short: true, ..whole };
     let data = Tokens::open(&[("books.bin", 1.0), ("code.bin", 2.0)], options)?; // the code comes twice
+    println!("{}", data.left_out()); // documents of 4 ids or fewer, and the ends of others
     let mut loader = Loader::builder(data).batch_size(3).build_host()?; // fields `tokens` and `targets`
     let batches = delivered(&mut loader)?;
     assert_eq!(batches[0].field::<u16>("tokens")?, [1, 2, 3, 4, 5, 6, 7, 8, 5, 6, 7, 8]);

@@ -1,0 +1,119 @@
+//! Files that begin with a known header: they are not bare numbers.
+
+use feedline_core::{Error, Result};
+
+use crate::bytes::Content;
+use crate::error::data;
+use crate::open::{is_arrow_stream, is_tar_header, is_text, is_tfrecord};
+use crate::{gzip, idx, npy};
+
+/// Bytes of the beginning that tell a format.
+const START: u64 = 1024;
+/// Text that is shorter may be a few numbers.
+const MIN_TEXT: usize = 64;
+
+/// Formats that `open` reads, by the first bytes of a file.
+const READ: &[(&[u8], &str)] = &[
+    (b"PK\x03\x04", "a zip archive, such as .npz"),
+    (b"PK\x05\x06", "a zip archive, such as .npz"),
+    (b"PAR1", "Parquet"),
+    (b"ARROW1\0\0", "an Arrow file"),
+];
+
+/// Others, and what to do.
+const OTHERS: &[(&[u8], &str, &str)] = &[
+    (b"MMIDIDX\0\0", "the index (.idx) of Megatron", "give the .bin file beside it"),
+    (b"TNTIDX\0\0", "the index (.idx) of fairseq", "give the .bin file beside it"),
+    (b"LITPKDS", "a packed set of lit-gpt", "write the bare numbers"),
+    (b"\x89HDF\r\n\x1A\n", "HDF5", "write the bare numbers"),
+    (b"FEA1", "Feather of version 1", "write the bare numbers"),
+    (b"PARE", "encrypted Parquet", "write the bare numbers"),
+    (b"Obj\x01", "Avro", "write the bare numbers"),
+    (b"GGUF", "GGUF", "write the bare numbers"),
+    (b"SQLite format 3\0", "a database of SQLite", "write the bare numbers"),
+    (b"\x28\xB5\x2F\xFD", "zstd", "decompress it first"),
+    (b"\x04\x22\x4D\x18", "LZ4", "decompress it first"),
+    (b"\xFD7zXZ\0", "xz", "decompress it first"),
+    (b"7z\xBC\xAF\x27\x1C", "7z", "decompress it first"),
+];
+
+/// Checks that a file of tokens is bare numbers.
+pub(crate) fn check_tokens(content: &Content) -> Result<()> {
+    let start = start_of(content)?;
+    check(&start, content)?;
+    // Formats whose files may be records of one size, too, and texts.
+    if is_tar_header(&start) || is_tfrecord(&start) {
+        return Err(refused("a tar archive or TFRecord", "read it by `open`"));
+    }
+    if is_llm_c(&start, content.len()) {
+        let skip = "write it without: tail -c +1025 FILE > OTHER";
+        return Err(refused("a file of llm.c, whose first 1,024 bytes are a header", skip));
+    }
+    let is_pickle = matches!(start[..], [0x80, 2..=5, ..]) && last_of(content)? == b'.';
+    if is_pickle {
+        return Err(refused("a Python pickle", "write the bare numbers: numpy.ndarray.tofile"));
+    }
+    if start.len() >= MIN_TEXT && is_text(&start) {
+        return Err(refused("text", "tokenize it first, or read it by `open`"));
+    }
+    Ok(())
+}
+
+/// Checks that a file of records has no header that gives its numbers another place.
+pub(crate) fn check_records(content: &Content) -> Result<()> {
+    check(&start_of(content)?, content)
+}
+
+fn check(start: &[u8], content: &Content) -> Result<()> {
+    if is_gzip(start) {
+        return Err(refused("gzip", "gunzip it"));
+    }
+    if start.starts_with(npy::header::MAGIC) {
+        let bare = "write the bare numbers: numpy.load(FILE).tofile(OTHER), or read it by `open`";
+        return Err(refused("a .npy file", bare));
+    }
+    // LeCun's header is four usual bytes: its sizes have to be those of the file.
+    if idx::is_file(start, content.len()) {
+        return Err(refused("an IDX file", "read it by `open`"));
+    }
+    let is_safetensors = start.get(8..10) == Some(b"{\"")
+        && start.first_chunk().is_some_and(|len| u64::from_le_bytes(*len) < content.len());
+    if is_safetensors {
+        return Err(refused("safetensors", "read it by `open`"));
+    }
+    if is_arrow_stream(start) {
+        return Err(refused("a stream of Arrow", "read it by `open`"));
+    }
+    if let Some((_, what)) = READ.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return Err(refused(what, "read it by `open`"));
+    }
+    let other = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic));
+    other.map_or(Ok(()), |(_, what, advice)| Err(refused(what, advice)))
+}
+
+fn refused(what: &str, advice: &str) -> Error {
+    data(format!("the file is {what}, not bare numbers: {advice}")).at_offset(0)
+}
+
+fn start_of(content: &Content) -> Result<Vec<u8>> {
+    content.read(0, content.len().min(START) as usize)
+}
+
+fn last_of(content: &Content) -> Result<u8> {
+    let mut last = [0];
+    content.read_at(content.len() - 1, &mut last)?;
+    Ok(last[0])
+}
+
+/// Whether `start` is the header of gzip: the magic number, deflate, and no flag that gzip does not have.
+fn is_gzip(start: &[u8]) -> bool {
+    start.starts_with(&gzip::MAGIC) && matches!(start.get(2..4), Some([8, flags]) if flags & 0xE0 == 0)
+}
+
+/// Whether `start` is the header of llm.c's files, of 256 numbers: a magic one, a version, the number of tokens.
+fn is_llm_c(start: &[u8], len: u64) -> bool {
+    let number = |at: usize| Some(u32::from_le_bytes(*start.get(4 * at..)?.first_chunk()?));
+    let is_magic = number(0).is_some_and(|magic| [20240520, 20240801].contains(&magic));
+    is_magic
+        && number(2).is_some_and(|tokens| [2, 4].map(|size| 1024 + u64::from(tokens) * size).contains(&len))
+}

@@ -1,0 +1,208 @@
+//! A tokenizer whose regular expressions fail aloud.
+//!
+//! The engine gives up where an expression goes back too often: `\s+(?!\S)` at a million blanks. `tokenizers`
+//! then takes the rest of the text for one piece, without an error. So the steps that search by an expression
+//! of the file are run here; all others are those of the crate.
+
+use std::cell::RefCell;
+
+use fancy_regex::Regex;
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde_json::Value as Json;
+use tokenizers::normalizers::{ByteLevel as BytesAsChars, Replace};
+use tokenizers::pattern::{Invert, Pattern};
+use tokenizers::pre_tokenizers::split::SplitPattern;
+use tokenizers::{
+    DecoderWrapper, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, Offsets,
+    PostProcessorWrapper, PreTokenizedString, PreTokenizer, PreTokenizerWrapper, Result,
+    SplitDelimiterBehavior, TokenizerImpl,
+};
+
+/// A tokenizer that is read from a `tokenizer.json` by serde.
+pub(super) type Checked =
+    TokenizerImpl<ModelWrapper, Normalize, PreTokenize, PostProcessorWrapper, DecoderWrapper>;
+
+/// The expression of GPT-2, which the step `ByteLevel` has by default.
+const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+
+thread_local! {
+    /// The first error of a normalizer in the text that this thread encodes: the crate drops them.
+    static DROPPED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// The ids of `text`.
+///
+/// # Errors
+/// Those of the crate, and an expression that gives up.
+pub(super) fn encode(tokenizer: &Checked, text: &str, special_tokens: bool) -> Result<Vec<u32>> {
+    DROPPED.set(None);
+    let encoded = tokenizer.encode_fast(text, special_tokens)?;
+    match DROPPED.take() {
+        None => Ok(encoded.get_ids().to_vec()),
+        Some(why) => Err(why.into()),
+    }
+}
+
+/// A regular expression of a tokenizer's file.
+#[derive(Debug)]
+pub(super) struct Expression(Regex);
+
+impl Expression {
+    fn new(expression: &str) -> Result<Self> {
+        Ok(Self(Regex::new(expression)?))
+    }
+}
+
+impl Pattern for &Expression {
+    /// The matches and what lies between them; an error where the engine gives up.
+    fn find_matches(&self, inside: &str) -> Result<Vec<(Offsets, bool)>> {
+        if inside.is_empty() {
+            return Ok(vec![((0, 0), false)]);
+        }
+        let (mut parts, mut end) = (Vec::with_capacity(inside.len()), 0);
+        for found in self.0.find_iter(inside) {
+            let found = found.map_err(|error| {
+                format!(
+                    "the tokenizer's regular expression \"{}\" gives up behind byte {end} of {}, where it \
+                     takes too many steps: shorten long runs of one kind, such as blanks, or leave the text \
+                     out ({error})",
+                    self.0.as_str(),
+                    inside.len()
+                )
+            })?;
+            if end != found.start() {
+                parts.push(((end, found.start()), false));
+            }
+            parts.push(((found.start(), found.end()), true));
+            end = found.end();
+        }
+        if end != inside.len() {
+            parts.push(((end, inside.len()), false));
+        }
+        Ok(parts)
+    }
+}
+
+/// The step that cuts a text into pieces.
+#[derive(Debug)]
+pub(super) enum PreTokenize {
+    Split {
+        expression: Expression,
+        behavior: SplitDelimiterBehavior,
+        invert: bool,
+    },
+    ByteLevel {
+        expression: Expression,
+        add_prefix_space: bool,
+    },
+    Sequence(Vec<Self>),
+    /// Without an expression of the file.
+    Other(PreTokenizerWrapper),
+}
+
+impl PreTokenize {
+    fn of(step: PreTokenizerWrapper) -> Result<Self> {
+        Ok(match step {
+            PreTokenizerWrapper::Sequence(steps) => {
+                Self::Sequence(steps.into_iter().map(Self::of).collect::<Result<_>>()?)
+            }
+            PreTokenizerWrapper::ByteLevel(step) if step.use_regex => {
+                let expression = Expression::new(GPT2)?;
+                Self::ByteLevel { expression, add_prefix_space: step.add_prefix_space }
+            }
+            PreTokenizerWrapper::Split(step) => match &step.pattern {
+                SplitPattern::Regex(expression) => {
+                    let expression = Expression::new(expression)?;
+                    Self::Split { expression, behavior: step.behavior, invert: step.invert }
+                }
+                SplitPattern::String(_) => Self::Other(PreTokenizerWrapper::Split(step)),
+            },
+            step => Self::Other(step),
+        })
+    }
+}
+
+impl PreTokenizer for PreTokenize {
+    fn pre_tokenize(&self, text: &mut PreTokenizedString) -> Result<()> {
+        match self {
+            Self::Split { expression, behavior, invert: true } => {
+                text.split(|_, part| part.split(Invert(expression), *behavior))
+            }
+            Self::Split { expression, behavior, invert: false } => {
+                text.split(|_, part| part.split(expression, *behavior))
+            }
+            Self::ByteLevel { expression, add_prefix_space } => {
+                text.split(|_, mut part| {
+                    if *add_prefix_space && !part.get().starts_with(' ') {
+                        part.prepend(" ");
+                    }
+                    part.split(expression, SplitDelimiterBehavior::Isolated)
+                })?;
+                text.normalize(|part| BytesAsChars::new().normalize(part))
+            }
+            Self::Sequence(steps) => steps.iter().try_for_each(|step| step.pre_tokenize(text)),
+            Self::Other(step) => step.pre_tokenize(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PreTokenize {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        Self::of(PreTokenizerWrapper::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// The step that normalizes a text.
+#[derive(Debug)]
+pub(super) enum Normalize {
+    Replace {
+        expression: Expression,
+        content: String,
+    },
+    Sequence(Vec<Self>),
+    /// Without an expression of the file.
+    Other(NormalizerWrapper),
+}
+
+impl Normalize {
+    fn of(step: NormalizerWrapper) -> Result<Self> {
+        Ok(match step {
+            NormalizerWrapper::Sequence(steps) => {
+                Self::Sequence(steps.into_iter().map(Self::of).collect::<Result<_>>()?)
+            }
+            NormalizerWrapper::Replace(step) => match expression(&step)? {
+                Some(expression) => Self::Replace { expression, content: step.content },
+                None => Self::Other(NormalizerWrapper::Replace(step)),
+            },
+            step => Self::Other(step),
+        })
+    }
+
+    fn run(&self, text: &mut NormalizedString) -> Result<()> {
+        match self {
+            Self::Replace { expression, content } => text.replace(expression, content),
+            Self::Sequence(steps) => steps.iter().try_for_each(|step| step.run(text)),
+            Self::Other(step) => step.normalize(text),
+        }
+    }
+}
+
+/// The expression of `step`, whose pattern is private; `None` for a text that is sought as it is.
+fn expression(step: &Replace) -> Result<Option<Expression>> {
+    let step: Json = serde_json::to_value(step)?;
+    step["pattern"]["Regex"].as_str().map(Expression::new).transpose()
+}
+
+impl Normalizer for Normalize {
+    fn normalize(&self, text: &mut NormalizedString) -> Result<()> {
+        self.run(text).inspect_err(|error| {
+            DROPPED.with_borrow_mut(|dropped| _ = dropped.get_or_insert_with(|| error.to_string()));
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Normalize {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        Self::of(NormalizerWrapper::deserialize(from)?).map_err(D::Error::custom)
+    }
+}

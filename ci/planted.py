@@ -2349,6 +2349,225 @@ BUGS = [
         [("datasets/src/tokenized.rs", ".number(self.content);", ".number(0);")],
     ),
     Bug(
+        "regex_gives_up",
+        "a text whose regular expression gives up is one piece from there on",
+        Test(
+            DATASETS,
+            "datasets",
+            "tokenized_steps::a_text_on_which_a_regular_expression_gives_up_is_a_bad_sample",
+        ),
+        [
+            (
+                "datasets/src/tokenized/checked.rs",
+                "in self.0.find_iter(inside) {",
+                "in self.0.find_iter(inside).take_while(Result::is_ok) {",
+            )
+        ],
+    ),
+    Bug(
+        "normalizer_gives_up",
+        "the error of a normalizer is dropped",
+        Test(
+            DATASETS,
+            "datasets",
+            "tokenized_steps::a_text_on_which_a_regular_expression_gives_up_is_a_bad_sample",
+        ),
+        [
+            (
+                "datasets/src/tokenized/checked.rs",
+                "match DROPPED.take() {",
+                "match DROPPED.take().filter(|_| false) {",
+            )
+        ],
+    ),
+    Bug(
+        "special_tokens_have_room",
+        "texts are cut to fewer tokens than the special ones",
+        Test(DATASETS, "datasets", "tokenized::fewer_tokens_than_the_special_ones_are_refused"),
+        [("datasets/src/tokenized.rs", "if special <= max {", "if special <= max + 1 {")],
+    ),
+    Bug(
+        "text_of_control_signs",
+        "a text with a separator of files is of an unknown kind",
+        Test(DATASETS, "datasets", "samples::text_may_begin_with_any_sign_that_texts_have"),
+        [("datasets/src/open/kind.rs", "| '\\x1B'..='\\x1F' |", "|")],
+    ),
+    Bug(
+        "headers_are_tokens",
+        "the header of a file is read as tokens",
+        Test(DATASETS, "datasets", "tokens::files_with_a_known_header_are_no_tokens_and_no_records"),
+        [("datasets/src/tokens.rs", "check_tokens(&content)?;", "")],
+    ),
+    Bug(
+        "headers_are_records",
+        "the header of a file is read as records",
+        Test(DATASETS, "datasets", "tokens::files_with_a_known_header_are_no_tokens_and_no_records"),
+        [("datasets/src/records.rs", "check_records(&content)?;", "")],
+    ),
+    Bug(
+        "short_documents",
+        "documents shorter than a window are left out unasked",
+        Test(DATASETS, "datasets", "tokens::short_documents_are_refused_or_left_out_and_counted"),
+        [
+            (
+                "datasets/src/tokens.rs",
+                "left_out.documents > 0 && !options.skip_short",
+                "left_out.documents == u64::MAX",
+            )
+        ],
+    ),
+    Bug(
+        "tfrecord_lists",
+        "of two lists of a feature the last one counts",
+        Test(DATASETS, "datasets", "tfrecord::what_occurs_twice_is_merged_as_protocol_buffers_do"),
+        [
+            (
+                "datasets/src/tfrecord/example.rs",
+                "if of == kind => List::Several(kind",
+                "if of == kind && number > 99 => List::Several(kind",
+            )
+        ],
+    ),
+    Bug(
+        "tfrecord_learns_twice",
+        "a feature that a record has twice counts as two records",
+        Test(
+            DATASETS,
+            "datasets",
+            "tfrecord::a_feature_that_a_record_has_twice_is_one_feature_of_one_record",
+        ),
+        [
+            (
+                "datasets/src/tfrecord.rs",
+                "(seen.facts, *has_repeated) = (before, true)",
+                "(_, *has_repeated) = (before, true)",
+            )
+        ],
+    ),
+    Bug(
+        "tfrecord_first_of_two",
+        "of two features of one name each is read",
+        Test(
+            DATASETS,
+            "datasets",
+            "tfrecord::a_feature_that_a_record_has_twice_is_one_feature_of_one_record",
+        ),
+        [("datasets/src/tfrecord.rs", ".is_none_or(|last| last[field] == number)", ".is_none_or(|_| true)")],
+    ),
+    Bug(
+        "sequence_example",
+        "a sequence example is read as an example without its lists",
+        Test(DATASETS, "datasets", "tfrecord::other_records_are_bytes"),
+        [("datasets/src/tfrecord/example.rs", "!matches!(field, (LISTS, Wire::Bytes(_)))", "field.0 > 0")],
+    ),
+    Bug(
+        "rows_of_the_list",
+        "the list of rows of an old save_to_disk is passed over",
+        Test(DATASETS, "datasets", "saved::the_rows_that_an_old_save_to_disk_lists_are_read_in_their_order"),
+        [("datasets/src/open/hub.rs", "Ok(Box::new(Rows::new(rows, list)))", "Ok(rows)")],
+    ),
+    Bug(
+        "newer_sparse_files",
+        "the list of a sparse file's parts is read as its content",
+        Test(DATASETS, "datasets", "links::sparse_members_are_refused_in_every_form"),
+        [
+            (
+                "datasets/src/tar.rs",
+                "kind.is_gnu_sparse() || is_sparse(&mut entry).map_err(damaged)?",
+                "kind.is_gnu_sparse()",
+            )
+        ],
+    ),
+    Bug(
+        "npy_shape_of_a_number",
+        "a number in brackets is a shape",
+        Test(DATASETS, "datasets", "arrays::what_is_no_array_of_numbers_is_refused_with_the_byte"),
+        [
+            (
+                "datasets/src/npy/literal.rs",
+                "if end == \")\" && items.is_empty() {",
+                "if end == \"}\" && items.is_empty() {",
+            )
+        ],
+    ),
+    Bug(
+        "lengths_beside_the_data",
+        "lengths are written beside the data",
+        Test(DATASETS, "datasets", "ragged::lengths_are_kept_in_the_users_cache_and_nothing_beside_the_data"),
+        [
+            (
+                "datasets/src/lengths.rs",
+                "first.and_then(|first| in_the_users_cache(first, key))",
+                "first.and_then(beside)",
+            )
+        ],
+    ),
+    Bug(
+        "classes_in_every_shard",
+        "a long list of classes is in every shard",
+        Test(DATASETS, "datasets", "pack::a_long_list_of_classes_is_written_once"),
+        [("datasets/src/pack/classes.rs", "if text.len() <= MAX_IN_SHARD {", "if text.len() < usize::MAX {")],
+    ),
+    Bug(
+        "classes_twice",
+        "a file has the list of its classes twice",
+        Test(DATASETS, "datasets", "pack::a_long_list_of_classes_is_written_once"),
+        [
+            (
+                "datasets/src/pack/fixed.rs",
+                "footer::start(&columns.schema)",
+                "footer::start(&columns.described)",
+            )
+        ],
+    ),
+    Bug(
+        "classes_of_another_pack",
+        "a changed list of classes is read",
+        Test(DATASETS, "datasets", "pack::a_long_list_of_classes_is_written_once"),
+        [("datasets/src/pack/classes.rs", "crc32c::crc32c(&text) != self.crc32c", "text.is_empty()")],
+    ),
+    Bug(
+        "whole_budget",
+        "an object is read whole, however large",
+        Test(
+            DATASETS,
+            "object_store",
+            "plain_servers::a_server_without_ranges_is_read_whole_within_the_budget",
+        ),
+        [
+            (
+                "datasets/src/remote/whole.rs",
+                "if is_stated && tag.len > max {",
+                "if is_stated && tag.len == u64::MAX {",
+            )
+        ],
+    ),
+    Bug(
+        "body_without_an_end",
+        "a body whose end is that of the connection is taken for whole",
+        Test(
+            DATASETS,
+            "object_store",
+            "plain_servers::a_server_without_ranges_is_read_whole_within_the_budget",
+        ),
+        [("datasets/src/remote/http.rs", ".is_some() || !is_framed {", ".is_some() || is_framed && false {")],
+    ),
+    Bug(
+        "web_page",
+        "a web page is read as the lines of a file",
+        Test(DATASETS, "object_store", "plain_servers::a_page_in_place_of_a_file_is_named_as_such"),
+        [("datasets/src/remote/whole.rs", "if is_page && !name", "if is_page && name.is_empty() && !name")],
+    ),
+    Bug(
+        "compressed_answer",
+        "a compressed answer is read as the file",
+        Test(DATASETS, "object_store", "plain_servers::compressed_answers_are_inflated_or_refused"),
+        [
+            ("datasets/src/remote/fetch.rs", "check_encoding(&answer.attributes)?;", ""),
+            ("datasets/src/remote/whole.rs", "    check_encoding(&answer.attributes)?;\n", ""),
+        ],
+    ),
+    Bug(
         "saved_elsewhere",
         "a folder of save_to_disk opens files of other folders",
         Test(DATASETS, "datasets", "tables::a_folder_that_save_to_disk_wrote_is_one_set"),

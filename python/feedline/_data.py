@@ -280,18 +280,20 @@ def open(
 
     Args:
         max_length: Max items per sample of the fields that vary in length, such as text: one number, or a
-            number per field. ``None`` reads every sample once to find the longest, and keeps the lengths in a
-            file beside the data.
+            number per field. ``None`` reads every sample once to find the longest, and keeps the lengths in
+            the user's cache: in ``lengths`` of ``$FEEDLINE_CACHE``, else of ``$XDG_CACHE_HOME/feedline``,
+            else of ``~/.cache/feedline``, and nowhere with ``FEEDLINE_CACHE=off``.
         split: ``"train"``, ``"validation"`` or ``"test"``, where names of files or folders tell them apart.
         classes: The classes of a folder that has one folder per class, in the order of their labels.
         nulls: ``"refuse"`` a missing value of a table, or ``"fill"`` in NaN, zero or nothing.
         empty_members: Whether a sample of a tar archive may lack a member that others have.
         memory_limit: Plain files of up to this many bytes are held in memory.
         tokenizer: A ``tokenizer.json`` of Hugging Face: the workers make token ids of the field ``text``,
-            which becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`.
+            which becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`. A text on which a
+            regular expression of the tokenizer gives up is a bad sample.
         text: The field that is tokenized.
         special_tokens: Whether the special tokens of the tokenizer are added, such as ``[CLS]``.
-        max_tokens: Keeps the first tokens of each text.
+        max_tokens: Keeps the first tokens of each text, special tokens included.
 
     >>> import feedline, numpy as np, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "squares.npy")

@@ -7,7 +7,8 @@ use feedline::dataset::{Packed, PackedOptions, Rows, lengths};
 use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
 use feedline_core::Layout;
 use feedline_datasets::{
-    Fixed, ImageDataset, Nulls, OpenOptions, Ragged, Reader, SchemaField, Split, Tokenized, open_with,
+    ElementType, Fixed, ImageDataset, Nulls, OpenOptions, Ragged, Reader, SchemaField, Split, Tokenized,
+    open_with,
 };
 use feedline_images::Transforms;
 use feedline_pictures::Decode;
@@ -78,6 +79,21 @@ fn varying(reader: &dyn Reader) -> impl Iterator<Item = &SchemaField> {
     reader.schema().fields().iter().filter(|field| field.shape.iter().any(Option::is_none))
 }
 
+/// Refuses complex numbers, which a batch does not have: as two numbers each they would be another array.
+fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
+    let is_complex =
+        |field: &&SchemaField| matches!(field.element, ElementType::Complex64 | ElementType::Complex128);
+    let Some(field) = reader.schema().fields().iter().find(is_complex) else { return Ok(()) };
+    let why = format!(
+        "field {:?} holds {} numbers, which a batch does not have: save real and imaginary parts as numbers, \
+         np.stack([x.real, x.imag], axis=-1)",
+        field.name,
+        field.element.name()
+    );
+    let error = Error::new(ErrorKind::Data, why);
+    Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)))
+}
+
 /// Runs `work`, which may read, without the interpreter's lock.
 fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> feedline::Result<T> + Send) -> PyResult<T> {
     interpreter::detached(py, work).map_err(raise)
@@ -132,6 +148,7 @@ impl DataSet {
         let options = open_options(split, classes, empty_members, fill_nulls, memory_limit)?;
         detached(py, || {
             let mut reader = open_with(path, &options)?;
+            check_types(&*reader)?;
             let (kind, classes) = (reader.format(), reader.classes().map(<[String]>::to_vec));
             if let Some((file, field, special_tokens, max)) = tokenizer {
                 let tokens = Tokenized::new(reader, &field, file)?;

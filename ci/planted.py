@@ -2360,7 +2360,7 @@ BUGS = [
             (
                 "datasets/src/tokenized/checked.rs",
                 "in self.0.find_iter(inside) {",
-                "in self.0.find_iter(inside).take_while(Result::is_ok) {",
+                "in self.0.find_iter(inside).take_while(|found| found.is_ok()) {",
             )
         ],
     ),

@@ -42,10 +42,10 @@ mod pack;
 mod ragged;
 mod records;
 mod samples;
-#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
-mod saved_tables;
 #[cfg(all(feature = "arrow", feature = "npz"))]
 mod saved;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod saved_tables;
 mod shared_data;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod standardized;
@@ -59,8 +59,8 @@ mod tabular_jobs;
 mod tfrecord;
 #[cfg(all(feature = "tokenizers", feature = "jsonl"))]
 mod tokenized;
-#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
-mod whole_numbers;
 #[cfg(all(feature = "tokenizers", feature = "jsonl"))]
 mod tokenized_steps;
 mod tokens;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod whole_numbers;

@@ -34,7 +34,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Makes the closure of a lane: it loads its kernels once, for the lane's stream.
-fn widen(stream: &Stream) -> Result<impl FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send + 'static> {
+fn widen(stream: &Stream) -> Result<impl FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send + use<>> {
     let kernels = Kernels::new(stream)?;
     Ok(move |batch: &mut DeviceBatch<'_>| {
         batch.copy("label")?;

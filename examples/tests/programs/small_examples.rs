@@ -53,7 +53,7 @@ fn device_map_delivers_the_digits_as_floats() {
     // The example `own_kernel` finds the same ink, of 255.
     let ink = ink.unwrap_or_else(|| panic!("{lines:?}")).parse::<f64>().unwrap() * 255.0;
     assert!((30.0..37.0).contains(&ink), "{ink}");
-    assert!(lines.len() == 2 && lines[1].contains("bound: "), "{lines:?}");
+    assert!(lines.len() == 2 && lines[1].contains("the consumer waits "), "{lines:?}");
 }
 
 #[test]

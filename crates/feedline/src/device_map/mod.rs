@@ -103,6 +103,7 @@ impl LoaderBuilder {
     /// fields ([`DeviceBatch::field`]) and writes every field of `spec` ([`DeviceBatch::output`],
     /// [`DeviceBatch::copy`]). All waits are queued for it: its work runs after the copy of the batch and after
     /// the last use of the output's slot, and your stream waits for it in [`Batch::wait_on`](crate::Batch).
+    /// A function that returns the closure as `impl FnMut` adds `use<>`: it borrows nothing of the stream.
     ///
     /// Lanes take batches in any order, so the output must depend only on the batch and on
     /// [`DeviceBatch::random`], not on earlier calls. Batches are delivered in order; cursor, checkpoints and

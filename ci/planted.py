@@ -823,10 +823,26 @@ BUGS = [
         [
             (
                 "crates/feedline/src/checkpoint/file.rs",
-                "File::options().write(true).create_new(true).open(temporary)?",
-                "File::create(path)?",
+                "    file.write_all(bytes)?;",
+                "    File::create(path)?.write_all(bytes)?;",
             ),
-            ("crates/feedline/src/checkpoint/file.rs", "fs::rename(temporary, path)", "Ok(())"),
+            (
+                "crates/feedline/src/checkpoint/file.rs",
+                "fs::rename(temporary, path)",
+                "fs::remove_file(temporary)",
+            ),
+        ],
+    ),
+    Bug(
+        "temporary_of_others",
+        "a checkpoint is written into the temporary file of another process",
+        Test(FEEDLINE, "lib", "checkpoint::file::tests::a_temporary_file_is_never_one_that_is_there"),
+        [
+            (
+                "crates/feedline/src/checkpoint/file.rs",
+                "File::options().write(true).create_new(true).open(&path)",
+                "File::create(&path)",
+            )
         ],
     ),
     Bug(
@@ -949,7 +965,13 @@ BUGS = [
         "threads_not_joined",
         "a loader that was stopped does not wait for the end of its threads",
         Test(FEEDLINE, "threads", "worker_threads::stop_and_the_drop_return_after_every_thread_has_exited"),
-        [(SHUTDOWN, "            let _ = thread.join();", "            drop(thread);")],
+        [
+            (
+                SHUTDOWN,
+                "if let Err(panic) = thread.join() {\n                panic_text(panic);\n            }",
+                "drop(thread);",
+            )
+        ],
     ),
     Bug(
         "own_worker",
@@ -1266,10 +1288,28 @@ BUGS = [
         [
             (
                 DEVICE_RING,
-                "self.has_moved.store(true, Ordering::Relaxed);",
-                "self.has_moved.store(false, Ordering::Relaxed);",
+                "slot.is_used_elsewhere.store(true, Ordering::Relaxed);",
+                "slot.is_used_elsewhere.store(false, Ordering::Relaxed);",
             )
         ],
+    ),
+    Bug(
+        "held_after_a_drop",
+        "a thread that drops one batch and keeps the others is waited for without a limit",
+        Test(FEEDLINE, "failing", "held_slots::a_thread_that_drops_batches_and_keeps_the_others_ends_the_wait"),
+        [(RECEIVE, "Held::Idle => Some(self.held_timeout),", "Held::Idle => None,")],
+    ),
+    Bug(
+        "held_in_use",
+        "a thread that works with one batch of several is not waited for any longer",
+        Test(FEEDLINE, "failing", "held_slots::a_thread_that_reads_host_batches_may_hold_them_for_longer_than_the_limit"),
+        [(RECEIVE, "Some(self.held_timeout.saturating_mul(OTHER_THREADS))", "Some(self.held_timeout)")],
+    ),
+    Bug(
+        "held_waits_forgotten",
+        "waits with limits of their own do not add up",
+        Test(FEEDLINE, "failing", "held_slots::waits_with_limits_of_their_own_add_up_and_a_look_without_a_wait_never_fails"),
+        [(RECEIVE, "self.held.1 = self.held.1.saturating_add(wait);", "self.held.1 = wait;")],
     ),
     Bug(
         "held_by_others",
@@ -1278,8 +1318,8 @@ BUGS = [
         [
             (
                 "crates/feedline/src/loader/receive.rs",
-                "true => self.slots.delivered() == self.slots.len(),",
-                "true => self.slots.are_all_held_here(),",
+                "held == Held::Idle || (on_any_thread && held == Held::InUse)",
+                "held == Held::Idle",
             )
         ],
     ),
@@ -2784,7 +2824,109 @@ BUGS = [
         "scratch_after_panic",
         "a read finds the scratch memory that a panic has left",
         Test(FEEDLINE, "batches", "scratch::a_failed_read_keeps_the_scratch_and_a_panic_loses_it"),
-        [(BATCH, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
+        [(BATCH, "if !read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if true {")],
+    ),
+    Bug(
+        "scratch_drop_unguarded",
+        "a value of the scratch memory whose drop panics ends the thread, or the process",
+        Test(CORE, "lib", "scratch::tests::a_value_whose_drop_panics_ends_neither_the_thread_nor_the_process"),
+        [
+            (
+                "crates/core/src/scratch.rs",
+                'let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(value));',
+                "drop(value);",
+            )
+        ],
+    ),
+    Bug(
+        "unused_fill_unguarded",
+        "the drop of a fill that is not used ends the thread of the filler",
+        Test(FEEDLINE, "failing", "exchanged::a_filler_that_exchanges_rows_or_panics_in_drops_loses_no_batch"),
+        [(FILL, 'let _ = catch_panic("the filler panicked", || drop(fill));', "drop(fill);")],
+    ),
+    Bug(
+        "filler_of_any_size",
+        "a filler may ask for any number of threads",
+        Test(FEEDLINE, "failing", "exchanged::a_filler_of_too_many_threads_is_refused"),
+        [("crates/feedline/src/builder/plan.rs", "if lanes > MAX_WORKERS {", "if false {")],
+    ),
+    Bug(
+        "threads_must_start",
+        "work on several threads panics where the system refuses one",
+        Test(CORE, "lib", "on_threads::tests::this_thread_does_all_the_work_if_the_system_refuses_others"),
+        [("crates/core/src/on_threads.rs", "spawn_scoped(scope, &work).ok();", "spawn_scoped(scope, &work).map(Some).expect(\"a thread\");")],
+    ),
+    Bug(
+        "rows_exchanged",
+        "a read in bulk may put other rows in the place of those that it is given",
+        Test(CORE, "logic", "compose::exchanged::rows_that_were_exchanged_pass_no_composition"),
+        [("crates/core/src/rows/mod.rs", "if given.place() != place {", "if false {")],
+    ),
+    Bug(
+        "row_exchanged",
+        "a read may put another row in the place of the one that it is given",
+        Test(CORE, "logic", "compose::exchanged::rows_that_were_exchanged_pass_no_composition"),
+        [
+            (
+                "crates/core/src/rows/row.rs",
+                "if (std::ptr::from_ref(&*given.rows), given.index) == place {",
+                "if true {",
+            )
+        ],
+    ),
+    Bug(
+        "hook_exchanges_rows",
+        "a hook may put other rows in the place of those of the batch",
+        Test(FEEDLINE, "failing", "exchanged::exchanged_rows_are_refused_by_a_resident_loader_and_by_hooks"),
+        [("crates/feedline/src/decode/map_batch.rs", "if batch.rows.place() != place {", "if false {")],
+    ),
+    Bug(
+        "limits_of_all_parts",
+        "a part of a composed set may write as much as the part with the largest limit",
+        Test(CORE, "logic", "compose::widened::a_part_keeps_its_own_limit"),
+        [
+            (
+                "crates/core/src/compose/mod.rs",
+                "rows.part_of_fields(0..set.spec().fields().len(), set.spec())",
+                "rows.part_of_fields(0..set.spec().fields().len(), rows.spec())",
+            )
+        ],
+    ),
+    Bug(
+        "record_damage_is_a_cut",
+        "a damaged record counts as one that a kill has cut there",
+        Test(RECORD, "record", "damaged::every_flipped_bit_is_damage_with_its_step_and_the_file_stays"),
+        [("crates/feedline/src/record/read.rs", "if !is_cut(&bytes[at..]) {", "if false {")],
+    ),
+    Bug(
+        "record_without_a_frame",
+        "the samples of a step are not held against its order hash",
+        Test(RECORD, "record", "damaged::a_frame_that_is_cut_out_as_a_whole_is_noticed"),
+        [("crates/record/src/run.rs", "if proof.order() == place.step().order {", "if true {")],
+    ),
+    Bug(
+        "record_of_two_runs",
+        "the files of ranks of different runs are read as one run",
+        Test(RECORD, "record", "damaged::the_files_of_ranks_are_of_one_run"),
+        [("crates/record/src/run.rs", "        run.check_ranks()?;\n", "")],
+    ),
+    Bug(
+        "record_beside_another_run",
+        "a rank writes beside the files of another run",
+        Test(RECORD, "record", "damaged::the_files_of_ranks_are_of_one_run"),
+        [
+            (
+                "crates/feedline/src/record/writer.rs",
+                "same_run(of_first, &header).map_err(|error| error.at_path(path))?;",
+                "let _ = of_first;",
+            )
+        ],
+    ),
+    Bug(
+        "saved_over_a_field",
+        "a tensor of a saved batch takes the name of a field",
+        Test(RECORD, "record", "damaged::fields_with_the_names_of_the_saved_tensors_are_saved_beside_them"),
+        [("crates/record/src/save.rs", "while !taken.insert(name.clone()) {", "while false {")],
     ),
     Bug(
         "map_batch_step",

@@ -1,9 +1,8 @@
 //! Work on many shards at once.
 
-use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 
-use feedline_core::Result;
+use feedline_core::{Result, on_threads};
 
 /// Shards that are opened at once: enough to hide the round trips of a store.
 const THREADS: usize = 16;
@@ -15,19 +14,15 @@ pub(crate) fn at_once<T: Send, R: Send>(
 ) -> Result<Vec<R>> {
     let threads = items.len().min(THREADS);
     let items = Mutex::new(items.into_iter().enumerate());
-    let run = || {
+    let done = on_threads(threads, "fl-shards", || {
         let mut done = Vec::new();
         loop {
             let next = items.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((number, item)) = next else { return done };
             done.push((number, work(item)));
         }
-    };
-    let mut done = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.flat_map(|done| done.unwrap_or_else(|panic| resume_unwind(panic))).collect::<Vec<_>>()
     });
+    let mut done: Vec<_> = done.into_iter().flatten().collect();
     done.sort_by_key(|(number, _)| *number);
     done.into_iter().map(|(_, result)| result).collect()
 }

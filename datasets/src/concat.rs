@@ -6,7 +6,7 @@ use feedline_core::{Error, ErrorKind, Fingerprint, Prefetched, Result};
 
 use crate::error::one_line;
 use crate::reader::Visit;
-use crate::{Decoded, Reader, Schema, Values};
+use crate::{Decoded, Reader, Schema, SchemaField, Values};
 
 /// The samples of several readers, one after another. All readers have the same schema.
 #[derive(Debug)]
@@ -29,14 +29,10 @@ impl Shards {
             return Err(Error::new(ErrorKind::Config, "there is no shard: give at least one"));
         };
         for reader in &readers {
-            if (reader.format(), reader.schema()) != (first.format(), first.schema()) {
+            if let Some(how) = difference(&**reader, &**first) {
                 let why = format!(
-                    "the shards differ: this one is {} of {}, the first is {} of {}; give \
-                     one set: open the folder as one set, or state the types of columns that differ",
-                    reader.format(),
-                    reader.schema(),
-                    first.format(),
-                    first.schema()
+                    "the shards differ: {how}; give one set: open the folder as one set, or state the types of \
+                     columns that differ"
                 );
                 let error = Error::new(ErrorKind::Data, why);
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
@@ -86,6 +82,37 @@ impl Shards {
         let before = if shard == 0 { 0 } else { self.ends[shard - 1] };
         Ok((&**reader, sample - before))
     }
+}
+
+/// In which property of which field `reader` differs from `first`; `None` if their schemas are equal.
+fn difference(reader: &dyn Reader, first: &dyn Reader) -> Option<String> {
+    if reader.format() != first.format() {
+        return Some(format!("this one is {}, the first is {}", reader.format(), first.format()));
+    }
+    let (have, want) = (reader.schema().fields(), first.schema().fields());
+    let name = |field: &SchemaField| one_line(&field.name);
+    if let Some((have, want)) = have.iter().zip(want).find(|(have, want)| have != want) {
+        let what = |field: &SchemaField, what: &str| format!("{what} of \"{}\" in", name(field));
+        return Some(if have.name != want.name {
+            format!("this one has the field \"{}\" where the first has \"{}\"", name(have), name(want))
+        } else if have.element != want.element {
+            let what = what(have, "the type");
+            format!("{what} this one is {}, in the first it is {}", have.element, want.element)
+        } else {
+            let shape = |field: &SchemaField| {
+                let sizes = field.shape.iter().map(|size| size.map_or("any".into(), |size| size.to_string()));
+                sizes.collect::<Vec<_>>().join(", ")
+            };
+            let what = what(have, "the shape");
+            format!("{what} this one is [{}], in the first it is [{}]", shape(have), shape(want))
+        });
+    }
+    let (more, which) = match have.len().cmp(&want.len()) {
+        std::cmp::Ordering::Equal => return None,
+        std::cmp::Ordering::Greater => (&have[want.len()], "only this one"),
+        std::cmp::Ordering::Less => (&want[have.len()], "only the first"),
+    };
+    Some(format!("{which} has the field \"{}\"", name(more)))
 }
 
 impl Reader for Shards {

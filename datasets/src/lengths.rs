@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use feedline_core::{Error, ErrorKind, Fingerprint, Result, user_cache};
+use feedline_core::{Error, ErrorKind, Fingerprint, Result, on_threads, user_cache};
 
 use crate::error::data;
 use crate::{Reader, Values, system};
@@ -111,15 +111,8 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
     };
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let threads = threads.min(len.div_ceil(CHUNK));
-    let mut chunks = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(one_thread)).collect();
-        let own = one_thread();
-        others.into_iter().fold(own, |mut all, other| {
-            // A panic in a reader goes on here, as it would on a single thread.
-            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            all
-        })
-    });
+    // A panic in a reader goes on here, as it would on a single thread.
+    let mut chunks = on_threads(threads as usize, "fl-lengths", one_thread).concat();
     outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     chunks.sort_unstable_by_key(|(first, _)| *first);
     let mut lengths: Lengths = vec![None; items.len()];

@@ -414,8 +414,8 @@ fn read_one(set: &dyn Dataset, id: u64, context: &mut Context) -> Result<Vec<Vec
     let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];
     let slab = &mut bytemuck::cast_slice_mut(&mut slab)[..layout.bytes()];
     let mut rows = Rows::new(&layout, slab, 1);
-    context.sample(0, id, |context| set.read(id, &mut rows.row(0), context))?;
-    rows.check_written().map_err(|(_, error)| error)?;
+    let mut row = rows.row(0);
+    context.sample(0, id, |context| row.read_by(|row| set.read(id, row, context)))?;
     drop(rows);
     let bytes = |(index, field): (usize, &feedline::dataset::Field)| match field.as_ragged() {
         Some(_) => layout.row_values(slab, index, 0).to_vec(),

@@ -1,5 +1,7 @@
 //! The options of a loader, from Python's to the builder's.
 
+use std::time::Duration;
+
 use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, Spec, TransferMode, Workers};
 use pyo3::prelude::*;
 
@@ -68,7 +70,8 @@ pub(crate) fn builder(data: &Samples<'_>, options: Options) -> PyResult<LoaderBu
         }),
         Samples::Source(source) => feedline::Loader::source_builder(source.0.clone()),
     };
-    let mut builder = builder.batch_size(options.batch_size);
+    // The loop in `loader.rs` counts the time itself, so that signals end its wait.
+    let mut builder = builder.batch_size(options.batch_size).held_timeout(Duration::MAX);
     if let Some(seed) = options.shuffle {
         builder = match data {
             Samples::Data(_) => builder.shuffle(seed),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use feedline::{Error, ErrorKind, Result};
+use feedline_core::catch_panic;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
@@ -54,18 +55,34 @@ pub(crate) struct Attempt<'a> {
     has_ended: bool,
 }
 
+/// A runtime with `threads` threads called `name`.
+///
+/// # Errors
+/// `Config` if the system refuses a thread.
+pub(crate) fn start_runtime(threads: usize, name: &str) -> Result<Runtime> {
+    let build = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name(name)
+            .enable_all()
+            .build()
+    };
+    let cannot =
+        || config("cannot start the threads of the network: raise the limit of processes (ulimit -u)");
+    // Where the system refuses a thread, `build` panics.
+    match catch_panic("the threads", build) {
+        Ok(built) => built.map_err(|error| cannot().with_source(error)),
+        Err(refused) => Err(cannot().with_source(refused)),
+    }
+}
+
 impl Network {
     /// Starts the threads of the network, and looks `names` up. Blocks for the look-up.
     ///
     /// # Errors
     /// `Config` if the system refuses the threads.
     pub(crate) fn new(names: &[Name], roots: Option<&Vec<u8>>) -> Result<Arc<Self>> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("fl-net")
-            .enable_all()
-            .build()
-            .map_err(|error| config("cannot start the threads of the network").with_source(error))?;
+        let runtime = start_runtime(2, "fl-net")?;
         let network = Arc::new(Self {
             runtime: Some(runtime),
             table: Mutex::default(),

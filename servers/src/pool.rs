@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use feedline::dataset::Rows;
 use feedline::{Context, Dataset, Error, ErrorKind, Result};
-use feedline_core::{Layout, Scratch, catch_panic};
+use feedline_core::{Layout, Scratch, catch_panic, panic_text};
 
 use crate::set::{Content, Set};
 use crate::shared::{Asked, Batch};
@@ -92,7 +92,10 @@ impl Drop for Pool {
         self.queue.added.notify_all();
         drop(left);
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            // The payload of a panic may panic when it is dropped.
+            if let Err(panic) = thread.join() {
+                panic_text(panic);
+            }
         }
     }
 }
@@ -129,11 +132,12 @@ fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -
     let mut context = context.with_draws(draws);
     let mut rows = Rows::new(&layout, &mut slab, ids.len());
     let read = catch_panic("the data set panicked", || match set.content() {
-        Content::Dataset(dataset) => dataset.read_many(ids, &mut rows, &mut context),
+        Content::Dataset(dataset) => rows.read_by(|rows| dataset.read_many(ids, rows, &mut context)),
         Content::Source(source) => {
             let records = records.iter().flatten().skip(range.start);
             ids.iter().zip(records).enumerate().try_for_each(|(index, (&id, record))| {
-                let decode = |context: &mut Context| source.decode(record, &mut rows.row(index), context);
+                let mut row = rows.row(index);
+                let decode = |context: &mut Context| row.read_by(|row| source.decode(record, row, context));
                 context.sample(index, id, decode).map_err(|error| (index, error))
             })
         }
@@ -143,7 +147,6 @@ fn decode(batch: &Batch, range: std::ops::Range<usize>, scratch: &mut Scratch) -
         Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error).at_sample(id)
     };
     read?.map_err(|(index, error)| unreadable(index, error))?;
-    rows.check_written().map_err(|(index, error)| unreadable(index, error.into()))?;
     drop(rows);
     *scratch = context.into_scratch();
     let busy = start.elapsed();

@@ -17,6 +17,7 @@ use tonic::{Request, Status};
 
 use crate::direct::Direct;
 use crate::metrics::{self, Metrics};
+use crate::network::start_runtime;
 use crate::pool::Pool;
 use crate::service::{FRAME, PAGE, Service};
 use crate::set::Sets;
@@ -137,12 +138,7 @@ impl Server {
             max_bytes: memory,
             metrics: metrics.clone(),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers.clamp(1, 4))
-            .thread_name("decode-net")
-            .enable_all()
-            .build()
-            .map_err(|error| config("cannot start the threads of the network").with_source(error))?;
+        let runtime = start_runtime(workers.clamp(1, 4), "decode-net")?;
         let bind = |address: &str| {
             let listener = runtime.block_on(TcpListener::bind(address));
             listener.map_err(|error| config(&format!("cannot listen at {address}")).with_source(error))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::key;
+use crate::scratch::Taken;
 use crate::{Error, Random, Scratch, Stop};
 
 /// The context of a [`Dataset::read`](crate::Dataset::read): the epoch, random numbers that belong to the
@@ -171,9 +172,11 @@ impl Context {
         &mut self,
         work: impl FnOnce(&mut T, &mut Self) -> R,
     ) -> R {
-        let mut value = self.scratch.take::<T>();
-        let result = work(&mut value, self);
-        self.scratch.put(value);
+        let mut value = Taken::new(self.scratch.take::<T>());
+        let result = work(value.get_mut(), self);
+        if let Some(value) = value.into_inner() {
+            self.scratch.put(value);
+        }
         result
     }
 

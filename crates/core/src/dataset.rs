@@ -63,9 +63,9 @@ pub trait Dataset: Send + Sync + 'static {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         for (index, &id) in ids.iter().enumerate() {
-            context
-                .sample(index, id, |context| self.read(id, &mut rows.row(index), context))
-                .map_err(|error| (index, error))?;
+            let mut row = rows.row(index);
+            let read = |context: &mut Context| row.hand_to(|row| self.read(id, row, context));
+            context.sample(index, id, read).map_err(|error| (index, error))?;
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ pub enum ErrorKind {
     Unavailable,
     /// Two accesses are not ordered (simulator only).
     Race,
-    /// The calling thread holds batches in every device slot.
+    /// Batches that were not dropped hold every device slot, so that no other can arrive.
     SlotsHeld,
     /// The caller still holds a batch where none may be held.
     BatchHeld,

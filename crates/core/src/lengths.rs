@@ -64,8 +64,7 @@ impl OneRow {
         let slab: &mut [u8] = &mut bytemuck::cast_slice_mut(&mut self.slab)[..layout.bytes()];
         let mut rows = Rows::new(layout, slab, 1);
         rows.poison();
-        dataset.read(id, &mut rows.row(0), context)?;
-        rows.check_written().map_err(|(_, error)| error)?;
+        rows.row(0).read_by(|row| dataset.read(id, row, context))?;
         drop(rows);
         Ok(ReadRow { layout, slab })
     }

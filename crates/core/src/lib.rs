@@ -48,6 +48,7 @@ pub mod layout;
 mod lengths;
 mod memory;
 mod named;
+mod on_threads;
 pub mod packed;
 mod panics;
 mod prefetch;
@@ -86,6 +87,8 @@ pub use fingerprint::Fingerprint;
 pub use layout::Layout;
 pub use lengths::lengths;
 pub use named::{named, speak_python};
+#[doc(hidden)] // For the crates of this repository.
+pub use on_threads::on_threads;
 pub use packed::{Packed, PackedOptions};
 pub use panics::{catch_panic, panic_text};
 pub use prefetch::Prefetched;

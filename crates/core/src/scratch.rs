@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
+use crate::catch_panic;
 use crate::context::Current;
 
 /// Values of any types, kept by one worker across samples, batches and data sets. Data sets use it through
@@ -65,6 +66,45 @@ impl Scratch {
     }
 }
 
+impl Drop for Scratch {
+    /// A value whose drop panics ends neither the thread nor the process: what was read is complete.
+    fn drop(&mut self) {
+        self.values.drain(..).for_each(quietly_dropped);
+    }
+}
+
+/// A value that was taken out of a [`Scratch`]: its drop does not panic either, as when work with it panics.
+pub(crate) struct Taken<T>(Option<Box<T>>);
+
+impl<T: Send + 'static> Taken<T> {
+    pub(crate) fn new(value: Box<T>) -> Self {
+        Self(Some(value))
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        let value = self.0.as_mut();
+        value.unwrap_or_else(|| unreachable!("the value is taken out only by `into_inner`"))
+    }
+
+    /// The value, to put it back.
+    pub(crate) fn into_inner(mut self) -> Option<Box<T>> {
+        self.0.take()
+    }
+}
+
+impl<T> Drop for Taken<T> {
+    fn drop(&mut self) {
+        if let Some(value) = self.0.take() {
+            quietly_dropped(value);
+        }
+    }
+}
+
+fn quietly_dropped<T: ?Sized>(value: Box<T>) {
+    // The panic hook has printed why.
+    let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(value));
+}
+
 impl fmt::Debug for Scratch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Scratch({} values)", self.values.len())
@@ -102,5 +142,45 @@ mod tests {
             scratch.put(outer);
             assert_eq!(scratch.len(), 2, "no third value is made");
         }
+    }
+
+    struct Panics(bool);
+
+    impl Default for Panics {
+        fn default() -> Self {
+            Self(true)
+        }
+    }
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            if self.0 {
+                // The payload panics when it is dropped, too.
+                std::panic::panic_any(Bomb);
+            }
+        }
+    }
+
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("planned");
+        }
+    }
+
+    #[test]
+    fn a_value_whose_drop_panics_ends_neither_the_thread_nor_the_process() {
+        let mut scratch = Scratch::new();
+        scratch.get::<Panics>();
+        scratch.get::<Names>();
+        drop(scratch);
+        // Also while the thread unwinds already.
+        let unwound = std::panic::catch_unwind(|| {
+            let mut context = crate::Context::new(0, 0);
+            context.scratch::<Names>();
+            context.scoped_scratch(|panics: &mut Panics, _| assert!(!panics.0, "planned"));
+        });
+        assert!(unwound.is_err());
     }
 }

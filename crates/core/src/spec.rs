@@ -3,6 +3,8 @@
 use crate::ragged::Form;
 use crate::{DType, Error, ErrorKind, Pad, Ragged, Result};
 
+mod widened;
+
 /// Maximum number of fields of a spec. The bound lets rows be split over workers without an allocation.
 pub const MAX_FIELDS: usize = 16;
 

@@ -54,7 +54,8 @@ impl<'a> Epoch<'a> {
         self.steps
     }
 
-    /// The next batch if it is ready; never blocks.
+    /// The next batch if it is ready; never blocks, and never fails with
+    /// [`SlotsHeld`](crate::ErrorKind::SlotsHeld).
     ///
     /// ```
     /// use feedline::TryNext;
@@ -98,10 +99,10 @@ impl<'a> Epoch<'a> {
     }
 
     /// Fails if batches hold every slot, so that no batch can arrive: for a caller of
-    /// [`next_timeout`](Self::next_timeout), which does not look.
+    /// [`next_timeout`](Self::next_timeout) with limits of its own.
     ///
     /// # Errors
-    /// `SlotsHeld`, if the batches are those of the calling thread, or of any if `on_any_thread`.
+    /// `SlotsHeld`, if no other thread is seen to work with the batches, or in any case if `on_any_thread`.
     #[doc(hidden)] // For the Python package.
     pub fn check_slots(&self, on_any_thread: bool) -> Result<()> {
         self.loader.check_slots(on_any_thread)

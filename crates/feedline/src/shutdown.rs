@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use feedline_core::{Error, ErrorKind, Result, Stop, named};
+use feedline_core::{Error, ErrorKind, Result, Stop, named, panic_text};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;
@@ -228,8 +228,10 @@ impl Running {
         let workers = self.pool.take().map(WorkerPool::into_handles).unwrap_or_default();
         let threads = std::mem::take(&mut self.threads).into_iter().chain(workers);
         for thread in threads.filter(|thread| thread.thread().id() != this) {
-            // The thread has caught and reported a panic itself.
-            let _ = thread.join();
+            // The thread has caught and reported a panic itself. The payload of another may panic on drop.
+            if let Err(panic) = thread.join() {
+                panic_text(panic);
+            }
         }
         self.drain(left()).map_err(|error| match error.kind() {
             ErrorKind::Timeout => self.stuck(limit),

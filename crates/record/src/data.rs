@@ -6,6 +6,7 @@ use feedline::{Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result};
 use feedline_datasets::{Fixed, OpenOptions, Ragged, open_with};
 
 use crate::Header;
+use crate::header::OTHER_FORM;
 
 /// A loader of the data at `path`, or where the record says that it was, in the form of the run's batches:
 /// the samples of a file or folder of any format that this build of `feedline-datasets` reads.
@@ -25,13 +26,22 @@ pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Resu
     let ragged = fields.iter().filter_map(|field| field.max_per_sample.map(|max| (&field.name, max)));
     let ragged: Vec<_> = ragged.collect();
     let Some(max) = ragged.iter().map(|(_, max)| *max).max() else {
-        return chosen(Fixed::new(reader)?, header);
+        return chosen(Fixed::new(reader).map_err(other_form)?, header);
     };
-    let mut set = Ragged::new(reader, max)?;
+    let mut set = Ragged::new(reader, max).map_err(other_form)?;
     for (name, max) in ragged {
-        set = set.limit(name, max)?;
+        set = set.limit(name, max).map_err(other_form)?;
     }
     chosen(set, header)
+}
+
+/// The error of data that has no samples of the form of the run's batches, such as pictures that the program has
+/// decoded.
+fn other_form(error: Error) -> Error {
+    let why = format!("the data is not in the form of the batches of the run: {OTHER_FORM}");
+    let path = error.path().map(Path::to_path_buf);
+    let error = Error::new(ErrorKind::Config, why).with_source(error);
+    path.map_or(error.clone(), |path| error.at_path(path))
 }
 
 /// A loader of the fields of `set` that the batches of the run have, in their order.

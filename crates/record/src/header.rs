@@ -217,13 +217,17 @@ impl Header {
             return Ok(());
         }
         Err(located(format!(
-            "the data has the fields {}, and the batches of the run had {}: the program has changed the \
-             samples, so replay it with its own data set, by the crate feedline-record",
+            "the data has the fields {}, and the batches of the run had {}: {OTHER_FORM}",
             now.join(", "),
             before.join(", ")
         )))
     }
 }
+
+/// How a run is replayed whose batches are not in the form of its data.
+pub const OTHER_FORM: &str = "the program has made its samples from the data, as a Table, decoded pictures, map or a data set of its own \
+     do; so replay it in a program with that data set, by the crate feedline-record: \
+     Run::open(RUN)?.replayer(Loader::builder(SET), RANK).step(N)";
 
 fn source() -> Error {
     let why = "the run has read a source, whose records are known only once they are read: replay its steps";

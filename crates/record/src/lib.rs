@@ -52,7 +52,7 @@ mod whence;
 
 pub use data::open;
 pub use diff::{Comparison, Difference, Part};
-pub use header::{Header, RecordedField};
+pub use header::{Header, OTHER_FORM, RecordedField};
 pub use manifest::Manifest;
 pub use page::{samples_page, samples_section, spikes_page};
 pub use replay::{Replayed, Replayer, Verdict};

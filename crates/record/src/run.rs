@@ -9,7 +9,7 @@ use feedline::record::read::{RankRecord, Segment, Step};
 use feedline::record::{absolute, changed_files, file_name, file_state, files};
 use feedline::{BadSampleReport, Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
 use feedline_core::{BatchProof, BatchSampler, SourcePosition};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Header;
 
@@ -49,11 +49,22 @@ impl Place<'_> {
     }
 }
 
+/// What all parts of a run share.
+const OF_A_RUN: [&str; 5] = ["seed", "sampler_digest", "fingerprint", "samples", "shards"];
+/// What all ranks share at a step.
+const OF_A_STEP: [&str; 4] = ["batch", "world", "last_batch", "skips"];
+
+/// The first of `keys` in which two headers differ, in a few words.
+fn difference(want: &Value, have: &Value, keys: &[&str]) -> Option<String> {
+    let key = keys.iter().find(|key| want[**key] != have[**key])?;
+    Some(format!("its {} is {} instead of {}", key.replace('_', " "), have[*key], want[*key]))
+}
+
 impl Run {
     /// Reads the record in `folder`: the files of all ranks, up to the last whole step of each.
     ///
     /// # Errors
-    /// `Data` if there is no record, or one is damaged before its end.
+    /// `Data` if there is no record, if a file is damaged, with the step, or if files are of different runs.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref().to_path_buf();
         let mut ranks = Vec::new();
@@ -65,7 +76,59 @@ impl Run {
             let why = "there is no record of a run here: give the folder that was passed to Recorder::new";
             return Err(Error::new(ErrorKind::Data, why).at_path(folder));
         }
-        Ok(Self { folder, ranks, sampler: None })
+        let run = Self { folder, ranks, sampler: None };
+        run.check_ranks()?;
+        Ok(run)
+    }
+
+    /// Checks that the files of all ranks are of one run.
+    fn check_ranks(&self) -> Result<()> {
+        let first = &self.ranks[0];
+        for (rank, record) in self.ranks.iter().enumerate() {
+            let refuse = |why: String| {
+                let why = format!(
+                    "{} is not of the run of {}: {why}; give a folder with the files of one run",
+                    file_name(rank as u32),
+                    file_name(0)
+                );
+                Err(Error::new(ErrorKind::Data, why).at_path(self.folder.join(file_name(rank as u32))))
+            };
+            let of_rank = |header: &&Value| header["rank"].as_u64().is_some_and(|of| of != rank as u64);
+            if let Some(other) = record.headers.iter().find(of_rank) {
+                return refuse(format!("it is the file of rank {}", other["rank"]));
+            }
+            let (Some(own), Some(of_first)) = (record.headers.last(), first.headers.last()) else { continue };
+            if let Some(why) = difference(of_first, own, &OF_A_RUN) {
+                return refuse(why);
+            }
+            // Options that may change where a run is resumed, at the steps at which both ranks begin.
+            for segment in &record.segments {
+                let begins = |of: &&Segment| of.numbers().contains(&segment.number);
+                let Some(of_first) = first.segments.iter().find(begins) else { continue };
+                let (options, own) = (&first.headers[of_first.header], &record.headers[segment.header]);
+                if options["world"].as_u64().is_some_and(|world| rank as u64 >= world) {
+                    continue;
+                }
+                let epochs = [of_first, segment].map(|segment| segment.cursor.epoch());
+                if let Some(why) = difference(options, own, &OF_A_STEP) {
+                    return refuse(format!("at step {}, {why}", segment.number));
+                }
+                // The epochs of a source have as many steps as the shards of a rank have records.
+                if epochs[0] != epochs[1] && !options["samples"].is_null() {
+                    let [want, have] = epochs;
+                    return refuse(format!("step {} is in epoch {have} instead of {want}", segment.number));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes at the end of the file of each rank that a kill has left of a step: the ranks that have some.
+    pub fn cuts(&self) -> impl Iterator<Item = (PathBuf, u64)> + '_ {
+        let cut = |(rank, record): (usize, &RankRecord)| {
+            (record.cut > 0).then(|| (self.folder.join(file_name(rank as u32)), record.cut))
+        };
+        self.ranks.iter().enumerate().filter_map(cut)
     }
 
     /// Uses `sampler` as the sampler of the run. Needed for samplers with weights, classes, lengths or ids,
@@ -137,16 +200,25 @@ impl Run {
     /// not be read.
     ///
     /// # Errors
-    /// `Config` if the record has no such step, or the sampler is missing.
+    /// `Config` if the record has no such step, or the sampler is missing; `Data` if the samples are not those
+    /// of the run, because a step before it is missing from the file.
     pub fn ids(&self, number: u64, rank: u32) -> Result<Vec<u64>> {
         let place = self.place(number, rank)?;
         let mut ids = Vec::new();
-        self.fill_ids(&place, &self.batch_sampler(&place, rank)?, &mut ids);
+        self.fill_ids(&place, &self.batch_sampler(&place, rank)?, &mut ids)?;
         Ok(ids)
     }
 
-    /// Writes the samples of the step at `place`, and returns the number of valid ones.
-    pub(crate) fn fill_ids(&self, place: &Place<'_>, sampler: &BatchSampler, ids: &mut Vec<u64>) -> usize {
+    /// Writes the samples of the step at `place`, and returns the proof of the valid ones.
+    ///
+    /// # Errors
+    /// `Data` if the proof is not that of the record.
+    pub(crate) fn fill_ids(
+        &self,
+        place: &Place<'_>,
+        sampler: &BatchSampler,
+        ids: &mut Vec<u64>,
+    ) -> Result<BatchProof> {
         let start = place.segment.cursor.position();
         let valid = sampler.batch(place.epoch(), start, place.index as u64, ids);
         for substitute in place.substitutes() {
@@ -154,7 +226,16 @@ impl Run {
                 *id = substitute.substitute;
             }
         }
-        valid
+        let proof = BatchProof::of(place.epoch(), &ids[..valid]);
+        if proof.order() == place.step().order {
+            return Ok(proof);
+        }
+        let step = place.segment.number + place.index as u64;
+        let why = format!(
+            "the order hash of step {step} is not that of its samples: a step before it is missing from the \
+             record, or another feedline wrote it; restore the file from a copy, or use that feedline"
+        );
+        Err(self.located(Error::new(ErrorKind::Data, why)))
     }
 
     pub(crate) fn batch_sampler(&self, place: &Place<'_>, rank: u32) -> Result<BatchSampler> {
@@ -244,25 +325,14 @@ impl Run {
     /// its own options.
     pub fn cursor(&self, number: u64, rank: u32) -> Result<Cursor> {
         let place = self.place_before(number, rank)?;
-        let (segment, epoch) = (place.segment, place.epoch());
-        let mut cursor = segment.cursor;
+        let mut cursor = place.segment.cursor;
         if place.index == 0 {
             return Ok(cursor);
         }
         let (sampler, mut ids) = (self.batch_sampler(&place, rank)?, Vec::new());
         for index in 0..place.index {
             let at = Place { index, ..place.clone() };
-            let valid = self.fill_ids(&at, &sampler, &mut ids);
-            let proof = BatchProof::of(epoch, &ids[..valid]);
-            if proof.order() != at.step().order {
-                let step = segment.number + index as u64;
-                let why = format!(
-                    "the order hash of step {step} is not that of its samples: use the feedline \
-                                   that wrote the record"
-                );
-                return Err(self.located(Error::new(ErrorKind::Data, why)));
-            }
-            cursor.deliver(&sampler, &proof);
+            cursor.deliver(&sampler, &self.fill_ids(&at, &sampler, &mut ids)?);
         }
         Ok(cursor)
     }

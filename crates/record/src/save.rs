@@ -1,23 +1,42 @@
 //! A batch as a file of tensors, in the format safetensors.
 
+use std::collections::BTreeSet;
+
 use feedline::{HostBatch, Result};
 use serde_json::{Map, Value, json};
 
 use crate::field_values;
 
+/// The name of the format's own entry, which is no tensor.
+const METADATA: &str = "__metadata__";
+
 /// The fields of `batch` as a safetensors file: a tensor per field, `NAME.offsets` or `NAME.lengths` for
 /// ragged ones, and `ids` with the sample of each row.
+///
+/// A field keeps its name. A tensor that is no field, and whose name a field has, gets the first name with `_`
+/// behind it that is free: `ids_` beside a field `ids`. So does a field `__metadata__`, which is not the name of
+/// a tensor in this format.
 ///
 /// # Errors
 /// The loss of the device.
 pub fn safetensors(batch: &HostBatch) -> Result<Vec<u8>> {
     let (mut header, mut data) = (Map::new(), Vec::new());
-    let mut tensor = |name: &str, dtype: &str, shape: Vec<usize>, bytes: &[u8]| {
+    let fields = field_values(batch)?;
+    let mut taken: BTreeSet<String> = fields.iter().map(|field| field.name.to_owned()).collect();
+    taken.insert(METADATA.to_owned());
+    let mut free = |name: &str| {
+        let mut name = name.to_owned();
+        while !taken.insert(name.clone()) {
+            name.push('_');
+        }
+        name
+    };
+    let mut tensor = |name: String, dtype: &str, shape: Vec<usize>, bytes: &[u8]| {
         let range = [data.len(), data.len() + bytes.len()];
         data.extend_from_slice(bytes);
-        header.insert(name.to_owned(), json!({"dtype": dtype, "shape": shape, "data_offsets": range}));
+        header.insert(name, json!({"dtype": dtype, "shape": shape, "data_offsets": range}));
     };
-    for field in field_values(batch)? {
+    for field in fields {
         let rows = batch.len();
         let item: &[usize] = field.shape;
         let items = field.bytes.len() / field.item_bytes().max(1);
@@ -26,13 +45,14 @@ pub fn safetensors(batch: &HostBatch) -> Result<Vec<u8>> {
             Some((_, true)) => [&[rows, items / rows.max(1)], item].concat(),
             Some((_, false)) => [&[items], item].concat(),
         };
-        tensor(field.name, &field.dtype.name().to_uppercase(), shape, field.bytes);
+        let name = if field.name == METADATA { free(METADATA) } else { field.name.to_owned() };
+        tensor(name, &field.dtype.name().to_uppercase(), shape, field.bytes);
         if let Some((numbers, is_padded)) = field.numbers {
             let name = format!("{}.{}", field.name, if is_padded { "lengths" } else { "offsets" });
-            tensor(&name, "U32", vec![numbers.len()], bytemuck::cast_slice(numbers));
+            tensor(free(&name), "U32", vec![numbers.len()], bytemuck::cast_slice(numbers));
         }
     }
-    tensor("ids", "U64", vec![batch.len()], bytemuck::cast_slice(batch.ids()));
+    tensor(free("ids"), "U64", vec![batch.len()], bytemuck::cast_slice(batch.ids()));
     let mut json = Value::Object(header).to_string();
     // The data begins at a multiple of 8 bytes.
     json.extend(std::iter::repeat_n(' ', json.len().next_multiple_of(8) - json.len()));

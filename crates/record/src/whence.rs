@@ -37,7 +37,7 @@ impl Run {
     /// Computes the samples of all steps, some nanoseconds each.
     ///
     /// # Errors
-    /// `Config` if the sampler is missing.
+    /// `Config` if the sampler is missing; `Data` as [`ids`](Self::ids).
     pub fn whence(&self, sample: u64) -> Result<Vec<Sighting>> {
         let (mut sightings, mut ids) = (Vec::new(), Vec::new());
         for rank in 0..self.ranks() {
@@ -46,7 +46,7 @@ impl Run {
                 let (sampler, epoch) = (self.batch_sampler(&first, rank)?, first.epoch());
                 for step in steps {
                     let place = Place { index: (step - first.segment.number) as usize, ..first.clone() };
-                    self.fill_ids(&place, &sampler, &mut ids);
+                    self.fill_ids(&place, &sampler, &mut ids)?;
                     let substitutes: Vec<_> = place.substitutes().collect();
                     let mut seen = |row: usize, how| sightings.push(Sighting { step, epoch, rank, row, how });
                     for substitute in &substitutes {

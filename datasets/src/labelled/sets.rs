@@ -70,8 +70,11 @@ impl LabelledSets {
                 (labelled(reader)?, labelled(Box::new(cifar::open_test(path)?))?)
             }
         };
-        if train.spec() != test.spec() {
-            let why = "the images of the training and the test set differ in size: both must have one size";
+        if let Err(how) = train.spec().clone().widened(test.spec()) {
+            let why = format!(
+                "the images of the test set are not like those of the training set: {how}; both must have one \
+                 size"
+            );
             return Err(Error::new(ErrorKind::Data, why).at_path(path));
         }
         let pixels = train.pixels();

@@ -37,6 +37,8 @@ mod made;
 #[cfg(feature = "mds")]
 mod mds;
 mod mnist;
+#[cfg(feature = "csv")]
+mod no_threads;
 #[cfg(feature = "arrow")]
 mod pack;
 mod ragged;

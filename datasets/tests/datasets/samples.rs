@@ -261,9 +261,19 @@ fn files_of_one_format_in_a_folder_are_shards() {
     write(dir.path(), "set/02.npy", &npy("|u1", false, "(1,)", &[1]));
     let error = open(dir.path().join("set")).unwrap_err();
     assert!(
-        error.to_string().contains("the shards differ") && error.to_string().contains("02.npy"),
+        error.to_string().contains("the shards differ: this one is npy, the first is webdataset")
+            && error.to_string().contains("02.npy"),
         "{error}"
     );
+    for (name, other, how) in [
+        ("types", npy("<f4", false, "(1,)", &[0; 4]), "the type of"),
+        ("shapes", npy("|u1", false, "(1, 2)", &[1, 2]), "the shape of"),
+    ] {
+        write(dir.path(), &format!("{name}/0.npy"), &npy("|u1", false, "(1,)", &[1]));
+        write(dir.path(), &format!("{name}/1.npy"), &other);
+        let error = open(dir.path().join(name)).unwrap_err().to_string();
+        assert!(error.contains(&format!("the shards differ: {how}")) && error.contains("1.npy"), "{error}");
+    }
 }
 
 #[test]

@@ -257,3 +257,105 @@ fn what_is_wrong_is_one_line_with_exit_code_2() {
         assert!(prints(0, &[command, "--help"]).contains("--json"), "{command}");
     }
 }
+
+/// Records an epoch of `builder`, whose data is at `data`.
+fn record_of(builder: feedline::LoaderBuilder, run: &Path, data: &Path) {
+    let recorder =
+        Recorder::new(run, RecordOptions { data: Some(data.to_path_buf()), ..RecordOptions::default() });
+    let mut loader = builder.record(&recorder).build_host().unwrap();
+    loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap()));
+}
+
+#[test]
+fn a_sample_is_looked_for_in_every_run_although_one_needs_its_sampler() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let data = folder.path().join("shards");
+    let [plain, weighted] = ["plain", "weighted"].map(|name| folder.path().join(name));
+    record(&plain, &data, None, 1);
+    let sampler = feedline::Sampler::weighted(&[1.0; 40]).unwrap();
+    record_of(Loader::builder(set(&data, None)).batch_size(5).sampler(sampler), &weighted, &data);
+    let [plain, weighted] = [&plain, &weighted].map(|run| run.to_str().unwrap());
+    for runs in [[plain, weighted], [weighted, plain]] {
+        let text = prints(0, &["whence", "7", runs[0], runs[1]]);
+        assert!(text.contains(&format!("{plain}: sample 7 was seen 2 times")), "{text}");
+        assert!(text.contains(&format!("{weighted}: not known: ")) && text.contains("weighted"), "{text}");
+        let lines = prints(0, &["whence", "7", runs[0], runs[1], "--json"]);
+        let found: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let [of_plain, of_weighted] = [plain, weighted].map(|run| {
+            found.iter().find(|found| found["run"] == run).unwrap_or_else(|| panic!("{run}: {lines}"))
+        });
+        assert_eq!(of_plain["times"], 2);
+        assert!(of_weighted["error"].as_str().unwrap().contains("Run::with_sampler"), "{lines}");
+    }
+    let line = prints(2, &["whence", "7", weighted]);
+    assert!(line.contains("Run::with_sampler"), "{line}");
+}
+
+#[test]
+fn a_run_over_samples_in_another_form_says_how_to_replay_it() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let other = |data: &Path, run: &str, max, spec: feedline::Spec, value: fn(u64) -> f32| {
+        let samples = set(data, max).len();
+        let made = feedline::from_fn(samples, spec, move |id, row, _| {
+            row.field_mut::<f32>(0)?[0] = value(id);
+            Ok(())
+        });
+        let run = folder.path().join(run);
+        record_of(Loader::builder(made).batch_size(5), &run, data);
+        run.to_str().unwrap().to_owned()
+    };
+    let spec = |name: &str| feedline::Spec::new().field(name, feedline::DType::F32, []).unwrap();
+    // A table in another form, texts that are no numbers, and other values under the same names.
+    let csv = folder.path().join("a.csv");
+    let numbers = write(folder.path(), "x.npy", &npy("<f4", "False", "(40, )", &[0; 160]));
+    let form = other(&csv, "form", Some(20), spec("income"), |id| id as f32);
+    let texts = other(&folder.path().join("a.txt"), "texts", Some(20), spec("text"), |id| id as f32);
+    for run in [&form, &texts] {
+        let line = prints(2, &["replay", run, "--step", "1"]);
+        assert!(line.contains("replayer(Loader::builder(SET), RANK).step(N)"), "{line}");
+    }
+    let name = open(&numbers).unwrap().schema().fields()[0].name.clone();
+    let values = other(&numbers, "values", None, spec(&name), |id| id as f32 + 1.0);
+    let text = prints(1, &["replay", &values, "--step", "1"]);
+    assert!(text.contains("if no file has changed") && text.contains("replayer("), "{text}");
+    let text = prints(1, &["verify", numbers.to_str().unwrap(), "--against", &values]);
+    assert!(text.contains("no sample is that of the run") && text.contains("replayer("), "{text}");
+}
+
+#[test]
+fn every_command_says_where_a_kill_has_cut_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let (data, run) = (folder.path().join("shards"), folder.path().join("run"));
+    record(&run, &data, None, 1);
+    let file = run.join("rank-0.rec");
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, [&bytes, &[1, 0, 0][..]].concat()).unwrap();
+    let [run, data] = [&run, &data].map(|path| path.to_str().unwrap());
+    let commands: [&[&str]; 5] = [
+        &["replay", run, "--step", "0"],
+        &["diff", run, run],
+        &["whence", "3", run],
+        &["spikes", run],
+        &["verify", data, "--against", run],
+    ];
+    for arguments in commands {
+        for arguments in [arguments.to_vec(), [arguments, &["--json"]].concat()] {
+            let output = feedline(&arguments);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.code().is_some_and(|code| code < 2), "{arguments:?}: {said}");
+            let cut = format!("{}: a kill has cut the record: its last 3 bytes", file.display());
+            assert!(said.contains(&cut) && said.contains("step 15"), "{arguments:?}: {said}");
+        }
+    }
+    // A damaged one ends every command.
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 8;
+    std::fs::write(&file, damaged).unwrap();
+    for arguments in commands {
+        let line = prints(2, arguments);
+        assert!(line.contains("the record is damaged at step") && line.contains("rank-0.rec"), "{line}");
+    }
+}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::thread;
 
 use crate::random::splitmix64;
-use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, panic_text};
+use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, panic_text};
 
 mod silent;
 mod slab;
@@ -313,14 +313,13 @@ impl Check<'_> {
         let (read, line) = silently(|| {
             let mut rows = slab.rows();
             if many {
-                self.dataset.read_many(ids, &mut rows, &mut context)?;
-            } else {
-                ids.iter().enumerate().try_for_each(|(index, &id)| {
-                    let read = |context: &mut Context| self.dataset.read(id, &mut rows.row(index), context);
-                    context.sample(index, id, read).map_err(|error| (index, error))
-                })?;
+                return rows.read_by(|rows| self.dataset.read_many(ids, rows, &mut context));
             }
-            rows.check_written().map_err(|(row, error)| (row, ReadError::from(error)))
+            ids.iter().enumerate().try_for_each(|(index, &id)| {
+                let mut row = rows.row(index);
+                let read = |context: &mut Context| row.read_by(|row| self.dataset.read(id, row, context));
+                context.sample(index, id, read).map_err(|error| (index, error))
+            })
         });
         match read {
             Ok(Ok(())) if slab.is_touched_outside() => Err((0, (Fault::Outside, None))),

@@ -4,13 +4,16 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::compose::{Parts, check_id, check_len, check_specs};
+use crate::compose::{Parts, check_id, check_len, common_spec};
 use crate::{
     Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
     StridedColumn,
 };
 
-/// The samples of several sets of one spec, one set after the other; [`Dataset::concat`] makes one of two.
+/// The samples of several sets with the same fields, one set after the other; [`Dataset::concat`] makes one of
+/// two.
+///
+/// The limits of ragged fields may differ: those of the concatenation are the largest.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -25,6 +28,7 @@ use crate::{
 /// ```
 pub struct Concat {
     parts: Vec<StableDataset>,
+    spec: Spec,
     /// The first sample of each part, and the number of all samples.
     starts: Vec<u64>,
 }
@@ -33,17 +37,17 @@ impl Concat {
     /// The samples of `parts`, in their order.
     ///
     /// # Errors
-    /// `Config` for no parts, parts of different specs, or more than 2^63 samples.
+    /// `Config` for no parts, parts with different fields, or more than 2^63 samples.
     pub fn new(parts: impl IntoIterator<Item = Arc<dyn Dataset>>) -> Result<Self> {
         let parts: Vec<_> = parts.into_iter().map(StableDataset::new).collect();
-        check_specs("concatenation", &parts)?;
+        let spec = common_spec("concatenation", &parts)?;
         let mut starts = vec![0];
         let mut len = 0_u64;
         for part in &parts {
             len = check_len("concatenation", len.checked_add(part.len()))?;
             starts.push(len);
         }
-        Ok(Self { parts, starts })
+        Ok(Self { parts, spec, starts })
     }
 
     /// The part that contains sample `id`, and its id in that part; `None` if there is no such sample.
@@ -69,7 +73,7 @@ impl Dataset for Concat {
     }
 
     fn spec(&self) -> &Spec {
-        self.parts[0].spec()
+        &self.spec
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {

@@ -24,7 +24,8 @@ pub(crate) fn filter(
         ids.extend((done..inner.len()).take(AT_ONCE));
         let mut rows = Rows::new(&layout, bytes, ids.len());
         rows.poison();
-        inner.read_many(&ids, &mut rows, &mut context).map_err(|(index, error)| {
+        let read = rows.read_by(|rows| inner.read_many(&ids, rows, &mut context));
+        read.map_err(|(index, error)| {
             let sample = ids.get(index).copied().unwrap_or(done);
             let failed =
                 Error::new(ErrorKind::Sample, "cannot read a sample to filter it").with_source(error);

@@ -80,12 +80,13 @@ impl Dataset for Map {
         context.scoped_scratch(|slab: &mut Slab, context| {
             let bytes = slab.bytes_mut(self.layout.bytes())?;
             let read = |rows: &mut Rows<'_>, context: &mut Context| {
-                self.inner.read(id, &mut rows.row(0), context).map_err(|error| (0, error))
+                rows.row(0).read_by(|row| self.inner.read(id, row, context)).map_err(|error| (0, error))
             };
             if let (_, Some(error)) = self.read_inner(&[id], bytes, context, read) {
                 return Err(error);
             }
-            (self.function)(&Sample::of(&self.layout, bytes, 0), row, context)
+            let sample = Sample::of(&self.layout, bytes, 0);
+            row.hand_to(|row| (self.function)(&sample, row, context))
         })
     }
 
@@ -100,14 +101,17 @@ impl Dataset for Map {
             let mut first = 0;
             for group in ids.chunks(self.layout.capacity()) {
                 let (good, error) = self.read_inner(group, bytes, context, |rows, context| {
-                    context.delegate(first, group, |context| self.inner.read_many(group, rows, context))
+                    context.delegate(first, group, |context| {
+                        rows.read_by(|rows| self.inner.read_many(group, rows, context))
+                    })
                 });
                 for (index, &id) in group[..good].iter().enumerate() {
                     let at = first + index;
                     let sample = Sample::of(&self.layout, bytes, index);
-                    context
-                        .sample(at, id, |context| (self.function)(&sample, &mut rows.row(at), context))
-                        .map_err(|error| (at, error))?;
+                    let mut row = rows.row(at);
+                    let map =
+                        |context: &mut Context| row.hand_to(|row| (self.function)(&sample, row, context));
+                    context.sample(at, id, map).map_err(|error| (at, error))?;
                 }
                 if let Some(error) = error {
                     return Err((first + good, error));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::compose::{Parts, check_id, check_len, check_specs, config};
+use crate::compose::{Parts, check_id, check_len, common_spec, config};
 use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset};
@@ -11,7 +11,9 @@ use crate::{Context, Dataset, Fingerprint, Prefetched, ReadError, Result, Row, R
 /// Length of the pattern in which the sets alternate: shares are exact to one in this number.
 const PERIOD: usize = 1 << 16;
 
-/// Several sets of one spec by weights, spread evenly over the epoch; made by [`Mix::builder`].
+/// Several sets with the same fields, by weights, spread evenly over the epoch; made by [`Mix::builder`].
+///
+/// The limits of ragged fields may differ: those of the mix are the largest.
 ///
 /// # Which sample is where
 ///
@@ -42,6 +44,7 @@ const PERIOD: usize = 1 << 16;
 /// ```
 pub struct Mix {
     parts: Vec<StableDataset>,
+    spec: Spec,
     /// For each position within a period: its set, and the number of positions before it that belong to that
     /// set.
     pattern: Vec<(u32, u32)>,
@@ -78,11 +81,11 @@ impl MixBuilder {
     /// The mix.
     ///
     /// # Errors
-    /// `Config` for no sets, sets of different specs, an empty set, a weight that is not above zero, a share
+    /// `Config` for no sets, sets with different fields, an empty set, a weight that is not above zero, a share
     /// below one in 65,536, or more than 2^63 samples.
     pub fn build(self) -> Result<Mix> {
         let Self { parts, weights, len, seed } = self;
-        check_specs("mix", &parts)?;
+        let spec = common_spec("mix", &parts)?;
         if let Some(empty) = parts.iter().position(|part| part.len() == 0) {
             return Err(config(format!("part {empty} of the mix is empty: leave it out")));
         }
@@ -90,7 +93,7 @@ impl MixBuilder {
         let sum = || parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.len()));
         let len = check_len("mix", len.or_else(sum))?;
         let pattern = pattern(&shares);
-        let mut mix = Mix { parts, pattern, shares, draws: Vec::new(), len, seed };
+        let mut mix = Mix { parts, spec, pattern, shares, draws: Vec::new(), len, seed };
         mix.draws = (0..mix.parts.len()).map(|part| mix.draws_before(part, len)).collect();
         Ok(mix)
     }
@@ -191,7 +194,7 @@ impl Dataset for Mix {
     }
 
     fn spec(&self) -> &Spec {
-        self.parts[0].spec()
+        &self.spec
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {

@@ -58,7 +58,9 @@ pub(crate) use filter::filter;
 pub(crate) use split::split;
 
 use crate::sampler::MAX_LEN;
-use crate::{Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, StableDataset};
+use crate::{
+    Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
+};
 
 /// The sets that a composed set reads from.
 struct Parts<'a> {
@@ -95,7 +97,15 @@ impl<'a> Parts<'a> {
         row: &mut Row<'_, '_>,
         context: &mut Context,
     ) -> Result<(), ReadError> {
-        self.sets[part].read(inner, row, context).map_err(|error| self.locate((part, inner), error))
+        let set = &self.sets[part];
+        let read = if self.sets.len() == 1 {
+            row.read_by(|row| set.read(inner, row, context))
+        } else {
+            let mut rows = row.as_rows_mut();
+            let mut rows = of_part(&mut rows, set);
+            rows.row(0).read_by(|row| set.read(inner, row, context))
+        };
+        read.map_err(|error| self.locate((part, inner), error))
     }
 
     /// Reads `ids`, each from its `place`. Consecutive samples of one part are read by one call.
@@ -129,8 +139,10 @@ impl<'a> Parts<'a> {
                     end += 1;
                 }
                 let set = &self.sets[part];
+                let mut rows = rows.part(first..end);
+                let mut rows = of_part(&mut rows, set);
                 let read = context.delegate(first, &ids[first..end], |context| {
-                    set.read_many(inner, &mut rows.part(first..end), context)
+                    rows.read_by(|rows| set.read_many(inner, rows, context))
                 });
                 read.map_err(|(index, error)| {
                     let error = match inner.get(index) {
@@ -180,6 +192,11 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// `rows` with the limits of `set`, which may be smaller than those of all parts.
+fn of_part<'r>(rows: &'r mut Rows<'_>, set: &'r StableDataset) -> Rows<'r> {
+    rows.part_of_fields(0..set.spec().fields().len(), set.spec())
+}
+
 /// Returns an error for a sample that does not exist.
 fn check_id(id: u64, len: u64) -> Result<(), ReadError> {
     if id < len {
@@ -188,29 +205,17 @@ fn check_id(id: u64, len: u64) -> Result<(), ReadError> {
     Err(Error::new(ErrorKind::Sample, format!("no sample {id}: there are {len}")).into())
 }
 
-/// Checks that all `parts` have the same fields; `name` is the kind of composition, for errors.
-fn check_specs(name: &str, parts: &[StableDataset]) -> Result<()> {
+/// The fields that all `parts` have, each ragged one with the largest of their limits; `name` is the kind of
+/// composition, for errors.
+fn common_spec(name: &str, parts: &[StableDataset]) -> Result<Spec> {
     let Some((first, others)) = parts.split_first() else {
         return Err(config(format!("a {name} of no data sets: give at least one")));
     };
-    for (part, other) in (1..).zip(others) {
-        if other.spec() == first.spec() {
-            continue;
-        }
-        let (want, have) = (first.spec().fields(), other.spec().fields());
-        let differs = want.iter().zip(have).find(|(want, have)| want != have);
-        let how = differs.map_or_else(
-            || format!("{} fields instead of {}", have.len(), want.len()),
-            |(want, have)| format!("field {} instead of {}", named(have), named(want)),
-        );
-        let why = format!("part {part} of the {name} has {how}: map the parts to one spec");
-        return Err(config(why));
-    }
-    Ok(())
-}
-
-fn named(field: &crate::Field) -> String {
-    format!("\"{}\" ({} {:?})", field.name(), field.dtype(), field.shape())
+    (1..).zip(others).try_fold(first.spec().clone(), |spec, (part, other)| {
+        spec.widened(other.spec()).map_err(|how| {
+            config(format!("part {part} of the {name} differs from part 0: {how}; map the parts to one spec"))
+        })
+    })
 }
 
 /// Refuses a number of samples beyond the limit of samplers.

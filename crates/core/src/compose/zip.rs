@@ -75,8 +75,9 @@ impl Dataset for Zip {
         for (number, part, fields) in self.parts() {
             let mut row = row.as_rows_mut();
             let mut row = row.part_of_fields(fields, part.spec());
+            let mut row = row.row(0);
             context
-                .with_stream(number, |context| part.read(id, &mut row.row(0), context))
+                .with_stream(number, |context| row.read_by(|row| part.read(id, row, context)))
                 .map_err(|error| locate(number, error))?;
         }
         Ok(())
@@ -93,8 +94,9 @@ impl Dataset for Zip {
         for (number, part, fields) in self.parts() {
             let mut rows = rows.part(0..good);
             let mut rows = rows.part_of_fields(fields, part.spec());
-            let read =
-                context.with_stream(number, |context| part.read_many(&ids[..good], &mut rows, context));
+            let read = context.with_stream(number, |context| {
+                rows.read_by(|rows| part.read_many(&ids[..good], rows, context))
+            });
             if let Err((index, error)) = read {
                 good = index.min(good);
                 failed = Some(locate(number, error));

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use crate::region::{Region, Room};
 use crate::spec::MAX_FIELDS;
-use crate::{DType, Error, ErrorKind, Field, Layout, Result, Spec};
+use crate::{DType, Error, ErrorKind, Field, Layout, ReadError, Result, Spec};
 
 mod row;
 #[cfg(test)]
@@ -157,6 +157,42 @@ impl<'a> Rows<'a> {
         self.check_rows(0..self.len)
     }
 
+    /// Calls `read` with these rows, and checks that it has written them: every row of every ragged field
+    /// before an error, and not other rows that it has put in their place.
+    ///
+    /// # Errors
+    /// Those of `read`; `Sample` for a row that was not written, and for rows that were exchanged. All with
+    /// the row.
+    #[doc(hidden)] // For the crates of this repository: every read of another data set goes through it.
+    pub fn read_by(
+        &mut self,
+        read: impl FnOnce(&mut Rows<'_>) -> Result<(), (usize, ReadError)>,
+    ) -> Result<(), (usize, ReadError)> {
+        // What `read` gets is a view of its own, so that these rows stay those of the slab.
+        let mut given = self.part(0..self.len);
+        let place = given.place();
+        let read = read(&mut given);
+        if given.place() != place {
+            return Err((0, exchanged().into()));
+        }
+        drop(given);
+        match (read, self.check_written()) {
+            (Ok(()), Ok(())) => Ok(()),
+            // An unwritten row makes the next ragged row fail.
+            (Err((bad, _)), Err((row, error))) if row < bad => Err((row, error.into())),
+            (Err(bad), _) => Err(bad),
+            (Ok(()), Err((row, error))) => Err((row, error.into())),
+        }
+    }
+
+    /// Where these rows are in memory: differs for other rows.
+    #[doc(hidden)] // For hooks on batches.
+    pub fn place(&self) -> (usize, usize, usize) {
+        let columns = self.fields.iter().chain(&self.regions);
+        let first = columns.map(|bytes| &**bytes).find(|bytes| !bytes.is_empty());
+        (first.map_or(0, |bytes| bytes.as_ptr().addr()), self.first, self.len)
+    }
+
     fn check_rows(&mut self, rows: Range<usize>) -> Result<(), (usize, Error)> {
         let unwritten = self.check_lengths(rows.clone());
         let end = unwritten.as_ref().err().map_or(rows.end, |(row, _)| *row);
@@ -267,14 +303,16 @@ impl<'a> Rows<'a> {
     /// The fields `range` of every row, under the names of `spec`: for a reader that writes only those.
     ///
     /// # Panics
-    /// If there are no such fields, or `spec` has other sizes.
+    /// If there are no such fields, or `spec` has other sizes or larger limits.
     #[doc(hidden)] // For the crates of this repository.
     pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
-        // The loader may use another form, or another max per batch.
-        let size = |field: &Field| (field.row_bytes(), field.as_ragged().is_some());
-        let given = self.spec.fields()[range.clone()].iter().map(size);
+        // The loader may use another form, or another max per batch; a set of several parts has the largest of
+        // their limits.
+        let size = |field: &Field| (field.item_bytes(), field.as_ragged().is_some());
+        let given = self.spec.fields()[range.clone()].iter();
         assert!(
-            given.eq(spec.fields().iter().map(size)),
+            given.clone().map(size).eq(spec.fields().iter().map(size))
+                && given.zip(spec.fields()).all(|(given, field)| given.row_bytes() >= field.row_bytes()),
             "fields {range:?} have other sizes than those of the reader"
         );
         let regions = if self.regions.is_empty() { &mut [][..] } else { &mut self.regions[range.clone()] };
@@ -349,6 +387,13 @@ impl<'a> Rows<'a> {
     pub fn spec(&self) -> &'a Spec {
         self.spec
     }
+}
+
+/// The error of a read that has put other rows in the place of those that it was given.
+#[cold]
+fn exchanged() -> Error {
+    let why = "the read has put other rows in the place of those that it was given: write into those";
+    Error::new(ErrorKind::Sample, why)
 }
 
 /// Panics unless `bytes` is exactly one row of `field`.

@@ -1,8 +1,8 @@
 //! Write access to the row of one sample.
 
-use super::{POISON, Rows, assert_fills};
+use super::{POISON, Rows, assert_fills, exchanged};
 use crate::spec::MAX_FIELDS;
-use crate::{Element, Error, ErrorKind, Field, Result, Spec};
+use crate::{Element, Error, ErrorKind, Field, ReadError, Result, Spec};
 
 /// The row of one sample in a slab, for writing.
 #[derive(Debug)]
@@ -157,6 +157,34 @@ impl<'a> Row<'_, 'a> {
     /// `Config` when the field is not ragged, the spec has no such field, or the row is not written.
     pub(crate) fn written_bytes_mut(&mut self, index: usize) -> Result<&mut [u8]> {
         self.rows.written_bytes_mut(self.index, index)
+    }
+
+    /// Like [`Rows::read_by`], for this row.
+    ///
+    /// # Errors
+    /// As [`Rows::read_by`].
+    #[doc(hidden)] // For the crates of this repository.
+    pub fn read_by(
+        &mut self,
+        read: impl FnOnce(&mut Row<'_, 'a>) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        self.hand_to(read)?;
+        Ok(self.check_written()?)
+    }
+
+    /// Like [`read_by`](Self::read_by), for one of several rows that are checked together once they are read.
+    pub(crate) fn hand_to(
+        &mut self,
+        read: impl FnOnce(&mut Row<'_, 'a>) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let place = (std::ptr::from_ref(&*self.rows), self.index);
+        let mut given = Row { rows: &mut *self.rows, index: self.index };
+        read(&mut given)?;
+        if (std::ptr::from_ref(&*given.rows), given.index) == place {
+            Ok(())
+        } else {
+            Err(exchanged().into())
+        }
     }
 
     /// Like [`Rows::check_written`], for this row.

@@ -295,6 +295,9 @@ impl<'a> SlotMut<'a> {
 impl Loaded {
     /// Information on the batch in the slot.
     pub fn info(&self) -> &BatchInfo {
+        if self.delivered {
+            self.lease.ring.touch(self.lease.index);
+        }
         // SAFETY: this owns the slot's only lease, and the slot has no reader, so nothing writes the info
         // (`ring.rs`, at `Slot`).
         unsafe { &*self.lease.ring.slots[self.lease.index].info.get() }
@@ -308,7 +311,7 @@ impl Loaded {
     /// Counts the slot as delivered to the consumer.
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.delivered, true) {
-            self.lease.ring.touch();
+            self.lease.ring.taken(self.lease.index);
             self.lease.ring.delivered.fetch_add(1, Ordering::AcqRel);
             self.lease.ring.unreleased.fetch_add(1, Ordering::AcqRel);
         }
@@ -338,7 +341,7 @@ impl Loaded {
         // A reader counts as delivered until `Reader::drop`, or until the drop of `self` if there is no
         // reader.
         self.deliver();
-        self.lease.ring.touch();
+        self.lease.ring.touch(self.lease.index);
         let reader = join(&self.lease.ring, self.lease.index, self.copied.clone(), stream)?;
         (self.delivered, self.lease.on_drop) = (false, OnDrop::Nothing);
         Ok(reader)
@@ -346,6 +349,11 @@ impl Loaded {
 }
 
 impl Reader {
+    /// The calling thread reads the batch.
+    fn touch(&self) {
+        self.ring.touch(self.index);
+    }
+
     /// Opens the slot to another stream. The slot is overwritten only after all its readers.
     ///
     /// # Errors
@@ -354,6 +362,7 @@ impl Reader {
     /// failure.
     #[track_caller]
     pub fn also_on(&self, stream: &Stream) -> Result<Reader> {
+        self.touch();
         let _site = stream.core().device.call_site();
         self.stream.core().refuse("a batch for another stream")?;
         join(&self.ring, self.index, self.copied.clone(), stream)
@@ -361,6 +370,7 @@ impl Reader {
 
     /// Information on the batch in the slot.
     pub fn info(&self) -> &BatchInfo {
+        self.touch();
         // SAFETY: a slot with a reader has no `WriteLease`, so nothing writes the info (`ring.rs`, at
         // `Slot`).
         unsafe { &*self.slot().info.get() }
@@ -399,6 +409,7 @@ impl Reader {
     /// # Errors
     /// `Config` on another device; a device failure.
     pub fn host_bytes(&self) -> Result<&[u8]> {
+        self.touch();
         let device = &self.ring.device;
         // The host backend only: other backends do not define what an address is.
         if device.backend.downcast_ref::<Host>().is_none() {
@@ -461,7 +472,6 @@ fn join(ring: &Arc<SlotRing>, index: usize, copied: Arc<Event>, stream: &Stream)
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.ring.touch();
         let slot = self.slot();
         if let Err(error) = self.stream.core().record(&slot.consumed[self.number]) {
             // It is unknown when this reader's work ends, so the slot must never be written again.
@@ -489,7 +499,6 @@ impl Drop for Loaded {
         }
         // The drop of the lease then releases the slot.
         if self.delivered {
-            self.lease.ring.touch();
             self.lease.ring.unreleased.fetch_sub(1, Ordering::AcqRel);
             self.lease.ring.delivered.fetch_sub(1, Ordering::AcqRel);
         }

@@ -25,4 +25,4 @@ mod ring;
 
 pub use lease::{Loaded, Reader, SlotMut, WriteLease};
 pub(crate) use ring::SlotRef;
-pub use ring::{MAX_READERS, MAX_SLOTS, SlotRing};
+pub use ring::{Held, MAX_READERS, MAX_SLOTS, SlotRing};

@@ -25,6 +25,19 @@ pub const MAX_SLOTS: usize = 1 << 16;
 /// The maximum number of streams that can read a batch at the same time.
 pub const MAX_READERS: usize = 8;
 
+/// Who holds the slots of a ring, from the point of view of a thread that waits for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The consumer does not hold all of them.
+    Free,
+    /// Batches that the consumer has not released hold all of them, and no other thread is seen to work with
+    /// one.
+    Idle,
+    /// The same, and another thread took one of them, or has opened or read one while others wait: it may
+    /// release that one when it is done.
+    InUse,
+}
+
 pub(crate) struct Slot {
     pub(crate) address: Address,
     /// Reader `i` records its end in `consumed[i]`.
@@ -38,6 +51,10 @@ pub(crate) struct Slot {
     pub(crate) info: UnsafeCell<BatchInfo>,
     /// The event of the last copy, if its batch was dropped unread: then no reader has waited for it.
     unread: Mutex<Option<Arc<Event>>>,
+    /// The thread that took the batch in the slot ([`this_thread`]).
+    pub(crate) taken_on: AtomicUsize,
+    /// Whether another thread has opened or read that batch.
+    pub(crate) is_used_elsewhere: AtomicBool,
     /// Work that no event covers may still use the slot's memory, so it is never freed nor handed out
     /// again.
     pub(crate) lost: AtomicBool,
@@ -82,10 +99,6 @@ pub struct SlotRing {
     is_closed: AtomicBool,
     /// Slots delivered to the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
-    /// The thread that takes the batches ([`this_thread`]); 0 before the first.
-    taken_on: AtomicUsize,
-    /// Whether a batch was ever taken, opened or dropped on another thread.
-    has_moved: AtomicBool,
     /// Batches that the consumer has not released. A lost slot counts only until its last reader is
     /// dropped.
     pub(crate) unreleased: Arc<AtomicUsize>,
@@ -137,8 +150,6 @@ impl SlotRing {
             free: Monitor::new(VecDeque::with_capacity(count)),
             is_closed: AtomicBool::new(false),
             delivered: AtomicUsize::new(0),
-            taken_on: AtomicUsize::new(0),
-            has_moved: AtomicBool::new(false),
             unreleased: Arc::default(),
             host_waits: AtomicU64::new(0),
             lost: AtomicUsize::new(0),
@@ -245,13 +256,23 @@ impl SlotRing {
         self.delivered.load(Ordering::Acquire)
     }
 
-    /// Whether the calling thread holds every slot, so that its wait for a slot would not end. False once a
-    /// batch was taken, opened or dropped on another thread: that thread may hold some of them.
-    pub fn are_all_held_here(&self) -> bool {
-        let Self { taken_on, has_moved, .. } = self;
-        self.delivered() == self.len()
-            && !has_moved.load(Ordering::Relaxed)
-            && taken_on.load(Ordering::Relaxed) == this_thread()
+    /// Who holds the slots, as far as the calling thread can see, which waits for one of them.
+    pub fn held(&self) -> Held {
+        if self.delivered() < self.len() {
+            return Held::Free;
+        }
+        let this = this_thread();
+        let (mut all, mut used, mut are_own) = (0, 0, true);
+        // What holds a lost slot is gone.
+        for slot in self.slots.iter().filter(|slot| !slot.lost.load(Ordering::Acquire)) {
+            all += 1;
+            used += usize::from(slot.is_used_elsewhere.load(Ordering::Relaxed));
+            are_own &= slot.taken_on.load(Ordering::Relaxed) == this;
+        }
+        // A thread that works through a queue of batches has one in hand and the others before it. One that
+        // keeps all that it gets has looked at none of them, or at all.
+        let has_one_in_hand = used > 0 && (used < all || all == 1);
+        if has_one_in_hand || !are_own { Held::InUse } else { Held::Idle }
     }
 
     /// The number of batches that the consumer has not released. Unlike [`delivered`](Self::delivered),
@@ -316,6 +337,8 @@ impl Slot {
             live: AtomicU32::new(0),
             info: UnsafeCell::new(BatchInfo::default()),
             unread: Mutex::default(),
+            taken_on: AtomicUsize::new(0),
+            is_used_elsewhere: AtomicBool::new(false),
             lost: AtomicBool::new(false),
         })
     }
@@ -351,23 +374,19 @@ impl SlotRing {
         Err(Error::new(ErrorKind::Config, why))
     }
 
-    /// The calling thread takes, opens or drops a batch.
-    pub(crate) fn touch(&self) {
-        // Relaxed: nothing is ordered by it; a thread sees its own batches in order.
-        if self.has_moved.load(Ordering::Relaxed) {
-            return;
-        }
-        let this = this_thread();
-        // A plain load first: only the first batch of all writes.
-        let taken_on = match self.taken_on.load(Ordering::Relaxed) {
-            0 => self
-                .taken_on
-                .compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed)
-                .map_or_else(|taken_on| taken_on, |_| this),
-            taken_on => taken_on,
-        };
-        if taken_on != this {
-            self.has_moved.store(true, Ordering::Relaxed);
+    /// The calling thread takes the batch in slot `index`.
+    pub(crate) fn taken(&self, index: usize) {
+        let slot = &self.slots[index];
+        // Relaxed, as below: nothing is ordered by it.
+        slot.taken_on.store(this_thread(), Ordering::Relaxed);
+        slot.is_used_elsewhere.store(false, Ordering::Relaxed);
+    }
+
+    /// The calling thread opens or reads the batch in slot `index`.
+    pub(crate) fn touch(&self, index: usize) {
+        let slot = &self.slots[index];
+        if slot.taken_on.load(Ordering::Relaxed) != this_thread() {
+            slot.is_used_elsewhere.store(true, Ordering::Relaxed);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use feedline_backend::{Address, MAX_LAUNCH_IDS, Priority};
 use feedline_core::layout::ALIGN;
 use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Layout, Result, Rows, Spec, StableDataset, catch_panic,
+    Context, Dataset, Error, ErrorKind, Layout, Result, Rows, Spec, StableDataset, catch_panic, on_threads,
 };
 use feedline_slots::Ring;
 
@@ -190,10 +190,7 @@ impl<'a> Load<'a> {
 
     /// Reads and copies all samples, on `threads` threads.
     fn run(&self, threads: usize) -> Result<()> {
-        std::thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(|| self.work())));
-            self.work();
-        });
+        on_threads(threads, "fl-resident", || self.work());
         let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take();
         error.map_or(Ok(()), |(_, error)| Err(error))
     }
@@ -254,7 +251,9 @@ impl<'a> Load<'a> {
     fn read(&self, ids: &[u64], slab: &mut [u8], context: &mut Context) -> Result<()> {
         let mut rows = Rows::new(&self.layout, slab, ids.len());
         rows.poison();
-        let read = catch_panic("the data set panicked", || self.dataset.read_many(ids, &mut rows, context));
+        let read = catch_panic("the data set panicked", || {
+            rows.read_by(|rows| self.dataset.read_many(ids, rows, context))
+        });
         let at = |error: Error, index: usize| {
             let Some(&id) = ids.get(index) else { return error };
             let path = catch_panic("the path of a sample", || self.dataset.path(id)).ok().flatten();

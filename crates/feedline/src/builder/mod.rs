@@ -91,6 +91,8 @@ pub struct LoaderBuilder {
     pub(crate) device_map: Option<DeviceMap>,
     pub(crate) device_lanes: usize,
     pub(crate) filler: Option<Arc<dyn BatchFiller>>,
+    /// The number of batches that the filler fills at a time; asked for once, by `build`.
+    pub(crate) lanes: usize,
     pub(crate) skips: Vec<(u64, Range<u64>)>,
     pub(crate) trace: Option<Trace>,
     pub(crate) recording: Recording,
@@ -125,6 +127,7 @@ impl LoaderBuilder {
             device_map: None,
             device_lanes: 1,
             filler: None,
+            lanes: 0,
             skips: Vec::new(),
             forms: Vec::new(),
             trace: None,
@@ -276,14 +279,15 @@ impl LoaderBuilder {
         Self { epochs: Some(epochs), ..self }
     }
 
-    /// How long `next` waits while its thread holds every device slot, before it fails with
-    /// [`SlotsHeld`](crate::ErrorKind::SlotsHeld). Default: 1 second. `Duration::MAX` waits without a
-    /// limit.
+    /// How long a wait for the next batch may last while the batches before it hold every device slot, because
+    /// none of them was dropped. Then it fails with [`SlotsHeld`](crate::ErrorKind::SlotsHeld). Default: 1
+    /// second. `Duration::MAX` waits without a limit.
     ///
-    /// A batch counts as held by the thread that took it. Once a batch has been opened or dropped on another
-    /// thread, or another thread has called `next`, the limit no longer applies and `next` waits without one.
-    /// Raise the limit if other threads may keep the very first batches unopened for longer.
-    /// `try_next` and `next_timeout` never fail with `SlotsHeld`.
+    /// 30 times as long if another thread is seen to work with the batches: it has opened or read one of them
+    /// and not yet the others, or has taken some itself. Raise the limit if another thread may keep all of them
+    /// for longer before it looks at the first, or between two.
+    ///
+    /// Of several calls of `next_timeout` the waits are added up. `try_next` never fails with `SlotsHeld`.
     pub fn held_timeout(self, limit: Duration) -> Self {
         Self { held_timeout: limit, ..self }
     }
@@ -383,7 +387,8 @@ impl LoaderBuilder {
     /// the reason why a requested zero-copy or resident mode is not possible; for a resident set, a sample
     /// that cannot be read; a device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
-        let builder = self.resolved()?;
+        let mut builder = self.resolved()?;
+        builder.lanes = builder.filler_lanes()?;
         if builder.depth == Some(0) {
             return Err(Error::new(
                 ErrorKind::Config,

@@ -7,7 +7,7 @@ use feedline_core::{
 
 use super::LoaderBuilder;
 use crate::decode::filler::DataDescription;
-use crate::decode::{CACHED, Input, WorkerPool, Workers};
+use crate::decode::{CACHED, Input, MAX_WORKERS, WorkerPool, Workers};
 use crate::transfer_mode::ChosenMode;
 
 /// Bytes of all device slots together, for batches so small that many slots fit.
@@ -198,8 +198,23 @@ impl LoaderBuilder {
         } else {
             own
         };
-        let filled = self.filler.as_ref().map_or(0, |filler| filler.in_flight());
-        own.saturating_add(filled.min((self.pinned_budget / layout.bytes().max(1)).saturating_sub(own)))
+        own.saturating_add(self.lanes.min((self.pinned_budget / layout.bytes().max(1)).saturating_sub(own)))
+    }
+
+    /// The number of batches that the filler fills at a time; 0 without a filler.
+    ///
+    /// # Errors
+    /// `Config` for more than [`MAX_WORKERS`]: each needs a thread.
+    pub(super) fn filler_lanes(&self) -> Result<usize> {
+        let lanes = self.filler.as_ref().map_or(0, |filler| filler.in_flight());
+        if lanes > MAX_WORKERS {
+            let why = format!(
+                "the filler fills {lanes} batches at a time: at most {MAX_WORKERS}; a few for each server are \
+                 enough"
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Ok(lanes)
     }
 
     /// Lets the filler compare its data.

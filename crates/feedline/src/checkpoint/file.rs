@@ -1,9 +1,11 @@
 //! A checkpoint in a file, which is either the old one or the new one whenever the machine stops.
 
+use std::collections::hash_map::RandomState;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
 
 use feedline_core::{BadSampleReport, Cursor, Error, ErrorKind, Fingerprint, Result};
 
@@ -14,8 +16,8 @@ const MAGIC: &[u8] = b"feedline checkpoint 1\n";
 /// Bytes of the checksum at the end of the file.
 const CHECKSUM: usize = 8;
 
-/// Distinguishes the temporary files of one process.
-static SAVED: AtomicU64 = AtomicU64::new(0);
+/// Attempts to make a temporary file under a name that no other file has.
+const ATTEMPTS: u32 = 64;
 
 impl Checkpoint {
     /// Saves the checkpoint in the file at `path`, in place of a file that is there.
@@ -51,13 +53,9 @@ impl Checkpoint {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        let number = SAVED.fetch_add(1, Ordering::Relaxed);
-        let mut temporary = std::ffi::OsString::from(".");
-        temporary.push(name);
-        temporary.push(format!(".{}-{number}.tmp", std::process::id()));
-        let temporary = folder.join(temporary);
-        write(&self.to_bytes(), &temporary, path).map_err(|error| {
-            // If it is left behind, it is not a checkpoint.
+        let (file, temporary) = temporary(folder, name, random).map_err(cannot)?;
+        write(&self.to_bytes(), file, &temporary, path).map_err(|error| {
+            // It was made here. If it is left behind, it is not a checkpoint.
             let _ = fs::remove_file(&temporary);
             cannot(error)
         })?;
@@ -97,9 +95,30 @@ impl Checkpoint {
     }
 }
 
+/// A new file in `folder`, called by `name` and a number of `random`. Never one that is there: it may be that of
+/// another process, which writes it at this moment, or was left by a kill.
+fn temporary(folder: &Path, name: &OsStr, mut random: impl FnMut() -> u64) -> io::Result<(File, PathBuf)> {
+    let mut attempts = 0..ATTEMPTS;
+    loop {
+        let mut temporary = OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{:016x}.tmp", random()));
+        let path = folder.join(temporary);
+        match File::options().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempts.next().is_some() => {}
+            made => return made.map(|file| (file, path)),
+        }
+    }
+}
+
+/// A random number. Process ids would not do: in containers every process has the same one.
+fn random() -> u64 {
+    // Keyed at random for each thread, and anew for each call.
+    RandomState::new().hash_one(std::process::id())
+}
+
 /// Writes `bytes` to the disk, and then gives the file its name.
-fn write(bytes: &[u8], temporary: &Path, path: &Path) -> io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).open(temporary)?;
+fn write(bytes: &[u8], mut file: File, temporary: &Path, path: &Path) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     drop(file);
@@ -132,4 +151,27 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 fn data(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Data, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_file_is_never_one_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let numbers = || [7, 7, 9, 9, 9, 11].into_iter();
+        let (mut first, mut second) = (numbers(), numbers());
+        let (file, path) = temporary(folder.path(), OsStr::new("a"), || first.next().unwrap()).unwrap();
+        assert_eq!(path.file_name().unwrap(), ".a.0000000000000007.tmp");
+        write(b"of another process", file, &path, &path).unwrap();
+        let (_, other) = temporary(folder.path(), OsStr::new("a"), || second.next().unwrap()).unwrap();
+        assert_eq!(other.file_name().unwrap(), ".a.0000000000000009.tmp");
+        assert_eq!(fs::read(&path).unwrap(), b"of another process");
+        // Names that are all taken are an error, and stay.
+        let error = temporary(folder.path(), OsStr::new("a"), || 7).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"of another process");
+        assert_ne!(random(), random());
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use feedline_core::source::Next;
 use feedline_core::{
     BatchInfo, BatchSampler, Context, Error, ErrorKind, Result, Rows, Source, Substituted, Timeline,
-    catch_panic, timeline::now,
+    timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, SharedFill, WAKE_UP};
@@ -378,12 +378,9 @@ fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Resul
     let mut context = context.with_scratch(worker.take_scratch()).with_draws(draws);
     let read = reader.read(rows, &mut context);
     worker.end();
-    let scratch = context.into_scratch();
     // A read that panicked may have left its scratch half written: the next one starts anew.
-    if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
-        let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
-    } else {
-        worker.keep_scratch(scratch);
+    if !read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
+        worker.keep_scratch(context.into_scratch());
     }
     read
 }

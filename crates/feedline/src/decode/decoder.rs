@@ -232,7 +232,7 @@ impl Decoder {
 
 impl Drop for Decoder {
     fn drop(&mut self) {
-        let data = (self.input.take(), self.map_batch.take());
+        let data = (self.input.take(), self.map_batch.take(), self.filling.take());
         let dropped = catch_panic("the data set panicked when it was dropped", || drop(data));
         (self.on_end)(dropped);
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use feedline_core::{BatchProof, Error, ErrorKind, Result, Rows, catch_panic, timeline::now};
+use feedline_core::{BatchProof, Error, ErrorKind, ReadError, Result, Rows, catch_panic, timeline::now};
 use feedline_slots::Monitor;
 
 use super::batch::Undecoded;
@@ -25,6 +25,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The batch filler of a loader, and what its threads share.
 pub(crate) struct Filling {
     filler: Arc<dyn BatchFiller>,
+    /// Batches that are filled at a time.
+    lanes: usize,
     fingerprint: u64,
     samples: u64,
     counts: Arc<FillCounts>,
@@ -33,8 +35,12 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    pub(crate) fn new(filler: Arc<dyn BatchFiller>, fingerprint: u64, samples: u64) -> Self {
-        Self { filler, fingerprint, samples, counts: Arc::default(), closed: Monitor::new(false) }
+    pub(crate) fn new(
+        (filler, lanes): (Arc<dyn BatchFiller>, usize),
+        fingerprint: u64,
+        samples: u64,
+    ) -> Self {
+        Self { filler, lanes, fingerprint, samples, counts: Arc::default(), closed: Monitor::new(false) }
     }
 
     /// The counters for the report.
@@ -56,7 +62,7 @@ impl Filling {
     ///
     /// The room is reserved after a batch was queued and before it is taken: a filler that several loaders
     /// share keeps no room for idle ones, and no batch waits for room while workers are idle.
-    fn next(&self, pool: &WorkerPool, decoder: &Arc<Decoder>) -> Option<(Fill<'_>, Undecoded)> {
+    fn next(&self, pool: &WorkerPool, decoder: &Arc<Decoder>) -> Option<(Reserved<'_>, Undecoded)> {
         loop {
             let is_closed = self
                 .closed
@@ -68,14 +74,46 @@ impl Filling {
             }
             match catch_panic("the filler panicked", || self.filler.reserve(LOOK)) {
                 Ok(Some(fill)) => {
+                    let reserved = Reserved(Some(fill));
                     if let Some(batch) = pool.take(decoder) {
-                        return Some((fill, batch));
+                        return Some((reserved, batch));
                     }
                 }
                 Ok(None) => {}
                 // It would panic again at once.
                 Err(_) => drop(self.closed.wait(Some(LOOK), |closed| closed.then_some(()))),
             }
+        }
+    }
+}
+
+/// The room that a filler has reserved for a batch. If it is not used, its drop is that of a user's type, and a
+/// panic in it does not end the thread.
+struct Reserved<'a>(Option<Fill<'a>>);
+
+impl Reserved<'_> {
+    /// Calls the filler with `rows`.
+    fn fill(mut self, request: &FillRequest<'_>, rows: &mut Rows<'_>) -> Result<FillOutcome> {
+        let Some(fill) = self.0.take() else { return Err(Error::new(ErrorKind::Unavailable, "no filler")) };
+        let mut outcome = None;
+        let filled = catch_panic("the filler panicked", || {
+            rows.read_by(|rows| {
+                outcome = Some(fill(request, rows).map_err(|error| (0, error))?);
+                Ok(())
+            })
+        })?;
+        let failed = |(_, error): (usize, ReadError)| {
+            Error::new(ErrorKind::Unavailable, "not filled").with_source(error)
+        };
+        filled.map_err(failed)?;
+        outcome.ok_or_else(|| Error::new(ErrorKind::Unavailable, "not filled"))
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if let Some(fill) = self.0.take() {
+            let _ = catch_panic("the filler panicked", || drop(fill));
         }
     }
 }
@@ -90,7 +128,7 @@ pub(crate) fn start(decoder: &Arc<Decoder>, pool: &WorkerPool) -> Result<Vec<Joi
         let (decoder, pool) = (decoder.clone(), pool.clone());
         std::thread::Builder::new().name(format!("fl-fill-{lane}")).spawn(move || run(decoder, pool, lane))
     };
-    let threads = (0..filling.filler.in_flight()).map(spawn).collect::<std::io::Result<_>>();
+    let threads = (0..filling.lanes).map(spawn).collect::<std::io::Result<_>>();
     threads.map_err(|error| {
         let why = "cannot start the threads of the filler: let it fill fewer batches at a time";
         Error::new(ErrorKind::Config, why).with_source(error)
@@ -102,8 +140,8 @@ fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
     // Workers and fillers have numbers of their own in a trace.
     let worker = Worker::new(&activity, pool.workers() + lane);
     let Some(filling) = &decoder.filling else { return };
-    while let Some((filled_by, batch)) = filling.next(&pool, &decoder) {
-        if let Some(batch) = fill((filled_by, batch), filling, &decoder, &pool, &worker) {
+    while let Some((reserved, batch)) = filling.next(&pool, &decoder) {
+        if let Some(batch) = fill((reserved, batch), filling, &decoder, &pool, &worker) {
             pool.give_back(&decoder, batch);
         }
     }
@@ -113,7 +151,7 @@ fn run(decoder: Arc<Decoder>, pool: WorkerPool, lane: usize) {
 
 /// Lets the filler write `batch`, and sends it on; returns it if the workers have to decode it.
 fn fill(
-    (filled_by, batch): (Fill<'_>, Undecoded),
+    (reserved, batch): (Reserved<'_>, Undecoded),
     filling: &Filling,
     decoder: &Arc<Decoder>,
     pool: &WorkerPool,
@@ -125,11 +163,13 @@ fn fill(
     }
     let mut batch = with_samples(batch, decoder, worker)?;
     let start = now();
-    let filled = write((filled_by, &mut batch), filling, decoder, pool);
+    let filled = write((reserved, &mut batch), filling, decoder, pool);
     let took = now() - start;
     let counts = &filling.counts;
     let outcome = match filled {
-        Err(_) => {
+        Err(error) => {
+            // The error of a user's type, whose drop may panic.
+            let _ = catch_panic("the filler panicked", || drop(error));
             counts.returned.fetch_add(1, Relaxed);
             return Some(batch);
         }
@@ -168,7 +208,7 @@ fn with_samples(batch: Undecoded, decoder: &Decoder, worker: &Worker<'_>) -> Opt
 
 /// Calls the filler with the rows of `batch`.
 fn write(
-    (filled_by, batch): (Fill<'_>, &mut Undecoded),
+    (reserved, batch): (Reserved<'_>, &mut Undecoded),
     filling: &Filling,
     decoder: &Decoder,
     pool: &WorkerPool,
@@ -188,11 +228,7 @@ fn write(
         has_idle_workers: &|| pool.has_idle_workers(),
         counts: &filling.counts,
     };
-    let filled = catch_panic("the filler panicked", || filled_by(&request, &mut rows))?;
-    let outcome =
-        filled.map_err(|error| Error::new(ErrorKind::Unavailable, "not filled").with_source(error))?;
-    rows.check_written().map_err(|(_, error)| error)?;
-    Ok(outcome)
+    reserved.fill(&request, &mut rows)
 }
 
 /// Whether the rows of `batch` are those that `outcome` describes, and their ids those of the batch.

@@ -54,8 +54,9 @@ use crate::transfer::Requests;
 /// # Ok::<(), feedline::Error>(())
 /// ```
 pub trait BatchFiller: Send + Sync + 'static {
-    /// Max number of batches that are filled at a time. The loader starts as many threads, and has as many
-    /// further host slots as its pinned budget allows.
+    /// Max number of batches that are filled at a time, up to [`MAX_WORKERS`](crate::report::MAX_WORKERS).
+    /// Called once, while the loader is built. The loader starts as many threads, and has as many further host
+    /// slots as its pinned budget allows.
     fn in_flight(&self) -> usize;
 
     /// Called once, while the loader is built.

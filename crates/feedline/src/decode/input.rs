@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline_core::{
-    BatchInfo, BatchSampler, Context, Dataset, LastBatch, Prefetched, ReadError, Row, Rows, Source, Spec,
-    StableDataset,
+    BatchInfo, BatchSampler, Context, DType, Dataset, LastBatch, Prefetched, ReadError, Row, Rows, Source,
+    Spec, StableDataset,
 };
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 
@@ -119,6 +119,16 @@ impl Records {
     }
 }
 
+/// Clears the fields of `rows` of which not every byte is a value: rows of samples on the device are not read, and
+/// still pass the check of those that were.
+fn clear_bools(rows: &mut Rows<'_>) {
+    for (index, field) in rows.spec().fields().iter().enumerate() {
+        if field.dtype() == DType::Bool {
+            rows.column_mut(index).fill(0);
+        }
+    }
+}
+
 /// A set whose samples below `kept` are on the device: the workers do not read them.
 struct RestOfSet {
     dataset: Arc<dyn Dataset>,
@@ -135,7 +145,11 @@ impl Dataset for RestOfSet {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        if id < self.kept { Ok(()) } else { self.dataset.read(id, row, context) }
+        if id >= self.kept {
+            return self.dataset.read(id, row, context);
+        }
+        clear_bools(&mut row.as_rows_mut());
+        Ok(())
     }
 
     /// Consecutive samples that are not on the device are read together.
@@ -148,9 +162,11 @@ impl Dataset for RestOfSet {
         let mut first = 0;
         for run in ids.chunk_by(|&a, &b| (a < self.kept) == (b < self.kept)) {
             let range = first..first + run.len();
-            if run.first().is_some_and(|&id| id >= self.kept) {
+            if run.first().is_none_or(|&id| id < self.kept) {
+                clear_bools(&mut rows.part(range.clone()));
+            } else {
                 let read = context.delegate(first, run, |context| {
-                    self.dataset.read_many(run, &mut rows.part(range.clone()), context)
+                    rows.part(range.clone()).read_by(|rows| self.dataset.read_many(run, rows, context))
                 });
                 read.map_err(|(index, error)| (first + index, error))?;
             }

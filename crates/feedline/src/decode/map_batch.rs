@@ -142,7 +142,11 @@ impl MapBatch {
         let mapped = catch_panic("map_batch panicked", || {
             context.with_stream(STREAM, |context| {
                 context.begin(0, at);
+                let place = batch.rows.place();
                 (self.0)(&mut batch, context)?;
+                if batch.rows.place() != place {
+                    return Err("it has put other rows in the place of those of the batch".into());
+                }
                 // A row that was replaced, and none after it.
                 batch.rows.check_written().map_err(|(_, error)| error.into())
             })
@@ -150,8 +154,6 @@ impl MapBatch {
         worker.end();
         if mapped.is_ok() {
             worker.keep_scratch(context.into_scratch());
-        } else {
-            let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(context));
         }
         let failed = |error: ReadError| Error::new(ErrorKind::Sample, "map_batch failed").with_source(error);
         mapped

@@ -188,11 +188,9 @@ impl Prefetch {
         let outcome =
             catch_panic("the data set panicked in prefetch", || dataset.prefetch(ids, &mut context));
         worker.end();
+        // A call that panicked may have left its scratch half written.
         if outcome.is_ok() {
             worker.keep_scratch(context.into_scratch());
-        } else {
-            // A call that panicked may have left its scratch half written.
-            let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(context));
         }
         let outcome = outcome.unwrap_or(Prefetched::Never);
         if outcome == Prefetched::Never {

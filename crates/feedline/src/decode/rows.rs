@@ -45,14 +45,8 @@ impl Reader<'_> {
 
     /// Reads in bulk. If bad samples are tolerated, continues row by row after the first one.
     fn read_or_substitute(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<()> {
-        let read = self.read_many(ids, rows, context);
-        let unwritten = rows.check_written().map_err(|(row, error)| (row, error.into()));
-        let (bad, error) = match (read, unwritten) {
-            (Ok(()), Ok(())) => return Ok(()),
-            // An unwritten row makes the next ragged row fail.
-            (Err((bad, _)), Err((row, error))) if row < bad => (row, error),
-            (Err(bad), _) | (Ok(()), Err(bad)) => bad,
-        };
+        let read = rows.read_by(|rows| self.read_many(ids, rows, context));
+        let Err((bad, error)) = read else { return Ok(()) };
         if self.decoder.bad_samples == BadSamples::Fail || bad >= ids.len() {
             return Err(self.locate(unreadable(error), ids.get(bad).copied()));
         }
@@ -76,8 +70,7 @@ impl Reader<'_> {
     ) -> Result<(), ReadError> {
         let mut row = rows.row(index);
         row.poison();
-        context.sample(index, id, |context| self.read_sample(id, own, &mut row, context))?;
-        Ok(row.check_written()?)
+        context.sample(index, id, |context| self.read_sample(id, own, &mut row, context))
     }
 
     /// Reads another sample into row `index` of `rows`, in place of `id`.
@@ -161,10 +154,10 @@ impl Reader<'_> {
         row: &mut Row<'_, '_>,
         context: &mut Context,
     ) -> Result<(), ReadError> {
-        match self.input {
+        row.read_by(|row| match self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => (**dataset).read(id, row, context),
             Input::Source(source) => source.decode(&self.host_info.records.bytes[own], row, context),
-        }
+        })
     }
 
     /// The sample to read into `row` instead of its own, and the row whose record it is.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use feedline_core::{Scratch, Timeline, catch_panic, timeline::now};
+use feedline_core::{Scratch, Timeline, timeline::now};
 
 const IDLE: u64 = u64::MAX;
 
@@ -150,13 +150,5 @@ impl<'a> Worker<'a> {
     /// Keeps the scratch memory for the next batch.
     pub(crate) fn keep_scratch(&self, scratch: Scratch) {
         self.scratch.set(scratch);
-    }
-}
-
-impl Drop for Worker<'_> {
-    fn drop(&mut self) {
-        // The drop of a user's type may panic: the thread must end all the same.
-        let scratch = self.scratch.take();
-        let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
     }
 }

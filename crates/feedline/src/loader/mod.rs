@@ -9,7 +9,7 @@ use feedline_core::{
     Source, SourcePosition,
 };
 use feedline_device::Device;
-use feedline_device::slot::{Loaded, SlotRing};
+use feedline_device::slot::{Held, Loaded, SlotRing};
 
 use crate::builder::LoaderBuilder;
 use crate::decode::{ActiveWorkers, Delivery, Input};
@@ -58,6 +58,8 @@ pub struct Loader {
     loaded: Receiver<Delivery<Loaded>>,
     /// The time that a thread that holds every slot waits for a free one.
     held_timeout: Duration,
+    /// Who holds the slots, as this loader's waits have seen it, and for how long they have waited so.
+    held: (Held, Duration),
     /// The current request, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Request>,
     epochs: Option<u64>,

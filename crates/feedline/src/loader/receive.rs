@@ -4,13 +4,16 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::slot::Loaded;
+use feedline_device::slot::{Held, Loaded};
 
 use super::Loader;
 use crate::Batch;
 use crate::decode::Delivery;
 use crate::epoch::TryNext;
 use crate::spans::enter;
+
+/// How much longer the slots may be held while another thread is seen to work with a batch.
+const OTHER_THREADS: u32 = 30;
 
 impl Loader {
     /// The next batch of the current request. Blocks for at most `limit`.
@@ -75,23 +78,47 @@ impl Loader {
     /// The next delivery, of any request; `None` once `limit` has passed.
     ///
     /// # Errors
-    /// `SlotsHeld`, only without a limit; the first cause once the transfer thread has ended.
-    fn next_delivery(&self, limit: Option<Duration>) -> Result<Option<Delivery<Loaded>>> {
+    /// `SlotsHeld`, not with a `limit` of zero; the first cause once the transfer thread has ended.
+    fn next_delivery(&mut self, limit: Option<Duration>) -> Result<Option<Delivery<Loaded>>> {
+        let start = limit.map(|_| Instant::now());
         loop {
-            // A thread that holds every slot would wait for itself; if the call has no limit, `held_timeout`
-            // applies.
-            let held_timeout = self.slots.are_all_held_here().then_some(self.held_timeout);
-            let received = match limit.or(held_timeout) {
-                Some(limit) => self.loaded.recv_timeout(limit),
+            // Only this thread takes batches: slots that it waits for are held from the start of the wait on.
+            let held = self.slots.held();
+            if held != self.held.0 {
+                self.held = (held, Duration::ZERO);
+            }
+            let longest = match held {
+                Held::Free => None,
+                Held::Idle => Some(self.held_timeout),
+                Held::InUse => Some(self.held_timeout.saturating_mul(OTHER_THREADS)),
+            };
+            // Looks again sooner: another thread may have begun to work with a batch, or be done.
+            let look = longest.map(|longest| longest.saturating_sub(self.held.1).min(self.held_timeout / 4));
+            let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
+            let wait = left.into_iter().chain(look).min();
+            let received = match wait {
+                Some(wait) => self.loaded.recv_timeout(wait),
                 None => self.loaded.recv().map_err(RecvTimeoutError::from),
             };
             match received {
-                Ok(item) => return Ok(Some(item)),
+                Ok(item) => {
+                    self.held.1 = Duration::ZERO;
+                    return Ok(Some(item));
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(self.running.cause()),
-                Err(RecvTimeoutError::Timeout) if limit.is_some() => return Ok(None),
-                Err(RecvTimeoutError::Timeout) if self.slots.are_all_held_here() => return Err(self.held()),
-                // Another thread holds or has released some of the slots: wait again.
                 Err(RecvTimeoutError::Timeout) => {}
+            }
+            let wait = wait.unwrap_or_default();
+            // Only the time of waits counts: between two calls the caller may release a batch.
+            self.held.1 = self.held.1.saturating_add(wait);
+            if longest.is_some_and(|longest| self.held.1 >= longest)
+                && left != Some(Duration::ZERO)
+                && self.slots.held() == held
+            {
+                return Err(self.slots_held());
+            }
+            if left.is_some_and(|left| left <= wait) {
+                return Ok(None);
             }
         }
     }
@@ -101,19 +128,17 @@ impl Loader {
     /// # Errors
     /// `SlotsHeld`.
     pub(crate) fn check_slots(&self, on_any_thread: bool) -> Result<()> {
-        let are_held = match on_any_thread {
-            true => self.slots.delivered() == self.slots.len(),
-            false => self.slots.are_all_held_here(),
-        };
-        if are_held { Err(self.held()) } else { Ok(()) }
+        let held = self.slots.held();
+        let are_held = held == Held::Idle || (on_any_thread && held == Held::InUse);
+        if are_held { Err(self.slots_held()) } else { Ok(()) }
     }
 
-    fn held(&self) -> Error {
+    fn slots_held(&self) -> Error {
         let why = format!(
             "all {} device slots have been held for {:.1} s by batches that were not dropped: drop one \
-             before the next, or raise the depth; if other threads hold them, raise held_timeout",
+             before the next, or raise the depth; if another thread drops them later, raise held_timeout",
             self.slots.len(),
-            self.held_timeout.as_secs_f64()
+            self.held.1.as_secs_f64()
         );
         Error::new(ErrorKind::SlotsHeld, why)
     }

@@ -1,10 +1,11 @@
 //! Starting a loader: its slots, its threads and its channels.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Sampler, Stop};
-use feedline_device::slot::SlotRing;
+use feedline_device::slot::{Held, SlotRing};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Device, Pinned, Priority};
 use feedline_slots::Ring;
@@ -123,6 +124,7 @@ impl Loader {
             device: device.clone(),
             loaded: to_consumer,
             held_timeout: builder.held_timeout,
+            held: (Held::Free, Duration::ZERO),
             slots,
             requests,
             current: None,
@@ -150,7 +152,8 @@ fn observe(
         (tuner, pool.active_workers())
     });
     let filler = builder.filler.clone();
-    let filling = filler.map(|filler| Filling::new(filler, builder.input.fingerprint(), len));
+    let filling =
+        filler.map(|filler| Filling::new((filler, builder.lanes), builder.input.fingerprint(), len));
     if let Some(filling) = &filling {
         ledger.reporter().set_filler(filling.counts().clone());
     }

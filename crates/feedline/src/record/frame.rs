@@ -10,7 +10,8 @@
 //! | 6 | substitute of the next step: row, the id that was read, the id that was not | 32 |
 //! | 7 | place: where a source was after the steps so far | 28 |
 //!
-//! Numbers are little-endian. A frame that a kill has cut has a wrong checksum, so it is not read.
+//! Numbers are little-endian. A frame that a kill has cut is the last one, and has a wrong checksum, so it is
+//! not read.
 
 use feedline_core::{BatchContent, Cursor, SourcePosition};
 use twox_hash::XxHash3_64;
@@ -158,10 +159,57 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Whether `bytes` are the beginning of a header, the only frame that may be longer than the writer's buffer.
-pub(super) fn is_cut_header(bytes: &[u8]) -> bool {
-    let len = u32_at(bytes, 4).map(|len| len as usize + HEAD + CHECK);
-    bytes.first() == Some(&HEADER) && len.is_some_and(|len| len > bytes.len())
+/// A machine that stops may leave zeros where it had not written yet; a frame has no so long run of them at its
+/// end.
+const ZEROS: usize = 16;
+
+/// Whether `bytes`, which do not begin with a whole frame, are what a kill leaves behind the last one: the
+/// beginning of one frame. Otherwise they are damaged: nothing that can be read lies behind a frame that was cut.
+pub(super) fn is_cut(bytes: &[u8]) -> bool {
+    let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
+    let written = if zeros >= ZEROS || zeros == bytes.len() { bytes.len() - zeros } else { bytes.len() };
+    let written = &bytes[..written];
+    is_beginning(written)
+        && (1..written.len()).all(|at| Frame::read(&written[at..]).is_none())
+        && !is_whole_but_for_its_head(bytes)
+}
+
+/// Whether `bytes` are a whole frame of which only the kind or the length is wrong.
+fn is_whole_but_for_its_head(bytes: &[u8]) -> bool {
+    let mut frame = bytes.to_vec();
+    let is_whole = |frame: &[u8]| Frame::read(frame).is_some_and(|(_, len)| len == frame.len());
+    (STEP..=PLACE).any(|kind| {
+        frame[..1.min(bytes.len())].fill(kind);
+        is_whole(&frame)
+    }) || {
+        frame.clear();
+        frame.extend_from_slice(bytes);
+        let len = bytes.len().saturating_sub(HEAD + CHECK) as u32;
+        if let Some(place) = frame.get_mut(4..HEAD) {
+            place.copy_from_slice(&len.to_le_bytes());
+        }
+        is_whole(&frame)
+    }
+}
+
+/// Whether a frame begins with `bytes`, and has more.
+fn is_beginning(bytes: &[u8]) -> bool {
+    let payload = match bytes.first() {
+        None => return true,
+        Some(&STEP) => {
+            return bytes.len() < STEP_BYTES && bytes.get(1).is_none_or(|flags| *flags <= HAS_CONTENT);
+        }
+        Some(&HEADER | &NAME) => None,
+        Some(&BEGIN) => Some(8 + Cursor::BYTES),
+        Some(&NOTE) => Some(18),
+        Some(&SUBSTITUTE) => Some(20),
+        Some(&PLACE) => Some(24),
+        Some(_) => return false,
+    };
+    let has_head = bytes.iter().skip(1).take(3).all(|byte| *byte == 0);
+    let Some(len) = u32_at(bytes, 4) else { return has_head };
+    let len = len as usize;
+    has_head && payload.is_none_or(|payload| payload == len) && bytes.len() < len.saturating_add(HEAD + CHECK)
 }
 
 fn payload(to: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {

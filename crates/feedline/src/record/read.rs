@@ -7,10 +7,7 @@ use std::path::Path;
 use feedline_core::{BatchContent, Cursor, Error, ErrorKind, Result, SourcePosition};
 use serde_json::Value;
 
-use super::frame::{Frame, MAGIC, Substitute, is_cut_header};
-
-/// A longer tail that cannot be read was not left by a kill: the file is damaged.
-const MAX_TAIL: usize = 2 * super::writer::BUFFER;
+use super::frame::{Frame, MAGIC, Substitute, is_cut};
 
 /// The record of one rank: what its file holds up to the last whole step.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +67,7 @@ impl RankRecord {
     /// Reads the file at `path`; `None` if there is none.
     ///
     /// # Errors
-    /// `Data` if it cannot be read, is not a record, or is damaged before its end.
+    /// `Data` if it cannot be read, is not a record, or is damaged: then with the step.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         match std::fs::read(path) {
             Ok(bytes) => Self::parse(&bytes).map(Some).map_err(|error| error.at_path(path)),
@@ -95,49 +92,79 @@ impl RankRecord {
         }
         let (mut at, mut whole, mut open) = (MAGIC.len(), MAGIC.len(), Vec::new());
         while let Some((frame, len)) = Frame::read(&bytes[at..]) {
-            at += len;
             if let Frame::Substitute(substitute) = frame {
                 // Counts only together with its step.
                 open.push(substitute);
+                at += len;
                 continue;
             }
-            record.add(frame, &mut open);
+            if !record.add(frame, &mut open) {
+                return Err(record.damaged(at));
+            }
+            at += len;
             whole = at;
         }
-        if bytes.len() - at > MAX_TAIL && !is_cut_header(&bytes[at..]) {
-            let why = "the record is damaged: restore it from a copy, or record into another folder";
-            return Err(Error::new(ErrorKind::Data, why).at_offset(at as u64));
+        if !is_cut(&bytes[at..]) {
+            return Err(record.damaged(at));
         }
         (record.bytes, record.cut) = (whole as u64, (bytes.len() - whole) as u64);
         Ok(record)
     }
 
-    fn add(&mut self, frame: Frame<'_>, open: &mut Vec<Substitute>) {
+    /// The error of a byte at `offset` that is not that of the run.
+    fn damaged(&self, offset: usize) -> Error {
+        let place = match self.segments.last() {
+            Some(last) => format!("at step {}", last.numbers().end),
+            None => "before its first step".to_owned(),
+        };
+        let why = format!(
+            "the record is damaged {place}: restore the file from a copy, or record into another folder; it is \
+             left as it is"
+        );
+        Error::new(ErrorKind::Data, why).at_offset(offset as u64)
+    }
+
+    /// Adds what a frame says, `open` being the substitutes before it. Returns false if a frame before it is
+    /// missing.
+    fn add(&mut self, frame: Frame<'_>, open: &mut Vec<Substitute>) -> bool {
+        let is_step = matches!(frame, Frame::Step { .. });
+        if !open.is_empty() && !is_step {
+            return false;
+        }
         match frame {
-            Frame::Header(json) => self.headers.push(serde_json::from_slice(json).unwrap_or_default()),
+            Frame::Header(json) => {
+                let Ok(header) = serde_json::from_slice(json) else { return false };
+                self.headers.push(header);
+            }
             Frame::Begin { number, cursor } => {
-                let Some(header) = self.headers.len().checked_sub(1) else { return };
+                let Some(header) = self.headers.len().checked_sub(1) else { return false };
                 self.forget_from(number);
                 let (steps, substitutes, places) = Default::default();
                 self.segments.push(Segment { header, number, cursor, steps, substitutes, places });
             }
-            Frame::Step { order, content, .. } => {
-                let Some(segment) = self.segments.last_mut() else { return };
+            Frame::Step { order, content, substitutes } => {
+                let Some(segment) = self.segments.last_mut() else { return false };
+                if open.len().min(usize::from(u16::MAX)) != usize::from(substitutes) {
+                    return false;
+                }
                 let index = segment.steps.len();
                 segment.substitutes.extend(open.drain(..).map(|substitute| (index, substitute)));
                 segment.steps.push(Step { order, content });
             }
             Frame::Name(name) => self.names.push(name.to_owned()),
             Frame::Note { step, name, value } => {
+                if usize::from(name) >= self.names.len() {
+                    return false;
+                }
                 self.notes.push(Note { step, name: usize::from(name), value });
             }
             Frame::Place(place) => {
-                let Some(segment) = self.segments.last_mut() else { return };
+                let Some(segment) = self.segments.last_mut() else { return false };
                 segment.places.push((segment.steps.len(), place));
             }
             Frame::Substitute(_) => {}
         }
-        open.clear();
+        true
     }
 
     /// Forgets the steps from `number` on, which are done again.

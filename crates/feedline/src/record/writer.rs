@@ -58,7 +58,8 @@ impl Writer {
     /// the first rank, which knows the steps if this rank is new.
     ///
     /// # Errors
-    /// `Data` if the file cannot be written, another process writes it, or it is the record of another run.
+    /// `Data` if the file cannot be written or is damaged, or another process writes it; `Cursor` if it, or that
+    /// of the first rank, is the record of another run. A file that is damaged stays as it is.
     pub(super) fn open(path: &Path, header: Value, first: Option<RankRecord>) -> Result<Self> {
         let cannot = |error: std::io::Error| cannot(path, error);
         let file = File::options().create(true).read(true).write(true).truncate(false).open(path);
@@ -67,6 +68,9 @@ impl Writer {
         let found = RankRecord::read(path)?.unwrap_or_default();
         if let Some(before) = found.headers.last() {
             same_run(before, &header).map_err(|error| error.at_path(path))?;
+        }
+        if let Some(of_first) = first.as_ref().and_then(|first| first.headers.last()) {
+            same_run(of_first, &header).map_err(|error| error.at_path(path))?;
         }
         // The tail that a kill has left.
         file.set_len(found.bytes).map_err(cannot)?;

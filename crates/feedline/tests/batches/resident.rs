@@ -113,6 +113,26 @@ fn a_run_resumes_in_another_mode() {
     });
 }
 
+/// Workers leave the rows of the samples that are on the device as they are.
+#[test]
+fn a_part_of_a_set_of_bools_is_resident() {
+    alone(|| {
+        let spec = Spec::new().field("bytes", DType::Bool, [64]).expect("a spec");
+        let set = feedline::from_fn(104, spec, |id, row, _| {
+            row.bytes_mut(0).iter_mut().zip(id..).for_each(|(to, at)| *to = u8::from(at % 3 == 0));
+            Ok(())
+        });
+        let set: Arc<dyn Dataset> = Arc::new(set);
+        let loader = |mode| {
+            let builder = Loader::builder(set.clone()).batch_size(8).shuffle(2).resident_budget(4096);
+            builder.transfer_mode(mode).build_host().expect("a loader")
+        };
+        assert!(matches!(*loader(TransferMode::Resident).transfer_mode(), ChosenMode::PartlyResident { .. }));
+        let all = |mode| contents(loader(mode).epoch(0).expect("an epoch"), usize::MAX);
+        assert!(all(TransferMode::Resident) == all(TransferMode::Staged));
+    });
+}
+
 /// A set whose length and spec change at call number `change`, counted over both.
 struct Changing {
     answers: [(u64, Spec); 2],

@@ -1,12 +1,16 @@
-//! `SlotsHeld` is returned only to a thread that waits for itself: not from a wait with a limit, and not
-//! while another thread may still drop a batch.
+//! `SlotsHeld` is returned once batches that nobody drops hold every slot, whichever thread has them; not while
+//! another thread works with one of them, and not because workers are slow.
 
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::common::small::{STEPS, builder, fine, on_a_device};
 use crate::common::{alone, assert_intact};
-use feedline::{Batch, Device, ErrorKind, Loader, Ready, Stream, TryNext};
+use feedline::{
+    Batch, Device, Error, ErrorKind, HostBatch, InMemory, Loader, LoaderBuilder, Ready, Stream, TransferMode,
+    TryNext,
+};
+use feedline_testkit::fixtures::slow;
 
 /// How long `next` waits in these tests before it fails with `SlotsHeld`.
 const LIMIT: Duration = Duration::from_millis(400);
@@ -18,26 +22,147 @@ fn loader(device: &Device) -> Loader {
 }
 
 #[test]
-fn a_wait_with_its_own_limit_does_not_fail_with_slots_held() {
+fn waits_with_limits_of_their_own_add_up_and_a_look_without_a_wait_never_fails() {
     alone(|| {
         on_a_device(|device, compute| {
-            let mut loader = loader(device);
-            let mut batches = loader.epoch(0).unwrap();
-            assert!(batches.check_slots(true).is_ok());
-            let held: Vec<_> =
-                batches.by_ref().take(2).map(|batch| batch.unwrap().wait_on(compute)).collect();
-            // For a caller that looks for itself.
-            for on_any_thread in [false, true] {
-                let error = batches.check_slots(on_any_thread).unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::SlotsHeld);
+            for keeps_all in [false, true] {
+                let mut loader = loader(device);
+                let mut batches = loader.epoch(0).unwrap();
+                assert!(batches.check_slots(true).is_ok());
+                let held: Vec<_> =
+                    batches.by_ref().take(2).map(|batch| batch.unwrap().wait_on(compute)).collect();
+                // For a caller that looks for itself.
+                for on_any_thread in [false, true] {
+                    let error = batches.check_slots(on_any_thread).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::SlotsHeld);
+                }
+                for limit in [Duration::ZERO, LIMIT / 8, LIMIT / 2, LIMIT / 8] {
+                    assert!(matches!(batches.next_timeout(limit).unwrap(), TryNext::NotYet), "{limit:?}");
+                }
+                let start = Instant::now();
+                while start.elapsed() < 2 * LIMIT {
+                    assert!(matches!(batches.try_next().unwrap(), TryNext::NotYet));
+                    std::thread::sleep(LIMIT / 40);
+                }
+                assert!(!batches.is_over());
+                if keeps_all {
+                    let error = batches.next_timeout(2 * LIMIT).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::SlotsHeld);
+                    assert!(error.to_string().contains("held for 0.4 s"), "{error}");
+                    assert!(batches.is_over());
+                } else {
+                    drop(held);
+                    assert_eq!(batches.map(|batch| drop(batch.unwrap())).count() as u64, STEPS - 2);
+                }
             }
-            for limit in [Duration::ZERO, LIMIT / 2, 2 * LIMIT] {
-                assert!(matches!(batches.next_timeout(limit).unwrap(), TryNext::NotYet), "{limit:?}");
+        });
+    });
+}
+
+/// Gives what `next` returns to a thread that drops the first `dropped` batches, looks at the next one if
+/// `looks`, and keeps all the others; returns the error.
+fn kept_by_another_thread<T: Send>(
+    dropped: usize,
+    looks: Option<fn(&T)>,
+    mut next: impl FnMut() -> Option<feedline::Result<T>>,
+) -> Error {
+    let (send, receive) = channel::<T>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            (0..dropped).for_each(|_| drop(receive.recv()));
+            let first = receive.recv();
+            if let (Some(look), Ok(batch)) = (looks, &first) {
+                look(batch);
             }
-            assert!(matches!(batches.try_next().unwrap(), TryNext::NotYet));
-            assert!(!batches.is_over());
-            drop(held);
-            assert_eq!(batches.map(|batch| drop(batch.unwrap())).count() as u64, STEPS - 2);
+            let others: Vec<T> = receive.iter().collect();
+            drop((first, others));
+        });
+        loop {
+            match next().expect("an error before the end of the epoch") {
+                Ok(batch) => send.send(batch).unwrap(),
+                Err(error) => {
+                    drop(send);
+                    return error;
+                }
+            }
+        }
+    })
+}
+
+#[track_caller]
+fn assert_held(error: &Error, seconds: &str) {
+    assert_eq!(error.kind(), ErrorKind::SlotsHeld, "{error}");
+    assert!(error.to_string().contains(&format!("held for {seconds} s")), "{error}");
+}
+
+#[test]
+fn a_thread_that_drops_batches_and_keeps_the_others_ends_the_wait() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let numbers = || InMemory::new().field("x", [], (0..80_u32).collect::<Vec<_>>()).unwrap();
+            for mode in [TransferMode::Staged, TransferMode::ZeroCopy, TransferMode::Resident] {
+                let limit = Duration::from_millis(100);
+                let builder = || -> LoaderBuilder {
+                    builder(numbers()).held_timeout(limit).transfer_mode(mode).epochs(1)
+                };
+                for dropped in [0, 1, 3] {
+                    // Batches, guards, and batches on the host.
+                    let mut loader = builder().build(device).unwrap();
+                    let mut batches = loader.epoch(0).unwrap();
+                    assert_held(&kept_by_another_thread::<Batch>(dropped, None, || batches.next()), "0.1");
+                    let mut loader = builder().build(device).unwrap();
+                    let mut batches = loader.epoch(0).unwrap();
+                    let next = || batches.next().map(|batch| batch?.wait_on(compute));
+                    assert_held(&kept_by_another_thread::<Ready>(dropped, None, next), "0.1");
+                    let mut loader = builder().build_host_on(device).unwrap();
+                    let mut batches = loader.epoch(0).unwrap();
+                    assert_held(
+                        &kept_by_another_thread::<HostBatch>(dropped, None, || batches.next()),
+                        "0.1",
+                    );
+                    // Waits with limits of their own.
+                    let mut loader = builder().build(device).unwrap();
+                    let mut batches = loader.epoch(0).unwrap();
+                    let next = || loop {
+                        match batches.next_timeout(limit / 10) {
+                            Ok(TryNext::Batch(batch)) => return Some(Ok(batch)),
+                            Ok(TryNext::NotYet) => {}
+                            Ok(TryNext::Over) => return None,
+                            Err(error) => return Some(Err(error)),
+                        }
+                    };
+                    assert_held(&kept_by_another_thread::<Batch>(dropped, None, next), "0.1");
+                }
+            }
+        });
+    });
+}
+
+/// A thread that has looked at one batch may be working with it, so the wait is longer; it ends all the same.
+#[test]
+fn a_thread_that_looks_at_one_of_the_batches_that_it_keeps_ends_the_wait_later() {
+    alone(|| {
+        let limit = Duration::from_millis(20);
+        let mut loader = builder(fine()).held_timeout(limit).build_host().unwrap();
+        let mut batches = loader.epoch(0).unwrap();
+        let look: fn(&HostBatch) = |batch| assert_eq!(batch.len(), 8);
+        assert_held(&kept_by_another_thread(1, Some(look), || batches.next()), "0.6");
+    });
+}
+
+#[test]
+fn slow_workers_are_waited_for_also_while_the_consumer_holds_batches() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let limit = Duration::from_millis(5);
+            let data = slow(fine(), [0, 16, 32], Duration::from_millis(60));
+            let mut loader = builder(data).held_timeout(limit).build(device).unwrap();
+            let mut last = None;
+            for batch in loader.epoch(0).unwrap() {
+                // One of the two slots stays held until the next batch is there.
+                last = Some(batch.unwrap().wait_on(compute).unwrap());
+            }
+            assert_eq!(last.map(|batch| batch.step()), Some(STEPS - 1));
         });
     });
 }
@@ -61,6 +186,28 @@ fn pass_on<T: Send>(device: &Device, pass: impl Fn(Batch) -> T, hold: impl FnOnc
         }
         drop(send);
         holder.join().unwrap();
+    });
+}
+
+#[test]
+fn a_thread_that_reads_host_batches_may_hold_them_for_longer_than_the_limit() {
+    alone(|| {
+        let mut loader = builder(fine()).held_timeout(LIMIT).build_host().unwrap();
+        let (send, receive) = sync_channel::<HostBatch>(2);
+        std::thread::scope(|scope| {
+            let rows = scope.spawn(move || {
+                receive.into_iter().fold(0, |rows, batch| {
+                    let first = batch.field::<i64>("id").unwrap()[0];
+                    std::thread::sleep(if first < 16 { HOLD } else { Duration::ZERO });
+                    rows + batch.len()
+                })
+            });
+            for batch in loader.epoch(0).unwrap() {
+                send.send(batch.unwrap()).unwrap();
+            }
+            drop(send);
+            assert_eq!(rows.join().unwrap(), 40);
+        });
     });
 }
 

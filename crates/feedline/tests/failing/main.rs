@@ -3,6 +3,8 @@
 mod bad_samples;
 #[path = "../common/mod.rs"]
 mod common;
+mod drops;
+mod exchanged;
 mod failures;
 mod fault_matrix;
 mod faults;

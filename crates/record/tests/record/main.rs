@@ -4,6 +4,7 @@
 //! Every data set, composition and format is replayed by `crates/feedline/tests/zoo` and `tools/tests/zoo`.
 
 mod changed;
+mod damaged;
 mod explained;
 mod killed;
 mod replayed;

@@ -260,19 +260,30 @@ fn frames_in_any_order_and_with_any_numbers_are_read_or_refused() {
         let file = RankRecord::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/rank-0.rec"));
         let golden = file.unwrap().unwrap();
         let (mut random, mut opened) = (Random::from_key(8), 0);
+        let any =
+            |random: &mut Random| [random.below(3), random.below(50), u64::MAX][random.below(3) as usize];
+        let header = |random: &mut Random| {
+            let mut header = golden.headers[0].clone();
+            let key = ["samples", "batch", "world", "seed", "skips", "spec"][random.below(6) as usize];
+            header[key] = any(random).into();
+            header
+        };
         for _ in 0..400 {
+            // Most frames are of one run, with what must come before them.
+            let shared = header(&mut random);
             for rank in 0..2 {
-                let mut file = MAGIC.to_vec();
+                let own = |mut header: serde_json::Value| {
+                    header["rank"] = rank.into();
+                    bytes(&Frame::Header(&serde_json::to_vec(&header).unwrap()))
+                };
+                let begin = Frame::Begin { number: 0, cursor: golden.segments[0].cursor };
+                let mut file = [MAGIC, &own(shared.clone()), &bytes(&begin)].concat();
+                (0..3).for_each(|_| file.extend(bytes(&Frame::Name("loss"))));
+                let mut substitutes = 0;
                 for _ in 0..random.below(12) {
-                    let any = |random: &mut Random| {
-                        [random.below(3), random.below(50), u64::MAX][random.below(3) as usize]
-                    };
-                    let mut header = golden.headers[0].clone();
-                    let key =
-                        ["samples", "batch", "world", "seed", "skips", "spec"][random.below(6) as usize];
-                    header[key] = any(&mut random).into();
-                    let frame = match random.below(7) {
-                        0 | 1 => bytes(&Frame::Header(&serde_json::to_vec(&header).unwrap())),
+                    let frame = match random.below(if substitutes > 0 { 24 } else { 7 }) {
+                        0 => own(header(&mut random)),
+                        1 => own(shared.clone()),
                         2 => {
                             let cursor = golden.segments[0].cursor.at(
                                 any(&mut random),
@@ -280,7 +291,11 @@ fn frames_in_any_order_and_with_any_numbers_are_read_or_refused() {
                             );
                             bytes(&Frame::Begin { number: any(&mut random), cursor })
                         }
-                        3 => bytes(&Frame::Step { order: 1, content: None, substitutes: 1 }),
+                        3 | 7.. => bytes(&Frame::Step {
+                            order: 1,
+                            content: None,
+                            substitutes: std::mem::take(&mut substitutes),
+                        }),
                         4 => bytes(&Frame::Name("loss")),
                         5 => bytes(&Frame::Note {
                             step: any(&mut random),
@@ -289,6 +304,7 @@ fn frames_in_any_order_and_with_any_numbers_are_read_or_refused() {
                         }),
                         _ => {
                             let (row, sample) = (any(&mut random) as u32, any(&mut random));
+                            substitutes += 1;
                             bytes(&Frame::Substitute(Substitute { row, substitute: 1, sample }))
                         }
                     };

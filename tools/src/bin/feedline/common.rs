@@ -68,7 +68,21 @@ pub fn number(parser: &mut lexopt::Parser) -> Result<u64, Box<dyn Error>> {
 
 /// Opens the record that was given, if one was.
 pub fn run(folder: Option<PathBuf>) -> Result<Run, Box<dyn Error>> {
-    Ok(Run::open(folder.ok_or("there is no run: give the folder of its record, see --help")?)?)
+    Ok(open_run(folder.ok_or("there is no run: give the folder of its record, see --help")?)?)
+}
+
+/// Opens the record in `folder`. Says on standard error where a kill has cut it.
+pub fn open_run(folder: impl AsRef<Path>) -> feedline::Result<Run> {
+    let run = Run::open(folder)?;
+    let last = run.steps().last().map_or_else(|| "no step".to_owned(), |last| format!("step {last}"));
+    for (path, bytes) in run.cuts() {
+        eprintln!(
+            "feedline: {}: a kill has cut the record: its last {bytes} bytes are a part of a step; the last that \
+             all ranks have is {last}",
+            path.display()
+        );
+    }
+    Ok(run)
 }
 
 /// A bar on standard error, which is drawn only on a terminal.

@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use feedline_record::{Comparison, Difference, Part, Run};
+use feedline_record::{Comparison, Difference, Part};
 use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value};
 use serde_json::json;
+
+use crate::common::open_run;
 
 pub const COMMAND: crate::Command = crate::Command {
     name: "diff",
@@ -25,7 +27,7 @@ fn diff(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
         }
     }
     let [first, second] = &runs[..] else { return Err("give the folders of two records, see --help".into()) };
-    let compared = Run::open(first)?.compare(&Run::open(second)?)?;
+    let compared = open_run(first)?.compare(&open_run(second)?)?;
     let text = if json { as_json(&compared) } else { as_text(&compared) };
     Ok(Outcome { text, differs: !compared.is_equal() })
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use feedline_record::{
-    Replayed, Run, Verdict, field_values, row_text, safetensors, samples_page, samples_section,
+    OTHER_FORM, Replayed, Run, Verdict, field_values, row_text, safetensors, samples_page, samples_section,
 };
 use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value};
@@ -78,10 +78,11 @@ fn replay(parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
         std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     let (mut text, mut differs, mut page) = (String::new(), false, String::new());
-    let ranks = rank.map_or(0..run.header(from).world(), |rank| rank..rank + 1);
+    let ranks = rank.map_or(0..run.header(from).world(), |rank| rank..rank.saturating_add(1));
+    let builder = data.open(&run.header(from))?;
     for rank in ranks {
-        let mut replayer = run.replayer(data.open(&run.header(from))?, rank);
-        replayer.steps(from..to + 1, |replayed| {
+        let mut replayer = run.replayer(builder.clone(), rank);
+        replayer.steps(from..to.saturating_add(1), |replayed| {
             differs |= !replayed.verdict.is_equal();
             if let Some(folder) = &save {
                 let path = folder.join(format!("step-{}-rank-{rank}.safetensors", replayed.number));
@@ -129,8 +130,11 @@ fn says(run: &Run, replayed: &Replayed) -> String {
             Some((sample, None)) => format!("sample {sample} has changed since the run"),
             None => {
                 let files = run.changed_files(replayed.paths.iter().flatten().map(PathBuf::as_path));
-                let files = if files.is_empty() { String::new() } else { format!(": {}", files.join("; ")) };
-                format!("several samples have changed since the run{files}")
+                if files.is_empty() {
+                    format!("several samples are not those of the run: if no file has changed, {OTHER_FORM}")
+                } else {
+                    format!("several samples have changed since the run: {}", files.join("; "))
+                }
             }
         },
     }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use feedline::{Loader, LoaderBuilder};
 use feedline_datasets::{Fixed, Ragged, open_with};
-use feedline_record::{ChangedSample, Manifest, Run, Verified};
+use feedline_record::{ChangedSample, Manifest, OTHER_FORM, Verified};
 use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value};
 use serde_json::json;
 
-use crate::common::{Data, long, number, progress};
+use crate::common::{Data, long, number, open_run, progress};
 
 pub const COMMAND: crate::Command = crate::Command {
     name: "verify",
@@ -59,7 +59,7 @@ fn verify(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
     let verified = match manifest {
         Some(manifest) => manifest.verify(samples(&path, &data, max)?, |done, all| show(&bar, done, all))?,
         None => {
-            let run = Run::open(&against)?;
+            let run = open_run(&against)?;
             let builder = data.open_at(&run.header(run.steps().start), &path)?;
             run.verify(&builder, |done, all| show(&bar, done, all))?
         }
@@ -90,6 +90,9 @@ fn as_text(verified: &Verified) -> String {
     };
     list(&verified.changed, "has changed");
     list(&verified.suspected, "may have changed");
+    if verified.samples == 0 && !verified.suspected.is_empty() {
+        text += &format!("no sample is that of the run: if no file has changed, {OTHER_FORM}\n");
+    }
     for step in &verified.other_samples {
         text += &format!("step {step} has other samples than in the run\n");
     }

@@ -2,10 +2,12 @@
 
 use std::error::Error;
 
-use feedline_record::{How, Run};
+use feedline_record::How;
 use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value, ValueExt as _};
 use serde_json::json;
+
+use crate::common::open_run;
 
 pub const COMMAND: crate::Command = crate::Command {
     name: "whence",
@@ -23,7 +25,7 @@ fn whence(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
         match argument {
             Long("json") => json = true,
             Value(value) if sample.is_none() => sample = Some(value.parse::<u64>()?),
-            Value(folder) => runs.push(Run::open(folder)?),
+            Value(folder) => runs.push(open_run(folder)?),
             argument => return Err(argument.unexpected().into()),
         }
     }
@@ -32,8 +34,27 @@ fn whence(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
         return Err("there is no run: give the folder of its record, see --help".into());
     }
     let mut text = String::new();
+    let (mut is_known, mut last) = (false, None);
     for run in &runs {
-        let seen = run.whence(sample)?;
+        // The record of another run can be read although this one needs its sampler.
+        let seen = match run.whence(sample) {
+            Ok(seen) => seen,
+            Err(error) if runs.len() > 1 => {
+                let said = if json {
+                    format!(
+                        "{}\n",
+                        json!({"run": run.folder(), "sample": sample, "error": error.to_string()})
+                    )
+                } else {
+                    format!("{}: not known: {error}\n", run.folder().display())
+                };
+                text += &said;
+                last = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        is_known = true;
         let times = seen.iter().filter(|seen| !matches!(seen.how, How::ReplacedBy(_))).count();
         let folder = run.folder().display();
         if json {
@@ -71,5 +92,8 @@ fn whence(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
             );
         }
     }
-    Ok(Outcome::done(text))
+    match last {
+        Some(error) if !is_known => Err(error.into()),
+        _ => Ok(Outcome::done(text)),
+    }
 }

@@ -167,7 +167,8 @@ impl Cached {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         let (read, varies) = context.watch_variation(|context| {
-            context.delegate(first, ids, |context| self.inner.read_many(ids, rows, context))
+            context
+                .delegate(first, ids, |context| rows.read_by(|rows| self.inner.read_many(ids, rows, context)))
         });
         let good = read.as_ref().map_or_else(|(index, _)| *index, |()| ids.len());
         if varies && good > 0 {

@@ -64,8 +64,7 @@ fn parts_of_other_specs_and_too_many_samples_are_refused() {
     let why = refused(Numbered::new(0, 1).concat(from_fn(1, other, |_, _, _| Ok(()))));
     assert_eq!(
         why,
-        "part 1 of the concatenation has field \"number\" (f32 []) instead of \"number\" (i64 []): map the \
-         parts to one spec"
+        "part 1 of the concatenation differs from part 0: it has no field \"draw\"; map the parts to one spec"
     );
     let long = || Numbered::new(0, 1 << 62);
     assert!(long().concat(long()).is_ok());

@@ -4,6 +4,7 @@
 mod cached;
 mod cached_file;
 mod concat;
+mod exchanged;
 mod filter;
 mod from_fn;
 mod in_memory;
@@ -14,6 +15,7 @@ mod ragged;
 mod repeat;
 mod split;
 mod subset;
+mod widened;
 mod window;
 mod zip;
 

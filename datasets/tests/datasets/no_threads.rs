@@ -1,0 +1,37 @@
+//! A system that refuses threads, as the limit of processes of a container does: data is opened on this one.
+
+use std::process::Command;
+
+use feedline_core::Dataset as _;
+use feedline_datasets::{Ragged, open};
+
+/// Opens shards and measures texts, in a process whose threads would need more stack than any machine has.
+#[test]
+fn shards_are_opened_and_texts_measured_without_threads() {
+    const NAME: &str = "no_threads::shards_are_opened_and_texts_measured_without_threads";
+    if let Some(folder) = std::env::var_os("FEEDLINE_TEST_NO_THREADS") {
+        assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "a thread was started");
+        let folder = std::path::PathBuf::from(folder);
+        assert_eq!(open(folder.join("shards")).unwrap().len(), 40);
+        let texts = Ragged::measured(open(folder.join("texts/all.txt")).unwrap()).unwrap();
+        assert_eq!(texts.len(), 2000);
+        println!("done without threads");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for shards in ["shards", "texts"] {
+        std::fs::create_dir(folder.path().join(shards)).unwrap();
+    }
+    for shard in 0..20 {
+        let path = folder.path().join(format!("shards/{shard:02}.csv"));
+        std::fs::write(path, format!("a,b\n{shard},1\n2,3\n")).unwrap();
+    }
+    let lines: String = (0..2000).map(|line| format!("{}\n", "x".repeat(line % 7 + 1))).collect();
+    std::fs::write(folder.path().join("texts/all.txt"), lines).unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", NAME, "--nocapture", "--test-threads=1"]);
+    child.env("FEEDLINE_TEST_NO_THREADS", folder.path()).env("RUST_MIN_STACK", (1_u64 << 47).to_string());
+    let output = child.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("done without threads"), "{output:?}");
+}

@@ -150,7 +150,7 @@ class _Column:
             arrays.append(np.ascontiguousarray(array))
         return arrays
 
-    def _joined(self, arrays: Sequence[Array]) -> bytes:
+    def _joined(self, arrays: Sequence[Any]) -> bytes:
         try:
             return b"".join(arrays)
         except (BufferError, ValueError, TypeError):

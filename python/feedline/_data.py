@@ -11,30 +11,15 @@ import numpy as np
 
 from . import _feedline, _own
 from ._errors import ConfigError
+from ._values import as_array, dtype_of, numpy_dtype
 from .transforms import Transform
-
-#: NumPy's types by the names that batches have for them.
-NUMPY = {short: name for name, short in _own.DTYPES.items() if name != "bfloat16"}
-
-
-def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """NumPy's type for a type of batches."""
-    if dtype != "bf16":
-        return np.dtype(NUMPY[dtype])
-    try:
-        import ml_dtypes
-    except ImportError:
-        why = 'NumPy has no bfloat16: install ml_dtypes, or use framework="torch"'
-        raise ConfigError(why) from None
-    return np.dtype(ml_dtypes.bfloat16)
-
 
 class Field(NamedTuple):
     """A field of every sample."""
 
     #: The name.
     name: str
-    #: The type of an element: ``u8``, ``i64``, ``f32``, ``bf16``, ...
+    #: The type of an element: ``u8``, ``i64``, ``f32``, ``bf16``, ``bool``, ...
     dtype: str
     #: The shape in one sample; of a ragged field, the shape of one item.
     shape: tuple[int, ...]
@@ -52,7 +37,8 @@ class Data:
 
     An object of yours is read by the worker threads, which take turns at the interpreter's lock: NumPy,
     Pillow and others release it while they work. Text, and fields named in ``max_length``, may
-    vary in length.
+    vary in length. The first sample says which fields there are and of which types; a later value that its
+    type does not have is an error, and none is rounded.
 
     >>> import feedline, numpy as np
     >>> data = feedline.Data({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 0])})
@@ -244,10 +230,14 @@ class _Mapped:
 def _arrays(arrays: Mapping[str, Any]) -> _feedline.DataSet:
     fields = []
     for name, value in arrays.items():
-        array = np.asarray(value)
-        if array.ndim == 0 or array.dtype.name == "object":
+        try:
+            array = as_array(name, value)
+            dtype = dtype_of(name, array)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error.__cause__
+        if array.ndim == 0 or isinstance(value, (str, bytes, bytearray)):
             raise ConfigError(f'field "{name}" is {type(value).__name__}: give arrays of one row per sample')
-        fields.append((name, _own.dtype_of(name, array), list(array.shape[1:]), array.tobytes()))
+        fields.append((name, dtype, list(array.shape[1:]), array.tobytes()))
     return _feedline.DataSet.arrays(fields)
 
 

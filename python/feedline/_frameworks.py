@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _data
 from ._errors import ConfigError
+from ._values import numpy_dtype
 
 
 class Framework(NamedTuple):
@@ -38,7 +38,7 @@ def framework(name: str | None, is_cuda: bool) -> Framework:
 
 def _numpy() -> Framework:
     def bfloat16(field: Any) -> Any:
-        return np.asarray(field).view(_data.numpy_dtype("bf16"))
+        return np.asarray(field).view(numpy_dtype("bf16"))
 
     return Framework("numpy", np.from_dlpack, np.array, bfloat16)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import _data, _feedline, _own
+from . import _feedline, _own, _values
 from ._batch import Batch, Copied, forms_of
 from ._data import Data
 from ._errors import ConfigError, StateError
@@ -184,7 +184,7 @@ class Loader:
             _load_nvjpeg()
         self._framework = framework_of(framework, gpu is not None)
         self._kind: type[Batch] = Copied if copy else Batch
-        padding = [(name, *_padding(given)) for name, given in (pad or {}).items()]
+        padding = [(name, *_padding(self.data, name, given)) for name, given in (pad or {}).items()]
         self._forms = forms_of(self.data, {name for name, *_ in padding})
         self._current: _Run | None = None
         #: Whether a loaded state waits for its first batch.
@@ -444,15 +444,21 @@ def _world(world: str | tuple[int, int] | None) -> tuple[int, int] | None:
     return int(world[0]), int(world[1])
 
 
-def _padding(given: float | None | tuple[float | None, int]) -> tuple[int, float | None]:
-    """The multiple of the width, and the value."""
+def _padding(
+    data: Data | Source, name: str, given: float | None | tuple[float | None, int]
+) -> tuple[int, bytes | None]:
+    """The multiple of the width, and the bytes of the value."""
     value, multiple = given if isinstance(given, tuple) else (given, 1)
-    return multiple, None if value is None else float(value)
+    # A field that is not there is refused with the others.
+    dtype = next((field.dtype for field in data.fields if field.name == name), None)
+    if value is None or dtype is None:
+        return multiple, None
+    return multiple, _values.one(name, value, _values.numpy_dtype(dtype), "pad")
 
 
 def _hook(function: Callable[[dict[str, Any]], Any], data: Data | Source) -> _own.Hook:
     fixed: Sequence[tuple[str, Any, list[int]]] = [
-        (field.name, _data.numpy_dtype(field.dtype), list(field.shape))
+        (field.name, _values.numpy_dtype(field.dtype), list(field.shape))
         for field in data.fields
         if field.max_length is None
     ]

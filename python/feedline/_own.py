@@ -1,119 +1,26 @@
-"""Data sets and hooks written in Python, as the worker threads call them: samples as bytes.
+"""Data sets and hooks written in Python, as the worker threads call them: many samples as bytes of each field.
 
-Copies of bytes keep the memory of a slot out of Python: an array that a data set keeps or changes later
-cannot touch a batch.
+Bytes keep the memory of a slot out of Python: an array that a data set keeps or changes later cannot touch a
+batch.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _feedline
+from ._columns import Columns, Misfit
 from ._errors import ConfigError
+from ._values import as_array, exact
 
-#: A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
-Field = tuple[str, str, list[int], "int | None"]
-
-#: NumPy's names of the types that batches have.
-DTYPES = {
-    "uint8": "u8",
-    "int8": "i8",
-    "uint16": "u16",
-    "int16": "i16",
-    "uint32": "u32",
-    "int32": "i32",
-    "int64": "i64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-    "bool": "bool",
-}
-
-
-def dtype_of(name: str, array: np.ndarray[Any, Any]) -> str:
-    """The type of ``array`` in batches."""
-    try:
-        return DTYPES[array.dtype.name]
-    except KeyError:
-        why = f'field "{name}" has elements of type {array.dtype}, which batches do not have: convert it'
-        raise ConfigError(why) from None
-
-
-def as_array(value: Any) -> np.ndarray[Any, Any]:
-    """A value of a sample as an array: bytes and text are ``uint8``."""
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, str):
-        return np.frombuffer(value.encode(), np.uint8)
-    if isinstance(value, (bytes, bytearray)):
-        return np.frombuffer(value, np.uint8)
-    if str(getattr(value, "dtype", "")) == "torch.bfloat16":
-        return _Bits(value)
-    return np.asarray(value)
-
-
-def _Bits(tensor: Any) -> np.ndarray[Any, Any]:
-    """A tensor of torch's bfloat16, which NumPy does not have."""
-    import torch
-
-    ml_dtypes = _import("ml_dtypes")
-    if ml_dtypes is None:
-        raise ConfigError("NumPy has no bfloat16: install ml_dtypes, or convert the tensor to float32")
-    bits: np.ndarray[Any, Any] = tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return bits
-
-
-def _import(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
-
-
-def fields_of(sample: Any) -> dict[str, Any]:
-    """The fields of a sample: those of a dict, or the places of a tuple; else the one field ``0``."""
-    if isinstance(sample, Mapping):
-        return dict(sample)
-    if isinstance(sample, (tuple, list)):
-        return {str(place): value for place, value in enumerate(sample)}
-    return {"0": sample}
-
-
-class Encoder:
-    """Makes bytes of samples that are like a first one."""
-
-    def __init__(self, first: Any, max_length: Mapping[str, int]) -> None:
-        self.is_tuple = isinstance(first, (tuple, list))
-        self._encoders: list[tuple[str, Callable[[Any], bytes]]] = []
-        self.fields: list[Field] = []
-        sample = fields_of(first)
-        unknown = [name for name in max_length if name not in sample]
-        if unknown:
-            raise ConfigError(f"max_length names {unknown[0]!r}, and the fields are {list(sample)}")
-        for name, value in sample.items():
-            field, encoder = _field(name, value, max_length.get(name))
-            self.fields.append(field)
-            self._encoders.append((name, encoder))
-
-    def __call__(self, sample: Any) -> list[bytes]:
-        """The bytes of each field."""
-        values = fields_of(sample)
-        try:
-            return [encode(values[name]) for name, encode in self._encoders]
-        except KeyError as error:
-            wanted = [name for name, _ in self._encoders]
-            if error.args and error.args[0] in wanted and error.args[0] not in values:
-                raise ValueError(
-                    f"the sample has the fields {list(values)}, and the first one has {wanted}"
-                ) from None
-            raise
+#: Seconds after which a call of :meth:`Reader.read_many` gives what it has read: other threads wait for the
+#: interpreter's lock, and the end of the process for the call.
+_LOCKED = 0.002
 
 
 def fingerprint_of(data: Any) -> int | None:
@@ -126,7 +33,7 @@ def fingerprint_of(data: Any) -> int | None:
 
 
 class Reader:
-    """Reads the samples of an object with ``__len__`` and ``__getitem__``."""
+    """Reads the samples of an object with ``__len__`` and ``__getitem__``, and stacks them."""
 
     def __init__(self, data: Any, max_length: Mapping[str, int]) -> None:
         if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
@@ -137,8 +44,8 @@ class Reader:
         if len(data) == 0:
             raise ConfigError("the data set is empty: give samples")
         self._data = data
-        self._encode = Encoder(data[0], max_length)
-        self.is_tuple, self.fields = self._encode.is_tuple, self._encode.fields
+        self.columns = Columns(data[0], max_length)
+        self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
 
     @property
     def fingerprint(self) -> int | None:
@@ -150,17 +57,53 @@ class Reader:
         """Whether the data set reads several samples in one call, by torch's ``__getitems__``."""
         return hasattr(self._data, "__getitems__")
 
-    def read(self, index: int) -> list[bytes]:
-        """The bytes of each field of a sample."""
-        return self._encode(self._data[index])
+    def samples(
+        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None
+    ) -> tuple[list[Any], BaseException | None]:
+        """The first of the samples ``ids``: all of a set that reads several in one call, else as many as are
+        read within a few milliseconds. An exception belongs to the sample behind the last one.
 
-    def read_at(self, index: int, epoch: int, seed: int) -> list[bytes]:
-        """As :meth:`read`, for samples that are random: those of :meth:`Data.map` over such a set."""
-        return self._encode(self._data.read_at(index, epoch, seed))
+        ``draws`` has the epoch and a seed of each sample of a set that is random.
+        """
+        if draws is None and len(ids) > 1 and self.is_batched:
+            samples = self._at_once(ids)
+            if samples is not None:
+                return samples, None
+        samples, data, end = [], self._data, monotonic() + _LOCKED
+        try:
+            if draws is None:
+                for index in ids:
+                    samples.append(data[index])
+                    if monotonic() > end:
+                        break
+            else:
+                for index, (epoch, seed) in zip(ids, draws, strict=True):
+                    samples.append(data.read_at(index, epoch, seed))
+                    if monotonic() > end:
+                        break
+        except BaseException as error:  # noqa: BLE001
+            return samples, error
+        return samples, None
 
-    def read_many(self, indices: list[int]) -> list[list[bytes]]:
-        """The bytes of each field of each sample."""
-        return [self._encode(sample) for sample in self._data.__getitems__(indices)]
+    def _at_once(self, ids: Sequence[int]) -> list[Any] | None:
+        """The samples by one call; ``None`` if it fails: which sample is bad shows when they are read one by
+        one."""
+        try:
+            samples = list(self._data.__getitems__(ids))
+        except Exception:  # noqa: BLE001
+            return None
+        return samples if len(samples) == len(ids) else None
+
+    def read_many(
+        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None
+    ) -> tuple[int, list[bytes | tuple[bytes, list[int]]], BaseException | None]:
+        """The number of samples read, the bytes of each field, and the exception of the one behind them."""
+        samples, error = self.samples(ids, draws)
+        try:
+            return len(samples), self.columns.pack(samples), error
+        except Misfit as misfit:
+            samples = samples[: misfit.position]
+            return len(samples), self.columns.pack(samples), misfit
 
 
 class Shards:
@@ -183,8 +126,8 @@ class Shards:
         first = next((sample for shard in shards for sample in _iterate(shard)), self)
         if first is self:
             raise ConfigError("the source has no samples: give some")
-        self._encode = Encoder(first, max_length)
-        self.is_tuple, self.fields = self._encode.is_tuple, self._encode.fields
+        self._columns = Columns(first, max_length)
+        self.is_tuple, self.fields = self._columns.is_tuple, self._columns.fields
 
     @property
     def fingerprint(self) -> int | None:
@@ -192,7 +135,7 @@ class Shards:
         numbers = [fingerprint_of(shard) for shard in self._shards]
         return None if None in numbers else fingerprint_of(_Fingerprint(repr(numbers)))
 
-    def open(self, epoch: int, shard: int, offset: int) -> Iterator[list[bytes]]:
+    def open(self, epoch: int, shard: int, offset: int) -> Iterator[list[bytes | tuple[bytes, list[int]]]]:
         """The bytes of the samples of a shard from number ``offset`` on."""
         samples = self._shards[shard]
         # Torch's distributed samplers and Hugging Face's iterable data sets have it.
@@ -210,7 +153,7 @@ class Shards:
                     f"shard {shard} has {number} samples, and the saved state is behind {offset}: a shard "
                     "must give the same samples each time"
                 )
-        return map(self._encode, opened)
+        return (self._columns.pack([sample]) for sample in opened)
 
 
 class _Fingerprint(NamedTuple):
@@ -222,60 +165,6 @@ def _iterate(shard: Any) -> Iterable[Any]:
     return samples
 
 
-def _field(name: str, value: Any, max_length: int | None) -> tuple[Field, Callable[[Any], bytes]]:
-    array = as_array(value)
-    if array.dtype.name == "object":
-        raise ConfigError(f'field "{name}" is {type(value).__name__}, not an array, a number or a text')
-    dtype = dtype_of(name, array)
-    if max_length is not None:
-        if array.ndim == 0:
-            raise ConfigError(f'field "{name}" is one number: max_length is for fields that vary in length')
-        return (name, dtype, list(array.shape[1:]), max_length), _Varying(name, array)
-    if isinstance(value, (str, bytes, bytearray)):
-        raise ConfigError(
-            f'field "{name}" is text or bytes, which vary in length: give max_length={{"{name}": ...}}'
-        )
-    return (name, dtype, list(array.shape), None), _Fixed(name, array)
-
-
-class _Fixed:
-    """Encodes a field that has one shape."""
-
-    def __init__(self, name: str, first: np.ndarray[Any, Any]) -> None:
-        self.name, self.dtype, self.shape = name, first.dtype, first.shape
-
-    def __call__(self, value: Any) -> bytes:
-        array = as_array(value)
-        if array.shape != self.shape:
-            raise ValueError(
-                f'field "{self.name}" has the shape {array.shape}, and sample 0 has {self.shape}: make it '
-                f'one size, or give max_length={{"{self.name}": ...}}'
-            )
-        return _typed(self.name, array, self.dtype)
-
-
-class _Varying:
-    """Encodes a field whose first dimension varies."""
-
-    def __init__(self, name: str, first: np.ndarray[Any, Any]) -> None:
-        self.name, self.dtype, self.item = name, first.dtype, first.shape[1:]
-
-    def __call__(self, value: Any) -> bytes:
-        array = as_array(value)
-        if array.ndim == 0 or (array.shape[1:] != self.item and array.size > 0):
-            raise ValueError(f'field "{self.name}" has the shape {array.shape}, and items have {self.item}')
-        return _typed(self.name, array, self.dtype)
-
-
-def _typed(name: str, array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> bytes:
-    if array.dtype != dtype:
-        # An empty list is an array of floats.
-        if array.size > 0 and not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise ValueError(f'field "{name}" is {array.dtype}, and sample 0 has {dtype}')
-        array = array.astype(dtype)
-    return array.tobytes()
-
-
 class Hook:
     """A hook on a batch: gets its arrays by name, changes them in place or returns others."""
 
@@ -284,9 +173,9 @@ class Hook:
     ) -> None:
         self._function, self._fields = function, fields
 
-    def __call__(self, columns: list[bytes], rows: int) -> list[bytes | None]:
+    def __call__(self, columns: list[bytearray], rows: int) -> list[bytes]:
         batch = {
-            name: np.frombuffer(bytearray(column), dtype).reshape(rows, *shape)
+            name: np.frombuffer(column, dtype).reshape(rows, *shape)
             for (name, dtype, shape), column in zip(self._fields, columns, strict=True)
         }
         result = self._function(batch)
@@ -298,8 +187,8 @@ class Hook:
         return [self._column(batch[name], name, dtype, (rows, *shape)) for name, dtype, shape in self._fields]
 
     @staticmethod
-    def _column(value: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> bytes:
-        array = np.asarray(value)
+    def _column(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+        array = as_array(name, value)
         if array.shape != shape:
             raise ValueError(f'the hook made "{name}" {array.shape}, and the batch has {shape}')
-        return _typed(name, array, np.dtype(dtype))
+        return exact(name, array, dtype, "the field").tobytes()

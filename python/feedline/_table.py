@@ -8,7 +8,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from . import _feedline, _own
+from . import _feedline, _values
 from ._data import Data, of_set
 from ._errors import ConfigError
 
@@ -80,14 +80,14 @@ def table(
                 "stack": [(field, _names(columns)) for field, columns in (stack or {}).items()],
                 "cast": [(name, _dtype(name, dtype)) for name, dtype in (cast or {}).items()],
                 "category": [
-                    (column, None if values is None else [_named(column, value) for value in values])
+                    (column, None if values is None else _values.categories(column, values))
                     for column, values in categories.items()
                 ],
                 "unknown": _names(unknown),
                 "days": _names(days),
                 "seconds": _names(seconds),
                 "standardize": _names(standardize),
-                "fill": list((fill or {}).items()),
+                "fill": [(column, _values.fill(column, value)) for column, value in (fill or {}).items()],
                 "fill_mean": _names(fill_mean),
                 "mask": _names(mask),
                 "saved": None if saved is None else os.fspath(saved),
@@ -101,22 +101,10 @@ def _names(names: _Names) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _named(column: str, value: Any) -> str | int | bool:
-    """A value in the list of a category, of a type of Python."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, str):
-        return str(value)
-    why = f'the list of category "{column}" has {value!r}, which is neither a text, nor a whole number or a bool'
-    raise ConfigError(f"{why}: write it as the column has it")
-
-
 def _dtype(name: str, dtype: Any) -> str:
     """The type of batches for one of NumPy, or for a name."""
     try:
-        given = dtype if isinstance(dtype, str) and dtype in _own.DTYPES else np.dtype(dtype).name
-        return _own.DTYPES[given]
+        given = dtype if isinstance(dtype, str) and dtype in _values.DTYPES else np.dtype(dtype).name
+        return _values.DTYPES[given]
     except (KeyError, TypeError):
-        raise ConfigError(f'cast of "{name}" to {dtype!r}: use one of {", ".join(_own.DTYPES)}') from None
+        raise ConfigError(f'cast of "{name}" to {dtype!r}: use one of {", ".join(_values.DTYPES)}') from None

@@ -67,12 +67,11 @@ def as_array(name: str, value: Any) -> Array:
 
     Raises ValueError for what is no array of numbers.
     """
-    if type(value) is not np.ndarray:
-        value = _converted(name, value)
-    dtype = value.dtype
+    array: Array = value if type(value) is np.ndarray else _converted(name, value)
+    dtype = array.dtype
     if dtype.kind not in "biuf" and dtype.name not in DTYPES:
-        raise ValueError(f'field "{name}" {_refusal(value)}')
-    return value if dtype.isnative else value.astype(dtype.newbyteorder("="))
+        raise ValueError(f'field "{name}" {_refusal(array)}')
+    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
 
 
 def _converted(name: str, value: Any) -> Array:
@@ -246,51 +245,43 @@ def _is_rounded(number: float, dtype: np.dtype[Any]) -> bool:
     return is_near and (abs(number) >= _WHOLE or not number.is_integer())
 
 
-def fill(column: str, value: Any) -> float | str:
-    """What a missing value of a column becomes.
+def fill(column: str, value: Any) -> int | float | str:
+    """What a missing value of a column becomes, as a plain value of Python.
 
-    Raises ConfigError for what is no number or text, and for a whole number that ``float64`` rounds.
+    Raises ConfigError for what is no number or text.
     """
     if isinstance(value, str):
         return str(value)
+    if isinstance(value, (int, np.integer, np.bool_)):
+        return int(value)
     try:
         array = as_array(column, value)
     except ValueError as error:
         raise ConfigError(f"fill: {error}") from None
     if array.ndim > 0:
         raise ConfigError(f'fill of "{column}" is {value!r}: give one number, or a text')
-    number = float(array)
-    if array.dtype.kind in "iu" and int(array) != int(number):
-        raise ConfigError(f'fill of "{column}" is {value!r}, which float64 rounds: give one up to 2^53')
-    return number
+    return int(array) if array.dtype.kind in "iub" else float(array)
 
 
-def categories(column: str, values: Sequence[Any]) -> list[str]:
-    """The stated values of a category as names.
+def categories(column: str, values: Sequence[Any]) -> list[str | int | bool]:
+    """The stated values of a category, as plain values of Python.
 
-    Raises ConfigError for values that have no categories, and for two of one name.
+    Raises ConfigError for values that have no categories.
     """
     if isinstance(values, (str, bytes)):
         raise ConfigError(f'the category "{column}" has the values {values!r}: give a list of them')
-    names = [_category(column, value) for value in values]
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            both = [value for value, own in zip(values, names, strict=True) if own == name]
-            raise ConfigError(f'the category "{column}" has {both[0]!r} and {both[1]!r}, which are one value')
-    return names
+    return [_category(column, value) for value in values]
 
 
-def _category(column: str, value: Any) -> str:
+def _category(column: str, value: Any) -> str | int | bool:
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (int, np.integer)):
-        return str(int(value))
-    raise ConfigError(
-        f'the category "{column}" has {value!r}, which is {type(value).__name__}: categories are texts, whole '
-        "numbers and bool"
-    )
+    why = f'the list of category "{column}" has {value!r}, which is neither a text, nor a whole number or a bool'
+    raise ConfigError(f"{why}: write it as the column has it")
 
 
 def fields_of(sample: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, Spec, TransferMode, Workers};
+use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, TransferMode, Workers};
 use pyo3::prelude::*;
 
 use crate::dataset::DataSet;
@@ -16,15 +16,6 @@ use crate::source::Source;
 pub(crate) enum Samples<'py> {
     Data(PyRef<'py, DataSet>),
     Source(PyRef<'py, Source>),
-}
-
-impl Samples<'_> {
-    pub(crate) fn spec(&self) -> &Spec {
-        match self {
-            Self::Data(data) => data.set.spec(),
-            Self::Source(source) => feedline::source::Source::spec(&source.0),
-        }
-    }
 }
 
 /// The options of a loader, as `_loader.py` gives them.
@@ -46,7 +37,8 @@ pub(crate) struct Options {
     /// Rank and size; `None` for those of the environment.
     pub(crate) world: Option<(u32, u32)>,
     pub(crate) epochs: Option<u64>,
-    pub(crate) pad: Vec<(String, usize, Option<f64>)>,
+    /// Field, multiple of the width, and the bytes of one element.
+    pub(crate) pad: Vec<(String, usize, Option<Vec<u8>>)>,
     pub(crate) max_per_batch: Vec<(String, usize)>,
     /// Max bad samples, or their max share.
     pub(crate) bad_samples: (Option<u64>, Option<f64>),
@@ -105,8 +97,8 @@ pub(crate) fn builder(data: &Samples<'_>, options: Options) -> PyResult<LoaderBu
     if let Some(epochs) = options.epochs {
         builder = builder.epochs(epochs);
     }
-    for (field, multiple, value) in &options.pad {
-        builder = builder.pad(field, padding(data, field, *multiple, *value)?);
+    for (field, multiple, element) in &options.pad {
+        builder = builder.pad(field, Pad::from_parts(*multiple, element.as_deref().unwrap_or_default()));
     }
     for (field, items) in &options.max_per_batch {
         builder = builder.max_per_batch(field, *items);
@@ -142,25 +134,4 @@ pub(crate) fn builder(data: &Samples<'_>, options: Options) -> PyResult<LoaderBu
         builder = builder.map_batch(move |batch, _| call_hook(&hook, batch));
     }
     Ok(builder)
-}
-
-/// The padding of the field `name`, of the field's own type.
-fn padding(data: &Samples<'_>, name: &str, multiple: usize, value: Option<f64>) -> PyResult<Pad> {
-    use feedline::DType;
-    let pad = Pad::multiple_of(multiple);
-    let Some(value) = value else { return Ok(pad) };
-    let spec = data.spec();
-    Ok(match spec.fields()[spec.index_of(name).map_err(raise)?].dtype() {
-        DType::U8 | DType::Bool => pad.fill_value(value as u8),
-        DType::I8 => pad.fill_value(value as i8),
-        DType::U16 => pad.fill_value(value as u16),
-        DType::I16 => pad.fill_value(value as i16),
-        DType::U32 => pad.fill_value(value as u32),
-        DType::I32 => pad.fill_value(value as i32),
-        DType::I64 => pad.fill_value(value as i64),
-        DType::F16 => pad.fill_value(half::f16::from_f64(value)),
-        DType::BF16 => pad.fill_value(half::bf16::from_f64(value)),
-        DType::F32 => pad.fill_value(value as f32),
-        DType::F64 => pad.fill_value(value),
-    })
 }

@@ -6,7 +6,8 @@ use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
 use feedline_core::Fingerprint;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::error::Raised;
 use crate::interpreter::{attach, may_go_on};
@@ -39,16 +40,43 @@ pub(crate) fn dtype_named(name: &str) -> feedline::Result<DType> {
     found.ok_or_else(|| Error::new(ErrorKind::Config, format!("batches have no elements of type {name}")))
 }
 
-/// A data set written in Python: a `_own.Reader`, which gives the bytes of each field.
+/// A data set written in Python: a `_own.Reader`, which stacks the samples of several ids field by field.
 pub(crate) struct OwnData {
     reader: Py<PyAny>,
     len: u64,
     spec: Spec,
     fingerprint: Option<u64>,
-    /// Whether `read_many` reads several samples in one call.
+    /// Whether the set reads several samples in one call.
     is_batched: bool,
     /// Whether samples depend on the epoch and on random numbers.
     varies: bool,
+}
+
+/// Bytes of the samples that are read in one call: they stay in the processor's cache until they are copied.
+const AT_ONCE: usize = 1 << 20;
+
+/// The samples of one call of `_own.Reader.read_many`: how many, their fields, and what ended the reading.
+struct Stacked {
+    count: usize,
+    fields: Vec<Column>,
+    error: Option<ReadError>,
+}
+
+/// The rows of a field one behind another, and the length of each in items if they vary. The bytes are those
+/// of a `bytes` object, which nobody changes: they are copied without the interpreter's lock.
+#[derive(FromPyObject)]
+pub(crate) enum Column {
+    Fixed(PyBackedBytes),
+    Ragged(PyBackedBytes, Vec<usize>),
+}
+
+impl Column {
+    /// The bytes of all rows.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Fixed(bytes) | Self::Ragged(bytes, _) => bytes,
+        }
+    }
 }
 
 impl OwnData {
@@ -63,49 +91,60 @@ impl OwnData {
         Ok(Self { reader, len, spec: spec(fields)?, fingerprint, is_batched, varies })
     }
 
-    /// Writes the bytes of a sample's fields.
-    fn write(
+    /// The samples `ids`, stacked. `draws` has the epoch and a seed of each, if samples vary.
+    fn stacked(&self, ids: &[u64], draws: Option<Vec<(u64, u64)>>) -> Result<Stacked, ReadError> {
+        attach(|py| {
+            let raised = |error| -> ReadError { Raised::new(py, error).into() };
+            let read = self.reader.bind(py).call_method1(intern!(py, "read_many"), (ids.to_vec(), draws));
+            let (count, fields, error): (usize, Vec<Column>, Option<Bound<'_, PyAny>>) =
+                read.and_then(|read| read.extract()).map_err(raised)?;
+            let error = error.map(|error| raised(PyErr::from_value(error)));
+            Ok(Stacked { count, fields, error })
+        })
+    }
+
+    /// Reads the first of `ids` into the first rows of `rows`. Returns how many: at least one, and as many as
+    /// are read within a few milliseconds.
+    ///
+    /// # Errors
+    /// The index of the sample that cannot be read. Those before it are written.
+    fn read_first(
         &self,
-        py: Python<'_>,
-        sample: Bound<'_, PyAny>,
-        row: &mut Row<'_, '_>,
-    ) -> Result<(), ReadError> {
-        let raised = |error| -> ReadError { Raised::new(py, error).into() };
-        let fields = sample.cast_into::<PyList>().map_err(|error| raised(error.into()))?;
-        for (index, value) in fields.iter().enumerate() {
-            let bytes = value.cast_into::<PyBytes>().map_err(|error| raised(error.into()))?;
-            let field = &self.spec.fields()[index];
-            if field.as_ragged().is_some() {
-                row.write_ragged_bytes(index, bytes.as_bytes())?;
-            } else if bytes.as_bytes().len() == field.row_bytes() {
-                row.write(index, bytes.as_bytes());
-            } else {
-                let why = format!("field \"{}\" has {} bytes", field.name(), bytes.as_bytes().len());
-                return Err(Error::new(ErrorKind::Sample, why).into());
+        ids: &[u64],
+        mut rows: Rows<'_>,
+        draws: Option<Vec<(u64, u64)>>,
+    ) -> Result<usize, (usize, ReadError)> {
+        let Stacked { count, fields, error } = self.stacked(ids, draws).map_err(|error| (0, error))?;
+        let wrong = |why: &str| (0, Error::new(ErrorKind::Sample, why).into());
+        if count > ids.len() || fields.len() != self.spec.fields().len() {
+            return Err(wrong("the reader gave other samples or fields than it was asked for"));
+        }
+        for (index, (values, field)) in fields.iter().zip(self.spec.fields()).enumerate() {
+            match values {
+                Column::Fixed(bytes) => {
+                    let column = rows.column_mut(index).get_mut(..count * field.row_bytes());
+                    let column = column.filter(|column| column.len() == bytes.len());
+                    let column = column.ok_or_else(|| wrong("the reader gave rows of another size"))?;
+                    column.copy_from_slice(bytes);
+                }
+                Column::Ragged(bytes, lengths) => {
+                    let mut rest: &[u8] = bytes;
+                    for (row, items) in lengths.iter().take(count).enumerate() {
+                        let bytes = items.saturating_mul(field.item_bytes());
+                        let (values, after) =
+                            rest.split_at_checked(bytes).ok_or_else(|| wrong("a row is cut off"))?;
+                        let written = rows.row(row).write_ragged_bytes(index, values);
+                        written.map_err(|error| (row, error.into()))?;
+                        rest = after;
+                    }
+                }
             }
         }
-        Ok(())
-    }
-
-    /// The epoch and a seed, if samples vary.
-    fn random(&self, context: &mut Context) -> Option<(u64, u64)> {
-        self.varies.then(|| (context.epoch(), context.random().below(u64::MAX)))
-    }
-
-    /// Reads a sample; `random` has the epoch and a seed, if samples vary.
-    fn read_attached(
-        &self,
-        py: Python<'_>,
-        id: u64,
-        random: Option<(u64, u64)>,
-        row: &mut Row<'_, '_>,
-    ) -> Result<(), ReadError> {
-        let reader = self.reader.bind(py);
-        let sample = match random {
-            Some((epoch, seed)) => reader.call_method1(intern!(py, "read_at"), (id, epoch, seed)),
-            None => reader.call_method1(intern!(py, "read"), (id,)),
-        };
-        self.write(py, sample.map_err(|error| Raised::new(py, error))?, row)
+        match error {
+            Some(error) => Err((count, error)),
+            None if count == 0 => Err(wrong("the reader gave no sample")),
+            None => Ok(count),
+        }
     }
 }
 
@@ -120,8 +159,8 @@ impl Dataset for OwnData {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         may_go_on(context)?;
-        let random = self.random(context);
-        attach(|py| self.read_attached(py, id, random, row))
+        let draws = self.varies.then(|| vec![draw(context)]);
+        self.read_first(&[id], row.as_rows_mut(), draws).map(drop).map_err(|(_, error)| error)
     }
 
     fn read_many(
@@ -130,33 +169,29 @@ impl Dataset for OwnData {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
-        let mut read = |py: Python<'_>| -> Option<()> {
-            let samples =
-                self.reader.bind(py).call_method1(intern!(py, "read_many"), (ids.to_vec(),)).ok()?;
-            let samples = samples.cast_into::<PyList>().ok().filter(|samples| samples.len() == ids.len())?;
-            for (index, sample) in samples.iter().enumerate() {
-                self.write(py, sample, &mut rows.row(index)).ok()?;
-            }
-            Some(())
-        };
-        if self.is_batched && ids.len() > 1 && attach(|py| Ok(read(py))).ok().flatten().is_some() {
-            return Ok(());
-        }
-        // One by one, also to find the sample that a batch cannot be read for. All in one attachment, which
-        // costs more than a small sample.
+        let most =
+            if self.is_batched { ids.len() } else { (AT_ONCE / self.spec.sample_bytes().max(1)).max(1) };
         let mut at = 0;
-        let read = |py: Python<'_>| {
-            for (index, &id) in ids.iter().enumerate() {
-                at = index;
-                may_go_on(context)?;
-                context.sample(index, id, |context| {
-                    let random = self.random(context);
-                    self.read_attached(py, id, random, &mut rows.row(index))
-                })?;
+        // Each sample is begun once, in order, however many are read in one call.
+        let draws: Option<Vec<_>> = self
+            .varies
+            .then(|| ids.iter().enumerate().map(|(index, &id)| context.sample(index, id, draw)).collect());
+        while at < ids.len() {
+            may_go_on(context).map_err(|error| (at, error))?;
+            if draws.is_none() {
+                // Also what a report names while they are read.
+                context.sample(at, ids[at], |_| {});
             }
-            Ok(())
-        };
-        attach(read).map_err(|error| (at, error))
+            let part = at..ids.len().min(at + most);
+            let of_part = draws.as_ref().map(|draws| draws[part.clone()].to_vec());
+            let read = self.read_first(&ids[part.clone()], rows.part(part), of_part);
+            let end = at + read.map_err(|(index, error)| (at + index, error))?;
+            if draws.is_none() {
+                (at + 1..end).for_each(|index| context.sample(index, ids[index], |_| {}));
+            }
+            at = end;
+        }
+        Ok(())
     }
 
     fn fingerprint(&self) -> u64 {
@@ -165,8 +200,13 @@ impl Dataset for OwnData {
     }
 }
 
-/// Calls the hook `hook` on a filled batch: a `_own.Hook`, which gets the bytes of each field that is not
-/// ragged, and returns those that it changes.
+/// The epoch of the current sample, and a seed.
+fn draw(context: &mut Context) -> (u64, u64) {
+    (context.epoch(), context.random().below(u64::MAX))
+}
+
+/// Calls the hook `hook` on a filled batch: a `_own.Hook`, which gets a copy of each field that is not ragged,
+/// and returns the bytes of those that it changes.
 pub(crate) fn call_hook(hook: &Py<PyAny>, batch: &mut FilledBatch<'_>) -> Result<(), ReadError> {
     let fixed: Vec<usize> = {
         let fields = batch.rows().spec().fields().iter().enumerate();
@@ -176,7 +216,7 @@ pub(crate) fn call_hook(hook: &Py<PyAny>, batch: &mut FilledBatch<'_>) -> Result
         let raised = |error| -> ReadError { Raised::new(py, error).into() };
         let rows = batch.len();
         let columns: Vec<_> =
-            fixed.iter().map(|&index| PyBytes::new(py, batch.rows().column_mut(index))).collect();
+            fixed.iter().map(|&index| PyByteArray::new(py, batch.rows().column_mut(index))).collect();
         let changed = hook.bind(py).call1((columns, rows)).map_err(raised)?;
         let changed: Vec<Option<Bound<'_, PyBytes>>> = changed.extract().map_err(raised)?;
         for (&index, bytes) in fixed.iter().zip(&changed) {

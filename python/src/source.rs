@@ -10,11 +10,11 @@ use feedline::{Context, Error, ErrorKind, ReadError, Row, Spec};
 use feedline_core::Fingerprint;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyIterator, PyList};
+use pyo3::types::PyIterator;
 
 use crate::error::{Raised, raise};
 use crate::interpreter::attach;
-use crate::own::{FieldOf, fields_of, spec};
+use crate::own::{Column, FieldOf, fields_of, spec};
 
 /// A source written in Python; see `feedline.Source`.
 #[pyclass(frozen, module = "feedline._feedline")]
@@ -126,15 +126,12 @@ impl Shard for OpenShard {
         let next = attach(|py| {
             let raised = |error| -> ReadError { Raised::new(py, error).into() };
             let Some(sample) = samples.bind(py).clone().next() else { return Ok(Next::End) };
-            let sample =
-                sample.map_err(raised)?.cast_into::<PyList>().map_err(|error| raised(error.into()))?;
-            for (value, field) in sample.iter().zip(self.source.0.spec.fields()) {
-                let value = value.cast_into::<PyBytes>().map_err(|error| raised(error.into()))?;
-                let value = value.as_bytes();
-                if field.as_ragged().is_some() {
-                    record.extend((value.len() as u64).to_le_bytes());
+            let sample: Vec<Column> = sample.and_then(|sample| sample.extract()).map_err(raised)?;
+            for value in &sample {
+                if let Column::Ragged(bytes, _) = value {
+                    record.extend((bytes.len() as u64).to_le_bytes());
                 }
-                record.extend(value);
+                record.extend_from_slice(value.bytes());
             }
             Ok(Next::Record)
         })?;

@@ -69,7 +69,7 @@ def table() -> Any:
 
 def rows_of(table: Any) -> list[dict[str, Any]]:
     """The samples of a table, by pyarrow's own conversion."""
-    types = {"tokens": np.int32, "pair": np.float32, "flag": np.uint8, "id": np.int64, "score": np.float64}
+    types = {"tokens": np.int32, "pair": np.float32, "flag": np.bool_, "id": np.int64, "score": np.float64}
     return [
         {
             name: np.frombuffer(value.encode(), np.uint8) if name == "text" else np.array(value, types[name])

@@ -65,7 +65,7 @@ impl feedline::source::Source for OwnSource {
             let samples = self.0.shards.bind(py).call_method1(intern!(py, "open"), (epoch, shard, offset));
             let samples = samples.and_then(|samples| Ok(samples.cast_into::<PyIterator>()?));
             let samples = samples.map_err(|error| Raised::new(py, error))?.unbind();
-            Ok(Box::new(OpenShard { samples: Some(samples), source: self.clone(), offset }) as Box<dyn Shard>)
+            Ok(Box::new(OpenShard { samples: Some(samples), offset }) as Box<dyn Shard>)
         })
     }
 
@@ -111,7 +111,6 @@ fn short() -> ReadError {
 struct OpenShard {
     /// `None` only in `drop`.
     samples: Option<Py<PyIterator>>,
-    source: OwnSource,
     /// The number of the next sample.
     offset: u64,
 }

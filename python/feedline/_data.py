@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -52,6 +53,8 @@ class Data:
     _is_tuple: bool
     #: Whether Python code reads the samples, or changes them.
     _is_python: bool
+    #: Name, type and shape of each field, and whether it varies in length, once a sample was read.
+    _forms: list[tuple[str, np.dtype[Any], tuple[int, ...], bool]] | None = None
 
     def __init__(self, samples: Any, *, max_length: Mapping[str, int] | None = None) -> None:
         self._is_tuple = self._is_python = False
@@ -109,11 +112,19 @@ class Data:
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
             raise IndexError(f"no sample {index}: there are {len(self)}")
+        if self._forms is None:
+            self._forms = [
+                (field.name, numpy_dtype(field.dtype), field.shape, field.max_length is not None)
+                for field in self.fields
+            ]
         sample = {}
-        for field, value in builtins.zip(self.fields, self._set.read(at, epoch, seed), strict=True):
-            shape = field.shape if field.max_length is None else (-1, *field.shape)
-            array = np.frombuffer(value, numpy_dtype(field.dtype))
-            sample[field.name] = array.reshape(shape) if value else array.reshape((0, *field.shape))
+        for (name, dtype, shape, varies), value in builtins.zip(
+            self._forms, self._set.read(at, epoch, seed), strict=True
+        ):
+            array = np.frombuffer(value, dtype)
+            if varies:
+                shape = (-1, *shape) if value else (0, *shape)
+            sample[name] = array.reshape(shape)
         return tuple(sample.values()) if self._is_tuple else sample
 
     def __iter__(self) -> Iterator[Any]:
@@ -154,7 +165,7 @@ class Data:
 
     def subset(self, indices: Sequence[int]) -> Data:
         """The samples of these indices, in this order."""
-        return self._new(self._set.subset([int(index) for index in indices]))
+        return self._new(self._set.subset([_index(index) for index in indices]))
 
     def take(self, count: int) -> Data:
         """The first samples."""
@@ -207,6 +218,16 @@ class Data:
 
     def __reduce__(self) -> Any:
         raise TypeError("a Data cannot be pickled: open it again where you need it")
+
+
+def _index(index: Any) -> int:
+    """A whole number; a mask or a fraction would choose other samples than it says."""
+    if isinstance(index, (bool, np.bool_)):
+        raise ConfigError("subset takes indices, and this is a mask: give np.flatnonzero(mask)")
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise ConfigError(f"subset takes indices, and {index!r} is no whole number") from None
 
 
 class _Mapped:

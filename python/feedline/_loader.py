@@ -209,7 +209,7 @@ class Loader:
                 "pad": padding,
                 "max_per_batch": list((max_per_batch or {}).items()),
                 "bad_samples": (None, bad_samples) if isinstance(bad_samples, float) else (bad_samples, None),
-                "skip": [(epoch, steps.start, steps.stop) for epoch, steps in (skip or {}).items()],
+                "skip": [_skipped(epoch, steps) for epoch, steps in (skip or {}).items()],
                 "transfer_mode": transfer_mode,
                 "pinned_budget": pinned_budget,
                 "held_timeout": held_timeout,
@@ -442,6 +442,12 @@ def _world(world: str | tuple[int, int] | None) -> tuple[int, int] | None:
     if isinstance(world, str) or len(world) != 2:
         raise ConfigError(f'world {world!r}: use "env", "torch", (rank, size) or None')
     return int(world[0]), int(world[1])
+
+
+def _skipped(epoch: int, steps: range) -> tuple[int, int, int]:
+    if steps.step != 1:
+        raise ConfigError(f"skip has {steps!r} in epoch {epoch}: it leaves out steps that follow each other")
+    return epoch, steps.start, steps.stop
 
 
 def _padding(

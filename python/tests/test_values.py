@@ -357,3 +357,13 @@ def test_one_call_reads_many_quick_samples_and_one_slow_one() -> None:
         patch.setattr(Columns, "pack", counted)
         got = [int(one) for batch in feedline.Loader(timed, 100, framework="numpy", workers=1) for one in batch["0"]]
     assert got == list(range(100)) and max(calls) > 20
+
+
+def test_indices_and_steps_are_what_they_say() -> None:
+    data = feedline.Data({"x": np.arange(4)})
+    assert [int(one["x"]) for one in data.subset(np.array([3, 1], np.uint8))] == [3, 1]
+    for indices in (np.arange(4) % 2 == 0, [True, False], [1.7], np.array([1.0])):
+        with pytest.raises(feedline.ConfigError, match="indices"):
+            data.subset(indices)
+    with pytest.raises(feedline.ConfigError, match="range"):
+        feedline.Loader(data, 1, framework="numpy", skip={0: range(0, 4, 2)})

@@ -40,7 +40,7 @@ impl Fields {
         &self.batch
     }
 
-    /// The field `name`, `[rows, shape...]`, of the field's type; no copy. A padded field is
+    /// The field `name`, `[rows, shape...]`, of the field's type, `u8` for `Bool`; no copy. A padded field is
     /// `[rows, width, item...]`.
     ///
     /// # Errors

@@ -90,6 +90,10 @@ impl Dataset for Pictures {
         &self.spec
     }
 
+    fn has_random_geometry(&self) -> bool {
+        self.transforms.has_random_geometry()
+    }
+
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let file = self.files[id as usize];
         context.scoped_scratch(|Memory { values, scratch }: &mut Memory, context| {

@@ -145,7 +145,7 @@ class Data:
         reader = _own.Reader(_Mapped(self, function), max_length or {})
         mapped = self._new(
             _feedline.DataSet.own(
-                reader, len(self), reader.fields, reader.fingerprint, False, self._set.varies()
+                reader, len(self), reader.fields, reader.fingerprint, False, self._set.varies(), self._set
             )
         )
         mapped._is_tuple, mapped._is_python = reader.is_tuple, True
@@ -380,9 +380,13 @@ def concat(*parts: Data) -> Data:
     return _composed(parts, _feedline.DataSet.concat([part._set for part in parts]))
 
 
-def zip(*parts: Data) -> Data:
-    """The fields of several data sets of one length, side by side."""
-    zipped = _composed(parts, _feedline.DataSet.zip([part._set for part in parts]))
+def zip(*parts: Data, independent: bool = False) -> Data:
+    """The fields of several data sets of one length, side by side.
+
+    Two parts that crop, flip or turn pictures at random are refused: each does so in its own way, and an image
+    would not match its mask. ``independent=True`` allows it, such as for two views of each picture.
+    """
+    zipped = _composed(parts, _feedline.DataSet.zip([part._set for part in parts], independent))
     zipped._is_tuple = False
     return zipped
 

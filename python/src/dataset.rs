@@ -223,8 +223,9 @@ impl DataSet {
         })
     }
 
-    /// A data set written in Python: a `_own.Reader`.
+    /// A data set written in Python: a `_own.Reader`. It crops at random if the set that it maps does.
     #[staticmethod]
+    #[pyo3(signature = (reader, len, fields, fingerprint, is_batched, varies, mapped=None))]
     fn own(
         reader: Py<PyAny>,
         len: u64,
@@ -232,9 +233,11 @@ impl DataSet {
         fingerprint: Option<u64>,
         is_batched: bool,
         varies: bool,
+        mapped: Option<PyRef<'_, Self>>,
     ) -> PyResult<Self> {
         let set = OwnData::new(reader, len, &fields, fingerprint, is_batched, varies).map_err(raise)?;
-        Ok(Self::new("python", set))
+        let has_random_geometry = mapped.is_some_and(|mapped| mapped.set.has_random_geometry());
+        Ok(Self::new("python", OwnData { has_random_geometry, ..set }))
     }
 
     /// Arrays in memory: name, dtype, shape of a row, and bytes of each.
@@ -360,10 +363,27 @@ impl DataSet {
     }
 
     #[staticmethod]
-    fn zip(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+    fn zip(parts: Vec<PyRef<'_, Self>>, independent: bool) -> PyResult<Self> {
         parts.iter().try_for_each(|part| part.check_decoded("zip"))?;
+        let moved = parts.iter().enumerate().filter(|(_, part)| part.set.has_random_geometry());
+        let moved: Vec<_> = moved.map(|(number, part)| (number, part.set.spec())).collect();
+        if let [(one, first), (other, second), ..] = &moved[..]
+            && !independent
+        {
+            let fields = |spec: &feedline::Spec| {
+                spec.fields().iter().map(|field| field.name()).collect::<Vec<_>>().join(", ")
+            };
+            let why = format!(
+                "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in its \
+                 own way, so their pictures would not match: zip them without these transforms and transform both \
+                 in one map, or give independent=True if they need not match",
+                fields(first),
+                fields(second)
+            );
+            return Err(raise(Error::new(ErrorKind::Config, why)));
+        }
         let parts = parts.iter().map(|part| part.set.clone());
-        compose::Zip::new(parts).map(|set| Self::new("zip", set)).map_err(raise)
+        compose::Zip::independent(parts).map(|set| Self::new("zip", set)).map_err(raise)
     }
 
     #[staticmethod]

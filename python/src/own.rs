@@ -50,6 +50,8 @@ pub(crate) struct OwnData {
     is_batched: bool,
     /// Whether samples depend on the epoch and on random numbers.
     varies: bool,
+    /// Whether the set that it maps crops pictures at random.
+    pub(crate) has_random_geometry: bool,
 }
 
 /// Bytes of the samples that are read in one call: they stay in the processor's cache until they are copied.
@@ -88,7 +90,8 @@ impl OwnData {
         is_batched: bool,
         varies: bool,
     ) -> feedline::Result<Self> {
-        Ok(Self { reader, len, spec: spec(fields)?, fingerprint, is_batched, varies })
+        let (spec, has_random_geometry) = (spec(fields)?, false);
+        Ok(Self { reader, len, spec, fingerprint, is_batched, varies, has_random_geometry })
     }
 
     /// The samples `ids`, stacked. `draws` has the epoch and a seed of each, if samples vary.
@@ -155,6 +158,10 @@ impl Dataset for OwnData {
 
     fn spec(&self) -> &Spec {
         &self.spec
+    }
+
+    fn has_random_geometry(&self) -> bool {
+        self.has_random_geometry
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {

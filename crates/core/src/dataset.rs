@@ -88,6 +88,13 @@ pub trait Dataset: Send + Sync + 'static {
         None
     }
 
+    /// Whether a read crops, flips or turns pictures at random. [`zip`](Self::zip) refuses two such sets,
+    /// because each draws numbers of its own: an image and its mask would not match. A set that reads from
+    /// others returns what they return. Default: no.
+    fn has_random_geometry(&self) -> bool {
+        false
+    }
+
     /// Prepares samples for a later [`read`](Self::read), if reading one takes long because it decodes or
     /// fetches others with it. `ids` are those of one batch.
     ///
@@ -257,7 +264,8 @@ pub trait Dataset: Send + Sync + 'static {
     /// Sample `id` of this set and of `other` side by side; [`Zip::new`] takes any number of sets.
     ///
     /// # Errors
-    /// `Config` for sets of different lengths, or a field name that both have.
+    /// `Config` for sets of different lengths, or a field name that both have; also if both crop, flip or turn
+    /// pictures at random, each in its own way ([`Zip::independent`] allows that).
     fn zip(self, other: impl Dataset) -> crate::Result<Zip>
     where
         Self: Sized,

@@ -335,6 +335,10 @@ impl Dataset for Packed {
         Ok(row.set_ragged_len(Self::CU_SEQLENS, segments)?)
     }
 
+    fn has_random_geometry(&self) -> bool {
+        self.inner.has_random_geometry()
+    }
+
     fn fingerprint(&self) -> u64 {
         let PackedOptions { window, split, shuffle } = self.options;
         let lengths = self.lengths.iter().fold(0, |state, &length| key(&[state, u64::from(length)]));

@@ -57,6 +57,10 @@ impl Dataset for StableDataset {
         self.inner.block_shuffle()
     }
 
+    fn has_random_geometry(&self) -> bool {
+        self.inner.has_random_geometry()
+    }
+
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
         self.inner.prefetch(ids, context)
     }

@@ -220,6 +220,10 @@ impl Dataset for ImageDataset {
         self.reader.block_shuffle()
     }
 
+    fn has_random_geometry(&self) -> bool {
+        self.transforms.has_random_geometry()
+    }
+
     fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
         self.reader.prefetch(ids)
     }

@@ -164,3 +164,54 @@ fn encoded_pictures_cross_as_their_files_with_what_happens_to_each() {
     let mut rows = Rows::new(&layout, &mut slab, 1);
     assert!(small.read_many(&[0], &mut rows, &mut Context::new(7, 0)).is_err());
 }
+
+#[test]
+fn an_image_and_a_mask_that_are_cropped_apart_are_refused() {
+    let set = |transforms| ImageDataset::new(open(picture("P-4.png")).unwrap(), transforms).unwrap();
+    let mask = |transforms| {
+        let set = set(transforms);
+        let shape = set.spec().fields()[0].shape().to_vec();
+        let spec = feedline_core::Spec::new().field("mask", DType::U8, shape).unwrap();
+        let copy = |sample: &feedline_core::compose::Sample<'_>, row: &mut feedline_core::Row<'_, '_>| {
+            row.write(0, sample.bytes(0));
+            Ok(())
+        };
+        set.map(spec, move |sample, row, _| copy(sample, row)).unwrap()
+    };
+    let new = Transforms::new;
+    let random = [
+        new().random_crop(32),
+        new().random_resized_crop(32),
+        new().center_crop(32).flip(0.5),
+        new().center_crop(32).flip_vertically(0.5),
+        new().center_crop(32).quarter_turn(),
+        new().center_crop(32).rand_augment(2, 9),
+        new().center_crop(32).trivial_augment(),
+        new().random_crop(32).on_device(),
+    ];
+    for transforms in random {
+        let is_on_host = set(transforms.clone()).spec().fields().len() == 1;
+        assert!(set(transforms.clone()).has_random_geometry(), "{transforms:?}");
+        if is_on_host {
+            let why =
+                set(transforms.clone()).zip(mask(transforms.clone())).map(drop).unwrap_err().to_string();
+            let names =
+                "parts 0 (\"image\") and 1 (\"mask\") of the zip crop, flip or turn pictures at random";
+            assert!(why.contains(names), "{transforms:?}: {why}");
+        }
+        // One of them alone is the user's choice.
+        assert!(set(transforms).zip(mask(new().center_crop(32))).is_ok());
+    }
+    let same = [
+        new().center_crop(32).flip(1.0).flip_vertically(0.0),
+        new()
+            .resize(32)
+            .color_jitter(0.4, 0.4, 0.4, 0.1)
+            .grayscale(0.5)
+            .gaussian_blur(2, 0.1, 2.0)
+            .erase(0.5),
+    ];
+    for transforms in same {
+        assert!(set(transforms.clone()).zip(mask(transforms)).is_ok());
+    }
+}

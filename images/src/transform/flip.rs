@@ -21,6 +21,10 @@ impl Transform for FlipLeftRight {
         }
     }
 
+    fn has_random_geometry(&self) -> bool {
+        0.0 < self.probability && self.probability < 1.0
+    }
+
     fn on_device(&self) -> Option<Needs> {
         Some(Needs::Copy)
     }
@@ -44,6 +48,10 @@ impl Transform for FlipTopBottom {
         if random.uniform() < self.probability {
             canvas.reorient(Orientation::FlipTopBottom);
         }
+    }
+
+    fn has_random_geometry(&self) -> bool {
+        0.0 < self.probability && self.probability < 1.0
     }
 
     fn on_device(&self) -> Option<Needs> {

@@ -16,6 +16,10 @@ impl Transform for QuarterTurn {
         size.filter(|size| size.height == size.width)
     }
 
+    fn has_random_geometry(&self) -> bool {
+        true
+    }
+
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         let quarters =
             [Orientation::Upright, Orientation::Rotate90, Orientation::Rotate180, Orientation::Rotate270];

@@ -185,6 +185,12 @@ impl Transforms {
         Self { scaled_decode: true, ..self }
     }
 
+    /// Whether the list crops, flips, turns or shifts pictures at random, or mixes them; see
+    /// [`Transform::has_random_geometry`].
+    pub fn has_random_geometry(&self) -> bool {
+        self.mixing.is_some() || self.steps.iter().any(|step| step.has_random_geometry())
+    }
+
     /// A spec with one field, `name`, for the pictures that the list makes.
     ///
     /// # Errors

@@ -89,6 +89,10 @@ impl Dataset for Concat {
         self.parts().read_many(ids, rows, context, |id| self.existing(id))
     }
 
+    fn has_random_geometry(&self) -> bool {
+        self.parts.iter().any(Dataset::has_random_geometry)
+    }
+
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
         self.parts().prefetch(ids, context, |id| self.existing(id))
     }

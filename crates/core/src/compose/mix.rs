@@ -211,6 +211,10 @@ impl Dataset for Mix {
         self.parts().read_many(ids, rows, context, |id| self.existing(epoch, id))
     }
 
+    fn has_random_geometry(&self) -> bool {
+        self.parts.iter().any(Dataset::has_random_geometry)
+    }
+
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
         let epoch = context.epoch();
         self.parts().prefetch(ids, context, |id| self.existing(epoch, id))

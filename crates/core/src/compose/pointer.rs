@@ -38,6 +38,10 @@ macro_rules! forward {
                 (**self).block_shuffle()
             }
 
+            fn has_random_geometry(&self) -> bool {
+                (**self).has_random_geometry()
+            }
+
             fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
                 (**self).prefetch(ids, context)
             }

@@ -64,6 +64,10 @@ impl Dataset for Subset {
         self.parts().read_many(ids, rows, context, |id| self.place(id))
     }
 
+    fn has_random_geometry(&self) -> bool {
+        self.inner.has_random_geometry()
+    }
+
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
         self.parts().prefetch(ids, context, |id| self.place(id))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::compose::config;
 use crate::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
+    Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
     StableDataset, StridedColumn,
 };
 
@@ -23,8 +23,34 @@ impl Zip {
     ///
     /// # Errors
     /// `Config` for no parts, parts of different lengths, a field name that two parts have, or too many
-    /// fields.
+    /// fields; also for two parts that crop, flip or turn pictures at random
+    /// ([`Dataset::has_random_geometry`]): each would do so in its own way, and an image would not match its
+    /// mask.
     pub fn new(parts: impl IntoIterator<Item = Arc<dyn Dataset>>) -> Result<Self> {
+        let zip = Self::independent(parts)?;
+        let moved: Vec<_> =
+            zip.parts().filter(|(_, part, _)| StableDataset::has_random_geometry(part)).collect();
+        let [(one, first, _), (other, second, _), ..] = &moved[..] else { return Ok(zip) };
+        let fields = |part: &StableDataset| {
+            let names: Vec<_> = part.spec().fields().iter().map(Field::name).collect();
+            format!("\"{}\"", names.join("\", \""))
+        };
+        Err(config(format!(
+            "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in its own \
+             way, so their pictures would not match: zip them without these transforms and transform both in \
+             one map, or use Zip::independent if they need not match",
+            fields(first),
+            fields(second)
+        )))
+    }
+
+    /// As [`new`](Self::new), also for parts that crop, flip or turn pictures at random, each in its own way:
+    /// such as two views of each picture, for contrastive learning.
+    ///
+    /// # Errors
+    /// `Config` for no parts, parts of different lengths, a field name that two parts have, or too many
+    /// fields.
+    pub fn independent(parts: impl IntoIterator<Item = Arc<dyn Dataset>>) -> Result<Self> {
         let parts: Vec<_> = parts.into_iter().map(StableDataset::new).collect();
         let Some(first) = parts.first() else {
             return Err(config("a zip of no data sets: give at least one".to_owned()));
@@ -103,6 +129,10 @@ impl Dataset for Zip {
             }
         }
         failed.map_or(Ok(()), |error| Err((good, error)))
+    }
+
+    fn has_random_geometry(&self) -> bool {
+        self.parts.iter().any(Dataset::has_random_geometry)
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {

@@ -175,6 +175,10 @@ impl Dataset for RestOfSet {
         Ok(())
     }
 
+    fn has_random_geometry(&self) -> bool {
+        self.dataset.has_random_geometry()
+    }
+
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
         let read = Vec::from_iter(ids.iter().copied().filter(|&id| id >= self.kept));
         self.dataset.prefetch(&read, context)

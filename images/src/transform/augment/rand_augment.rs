@@ -40,6 +40,10 @@ impl RandAugment {
 }
 
 impl Transform for RandAugment {
+    fn has_random_geometry(&self) -> bool {
+        true
+    }
+
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         for _ in 0..self.operations {
             let operation = Operation::ALL[random.below(Operation::ALL.len() as u64) as usize];

@@ -16,6 +16,10 @@ const STEPS: f64 = 30.0;
 pub struct TrivialAugment;
 
 impl Transform for TrivialAugment {
+    fn has_random_geometry(&self) -> bool {
+        true
+    }
+
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         let operation = Operation::ALL[random.below(Operation::ALL.len() as u64) as usize];
         let part = random.below(STEPS as u64 + 1) as f64 / STEPS;

@@ -241,6 +241,10 @@ impl Dataset for Cached {
         result
     }
 
+    fn has_random_geometry(&self) -> bool {
+        self.inner.has_random_geometry()
+    }
+
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         self.inner.column(field)
     }

@@ -94,3 +94,79 @@ fn parts_that_do_not_fit_are_refused() {
         &set(4).zip(draws(Numbered::new(1, 4))).expect("a zip"),
     ]);
 }
+
+/// A set of pictures that are cropped at random.
+struct Cropped(Spec);
+
+impl Cropped {
+    fn new(name: &str) -> Self {
+        Self(Spec::new().field(name, DType::U8, [4]).expect("a spec"))
+    }
+}
+
+impl Dataset for Cropped {
+    fn len(&self) -> u64 {
+        6
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.0
+    }
+
+    fn has_random_geometry(&self) -> bool {
+        true
+    }
+
+    fn read(&self, _: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        row.bytes_mut(0).fill(context.random().next_u64() as u8);
+        Ok(())
+    }
+}
+
+#[test]
+fn two_parts_that_crop_at_random_are_refused_by_their_fields_through_any_composition() {
+    let spec = || Spec::new().field("mask", DType::U8, [4]).expect("a spec");
+    let mask = || Cropped::new("mask");
+    let shared = |set: Cropped| Arc::new(set) as Arc<dyn Dataset>;
+    let copied = mask().map(spec(), |sample, row, _| {
+        row.write(0, sample.bytes(0));
+        Ok(())
+    });
+    let two = || mask().subset(vec![0, 1]).expect("a subset");
+    let labels = feedline_core::InMemory::new().field("label", [], vec![9_u8; 6]).expect("labels");
+    let sets: Vec<(&str, Arc<dyn Dataset>)> = vec![
+        ("plain", shared(mask())),
+        ("map", Arc::new(copied.expect("a map"))),
+        ("subset", Arc::new(mask().subset(vec![5, 4, 3, 2, 1, 0]).expect("a subset"))),
+        ("take", Arc::new(mask().take(6))),
+        ("skip", Arc::new(mask().skip(0))),
+        ("concat", Arc::new(two().concat(mask().take(4)).expect("a concat"))),
+        ("repeat", Arc::new(two().repeat(3).expect("a repeat"))),
+        ("mix", Arc::new(feedline_core::Mix::builder(1).dataset(mask(), 1.0).build().expect("a mix"))),
+        ("cached", Arc::new(mask().cached(0).expect("a cache"))),
+        ("split", {
+            let [all, _] =
+                mask().concat(mask().take(1)).expect("seven").split([0.9, 0.1], 1).expect("a split");
+            Arc::new(all)
+        }),
+        ("zip", Arc::new(labels.zip(mask()).expect("a zip"))),
+        ("box", Arc::new(Box::new(shared(mask())) as Box<dyn Dataset>)),
+    ];
+    for (name, set) in sets {
+        assert_eq!(set.len(), 6, "{name}");
+        let fields: Vec<_> =
+            set.spec().fields().iter().map(|field| format!("\"{}\"", field.name())).collect();
+        let why = refused(Cropped::new("image").zip(set.clone()));
+        let wanted = format!(
+            "parts 0 (\"image\") and 1 ({}) of the zip crop, flip or turn pictures at random, each in its own way",
+            fields.join(", ")
+        );
+        assert!(why.starts_with(&wanted) && why.contains("Zip::independent"), "{name}: {why}");
+        // Who says so gets it.
+        let parts = [shared(Cropped::new("image")), set];
+        assert_eq!(Zip::independent(parts).expect("two views").len(), 6);
+    }
+    // Random numbers of other kinds are nobody's business.
+    let noise = number(Numbered::new(0, 6)).zip(draws(Numbered::new(7, 6))).expect("two sets of noise");
+    assert!(noise.zip(mask()).is_ok());
+}

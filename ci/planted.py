@@ -2727,6 +2727,33 @@ BUGS = [
         [("crates/feedline/src/decode/source.rs", "self.ids[..valid].first()", "self.ids[..valid.max(1)].first()")],
     ),
     Bug(
+        "masks_apart",
+        "an image and a mask are zipped that are cropped each in its own way",
+        Test(
+            CORE, "logic",
+            "compose::zip::two_parts_that_crop_at_random_are_refused_by_their_fields_through_any_composition",
+        ),
+        [
+            (
+                "crates/core/src/compose/zip.rs",
+                "filter(|(_, part, _)| StableDataset::has_random_geometry(part))",
+                "filter(|_| false)",
+            )
+        ],
+    ),
+    Bug(
+        "geometry_of_a_flip",
+        "a random flip does not count as one that moves pictures",
+        Test(DATASETS, "datasets", "images::an_image_and_a_mask_that_are_cropped_apart_are_refused"),
+        [
+            (
+                "images/src/transform/flip.rs",
+                "0.0 < probability && probability < 1.0",
+                "false && probability < 1.0",
+            )
+        ],
+    ),
+    Bug(
         "draws_of_samples",
         "a sample that comes again in an epoch gets the same random numbers",
         Test(FEEDLINE, "batches", "draws::a_sample_that_is_drawn_again_gets_other_random_numbers"),

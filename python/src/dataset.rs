@@ -235,9 +235,9 @@ impl DataSet {
         varies: bool,
         mapped: Option<PyRef<'_, Self>>,
     ) -> PyResult<Self> {
-        let set = OwnData::new(reader, len, &fields, fingerprint, is_batched, varies).map_err(raise)?;
-        let has_random_geometry = mapped.is_some_and(|mapped| mapped.set.has_random_geometry());
-        Ok(Self::new("python", OwnData { has_random_geometry, ..set }))
+        let mut set = OwnData::new(reader, len, &fields, fingerprint, is_batched, varies).map_err(raise)?;
+        set.has_random_geometry = mapped.is_some_and(|mapped| mapped.set.has_random_geometry());
+        Ok(Self::new("python", set))
     }
 
     /// Arrays in memory: name, dtype, shape of a row, and bytes of each.

@@ -22,7 +22,7 @@ impl Transform for FlipLeftRight {
     }
 
     fn has_random_geometry(&self) -> bool {
-        0.0 < self.probability && self.probability < 1.0
+        is_drawn(self.probability)
     }
 
     fn on_device(&self) -> Option<Needs> {
@@ -51,7 +51,7 @@ impl Transform for FlipTopBottom {
     }
 
     fn has_random_geometry(&self) -> bool {
-        0.0 < self.probability && self.probability < 1.0
+        is_drawn(self.probability)
     }
 
     fn on_device(&self) -> Option<Needs> {
@@ -63,4 +63,9 @@ impl Transform for FlipTopBottom {
             record.flip_top_bottom();
         }
     }
+}
+
+/// Whether some pictures are flipped and others are not.
+fn is_drawn(probability: f64) -> bool {
+    0.0 < probability && probability < 1.0
 }

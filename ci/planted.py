@@ -2742,18 +2742,6 @@ BUGS = [
         ],
     ),
     Bug(
-        "geometry_of_a_flip",
-        "a random flip does not count as one that moves pictures",
-        Test(DATASETS, "datasets", "images::an_image_and_a_mask_that_are_cropped_apart_are_refused"),
-        [
-            (
-                "images/src/transform/flip.rs",
-                "0.0 < probability && probability < 1.0",
-                "false && probability < 1.0",
-            )
-        ],
-    ),
-    Bug(
         "draws_of_samples",
         "a sample that comes again in an epoch gets the same random numbers",
         Test(FEEDLINE, "batches", "draws::a_sample_that_is_drawn_again_gets_other_random_numbers"),

@@ -6,7 +6,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
-use feedline_core::{DType, Result};
+use feedline_core::{DType, Error, Result};
 
 use crate::bytes::MEMORY_LIMIT;
 use crate::error::{data, one_line};
@@ -206,7 +206,11 @@ impl Layout {
                     Some(())
                 }
             };
-            read.ok_or_else(|| missing(&field.name, sample))?;
+            read.ok_or_else(|| match part {
+                // The value is there.
+                Part::Marked => null_item(&field.name, sample),
+                _ => missing(&field.name, sample),
+            })?;
             check_size(field, value).map_err(|error| error.at_sample(sample))?;
             to(index, value)?;
         }
@@ -241,6 +245,13 @@ fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
     };
     let own: u64 = data.buffers().iter().chain(nulls).map(&mut count).sum();
     data.child_data().iter().fold(own, |sum, child| sum + memory(child, counted))
+}
+
+/// The error for a null within a value, which no mask marks.
+fn null_item(column: &str, row: u64) -> Error {
+    let why = format!("column \"{}\" has a null within its list in row {row}", one_line(column));
+    data(why + ", which a mask does not mark: write a value there, or make the whole list null")
+        .at_sample(row)
 }
 
 /// Checks the size of a value: one element of the shape, or any number of them if a dimension varies.

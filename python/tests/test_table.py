@@ -246,6 +246,10 @@ def test_whole_numbers_keep_their_digits_or_are_refused(tmp_path: Path) -> None:
         feedline.table(gap, fill={"id": big}, cast={"id": "float64"})
     with pytest.raises(feedline.Error, match=f"does not hold all of its whole numbers: .* {big} of line 2"):
         feedline.open(gap, nulls="fill")
+    with pytest.raises(feedline.ConfigError, match='fill of "id" by 1000'):
+        feedline.table(gap, fill={"id": 10**40})
+    with pytest.raises(feedline.ConfigError, match="one of its values, written as a text"):
+        feedline.table(gap, category="id", fill={"id": 1})
     (tmp_path / "x.csv").write_text(f"id\n{big}\n0.5\n")
     with pytest.raises(feedline.Error, match=f"does not hold all of its whole numbers: .* {big} of line 2"):
         feedline.open(tmp_path / "x.csv")

@@ -122,6 +122,9 @@ impl Column {
             _ if self.is_standardized && !(is_number && self.count == Some(1)) => {
                 "standardize is for one number"
             }
+            Some(Missing::Number(_) | Missing::Whole(_)) if is_category => {
+                "a missing value becomes one of its values, written as a text"
+            }
             Some(Missing::Number(_) | Missing::Whole(_) | Missing::Mean) if !is_number => {
                 "only a number becomes a number or a mean"
             }

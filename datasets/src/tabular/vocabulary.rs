@@ -105,16 +105,17 @@ pub(super) fn twice(names: &[String]) -> Option<&String> {
     names.iter().find(|name| !seen.insert(*name))
 }
 
-/// Whether texts of a list are not all numbers or not all `bool`, so that only a column of text has them.
+/// Whether the texts of a list are not all whole numbers and not all `bool`, so that only a column of text has
+/// them.
 pub(super) fn is_of_texts(classes: &[Class]) -> bool {
-    let is_plain = |element| {
-        let fits = |class: &Class| match class {
-            Class::Text(text) => canonical(element, text).is_some_and(|name| name == *text),
+    let are_all = |element| {
+        let is_one = |class: &Class| match class {
+            Class::Text(text) => canonical(element, text).is_some(),
             _ => true,
         };
-        classes.iter().all(fits)
+        classes.iter().all(is_one)
     };
-    !is_plain(ElementType::Number(DType::I64)) && !is_plain(ElementType::Bool)
+    !are_all(ElementType::Number(DType::I64)) && !are_all(ElementType::Bool)
 }
 
 fn is_text(element: ElementType) -> bool {

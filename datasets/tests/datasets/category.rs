@@ -35,6 +35,16 @@ fn a_stated_list_has_values_of_the_columns_type_each_once() {
     }
     for (name, list, why) in [
         ("c", vec![0.into()], "column \"c\" is bool, and the list of its categories has the whole number 0"),
+        (
+            "c",
+            texts(&["False", "True"]),
+            "column \"c\" is bool, and the list of its categories has \"False\": write",
+        ),
+        (
+            "n",
+            texts(&["01", "2"]),
+            "column \"n\" is i64, and the list of its categories has \"01\": write \"1\"",
+        ),
         ("n", vec![true.into()], "column \"n\" is i64, and the list of its categories has the bool true"),
         (
             "t",

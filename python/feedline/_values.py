@@ -253,6 +253,8 @@ def fill(column: str, value: Any) -> int | float | str:
     if isinstance(value, str):
         return str(value)
     if isinstance(value, (int, np.integer, np.bool_)):
+        if not -(2**64) < int(value) < 2**64:
+            raise ConfigError(f'fill of "{column}" by {value}: no type of batches holds it')
         return int(value)
     try:
         array = as_array(column, value)

@@ -10,7 +10,7 @@ use crate::{gzip, idx, npy};
 /// Bytes of the beginning that tell a format.
 const START: u64 = 1024;
 /// Text that is shorter may be a few numbers.
-const MIN_TEXT: usize = 64;
+const MIN_TEXT: usize = 32;
 
 /// Formats that `open` reads, by the first bytes of a file.
 const READ: &[(&[u8], &str)] = &[

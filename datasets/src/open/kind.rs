@@ -84,9 +84,26 @@ pub(super) fn kind(start: &[u8], len: u64) -> Kind {
     }
 }
 
-/// The kind by a file's name. Used if the content is ambiguous, so that the error of the format says what is
-/// wrong.
-pub(super) fn kind_by_name(path: &Path) -> Kind {
+/// The kind by content and name. The name decides if the content is ambiguous, so that the error of the format
+/// says what is wrong.
+pub(super) fn named(kind: Kind, path: &Path) -> Kind {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    match kind {
+        Kind::Unknown | Kind::Text | Kind::JsonLines => match kind_by_name(path) {
+            // A text of any signs.
+            Kind::Unknown
+                if kind == Kind::Unknown && (name.ends_with(".txt") || name.ends_with(".txt.gz")) =>
+            {
+                Kind::Text
+            }
+            Kind::Unknown => kind,
+            named => named,
+        },
+        kind => kind,
+    }
+}
+
+fn kind_by_name(path: &Path) -> Kind {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     match name.rsplit('.').next() {
         Some("npy") => Kind::Npy,
@@ -102,8 +119,6 @@ pub(super) fn kind_by_name(path: &Path) -> Kind {
         Some("tar" | "tgz") => Kind::Tar,
         Some("tfrecord" | "tfrecords") => Kind::TfRecord,
         _ if name.ends_with(".tar.gz") => Kind::Tar,
-        Some("txt") => Kind::Text,
-        _ if name.ends_with(".txt.gz") => Kind::Text,
         _ if name == "index.json" => Kind::MdsIndex,
         _ if name == PACK_INDEX => Kind::PackIndex,
         _ if name.contains("idx") => Kind::Idx,
@@ -153,13 +168,7 @@ impl Start {
             read.map_err(|error| of_stream(error, damaged))?;
             len = u64::MAX;
         }
-        let kind = match kind(&bytes, len) {
-            kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(path) {
-                Kind::Unknown => kind,
-                named => named,
-            },
-            kind => kind,
-        };
+        let kind = named(kind(&bytes, len), path);
         Ok(Self { bytes, kind, is_gzip })
     }
 }

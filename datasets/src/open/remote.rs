@@ -12,7 +12,7 @@ use crate::{Folder, Shards};
 use crate::{OpenOptions, Reader};
 
 #[cfg(feature = "object-store")]
-use super::kind::{Kind, START, kind, kind_by_name};
+use super::kind::{Kind, START, kind, named};
 #[cfg(feature = "object-store")]
 use super::{pattern, unknown};
 #[cfg(feature = "object-store")]
@@ -218,13 +218,7 @@ impl Object {
         };
         let (content, start) = read()
             .map_err(|error: Error| if error.path().is_some() { error } else { error.at_path(&path) })?;
-        let kind = match kind(&start, content.len()) {
-            kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(&path) {
-                Kind::Unknown => kind,
-                named => named,
-            },
-            kind => kind,
-        };
+        let kind = named(kind(&start, content.len()), &path);
         Ok(Self { path, file, content, kind, start })
     }
 }

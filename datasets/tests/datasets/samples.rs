@@ -323,6 +323,11 @@ fn text_may_begin_with_any_sign_that_texts_have() {
         let reader = open(write(dir.path(), name, &bytes)).unwrap();
         assert_eq!((reader.format(), reader.len()), ("text", 2));
     }
+    // The content of others says what they are, as before.
+    #[cfg(all(feature = "jsonl", feature = "csv"))]
+    for (text, format) in [("{\"a\": 1}\n{\"a\": 2}\n", "jsonl"), ("a,b\n1,2\n3,4\n", "csv")] {
+        assert_eq!(open(write(dir.path(), "table.txt", text.as_bytes())).unwrap().format(), format);
+    }
     let error = open(write(dir.path(), "latin.txt", b"caf\xE9\nb\n")).unwrap_err();
     assert!(error.message().contains("not UTF-8") && error.offset() == Some(3), "{error}");
 }

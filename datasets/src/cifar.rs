@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use feedline_core::{DType, Result};
+use feedline_core::{DType, Result, named};
 
 use crate::arrays::{Array, Arrays, Coding};
 use crate::bytes::{Content, MEMORY_LIMIT};
@@ -232,7 +232,7 @@ fn file_name(name: &str) -> &str {
 }
 
 /// The split and batch number that a file name stands for; `None` if it is not a name of CIFAR.
-fn named(name: &str) -> Option<(Split, Option<u8>)> {
+fn set_of(name: &str) -> Option<(Split, Option<u8>)> {
     let name = file_name(name);
     let batch = name.strip_prefix("data_batch_").and_then(|rest| rest.strip_suffix(".bin"));
     match name {
@@ -244,15 +244,15 @@ fn named(name: &str) -> Option<(Split, Option<u8>)> {
 
 /// Whether one of `names` is the name of a CIFAR file.
 pub(crate) fn has_files<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
-    names.any(|name| named(name).is_some())
+    names.any(|name| set_of(name).is_some())
 }
 
 /// The files that make up `split`, sorted by name.
 fn choose<T>(files: Vec<(String, T)>, split: Split) -> Result<Vec<(String, T)>> {
     let (mut files, others): (Vec<_>, Vec<_>) = files
         .into_iter()
-        .filter(|file| named(&file.0).is_some())
-        .partition(|file| named(&file.0).is_some_and(|(of, _)| of == split));
+        .filter(|file| set_of(&file.0).is_some())
+        .partition(|file| set_of(&file.0).is_some_and(|(of, _)| of == split));
     files.sort_by(|one, two| one.0.cmp(&two.0));
     let mut names = HashSet::new();
     if let Some((name, _)) = files.iter().find(|(name, _)| !names.insert(file_name(name))) {
@@ -263,16 +263,22 @@ fn choose<T>(files: Vec<(String, T)>, split: Split) -> Result<Vec<(String, T)>> 
         let names = match split {
             Split::Train => "data_batch_1.bin or train.bin",
             Split::Test => "test_batch.bin or test.bin",
-            Split::Validation => return Err(data("CIFAR has no set to validate with: take Split::Test")),
+            Split::Validation => {
+                let test = named("Split::Test", "split=\"test\"");
+                return Err(data(format!("CIFAR has no set to validate with: take {test}")));
+            }
         };
         let why = match (others.is_empty(), split) {
             (true, _) => "put CIFAR's binary files there",
-            (false, Split::Train) => "only the test set is there, see open_test and OpenOptions::split",
+            (false, Split::Train) => named(
+                "only the test set is there, see open_test and OpenOptions::split",
+                "only the test set is there: open it by split=\"test\"",
+            ),
             (false, _) => "only the training set is there",
         };
         return Err(data(format!("there is no {names}: {why}")));
     }
-    let mut batches: Vec<_> = files.iter().filter_map(|file| named(&file.0)?.1).collect();
+    let mut batches: Vec<_> = files.iter().filter_map(|file| set_of(&file.0)?.1).collect();
     batches.sort_unstable();
     if let Some((missing, _)) = (1..).zip(&batches).find(|(expected, batch)| expected != *batch) {
         return Err(data(format!("there is no data_batch_{missing}.bin, but a later one: fetch it again")));

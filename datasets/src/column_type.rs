@@ -1,6 +1,6 @@
 //! The types of columns whose files have none, such as CSV and JSON Lines.
 
-use feedline_core::{DType, Error, ErrorKind};
+use feedline_core::{DType, Error, ErrorKind, named};
 
 use crate::ElementType;
 use crate::error::{data, one_line};
@@ -50,7 +50,8 @@ impl ColumnType {
             let name = one_line(name);
             let why =
                 format!("column \"{name}\" cannot be read as {element}: state i64, u64, f64, bool or text");
-            Error::new(ErrorKind::Config, why + ", and cast it by Table::cast")
+            let cast = named("Table::cast", "feedline.table(path, cast=)");
+            Error::new(ErrorKind::Config, format!("{why}, and cast it by {cast}"))
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result, named};
 
 #[cfg(feature = "object-store")]
 use crate::bytes::Content;
@@ -193,17 +193,21 @@ fn classes(folders: &[String], plain: Option<String>, options: &OpenOptions) -> 
     }
 }
 
+fn classes_option() -> &'static str {
+    named("OpenOptions::classes", "classes=")
+}
+
 /// Checks that each folder is a stated class, no file is without one, and no class is stated twice.
 fn check_stated(stated: &[String], folders: &[String], plain: Option<String>) -> Result<()> {
     if let (false, Some(file)) = (stated.is_empty(), plain) {
         let file = one_line(file);
-        let why = format!("the file {file} is in no class folder, but OpenOptions::classes states classes");
+        let why = format!("the file {file} is in no class folder, but {} states classes", classes_option());
         return Err(data(why + ": leave them out, or put files into the folders of their classes"));
     }
     if let Some(folder) = folders.iter().find(|folder| !stated.contains(folder)) {
         let why =
             format!("the folder \"{}\" is none of the {} stated classes", one_line(folder), stated.len());
-        return Err(data(why + ": add it to OpenOptions::classes, or move it"));
+        return Err(data(format!("{why}: add it to {}, or move it", classes_option())));
     }
     match stated.iter().enumerate().find(|(at, class)| stated[..*at].contains(class)) {
         Some((_, class)) => {
@@ -248,8 +252,9 @@ fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
         };
         let why = format!(
             "the classes are not those of {}: \"{class}\" is only {place}, so labels would differ; open it \
-             with the classes of the training set (OpenOptions::classes)",
-            train.display()
+             with the classes of the training set ({})",
+            train.display(),
+            classes_option()
         );
         return Err(data(one_line(why)));
     }

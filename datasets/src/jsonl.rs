@@ -11,7 +11,7 @@ use crate::bytes::Content;
 use crate::column_type::{ColumnType, Rounded};
 use crate::error::{data, one_line};
 use crate::json::entries;
-use crate::nulls::{missing, no_column, present};
+use crate::nulls::{missing, no_columns, present};
 use crate::reader::inside;
 use crate::{ElementType, Lines, Nulls, Reader, Schema, SchemaField, Value, Values};
 
@@ -305,8 +305,8 @@ impl Scan {
         let stated = options.types.iter().map(|(name, _)| name);
         let asked =
             options.columns.iter().flatten().chain(stated).chain(&options.masks).chain(&options.codes);
-        if let Some(unknown) = asked.into_iter().find(|name| !keys.contains(name)) {
-            return Err(at(no_column(unknown)));
+        if let Some(error) = no_columns(asked.map(String::as_str), keys.iter().map(String::as_str)) {
+            return Err(at(error));
         }
         let (mut columns, mut fields, mut numbers) = (Vec::new(), Vec::new(), HashMap::new());
         for (key, seen) in keys.iter().zip(seen) {

@@ -1,7 +1,7 @@
 //! Missing values: one rule for all tables.
 
 #[cfg(feature = "tabular")]
-use feedline_core::{Error, ErrorKind};
+use feedline_core::{Error, ErrorKind, named};
 
 #[cfg(feature = "tabular")]
 use crate::error::{data, one_line};
@@ -30,16 +30,47 @@ pub enum Nulls {
 pub(crate) fn missing(column: &str, row: u64) -> Error {
     let column = one_line(column);
     data(format!(
-        "column \"{column}\" has a null in row {row}: write a value there, or open the file with Nulls::Fill \
-         in its options, or say what it becomes by Table::missing"
+        "column \"{column}\" has a null in row {row}: write a value there, {}",
+        named(
+            "or open the file with Nulls::Fill in its options, or say what it becomes by Table::missing",
+            "or open the file with nulls=\"fill\", or say what it becomes by feedline.table(path, fill=), \
+             fill_mean= or mask="
+        )
     ))
     .at_sample(row)
 }
 
-/// The error for a column of the options that the file lacks.
-#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
-pub(crate) fn no_column(name: &str) -> Error {
-    Error::new(ErrorKind::Config, format!("there is no column \"{}\" to read", one_line(name)))
+/// Columns that are named in an error; of more than this the first ones.
+const NAMED: usize = 20;
+
+/// The error for columns that are asked for and not there: names all of them, and the columns that are.
+#[cfg(feature = "tabular")]
+pub(crate) fn no_columns<'a>(
+    asked: impl IntoIterator<Item = &'a str>,
+    all: impl IntoIterator<Item = &'a str>,
+) -> Option<Error> {
+    let all: Vec<_> = all.into_iter().collect();
+    let mut missing: Vec<&str> = Vec::new();
+    for name in asked {
+        if !all.contains(&name) && !missing.contains(&name) {
+            missing.push(name);
+        }
+    }
+    let is_one = match missing[..] {
+        [] => return None,
+        [_] => true,
+        _ => false,
+    };
+    let (what, which) = (if is_one { "is no column" } else { "are no columns" }, quoted(&missing));
+    let why = format!("there {what} {which} to read; the columns are {}", quoted(&all));
+    Some(Error::new(ErrorKind::Config, why))
+}
+
+#[cfg(feature = "tabular")]
+fn quoted(names: &[&str]) -> String {
+    let shown: Vec<_> = names.iter().take(NAMED).map(|name| format!("\"{}\"", one_line(name))).collect();
+    let more = names.len().saturating_sub(NAMED);
+    shown.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
 /// The field that says whether a row has a value of `column`.

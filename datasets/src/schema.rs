@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use feedline_core::{DType, Error, ErrorKind, Result, Spec};
+use feedline_core::{DType, Error, ErrorKind, Result, Spec, named};
 
 use crate::error::{data, one_line};
 
@@ -200,9 +200,10 @@ impl Schema {
             let refuse = |why| Err(Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name)));
             let shape: Option<Vec<usize>> = field.shape.iter().copied().collect();
             let Some(mut shape) = shape else {
-                return refuse(
+                return refuse(named(
                     "varies in size from sample to sample: load it by Ragged, or make it one size",
-                );
+                    "varies in size from sample to sample: open it by feedline.open, or make it one size",
+                ));
             };
             let (dtype, parts) = field.batch_type()?;
             shape.extend_from_slice(parts);

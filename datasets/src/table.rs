@@ -11,7 +11,7 @@ use feedline_core::{DType, Error, Result};
 use crate::bytes::MEMORY_LIMIT;
 use crate::error::{data, one_line};
 use crate::features::Features;
-use crate::nulls::{Nulls, missing, no_column, present};
+use crate::nulls::{Nulls, missing, no_columns, present};
 use crate::reader::Visit;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
@@ -133,11 +133,14 @@ impl Layout {
             })?;
         }
         let is_field = |name: &&String| fields.iter().any(|field| field.name == **name);
-        if let Some(unknown) = options.masks.iter().find(|name| !is_field(name)) {
-            return Err(no_column(unknown));
-        }
-        if let Some((name, _)) = asked.iter().find(|(_, seen)| !**seen) {
-            return Err(no_column(name));
+        let is_unseen = |name: &&String| asked.get(name.as_str()) == Some(&false);
+        let unseen = options.columns.iter().flatten().filter(is_unseen);
+        let missing = unseen.chain(options.masks.iter().filter(|name| !is_field(name)));
+        let missing: Vec<&str> = missing.map(String::as_str).collect();
+        let all = table.fields().iter().map(|field| field.name().as_str());
+        let all: Vec<_> = all.filter(|name| !missing.contains(name)).collect();
+        if let Some(error) = no_columns(missing, all) {
+            return Err(error);
         }
         if fields.is_empty() {
             return Err(data("there are no columns to read: give a file that has some"));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{Fingerprint, Result, named};
 use tar::{Archive, Entry};
 
 use crate::bytes::Content;
@@ -231,9 +231,10 @@ fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], keys: &
     let missing = (0..fields.len()).find(is_missing).map_or("", |field| &fields[field].name);
     let why = format!(
         "{} of {} samples lack a member that others have, the first is \"{key}\" without \".{missing}\": \
-         repair the archive, or allow it by OpenOptions::empty_members",
+         repair the archive, or allow it by {}",
         1 + lacking.count(),
-        starts.len() - 1
+        starts.len() - 1,
+        named("OpenOptions::empty_members", "empty_members=True")
     );
     Err(data(one_line(why)).at_offset(first.offset))
 }

@@ -3,6 +3,7 @@
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+use feedline_core::named;
 
 use crate::orientation::Orientation;
 use crate::{Filter, Region, Size};
@@ -88,7 +89,8 @@ impl Canvas {
     fn allows(&mut self, to: Size) -> bool {
         let Some(max) = self.max_pixels.filter(|max| to.pixels() > *max) else { return true };
         self.refuse(format!(
-            "{to}, more than the limit of {max} pixels: raise Limits::pixels if it is meant"
+            "{to}, more than the limit of {max} pixels: {}",
+            named("raise Limits::pixels if it is meant", "make it smaller")
         ));
         false
     }

@@ -22,9 +22,10 @@ from ._errors import (
     StateError,
     StoppedError,
 )
-from ._feedline import Sampler, __version__
+from ._feedline import __version__
 from ._loader import Epoch, Loader
 from ._report import Report
+from ._sampler import Sampler
 from ._source import Source
 from ._table import table
 

@@ -6,24 +6,25 @@ import atexit
 import contextlib
 import ctypes
 import importlib.util
+import inspect
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from . import _feedline, _own, _values
+from . import _feedline, _options, _own, _values
 from ._batch import Batch, Copied, forms_of
 from ._data import Data
 from ._errors import ConfigError, StateError
 from ._frameworks import framework as framework_of
 from ._report import Report
+from ._sampler import Sampler, order_of
 from ._source import Source
 
 _log = logging.getLogger("feedline")
 
-Sampler = _feedline.Sampler
 
 
 class _Run:
@@ -167,24 +168,27 @@ class Loader:
         pinned_budget: int | None = None,
         held_timeout: float = 1.0,
         drop_timeout: float = 5.0,
+        **others: NoReturn,
     ) -> None:
+        if others:
+            raise _options.unknown(others, _ARGUMENTS)
         self.data = _samples(data)
-        if shuffle is False:
-            shuffle = None
+        shuffle = _options.seed("shuffle", shuffle)
         is_one_shard = isinstance(self.data, Source) and self.data.shards == 1
         if is_one_shard and shuffle is not None and shuffle_buffer is None:
             raise ConfigError(
                 "shuffle orders the shards of a source, and this one has 1: give shuffle_buffer=64 << 20, or "
                 "more shards"
             )
-        self.batch_size, self.device = batch_size, str(device)
+        self.batch_size, self.device = _options.whole("batch_size", batch_size, 1), str(device)
         gpu = _gpu(self.device)
         decodes_behind = _decodes_behind(self.data, gpu)
         if decodes_behind:
             _load_nvjpeg()
         self._framework = framework_of(framework, gpu is not None)
         self._kind: type[Batch] = Copied if copy else Batch
-        padding = [(name, *_padding(self.data, name, given)) for name, given in (pad or {}).items()]
+        pads = _options.mapping("pad", pad, '{"tokens": 0}')
+        padding = [(name, *_padding(self.data, name, given)) for name, given in pads.items()]
         self._forms = forms_of(self.data, {name for name, *_ in padding})
         self._current: _Run | None = None
         #: Whether a loaded state waits for its first batch.
@@ -194,31 +198,45 @@ class Loader:
         self._inner = _feedline.Loader(
             self.data._set,
             {
-                "batch_size": batch_size,
-                "shuffle": 0 if shuffle is True else shuffle,
-                "shuffle_buffer": shuffle_buffer,
-                "split_shards": split_shards,
-                "sampler": sampler,
-                "seed": seed,
-                "last_batch": last_batch,
+                "batch_size": self.batch_size,
+                "shuffle": shuffle,
+                "shuffle_buffer": _options.maybe("shuffle_buffer", shuffle_buffer),
+                "split_shards": _options.flag("split_shards", split_shards),
+                "sampler": order_of(sampler),
+                "seed": _options.seed("seed", seed),
+                "last_batch": str(last_batch),
                 "gpu": gpu,
-                "workers": _workers(self.data) if workers is None else workers,
-                "prefetch": prefetch,
+                "workers": _workers(self.data) if workers is None else _options.whole("workers", workers),
+                "prefetch": _options.maybe("prefetch", prefetch),
                 "world": _world(world),
-                "epochs": epochs,
+                "epochs": _options.maybe("epochs", epochs),
                 "pad": padding,
-                "max_per_batch": list((max_per_batch or {}).items()),
-                "bad_samples": (None, bad_samples) if isinstance(bad_samples, float) else (bad_samples, None),
-                "skip": [_skipped(epoch, steps) for epoch, steps in (skip or {}).items()],
-                "transfer_mode": transfer_mode,
-                "pinned_budget": pinned_budget,
-                "held_timeout": held_timeout,
-                "drop_timeout": drop_timeout,
+                "max_per_batch": [
+                    (name, _options.whole(f"max_per_batch[{name!r}]", items))
+                    for name, items in _options.mapping(
+                        "max_per_batch", max_per_batch, '{"tokens": 4096}'
+                    ).items()
+                ],
+                "bad_samples": _options.bad_samples(bad_samples),
+                "skip": _options.skip(skip),
+                "transfer_mode": str(transfer_mode),
+                "pinned_budget": _options.maybe("pinned_budget", pinned_budget),
+                "held_timeout": _options.number("held_timeout", held_timeout),
+                "drop_timeout": _options.number("drop_timeout", drop_timeout),
+                "is_under_one_lock": _has_lock() and getattr(self.data, "_is_python", True),
                 "decodes_behind": decodes_behind,
                 "map_batch": None if map_batch is None else _hook(map_batch, self.data),
             },
         )
         _log.info("%r", self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and "_inner" in self.__dict__:
+            raise AttributeError(
+                f"the {name} of a loader cannot be changed, because its threads read ahead with it: make a "
+                f"new one, Loader(data, {name}=...)"
+            )
+        super().__setattr__(name, value)
 
     # Epochs
 
@@ -230,7 +248,7 @@ class Loader:
         if self._is_resumed and self._current is not None and epoch == self._current.epoch:
             self._current = _Run(epoch, self._current.steps)
         else:
-            steps = self._inner.begin(epoch)
+            steps = self._inner.begin(_options.whole("epoch", epoch))
             self._is_resumed, self._has_delivered = False, False
             self._current = _Run(epoch, steps)
         return self._current
@@ -303,10 +321,13 @@ class Loader:
             raise StateError(f"the state has version {state['feedline']}: use a newer feedline")
         try:
             cursor = bytes.fromhex(state["cursor"])
-            epoch, step = int(state["epoch"]), int(state["step"])
+            epoch, step = (_options.whole(name, state[name], 0, 2**64 - 1) for name in ("epoch", "step"))
+            bad_samples = state.get("bad_samples")
+            if not isinstance(bad_samples, (str, type(None))):
+                raise TypeError(f"bad_samples is {bad_samples!r}")
         except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"the state is damaged: {error!r}") from None
-        steps = self._inner.resume(cursor, step, state.get("bad_samples"))
+            raise StateError(f"the state is damaged: {error!r}; load another one") from None
+        steps = self._inner.resume(cursor, epoch, step, bad_samples)
         self._is_resumed, self._has_delivered = True, False
         if self._current is None:
             self._current = _Run(epoch, steps)
@@ -371,6 +392,11 @@ class Loader:
         raise TypeError("a Loader has threads and cannot be pickled: save loader.state_dict()")
 
 
+_ARGUMENTS = [name for name in inspect.signature(Loader.__init__).parameters if name not in ("self", "others")]
+#: Attributes that would do nothing: those of this loader, and of a DataLoader.
+_FIXED = {*_ARGUMENTS, *_options.OF_A_DATALOADER}
+
+
 def _samples(data: Any) -> Data | Source:
     """What a loader reads, made of what it was given."""
     if isinstance(data, (Data, Source)):
@@ -407,8 +433,12 @@ def _workers(data: Data | Source) -> int | None:
     On 16 cores, 2 threads read 1.4 to 2.1 times as many samples as 16, in arithmetic of NumPy and in copies of
     784 bytes and 150 KB.
     """
-    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
-    return min(2, os.cpu_count() or 2) if has_lock and getattr(data, "_is_python", False) else None
+    return min(2, os.cpu_count() or 2) if _has_lock() and getattr(data, "_is_python", False) else None
+
+
+def _has_lock() -> bool:
+    """Whether the interpreter runs the code of one thread at a time."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _decodes_behind(data: Data | Source, gpu: int | None) -> bool:
@@ -439,22 +469,21 @@ def _world(world: str | tuple[int, int] | None) -> tuple[int, int] | None:
         import torch.distributed
 
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    if isinstance(world, str) or len(world) != 2:
+    try:
+        rank, size = world
+    except (TypeError, ValueError):
+        size = None
+    if size is None or isinstance(world, str):
         raise ConfigError(f'world {world!r}: use "env", "torch", (rank, size) or None')
-    return int(world[0]), int(world[1])
+    return _options.whole("the rank of world", rank, 0, 2**32 - 1), _options.whole(
+        "the size of world", size, 1, 2**32 - 1
+    )
 
 
-def _skipped(epoch: int, steps: range) -> tuple[int, int, int]:
-    if steps.step != 1:
-        raise ConfigError(f"skip has {steps!r} in epoch {epoch}: it leaves out steps that follow each other")
-    return epoch, steps.start, steps.stop
-
-
-def _padding(
-    data: Data | Source, name: str, given: float | None | tuple[float | None, int]
-) -> tuple[int, bytes | None]:
+def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | None]:
     """The multiple of the width, and the bytes of the value."""
-    value, multiple = given if isinstance(given, tuple) else (given, 1)
+    value, multiple = given if isinstance(given, tuple) and len(given) == 2 else (given, 1)
+    multiple = _options.whole(f"pad[{name!r}]", multiple, 1)
     # A field that is not there is refused with the others.
     dtype = next((field.dtype for field in data.fields if field.name == name), None)
     if value is None or dtype is None:

@@ -113,15 +113,23 @@ impl Loader {
 
     /// Continues the epoch of a saved cursor; returns the number of steps that it has left. `step` is the
     /// saved step, which the cursor of a source does not have.
-    #[pyo3(signature = (cursor, step, bad_samples))]
+    #[pyo3(signature = (cursor, epoch, step, bad_samples))]
     fn resume(
         &self,
         py: Python<'_>,
         cursor: &[u8],
+        epoch: u64,
         step: u64,
         bad_samples: Option<&str>,
     ) -> PyResult<Option<u64>> {
         let cursor = Cursor::from_bytes(cursor).map_err(raise)?;
+        if cursor.epoch() != epoch {
+            let why = format!(
+                "the state is damaged: its epoch is {epoch}, and that of its cursor {}; load another one",
+                cursor.epoch()
+            );
+            return Err(raise(Error::new(ErrorKind::Cursor, why)));
+        }
         let report: BadSampleReport = match bad_samples {
             None => BadSampleReport::default(),
             Some(text) => serde_json::from_str(text).map_err(|error| {

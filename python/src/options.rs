@@ -48,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) held_timeout: f64,
     pub(crate) drop_timeout: f64,
     pub(crate) map_batch: Option<Py<PyAny>>,
+    /// Whether Python code reads the samples, under the interpreter's lock.
+    pub(crate) is_under_one_lock: bool,
     /// Whether pictures that may be are decoded behind the loader.
     pub(crate) decodes_behind: bool,
 }
@@ -88,6 +90,9 @@ pub(crate) fn builder(data: &Samples<'_>, options: Options) -> PyResult<LoaderBu
         "pad" => LastBatch::Pad,
         other => return config(format!("last_batch {other:?}: use \"keep\", \"drop\" or \"pad\"")),
     });
+    if options.is_under_one_lock {
+        builder = builder.under_one_lock();
+    }
     if let Some(workers) = options.workers {
         builder = builder.workers(Workers::Count(workers));
     }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use crate::random::{Random, key};
-use crate::{Error, ErrorKind, Proof, Result, Stage};
+use crate::{Error, ErrorKind, Proof, Result, Stage, named};
 
 const TAG: u64 = u64::from_le_bytes(*b"instead ");
 
@@ -251,7 +251,8 @@ impl BadSampleReport {
         if count > NAMED {
             let _ = write!(message, " and {} more", count - NAMED);
         }
-        message.push_str("; repair or remove them, or raise the budget");
+        message.push_str("; repair or remove them, or ");
+        message.push_str(named("raise the budget", "allow more by bad_samples="));
         Err(Error::new(ErrorKind::Sample, message).at_stage(Stage::Sampler))
     }
 

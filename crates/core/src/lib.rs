@@ -86,7 +86,7 @@ pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;
 pub use layout::Layout;
 pub use lengths::lengths;
-pub use named::{named, speak_python};
+pub use named::{named, option, speak_python};
 #[doc(hidden)] // For the crates of this repository.
 pub use on_threads::on_threads;
 pub use packed::{Packed, PackedOptions};

@@ -1,5 +1,6 @@
 //! Names of the API in texts: an error is read by users of Rust and of Python, and each has other names.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_PYTHON: AtomicBool = AtomicBool::new(false);
@@ -21,4 +22,10 @@ pub fn named(rust: &'static str, python: &'static str) -> &'static str {
 #[doc(hidden)] // For the Python package.
 pub fn speak_python() {
     IS_PYTHON.store(true, Ordering::Relaxed);
+}
+
+/// An option with a value: `shuffle(7)`, or `shuffle=7` in Python.
+#[doc(hidden)] // For the crates of this repository.
+pub fn option(name: &str, value: impl fmt::Display) -> String {
+    if IS_PYTHON.load(Ordering::Relaxed) { format!("{name}={value}") } else { format!("{name}({value})") }
 }

@@ -31,7 +31,7 @@ pub use from_iter::{FromIter, from_iter};
 
 use crate::dataset::{spec_key, versioned};
 use crate::random::key;
-use crate::{BatchSampler, Context, Error, ErrorKind, ReadError, Result, Row, Spec};
+use crate::{BatchSampler, Context, Error, ErrorKind, ReadError, Result, Row, Spec, named};
 
 /// Bits of a sample's id that hold the offset of its record; the bits above hold the shard.
 const OFFSET_BITS: u32 = 40;
@@ -220,11 +220,15 @@ pub fn check(batch_sampler: &BatchSampler) -> Result<()> {
         return Err(Error::new(ErrorKind::Config, why));
     }
     if options.sampler.repeats() {
-        return Err(Error::new(
-            ErrorKind::Config,
+        let others = named(
+            "sequential, shuffle, block, distinct, or a subset that lists no shard twice",
+            "shuffle=, Sampler.block or Sampler.distinct",
+        );
+        let why = format!(
             "the sampler orders the shards of a source, and this one may repeat a shard within an epoch: use \
-             sequential, shuffle, block, distinct, or a subset that lists no shard twice",
-        ));
+             {others}"
+        );
+        return Err(Error::new(ErrorKind::Config, why));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The fields of a sample, each with a name, a data type and a shape, or a length that varies.
 
 use crate::ragged::Form;
-use crate::{DType, Error, ErrorKind, Pad, Ragged, Result};
+use crate::{DType, Error, ErrorKind, Pad, Ragged, Result, named};
 
 mod widened;
 
@@ -225,7 +225,12 @@ impl Spec {
             return Err(in_field(&field.name, "the name is taken: use a different name for each field"));
         }
         if self.fields.len() == MAX_FIELDS {
-            let why = format!("a sample has at most {MAX_FIELDS} fields: join some fields");
+            let join = named(
+                "join some fields, columns of a table by Table::stack",
+                "join some fields, columns of a table by feedline.table(path, stack={\"x\": [...]}), which also \
+                 chooses columns by select=",
+            );
+            let why = format!("a sample has at most {MAX_FIELDS} fields: {join}");
             return Err(in_field(&field.name, &why));
         }
         self.fields.push(field);

@@ -58,7 +58,13 @@ impl Device {
         #[cfg(not(feature = "cuda"))]
         return Err(Error::new(
             ErrorKind::Unavailable,
-            format!("cannot use GPU {ordinal}: build feedline with the feature cuda-13 or cuda-12"),
+            format!(
+                "cannot use GPU {ordinal}: {}",
+                feedline_core::named(
+                    "build feedline with the feature cuda-13 or cuda-12",
+                    "this build of feedline has no CUDA"
+                )
+            ),
         ));
     }
 

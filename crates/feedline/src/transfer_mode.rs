@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::LoaderBuilder;
 use crate::decode::{Input, Workers};
-use feedline_core::{Error, ErrorKind, Field, Layout, Result, Sampler, Spec, StableDataset};
+use feedline_core::{Error, ErrorKind, Field, Layout, Result, Sampler, Spec, StableDataset, named};
 use feedline_device::zero_copy::{GatherOrder, Rest, StridedColumns};
 use feedline_device::{BackendKind, Device};
 
@@ -202,7 +202,9 @@ impl LoaderBuilder {
             ErrorKind::Budget,
             format!(
                 "{slots} host slots of {slot_bytes} bytes need {asked} pinned bytes, the budget is {budget}: \
-                 take a smaller batch or depth, or raise the budget"
+                 take a smaller batch or {}, or raise the budget{}",
+                named("depth", "prefetch"),
+                named("", " by pinned_budget=")
             ),
         ))
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::thread::available_parallelism;
 
 use feedline::report::{Account, Report, ServiceTimes, Setup};
+use feedline_core::{named, option};
 use serde::{Deserialize, Serialize};
 
 use crate::model::WhatIf;
@@ -109,9 +110,10 @@ impl Diagnosis {
         if longest < 0.6 * per_batch {
             diagnosis.bound = Bound::Latency;
             diagnosis.text = format!(
-                "latency-bound: {waits}, but no stage is busy for more than {:.0} % of it; a greater depth \
+                "latency-bound: {waits}, but no stage is busy for more than {:.0} % of it; a greater {} \
                  (now {}) evens out uneven stages, larger batches wake threads less often",
                 100.0 * longest / per_batch,
+                named("depth", "prefetch"),
                 setup.device_slots
             );
             diagnosis.text += of_servers.as_deref().unwrap_or_default();
@@ -119,6 +121,12 @@ impl Diagnosis {
         }
         diagnosis.bound = bound;
         diagnosis.text = match bound {
+            Bound::Decode if setup.is_under_one_lock => format!(
+                "decode-bound: {waits}; your Python code reads the samples one at a time under the \
+                 interpreter's lock, so more workers help only where it releases the lock (NumPy, Pillow, \
+                 files): give arrays or files to feedline.open, several samples per call by __getitems__, or \
+                 keep them by .cached(bytes)"
+            ),
             Bound::Decode => {
                 let next = stages.without_decode();
                 let more = (setup.workers + 1..=(4 * cores).max(setup.workers + 1))
@@ -170,8 +178,8 @@ impl Diagnosis {
         if let (Bound::Decode, Some((block, window))) = (bound, setup.block_shuffle) {
             diagnosis.text += &format!(
                 "; the shuffle reads single samples of groups of {block} that do not fit the set's cache, \
-                 so a group is decoded for most samples: write sampler(Sampler::block({block}, {window})?) \
-                 and seed(SEED) in place of shuffle(SEED)"
+                 so a group is decoded for most samples: {}",
+                by_blocks(block, window)
             );
         }
         if setup.device_slots < 8 {
@@ -179,7 +187,8 @@ impl Diagnosis {
             let gain = ratio(rate(WhatIf { depth: Some(depth), ..WhatIf::default() }), present);
             if gain > WORTH {
                 diagnosis.depth = Some((depth, gain));
-                diagnosis.text += &format!("; depth {depth} gives {:+.0} %", 100.0 * (gain - 1.0));
+                diagnosis.text +=
+                    &format!("; {} {depth} gives {:+.0} %", named("depth", "prefetch"), 100.0 * (gain - 1.0));
             }
         }
         diagnosis
@@ -256,6 +265,13 @@ impl fmt::Display for Diagnosis {
     }
 }
 
+/// How to shuffle by blocks instead.
+fn by_blocks(block: u64, window: u64) -> String {
+    let sampler = named("Sampler::block", "Sampler.block");
+    let sampler = option("sampler", format!("{sampler}({block}, {window}){}", named("?", "")));
+    format!("write {sampler} and {} in place of {}", option("seed", "SEED"), option("shuffle", "SEED"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,6 +346,21 @@ mod tests {
             assert_eq!(diagnosis.text.contains("device_lanes"), tells, "{diagnosis}");
         }
         assert_eq!(diagnose_with(1, 4, [0, 100, 100, 1000, 5000]).bound, Bound::Compute);
+    }
+
+    #[test]
+    fn samples_under_one_lock_do_not_get_more_workers() {
+        let diagnosis = |is_under_one_lock| {
+            let setup =
+                Setup { workers: 1, device_slots: 8, batch_size: 64, is_under_one_lock, ..Setup::default() };
+            let service = ServiceTimes { decode_ns: 6_000_000, step_ns: 100_000, ..ServiceTimes::default() };
+            let profile = Profile { setup, samples: vec![service], ..Profile::default() };
+            Diagnosis::on(16, &setup, &service, &WhatIf::default().predict(&profile, 200).account, None)
+        };
+        let (locked, free) = (diagnosis(true), diagnosis(false));
+        assert!(locked.text.contains("interpreter's lock") && !locked.text.contains("more worker "));
+        assert_eq!((locked.bound, locked.workers), (Bound::Decode, None));
+        assert!(free.text.contains("more worker") && free.workers.is_some());
     }
 
     #[test]

@@ -424,6 +424,7 @@ mod tests {
             is_source: true,
             is_zero_copy: false,
             block_shuffle: Some((u64::MAX, u64::MAX)),
+            is_under_one_lock: true,
         };
         for setup in [huge, Setup::default()] {
             let filler = serde_json::json!({

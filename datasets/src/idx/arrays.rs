@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use feedline_core::Result;
+use feedline_core::{Result, named};
 
 use super::{IdxFile, names};
 use crate::error::data;
@@ -26,7 +26,10 @@ pub(crate) fn of_folder(folder: &Path, split: Split, limit: u64) -> Result<Array
     let [images, labels] = match split {
         Split::Train => names::TRAIN,
         Split::Test => names::TEST,
-        Split::Validation => return Err(data("MNIST has no set to validate with: take Split::Test")),
+        Split::Validation => {
+            let test = named("Split::Test", "split=\"test\"");
+            return Err(data(format!("MNIST has no set to validate with: take {test}")));
+        }
     };
     let images = IdxFile::open_limited(&names::require(folder, images)?, limit)?;
     let labels = IdxFile::open_limited(&names::require(folder, labels)?, limit)?;

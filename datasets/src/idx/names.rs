@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 
 /// Images and labels to train on.
 pub(crate) const TRAIN: [&str; 2] = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"];
@@ -53,7 +53,9 @@ pub(crate) fn require(dir: &Path, name: &str) -> Result<PathBuf> {
         // No fallback to the other split: training on the test set would look like a good result.
         let other = if TRAIN.contains(&name) { ("test", TEST[0]) } else { ("training", TRAIN[0]) };
         let beside = match find(dir, other.1) {
-            Ok(Some(_)) => format!("; only the {} set is there, see OpenOptions::split", other.0),
+            Ok(Some(_)) => {
+                format!("; only the {} set is there, see {}", other.0, named("OpenOptions::split", "split="))
+            }
             _ => String::new(),
         };
         missing(format!(

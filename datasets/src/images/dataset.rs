@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec,
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec, named,
 };
 use feedline_images::{Scratch, Transforms};
 
@@ -192,7 +192,8 @@ fn picture_field(reader: &dyn Reader) -> Result<&'static str> {
         NAMES.into_iter().find(|name| fields.iter().any(|field| field.name == *name && is_bytes(field)));
     found.ok_or_else(|| {
         let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
-        let why = format!("no field looks like encoded pictures, there are {names:?}: name it to with_field");
+        let how = named("name it to with_field", "name it by field=");
+        let why = format!("no field looks like encoded pictures, there are {names:?}: {how}");
         at_file(reader, 0, Error::new(ErrorKind::Config, why))
     })
 }

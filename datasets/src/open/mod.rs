@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, Result};
+use feedline_core::{Error, Result, named};
 
 use crate::bytes::Content;
 use crate::error::{data, one_line};
@@ -82,7 +82,8 @@ fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
     let Some(at) = differ else { return Ok(()) };
     let name =
         |classes: &[String]| classes.get(at).map_or("missing".to_owned(), |name| format!("\"{name}\""));
-    let why = format!("class {at} is {} here, but {} in OpenOptions::classes", name(own), name(stated));
+    let option = named("OpenOptions::classes", "classes=");
+    let why = format!("class {at} is {} here, but {} in {option}", name(own), name(stated));
     Err(data(one_line(why) + ": labels would differ, write both sets with one list"))
 }
 
@@ -120,7 +121,11 @@ fn unknown(start: &[u8]) -> Error {
     let start: String = start.iter().take(8).map(|byte| format!(" {byte:02x}")).collect();
     data(format!(
         "the kind of this file is unknown, it begins with{start}: give a file of a format listed in the \
-         README, or open it as Records or Tokens"
+         README, or {}",
+        named(
+            "open it as Records or Tokens",
+            "read records of your own by NumPy: feedline.Data({\"x\": np.memmap(path, dtype).reshape(-1, n)})"
+        )
     ))
 }
 

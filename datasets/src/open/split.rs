@@ -1,6 +1,6 @@
 //! The files or folders of one set, told apart by their names.
 
-use feedline_core::Result;
+use feedline_core::{Result, named};
 
 use super::Split;
 use crate::error::{data, one_line};
@@ -32,7 +32,11 @@ pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize
     };
     let several = first_of_each(names, &sets, &chosen);
     if several.len() > 1 {
-        let how = if split.is_none() { "choose one by OpenOptions::split" } else { "open the files of one" };
+        let how = if split.is_none() {
+            named("choose one by OpenOptions::split", "choose one by split=")
+        } else {
+            "open the files of one"
+        };
         return Err(data(format!("the folder holds several sets, {}: {how}", listed(&several))));
     }
     Ok(chosen)

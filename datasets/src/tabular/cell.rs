@@ -1,6 +1,6 @@
 //! A column as a part of a field.
 
-use feedline_core::{DType, Error, Result};
+use feedline_core::{DType, Error, Result, named};
 
 use super::cast::{Number, Numbers, shown};
 use super::description::Description;
@@ -156,7 +156,8 @@ impl Cell {
             element => vocabulary::name_of(element, value).unwrap_or_default(),
         };
         let why = format!("column \"{name}\" has {shown} in row {row}, which its list of categories lacks");
-        data(why + ": repair it, state the list by category_of, or number such values by unknown")
+        let (list, unknown) = (named("category_of", "category={...}"), named("unknown", "unknown="));
+        data(format!("{why}: repair it, state the list by {list}, or number such values by {unknown}"))
     }
 }
 

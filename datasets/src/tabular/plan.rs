@@ -1,6 +1,6 @@
 //! Which columns of a table become which fields.
 
-use feedline_core::{DType, Error, Result};
+use feedline_core::{DType, Error, Result, named};
 
 use super::cast::Numbers;
 use super::description::Description;
@@ -8,6 +8,7 @@ use super::steps::{Category, Steps};
 use super::times::Time;
 use super::{Missing, refuse, vocabulary};
 use crate::error::{data, one_line};
+use crate::nulls::no_columns;
 use crate::{ElementType, Reader, Schema, SchemaField};
 
 /// The columns that are read, and the fields that are made of them.
@@ -61,7 +62,8 @@ impl Column {
         let schema = reader.schema();
         let place = |name: &str| schema.fields().iter().position(|field| field.name == name);
         let Some(field) = place(name) else {
-            return Err(refuse(format!("there is no column \"{}\" to read", one_line(name))));
+            let all = schema.fields().iter().map(|field| field.name.as_str());
+            return Err(no_columns([name], all).unwrap_or_else(|| refuse(name.to_owned())));
         };
         let SchemaField { element, shape: own_shape, .. } = &schema.fields()[field];
         let (missing, category) = (steps.missing_of(name).cloned(), steps.category_of(name).cloned());
@@ -70,8 +72,10 @@ impl Column {
         if missing.is_some() && present.is_none() {
             let name = one_line(name);
             return Err(refuse(format!(
-                "no field \"{name}.present\" says where \"{name}\" is missing: leave out missing, or give a \
-                 path of CSV, JSON Lines, Arrow or Parquet, or a reader with that field"
+                "no field \"{name}.present\" says where \"{name}\" is missing: leave out {}, or give a path of \
+                 CSV, JSON Lines, Arrow or Parquet{}",
+                named("missing", "fill=, fill_mean= or mask="),
+                named(", or a reader with that field", "")
             )));
         }
         let is_text_time = *element == ElementType::Text && steps.time_of(name).is_some();
@@ -133,9 +137,10 @@ impl Column {
                 "a value of one size is not text"
             }
             Some(Missing::Mean) if self.count != Some(1) => "only one number has a mean",
-            Some(Missing::Number(_) | Missing::Whole(_)) if self.count.is_none() => {
-                "a list of any length is filled by Mask only"
-            }
+            Some(Missing::Number(_) | Missing::Whole(_)) if self.count.is_none() => named(
+                "a list of any length is filled by Mask only",
+                "a list of any length is filled by mask= only",
+            ),
             _ => return Ok(()),
         };
         let shown = if is_category { "category" } else { self.element().name() };
@@ -204,13 +209,12 @@ impl Plan {
         let mut plan = Self { columns: Vec::new(), fields: Vec::new() };
         let masks: Vec<_> = steps.masks().iter().map(|name| format!("{name}.present")).collect();
         let is_stack = |name: &String| steps.stacks.iter().any(|(stack, _)| stack == name);
-        let is_column = |name: &String| schema.fields().iter().any(|field| field.name == *name);
-        if let Some((step, name)) =
-            steps.names().into_iter().find(|(_, name)| !is_stack(name) && !is_column(name))
-        {
-            let why =
-                format!("{step} names \"{}\", which is not a column or stack that is read", one_line(name));
-            return Err(refuse(why));
+        let in_stacks = steps.stacks.iter().flat_map(|(_, columns)| columns);
+        let in_steps = steps.names().into_iter().map(|(_, name)| name).filter(|name| !is_stack(name));
+        let all = schema.fields().iter().map(|field| &field.name).filter(|name| !masks.contains(name));
+        let asked = in_steps.chain(in_stacks).map(String::as_str);
+        if let Some(error) = no_columns(asked, all.map(String::as_str)) {
+            return Err(error);
         }
         let stacked = |name: &String| steps.stacks.iter().any(|(_, columns)| columns.contains(name));
         let others = schema.fields().iter().map(|field| &field.name);

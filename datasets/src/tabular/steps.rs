@@ -36,7 +36,8 @@ impl Steps {
     pub(super) fn check(&mut self) -> Result<()> {
         for column in std::mem::take(&mut self.unknown) {
             let Some(category) = self.categories.iter_mut().find(|category| category.column == column) else {
-                let why = format!("unknown(\"{}\") is for a category: add category", one_line(&column));
+                let column = one_line(&column);
+                let why = format!("unknown names \"{column}\", which is no category: add it to category");
                 return Err(refuse(why));
             };
             category.has_unknown = true;

@@ -174,7 +174,7 @@ fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
     let table = || Table::open(&path);
     for (table, why) in [
         (table().select(["n", "no"]), "there is no column \"no\" to read"),
-        (table().cast("no", DType::F32), "cast names \"no\", which is not a column or stack"),
+        (table().cast("no", DType::F32), "there is no column \"no\" to read; the columns are"),
         (table().stack("x", ["n", "city"]), "column \"city\" of the stack \"x\" is text, not one number"),
         (table().stack("x", Vec::<String>::new()), "the stack \"x\" has no columns"),
         (table().stack("x", ["n", "n"]), "stack names \"n\" twice"),
@@ -190,7 +190,7 @@ fn steps_that_do_not_fit_are_refused_when_the_table_is_built() {
         (table().missing("n", Missing::Number(0.5)), "column \"n\": i64 does not hold 0.5"),
         (table().cast("city", DType::I64), "column \"city\" is city text [?], which is not cast to i64"),
         (table().days("n"), "column \"n\" is n i64 [], which is not a date or time"),
-        (table().unknown("city"), "unknown(\"city\") is for a category"),
+        (table().unknown("city"), "unknown names \"city\", which is no category"),
         (table(), "field \"city\" varies in size"),
     ] {
         let error = table.build().unwrap_err();

@@ -23,7 +23,7 @@ mod webp;
 
 use std::fmt;
 
-use feedline_core::{Error, ErrorKind, Result, catch_panic};
+use feedline_core::{Error, ErrorKind, Result, catch_panic, named};
 
 use self::jpeg::Jpeg;
 use crate::canvas::crop;
@@ -282,8 +282,10 @@ impl Decoder {
         }
         if header.size.pixels() > self.settings.limits.pixels {
             let why = format!(
-                "the picture is {}, more than the limit of {} pixels: raise Limits::pixels if it is meant",
-                header.size, self.settings.limits.pixels
+                "the picture is {}, more than the limit of {} pixels: {}",
+                header.size,
+                self.settings.limits.pixels,
+                named("raise Limits::pixels if it is meant", "make it smaller")
             );
             return Err(refused(format, why));
         }

@@ -1,7 +1,7 @@
 //! The transforms of one sample on the device.
 
 use arrayvec::ArrayVec;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 
 use crate::{Region, Size};
 
@@ -281,7 +281,8 @@ impl Record {
                 ErrorKind::Sample => format!(", for a picture of {}", self.source),
                 _ => String::new(),
             };
-            let why = format!("the list on the device {why}{source}: put on_device() after it");
+            let how = named("put on_device() after it", "use decode=\"cpu\"");
+            let why = format!("the list on the device {why}{source}: {how}");
             return Err(Error::new(kind, why));
         }
         let size = self.size();

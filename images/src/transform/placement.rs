@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec};
+use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec, named};
 
 use super::{ChannelOrder, Needs, Scratch, Transform, Transforms};
 use crate::device::{self, DevicePart, WORDS};
@@ -76,7 +76,8 @@ impl Transforms {
         let mut needs = if self.mixing.is_some() { Needs::Work } else { Needs::Copy };
         for step in &steps {
             let Some(of_step) = step.on_device() else {
-                return refuse(format!("{step:?} runs on the host only: put it before on_device()"));
+                let how = named("put it before on_device()", "use decode=\"cpu\"");
+                return refuse(format!("{step:?} runs on the host only: {how}"));
             };
             needs = needs.max(of_step);
         }
@@ -86,7 +87,8 @@ impl Transforms {
         }
         let source = self.host_size();
         let Some(size) = steps.iter().fold(source, |size, step| step.size(size)) else {
-            return refuse("the transforms leave pictures in sizes of their own: add resize".into());
+            let how = named("add resize", "end with one size, such as CenterCrop(224)");
+            return refuse(format!("the transforms leave pictures in sizes of their own: {how}"));
         };
         let usual = if self.output.normal.is_some() { DType::F32 } else { DType::U8 };
         let dtype = self.element.unwrap_or(usual);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Random, Result, Spec};
+use feedline_core::{DType, Error, ErrorKind, Random, Result, Spec, named};
 
 use super::output::Output;
 use super::{
@@ -205,8 +205,13 @@ impl Transforms {
     /// As [`field`](Self::field), and as [`Spec::field`].
     pub fn add_field(&self, spec: Spec, name: &str) -> Result<Spec> {
         let Some(size) = self.host_size() else {
-            let why = "the transforms leave pictures in sizes of their own: add resize, \
-                       random_resized_crop or center_crop";
+            let why = named(
+                "the transforms leave pictures in sizes of their own: add resize, random_resized_crop or \
+                 center_crop",
+                "the transforms leave pictures in sizes of their own: end with one size, such as \
+                 Resize((256, 256)), RandomResizedCrop(224) or CenterCrop(224); Resize(256) sets the shorter \
+                 side only",
+            );
             return Err(Error::new(ErrorKind::Config, why));
         };
         if self.host.is_none() {

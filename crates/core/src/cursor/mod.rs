@@ -7,7 +7,9 @@
 #[cfg(feature = "serde")]
 use crate::proof::hex;
 use crate::source::MAX_OFFSET;
-use crate::{BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosition, Stage};
+use crate::{
+    BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosition, Stage, named,
+};
 
 mod bytes;
 
@@ -305,8 +307,9 @@ impl Cursor {
         } else {
             format!(
                 "the cursor belongs to another data set, which also has {len} {unit}: content, names or \
-                 fields differ ({prints}); open the data that it was saved with, or resume with \
-                 Cursor::vouched if the samples are the same"
+                 fields differ ({prints}); open the data that it was saved with, or, if the samples are the \
+                 same, {}",
+                vouch()
             )
         }))
     }
@@ -358,6 +361,11 @@ fn known_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Er
     let version = serde::Deserialize::deserialize(from)?;
     check_version(version).map_err(serde::de::Error::custom)?;
     Ok(version)
+}
+
+/// What to do if the samples are the same all the same.
+fn vouch() -> &'static str {
+    named("resume with Cursor::vouched", "begin an epoch anew: loader.epoch(n)")
 }
 
 fn refuse(message: impl Into<String>) -> Error {

@@ -1,7 +1,7 @@
 //! The order of the samples, and calls of a builder that contradict each other: they are errors, never
 //! ignored.
 
-use feedline_core::{Error, ErrorKind, LastBatch, Result, Sampler};
+use feedline_core::{Error, ErrorKind, LastBatch, Result, Sampler, named, option};
 
 use super::LoaderBuilder;
 use crate::decode::{Input, Workers};
@@ -111,7 +111,8 @@ impl LoaderBuilder {
         let is_source = matches!(self.input, Input::Source(_));
         if let (false, Some(bytes)) = (is_source, shuffle_buffer) {
             return refuse(format!(
-                "shuffle_buffer({bytes}) is for sources, and a data set has random access: use shuffle"
+                "{} is for sources, and a data set has random access: use shuffle",
+                option("shuffle_buffer", bytes)
             ));
         }
         if !is_source && self.records.split {
@@ -123,18 +124,22 @@ impl LoaderBuilder {
         self.records.buffer_bytes = shuffle_buffer.unwrap_or(0);
         if let (true, Some(shuffle)) = (is_source, shuffle) {
             return refuse(format!(
-                "shuffle({shuffle}) orders samples, but the records of a source are read in sequence: use \
-                 shuffle_shards({shuffle}), which orders its shards, and shuffle_buffer, which shuffles \
-                 records"
+                "{} orders samples, but the records of a source are read in sequence: use {}, which orders \
+                 its shards, and shuffle_buffer, which shuffles records",
+                option("shuffle", shuffle),
+                option("shuffle_shards", shuffle)
             ));
         }
         if let (false, Some(shards)) = (is_source, shuffle_shards) {
             return refuse(format!(
-                "shuffle_shards({shards}) is for sources, and a data set has no shards: use shuffle({shards})"
+                "{} is for sources, and a data set has no shards: use {}",
+                option("shuffle_shards", shards),
+                option("shuffle", shards)
             ));
         }
         let shuffled = shuffle.map(|seed| ("shuffle", seed));
-        let shuffled = shuffled.or(shuffle_shards.map(|seed| ("shuffle_shards", seed)));
+        let of_shards = named("shuffle_shards", "shuffle");
+        let shuffled = shuffled.or(shuffle_shards.map(|seed| (of_shards, seed)));
         let Some((name, shuffle)) = shuffled else {
             self.sampler = sampler.clone().unwrap_or(Sampler::Sequential);
             self.seed = seed.unwrap_or(0);
@@ -142,12 +147,14 @@ impl LoaderBuilder {
         };
         if sampler.as_ref().is_some_and(|sampler| !matches!(sampler, Sampler::Shuffle)) {
             return refuse(format!(
-                "{name}({shuffle}) and sampler set two orders: keep one of them; with sampler, the seed is \
-                 set by seed({shuffle})"
+                "{} and sampler set two orders: keep one of them; with sampler, the seed is set by {}",
+                option(name, shuffle),
+                option("seed", shuffle)
             ));
         }
         if let Some(seed) = seed.filter(|&seed| seed != shuffle) {
-            return refuse(format!("{name}({shuffle}) and seed({seed}) set two seeds: leave out seed"));
+            let (order, seed) = (option(name, shuffle), option("seed", seed));
+            return refuse(format!("{order} and {seed} set two seeds: leave out seed"));
         }
         (self.sampler, self.seed) = (Sampler::Shuffle, shuffle);
         Ok(())
@@ -180,8 +187,8 @@ impl LoaderBuilder {
             String::new()
         };
         refuse(format!(
-            "Sampler::bucketed makes batches of {bucketed} samples, but batch_size is {batch}: give it \
-             {batch}{or_step}"
+            "{} makes batches of {bucketed} samples, but batch_size is {batch}: give it {batch}{or_step}",
+            named("Sampler::bucketed", "Sampler.bucketed")
         ))
     }
 }

@@ -84,6 +84,7 @@ pub struct LoaderBuilder {
     pub(crate) resident_budget: usize,
     pub(crate) transfer_mode: TransferMode,
     pub(crate) epochs: Option<u64>,
+    pub(crate) is_under_one_lock: bool,
     pub(crate) held_timeout: Duration,
     pub(crate) drop_timeout: Duration,
     pub(crate) bad_samples: BadSamples,
@@ -120,6 +121,7 @@ impl LoaderBuilder {
             resident_budget: usize::MAX,
             transfer_mode: TransferMode::Auto,
             epochs: None,
+            is_under_one_lock: false,
             held_timeout: HELD_LIMIT,
             drop_timeout: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
@@ -277,6 +279,12 @@ impl LoaderBuilder {
     /// one is an error. Default: no limit.
     pub fn epochs(self, epochs: u64) -> Self {
         Self { epochs: Some(epochs), ..self }
+    }
+
+    /// The samples are read under one lock, which the report names as the limit.
+    #[doc(hidden)] // For the Python package.
+    pub fn under_one_lock(self) -> Self {
+        Self { is_under_one_lock: true, ..self }
     }
 
     /// How long a wait for the next batch may last while the batches before it hold every device slot, because

@@ -2,7 +2,7 @@
 
 use feedline_core::{
     BatchSampler, BatchSamplerOptions, Error, ErrorKind, Fingerprint, LastBatch, Layout, Pad, Result, Spec,
-    source,
+    named, source,
 };
 
 use super::LoaderBuilder;
@@ -145,7 +145,8 @@ impl LoaderBuilder {
             let what = if shards == 1 { "1 shard" } else { &format!("{shards} shards") };
             return refuse(&format!(
                 "the source has {what} in an epoch for {ranks} ranks, so that some would get no batch: split \
-                 the shards over the ranks (split_shards), write at least {ranks} shards, or use fewer ranks"
+                 the shards over the ranks ({}), write at least {ranks} shards, or use fewer ranks",
+                named("split_shards", "split_shards=True")
             ));
         }
         Ok(batch_sampler)

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, named};
 use feedline_device::slot::{Held, Loaded};
 
 use super::Loader;
@@ -136,9 +136,10 @@ impl Loader {
     fn slots_held(&self) -> Error {
         let why = format!(
             "all {} device slots have been held for {:.1} s by batches that were not dropped: drop one \
-             before the next, or raise the depth; if another thread drops them later, raise held_timeout",
+             before the next, or raise the {}; if another thread drops them later, raise held_timeout",
             self.slots.len(),
-            self.held.1.as_secs_f64()
+            self.held.1.as_secs_f64(),
+            named("depth", "prefetch")
         );
         Error::new(ErrorKind::SlotsHeld, why)
     }

@@ -198,6 +198,7 @@ fn setup(
         map_lanes: if builder.device_map.is_some() { builder.device_lanes } else { 0 },
         is_source: builder.input.stable_dataset().is_none(),
         is_zero_copy: mode.needs_no_decoding(),
+        is_under_one_lock: builder.is_under_one_lock,
         block_shuffle: match batch_sampler.options().sampler {
             Sampler::Shuffle => builder.input.stable_dataset().and_then(|set| set.block_shuffle()),
             _ => None,

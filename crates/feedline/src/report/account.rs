@@ -34,6 +34,9 @@ pub struct Setup {
     /// cache.
     #[serde(default)]
     pub block_shuffle: Option<(u64, u64)>,
+    /// Whether samples are read under one lock, as by code in Python, so that more workers do not help.
+    #[serde(default)]
+    pub is_under_one_lock: bool,
 }
 
 /// The working time of each stage for one batch, in nanoseconds.

@@ -1,0 +1,125 @@
+"""The arguments of a loader: checked, and those of a DataLoader told by their names here."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ._errors import ConfigError
+
+#: What a loader has in place of an argument of torch's DataLoader.
+OF_A_DATALOADER = {
+    "dataset": "give it as the first argument, data",
+    "num_workers": "give workers=, the number of threads, or leave it out: one per core",
+    "drop_last": 'give last_batch="drop"',
+    "collate_fn": "give map_batch=, which gets the arrays of a batch, or pad={field: value} for lengths that differ",
+    "pin_memory": 'leave it out: batches are always read into pinned memory; device="cuda" copies them',
+    "pin_memory_device": 'give device="cuda:0"',
+    "prefetch_factor": "give prefetch=, the number of batches on the device",
+    "persistent_workers": "leave it out: the workers live as long as the loader",
+    "batch_sampler": "give batch_size=, and sampler= or shuffle= for the order",
+    "generator": "give shuffle=SEED for the order, or seed=",
+    "timeout": "leave it out: Ctrl-C ends a wait",
+    "worker_init_fn": "leave it out: workers are threads of this process, and random numbers belong to a sample",
+    "multiprocessing_context": "leave it out: workers are threads",
+    "in_order": "leave it out: batches come in order",
+}
+
+#: What a loader has in place of a sampler of torch.
+OF_A_SAMPLER = {
+    "WeightedRandomSampler": "give feedline.Sampler.weighted(weights), or .distinct(weights) without replacement",
+    "RandomSampler": "leave it out and give shuffle=SEED",
+    "SequentialSampler": "leave it out",
+    "SubsetRandomSampler": "give the loader data.subset(indices), and shuffle=SEED",
+    "DistributedSampler": "leave it out: the loader shares the samples of an epoch over the ranks; see world=",
+    "BatchSampler": "give batch_size=",
+}
+
+
+def unknown(names: Iterable[str], known: Iterable[str]) -> TypeError:
+    """The error for arguments that a loader does not have."""
+    name = next(iter(names))
+    if name in OF_A_DATALOADER:
+        return TypeError(f"a feedline.Loader has no {name}, as a DataLoader has: {OF_A_DATALOADER[name]}")
+    near = difflib.get_close_matches(name, known, 1)
+    return TypeError(f"a feedline.Loader has no {name}" + (f": is it {near[0]}?" if near else ""))
+
+
+def whole(name: str, value: Any, low: int = 0, high: int = 2**63 - 1) -> int:
+    """``value`` as a whole number from ``low`` to ``high``."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or not low <= number <= high:
+        to = "" if high >= 2**63 - 1 else f" to {high}"
+        raise ConfigError(f"{name} is {value!r}: give a whole number from {low}{to}")
+    return number
+
+
+def maybe(name: str, value: Any, low: int = 0, high: int = 2**63 - 1) -> int | None:
+    """As :func:`whole`, or ``None``."""
+    return None if value is None else whole(name, value, low, high)
+
+
+def number(name: str, value: Any) -> float:
+    """``value`` as a number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} is {value!r}: give a number") from None
+
+
+def flag(name: str, value: Any) -> bool:
+    """``value`` as ``True`` or ``False``."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise ConfigError(f"{name} is {value!r}: give True or False")
+    return bool(value)
+
+
+def seed(name: str, value: Any) -> int | None:
+    """A seed; ``True`` is 0, ``False`` none."""
+    if value is None or value is False:
+        return None
+    if value is True:
+        return 0
+    try:
+        return whole(name, value, 0, 2**64 - 1)
+    except ConfigError:
+        why = f"{name} is {value!r}: give a seed, a whole number from 0 to 2^64 - 1, such as {name}=7"
+        raise ConfigError(why) from None
+
+
+def bad_samples(value: Any) -> tuple[int | None, float | None]:
+    """How many samples may be unreadable, or which share of them."""
+    if isinstance(value, float):
+        if not 0.0 <= value <= 1.0:
+            raise ConfigError(f"bad_samples is {value!r}: give a share from 0.0 to 1.0, or a number of samples")
+        return None, value
+    try:
+        return whole("bad_samples", value, 0, 2**64 - 1), None
+    except ConfigError:
+        why = f"bad_samples is {value!r}: give a number of samples from 0, or a share from 0.0 to 1.0"
+        raise ConfigError(why) from None
+
+
+def mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
+    """``value`` as a dict; none is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} is {value!r}: give a dict, such as {name}={example}")
+    return value
+
+
+def skip(value: Any) -> list[tuple[int, int, int]]:
+    """The steps to leave out: epoch, first step, end."""
+    steps = []
+    for epoch, given in mapping("skip", value, "{3: range(100, 120)}").items():
+        if not isinstance(given, range) or given.step != 1:
+            raise ConfigError(f"skip[{epoch!r}] is {given!r}: give a range of steps, such as range(100, 120)")
+        first = whole("a step of skip", given.start)
+        steps.append((whole("an epoch of skip", epoch), first, whole("a step of skip", given.stop)))
+    return steps

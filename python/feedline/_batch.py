@@ -184,6 +184,14 @@ def _bfloat16(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
     return framework.bfloat16(inner.field(name))
 
 
+def _int32(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
+    return framework.int32(framework.array(inner.field(name)))
+
+
+def _ragged_int32(framework: Framework, inner: _feedline.Batch, name: str) -> Ragged:
+    return Ragged(_int32(framework, inner, name), framework.array(inner.numbers(name)))
+
+
 def _ragged(framework: Framework, inner: _feedline.Batch, name: str) -> Ragged:
     return Ragged(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
 
@@ -194,9 +202,10 @@ def _padded(framework: Framework, inner: _feedline.Batch, name: str) -> Padded:
 
 def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., Any]]:
     """How each field becomes arrays."""
+    signed = getattr(data, "_signed", frozenset())
     return {
-        field.name: (_padded if field.name in padded else _ragged)
+        field.name: (_padded if field.name in padded else _ragged_int32 if field.name in signed else _ragged)
         if field.max_length is not None
-        else (_bfloat16 if field.dtype == "bf16" else _array)
+        else (_bfloat16 if field.dtype == "bf16" else _int32 if field.name in signed else _array)
         for field in data.fields
     }

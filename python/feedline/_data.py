@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _feedline, _own
+from . import _feedline, _options, _own
+from . import transforms as _transforms
 from ._errors import ConfigError
 from ._values import as_array, dtype_of, numpy_dtype
 from .transforms import Transform
@@ -55,18 +56,20 @@ class Data:
     _is_python: bool
     #: Name, type and shape of each field, and whether it varies in length, once a sample was read.
     _forms: list[tuple[str, np.dtype[Any], tuple[int, ...], bool]] | None = None
+    #: The fields of packed windows whose ``uint32`` are given as ``int32``, which torch can add.
+    _signed: frozenset[str] = frozenset()
 
     def __init__(self, samples: Any, *, max_length: Mapping[str, int] | None = None) -> None:
         self._is_tuple = self._is_python = False
         if isinstance(samples, Data):
             self._set, self._is_tuple = samples._set, samples._is_tuple
-            self._is_python = samples._is_python
+            self._is_python, self._signed = samples._is_python, samples._signed
         elif isinstance(samples, (str, os.PathLike)):
             raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
         elif isinstance(samples, Mapping):
             self._set = _arrays(samples)
         else:
-            reader = _own.Reader(samples, max_length or {})
+            reader = _reader(samples, max_length)
             self._is_tuple, self._is_python = reader.is_tuple, True
             self._set = _feedline.DataSet.own(
                 reader, len(samples), reader.fields, reader.fingerprint, reader.is_batched, False
@@ -75,6 +78,7 @@ class Data:
     def _new(self, inner: _feedline.DataSet) -> Data:
         data = Data.__new__(Data)
         data._set, data._is_tuple, data._is_python = inner, self._is_tuple, self._is_python
+        data._signed = self._signed
         return data
 
     def __len__(self) -> int:
@@ -83,7 +87,10 @@ class Data:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of a sample."""
-        return tuple(Field(name, dtype, tuple(shape), max) for name, dtype, shape, max in self._set.fields())
+        return tuple(
+            Field(name, "i32" if dtype == "u32" and name in self._signed else dtype, tuple(shape), max)
+            for name, dtype, shape, max in self._set.fields()
+        )
 
     @property
     def fingerprint(self) -> int:
@@ -109,6 +116,7 @@ class Data:
 
     def _read(self, index: int, epoch: int, seed: int) -> Any:
         """A sample, with the random numbers of an epoch and a seed."""
+        index = _options.whole("index", index, -(2**63))
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
             raise IndexError(f"no sample {index}: there are {len(self)}")
@@ -125,6 +133,9 @@ class Data:
             if varies:
                 shape = (-1, *shape) if value else (0, *shape)
             sample[name] = array.reshape(shape)
+            if name == "cu_seqlens" and name in self._signed:
+                # As in a batch: the ends of the documents, not their lengths.
+                sample[name] = np.concatenate(([0], np.cumsum(array))).astype(np.int32)
         return tuple(sample.values()) if self._is_tuple else sample
 
     def __iter__(self) -> Iterator[Any]:
@@ -142,13 +153,13 @@ class Data:
         >>> data.map(lambda sample: {"double": 2 * sample["x"]})[3]
         {'double': array(6)}
         """
-        reader = _own.Reader(_Mapped(self, function), max_length or {})
+        reader = _reader(_Mapped(self, function), max_length)
         mapped = self._new(
             _feedline.DataSet.own(
                 reader, len(self), reader.fields, reader.fingerprint, False, self._set.varies(), self._set
             )
         )
-        mapped._is_tuple, mapped._is_python = reader.is_tuple, True
+        mapped._is_tuple, mapped._is_python, mapped._signed = reader.is_tuple, True, frozenset()
         return mapped
 
     def filter(self, keep: Callable[[Any], bool]) -> Data:
@@ -169,11 +180,11 @@ class Data:
 
     def take(self, count: int) -> Data:
         """The first samples."""
-        return self._new(self._set.take(count))
+        return self._new(self._set.take(_options.whole("take", count)))
 
     def skip(self, count: int) -> Data:
         """The samples after the first ``count``."""
-        return self._new(self._set.skip(count))
+        return self._new(self._set.skip(_options.whole("skip", count)))
 
     def split(self, *fractions: float, seed: int = 0) -> list[Data]:
         """Disjoint random parts, up to five: the same for the same seed.
@@ -183,26 +194,32 @@ class Data:
         >>> len(train), len(validation)
         (80, 20)
         """
-        return [self._new(part) for part in self._set.split(list(fractions), seed)]
+        shares = [_options.number("a fraction of split", fraction) for fraction in fractions]
+        seed = _options.whole("seed", seed, 0, 2**64 - 1)
+        return [self._new(part) for part in self._set.split(shares, seed)]
 
     def repeat(self, times: int) -> Data:
         """The samples several times within an epoch, each time with other random numbers."""
-        return self._new(self._set.repeat(times))
+        return self._new(self._set.repeat(_options.whole("repeat", times)))
 
     def cached(self, budget: int, path: str | os.PathLike[str] | None = None) -> Data:
         """Keeps samples once they are read, up to ``budget`` bytes: in memory, or in a file that lasts."""
+        budget = _options.whole("the budget of cached, in bytes,", budget)
         return self._new(self._set.cached(budget, None if path is None else os.fspath(path)))
 
     def packed(self, field: str, window: int, *, split: bool = True, shuffle: int | None = None) -> Data:
         """The documents of a ragged field, laid one behind another into windows of one size.
 
         A window has the fields ``field``, ``position`` within the document, ``used`` items, and
-        ``cu_seqlens``, the input of attention kernels for variable lengths. A document that is longer than a
+        ``cu_seqlens``, the input of attention kernels for variable lengths, all ``int32``: in a batch
+        ``batch["cu_seqlens"].values`` is 0 and then the end of each document in the sequence of all windows, in
+        a sample the same for its window. A document that is longer than a
         window is split, or refused. ``shuffle`` is a seed: documents of equal length change
         places each epoch.
         """
+        window, shuffle = _options.whole("window", window), _options.seed("shuffle", shuffle)
         packed = self._new(self._set.packed(field, window, split, shuffle))
-        packed._is_tuple = False
+        packed._is_tuple, packed._signed = False, _OF_WINDOWS
         return packed
 
     def lengths(self, field: str) -> np.ndarray[Any, Any]:
@@ -225,9 +242,37 @@ def _index(index: Any) -> int:
     if isinstance(index, (bool, np.bool_)):
         raise ConfigError("subset takes indices, and this is a mask: give np.flatnonzero(mask)")
     try:
-        return operator.index(index)
+        number = operator.index(index)
     except TypeError:
         raise ConfigError(f"subset takes indices, and {index!r} is no whole number") from None
+    return _options.whole("an index of subset", number)
+
+
+class NotRandomAccess(ConfigError):
+    """An object whose ``__getitem__`` is not implemented, such as torch's ``IterableDataset``."""
+
+
+def _reader(samples: Any, max_length: Mapping[str, int] | None) -> _own.Reader:
+    limits = _limits(max_length)
+    try:
+        reader = _own.Reader(samples, limits)
+    except NotImplementedError as error:
+        why = f"{type(samples).__name__} has a __getitem__ that is not implemented: give it to feedline.Source"
+        raise NotRandomAccess(why) from error
+    odd = [name for name, *_ in reader.fields if not isinstance(name, str)]
+    if odd:
+        raise ConfigError(f"a field of a sample is called {odd[0]!r}, which is no string: name fields by strings")
+    return reader
+
+
+def _limits(max_length: Any) -> dict[str, int]:
+    """Max items by field."""
+    given = _options.mapping("max_length", max_length, '{"tokens": 512}')
+    return {name: _options.whole(f"max_length[{name!r}]", items) for name, items in given.items()}
+
+
+#: The fields that :meth:`Data.packed` adds.
+_OF_WINDOWS = frozenset({"position", "used", "cu_seqlens", "segment"})
 
 
 class _Mapped:
@@ -314,7 +359,9 @@ def open(
     """
     if nulls not in ("refuse", "fill"):
         raise ConfigError(f'nulls {nulls!r}: use "refuse" or "fill"')
-    default, named = (max_length, {}) if isinstance(max_length, int) else (None, max_length or {})
+    is_one = max_length is not None and not isinstance(max_length, Mapping)
+    default = _options.whole("max_length", max_length) if is_one else None
+    named = {} if is_one else _limits(max_length)
     return of_set(
         _feedline.DataSet.open(
             os.fspath(path),
@@ -322,10 +369,10 @@ def open(
             None if classes is None else list(classes),
             empty_members,
             nulls == "fill",
-            memory_limit,
+            _options.maybe("memory_limit", memory_limit),
             list(named.items()),
             default,
-            None if tokenizer is None else (os.fspath(tokenizer), text, special_tokens, max_tokens),
+            None if tokenizer is None else (os.fspath(tokenizer), text, special_tokens, _options.maybe("max_tokens", max_tokens)),
         )
     )
 
@@ -360,7 +407,7 @@ def images(
             nvJPEG differ by a few levels. A file that is damaged behind its header ends the loop. A batch reserves memory
             for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
     """
-    steps = [(type(step).__name__, step.options()) for step in transforms]
+    steps = [_step(place, step) for place, step in enumerate(transforms)]
     return of_set(
         _feedline.DataSet.images(
             os.fspath(path),
@@ -373,6 +420,16 @@ def images(
             decode,
         )
     )
+
+
+def _step(place: int, step: Any) -> tuple[str, dict[str, Any]]:
+    """The name and the options of a transform."""
+    if isinstance(step, Transform):
+        return type(step).__name__, step.options()
+    name = type(step).__name__
+    ours = _transforms.__all__
+    how = f"use feedline.transforms.{name}" if name in ours else f"use one of {', '.join(ours)}"
+    raise ConfigError(f"transform {place} is {type(step).__module__}.{name}, which runs in Python: {how}")
 
 
 def concat(*parts: Data) -> Data:
@@ -402,7 +459,9 @@ def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | No
     >>> sum(float(sample["x"]) for sample in half)
     50.0
     """
-    mixed = _feedline.DataSet.mix([(part._set, weight) for part, weight in parts], seed, samples)
+    seed = _options.whole("seed", seed, 0, 2**64 - 1)
+    weights = [(part._set, _options.number("a weight of mix", weight)) for part, weight in parts]
+    mixed = _feedline.DataSet.mix(weights, seed, _options.maybe("samples", samples))
     return _composed([part for part, _ in parts], mixed)
 
 
@@ -410,4 +469,5 @@ def _composed(parts: Sequence[Data], inner: _feedline.DataSet) -> Data:
     data = of_set(inner)
     data._is_tuple = all(part._is_tuple for part in parts)
     data._is_python = any(part._is_python for part in parts)
+    data._signed = frozenset().union(*(part._signed for part in parts))
     return data

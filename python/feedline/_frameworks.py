@@ -20,6 +20,8 @@ class Framework(NamedTuple):
     copy: Callable[[Any], Any]
     #: The array of a bfloat16 field.
     bfloat16: Callable[[Any], Any]
+    #: An array of ``uint32`` as ``int32``, of the same memory.
+    int32: Callable[[Any], Any]
 
 
 def framework(name: str | None, is_cuda: bool) -> Framework:
@@ -29,7 +31,7 @@ def framework(name: str | None, is_cuda: bool) -> Framework:
         if name == "numpy" and is_cuda:
             raise ConfigError('device="cuda" needs a framework: import torch or jax, or give framework=')
     makers = {"numpy": _numpy, "torch": _torch, "jax": _jax}
-    if name not in makers:
+    if not isinstance(name, str) or name not in makers:
         raise ConfigError(f'framework {name!r}: use "numpy", "torch" or "jax"')
     if name == "numpy" and is_cuda:
         raise ConfigError('NumPy has no arrays on a GPU: give framework="torch" or "jax", or device="cpu"')
@@ -40,14 +42,14 @@ def _numpy() -> Framework:
     def bfloat16(field: Any) -> Any:
         return np.asarray(field).view(numpy_dtype("bf16"))
 
-    return Framework("numpy", np.from_dlpack, np.array, bfloat16)
+    return Framework("numpy", np.from_dlpack, np.array, bfloat16, lambda array: array.view(np.int32))
 
 
 def _torch() -> Framework:
     import torch
     from torch.utils.dlpack import from_dlpack
 
-    return Framework("torch", from_dlpack, torch.clone, from_dlpack)
+    return Framework("torch", from_dlpack, torch.clone, from_dlpack, lambda tensor: tensor.view(torch.int32))
 
 
 def _jax() -> Framework:
@@ -56,4 +58,5 @@ def _jax() -> Framework:
     def copy(array: Any) -> Any:
         return jax.numpy.array(array, copy=True)
 
-    return Framework("jax", jax.dlpack.from_dlpack, copy, jax.dlpack.from_dlpack)
+    take = jax.dlpack.from_dlpack
+    return Framework("jax", take, copy, take, lambda array: array.view(jax.numpy.int32))

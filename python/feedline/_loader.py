@@ -124,8 +124,8 @@ class Loader:
         max_per_batch: Max items of ragged fields in a batch, to make slots smaller.
         bad_samples: How many samples, or which share of them, may be unreadable and get a substitute.
         skip: Steps to leave out, by epoch: ``{3: range(100, 120)}``.
-        map_batch: Called by a worker with a dict of a batch's NumPy arrays, to change them in place or to
-            return others of the same shapes.
+        map_batch: Called by a worker with a dict of a batch's NumPy arrays, to change them in place and return
+            nothing, or to return all fields, in the same shapes.
         transfer_mode: ``"auto"``, ``"staged"``, ``"zero_copy"`` or ``"resident"``.
         pinned_budget: Max bytes of pinned memory. Default: 2 GiB.
         held_timeout: Seconds after which a loop that holds every slot gets a :class:`SlotsHeldError`.
@@ -403,7 +403,15 @@ def _samples(data: Any) -> Data | Source:
         return data
     is_iterable = hasattr(data, "__iter__") and not isinstance(data, (str, os.PathLike))
     is_source = is_iterable and not (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
-    return Source(data) if is_source else Data(data)
+    if is_source:
+        return Source(data)
+    try:
+        return Data(data)
+    except _data.NotRandomAccess:
+        if not is_iterable:
+            raise
+        # Torch's IterableDataset has a __getitem__ that is not implemented, and may have a length.
+        return Source(data)
 
 
 def _length(steps: int | None) -> int:

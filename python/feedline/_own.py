@@ -183,6 +183,12 @@ class Hook:
             unknown = [name for name in result if name not in batch]
             if unknown:
                 raise ValueError(f"the hook returned {unknown[0]!r}, and the fields are {list(batch)}")
+            left_out = [name for name in batch if name not in result]
+            if left_out:
+                raise ValueError(
+                    f"the hook returned {list(result)} without {left_out[0]!r}: return every field, or nothing "
+                    "after changing the arrays in place; fields are left out by Data.map before"
+                )
             batch.update(result)
         return [self._column(batch[name], name, dtype, (rows, *shape)) for name, dtype, shape in self._fields]
 

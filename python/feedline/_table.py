@@ -8,7 +8,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from . import _feedline, _values
+from . import _feedline, _options, _values
 from ._data import Data, of_set
 from ._errors import ConfigError
 
@@ -75,10 +75,13 @@ def table(
             os.fspath(path),
             {
                 "split": split,
-                "memory_limit": memory_limit,
+                "memory_limit": _options.maybe("memory_limit", memory_limit),
                 "select": None if select is None else _names(select),
-                "stack": [(field, _names(columns)) for field, columns in (stack or {}).items()],
-                "cast": [(name, _dtype(name, dtype)) for name, dtype in (cast or {}).items()],
+                "stack": [
+                    (field, _names(columns))
+                    for field, columns in _options.mapping("stack", stack, '{"x": ["a", "b"]}').items()
+                ],
+                "cast": [(name, _dtype(name, dtype)) for name, dtype in _options.mapping("cast", cast, '{"x": "float64"}').items()],
                 "category": [
                     (column, None if values is None else _values.categories(column, values))
                     for column, values in categories.items()
@@ -87,7 +90,10 @@ def table(
                 "days": _names(days),
                 "seconds": _names(seconds),
                 "standardize": _names(standardize),
-                "fill": [(column, _values.fill(column, value)) for column, value in (fill or {}).items()],
+                "fill": [
+                    (name, _values.fill(name, value))
+                    for name, value in _options.mapping("fill", fill, '{"x": 0}').items()
+                ],
                 "fill_mean": _names(fill_mean),
                 "mask": _names(mask),
                 "saved": None if saved is None else os.fspath(saved),
@@ -98,7 +104,13 @@ def table(
 
 
 def _names(names: _Names) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+    if isinstance(names, str):
+        return [names]
+    listed = list(names) if hasattr(names, "__iter__") else [names]
+    odd = [name for name in listed if not isinstance(name, str)]
+    if odd:
+        raise ConfigError(f"{odd[0]!r} is no name of a column: give a string, or a list of strings")
+    return listed
 
 
 def _dtype(name: str, dtype: Any) -> str:

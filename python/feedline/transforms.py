@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
+from ._errors import ConfigError
+
 __all__ = [
     "CenterCrop",
     "ColorJitter",
@@ -137,6 +139,14 @@ class ColorJitter(Transform):
     contrast: float = 0.0
     saturation: float = 0.0
     hue: float = 0.0
+
+    def options(self) -> dict[str, Any]:
+        for name, value in vars(self).items():
+            if isinstance(value, (tuple, list)):
+                raise ConfigError(
+                    f"ColorJitter({name}={value!r}): give one number, x: the factor is drawn from 1 - x to 1 + x"
+                )
+        return dict(vars(self))
 
 
 @dataclass(repr=False)

@@ -19,7 +19,7 @@ pub(crate) fn transforms(
 ) -> PyResult<Transforms> {
     let mut list = start;
     for (name, options) in steps {
-        list = then(list, name, &Options(options))?;
+        list = then(list, name, &Options { of: name, options })?;
     }
     if channels_first {
         list = list.channels_first();
@@ -28,11 +28,19 @@ pub(crate) fn transforms(
 }
 
 /// The options of a transform.
-struct Options<'a, 'py>(&'a Bound<'py, PyDict>);
+struct Options<'a, 'py> {
+    /// The name of the transform.
+    of: &'a str,
+    options: &'a Bound<'py, PyDict>,
+}
 
 impl<'py> Options<'_, 'py> {
     fn get<T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>>(&self, name: &str) -> PyResult<T> {
-        self.0.as_any().get_item(name)?.extract().map_err(Into::into)
+        let value = self.options.as_any().get_item(name)?;
+        value.extract().map_err(|_| {
+            let why = format!("{}: {name} is {value:?}, which this option does not take", self.of);
+            raise(Error::new(ErrorKind::Config, why))
+        })
     }
 
     fn size(&self) -> PyResult<Size> {

@@ -95,7 +95,17 @@ def test_packed_windows(framework: str) -> None:
         seen += int(used.sum())
         for row in np.asarray(batch["position"]):
             assert row[0] == 0
-        del batch
+        ends = batch["cu_seqlens"].values
+        for field in (batch["position"], batch["used"], ends):
+            assert str(field.dtype).endswith("int32") and "uint" not in str(field.dtype)
+            assert (np.asarray(field + field) == 2 * np.asarray(field)).all()  # torch adds no uint32
+        assert np.asarray(ends)[0] == 0 and np.asarray(ends)[-1] == 16 * batch.rows
+        del batch, field, ends
+    one = windows.take(2)[1]
+    assert one["cu_seqlens"][0] == 0 and one["cu_seqlens"][-1] == 16 and one["cu_seqlens"].dtype == np.int32
+    assert [field.dtype for field in windows.fields][1:] == ["i32"] * 3
+    mapped = windows.map(lambda sample: {"position": sample["position"].astype(np.uint32)})
+    assert mapped.fields[0].dtype == "u32"
     assert seen == sum(index % 7 for index in range(60))
     assert texts().lengths("tokens").tolist() == [index % 7 for index in range(60)]
 

@@ -190,14 +190,14 @@ def test_options_are_checked() -> None:
         ({"device": "cuda", "framework": "numpy"}, "NumPy has no arrays on a GPU"),
         ({"held_timeout": -1}, "held_timeout"),
         ({"pad": {"x": 0}}, "not ragged"),
-        ({"prefetch": 0}, "depth is 0"),
+        ({"prefetch": 0}, "prefetch is 0"),
         ({"shuffle": 3, "seed": 4}, "two seeds"),
-        ({"bad_samples": 1.5}, "from 0 to 1"),
+        ({"bad_samples": 1.5}, "from 0.0 to 1.0"),
     ]:
         with pytest.raises(feedline.ConfigError, match=message) as raised:
             loader(**options)
         assert isinstance(raised.value, ValueError) and "\n" not in str(raised.value)
-    with pytest.raises(TypeError, match="unexpected keyword"):
+    with pytest.raises(TypeError, match="has no num_workers"):
         loader(num_workers=3)
 
 

@@ -160,7 +160,7 @@ def test_what_is_no_data_set_is_refused(data: Any, message: str) -> None:
 def test_a_hook_changes_a_batch_in_the_workers() -> None:
     def double(batch: dict[str, Any]) -> dict[str, Any]:
         batch["x"] *= 2
-        return {"id": batch["id"] + 1}
+        return {"x": batch["x"], "id": batch["id"] + 1}
 
     loader = feedline.Loader(numbers(), 10, shuffle=3, framework="numpy", map_batch=double)
     for batch in loader:
@@ -169,7 +169,7 @@ def test_a_hook_changes_a_batch_in_the_workers() -> None:
         del batch
 
     def bad(batch: dict[str, Any]) -> Any:
-        return {"x": batch["x"][:3]}
+        return {**batch, "x": batch["x"][:3]}
 
     with pytest.raises(feedline.Error, match=r"the hook made \"x\" \(3, 5\)"):
         list(feedline.Loader(numbers(), 10, framework="numpy", map_batch=bad))

@@ -9,6 +9,7 @@ use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::source::RecordOrder;
 use feedline_core::{
     BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, ReadError, Result, Sampler, World,
+    named,
 };
 use feedline_device::Device;
 use feedline_device::slot::MAX_SLOTS;
@@ -400,13 +401,14 @@ impl LoaderBuilder {
         if builder.depth == Some(0) {
             return Err(Error::new(
                 ErrorKind::Config,
-                "depth is 0: at least one batch must fit on the device",
+                format!("{} is 0: at least one batch must fit on the device", named("depth", "prefetch")),
             ));
         }
         if let Some(slots) = builder.depth
             && slots >= MAX_SLOTS
         {
-            let why = format!("depth is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");
+            let depth = named("depth", "prefetch");
+            let why = format!("{depth} is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");
             return Err(Error::new(ErrorKind::Config, why));
         }
         builder.threads().count()?;

@@ -974,6 +974,12 @@ BUGS = [
         ],
     ),
     Bug(
+        "advice_under_one_lock",
+        "the report advises more workers where samples are read under one lock",
+        Test("feedline-report", "lib", "diagnosis::tests::samples_under_one_lock_do_not_get_more_workers"),
+        [("crates/report/src/diagnosis.rs", "Bound::Decode if setup.is_under_one_lock =>", "Bound::Decode if cfg!(any()) =>")],
+    ),
+    Bug(
         "own_worker",
         "a loader waits on a worker of its own pool",
         Test(FEEDLINE, "threads", "shared_pool::a_loader_that_a_worker_of_its_pool_drives_is_refused"),

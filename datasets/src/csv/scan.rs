@@ -12,7 +12,7 @@ use super::{BOM, Column, Csv, CsvOptions, sniff};
 use crate::bytes::Content;
 use crate::column_type::{ColumnType, Rounded};
 use crate::error::{data, of_stream, one_line};
-use crate::nulls::{no_column, present};
+use crate::nulls::{no_columns, present};
 use crate::{ElementType, Schema, SchemaField};
 
 /// Max columns of a table.
@@ -154,8 +154,8 @@ impl Scan {
         let stated = options.types.iter().map(|(name, _)| name);
         let asked =
             options.columns.iter().flatten().chain(stated).chain(&options.masks).chain(&options.codes);
-        if let Some(unknown) = asked.into_iter().find(|name| !names.contains(name)) {
-            return Err(at(no_column(unknown)));
+        if let Some(error) = no_columns(asked.map(String::as_str), names.iter().map(String::as_str)) {
+            return Err(at(error));
         }
         let (mut columns, mut fields) = (Vec::new(), Vec::new());
         for (name, seen) in names.iter().zip(seen) {

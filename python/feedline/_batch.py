@@ -202,7 +202,7 @@ def _padded(framework: Framework, inner: _feedline.Batch, name: str) -> Padded:
 
 def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., Any]]:
     """How each field becomes arrays."""
-    signed = getattr(data, "_signed", frozenset())
+    signed: frozenset[str] = getattr(data, "_signed", frozenset())
     return {
         field.name: (_padded if field.name in padded else _ragged_int32 if field.name in signed else _ragged)
         if field.max_length is not None

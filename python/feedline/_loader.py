@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from . import _feedline, _options, _own, _values
 from ._batch import Batch, Copied, forms_of
-from ._data import Data
+from ._data import Data, NotRandomAccess
 from ._errors import ConfigError, StateError
 from ._frameworks import framework as framework_of
 from ._report import Report
@@ -407,7 +407,7 @@ def _samples(data: Any) -> Data | Source:
         return Source(data)
     try:
         return Data(data)
-    except _data.NotRandomAccess:
+    except NotRandomAccess:
         if not is_iterable:
             raise
         # Torch's IterableDataset has a __getitem__ that is not implemented, and may have a length.
@@ -477,15 +477,10 @@ def _world(world: str | tuple[int, int] | None) -> tuple[int, int] | None:
         import torch.distributed
 
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    try:
-        rank, size = world
-    except (TypeError, ValueError):
-        size = None
-    if size is None or isinstance(world, str):
+    if not isinstance(world, (tuple, list)) or len(world) != 2:
         raise ConfigError(f'world {world!r}: use "env", "torch", (rank, size) or None')
-    return _options.whole("the rank of world", rank, 0, 2**32 - 1), _options.whole(
-        "the size of world", size, 1, 2**32 - 1
-    )
+    rank = _options.whole("the rank of world", world[0], 0, 2**32 - 1)
+    return rank, _options.whole("the size of world", world[1], 1, 2**32 - 1)
 
 
 def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | None]:

@@ -106,7 +106,7 @@ def table(
 def _names(names: _Names) -> list[str]:
     if isinstance(names, str):
         return [names]
-    listed = list(names) if hasattr(names, "__iter__") else [names]
+    listed: list[Any] = list(names) if hasattr(names, "__iter__") else [names]
     odd = [name for name in listed if not isinstance(name, str)]
     if odd:
         raise ConfigError(f"{odd[0]!r} is no name of a column: give a string, or a list of strings")

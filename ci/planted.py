@@ -494,7 +494,7 @@ BUGS = [
         "unread_batch_not_waited_for",
         "a slot is written while another stream still writes its last batch, which nobody has read",
         Test(DEVICE, "device", "contract::produce::a_batch_that_is_dropped_unread_is_written_to_its_end_before_the_next"),
-        [(DEVICE_LEASE, "            writer.wait(last)?;\n", "            let _ = last;\n")],
+        [(DEVICE_LEASE, "                writer.wait(last)?;\n", "                let _ = last;\n")],
     ),
     Bug(
         "device_slot_given_out_twice",

@@ -10,8 +10,11 @@ fn run(name: &str) -> Vec<String> {
 }
 
 fn run_with(name: &str, arguments: &[&str]) -> Vec<String> {
-    let output = Command::new(example(name)).args(arguments).env("CUDA_VISIBLE_DEVICES", "").output();
-    let output = output.expect("a process");
+    // Some write a data set into the folder that they run in.
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut program = Command::new(example(name));
+    let program = program.args(arguments).current_dir(&folder).env("CUDA_VISIBLE_DEVICES", "");
+    let output = program.output().expect("a process");
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{name} ends with {}: {error}", output.status);
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()

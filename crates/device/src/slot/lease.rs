@@ -244,12 +244,13 @@ impl WriteLease {
             writer.wait(consumed)?;
         }
         // Readers have waited for the last copy themselves. Without one, another stream may still write.
-        let mut unread = slot.unread();
-        if let Some(last) = &*unread {
-            writer.wait(last)?;
+        if ring.has_several_writers() {
+            let mut unread = slot.unread();
+            if let Some(last) = &*unread {
+                writer.wait(last)?;
+            }
+            *unread = None;
         }
-        *unread = None;
-        drop(unread);
         if let Some(copy_start) = &self.copy_start {
             writer.record(copy_start)?;
         }
@@ -493,9 +494,9 @@ impl Drop for Reader {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        let slot = &self.lease.ring.slots[self.lease.index];
-        if self.lease.on_drop == OnDrop::Release {
-            *slot.unread() = Some(self.copied.clone());
+        let WriteLease { ring, index, on_drop, .. } = &self.lease;
+        if *on_drop == OnDrop::Release && ring.has_several_writers() {
+            *ring.slots[*index].unread() = Some(self.copied.clone());
         }
         // The drop of the lease then releases the slot.
         if self.delivered {

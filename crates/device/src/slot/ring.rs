@@ -49,7 +49,8 @@ pub(crate) struct Slot {
     /// Information on the batch in the slot. Only the holder of the slot's `WriteLease` or `Loaded` writes
     /// it; its readers read it.
     pub(crate) info: UnsafeCell<BatchInfo>,
-    /// The event of the last copy, if its batch was dropped unread: then no reader has waited for it.
+    /// The event of the last copy, if its batch was dropped unread and the ring has several writers: then no
+    /// reader has waited for it.
     unread: Mutex<Option<Arc<Event>>>,
     /// The thread that took the batch in the slot ([`this_thread`]).
     pub(crate) taken_on: AtomicUsize,
@@ -194,6 +195,11 @@ impl SlotRing {
             }
         };
         Err(Error::new(ErrorKind::Config, why))
+    }
+
+    /// Whether the order of one stream is not enough to order all writes of a slot.
+    pub(crate) fn has_several_writers(&self) -> bool {
+        self.writers.get().is_some_and(|writers| writers.len() > 1)
     }
 
     /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)

@@ -242,13 +242,17 @@ fn allocate(
     let mut host = (0..host_count).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
     let mut on_device = (0..copied_count).map(|_| copied.acquire()).collect::<Result<Vec<_>>>()?;
     on_device.extend((0..of_map).map(|_| slots.acquire()).collect::<Result<Vec<_>>>()?);
-    let infos = host.iter_mut().map(|slot| &mut slot.info_mut().batch);
-    for info in infos.chain(on_device.iter_mut().map(|slot| slot.info_mut())) {
-        let rows = layout.capacity();
-        info.ids.try_reserve(rows).map_err(|_| {
+    let rows = layout.capacity();
+    let reserve = |ids: &mut Vec<u64>| {
+        ids.try_reserve(rows).map_err(|_| {
             let why = format!("no memory for the ids of a batch of {rows} samples: take a smaller batch");
             Error::new(ErrorKind::Budget, why)
-        })?;
+        })
+    };
+    host.iter_mut().try_for_each(|slot| reserve(&mut slot.info_mut().draws))?;
+    let infos = host.iter_mut().map(|slot| &mut slot.info_mut().batch);
+    for info in infos.chain(on_device.iter_mut().map(|slot| slot.info_mut())) {
+        reserve(&mut info.ids)?;
         info.extents.reserve(layout.spec().fields().len());
     }
     drop((host, on_device));

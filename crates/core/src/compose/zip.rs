@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::compose::config;
 use crate::{
     Context, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, ReadError, Result, Row, Rows, Spec,
-    StableDataset, StridedColumn,
+    StableDataset, StridedColumn, named,
 };
 
 /// Sample `id` has the fields of sample `id` of each part, such as images and their labels from different
@@ -38,9 +38,10 @@ impl Zip {
         Err(config(format!(
             "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in its own \
              way, so their pictures would not match: zip them without these transforms and transform both in \
-             one map, or use Zip::independent if they need not match",
+             one map, or use {} if they need not match",
             fields(first),
-            fields(second)
+            fields(second),
+            named("Zip::independent", "independent=True")
         )))
     }
 

@@ -609,6 +609,16 @@ BUGS = [
         ],
     ),
     Bug(
+        "pieces_by_the_wait",
+        "decode splits a batch that another process reads by the time of the read, most of which is waiting",
+        Test(
+            FEEDLINE,
+            "lib",
+            "decode::batch::tests::pieces_that_another_process_reads_are_ten_times_as_long_and_do_not_depend_on_the_wait",
+        ),
+        [(BATCH, "if elsewhere == 0 { busy } else { elsewhere / 10 }", "if elsewhere == 0 { busy } else { busy }")],
+    ),
+    Bug(
         "one_row_off",
         "decode reads each sample of a later piece of a batch into the row behind its own",
         Test(FEEDLINE, "batches", "order::every_sample_is_read_and_delivered_once_per_epoch"),

@@ -14,6 +14,7 @@ from . import _feedline, _options, _own
 from . import transforms as _transforms
 from ._errors import ConfigError
 from ._values import as_array, dtype_of, numpy_dtype
+from ._workers.choice import Leaf
 from .transforms import Transform
 
 class Field(NamedTuple):
@@ -37,10 +38,15 @@ class Data:
     ``Dataset`` or a ``datasets.Dataset``, by ``Data(samples)``. Samples are dicts of arrays; those of an
     object may be tuples, and then batches are tuples too.
 
-    An object of yours is read by the worker threads, which take turns at the interpreter's lock: NumPy,
-    Pillow and others release it while they work. Text, and fields named in ``max_length``, may
-    vary in length. The first sample says which fields there are and of which types; a later value that its
-    type does not have is an error, and none is rounded.
+    An object of yours is read by threads, which take turns at the interpreter's lock, or by processes:
+    ``Loader(data, workers=8)``. Text, and fields named in ``max_length``, may vary in length. The first sample
+    says which fields there are and of which types; a later value that its type does not have is an error, and
+    none is rounded.
+
+    Before each sample the global generators of ``random``, NumPy and torch are seeded from the seed of the
+    loader, the epoch and the draw, so that a sample that uses them is the same whichever process or thread
+    reads it, and after a resume. ``seed_generators=False`` leaves them as they are. In threads they are those
+    of your process, which are set back afterwards.
 
     >>> import feedline, numpy as np
     >>> data = feedline.Data({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 0])})
@@ -52,33 +58,39 @@ class Data:
 
     _set: _feedline.DataSet
     _is_tuple: bool
-    #: Whether Python code reads the samples, or changes them.
-    _is_python: bool
+    #: The parts that Python code reads, or changes; processes may read them.
+    _leaves: list[Leaf]
+    #: The function and the arguments that make it again in another process; ``None`` for composed data.
+    _made: tuple[Callable[..., Data], tuple[Any, ...], dict[str, Any]] | None
     #: Name, type and shape of each field, and whether it varies in length, once a sample was read.
     _forms: list[tuple[str, np.dtype[Any], tuple[int, ...], bool]] | None = None
     #: The fields of packed windows whose ``uint32`` are given as ``int32``, which torch can add.
     _signed: frozenset[str] = frozenset()
 
-    def __init__(self, samples: Any, *, max_length: Mapping[str, int] | None = None) -> None:
-        self._is_tuple = self._is_python = False
+    def __init__(
+        self, samples: Any, *, max_length: Mapping[str, int] | None = None, seed_generators: bool = True
+    ) -> None:
+        self._is_tuple, self._leaves = False, []
+        self._made = (Data, (samples,), {"max_length": max_length, "seed_generators": seed_generators})
         if isinstance(samples, Data):
-            self._set, self._is_tuple = samples._set, samples._is_tuple
-            self._is_python, self._signed = samples._is_python, samples._signed
+            self._set, self._is_tuple, self._leaves = samples._set, samples._is_tuple, samples._leaves
+            self._signed = samples._signed
         elif isinstance(samples, (str, os.PathLike)):
             raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
         elif isinstance(samples, Mapping):
             self._set = _arrays(samples)
         else:
             reader = _reader(samples, max_length)
-            self._is_tuple, self._is_python = reader.is_tuple, True
+            self._is_tuple = reader.is_tuple
             self._set = _feedline.DataSet.own(
-                reader, len(samples), reader.fields, reader.fingerprint, reader.is_batched, False
+                reader, len(samples), reader.fields, reader.fingerprint, reader.is_batched, (False, seed_generators)
             )
+            self._leaves = [Leaf(self._set, reader, False)]
 
     def _new(self, inner: _feedline.DataSet) -> Data:
         data = Data.__new__(Data)
-        data._set, data._is_tuple, data._is_python = inner, self._is_tuple, self._is_python
-        data._signed = self._signed
+        data._set, data._is_tuple, data._leaves = inner, self._is_tuple, self._leaves
+        data._signed, data._made = self._signed, None
         return data
 
     def __len__(self) -> int:
@@ -145,21 +157,33 @@ class Data:
         """The file that holds a sample, if it is known."""
         return self._set.path(index)
 
-    def map(self, function: Callable[[Any], Any], *, max_length: Mapping[str, int] | None = None) -> Data:
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        max_length: Mapping[str, int] | None = None,
+        seed_generators: bool = True,
+    ) -> Data:
         """A function of each sample, called by the workers: it gets a sample and returns another.
+
+        The arguments are those of :class:`Data`.
 
         >>> import feedline, numpy as np
         >>> data = feedline.Data({"x": np.arange(4)})
         >>> data.map(lambda sample: {"double": 2 * sample["x"]})[3]
         {'double': array(6)}
         """
-        reader = _reader(_Mapped(self, function), max_length)
+        reader, varies = _reader(_Mapped(self, function), max_length), self._set.varies()
+        random = (varies, seed_generators)
         mapped = self._new(
             _feedline.DataSet.own(
-                reader, len(self), reader.fields, reader.fingerprint, False, self._set.varies(), self._set
+                reader, len(self), reader.fields, reader.fingerprint, False, random, self._set
             )
         )
-        mapped._is_tuple, mapped._is_python, mapped._signed = reader.is_tuple, True, frozenset()
+        options = {"max_length": max_length, "seed_generators": seed_generators}
+        mapped._made = (Data.map, (self, function), options)
+        mapped._is_tuple, mapped._leaves = reader.is_tuple, [Leaf(mapped._set, reader, varies, self._leaves)]
+        mapped._signed = frozenset()
         return mapped
 
     def filter(self, keep: Callable[[Any], bool]) -> Data:
@@ -310,7 +334,7 @@ def _arrays(arrays: Mapping[str, Any]) -> _feedline.DataSet:
 def of_set(inner: _feedline.DataSet) -> Data:
     """The data of a set of the compiled part."""
     data = Data.__new__(Data)
-    data._set, data._is_tuple, data._is_python = inner, False, False
+    data._set, data._is_tuple, data._leaves, data._made = inner, False, [], None
     return data
 
 
@@ -362,7 +386,7 @@ def open(
     is_one = max_length is not None and not isinstance(max_length, Mapping)
     default = _options.whole("max_length", max_length) if is_one else None
     named = {} if is_one else _limits(max_length)
-    return of_set(
+    data = of_set(
         _feedline.DataSet.open(
             os.fspath(path),
             split,
@@ -375,6 +399,11 @@ def open(
             None if tokenizer is None else (os.fspath(tokenizer), text, special_tokens, _options.maybe("max_tokens", max_tokens)),
         )
     )
+    options: dict[str, Any] = {"split": split, "classes": classes, "nulls": nulls, "text": text}
+    options |= {"max_length": max_length, "memory_limit": memory_limit, "tokenizer": tokenizer}
+    options |= {"special_tokens": special_tokens, "max_tokens": max_tokens, "empty_members": empty_members}
+    data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), options)
+    return data
 
 
 def images(
@@ -468,6 +497,7 @@ def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | No
 def _composed(parts: Sequence[Data], inner: _feedline.DataSet) -> Data:
     data = of_set(inner)
     data._is_tuple = all(part._is_tuple for part in parts)
-    data._is_python = any(part._is_python for part in parts)
     data._signed = frozenset().union(*(part._signed for part in parts))
+    leaves = {id(leaf.set): leaf for part in parts for leaf in part._leaves}
+    data._leaves = list(leaves.values())
     return data

@@ -22,6 +22,7 @@ from ._frameworks import framework as framework_of
 from ._report import Report
 from ._sampler import Sampler, order_of
 from ._source import Source
+from ._workers.choice import Choice
 
 _log = logging.getLogger("feedline")
 
@@ -114,8 +115,12 @@ class Loader:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``torch.device``.
         framework: ``"numpy"``, ``"torch"`` or ``"jax"``. Default: torch or jax, if imported, else NumPy.
         copy: Gives arrays memory of their own, which you may keep and write.
-        workers: Threads that decode. Default: one per core; two where your own Python code reads the samples,
-            because more of them only wait for the interpreter's lock.
+        workers: Threads that decode; where your own Python code reads the samples, processes. Default: a
+            thread per core, and two threads for your own code, which take turns at the interpreter's lock. 0
+            is one thread.
+        parallel: What reads samples of your own Python code: ``"processes"``, ``"threads"``, or ``"auto"``: as
+            many processes as ``workers`` says, and threads without ``workers``, on a free-threaded build, and
+            where the data cannot be sent to a process, which a warning says.
         prefetch: Slots for batches on the device. Default: 3 to 8, by size.
         world: ``"env"`` for the ranks of torchrun, Open MPI or Slurm, ``"torch"`` for those of
             ``torch.distributed``, a pair of rank and size, or ``None`` for one process that reads all.
@@ -156,6 +161,7 @@ class Loader:
         framework: str | None = None,
         copy: bool = False,
         workers: int | None = None,
+        parallel: str = "auto",
         prefetch: int | None = None,
         world: str | tuple[int, int] | None = "env",
         epochs: int | None = None,
@@ -195,39 +201,43 @@ class Loader:
         self._is_resumed = False
         self._has_delivered = False
         self._watches_bad_samples = bool(bad_samples)
-        self._inner = _feedline.Loader(
-            self.data._set,
-            {
-                "batch_size": self.batch_size,
-                "shuffle": shuffle,
-                "shuffle_buffer": _options.maybe("shuffle_buffer", shuffle_buffer),
-                "split_shards": _options.flag("split_shards", split_shards),
-                "sampler": order_of(sampler),
-                "seed": _options.seed("seed", seed),
-                "last_batch": str(last_batch),
-                "gpu": gpu,
-                "workers": _workers(self.data) if workers is None else _options.whole("workers", workers),
-                "prefetch": _options.maybe("prefetch", prefetch),
-                "world": _world(world),
-                "epochs": _options.maybe("epochs", epochs),
-                "pad": padding,
-                "max_per_batch": [
-                    (name, _options.whole(f"max_per_batch[{name!r}]", items))
-                    for name, items in _options.mapping(
-                        "max_per_batch", max_per_batch, '{"tokens": 4096}'
-                    ).items()
-                ],
-                "bad_samples": _options.bad_samples(bad_samples),
-                "skip": _options.skip(skip),
-                "transfer_mode": str(transfer_mode),
-                "pinned_budget": _options.maybe("pinned_budget", pinned_budget),
-                "held_timeout": _options.number("held_timeout", held_timeout),
-                "drop_timeout": _options.number("drop_timeout", drop_timeout),
-                "is_under_one_lock": _has_lock() and getattr(self.data, "_is_python", True),
-                "decodes_behind": decodes_behind,
-                "map_batch": None if map_batch is None else _hook(map_batch, self.data),
-            },
-        )
+        # Before the threads, so that they end first when the loader is collected: a thread may wait for one.
+        self._reads = Choice(getattr(self.data, "_leaves", []), workers, parallel)
+        options = {
+            "batch_size": self.batch_size,
+            "shuffle": shuffle,
+            "shuffle_buffer": _options.maybe("shuffle_buffer", shuffle_buffer),
+            "split_shards": _options.flag("split_shards", split_shards),
+            "sampler": order_of(sampler),
+            "seed": _options.seed("seed", seed),
+            "last_batch": str(last_batch),
+            "gpu": gpu,
+            "workers": self._reads.threads,
+            "prefetch": _options.maybe("prefetch", prefetch),
+            "world": _world(world),
+            "epochs": _options.maybe("epochs", epochs),
+            "pad": padding,
+            "max_per_batch": [
+                (name, _options.whole(f"max_per_batch[{name!r}]", items))
+                for name, items in _options.mapping(
+                    "max_per_batch", max_per_batch, '{"tokens": 4096}'
+                ).items()
+            ],
+            "bad_samples": _options.bad_samples(bad_samples),
+            "skip": _options.skip(skip),
+            "transfer_mode": str(transfer_mode),
+            "pinned_budget": _options.maybe("pinned_budget", pinned_budget),
+            "held_timeout": _options.number("held_timeout", held_timeout),
+            "drop_timeout": _options.number("drop_timeout", drop_timeout),
+            "is_under_one_lock": self._reads.is_under_one_lock or isinstance(self.data, Source),
+            "decodes_behind": decodes_behind,
+            "map_batch": None if map_batch is None else _hook(map_batch, self.data),
+        }
+        try:
+            self._inner = _feedline.Loader(self.data._set, options)
+        except BaseException:
+            self._reads.end()
+            raise
         _log.info("%r", self)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -343,6 +353,7 @@ class Loader:
 
     def close(self) -> None:
         """Ends the loader and its threads. Arrays of its batches stay valid."""
+        self._reads.end()
         self._inner.close()
 
     def __enter__(self) -> Loader:
@@ -361,7 +372,7 @@ class Loader:
         >>> loader.report().data["epoch"]["rows"]
         100
         """
-        return Report(*self._inner.report())
+        return Report(*self._inner.report(), self._reads.report())
 
     @property
     def rank(self) -> int:
@@ -382,10 +393,11 @@ class Loader:
     def __repr__(self) -> str:
         rank = f", rank {self.rank} of {self.world_size}" if self.world_size > 1 else ""
         of = f"{self.data.shards} shards" if isinstance(self.data, Source) else f"{len(self.data)} samples"
+        reads = f", read by {self._reads}" if self._reads.is_own else ""
         steps = "" if self._inner.steps is None else f"{self._inner.steps} steps, "
         return (
             f"Loader({of}, batches of {self.batch_size}, {steps}"
-            f"{self._framework.name} on {self.device}, {self._inner.mode}{rank})"
+            f"{self._framework.name} on {self.device}, {self._inner.mode}{rank}{reads})"
         )
 
     def __reduce__(self) -> Any:
@@ -433,20 +445,6 @@ def _gpu(device: str) -> int | None:
 
     torch = sys.modules.get("torch")
     return int(torch.cuda.current_device()) if torch and torch.cuda.is_available() else 0
-
-
-def _workers(data: Data | Source) -> int | None:
-    """The threads for samples that Python code reads; ``None`` is one per core.
-
-    On 16 cores, 2 threads read 1.4 to 2.1 times as many samples as 16, in arithmetic of NumPy and in copies of
-    784 bytes and 150 KB.
-    """
-    return min(2, os.cpu_count() or 2) if _has_lock() and getattr(data, "_is_python", False) else None
-
-
-def _has_lock() -> bool:
-    """Whether the interpreter runs the code of one thread at a time."""
-    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _decodes_behind(data: Data | Source, gpu: int | None) -> bool:

@@ -12,7 +12,7 @@ from ._errors import ConfigError
 #: What a loader has in place of an argument of torch's DataLoader.
 OF_A_DATALOADER = {
     "dataset": "give it as the first argument, data",
-    "num_workers": "give workers=, the number of threads, or leave it out: one per core",
+    "num_workers": "give workers=, the number of processes for Python code of yours, else of threads",
     "drop_last": 'give last_batch="drop"',
     "collate_fn": "give map_batch=, which gets the arrays of a batch, or pad={field: value} for lengths that differ",
     "pin_memory": 'leave it out: batches are always read into pinned memory; device="cuda" copies them',
@@ -22,8 +22,8 @@ OF_A_DATALOADER = {
     "batch_sampler": "give batch_size=, and sampler= or shuffle= for the order",
     "generator": "give shuffle=SEED for the order, or seed=",
     "timeout": "leave it out: Ctrl-C ends a wait",
-    "worker_init_fn": "leave it out: workers are threads of this process, and random numbers belong to a sample",
-    "multiprocessing_context": "leave it out: workers are threads",
+    "worker_init_fn": "leave it out: random numbers belong to a sample; what a worker needs, the data set makes when it reads",
+    "multiprocessing_context": "leave it out: workers are forked from a new process; see parallel=",
     "in_order": "leave it out: batches come in order",
 }
 

@@ -17,6 +17,7 @@ from . import _feedline
 from ._columns import Columns, Misfit
 from ._errors import ConfigError
 from ._values import as_array, exact
+from ._workers.seeds import SharedWatch, first_of
 
 #: Seconds after which a call of :meth:`Reader.read_many` gives what it has read: other threads wait for the
 #: interpreter's lock, and the end of the process for the call.
@@ -44,8 +45,9 @@ class Reader:
         if len(data) == 0:
             raise ConfigError("the data set is empty: give samples")
         self._data = data
-        self.columns = Columns(data[0], max_length)
+        self.columns = Columns(first_of(data), max_length)
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
+        self._watch = SharedWatch()
 
     @property
     def fingerprint(self) -> int | None:
@@ -95,15 +97,29 @@ class Reader:
         return samples if len(samples) == len(ids) else None
 
     def read_many(
-        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None
-    ) -> tuple[int, list[bytes | tuple[bytes, list[int]]], BaseException | None]:
-        """The number of samples read, the bytes of each field, and the exception of the one behind them."""
-        samples, error = self.samples(ids, draws)
+        self,
+        ids: Sequence[int],
+        draws: Sequence[tuple[int, int]] | None,
+        keys: Sequence[int] | None,
+    ) -> tuple[int, list[bytes | tuple[bytes, list[int]]], BaseException | None, bool]:
+        """The number of samples read, the bytes of each field, the exception of the sample behind them, and
+        whether they use the global random generators. These are seeded from ``keys``, unless there are none.
+        """
+
+        def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+            chosen = None if draws is None else [draws[index] for index in which]
+            return self.samples([ids[index] for index in which], chosen)
+
+        if keys is None:
+            samples, error = self.samples(ids, draws)
+        else:
+            samples, error = self._watch.read(read, keys)
         try:
-            return len(samples), self.columns.pack(samples), error
+            fields = self.columns.pack(samples)
         except Misfit as misfit:
-            samples = samples[: misfit.position]
-            return len(samples), self.columns.pack(samples), misfit
+            samples, error = samples[: misfit.position], misfit
+            fields = self.columns.pack(samples)
+        return len(samples), fields, error, self._watch.is_random
 
 
 class Shards:

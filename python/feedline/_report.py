@@ -20,8 +20,11 @@ class Report:
     #: The report as one self-contained HTML page.
     page: str
 
-    def __init__(self, text: str, diagnosis: str, data: str, page: str) -> None:
+    def __init__(self, text: str, diagnosis: str, data: str, page: str, own: dict[str, Any] | None) -> None:
         self._text, self.diagnosis, self.data, self.page = text, diagnosis, json.loads(data), page
+        if own is not None:
+            self.data["own"] = own
+            self._text += f"{_told(own)}\n"
 
     def __str__(self) -> str:
         return f"{self._text}{self.diagnosis}"
@@ -32,3 +35,9 @@ class Report:
     def _repr_html_(self) -> str:
         style = "width: 100%; height: 640px; border: 0"
         return f'<iframe srcdoc="{html.escape(self.page)}" style="{style}"></iframe>'
+
+
+def _told(own: dict[str, Any]) -> str:
+    """Who reads the data set of one's own."""
+    died = f"; {own['deaths']} died and were replaced" if own["deaths"] else ""
+    return f"your data set is read by {own['workers']}{died}"

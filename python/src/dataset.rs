@@ -19,6 +19,7 @@ use crate::error::raise;
 use crate::interpreter;
 use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
 use crate::pictures::Behind;
+use crate::processes::{Processes, ReadBy, Reading};
 use crate::transforms::transforms;
 
 /// A data set; see `feedline.Data`.
@@ -36,12 +37,14 @@ pub(crate) struct DataSet {
     pub(crate) categories: Vec<(String, Vec<String>)>,
     /// How a stage behind the loader makes the same samples, if it may.
     pub(crate) behind: Option<Behind>,
+    /// Of a set written in Python: the processes that read it.
+    read_by: Option<Arc<ReadBy>>,
 }
 
 impl DataSet {
     pub(crate) fn new(kind: &str, set: impl Dataset) -> Self {
         let kind = kind.to_owned();
-        Self { set: Arc::new(set), kind, classes: None, categories: Vec::new(), behind: None }
+        Self { set: Arc::new(set), kind, classes: None, categories: Vec::new(), behind: None, read_by: None }
     }
 
     /// The set that `choose` makes of this one. It may hold a sample up to `copies` times.
@@ -223,7 +226,8 @@ impl DataSet {
         })
     }
 
-    /// A data set written in Python: a `_own.Reader`. It crops at random if the set that it maps does.
+    /// A data set written in Python: a `_own.Reader`. It crops at random if the set that it maps does. `varies`
+    /// says whether its samples are given random numbers, and whether the global generators are seeded.
     #[staticmethod]
     #[pyo3(signature = (reader, len, fields, fingerprint, is_batched, varies, mapped=None))]
     fn own(
@@ -232,12 +236,31 @@ impl DataSet {
         fields: Vec<FieldOf>,
         fingerprint: Option<u64>,
         is_batched: bool,
-        varies: bool,
+        varies: (bool, bool),
         mapped: Option<PyRef<'_, Self>>,
     ) -> PyResult<Self> {
         let mut set = OwnData::new(reader, len, &fields, fingerprint, is_batched, varies).map_err(raise)?;
         set.has_random_geometry = mapped.is_some_and(|mapped| mapped.set.has_random_geometry());
-        Ok(Self::new("python", set))
+        Ok(Self { read_by: Some(set.read_by().clone()), ..Self::new("python", set) })
+    }
+
+    /// A loader begins to read this set, written in Python, by `count` processes: those that read it already,
+    /// or `new` ones, in which it has a number. By threads if `count` is 0.
+    #[pyo3(signature = (count, new))]
+    fn read_by(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        new: Option<(PyRef<'_, Processes>, u32)>,
+    ) -> PyResult<Reading> {
+        let read_by = self.read_by.clone().unwrap_or_default();
+        Reading::begin(py, &read_by, count, new.as_ref().map(|(new, number)| (&**new, *number)))
+    }
+
+    /// Whether processes read this set.
+    #[getter]
+    fn has_processes(&self) -> bool {
+        self.read_by.as_ref().is_some_and(|read_by| read_by.has_processes())
     }
 
     /// Arrays in memory: name, dtype, shape of a row, and bytes of each.

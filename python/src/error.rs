@@ -28,6 +28,11 @@ impl Raised {
         let text = describe().unwrap_or_else(|_| error.to_string());
         Self { text, error: Mutex::new(Some(error)) }
     }
+
+    /// An exception of another process, whose line `text` has.
+    pub(crate) fn with_text(text: String, error: PyErr) -> Self {
+        Self { text, error: Mutex::new(Some(error)) }
+    }
 }
 
 impl fmt::Display for Raised {

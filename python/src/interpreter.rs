@@ -108,6 +108,8 @@ pub(crate) fn is_closing() -> bool {
 pub(crate) fn leave(py: Python<'_>) {
     let _ = CLOSED_BY.set(std::thread::current().id());
     IS_CLOSING.store(true, Ordering::SeqCst);
+    // A thread that waits for one of them is not counted.
+    crate::processes::close_all(py);
     let (start, mut is_told) = (Instant::now(), false);
     let mut interrupted: Option<(Instant, PyErr)> = None;
     while INSIDE.load(Ordering::SeqCst) > 0 {

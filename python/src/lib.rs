@@ -10,6 +10,7 @@
 //! | `batch.rs`, `capsule.rs` | a batch, its fields, and their DLPack capsules |
 //! | `dataset.rs` | data sets: opened, in memory, composed |
 //! | `own.rs`, `source.rs` | data sets and sources written in Python |
+//! | `processes/` | worker processes that read such data sets |
 //! | `table.rs` | the steps of a table |
 //! | `pictures.rs` | pictures that a stage behind the loader decodes, on the GPU |
 //! | `transforms.rs` | the transforms of pictures |
@@ -32,6 +33,11 @@ mod open;
 mod options;
 mod own;
 mod pictures;
+#[cfg(target_os = "linux")]
+mod processes;
+#[cfg(not(target_os = "linux"))]
+#[path = "processes/other.rs"]
+mod processes;
 mod running;
 mod sampler;
 mod source;
@@ -48,6 +54,8 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Field>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<source::Source>()?;
+    module.add_class::<processes::Processes>()?;
+    module.add_class::<processes::Reading>()?;
     module.add_function(wrap_pyfunction!(table::open_table, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::leave, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::is_closing, module)?)?;

@@ -1,5 +1,8 @@
 //! Data sets and hooks written in Python, called by the worker threads.
 
+use std::cell::Cell;
+use std::sync::Arc;
+
 use feedline::batch::FilledBatch;
 use feedline::dataset::Rows;
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Row, Spec};
@@ -10,7 +13,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::error::Raised;
-use crate::interpreter::{attach, may_go_on};
+use crate::interpreter::{attach, is_worker, may_go_on};
+use crate::processes::ReadBy;
 
 /// A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
 pub(crate) type FieldOf = (String, String, Vec<usize>, Option<usize>);
@@ -52,6 +56,10 @@ pub(crate) struct OwnData {
     varies: bool,
     /// Whether the set that it maps crops pictures at random.
     pub(crate) has_random_geometry: bool,
+    /// Whether the global random generators are seeded before each sample.
+    is_seeded: bool,
+    /// The processes that read it in place of this one.
+    read_by: Arc<ReadBy>,
 }
 
 /// Bytes of the samples that are read in one call: they stay in the processor's cache until they are copied.
@@ -62,6 +70,8 @@ struct Stacked {
     count: usize,
     fields: Vec<Column>,
     error: Option<ReadError>,
+    /// Whether the set uses the global random generators.
+    is_random: bool,
 }
 
 /// The rows of a field one behind another, and the length of each in items if they vary. The bytes are those
@@ -88,21 +98,49 @@ impl OwnData {
         fields: &[FieldOf],
         fingerprint: Option<u64>,
         is_batched: bool,
-        varies: bool,
+        (varies, is_seeded): (bool, bool),
     ) -> feedline::Result<Self> {
-        let (spec, has_random_geometry) = (spec(fields)?, false);
-        Ok(Self { reader, len, spec, fingerprint, is_batched, varies, has_random_geometry })
+        let (spec, has_random_geometry, read_by) = (spec(fields)?, false, Arc::default());
+        let set = Self {
+            reader,
+            len,
+            spec,
+            fingerprint,
+            is_batched,
+            varies,
+            has_random_geometry,
+            is_seeded,
+            read_by,
+        };
+        Ok(set)
     }
 
-    /// The samples `ids`, stacked. `draws` has the epoch and a seed of each, if samples vary.
-    fn stacked(&self, ids: &[u64], draws: Option<Vec<(u64, u64)>>) -> Result<Stacked, ReadError> {
+    pub(crate) fn read_by(&self) -> &Arc<ReadBy> {
+        &self.read_by
+    }
+
+    /// The number from which the random numbers of the current sample are made, in this process or another.
+    fn key(&self, context: &mut Context) -> u64 {
+        if !self.varies {
+            return context.key();
+        }
+        context.epoch();
+        context.random().below(u64::MAX)
+    }
+
+    /// The samples `ids`, stacked. Each has a key of random numbers.
+    fn stacked(&self, ids: &[u64], keys: &[u64], epoch: u64) -> Result<Stacked, ReadError> {
+        let draws: Option<Vec<_>> = self.varies.then(|| keys.iter().map(|&key| (epoch, key)).collect());
+        let inside = InSample::enter();
+        let keys = (self.is_seeded && is_worker() && inside.is_outermost).then(|| keys.to_vec());
         attach(|py| {
             let raised = |error| -> ReadError { Raised::new(py, error).into() };
-            let read = self.reader.bind(py).call_method1(intern!(py, "read_many"), (ids.to_vec(), draws));
-            let (count, fields, error): (usize, Vec<Column>, Option<Bound<'_, PyAny>>) =
+            let read =
+                self.reader.bind(py).call_method1(intern!(py, "read_many"), (ids.to_vec(), draws, keys));
+            let (count, fields, error, is_random): (usize, Vec<Column>, Option<Bound<'_, PyAny>>, bool) =
                 read.and_then(|read| read.extract()).map_err(raised)?;
             let error = error.map(|error| raised(PyErr::from_value(error)));
-            Ok(Stacked { count, fields, error })
+            Ok(Stacked { count, fields, error, is_random })
         })
     }
 
@@ -115,9 +153,15 @@ impl OwnData {
         &self,
         ids: &[u64],
         mut rows: Rows<'_>,
-        draws: Option<Vec<(u64, u64)>>,
+        keys: &[u64],
+        context: &Context,
     ) -> Result<usize, (usize, ReadError)> {
-        let Stacked { count, fields, error } = self.stacked(ids, draws).map_err(|error| (0, error))?;
+        let stacked = self.stacked(ids, keys, context.key_epoch()).map_err(|error| (0, error))?;
+        let Stacked { count, fields, error, is_random } = stacked;
+        if is_random {
+            // So that it is not cached.
+            context.epoch();
+        }
         let wrong = |why: &str| (0, Error::new(ErrorKind::Sample, why).into());
         if count > ids.len() || fields.len() != self.spec.fields().len() {
             return Err(wrong("the reader gave other samples or fields than it was asked for"));
@@ -166,8 +210,11 @@ impl Dataset for OwnData {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         may_go_on(context)?;
-        let draws = self.varies.then(|| vec![draw(context)]);
-        self.read_first(&[id], row.as_rows_mut(), draws).map(drop).map_err(|(_, error)| error)
+        let keys = [self.key(context)];
+        let mut rows = row.as_rows_mut();
+        let read = self.read_by.read((&[id], &keys), &mut rows, context, self.is_seeded);
+        let read = read.unwrap_or_else(|| self.read_first(&[id], rows, &keys, context).map(drop));
+        read.map_err(|(_, error)| error)
     }
 
     fn read_many(
@@ -176,27 +223,24 @@ impl Dataset for OwnData {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
+        // Each sample is begun once, in order, however many are read in one call, and by whom.
+        let key = |(index, &id)| context.sample(index, id, |context| self.key(context));
+        let keys: Vec<_> = ids.iter().enumerate().map(key).collect();
+        if let Some(&first) = ids.first() {
+            context.mark(0, first);
+        }
+        if let Some(read) = self.read_by.read((ids, &keys), rows, context, self.is_seeded) {
+            return read;
+        }
         let most =
             if self.is_batched { ids.len() } else { (AT_ONCE / self.spec.sample_bytes().max(1)).max(1) };
         let mut at = 0;
-        // Each sample is begun once, in order, however many are read in one call.
-        let draws: Option<Vec<_>> = self
-            .varies
-            .then(|| ids.iter().enumerate().map(|(index, &id)| context.sample(index, id, draw)).collect());
         while at < ids.len() {
             may_go_on(context).map_err(|error| (at, error))?;
-            if draws.is_none() {
-                // Also what a report names while they are read.
-                context.sample(at, ids[at], |_| {});
-            }
             let part = at..ids.len().min(at + most);
-            let of_part = draws.as_ref().map(|draws| draws[part.clone()].to_vec());
-            let read = self.read_first(&ids[part.clone()], rows.part(part), of_part);
-            let end = at + read.map_err(|(index, error)| (at + index, error))?;
-            if draws.is_none() {
-                (at + 1..end).for_each(|index| context.sample(index, ids[index], |_| {}));
-            }
-            at = end;
+            context.mark(at, ids[at]);
+            let read = self.read_first(&ids[part.clone()], rows.part(part.clone()), &keys[part], context);
+            at += read.map_err(|(index, error)| (at + index, error))?;
         }
         Ok(())
     }
@@ -207,9 +251,27 @@ impl Dataset for OwnData {
     }
 }
 
-/// The epoch of the current sample, and a seed.
-fn draw(context: &mut Context) -> (u64, u64) {
-    (context.epoch(), context.random().below(u64::MAX))
+thread_local! {
+    /// Whether this thread is within a sample of Python code.
+    static IN_SAMPLE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Within a sample of Python code, until it is dropped. A set that is read by another one leaves the generators
+/// as that one has seeded them.
+struct InSample {
+    is_outermost: bool,
+}
+
+impl InSample {
+    fn enter() -> Self {
+        Self { is_outermost: !IN_SAMPLE.replace(true) }
+    }
+}
+
+impl Drop for InSample {
+    fn drop(&mut self) {
+        IN_SAMPLE.set(!self.is_outermost);
+    }
 }
 
 /// Calls the hook `hook` on a filled batch: a `_own.Hook`, which gets a copy of each field that is not ragged,

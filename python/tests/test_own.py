@@ -244,14 +244,17 @@ def test_samplers() -> None:
 
 def test_few_workers_read_what_python_code_reads() -> None:
     """More threads would wait for the interpreter's lock; the rest of the data has a thread per core."""
-    from feedline import _loader
+    from feedline._workers import choice
+
+    def threads(data: feedline.Data) -> int | None:
+        return choice.Choice(data._leaves, None, "auto").threads
 
     arrays = feedline.Data({"x": np.zeros((50, 2, 3), np.float32)})
     own = feedline.Data(Squares(), max_length={"text": 4})
     python = [own, own.subset([1, 2]), feedline.Data(own), arrays.map(dict), feedline.zip(arrays.map(dict))]
     python += [feedline.concat(arrays, arrays.map(dict)), feedline.mix([(arrays, 1.0), (arrays.map(dict), 1.0)])]
     few = min(2, os.cpu_count() or 2) if getattr(sys, "_is_gil_enabled", lambda: True)() else None
-    assert [_loader._workers(data) for data in python] == [few] * len(python)
-    assert [_loader._workers(data) for data in (arrays, feedline.concat(arrays, arrays.take(3)))] == [None] * 2
-    with feedline.Loader(own, 5, workers=3) as loader:
+    assert [threads(data) for data in python] == [few] * len(python)
+    assert [threads(data) for data in (arrays, feedline.concat(arrays, arrays.take(3)))] == [None] * 2
+    with feedline.Loader(own, 5, workers=3, parallel="threads") as loader:
         assert sum(len(batch["id"]) for batch in loader.epoch(0)) == 50

@@ -37,6 +37,8 @@ pub struct Context {
     /// Whether the read asked for the epoch, the draw or a random number.
     varies: Cell<bool>,
     watch: Option<Arc<AtomicU64>>,
+    /// Nanoseconds that another process has read for.
+    elsewhere_ns: u64,
     /// Set when the loader ends.
     stop: Option<Arc<Stop>>,
     scratch: Scratch,
@@ -84,6 +86,7 @@ impl Context {
             within: Within::Loader,
             varies: Cell::new(false),
             watch: None,
+            elsewhere_ns: 0,
             stop: None,
             scratch: Scratch::new(),
         }
@@ -317,6 +320,46 @@ impl Context {
             Some(Current { draw, part, .. }) => Random::from_key(key(&[seed, epoch, draw, stream, part])),
             None => Random::from_key(0),
         })
+    }
+
+    /// A number of the seed, the epoch and the draw, from which a reader outside of this process seeds random
+    /// generators. A read that uses them must ask for [`epoch`](Self::epoch) too, so that it is not cached.
+    #[doc(hidden)] // For data sets written in Python.
+    pub fn key(&self) -> u64 {
+        let (draw, part) = self.current.map_or((0, 0), |current| (current.draw, current.part));
+        key(&[self.seed, self.epoch, draw, self.stream, part, u64::from_le_bytes(*b"own data")])
+    }
+
+    /// Sample `index`, which was begun before, is being read: what a report names. Begins nothing.
+    #[doc(hidden)] // For data sets written in Python.
+    pub fn mark(&mut self, index: usize, id: u64) {
+        if matches!(self.within, Within::Sample { .. }) {
+            return;
+        }
+        let current = self.next(index, id);
+        self.current = Some(current);
+        if let Some(watch) = &self.watch {
+            watch.store(current.id, Ordering::Relaxed);
+        }
+    }
+
+    /// Another process has read samples for `ns` nanoseconds. A loader then splits batches by this time, and
+    /// not by that of the read, most of which may be waiting.
+    #[doc(hidden)] // For data sets written in Python.
+    pub fn add_elsewhere(&mut self, ns: u64) {
+        self.elsewhere_ns = self.elsewhere_ns.saturating_add(ns);
+    }
+
+    /// The sum of [`add_elsewhere`](Self::add_elsewhere).
+    #[doc(hidden)] // For the workers.
+    pub fn elsewhere_ns(&self) -> u64 {
+        self.elsewhere_ns
+    }
+
+    /// The epoch, for a reader that may use it: as for [`key`](Self::key).
+    #[doc(hidden)] // For data sets written in Python.
+    pub fn key_epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Whether a read with this context has asked for the epoch, the draw or random numbers. Its output may then

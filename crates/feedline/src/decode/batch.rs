@@ -77,6 +77,8 @@ pub(crate) struct Split {
     fill: RwLock<Option<SharedFill<Pinned, HostInfo>>>,
     piece_rows: usize,
     busy_ns: AtomicU64,
+    /// The part of it in which other processes have read.
+    elsewhere_ns: AtomicU64,
     substituted: Mutex<Vec<Substituted>>,
     /// The first row of the first piece that failed, and why.
     error: Mutex<Option<(usize, Error)>>,
@@ -275,9 +277,9 @@ impl Undecoded {
         let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
         let reader = Reader { decoder, input: decoder.input()?, host_info, substituted: &substituted };
         let start = now();
-        read_piece(&reader, rows_of_batch, worker)?;
+        let elsewhere = read_piece(&reader, rows_of_batch, worker)?;
         let busy = now() - start;
-        decoder.set_row_ns(busy, rows);
+        decoder.set_row_ns(piece_time(busy, elsewhere), rows);
         worker.begin_batch(start, &mut lease.info_mut().batch.timeline);
         worker.set_idle_since(start + busy);
         decoder.record(worker, "decode", &lease.info().batch, (start, start + busy));
@@ -297,6 +299,7 @@ impl Split {
             fill: RwLock::new(Some(SharedFill::new(lease, decoder.layout.clone(), rows)?)),
             piece_rows,
             busy_ns: AtomicU64::new(0),
+            elsewhere_ns: AtomicU64::new(0),
             substituted: Mutex::new(substituted),
             error: Mutex::new(None),
         })
@@ -317,7 +320,8 @@ impl Split {
             return Ok(None);
         };
         let busy = self.busy_ns.load(Ordering::Relaxed);
-        decoder.set_row_ns(busy, fill.info().batch.ids.len());
+        let elsewhere = self.elsewhere_ns.load(Ordering::Relaxed);
+        decoder.set_row_ns(piece_time(busy, elsewhere), fill.info().batch.ids.len());
         if let Some((_, error)) = self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
         }
@@ -336,14 +340,19 @@ impl Split {
         while let Some(mut piece) = fill.claim(self.piece_rows) {
             let first = piece.range().start;
             let start = now();
-            if !decoder.requests.is_after_failure(self.number)
-                && let Err(error) = read_piece(&reader, piece.rows().copied_by(decoder.copy()), worker)
-            {
-                decoder.requests.set_failed(self.number);
-                self.fail(first, error);
-                // Pieces are claimed in order: earlier rows are read or being read by another worker. Later
-                // rows are given up.
-                is_finished |= fill.give_up();
+            if !decoder.requests.is_after_failure(self.number) {
+                match read_piece(&reader, piece.rows().copied_by(decoder.copy()), worker) {
+                    Ok(elsewhere) => {
+                        self.elsewhere_ns.fetch_add(elsewhere, Ordering::Relaxed);
+                    }
+                    Err(error) => {
+                        decoder.requests.set_failed(self.number);
+                        self.fail(first, error);
+                        // Pieces are claimed in order: earlier rows are read or being read by another worker.
+                        // Later rows are given up.
+                        is_finished |= fill.give_up();
+                    }
+                }
             }
             let end = now();
             self.busy_ns.fetch_add(end - start, Ordering::Relaxed);
@@ -366,10 +375,11 @@ impl Split {
     }
 }
 
-/// Reads one piece of a batch, and publishes which sample is being read.
-fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<()> {
+/// Reads one piece of a batch, and publishes which sample is being read. Returns the nanoseconds for which
+/// other processes have read.
+fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<u64> {
     let info = &reader.host_info.batch;
-    let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
+    let Some(&first) = info.ids.get(rows.first()) else { return Ok(0) };
     let _span = enter!("decode", info);
     let watch = worker.begin(info.step, first);
     let context = Context::new(reader.decoder.batch_sampler.options().seed, info.epoch);
@@ -378,11 +388,21 @@ fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Resul
     let mut context = context.with_scratch(worker.take_scratch()).with_draws(draws);
     let read = reader.read(rows, &mut context);
     worker.end();
+    let elsewhere = context.elsewhere_ns();
     // A read that panicked may have left its scratch half written: the next one starts anew.
     if !read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
         worker.keep_scratch(context.into_scratch());
     }
-    read
+    read.map(|()| elsewhere)
+}
+
+/// The time by which batches are split, if the workers were `busy` nanoseconds.
+///
+/// A piece that another process reads is ten times as long, because handing it over costs a message and two
+/// wake-ups. The time of the read would make such pieces ever shorter: the shorter they are, the more of it is
+/// waiting.
+fn piece_time(busy: u64, elsewhere: u64) -> u64 {
+    if elsewhere == 0 { busy } else { elsewhere / 10 }
 }
 
 /// The number of workers for a batch that takes one of them `time` and has `bytes` bytes. `unused` counts the
@@ -408,7 +428,14 @@ pub fn piece_rows(rows: usize, row_ns: u64, workers: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, piece_rows, workers_for};
+    use super::{Duration, piece_rows, piece_time, workers_for};
+
+    #[test]
+    fn pieces_that_another_process_reads_are_ten_times_as_long_and_do_not_depend_on_the_wait() {
+        let rows = |busy, elsewhere| piece_rows(128, piece_time(busy, elsewhere) / 128, 16);
+        assert_eq!([rows(128 * 20_000, 0), rows(128 * 20_000, 128 * 20_000)], [5, 125]);
+        assert_eq!(rows(128 * 10_000_000, 128 * 20_000), 125, "most of it was waiting");
+    }
 
     #[test]
     fn a_batch_that_a_cache_holds_is_split_for_unused_workers_and_a_long_or_large_one_for_all() {

@@ -1,0 +1,129 @@
+"""The fork server: a new process that imports what the workers need and forks them.
+
+It has one thread, no GPU and no data set, so that a fork of it is safe. It waits for the ends of its workers,
+and ends with the process that has the loader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+import warnings
+
+#: Seconds that the workers have to end by themselves.
+_GRACE = 0.2
+
+
+def main(control: int, data: int, setup: str) -> None:
+    """Serves the process at the other end of the socket ``control``. ``data`` is the packed data set."""
+    from .. import _workers
+
+    _workers.is_worker = True
+    # Ctrl-C goes to every process of the terminal: the one with the loader ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        with open("/proc/self/comm", "w") as name:
+            name.write("feedline-worker")
+    connection = socket.socket(fileno=control)
+    _reply(connection, {"error": _imported(json.loads(setup))})
+    workers: set[int] = set()
+    while True:
+        message, files, _, _ = socket.recv_fds(connection, 1 << 16, 16)
+        if not message:
+            break
+        request = json.loads(message)
+        if request["do"] == "start":
+            started = os.fork()
+            if started == 0:
+                _run_worker(connection, data, files)
+            for file in files:
+                os.close(file)
+            workers.add(started)
+            _reply(connection, {"process": started})
+        else:
+            process = request["process"]
+            workers.discard(process)
+            _reply(connection, {"status": _end(process)})
+    _end_all(workers)
+
+
+def _reply(connection: socket.socket, answer: dict[str, object]) -> None:
+    try:
+        connection.sendall(json.dumps(answer).encode() + b"\n")
+    except OSError:
+        pass  # The process is gone: the next receive says so.
+
+
+def _imported(setup: dict[str, object]) -> str | None:
+    """Imports the main script, if the data set is of it, and other modules. Returns what went wrong."""
+    sys.argv = list(setup["argv"])  # type: ignore[call-overload]
+    warnings.filterwarnings("ignore", message=".*multi-threaded.*", category=DeprecationWarning)
+    try:
+        from multiprocessing import spawn
+
+        if setup["main_name"]:
+            spawn._fixup_main_from_name(setup["main_name"])  # type: ignore[attr-defined]
+        elif setup["main_path"]:
+            spawn._fixup_main_from_path(setup["main_path"])  # type: ignore[attr-defined]
+    except BaseException as error:
+        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    for module in list(setup["modules"]):  # type: ignore[call-overload]
+        # A worker that needs it says what is wrong.
+        with contextlib.suppress(BaseException):
+            importlib.import_module(module)
+    return None
+
+
+def _run_worker(connection: socket.socket, data: int, files: list[int]) -> None:
+    code = 1
+    try:
+        connection.close()
+        from . import worker
+
+        worker.main(data, files)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _end(process: int) -> int | None:
+    """Kills a worker, if it runs, and returns its status: that of its own end, if it had ended before."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        # A worker whose sockets are closed is about to end.
+        until = time.monotonic() + _GRACE
+        while time.monotonic() < until:
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.002)
+        os.kill(process, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return None
+
+
+def _end_all(workers: set[int]) -> None:
+    until = time.monotonic() + _GRACE
+    left = set(workers)
+    while left and time.monotonic() < until:
+        left -= {process for process in left if _has_ended(process)}
+        if left:
+            time.sleep(0.002)
+    for process in left:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+
+
+def _has_ended(process: int) -> bool:
+    try:
+        return os.waitpid(process, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True

@@ -1,0 +1,218 @@
+"""Starts the fork server, and workers through it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from .. import _workers
+from .._errors import ConfigError
+from .packing import Packed
+
+_log = logging.getLogger("feedline")
+
+#: One thread per library in each of several processes, and no GPU.
+_ENVIRONMENT = {
+    **dict.fromkeys(
+        (
+            "OMP_NUM_THREADS",
+            "OPENBLAS_NUM_THREADS",
+            "MKL_NUM_THREADS",
+            "BLIS_NUM_THREADS",
+            "NUMEXPR_NUM_THREADS",
+            "VECLIB_MAXIMUM_THREADS",
+        ),
+        "1",
+    ),
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+#: The sockets of this process whose other ends are in servers and workers. A forked child closes them: a worker
+#: sees the end of a process when its last copy of a socket is closed.
+_own: set[int] = set()
+
+
+class Server:
+    """A fork server for a list of readers."""
+
+    def __init__(self, readers: list[Any], check_main: Callable[[str | None, str | None], None]) -> None:
+        packed = Packed(readers)
+        self._block: int | None = packed.block
+        name = path = None
+        try:
+            if "__main__" in packed.modules:
+                name, path = _main()
+                check_main(name, path)
+        except BaseException:
+            os.close(packed.block)
+            raise
+        modules = sorted(packed.modules - {"__main__", "__mp_main__", "builtins"})
+        setup = {"argv": sys.argv, "main_name": name, "main_path": path, "modules": modules}
+        self._setup = json.dumps(setup)
+        self._lock = threading.RLock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: Any = None
+        try:
+            self._start()
+            self.wait()
+        except BaseException:
+            self.end()
+            raise
+
+    def _start(self) -> None:
+        assert self._block is not None
+        own, its = socket.socketpair()
+        with its:
+            code = (
+                f"import sys; sys.path[:] = {sys.path!r}\n"
+                "from feedline._workers.server import main\n"
+                f"main({its.fileno()}, {self._block}, {self._setup!r})"
+            )
+            flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+            self._process = subprocess.Popen(
+                [_executable(), *flags, "-c", code],
+                pass_fds=(its.fileno(), self._block),
+                env={**os.environ, **_ENVIRONMENT},
+                stdin=subprocess.DEVNULL,
+                # Ctrl-C is for the process with the loader, which ends this one.
+                start_new_session=True,
+            )
+        self._control = own
+        _own.add(own.fileno())
+        self._answers = own.makefile("rb")
+
+    def wait(self) -> None:
+        """Waits until the server has imported what it needs."""
+        error = self._answer()["error"]
+        if error is not None:
+            raise ConfigError(f"a worker process cannot import the main script:\n{error}")
+
+    def start_worker(self, files: list[int], own: list[int]) -> int:
+        """Starts a worker over sockets and blocks; ``own`` are this process's ends. Returns its process id."""
+        with self._lock:
+            _own.update(own)
+            process: int = self._ask({"do": "start"}, files)["process"]
+            return process
+
+    def end_of(self, process: int, own: list[int]) -> str:
+        """Ends a worker; says how it ended."""
+        with self._lock:
+            _own.difference_update(own)
+            status = self._ask({"do": "end", "process": process}, [])["status"]
+            return _told(status)
+
+    def forget(self, own: list[int]) -> None:
+        """Sockets that are about to be closed."""
+        _own.difference_update(own)
+
+    def lost(self, process: int, told: str, reads: list[str]) -> None:
+        """Warns of a worker that died."""
+        while_reading = f" while it read {reads[0]}" if reads else ""
+        _log.warning("worker process %d %s%s: a new one takes its place", process, told, while_reading)
+
+    def _ask(self, request: dict[str, Any], files: list[int]) -> dict[str, Any]:
+        try:
+            socket.send_fds(self._control, [json.dumps(request).encode()], files)
+            return self._answer()
+        except (OSError, EOFError):
+            # The server was killed, and its workers with it or soon.
+            self._restart()
+            if request["do"] == "end":
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(request["process"], signal.SIGKILL)
+                return {"status": None}
+            socket.send_fds(self._control, [json.dumps(request).encode()], files)
+            return self._answer()
+
+    def _restart(self) -> None:
+        self._close()
+        self._start()
+        self.wait()
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._answers.readline()
+        if not line:
+            raise EOFError
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _close(self) -> None:
+        if self._process is None:
+            return
+        _own.discard(self._control.fileno())
+        self._answers.close()
+        self._control.close()
+        process, self._process = self._process, None
+        try:
+            process.wait(2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def end(self) -> None:
+        """Ends the server and its workers, whose sockets are closed; none is left when this returns."""
+        with self._lock:
+            self._close()
+            if self._block is not None:
+                os.close(self._block)
+                self._block = None
+
+
+def _main() -> tuple[str | None, str | None]:
+    """The module of ``python -m``, or else the path of the main script."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return spec.name, None
+    path = getattr(main, "__file__", None)
+    return None, os.path.abspath(path) if path else None
+
+
+def _executable() -> str:
+    from multiprocessing import spawn
+
+    executable = spawn.get_executable()
+    return os.fsdecode(executable)
+
+
+def _told(status: int | None) -> str:
+    """How a process ended, as the end of a sentence."""
+    if status is None:
+        return "was killed"
+    if status >= 0:
+        return f"ended by itself with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    likely = {
+        "SIGKILL": " (perhaps for want of memory)",
+        "SIGBUS": " (perhaps for want of memory)",
+        "SIGSEGV": " (a fault in compiled code)",
+    }
+    return f"was killed by {name}{likely.get(name, '')}"
+
+
+def _forget_in_child() -> None:
+    if not _own or _workers.is_worker:
+        return
+    # Not closed: the numbers stay taken, so that nothing else of this child is closed in their place.
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in _own:
+        with contextlib.suppress(OSError):
+            os.dup2(nothing, number, inheritable=False)
+    os.close(nothing)
+    _own.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

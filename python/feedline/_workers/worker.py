@@ -1,0 +1,269 @@
+"""A worker process: reads samples and writes their rows into blocks of shared memory.
+
+It has two lanes, each with a socket for requests and a block for rows, so that a request waits for it while
+it works on another. A request names samples, the epoch and a key of random numbers for each: a worker keeps
+nothing from one to the next. `src/processes/lane.rs` is the other end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import mmap
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import faults, packing
+from .._columns import Misfit
+from .seeds import Watch, seed_all
+
+#: Kind, data set, samples, whether to seed; the number of the request, epoch, bytes of the block.
+REQUEST = struct.Struct("<IIIIQQQ")
+HELLO, READ = 0, 1
+#: Status, samples that were read, whether they used random generators, microseconds.
+ANSWER = struct.Struct("<IIII")
+DONE, FAILED, UNUSABLE = 0, 1, 2
+_LENGTH = struct.Struct("<I")
+#: Rows of fields begin at multiples of this, after as many bytes.
+_ALIGN = 64
+_BEGUN = struct.Struct("<Q")
+#: Samples that lie in memory before they are copied into the block: they should be in a cache still.
+_AT_ONCE = 512 << 10
+
+#: Reads the samples of some indices: those before the first that cannot be read, and its exception.
+Read = Callable[[Sequence[int]], "tuple[list[Any], BaseException | None]"]
+
+
+class Lane:
+    """A socket for requests, and the block into which their rows are written."""
+
+    def __init__(self, connection: int, block: int) -> None:
+        self._socket, self._block = socket.socket(fileno=connection), block
+        self._memory: mmap.mmap | None = None
+        self._rows: dict[tuple[int, int], Rows] = {}
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def receive(self) -> memoryview:
+        """The next request."""
+        message = self._socket.recv(1 << 18)
+        if len(message) < 4:
+            message += self._rest(4 - len(message))
+        (length,) = _LENGTH.unpack_from(message)
+        if len(message) < 4 + length:
+            message += self._rest(4 + length - len(message))
+        return memoryview(message)[4:]
+
+    def _rest(self, count: int) -> bytes:
+        rest = bytearray()
+        while len(rest) < count:
+            part = self._socket.recv(count - len(rest))
+            if not part:
+                os._exit(0)
+            rest += part
+        return bytes(rest)
+
+    def answer(
+        self, status: int, read: int, is_random: bool = False, ns: int = 0, payload: bytes = b""
+    ) -> None:
+        took = min(ns // 1000 + 1, 0xFFFFFFFF)
+        head = _LENGTH.pack(ANSWER.size + len(payload)) + ANSWER.pack(status, read, is_random, took)
+        try:
+            self._socket.sendall(head + payload)
+        except OSError:
+            # The loader is gone.
+            os._exit(0)
+
+    def begin(self, request: int, size: int) -> None:
+        """Says that a request is begun: if this process dies, it dies of that one."""
+        if self._memory is None or len(self._memory) < size:
+            self._rows.clear()
+            self._memory = mmap.mmap(self._block, size)
+        _BEGUN.pack_into(self._memory, 0, request)
+
+    def rows(self, number: int, columns: Any, count: int) -> Rows:
+        """The rows of the block that a data set's samples are written into."""
+        found = self._rows.get((number, count))
+        if found is None:
+            if len(self._rows) > 16:
+                self._rows.clear()
+            found = self._rows[number, count] = Rows(columns, count, self._memory)
+        return found
+
+
+class Rows:
+    """Rows of a block: `src/processes/block.rs` has the same order."""
+
+    def __init__(self, columns: Any, count: int, memory: Any) -> None:
+        self._columns, self._at = columns, _ALIGN
+        self._out: list[Any] = []
+        for (_, _, shape, most), dtype in zip(columns.fields, columns.dtypes, strict=True):
+            if most is None:
+                self._out.append(self._array(memory, dtype, (count, *shape)))
+            else:
+                lengths = self._array(memory, np.dtype(np.uint64), (count,))
+                self._out.append((self._array(memory, dtype, (count * most, *shape)), lengths))
+        is_ragged = any(isinstance(one, tuple) for one in self._out)
+        row = max(self._at // max(count, 1), 1)
+        #: Samples that are written in one call: ragged rows follow each other.
+        self.at_once = count if is_ragged else max(_AT_ONCE // row, 1)
+
+    def _array(self, memory: Any, dtype: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        made: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory, self._at)
+        self._at += made.nbytes + -made.nbytes % _ALIGN
+        return made
+
+    def write(self, samples: list[Any], first: int) -> tuple[int, BaseException | None]:
+        """Writes samples as the rows from ``first`` on: how many, and why no more."""
+        if not samples:
+            return 0, None
+        try:
+            self._columns.write(samples, self._part(first, len(samples)))
+        except Misfit as misfit:
+            good = samples[: misfit.position]
+            if good:
+                self._columns.write(good, self._part(first, len(good)))
+            return len(good), misfit
+        return len(samples), None
+
+    def _part(self, first: int, count: int) -> list[Any]:
+        rows = slice(first, first + count)
+        return [(one[0], one[1][rows]) if isinstance(one, tuple) else one[rows] for one in self._out]
+
+
+class Worker:
+    """Answers requests until the other end of a socket is closed."""
+
+    def __init__(self, data: int, lanes: list[Lane]) -> None:
+        self._lanes = lanes
+        self._readers: list[Any] = []
+        self._unusable: bytes | None = None
+        try:
+            self._readers = packing.unpacked(data)
+        except BaseException as error:
+            self._unusable = faults.packed(error)
+        _limit_threads()
+        self._watches = [Watch() for _ in self._readers]
+        # Of what was imported nothing is visited again, so its pages stay shared.
+        gc.collect()
+        gc.freeze()
+
+    def run(self) -> None:
+        poll = select.poll()
+        lanes = {lane.fileno(): lane for lane in self._lanes}
+        for number in lanes:
+            poll.register(number, select.POLLIN)
+        while True:
+            for number, _ in poll.poll():
+                self._serve(lanes[number])
+
+    def _serve(self, lane: Lane) -> None:
+        request = lane.receive()
+        if self._unusable is not None:
+            lane.answer(UNUSABLE, 0, payload=self._unusable)
+            return
+        kind, number, count, is_seeded, own, epoch, size = REQUEST.unpack_from(request)
+        if kind == HELLO:
+            lane.answer(DONE, 0)
+            return
+        numbers = request[REQUEST.size :].cast("Q").tolist()
+        ids, keys = numbers[:count], numbers[count:]
+        (reader, varies), watch = self._readers[number], self._watches[number]
+
+        def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+            draws = [(epoch, keys[index]) for index in which] if varies else None
+            found: tuple[list[Any], BaseException | None]
+            found = reader.samples([ids[index] for index in which], draws)
+            return found
+
+        start = time.perf_counter_ns()
+        lane.begin(own, size)
+        try:
+            rows = lane.rows(number, reader.columns, count)
+            done, error = _filled(rows, read, keys, watch if is_seeded else None)
+        except BaseException as raised:
+            # Of this program, not of a sample.
+            done, error = 0, raised
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        is_random = bool(is_seeded and watch.is_random)
+        ns = time.perf_counter_ns() - start
+        if error is None:
+            lane.answer(DONE, done, is_random, ns)
+        else:
+            lane.answer(FAILED, done, is_random, ns, faults.packed(error))
+
+
+def _filled(rows: Rows, read: Read, keys: list[int], watch: Watch | None) -> tuple[int, BaseException | None]:
+    """Reads samples into rows: how many, and why no more. Seeds the generators if the data set uses them."""
+    if watch is None or not watch.is_random:
+        found = _fill(rows, read, len(keys))
+        if watch is None or not watch.has_changed():
+            return found
+
+    def seeded(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+        samples: list[Any] = []
+        for index in which:
+            seed_all(keys[index])
+            one, error = read([index])
+            samples += one
+            if error is not None:
+                return samples, error
+        return samples, None
+
+    return _fill(rows, seeded, len(keys))
+
+
+def _fill(rows: Rows, read: Read, count: int) -> tuple[int, BaseException | None]:
+    done = 0
+    while done < count:
+        part = range(done, min(done + rows.at_once, count))
+        samples: list[Any] = []
+        error: BaseException | None = None
+        # A call may return early, so that other threads get their turn.
+        while len(samples) < len(part) and error is None:
+            found, error = read(part[len(samples) :])
+            samples += found
+        written, misfit = rows.write(samples, done)
+        done += written
+        if misfit is not None or error is not None:
+            return done, misfit or error
+    return done, None
+
+
+def _limit_threads() -> None:
+    """One thread per library: those that read no variable of the environment."""
+    torch, cv2 = sys.modules.get("torch"), sys.modules.get("cv2")
+    if torch is not None:
+        torch.set_num_threads(1)
+        faults.refuse_gpu(torch)
+    if cv2 is not None:
+        cv2.setNumThreads(0)
+
+
+def end_with(lanes: list[Lane]) -> None:
+    """Ends this process once a loader has closed its end of a socket, or was killed: also within a sample."""
+    poll = select.poll()
+    for lane in lanes:
+        poll.register(lane.fileno(), select.POLLRDHUP)
+    while not poll.poll():
+        pass
+    os._exit(0)
+
+
+def main(data: int, files: list[int]) -> None:
+    """Runs a worker over the sockets and blocks in ``files``."""
+    lanes = [Lane(*files[at : at + 2]) for at in range(0, len(files), 2)]
+    threading.Thread(target=end_with, args=(lanes,), daemon=True, name="feedline-end").start()
+    Worker(data, lanes).run()

@@ -1,0 +1,106 @@
+//! A block of shared memory, into which a worker process writes rows.
+//!
+//! It is a file without a name (`memfd`) that the worker maps. This process reads it by calls and never maps
+//! it, so whatever a worker does to it meanwhile is a wrong byte at worst, or an error.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use feedline::dataset::{Field, Rows};
+use feedline::{ReadError, Spec};
+use rustix::fs::{MemfdFlags, memfd_create};
+
+/// Rows of fields begin at multiples of this, after as many bytes: as `_ALIGN` in `worker.py`. The first of
+/// these are the number of the request that the worker has begun last.
+const ALIGN: u64 = 64;
+
+/// A block, and how long it is.
+pub(super) struct Block {
+    pub(super) file: Arc<File>,
+    bytes: u64,
+    /// Values of a ragged field, and its lengths.
+    values: Vec<u8>,
+}
+
+impl Block {
+    pub(super) fn new() -> io::Result<Self> {
+        let file = File::from(memfd_create("feedline-rows", MemfdFlags::CLOEXEC)?);
+        file.set_len(ALIGN)?;
+        Ok(Self { file: Arc::new(file), bytes: ALIGN, values: Vec::new() })
+    }
+
+    /// Makes the block at least `bytes` long. It is never cut: the worker may have mapped all of it.
+    pub(super) fn reserve(&mut self, bytes: u64) -> io::Result<u64> {
+        if bytes > self.bytes {
+            self.file.set_len(bytes)?;
+            self.bytes = bytes;
+        }
+        Ok(self.bytes)
+    }
+
+    /// Copies the first `read` of `asked` rows to `rows`, from row `first` on.
+    pub(super) fn copy(
+        &mut self,
+        (read, asked): (usize, usize),
+        rows: &mut Rows<'_>,
+        first: usize,
+    ) -> Result<(), (usize, ReadError)> {
+        let spec = rows.spec();
+        let failed = |error: io::Error| (0, ReadError::from(error));
+        let mut at = ALIGN;
+        for (index, field) in spec.fields().iter().enumerate() {
+            let Some(most) = max_items(field) else {
+                let row = field.row_bytes();
+                let to = &mut rows.column_mut(index)[first * row..(first + read) * row];
+                self.file.read_exact_at(to, at).map_err(failed)?;
+                at += aligned(row * asked);
+                continue;
+            };
+            let lengths = self.lengths(at, read).map_err(failed)?;
+            at += aligned(size_of::<u64>() * asked);
+            let item = field.item_bytes();
+            let mut from = at;
+            for (row, items) in lengths.into_iter().enumerate() {
+                let bytes = usize::try_from(items).unwrap_or(usize::MAX).min(most).saturating_mul(item);
+                self.values.resize(bytes, 0);
+                self.file.read_exact_at(&mut self.values, from).map_err(|error| (row, error.into()))?;
+                from += bytes as u64;
+                let written = rows.row(first + row).write_ragged_bytes(index, &self.values);
+                written.map_err(|error| (row, error.into()))?;
+            }
+            at += aligned(most * item * asked);
+        }
+        Ok(())
+    }
+
+    fn lengths(&self, at: u64, count: usize) -> io::Result<Vec<u64>> {
+        let mut lengths = vec![0; count];
+        self.file.read_exact_at(bytemuck::cast_slice_mut(&mut lengths), at)?;
+        Ok(lengths)
+    }
+}
+
+/// Bytes of a block for `count` samples.
+pub(super) fn bytes_of(spec: &Spec, count: usize) -> u64 {
+    let field = |field: &Field| match max_items(field) {
+        None => aligned(field.row_bytes() * count),
+        Some(most) => aligned(size_of::<u64>() * count) + aligned(most * field.item_bytes() * count),
+    };
+    ALIGN + spec.fields().iter().map(field).sum::<u64>()
+}
+
+/// The number of the request that the worker of a block has begun last; 0 for none.
+pub(super) fn begun(file: &File) -> u64 {
+    let mut number = [0; 8];
+    file.read_exact_at(&mut number, 0).map_or(0, |()| u64::from_le_bytes(number))
+}
+
+fn max_items(field: &Field) -> Option<usize> {
+    field.as_ragged().map(|ragged| ragged.max_per_sample())
+}
+
+fn aligned(bytes: usize) -> u64 {
+    (bytes as u64).next_multiple_of(ALIGN)
+}

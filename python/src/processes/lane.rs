@@ -1,0 +1,195 @@
+//! One of two lanes to a worker process: a socket for requests, and a block that it writes the rows into.
+//! `feedline/_workers/worker.py` is the other end.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::block::{Block, begun};
+
+/// How long a lane waits for an answer before it looks whether the worker lives.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The kinds of requests.
+const HELLO: u32 = 0;
+const READ: u32 = 1;
+
+/// The statuses of answers.
+const DONE: u32 = 0;
+const FAILED: u32 = 1;
+
+/// Max bytes of an answer: the traceback of an exception.
+const LONGEST: usize = 64 << 20;
+
+pub(super) struct Lane {
+    /// The number of the worker, counted over all that were started.
+    pub(super) worker: u64,
+    pub(super) process: u32,
+    pub(super) end: Arc<End>,
+    pub(super) block: Block,
+    message: Vec<u8>,
+    /// Requests so far.
+    requests: u64,
+}
+
+/// What is known of a lane while a thread waits for its answer.
+pub(super) struct End {
+    pub(super) socket: UnixStream,
+    pub(super) block: Arc<File>,
+    /// The number of the request, and its samples in words.
+    asked: Mutex<(u64, String)>,
+}
+
+impl End {
+    /// The samples that the worker reads, or read when it died; `None` if it had not begun.
+    pub(super) fn reads(&self) -> Option<String> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        (asked.0 > 0 && begun(&self.block) == asked.0).then(|| asked.1.clone())
+    }
+
+    fn set_asked(&self, number: u64, ids: &[u64]) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let samples = match ids {
+            [] => String::new(),
+            [one] => format!("sample {one}"),
+            [first, ..] => format!("{} samples, sample {first} first", ids.len()),
+        };
+        *asked = (number, samples);
+    }
+
+    /// Ends both directions of the socket: whoever waits for it gets an end.
+    pub(super) fn shut(&self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// What is asked of a worker.
+pub(super) struct Request<'a> {
+    /// The number of the data set.
+    pub(super) set: u32,
+    pub(super) ids: &'a [u64],
+    /// The key of random numbers of each sample.
+    pub(super) keys: &'a [u64],
+    pub(super) epoch: u64,
+    /// Whether the global generators are seeded.
+    pub(super) is_seeded: bool,
+    /// Bytes of the block that the rows need.
+    pub(super) bytes: u64,
+}
+
+/// A worker's answer.
+pub(super) struct Answer {
+    /// Samples that were read, from the first on.
+    pub(super) read: usize,
+    /// Whether the data set uses global random generators.
+    pub(super) is_random: bool,
+    /// Nanoseconds that it took.
+    pub(super) ns: u64,
+    pub(super) failed: Option<Failed>,
+}
+
+/// An exception of a worker, as `_workers/faults.py` packs it.
+pub(super) enum Failed {
+    /// Of the sample after those that were read.
+    Sample(Vec<u8>),
+    /// The worker cannot load the data set.
+    Unusable(Vec<u8>),
+}
+
+/// Why there is no answer.
+pub(super) enum Lost {
+    /// The worker has ended.
+    Ended,
+    /// Something has stopped the worker, such as SIGSTOP.
+    Stopped,
+}
+
+impl Lane {
+    /// The two ends: this one, and the worker's.
+    pub(super) fn new(worker: u64) -> io::Result<(Self, UnixStream)> {
+        let (own, its) = UnixStream::pair()?;
+        own.set_read_timeout(Some(LOOK))?;
+        let block = Block::new()?;
+        let end = End { socket: own, block: block.file.clone(), asked: Mutex::default() };
+        Ok((Self { worker, process: 0, end: Arc::new(end), block, message: Vec::new(), requests: 0 }, its))
+    }
+
+    /// Asks whether the worker has loaded the data set.
+    pub(super) fn hello(&mut self) -> Result<Answer, Lost> {
+        let (ids, keys) = (&[], &[]);
+        self.send(HELLO, &Request { set: 0, ids, keys, epoch: 0, is_seeded: false, bytes: 0 })?;
+        self.receive()
+    }
+
+    /// Lets the worker read samples into the block.
+    pub(super) fn read(&mut self, request: &Request<'_>) -> Result<Answer, Lost> {
+        self.send(READ, request)?;
+        self.receive()
+    }
+
+    fn send(&mut self, kind: u32, request: &Request<'_>) -> Result<(), Lost> {
+        // Without memory for the block the worker is as good as lost.
+        let bytes = self.block.reserve(request.bytes).map_err(|_| Lost::Ended)?;
+        let message = &mut self.message;
+        message.clear();
+        message.extend([0; 4]);
+        self.requests += 1;
+        self.end.set_asked(self.requests, request.ids);
+        let head = [kind, request.set, request.ids.len() as u32, u32::from(request.is_seeded)];
+        head.iter().for_each(|number| message.extend(number.to_le_bytes()));
+        let numbers = [self.requests, request.epoch, bytes].into_iter().chain(request.ids.iter().copied());
+        numbers.chain(request.keys.iter().copied()).for_each(|number| message.extend(number.to_le_bytes()));
+        let length = (message.len() - 4) as u32;
+        message[..4].copy_from_slice(&length.to_le_bytes());
+        (&self.end.socket).write_all(message).map_err(|_| Lost::Ended)
+    }
+
+    fn receive(&mut self) -> Result<Answer, Lost> {
+        let mut head = [0; 20];
+        self.fill(&mut head)?;
+        let [length, status, read, is_random, us] = bytemuck::cast::<_, [u32; 5]>(head).map(u32::from_le);
+        let rest = (length as usize).checked_sub(16).filter(|rest| *rest <= LONGEST).ok_or(Lost::Ended)?;
+        let mut payload = vec![0; rest];
+        self.fill(&mut payload)?;
+        self.end.set_asked(0, &[]);
+        let failed = match status {
+            DONE => None,
+            FAILED => Some(Failed::Sample(payload)),
+            _ => Some(Failed::Unusable(payload)),
+        };
+        Ok(Answer { read: read as usize, is_random: is_random != 0, ns: u64::from(us) * 1000, failed })
+    }
+
+    /// Receives as many bytes as `to` has. Looks for the worker every second: one that was stopped, or whose
+    /// socket a child of it holds open, gives no sign.
+    fn fill(&self, to: &mut [u8]) -> Result<(), Lost> {
+        let (mut at, mut stopped) = (0, 0);
+        while at < to.len() {
+            match (&self.end.socket).read(&mut to[at..]) {
+                Ok(0) => return Err(Lost::Ended),
+                Ok(count) => at += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    match state_of(self.process) {
+                        // Twice, because Ctrl-Z stops the workers with this process.
+                        Some('T') if stopped > 0 => return Err(Lost::Stopped),
+                        Some('T') => stopped += 1,
+                        None | Some('Z' | 'X') => return Err(Lost::Ended),
+                        Some(_) => stopped = 0,
+                    }
+                }
+                Err(_) => return Err(Lost::Ended),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The state of a process, as a letter; `None` once there is none.
+fn state_of(process: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}

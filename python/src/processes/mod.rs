@@ -1,0 +1,216 @@
+//! Worker processes that read a data set written in Python: `feedline/_workers/` has the other end.
+//!
+//! A worker thread of the loader asks a process for the samples of its rows, waits without the interpreter's
+//! lock, and copies the rows from a block of shared memory into its slot. So order, position, substitutes and
+//! records are those of the loader, and a process that dies has nothing that is lost with it.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `mod.rs` | a data set that processes may read |
+//! | `pool.rs` | the processes: which of them reads, and what happens when one dies |
+//! | `lane.rs` | requests and answers |
+//! | `block.rs` | the shared memory |
+
+mod block;
+mod lane;
+mod pool;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use feedline::dataset::Rows;
+use feedline::{Context, Error, ErrorKind, ReadError};
+use pyo3::prelude::*;
+
+use crate::error::raise;
+use crate::interpreter::is_worker;
+
+pub(crate) use pool::close_all;
+use pool::{Pool, Unread, Wanted};
+
+/// Who reads a data set written in Python: processes, or the threads of this process.
+#[derive(Default)]
+pub(crate) struct ReadBy(Mutex<Users>);
+
+#[derive(Default)]
+struct Users {
+    /// The processes, and the number of the data set there.
+    pool: Option<(Arc<Pool>, u32)>,
+    /// Open loaders that read it by processes.
+    processes: usize,
+    /// Open loaders that read it by threads.
+    threads: usize,
+    /// Whether the last loader that read it by processes has ended.
+    has_ended: bool,
+}
+
+/// Who reads a data set now.
+enum Who {
+    /// Processes, in which it has a number.
+    Processes(Arc<Pool>, u32),
+    /// The thread that asks.
+    Here,
+    /// No loader: it has ended its processes, and its threads are about to end.
+    Nobody,
+}
+
+impl ReadBy {
+    fn who(&self) -> Who {
+        let users = self.lock();
+        match &users.pool {
+            Some((pool, number)) => Who::Processes(pool.clone(), *number),
+            None if users.threads == 0 && users.has_ended => Who::Nobody,
+            None => Who::Here,
+        }
+    }
+
+    /// Lets a process read samples, each with a key of random numbers, if processes read the set; `None` if the
+    /// thread that asks has to. Blocks until they are read.
+    pub(crate) fn read(
+        &self,
+        (ids, keys): (&[u64], &[u64]),
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+        is_seeded: bool,
+    ) -> Option<Result<(), (usize, ReadError)>> {
+        // A sample that the user asks for is read here.
+        if !is_worker() {
+            return None;
+        }
+        loop {
+            let (pool, set) = match self.who() {
+                Who::Processes(pool, set) => (pool, set),
+                Who::Here => return None,
+                Who::Nobody => {
+                    let why = "the worker processes have ended";
+                    return Some(Err((0, Error::new(ErrorKind::Stopped, why).into())));
+                }
+            };
+            let wanted = Wanted { set, ids, keys, epoch: context.key_epoch(), is_seeded };
+            match pool.read(&wanted, rows) {
+                Ok(took) => {
+                    context.add_elsewhere(took.ns);
+                    if took.is_random {
+                        // So that it is not cached.
+                        context.epoch();
+                    }
+                    return Some(Ok(()));
+                }
+                Err(Unread::Sample(index, error)) => return Some(Err((index, error))),
+                // Another loader may have ended the processes that this one has used.
+                Err(Unread::Closed) => {}
+            }
+        }
+    }
+
+    /// Whether processes read the set.
+    pub(crate) fn has_processes(&self) -> bool {
+        self.lock().pool.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Users> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Worker processes for the data sets of one loader.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct Processes(Arc<Pool>);
+
+#[pymethods]
+impl Processes {
+    /// `count` processes of a `_workers.start.Server`. Blocks until one of them has loaded the data set.
+    #[new]
+    fn new(py: Python<'_>, server: Py<PyAny>, count: usize) -> PyResult<Self> {
+        Pool::start(py, server, count).map(Self)
+    }
+
+    /// Ends them.
+    fn close(&self, py: Python<'_>) {
+        self.0.close(py);
+    }
+}
+
+/// A loader that reads a data set: until `leave`.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct Reading {
+    set: Arc<ReadBy>,
+    /// `None` for threads; emptied by `leave`.
+    by: Mutex<Option<Option<Arc<Pool>>>>,
+}
+
+impl Reading {
+    /// Lets `count` processes read the set: those that do so already, or `new` ones, in which the set has a
+    /// number. None of them: threads.
+    pub(crate) fn begin(
+        py: Python<'_>,
+        set: &Arc<ReadBy>,
+        count: usize,
+        new: Option<(&Processes, u32)>,
+    ) -> PyResult<Self> {
+        let mut users = set.lock();
+        if count == 0 {
+            users.threads += 1;
+            return Ok(Self { set: set.clone(), by: Mutex::new(Some(None)) });
+        }
+        let new = new.map(|(Processes(pool), number)| (pool.clone(), number));
+        let Some((pool, number)) = users.pool.take().or(new) else {
+            return Err(raise(Error::new(ErrorKind::Config, "no processes read the data set")));
+        };
+        users.pool = Some((pool.clone(), number));
+        users.processes += 1;
+        drop(users);
+        pool.enter();
+        let reading = Self { set: set.clone(), by: Mutex::new(Some(Some(pool.clone()))) };
+        pool.grow(py, count)?;
+        Ok(reading)
+    }
+
+    fn end(&self, py: Python<'_>) {
+        let by = self.by.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match by {
+            None => {}
+            Some(None) => self.set.lock().threads -= 1,
+            Some(Some(pool)) => {
+                let mut users = self.set.lock();
+                users.processes -= 1;
+                if users.processes == 0 {
+                    users.pool = None;
+                    users.has_ended = true;
+                }
+                drop(users);
+                if pool.leave() {
+                    pool.close(py);
+                }
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Reading {
+    /// The loader is about to end. Processes that no other loader has end now.
+    fn leave(&self, py: Python<'_>) {
+        self.end(py);
+    }
+
+    /// The processes that read the set; `None` if threads do.
+    #[getter]
+    fn workers(&self) -> Option<usize> {
+        let by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
+        by.as_ref().and_then(|by| by.as_ref().map(|pool| pool.workers()))
+    }
+
+    /// Number of processes that died and were replaced.
+    #[getter]
+    fn deaths(&self) -> usize {
+        let by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
+        by.as_ref().and_then(|by| by.as_ref().map(|pool| pool.deaths())).unwrap_or(0)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // When the interpreter shuts down, the processes end with their sockets.
+        Python::try_attach(|py| self.end(py));
+    }
+}

@@ -1,0 +1,448 @@
+//! The worker processes of a loader: which of them reads, and what happens when one dies.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use feedline::dataset::Rows;
+use feedline::{Error, ErrorKind, ReadError};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::block::bytes_of;
+use super::lane::{Answer, End, Failed, Lane, Lost, Request};
+use crate::error::Raised;
+use crate::interpreter::{attach, detached};
+
+/// Requests that wait at a worker: one is read while another is on its way.
+const LANES: usize = 2;
+
+/// Deaths of workers after which a sample counts as unreadable.
+const DEATHS: u32 = 3;
+
+/// Max bytes of fields of one size per request: what a worker writes should be in a cache when it is copied.
+const CHUNK: u64 = 4 << 20;
+
+/// Max bytes of a block. Most of a ragged field's room is never touched, so it has no memory.
+const MOST: u64 = 256 << 20;
+
+/// Max samples of a request, whose ids are sent.
+const SAMPLES: usize = 8192;
+
+/// The samples of one read.
+pub(crate) struct Wanted<'a> {
+    /// The number of the data set in its pool.
+    pub(crate) set: u32,
+    pub(crate) ids: &'a [u64],
+    /// The key of random numbers of each sample.
+    pub(crate) keys: &'a [u64],
+    pub(crate) epoch: u64,
+    pub(crate) is_seeded: bool,
+}
+
+/// Worker processes, and the fork server that starts them: a `_workers.start.Server`.
+pub(crate) struct Pool {
+    server: Py<PyAny>,
+    state: Mutex<State>,
+    /// A lane is free, a worker was started, or the pool was closed.
+    changed: Condvar,
+    /// Data sets of open loaders that are read by it.
+    users: AtomicUsize,
+    deaths: AtomicUsize,
+    is_closed: AtomicBool,
+    /// The process that has the sockets.
+    process: u32,
+}
+
+#[derive(Default)]
+struct State {
+    workers: Vec<Worker>,
+    /// Workers that were started so far.
+    started: u64,
+    /// Workers that are being started.
+    starting: usize,
+    /// Why no worker could be started.
+    broken: Option<String>,
+}
+
+struct Worker {
+    number: u64,
+    free: Vec<Lane>,
+    ends: Vec<Arc<End>>,
+}
+
+/// What is known of samples that were read.
+#[derive(Default)]
+pub(crate) struct Took {
+    /// Whether the data set uses global random generators.
+    pub(crate) is_random: bool,
+    /// The time of the workers, in nanoseconds.
+    pub(crate) ns: u64,
+}
+
+impl Took {
+    fn add(&mut self, other: Self) {
+        self.is_random |= other.is_random;
+        self.ns += other.ns;
+    }
+}
+
+/// The pools of this process.
+static ALL: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
+
+/// Ends the workers of all loaders, for the end of the interpreter.
+pub(crate) fn close_all(py: Python<'_>) {
+    let all = std::mem::take(&mut *ALL.lock().unwrap_or_else(PoisonError::into_inner));
+    all.iter().filter_map(Weak::upgrade).for_each(|pool| pool.close(py));
+}
+
+/// Why there are no samples.
+pub(crate) enum Unread {
+    /// The pool was closed.
+    Closed,
+    /// A sample cannot be read: its index, and why.
+    Sample(usize, ReadError),
+}
+
+/// What became of a request.
+enum Asked {
+    Read(Took),
+    /// The worker died while it read.
+    Died,
+    /// The worker died of something else.
+    NotBegun,
+}
+
+impl Pool {
+    /// `count` workers of `server`. Blocks until one of them has loaded the data set.
+    pub(crate) fn start(py: Python<'_>, server: Py<PyAny>, count: usize) -> PyResult<Arc<Self>> {
+        let pool = Arc::new(Self {
+            server,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            users: AtomicUsize::new(0),
+            deaths: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
+            process: std::process::id(),
+        });
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|pool| pool.strong_count() > 0);
+        all.push(Arc::downgrade(&pool));
+        drop(all);
+        match pool.start_all(py, count) {
+            Ok(()) => Ok(pool),
+            Err(error) => {
+                pool.close(py);
+                Err(error)
+            }
+        }
+    }
+
+    fn start_all(&self, py: Python<'_>, count: usize) -> PyResult<()> {
+        self.grow(py, count)?;
+        detached(py, || self.check()).map_err(|(text, error)| {
+            error.unwrap_or_else(|| crate::error::raise(Error::new(ErrorKind::Config, text)))
+        })
+    }
+
+    /// Waits for the first worker, and asks whether it has loaded the data set.
+    fn check(&self) -> Result<(), (String, Option<PyErr>)> {
+        let Some(mut lane) = self.take() else { return Ok(()) };
+        match lane.hello() {
+            Ok(Answer { failed: Some(Failed::Unusable(payload) | Failed::Sample(payload)), .. }) => {
+                self.give_back(lane);
+                let rebuilt =
+                    Python::attach(|py| rebuilt(py, &payload).map(|(text, error)| (text, Some(error))));
+                Err(rebuilt.unwrap_or_else(|error| (error.to_string(), Some(error))))
+            }
+            Ok(_) => {
+                self.give_back(lane);
+                Ok(())
+            }
+            // It is found again by the first read.
+            Err(lost) => self.replace(lane, &lost).map(drop).map_err(|why| (why, None)),
+        }
+    }
+
+    /// Starts workers until there are `count`.
+    pub(crate) fn grow(&self, py: Python<'_>, count: usize) -> PyResult<()> {
+        while self.lock().workers.len() < count {
+            self.add(py)?;
+        }
+        Ok(())
+    }
+
+    fn add(&self, py: Python<'_>) -> PyResult<()> {
+        let number = {
+            let mut state = self.lock();
+            state.started += 1;
+            state.started
+        };
+        let lanes = (0..LANES).map(|_| Lane::new(number)).collect::<io::Result<Vec<_>>>()?;
+        let files: Vec<_> =
+            lanes.iter().flat_map(|(lane, its)| [its.as_raw_fd(), lane.end.block.as_raw_fd()]).collect();
+        let own: Vec<_> = lanes.iter().map(|(lane, _)| lane.end.socket.as_raw_fd()).collect();
+        let process = self.server.bind(py).call_method1(intern!(py, "start_worker"), (files, own))?;
+        let process = process.extract()?;
+        let mut free: Vec<_> = lanes.into_iter().map(|(lane, _)| lane).collect();
+        free.iter_mut().for_each(|lane| lane.process = process);
+        let ends: Vec<_> = free.iter().map(|lane| lane.end.clone()).collect();
+        let mut state = self.lock();
+        if self.is_closed.load(Ordering::SeqCst) {
+            ends.iter().for_each(|end| end.shut());
+        } else {
+            state.workers.push(Worker { number, free, ends });
+        }
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Reads samples into `rows`.
+    pub(crate) fn read(&self, wanted: &Wanted<'_>, rows: &mut Rows<'_>) -> Result<Took, Unread> {
+        let (mut first, mut all) = (0, Took::default());
+        while first < wanted.ids.len() {
+            let count = chunk(rows.spec()).min(wanted.ids.len() - first);
+            all.add(self.read_part(wanted, rows, (first, count))?);
+            first += count;
+        }
+        Ok(all)
+    }
+
+    fn read_part(
+        &self,
+        wanted: &Wanted<'_>,
+        rows: &mut Rows<'_>,
+        (first, count): (usize, usize),
+    ) -> Result<Took, Unread> {
+        loop {
+            match self.ask(wanted, rows, (first, count))? {
+                Asked::Read(took) => return Ok(took),
+                Asked::NotBegun => {}
+                Asked::Died => break,
+            }
+        }
+        // Which of the samples the worker died of is not known: one by one from here on.
+        let deaths = 1;
+        (first..first + count).try_fold(Took::default(), |mut all, one| {
+            all.add(self.read_one(wanted, rows, one, deaths)?);
+            Ok(all)
+        })
+    }
+
+    fn read_one(
+        &self,
+        wanted: &Wanted<'_>,
+        rows: &mut Rows<'_>,
+        index: usize,
+        deaths: u32,
+    ) -> Result<Took, Unread> {
+        let mut deaths = deaths;
+        while deaths < DEATHS {
+            match self.ask(wanted, rows, (index, 1))? {
+                Asked::Read(took) => return Ok(took),
+                Asked::Died => deaths += 1,
+                Asked::NotBegun => {}
+            }
+        }
+        let why = format!("{DEATHS} worker processes died while they read it");
+        Err(Unread::Sample(index, Error::new(ErrorKind::Sample, why).into()))
+    }
+
+    /// Lets a worker read `count` samples from `first` on.
+    fn ask(
+        &self,
+        wanted: &Wanted<'_>,
+        rows: &mut Rows<'_>,
+        (first, count): (usize, usize),
+    ) -> Result<Asked, Unread> {
+        let Some(mut lane) = self.take() else { return Err(self.why_none(first)) };
+        let range = first..first + count;
+        let request = Request {
+            set: wanted.set,
+            ids: &wanted.ids[range.clone()],
+            keys: &wanted.keys[range],
+            epoch: wanted.epoch,
+            is_seeded: wanted.is_seeded,
+            bytes: bytes_of(rows.spec(), count),
+        };
+        let answer = match lane.read(&request) {
+            Ok(answer) => answer,
+            Err(_) if self.is_closed.load(Ordering::SeqCst) => return Err(Unread::Closed),
+            Err(lost) => {
+                return match self.replace(lane, &lost) {
+                    Ok(true) => Ok(Asked::Died),
+                    Ok(false) => Ok(Asked::NotBegun),
+                    Err(_) if self.is_closed.load(Ordering::SeqCst) => Err(Unread::Closed),
+                    Err(why) => Err(Unread::Sample(first, Error::new(ErrorKind::Sample, why).into())),
+                };
+            }
+        };
+        let copied = lane.block.copy((answer.read.min(count), count), rows, first);
+        self.give_back(lane);
+        copied.map_err(|(row, error)| Unread::Sample(first + row, error))?;
+        match answer.failed {
+            None => Ok(Asked::Read(Took { is_random: answer.is_random, ns: answer.ns })),
+            Some(Failed::Sample(payload) | Failed::Unusable(payload)) => {
+                let raised = attach(|py| {
+                    Ok(match rebuilt(py, &payload) {
+                        Ok((text, error)) => Raised::with_text(text, error),
+                        Err(error) => Raised::new(py, error),
+                    })
+                });
+                let error = raised.map_or_else(|ended| ended, Into::into);
+                Err(Unread::Sample(first + answer.read.min(count - 1), error))
+            }
+        }
+    }
+
+    /// A free lane, of the worker that has least to do. Waits for one; `None` once the pool is closed, or
+    /// broken.
+    fn take(&self) -> Option<Lane> {
+        let mut state = self.lock();
+        loop {
+            if self.is_closed.load(Ordering::SeqCst) {
+                return None;
+            }
+            let worker = state.workers.iter_mut().max_by_key(|worker| worker.free.len());
+            if let Some(lane) = worker.and_then(|worker| worker.free.pop()) {
+                return Some(lane);
+            }
+            if state.workers.is_empty() && state.starting == 0 {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn give_back(&self, lane: Lane) {
+        let mut state = self.lock();
+        // A worker whose other lane has seen its end is no longer there.
+        if let Some(worker) = state.workers.iter_mut().find(|worker| worker.number == lane.worker) {
+            worker.free.push(lane);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    fn why_none(&self, index: usize) -> Unread {
+        let broken = self.lock().broken.clone();
+        match broken {
+            Some(why) if !self.is_closed.load(Ordering::SeqCst) => {
+                Unread::Sample(index, Error::new(ErrorKind::Sample, why).into())
+            }
+            _ => Unread::Closed,
+        }
+    }
+
+    /// Starts a new worker in place of the one of `lane`, unless that was done already. Returns whether it had
+    /// begun the request of the lane.
+    fn replace(&self, lane: Lane, lost: &Lost) -> Result<bool, String> {
+        let has_begun = lane.end.reads().is_some();
+        let worker = {
+            let mut state = self.lock();
+            let found = state.workers.iter().position(|worker| worker.number == lane.worker);
+            let Some(found) = found else { return Ok(has_begun) };
+            state.starting += 1;
+            state.workers.swap_remove(found)
+        };
+        worker.ends.iter().for_each(|end| end.shut());
+        let own: Vec<_> = worker.ends.iter().map(|end| end.socket.as_raw_fd()).collect();
+        let reads: Vec<_> = worker.ends.iter().filter_map(|end| end.reads()).collect();
+        self.deaths.fetch_add(1, Ordering::Relaxed);
+        let replaced = attach(|py| {
+            let raised = |error| -> ReadError { Raised::new(py, error).into() };
+            let server = self.server.bind(py);
+            let process = lane.process;
+            let told = server.call_method1(intern!(py, "end_of"), (process, own)).map_err(raised)?;
+            let told: String = match lost {
+                Lost::Ended => told.extract().map_err(raised)?,
+                Lost::Stopped => "was stopped by a signal for 2 s, and killed".to_owned(),
+            };
+            let is_closed = self.is_closed.load(Ordering::SeqCst);
+            if !is_closed {
+                server.call_method1(intern!(py, "lost"), (process, told, &reads)).map_err(raised)?;
+                self.add(py).map_err(raised)?;
+            }
+            Ok(())
+        });
+        let mut state = self.lock();
+        state.starting -= 1;
+        let replaced = replaced.map_err(|error| format!("no new worker process can be started: {error}"));
+        if let Err(why) = &replaced {
+            state.broken = Some(why.clone());
+        }
+        drop(state);
+        self.changed.notify_all();
+        replaced.map(|()| has_begun)
+    }
+
+    /// Number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.lock().workers.len()
+    }
+
+    /// Workers that died and were replaced.
+    pub(crate) fn deaths(&self) -> usize {
+        self.deaths.load(Ordering::Relaxed)
+    }
+
+    /// A data set of an open loader is read by it.
+    pub(super) fn enter(&self) {
+        self.users.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A data set is no longer read by it. Returns whether it was the last one.
+    pub(super) fn leave(&self) -> bool {
+        self.users.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    /// Ends the workers: a request that runs fails at once. Does nothing in a forked child.
+    pub(crate) fn close(&self, py: Python<'_>) {
+        if self.process != std::process::id() {
+            // A forked child: the sockets are those of its parent too.
+            return;
+        }
+        self.is_closed.store(true, Ordering::SeqCst);
+        let workers = std::mem::take(&mut self.lock().workers);
+        self.changed.notify_all();
+        let ends = || workers.iter().flat_map(|worker| &worker.ends);
+        ends().for_each(|end| end.shut());
+        let own: Vec<_> = ends().map(|end| end.socket.as_raw_fd()).collect();
+        let server = self.server.bind(py);
+        // What is not ended here ends with its sockets.
+        let _ = server.call_method1(intern!(py, "forget"), (own,));
+        let _ = server.call_method0(intern!(py, "end"));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if !self.is_closed.load(Ordering::SeqCst) {
+            // When the interpreter shuts down, the processes end with their sockets.
+            Python::try_attach(|py| self.close(py));
+        }
+    }
+}
+
+/// Samples per request.
+fn chunk(spec: &feedline::Spec) -> usize {
+    let row: u64 = spec.fields().iter().map(|field| field.row_bytes() as u64).sum();
+    let block = bytes_of(spec, 1).max(1);
+    let is_ragged = spec.is_ragged();
+    let most = if is_ragged { MOST / block } else { CHUNK / row.max(1) };
+    usize::try_from(most).unwrap_or(SAMPLES).clamp(1, SAMPLES)
+}
+
+/// The text and the exception that a worker has packed.
+fn rebuilt(py: Python<'_>, payload: &[u8]) -> PyResult<(String, PyErr)> {
+    let faults = py.import(intern!(py, "feedline._workers.faults"))?;
+    let (text, error): (String, Bound<'_, PyAny>) =
+        faults.call_method1(intern!(py, "rebuilt"), (payload,))?.extract()?;
+    Ok((text, PyErr::from_value(error)))
+}

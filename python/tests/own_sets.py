@@ -1,0 +1,182 @@
+"""Data sets for tests of worker processes, which import them from here."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class Numbers:
+    """Samples that say which one they are, and a value computed of it."""
+
+    def __init__(self, samples: int = 100, folder: str | None = None) -> None:
+        self.samples, self.folder = samples, folder
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"id": index, "x": np.full((2, 3), index * 1.5, np.float32)}
+
+    def first_time(self, what: str) -> bool:
+        """Whether this is asked for the first time, in whichever process."""
+        assert self.folder is not None
+        try:
+            (Path(self.folder) / what).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+class Pairs(Numbers):
+    """Tuples."""
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(4, index, np.int16), index
+
+
+class Texts(Numbers):
+    """Fields that vary in length."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"id": index, "text": "x" * (index % 5), "items": np.full((index % 3, 2), index, np.int32)}
+
+
+class Noise(Numbers):
+    """Augmentation by the global generators of Python and NumPy."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"id": index, "python": random.random(), "numpy": np.random.rand(2), "int": random.getrandbits(40)}
+
+
+class TorchNoise(Numbers):
+    """Augmentation by torch's global generator."""
+
+    def __getitem__(self, index: int) -> Any:
+        import torch
+
+        return {"id": index, "torch": torch.rand(3)}
+
+
+class RareNoise(Numbers):
+    """A generator is used for a few samples only."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"id": index, "numpy": np.random.rand() if index % 40 == 7 else 0.5}
+
+
+class Who(Numbers):
+    """The process that reads."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"id": index, "process": os.getpid()}
+
+
+class Faulty(Numbers):
+    """Something happens to the process that reads sample ``at``: the first time, or each time."""
+
+    def __init__(self, samples: int, folder: str, fault: str, at: int = 33, always: bool = False) -> None:
+        super().__init__(samples, folder)
+        self.fault, self.at, self.always = fault, at, always
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.at and (self.always or self.first_time("fault")):
+            if self.fault == "exit":
+                os._exit(7)
+            elif self.fault == "exit 0":
+                os._exit(0)
+            elif self.fault == "sleep":
+                time.sleep(3)
+            elif self.fault == "raise":
+                raise KeyError("lost")  # this line
+            elif self.fault == "shape":
+                return {"id": index, "x": np.zeros((3, 2), np.float32)}
+            elif self.fault == "sys.exit":
+                raise SystemExit(3)
+            elif self.fault == "unpicklable error":
+                raise Local(lambda: None)
+            else:
+                os.kill(os.getpid(), getattr(signal, self.fault))
+                time.sleep(0.05)
+        return super().__getitem__(index)
+
+
+class Local(Exception):
+    """An exception that cannot be pickled."""
+
+
+class Arrays(Numbers):
+    """Arrays of its own, large and small, and a mapped file."""
+
+    def __init__(self, samples: int, mapped: str) -> None:
+        super().__init__(samples)
+        self.large = np.arange(samples * 1000, dtype=np.float64).reshape(samples, 1000)
+        self.columns = np.asfortranarray(self.large[:, :7])
+        self.small = [np.full(3, index) for index in range(samples)]
+        self.mapped = np.load(mapped, mmap_mode="r")
+        self.part = self.mapped[3:, ::2]
+
+    def __getitem__(self, index: int) -> Any:
+        self.large[index, 5] += 1  # its own copy, as in a DataLoader
+        return {
+            "id": index,
+            "large": self.large[index],
+            "column": self.columns[index],
+            "small": self.small[index],
+            "mapped": self.mapped[index],
+            "part": self.part[index % (len(self.part))],
+        }
+
+
+class Holds(Numbers):
+    """An attribute that is given to it."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__(20)
+        self.held = held
+
+
+class NotLoaded(Numbers):
+    """Pickles, and cannot be loaded."""
+
+    def __setstate__(self, state: Any) -> None:
+        raise OSError("the disk is not here")
+
+
+class Slow(Numbers):
+    """Samples that take long."""
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(30 if index >= 40 else 0.0)
+        return {"id": index}
+
+
+class Busy(Numbers):
+    """Samples that never return, in Python."""
+
+    def __getitem__(self, index: int) -> Any:
+        while index >= 4:
+            pass
+        return {"id": index}
+
+
+class Gpu(Numbers):
+    """Uses a GPU in sample 3."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 3:
+            import torch
+
+            torch.zeros(1).cuda()
+        return {"id": index}
+
+
+def double(sample: Any) -> Any:
+    """A function for ``map``."""
+    return {"id": sample["id"], "double": 2 * sample["id"]}

@@ -72,7 +72,7 @@ def scaling(seconds: float) -> None:
 
     rates = {}
     for workers in sorted({1, 2, os.cpu_count() or 1}):
-        with feedline.Loader(Work(), 64, framework="numpy", workers=workers) as loader:
+        with feedline.Loader(Work(), 64, framework="numpy", workers=workers, parallel="threads") as loader:
             batches, count = iter(loader), 0
             for _ in range(8):  # those that the workers had ready
                 next(batches)

@@ -201,7 +201,7 @@ def test_a_loader_that_its_own_worker_drives_is_refused(call: str) -> None:
                 calls[call]()
             return index
 
-    loader = feedline.Loader(Drives(), 4, framework="numpy", workers=1)
+    loader = feedline.Loader(Drives(), 4, framework="numpy", workers=1, parallel="threads")
     batches = iter(loader)
     given += [loader, batches]
     begun.set()

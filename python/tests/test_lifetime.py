@@ -147,7 +147,7 @@ def test_a_loader_that_its_own_worker_collects_does_not_wait_for_itself() -> Non
 
     gc.disable()
     try:
-        one = feedline.Loader(Collects(), 1, framework="numpy", workers=1, drop_timeout=60)
+        one = feedline.Loader(Collects(), 1, framework="numpy", workers=1, parallel="threads", drop_timeout=60)
         cycle = [iter(one)]
         cycle.append(cycle)
         next(cycle[0])

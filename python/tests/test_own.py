@@ -63,7 +63,7 @@ def test_the_workers_read_it() -> None:
 
     data = feedline.Data(Named())
     names.clear()
-    assert ids(feedline.Loader(data, 4, framework="numpy", workers=2)) == list(range(50))
+    assert ids(feedline.Loader(data, 4, framework="numpy", workers=2, parallel="threads")) == list(range(50))
     assert threading.get_ident() not in names
 
 
@@ -215,7 +215,7 @@ def test_a_cache_that_python_reads_through_does_not_deadlock() -> None:
         .map(lambda sample: {"id": sample["id"]})
         .cached(1 << 20)
     )
-    loader = feedline.Loader(data, 2, framework="numpy", workers=4)
+    loader = feedline.Loader(data, 2, framework="numpy", workers=4, parallel="threads")
     batches = iter(loader)
     for index in range(25):
         assert int(data[49 - index]["id"]) == 49 - index

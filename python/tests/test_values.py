@@ -355,7 +355,8 @@ def test_one_call_reads_many_quick_samples_and_one_slow_one() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Columns, "pack", counted)
-        got = [int(one) for batch in feedline.Loader(timed, 100, framework="numpy", workers=1) for one in batch["0"]]
+        loader = feedline.Loader(timed, 100, framework="numpy", workers=1, parallel="threads")
+        got = [int(one) for batch in loader for one in batch["0"]]
     assert got == list(range(100)) and max(calls) > 20
 
 

@@ -123,20 +123,21 @@ class SharedWatch:
 
     def read(self, read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
         """The first of as many samples as there are keys."""
+        first: States | None = None
         if not self.is_random:
             if self._suspicions == _SUSPICIONS:
                 return read(range(len(keys)))
-            before = States()
+            first = States()
             found = read(range(len(keys)))
-            if States() == before:
+            if States() == first:
                 return found
-            before.restore()
         is_mine = _turn.acquire(timeout=_PATIENCE)
         before = States()
         try:
             return self._seeded(read, keys)
         finally:
-            before.restore()
+            # What another thread has drawn before is not drawn again.
+            (first if first is not None and self.is_random else before).restore()
             if is_mine:
                 _turn.release()
 

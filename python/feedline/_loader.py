@@ -22,7 +22,7 @@ from ._frameworks import framework as framework_of
 from ._report import Report
 from ._sampler import Sampler, order_of
 from ._source import Source
-from ._workers.choice import Choice
+from ._workers.choice import Choice, has_lock
 
 _log = logging.getLogger("feedline")
 
@@ -203,37 +203,38 @@ class Loader:
         self._watches_bad_samples = bool(bad_samples)
         # Before the threads, so that they end first when the loader is collected: a thread may wait for one.
         self._reads = Choice(getattr(self.data, "_leaves", []), workers, parallel)
-        options = {
-            "batch_size": self.batch_size,
-            "shuffle": shuffle,
-            "shuffle_buffer": _options.maybe("shuffle_buffer", shuffle_buffer),
-            "split_shards": _options.flag("split_shards", split_shards),
-            "sampler": order_of(sampler),
-            "seed": _options.seed("seed", seed),
-            "last_batch": str(last_batch),
-            "gpu": gpu,
-            "workers": self._reads.threads,
-            "prefetch": _options.maybe("prefetch", prefetch),
-            "world": _world(world),
-            "epochs": _options.maybe("epochs", epochs),
-            "pad": padding,
-            "max_per_batch": [
-                (name, _options.whole(f"max_per_batch[{name!r}]", items))
-                for name, items in _options.mapping(
-                    "max_per_batch", max_per_batch, '{"tokens": 4096}'
-                ).items()
-            ],
-            "bad_samples": _options.bad_samples(bad_samples),
-            "skip": _options.skip(skip),
-            "transfer_mode": str(transfer_mode),
-            "pinned_budget": _options.maybe("pinned_budget", pinned_budget),
-            "held_timeout": _options.number("held_timeout", held_timeout),
-            "drop_timeout": _options.number("drop_timeout", drop_timeout),
-            "is_under_one_lock": self._reads.is_under_one_lock or isinstance(self.data, Source),
-            "decodes_behind": decodes_behind,
-            "map_batch": None if map_batch is None else _hook(map_batch, self.data),
-        }
+        is_source = isinstance(self.data, Source)
         try:
+            options = {
+                "batch_size": self.batch_size,
+                "shuffle": shuffle,
+                "shuffle_buffer": _options.maybe("shuffle_buffer", shuffle_buffer),
+                "split_shards": _options.flag("split_shards", split_shards),
+                "sampler": order_of(sampler),
+                "seed": _options.seed("seed", seed),
+                "last_batch": str(last_batch),
+                "gpu": gpu,
+                "workers": self._reads.threads,
+                "prefetch": _options.maybe("prefetch", prefetch),
+                "world": _world(world),
+                "epochs": _options.maybe("epochs", epochs),
+                "pad": padding,
+                "max_per_batch": [
+                    (name, _options.whole(f"max_per_batch[{name!r}]", items))
+                    for name, items in _options.mapping(
+                        "max_per_batch", max_per_batch, '{"tokens": 4096}'
+                    ).items()
+                ],
+                "bad_samples": _options.bad_samples(bad_samples),
+                "skip": _options.skip(skip),
+                "transfer_mode": str(transfer_mode),
+                "pinned_budget": _options.maybe("pinned_budget", pinned_budget),
+                "held_timeout": _options.number("held_timeout", held_timeout),
+                "drop_timeout": _options.number("drop_timeout", drop_timeout),
+                "is_under_one_lock": self._reads.is_under_one_lock or (is_source and has_lock()),
+                "decodes_behind": decodes_behind,
+                "map_batch": None if map_batch is None else _hook(map_batch, self.data),
+            }
             self._inner = _feedline.Loader(self.data._set, options)
         except BaseException:
             self._reads.end()

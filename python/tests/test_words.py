@@ -26,8 +26,8 @@ RUST = re.compile(
 )
 WRONG = (-1, 2**70, 1.5, "no", float("nan"), object(), (1, 2, 3), {"x": -1}, b"", [1], True)
 OPTIONS = (
-    "batch_size shuffle shuffle_buffer split_shards sampler seed last_batch device framework workers prefetch world "
-    "epochs pad max_per_batch bad_samples skip transfer_mode pinned_budget held_timeout drop_timeout"
+    "batch_size shuffle shuffle_buffer split_shards sampler seed last_batch device framework workers prefetch parallel "
+    "world epochs pad max_per_batch bad_samples skip transfer_mode pinned_budget held_timeout drop_timeout"
 ).split()
 
 
@@ -260,7 +260,8 @@ def test_the_report_names_the_interpreters_lock() -> None:
             return {"x": index, "sum": sum(range(5000))}
 
     for workers in (1, 4):
-        loader = feedline.Loader(Own(), 10, workers=workers, framework="numpy", epochs=1)
+        options = {"framework": "numpy", "epochs": 1, "parallel": "threads"}
+        loader = feedline.Loader(Own(), 10, workers=workers, **options)
         assert sum(batch.rows for batch in loader) == 300
         report = loader.report()
         # On a busy machine another stage may be the limit.

@@ -41,6 +41,7 @@ pub(crate) fn missing(column: &str, row: u64) -> Error {
 }
 
 /// Columns that are named in an error; of more than this the first ones.
+#[cfg(feature = "tabular")]
 const NAMED: usize = 20;
 
 /// The error for columns that are asked for and not there: names all of them, and the columns that are.

@@ -123,9 +123,10 @@ impl Diagnosis {
         diagnosis.text = match bound {
             Bound::Decode if setup.is_under_one_lock => format!(
                 "decode-bound: {waits}; your Python code reads the samples one at a time under the \
-                 interpreter's lock, so more workers help only where it releases the lock (NumPy, Pillow, \
-                 files): give arrays or files to feedline.open, several samples per call by __getitems__, or \
-                 keep them by .cached(bytes)"
+                 interpreter's lock, so more threads help only where it releases the lock (NumPy, Pillow, \
+                 files): {}give arrays or files to feedline.open, several samples per call by __getitems__, \
+                 or keep them by .cached(bytes)",
+                if setup.is_source { "" } else { "read by processes (workers=N, parallel=\"processes\"), " }
             ),
             Bound::Decode => {
                 let next = stages.without_decode();
@@ -358,7 +359,8 @@ mod tests {
             Diagnosis::on(16, &setup, &service, &WhatIf::default().predict(&profile, 200).account, None)
         };
         let (locked, free) = (diagnosis(true), diagnosis(false));
-        assert!(locked.text.contains("interpreter's lock") && !locked.text.contains("more worker "));
+        assert!(locked.text.contains("interpreter's lock") && !locked.text.contains("more worker"));
+        assert!(locked.text.contains("read by processes"));
         assert_eq!((locked.bound, locked.workers), (Bound::Decode, None));
         assert!(free.text.contains("more worker") && free.workers.is_some());
     }

@@ -39,17 +39,29 @@ class Sampler:
 
     @staticmethod
     def weighted(weights: Any) -> Sampler:
-        """Draws with replacement, by a weight for each sample."""
+        """Draws with replacement, by a weight for each sample.
+
+        An epoch has as many draws as weights, if :meth:`draws` does not set another number; each draw has random
+        transforms of its own.
+        """
         return Sampler._of(_feedline.Sampler.weighted(_floats("weights", weights)))
 
     @staticmethod
     def distinct(weights: Any) -> Sampler:
-        """Draws without replacement, by a weight for each sample."""
+        """Draws without replacement, by a weight for each sample.
+
+        An epoch has as many draws as weights above zero.
+        """
         return Sampler._of(_feedline.Sampler.distinct(_floats("weights", weights)))
 
     @staticmethod
     def balanced(labels: Any, classes: int) -> Sampler:
-        """Draws each class equally often."""
+        """Draws each class equally often.
+
+        An epoch has ``classes`` times as many draws as the largest class has samples, if :meth:`draws` does not
+        set another number: a sample of a small class comes several times, each time with random transforms of
+        its own.
+        """
         return Sampler._of(
             _feedline.Sampler.balanced(_counts("labels", labels), _options.whole("classes", classes, 0, 2**32 - 1))
         )
@@ -64,8 +76,11 @@ class Sampler:
         )
 
     def draws(self, draws: int) -> Sampler:
-        """This sampler with another number of draws per epoch."""
+        """This sampler with another number of draws per epoch, for ``weighted``, ``distinct`` and ``balanced``."""
         return Sampler._of(self._order.draws(_options.whole("draws", draws)))
+
+    def __repr__(self) -> str:
+        return repr(self._order)
 
 
 def order_of(sampler: Any) -> _feedline.Sampler | None:

@@ -17,6 +17,7 @@ from ._values import as_array, dtype_of, numpy_dtype
 from ._workers.choice import Leaf
 from .transforms import Transform
 
+
 class Field(NamedTuple):
     """A field of every sample."""
 
@@ -83,7 +84,12 @@ class Data:
             reader = _reader(samples, max_length)
             self._is_tuple = reader.is_tuple
             self._set = _feedline.DataSet.own(
-                reader, len(samples), reader.fields, reader.fingerprint, reader.is_batched, (False, seed_generators)
+                reader,
+                len(samples),
+                reader.fields,
+                reader.fingerprint,
+                reader.is_batched,
+                (False, seed_generators),
             )
             self._leaves = [Leaf(self._set, reader, False)]
 
@@ -281,11 +287,15 @@ def _reader(samples: Any, max_length: Mapping[str, int] | None) -> _own.Reader:
     try:
         reader = _own.Reader(samples, limits)
     except NotImplementedError as error:
-        why = f"{type(samples).__name__} has a __getitem__ that is not implemented: give it to feedline.Source"
+        why = (
+            f"{type(samples).__name__} has a __getitem__ that is not implemented: give it to feedline.Source"
+        )
         raise NotRandomAccess(why) from error
     odd = [name for name, *_ in reader.fields if not isinstance(name, str)]
     if odd:
-        raise ConfigError(f"a field of a sample is called {odd[0]!r}, which is no string: name fields by strings")
+        raise ConfigError(
+            f"a field of a sample is called {odd[0]!r}, which is no string: name fields by strings"
+        )
     return reader
 
 
@@ -396,7 +406,9 @@ def open(
             _options.maybe("memory_limit", memory_limit),
             list(named.items()),
             default,
-            None if tokenizer is None else (os.fspath(tokenizer), text, special_tokens, _options.maybe("max_tokens", max_tokens)),
+            None
+            if tokenizer is None
+            else (os.fspath(tokenizer), text, special_tokens, _options.maybe("max_tokens", max_tokens)),
         )
     )
     options: dict[str, Any] = {"split": split, "classes": classes, "nulls": nulls, "text": text}

@@ -27,7 +27,6 @@ from ._workers.choice import Choice, has_lock
 _log = logging.getLogger("feedline")
 
 
-
 class _Run:
     """How far an epoch is. A loader and its iterators share it, so that no loader refers to an iterator."""
 
@@ -405,7 +404,9 @@ class Loader:
         raise TypeError("a Loader has threads and cannot be pickled: save loader.state_dict()")
 
 
-_ARGUMENTS = [name for name in inspect.signature(Loader.__init__).parameters if name not in ("self", "others")]
+_ARGUMENTS = [
+    name for name in inspect.signature(Loader.__init__).parameters if name not in ("self", "others")
+]
 #: Attributes that would do nothing: those of this loader, and of a DataLoader.
 _FIXED = {*_ARGUMENTS, *_options.OF_A_DATALOADER}
 

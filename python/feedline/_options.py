@@ -14,7 +14,7 @@ OF_A_DATALOADER = {
     "dataset": "give it as the first argument, data",
     "num_workers": "give workers=, the number of processes for Python code of yours, else of threads",
     "drop_last": 'give last_batch="drop"',
-    "collate_fn": "give map_batch=, which gets the arrays of a batch, or pad={field: value} for lengths that differ",
+    "collate_fn": "give map_batch=, which gets the arrays of a batch, or pad={field: value} for lengths",
     "pin_memory": 'leave it out: batches are always read into pinned memory; device="cuda" copies them',
     "pin_memory_device": 'give device="cuda:0"',
     "prefetch_factor": "give prefetch=, the number of batches on the device",
@@ -22,18 +22,18 @@ OF_A_DATALOADER = {
     "batch_sampler": "give batch_size=, and sampler= or shuffle= for the order",
     "generator": "give shuffle=SEED for the order, or seed=",
     "timeout": "leave it out: Ctrl-C ends a wait",
-    "worker_init_fn": "leave it out: random numbers belong to a sample; what a worker needs, the data set makes when it reads",
+    "worker_init_fn": "leave it out: random numbers belong to a sample, and a data set makes what it needs",
     "multiprocessing_context": "leave it out: workers are forked from a new process; see parallel=",
     "in_order": "leave it out: batches come in order",
 }
 
 #: What a loader has in place of a sampler of torch.
 OF_A_SAMPLER = {
-    "WeightedRandomSampler": "give feedline.Sampler.weighted(weights), or .distinct(weights) without replacement",
+    "WeightedRandomSampler": "give feedline.Sampler.weighted(weights); .distinct draws without replacement",
     "RandomSampler": "leave it out and give shuffle=SEED",
     "SequentialSampler": "leave it out",
     "SubsetRandomSampler": "give the loader data.subset(indices), and shuffle=SEED",
-    "DistributedSampler": "leave it out: the loader shares the samples of an epoch over the ranks; see world=",
+    "DistributedSampler": "leave it out: the loader shares an epoch over the ranks; see world=",
     "BatchSampler": "give batch_size=",
 }
 
@@ -96,7 +96,9 @@ def bad_samples(value: Any) -> tuple[int | None, float | None]:
     """How many samples may be unreadable, or which share of them."""
     if isinstance(value, float):
         if not 0.0 <= value <= 1.0:
-            raise ConfigError(f"bad_samples is {value!r}: give a share from 0.0 to 1.0, or a number of samples")
+            raise ConfigError(
+                f"bad_samples is {value!r}: give a share from 0.0 to 1.0, or a number of samples"
+            )
         return None, value
     try:
         return whole("bad_samples", value, 0, 2**64 - 1), None

@@ -202,8 +202,8 @@ class Hook:
             left_out = [name for name in batch if name not in result]
             if left_out:
                 raise ValueError(
-                    f"the hook returned {list(result)} without {left_out[0]!r}: return every field, or nothing "
-                    "after changing the arrays in place; fields are left out by Data.map before"
+                    f"the hook returned {list(result)} without {left_out[0]!r}: return every field, or "
+                    "nothing after changing the arrays in place; fields are left out by Data.map before"
                 )
             batch.update(result)
         return [self._column(batch[name], name, dtype, (rows, *shape)) for name, dtype, shape in self._fields]

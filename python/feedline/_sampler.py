@@ -21,7 +21,9 @@ class Sampler:
     """
 
     def __init__(self) -> None:
-        raise TypeError("make a sampler by Sampler.weighted(weights), .distinct, .balanced, .block or .bucketed")
+        raise TypeError(
+            "make a sampler by Sampler.weighted(weights), .distinct, .balanced, .block or .bucketed"
+        )
 
     @classmethod
     def _of(cls, order: _feedline.Sampler) -> Sampler:
@@ -41,8 +43,8 @@ class Sampler:
     def weighted(weights: Any) -> Sampler:
         """Draws with replacement, by a weight for each sample.
 
-        An epoch has as many draws as weights, if :meth:`draws` does not set another number; each draw has random
-        transforms of its own.
+        An epoch has as many draws as weights, if :meth:`draws` does not set another number; each draw has
+        random transforms of its own.
         """
         return Sampler._of(_feedline.Sampler.weighted(_floats("weights", weights)))
 
@@ -58,12 +60,14 @@ class Sampler:
     def balanced(labels: Any, classes: int) -> Sampler:
         """Draws each class equally often.
 
-        An epoch has ``classes`` times as many draws as the largest class has samples, if :meth:`draws` does not
-        set another number: a sample of a small class comes several times, each time with random transforms of
+        An epoch has ``classes`` times as many draws as the largest class has samples, if :meth:`draws` does
+        not set another number: a sample of a small class comes several times, each time with random transforms of
         its own.
         """
         return Sampler._of(
-            _feedline.Sampler.balanced(_counts("labels", labels), _options.whole("classes", classes, 0, 2**32 - 1))
+            _feedline.Sampler.balanced(
+                _counts("labels", labels), _options.whole("classes", classes, 0, 2**32 - 1)
+            )
         )
 
     @staticmethod
@@ -76,7 +80,7 @@ class Sampler:
         )
 
     def draws(self, draws: int) -> Sampler:
-        """This sampler with another number of draws per epoch, for ``weighted``, ``distinct`` and ``balanced``."""
+        """This sampler with another number of draws per epoch: ``weighted``, ``distinct``, ``balanced``."""
         return Sampler._of(self._order.draws(_options.whole("draws", draws)))
 
     def __repr__(self) -> str:
@@ -91,11 +95,15 @@ def order_of(sampler: Any) -> _feedline.Sampler | None:
         return sampler._order
     name = type(sampler).__name__
     how = _options.OF_A_SAMPLER.get(name, "give a feedline.Sampler, or the loader data.subset(indices)")
-    raise ConfigError(f"sampler is {name}, and a loader makes its order itself, so that it can be resumed: {how}")
+    raise ConfigError(
+        f"sampler is {name}, and a loader makes its order itself, so that it can be resumed: {how}"
+    )
 
 
 def _array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    if isinstance(values, (str, bytes)) or (not hasattr(values, "__iter__") and not hasattr(values, "__array__")):
+    if isinstance(values, (str, bytes)) or (
+        not hasattr(values, "__iter__") and not hasattr(values, "__array__")
+    ):
         raise ConfigError(f"{name} are {values!r}: give one number for each sample")
     try:
         array = np.asarray(values if hasattr(values, "__array__") else list(values))

@@ -81,7 +81,10 @@ def table(
                     (field, _names(columns))
                     for field, columns in _options.mapping("stack", stack, '{"x": ["a", "b"]}').items()
                 ],
-                "cast": [(name, _dtype(name, dtype)) for name, dtype in _options.mapping("cast", cast, '{"x": "float64"}').items()],
+                "cast": [
+                    (name, _dtype(name, dtype))
+                    for name, dtype in _options.mapping("cast", cast, '{"x": "float64"}').items()
+                ],
                 "category": [
                     (column, None if values is None else _values.categories(column, values))
                     for column, values in categories.items()

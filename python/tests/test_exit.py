@@ -79,8 +79,10 @@ def program(name: str) -> subprocess.Popen[str]:
     loop = "loop()"
     if name == "a thread":
         loop = "threading.Thread(target=loop, daemon=True).start(); time.sleep(100)"
-    started = run(f"{HEAD}\nloader = feedline.Loader({LOADERS[name]}, framework='numpy')\n"
-                  f"print('go', flush=True)\n{loop}\n")
+    started = run(
+        f"{HEAD}\nloader = feedline.Loader({LOADERS[name]}, framework='numpy')\n"
+        f"print('go', flush=True)\n{loop}\n"
+    )
     assert started.stdout is not None
     assert started.stdout.readline() == "go\n", started.communicate()
     return started

@@ -35,8 +35,13 @@ def wrong_calls(tmp_path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Calls that are wrong, most of them, with a name each."""
     data, lists = feedline.Data(A), feedline.Data([{"t": np.arange(3)}] * 8, max_length={"t": 4})
     for name, value in itertools.product(OPTIONS, WRONG):
-        yield f"{name}={value!r}", lambda name=name, value=value: feedline.Loader(data, **{name: value}).close()
-    for name, value in itertools.product(("take", "skip", "repeat", "cached", "subset", "split", "lengths"), WRONG):
+        yield (
+            f"{name}={value!r}",
+            lambda name=name, value=value: feedline.Loader(data, **{name: value}).close(),
+        )
+    for name, value in itertools.product(
+        ("take", "skip", "repeat", "cached", "subset", "split", "lengths"), WRONG
+    ):
         yield f"{name}({value!r})", lambda name=name, value=value: getattr(data, name)(value)
     for name, value in itertools.product(("weighted", "distinct"), WRONG):
         yield f"{name}({value!r})", lambda name=name, value=value: getattr(Sampler, name)(value)
@@ -99,7 +104,9 @@ def test_no_error_names_an_item_of_rust(tmp_path: Path) -> None:
             call()
         except Exception as error:  # noqa: BLE001
             told += 1
-            if RUST.search(str(error)) or not isinstance(error, (feedline.Error, IndexError, KeyError, TypeError)):
+            if RUST.search(str(error)) or not isinstance(
+                error, (feedline.Error, IndexError, KeyError, TypeError)
+            ):
                 wrong.append(f"{name}: {error!r}")
     assert not wrong, "\n".join(wrong)
     assert told > 250
@@ -110,7 +117,10 @@ def test_the_sources_name_items_of_rust_only_beside_those_of_python() -> None:
     root = Path(__file__).parents[2]
     if not (root / "datasets" / "src").is_dir():
         pytest.skip("not run: the sources are not beside the tests")
-    literal, item = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL), re.compile(r"[a-z] .*\b[A-Z]\w+::\w", re.DOTALL)
+    literal, item = (
+        re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL),
+        re.compile(r"[a-z] .*\b[A-Z]\w+::\w", re.DOTALL),
+    )
     wrong = []
     for folder in ("crates/core/src", "crates/feedline/src", "datasets/src", "images/src", "python/src"):
         for path in sorted((root / folder).rglob("*.rs")):
@@ -119,7 +129,10 @@ def test_the_sources_name_items_of_rust_only_beside_those_of_python() -> None:
                 continue
             code = re.sub(r"(?m)^\s*//.*$|(?<=\s)//[^\"\n]*$", "", text).replace("'\"'", "''")
             for found in literal.finditer(code):
-                if item.search(found[0]) and "named(" not in code[max(0, found.start() - 200) : found.start()]:
+                if (
+                    item.search(found[0])
+                    and "named(" not in code[max(0, found.start() - 200) : found.start()]
+                ):
                     wrong.append(f"{path.relative_to(root)}: {found[0]}")
     assert not wrong, "\n".join(wrong)
 
@@ -161,7 +174,9 @@ def test_a_sampler_of_torch_gets_ours() -> None:
     assert sum(len(batch["x"]) for batch in loader) == 10
 
 
-@pytest.mark.parametrize("name", ["batch_size", "shuffle", "workers", "num_workers", "sampler", "data", "device"])
+@pytest.mark.parametrize(
+    "name", ["batch_size", "shuffle", "workers", "num_workers", "sampler", "data", "device"]
+)
 def test_an_attribute_that_would_do_nothing_is_read_only(name: str) -> None:
     loader = feedline.Loader(A, 4, framework="numpy")
     with pytest.raises(AttributeError, match="make a new one"):

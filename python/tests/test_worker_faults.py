@@ -184,11 +184,13 @@ MAIN = """
 import os, time, feedline, own_sets
 class Own(own_sets.Numbers):
     def __getitem__(self, index):
-        while {busy} and index >= 8:
-            pass
+        if {busy} and index >= 60:  # far behind the first batch, which must not wait in the same process
+            self.first_time("spinning")
+            while True:
+                pass
         return super().__getitem__(index)
 def main():
-    loader = feedline.Loader(Own(), 4, framework="numpy", workers=2)
+    loader = feedline.Loader(Own(100, os.path.dirname(__file__)), 4, framework="numpy", workers=2)
     batches = iter(loader)
     next(batches)
     print("ready", flush=True)
@@ -207,8 +209,11 @@ def children_of(process: int) -> list[int]:
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_killed_parent_leaves_no_worker(busy: bool, tmp_path: Path) -> None:
-    parent = run(tmp_path, MAIN.format(busy=busy, then="time.sleep(60)") + GUARD)
+    then = "[None for batch in batches]; time.sleep(60)"
+    parent = run(tmp_path, MAIN.format(busy=busy, then=then) + GUARD)
     assert parent.stdout is not None and parent.stdout.readline() == "ready\n"
+    if busy:
+        wait_until_spinning(tmp_path)
     children = children_of(parent.pid)
     assert len(children) == 3
     parent.kill()
@@ -220,6 +225,13 @@ def test_a_killed_parent_leaves_no_worker(busy: bool, tmp_path: Path) -> None:
     # 6 ms on an idle machine.
     assert not any(is_alive(child) for child in children), time.monotonic() - start
     parent.communicate()
+
+
+def wait_until_spinning(folder: Path) -> None:
+    until = time.monotonic() + 60
+    while not (folder / "spinning").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def is_alive(process: int) -> bool:
@@ -261,7 +273,7 @@ def test_ctrl_c_is_one_trace(tmp_path: Path) -> None:
     parent = run(tmp_path, code, start_new_session=True)
     assert parent.stdout is not None and parent.stdout.readline() == "ready\n"
     children = children_of(parent.pid)
-    time.sleep(0.2)
+    wait_until_spinning(tmp_path)
     os.killpg(parent.pid, signal.SIGINT)
     _, err = parent.communicate(timeout=60)
     assert err.count("Traceback") == 1 and "KeyboardInterrupt" in err

@@ -198,8 +198,9 @@ impl Scan {
                 checked.map_err(|error| scan.at_first_unfit(key, *element, error).at_path(path))?;
             }
         }
-        let codes = scan.keys.iter().zip(&scan.seen).filter(|(key, _)| options.codes.contains(key));
-        for (key, &Seen { nested, .. }) in codes.filter(|(_, seen)| seen.nested > 0) {
+        let mut seen = scan.keys.iter().zip(&scan.seen);
+        let nested = seen.find(|(key, seen)| options.codes.contains(key) && seen.nested > 0);
+        if let Some((key, &Seen { nested, .. })) = nested {
             let why = format!("key \"{}\" has a list or an object in line {nested}", one_line(key));
             let why = why + ", which has no category: leave it out, or write one text or number in each line";
             return Err(data(why).at_sample(nested - 1).at_path(path));

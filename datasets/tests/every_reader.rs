@@ -133,6 +133,16 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     let ids = Vec::from_iter((0..SAMPLES as u16 * 8 + 1).flat_map(u16::to_le_bytes));
     let tokens = write(dir, "tokens", &ids);
     pack(&*of(csv.clone()), dir.join("packed.arrow"), PackOptions::default(), |_| ()).unwrap();
+    // A folder of `save_to_disk` with a list of rows.
+    let list = Vec::from_iter((0..SAMPLES as u64).rev().flat_map(u64::to_le_bytes));
+    let list = made::npy("<u8", false, &format!("({SAMPLES},)"), &list);
+    let list = of(write(dir, "list.npz", &made::zip(&[("indices.npy", &list)], None)));
+    write(dir, "listed/dataset_info.json", b"{}");
+    pack(&*list, dir.join("listed/indices.arrow"), PackOptions::default(), |_| ()).unwrap();
+    pack(&*of(csv.clone()), dir.join("listed/a.arrow"), PackOptions::default(), |_| ()).unwrap();
+    let files = r#""_data_files": [{"filename": "a.arrow"}]"#;
+    let files = format!(r#"{{{files}, "_indices_data_files": [{{"filename": "indices.arrow"}}]}}"#);
+    write(dir, "listed/state.json", files.as_bytes());
     let records = Vec::from_iter((0..SAMPLES).flat_map(|id| record(text(id).as_bytes())));
     let tokens = Tokens::open(&[(tokens, 1.0)], TokenOptions::new(DType::U16, 8)).unwrap();
     let lines = write(dir, "a.txt", &lines(text));
@@ -155,6 +165,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
         ("Mds", "", of(write(dir, "a.mds", &shard))),
         ("ParquetFile", "", of(parquet)),
         ("RecordReader", "", fixed),
+        ("Rows", "", of(dir.join("listed"))),
         ("Shards", "", of(dir.join("shards"))),
         ("TableReader", "", table),
         ("Tokenized", "", Box::new(tokenized)),

@@ -88,7 +88,7 @@ impl Quotes {
                 }
             }
         }
-        self.last = bytes.last().copied().or(self.last);
+        self.last = bytes[mark..].last().copied().or(self.last);
         self.offset += bytes.len() as u64;
     }
 

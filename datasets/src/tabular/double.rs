@@ -39,7 +39,8 @@ impl Double {
 
     pub(super) fn times(self, other: Self) -> Self {
         let Self { high, low } = Self::product(self.high, other.high);
-        Self::renormalized(high, low + (self.high * other.low + self.low * other.high))
+        let both = Self::renormalized(high, low + (self.high * other.low + self.low * other.high));
+        Self::renormalized(both.high, both.low + self.low * other.low)
     }
 
     pub(super) fn over(self, by: f64) -> Self {

@@ -35,6 +35,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("ArrowFile Arrow packed", of(dir.join("packed.arrow"))),
         Entry::new("ArrowFile Arrow compressed", arrow("zstd.arrow")),
         Entry::new("ArrowFile Arrow stream", arrow("plain.stream")),
+        Entry::new("Rows of a saved set", of(listed(dir, &csv))),
         Entry::new("Shards PackIndex", of(dir.join("packed/_index.json"))),
         Entry::new(
             "ParquetFile Parquet",
@@ -113,6 +114,20 @@ fn tensors(dir: &Path) -> PathBuf {
     let header = format!(r#"{{"a":{{"dtype":"I32","shape":[{LEN}],"data_offsets":[0,{}]}}}}"#, 4 * LEN);
     let numbers = Vec::from_iter((0..LEN as i32).flat_map(|id| (id * id).to_le_bytes()));
     write(dir, "a.safetensors", &safetensors(&header, &numbers))
+}
+
+/// A folder of `save_to_disk` with a list of rows: those of `table` from the last to the first.
+fn listed(dir: &Path, table: &Path) -> PathBuf {
+    let rows = Vec::from_iter((0..LEN).rev().flat_map(u64::to_le_bytes));
+    let rows = npy("<u8", false, &format!("({LEN},)"), &rows);
+    let rows = open(write(dir, "rows.npz", &zip(&[("indices.npy", &rows)], None))).unwrap();
+    write(dir, "listed/dataset_info.json", b"{}");
+    pack(&*rows, dir.join("listed/indices.arrow"), PackOptions::default(), |_| ()).unwrap();
+    pack(&*open(table).unwrap(), dir.join("listed/a.arrow"), PackOptions::default(), |_| ()).unwrap();
+    let files = r#""_data_files": [{"filename": "a.arrow"}]"#;
+    let state = format!(r#"{{{files}, "_indices_data_files": [{{"filename": "indices.arrow"}}]}}"#);
+    write(dir, "listed/state.json", state.as_bytes());
+    dir.join("listed")
 }
 
 /// Pictures of 3 x 32 x 32 pixels, each behind its class.

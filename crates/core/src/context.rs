@@ -343,7 +343,7 @@ impl Context {
         }
     }
 
-    /// Another process has read samples for `ns` nanoseconds. A loader then splits batches by this time, and
+    /// Another process, or Python code of this one, has read samples for `ns` nanoseconds. A loader then splits batches by this time, and
     /// not by that of the read, most of which may be waiting.
     #[doc(hidden)] // For data sets written in Python.
     pub fn add_elsewhere(&mut self, ns: u64) {

@@ -398,8 +398,8 @@ fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Resul
 
 /// The time by which batches are split, if the workers were `busy` nanoseconds.
 ///
-/// A piece that another process reads is ten times as long, because handing it over costs a message and two
-/// wake-ups. The time of the read would make such pieces ever shorter: the shorter they are, the more of it is
+/// A piece that another process or Python code reads is ten times as long, because handing it over costs a message
+/// and two wake-ups, or the interpreter's lock. The time of the read would make such pieces ever shorter: the shorter they are, the more of it is
 /// waiting.
 fn piece_time(busy: u64, elsewhere: u64) -> u64 {
     if elsewhere == 0 { busy } else { elsewhere / 10 }

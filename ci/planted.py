@@ -1830,18 +1830,6 @@ BUGS = [
         [("crates/device/src/zero_copy/columns.rs", "if field.dtype() == DType::Bool\n", "if false\n")],
     ),
     Bug(
-        "bool_resident_unchecked",
-        "a resident set may have any byte in a bool field",
-        Test(DEVICE, "device", "host::resident::a_bool_that_no_worker_looks_at_is_checked_once"),
-        [
-            (
-                "crates/device/src/zero_copy/resident.rs",
-                "read.and_then(|()| rows.check_written().map_err(|(row, error)| (row, error.into())))",
-                "read",
-            )
-        ],
-    ),
-    Bug(
         "bool_padded_by_two",
         "a bool field may be padded with any byte",
         Test(CORE, "lib", "spec::tests::invalid_fields_are_rejected_by_name"),

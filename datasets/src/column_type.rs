@@ -84,10 +84,11 @@ impl Rounded<'_> {
             (false, true) => ("fractions in another shard", ""),
             (false, false) => ("other numbers, such as fractions", ""),
         };
+        let name = one_line(name);
+        let state = named("OpenOptions::types, such as text", "types={NAME: \"text\"}, or another");
         data(format!(
-            "{what} \"{}\" has {cause}, and f64 does not hold all of its whole numbers: {advice}state its type, \
-             such as text; the first is {first}",
-            one_line(name)
+            "{what} \"{name}\" has {cause}, and f64 does not hold all of its whole numbers: {advice}state its type \
+             by {state}; the first is {first}"
         ))
     }
 }

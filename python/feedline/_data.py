@@ -357,6 +357,7 @@ def open(
     nulls: str = "refuse",
     empty_members: bool = False,
     memory_limit: int | None = None,
+    types: Mapping[str, str] | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
     text: str = "text",
     special_tokens: bool = False,
@@ -378,6 +379,8 @@ def open(
         nulls: ``"refuse"`` a missing value of a table, or ``"fill"`` in NaN, zero or nothing.
         empty_members: Whether a sample of a tar archive may lack a member that others have.
         memory_limit: Plain files of up to this many bytes are held in memory.
+        types: The types of columns of CSV and JSON Lines, where they are not to be those of their cells:
+            ``{"zip": "text"}``, with ``int64``, ``uint64``, ``float64``, ``bool`` or ``text``.
         tokenizer: A ``tokenizer.json`` of Hugging Face: the workers make token ids of the field ``text``,
             which becomes the ragged field ``ids`` (``i64``). See :meth:`Data.packed`. A text on which a
             regular expression of the tokenizer gives up is a bad sample.
@@ -404,6 +407,7 @@ def open(
             empty_members,
             nulls == "fill",
             _options.maybe("memory_limit", memory_limit),
+            _options.types(types),
             list(named.items()),
             default,
             None
@@ -414,6 +418,7 @@ def open(
     options: dict[str, Any] = {"split": split, "classes": classes, "nulls": nulls, "text": text}
     options |= {"max_length": max_length, "memory_limit": memory_limit, "tokenizer": tokenizer}
     options |= {"special_tokens": special_tokens, "max_tokens": max_tokens, "empty_members": empty_members}
+    options |= {"types": None if types is None else dict(types)}
     data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), options)
     return data
 

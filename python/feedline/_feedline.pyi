@@ -20,6 +20,7 @@ class DataSet:
         empty_members: bool,
         fill_nulls: bool,
         memory_limit: int | None,
+        types: Sequence[tuple[str, str]],
         max_length: Sequence[tuple[str, int]],
         default_length: int | None,
         tokenizer: tuple[str, str, bool, int | None] | None,

@@ -116,6 +116,18 @@ def mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
     return value
 
 
+_TYPES = {"int64": "i64", "uint64": "u64", "float64": "f64", "bool": "bool", "text": "text"}
+
+
+def types(value: Any) -> list[tuple[str, str]]:
+    """The types of columns of CSV and JSON Lines."""
+    given = mapping("types", value, '{"zip": "text"}').items()
+    for column, kind in given:
+        if not isinstance(kind, str) or kind not in _TYPES:
+            raise ConfigError(f"types[{column!r}] is {kind!r}: use one of {', '.join(_TYPES)}")
+    return [(column, _TYPES[kind]) for column, kind in given]
+
+
 def skip(value: Any) -> list[tuple[int, int, int]]:
     """The steps to leave out: epoch, first step, end."""
     steps = []

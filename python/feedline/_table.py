@@ -18,6 +18,7 @@ _Names = Union[str, Iterable[str]]
 def table(
     path: str | os.PathLike[str],
     *,
+    types: Mapping[str, str] | None = None,
     select: _Names | None = None,
     stack: Mapping[str, _Names] | None = None,
     cast: Mapping[str, Any] | None = None,
@@ -41,6 +42,7 @@ def table(
     what it becomes; NaN is a number.
 
     Args:
+        types: As for :func:`feedline.open`.
         select: The fields to keep, in this order; other columns are not decoded.
         stack: Fields made of several columns: ``{"x": ["age", "income"]}`` is ``float32 [2]``.
         cast: Another type: ``{"x": "float64"}``, or a type of NumPy. No cast loses a whole number.
@@ -76,6 +78,7 @@ def table(
             {
                 "split": split,
                 "memory_limit": _options.maybe("memory_limit", memory_limit),
+                "types": _options.types(types),
                 "select": None if select is None else _names(select),
                 "stack": [
                     (field, _names(columns))

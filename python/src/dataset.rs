@@ -109,6 +109,7 @@ pub(crate) fn open_options(
     empty_members: bool,
     fill_nulls: bool,
     memory_limit: Option<u64>,
+    types: Vec<(String, String)>,
 ) -> PyResult<OpenOptions> {
     let split = match split {
         None => None,
@@ -123,7 +124,19 @@ pub(crate) fn open_options(
     let nulls = if fill_nulls { Nulls::Fill } else { Nulls::Refuse };
     let defaults = OpenOptions::default();
     let memory_limit = memory_limit.unwrap_or(defaults.memory_limit);
-    Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, ..defaults })
+    let types = types.into_iter().map(|(column, name)| Ok((column, stated(&name)?)));
+    let types = types.collect::<feedline::Result<_>>().map_err(raise)?;
+    Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, types, ..defaults })
+}
+
+/// The type of cells of this name; `_options.types` has the names.
+fn stated(name: &str) -> feedline::Result<ElementType> {
+    match name {
+        "u64" => Ok(ElementType::U64),
+        "bool" => Ok(ElementType::Bool),
+        "text" => Ok(ElementType::Text),
+        number => dtype_named(number).map(ElementType::Number),
+    }
 }
 
 #[pymethods]
@@ -133,7 +146,8 @@ impl DataSet {
     /// field of text, whether special tokens are added, and the max tokens.
     #[staticmethod]
     #[pyo3(signature = (
-        path, split, classes, empty_members, fill_nulls, memory_limit, max_length, default_length, tokenizer
+        path, split, classes, empty_members, fill_nulls, memory_limit, types, max_length, default_length,
+        tokenizer
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn open(
@@ -144,11 +158,12 @@ impl DataSet {
         empty_members: bool,
         fill_nulls: bool,
         memory_limit: Option<u64>,
+        types: Vec<(String, String)>,
         max_length: Vec<(String, usize)>,
         default_length: Option<usize>,
         tokenizer: Option<(String, String, bool, Option<usize>)>,
     ) -> PyResult<Self> {
-        let options = open_options(split, classes, empty_members, fill_nulls, memory_limit)?;
+        let options = open_options(split, classes, empty_members, fill_nulls, memory_limit, types)?;
         detached(py, || {
             let mut reader = open_with(path, &options)?;
             check_types(&*reader)?;
@@ -189,7 +204,7 @@ impl DataSet {
         scaled_decode: bool,
         decode: &str,
     ) -> PyResult<Self> {
-        let options = open_options(split, classes, false, false, None)?;
+        let options = open_options(split, classes, false, false, None, Vec::new())?;
         let decode = match decode {
             "cpu" => None,
             "gpu" => Some(Decode::Gpu),

@@ -15,6 +15,8 @@ use crate::own::dtype_named;
 pub(crate) struct Steps {
     split: Option<String>,
     memory_limit: Option<u64>,
+    /// Columns, and the stated types of their cells.
+    types: Vec<(String, String)>,
     select: Option<Vec<String>>,
     stack: Vec<(String, Vec<String>)>,
     cast: Vec<(String, String)>,
@@ -60,7 +62,7 @@ enum Fill {
 /// The table at `path`.
 #[pyfunction]
 pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<DataSet> {
-    let options = open_options(steps.split.as_deref(), None, false, false, steps.memory_limit)?;
+    let options = open_options(steps.split.as_deref(), None, false, false, steps.memory_limit, steps.types)?;
     let casts = steps.cast.iter().map(|(name, dtype)| Ok((name, dtype_named(dtype)?)));
     let casts: Vec<(&String, DType)> = casts.collect::<feedline::Result<_>>().map_err(raise)?;
     if let Some((name, _)) = steps.category.iter().find(|(_, list)| list.as_ref().is_some_and(Vec::is_empty))

@@ -251,8 +251,28 @@ def test_whole_numbers_keep_their_digits_or_are_refused(tmp_path: Path) -> None:
     with pytest.raises(feedline.ConfigError, match="one of its values, written as a text"):
         feedline.table(gap, category="id", fill={"id": 1})
     (tmp_path / "x.csv").write_text(f"id\n{big}\n0.5\n")
-    with pytest.raises(feedline.Error, match=f"does not hold all of its whole numbers: .* {big} of line 2"):
+    with pytest.raises(feedline.Error, match=f'its whole numbers: .* types={{NAME: "text"}}.* {big} of line 2'):
         feedline.open(tmp_path / "x.csv")
+
+
+def test_types_of_columns_can_be_stated(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"zip,n\n007,{2**53 + 1}\n12,0.5\n")
+    rows = feedline.open(path, types={"zip": "text", "n": "text"})
+    assert [bytes(row["n"]).decode() for row in rows] == [str(2**53 + 1), "0.5"]
+    assert [bytes(row["zip"]).decode() for row in rows] == ["007", "12"]
+    path.write_text("n\n1\n2\n")
+    for opened in (feedline.open(path, types={"n": "float64"}), feedline.table(path, types={"n": "float64"})):
+        assert [(row["n"].dtype.name, float(row["n"])) for row in opened] == [("float64", 1), ("float64", 2)]
+    with pytest.raises(feedline.ConfigError, match="use one of int64, uint64, float64, bool, text"):
+        feedline.open(path, types={"n": "float32"})
+    with pytest.raises(feedline.ConfigError, match='"m"'):
+        feedline.open(path, types={"m": "text"})
+    np.save(tmp_path / "x.npy", np.arange(3))
+    table = parquet(tmp_path, "one", columns(missing=False))
+    for other in (tmp_path / "x.npy", table):
+        with pytest.raises(feedline.ConfigError, match=r"only CSV and JSON Lines .*; cast it by feedline\.table"):
+            feedline.open(other, types={"n": "text"})
 
 
 def test_a_table_of_pandas_and_one_that_was_cut(tmp_path: Path) -> None:

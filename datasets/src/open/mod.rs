@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, Result, named};
+use feedline_core::{Error, ErrorKind, Result, named};
 
 use crate::bytes::Content;
 use crate::error::{data, one_line};
@@ -65,14 +65,37 @@ pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let path = path.as_ref();
     if let Some(opened) = path.to_str().and_then(|url| remote::url(url, options)) {
-        return opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
+        return opened.and_then(|reader| check(&*reader, options).map(|()| reader));
     }
     if let Some(shards) = local_shards(path, options)? {
+        check_types(&*shards, options)?;
         return Ok(shards);
     }
     let opened = if path.is_dir() { folder(path, options) } else { file(path, options) };
-    let checked = opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
+    let checked = opened.and_then(|reader| check(&*reader, options).map(|()| reader));
     checked.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+}
+
+/// Checks options that would otherwise do nothing, or another thing than is meant.
+fn check(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
+    check_types(reader, options)?;
+    check_classes(reader, options)
+}
+
+/// Refuses types for columns whose file has types.
+fn check_types(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
+    let (Some((name, element)), false) = (options.types.first(), ["csv", "jsonl"].contains(&reader.format()))
+    else {
+        return Ok(());
+    };
+    let why = format!(
+        "\"{}\" cannot be stated to be {element}: only CSV and JSON Lines have columns without a type, and this \
+         is {}; cast it by {}",
+        one_line(name),
+        reader.format(),
+        named("Table::cast", "feedline.table(path, cast=)"),
+    );
+    Err(Error::new(ErrorKind::Config, why))
 }
 
 /// Checks that the labels of a set with classes of its own are those of the stated classes.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::made::{read, write};
-use feedline_core::{Context, DType, Dataset, Layout, Rows};
+use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Rows};
 use feedline_datasets::{
     Csv, CsvOptions, ElementType, Missing, OpenOptions, Reader, Shards, Table, TableDataset, Values, open,
     open_with,
@@ -49,7 +49,7 @@ fn shards_agree_only_on_types_that_lose_nothing() {
             [0, 1].map(|shard| write(&folder, &format!("{shard}.{format}"), shards[shard].as_bytes()));
         let error = open(&folder).unwrap_err();
         let why = "\"id\" has fractions in another shard, and f64 does not hold all of its whole numbers: \
-                   state its type, such as text";
+                   state its type by OpenOptions::types, such as text";
         assert!(error.to_string().contains(why) && error.path() == Some(&*paths[0]), "{error}");
         // The advice can be followed.
         let stated = |element| OpenOptions { types: vec![("id".into(), element)], ..Default::default() };
@@ -87,6 +87,16 @@ fn shards_agree_only_on_types_that_lose_nothing() {
         |path| Csv::open_with(path, CsvOptions { types: types.clone(), ..Default::default() }).unwrap();
     let set = Shards::new(vec![Box::new(open(&one)), Box::new(open(&three))]).unwrap();
     assert_eq!(read(&set, 0)[1], 2f64.to_le_bytes());
+}
+
+#[test]
+fn types_are_refused_where_the_file_has_types() {
+    let dir = tempdir().unwrap();
+    let lines = write(dir.path(), "lines.txt", b"1\n2\n");
+    let types = vec![("text".into(), ElementType::Number(DType::I64))];
+    let error = open_with(&lines, &OpenOptions { types, ..Default::default() }).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("only CSV and JSON Lines have columns without a type"), "{error}");
 }
 
 fn error_of(data: &TableDataset, row: u64) -> feedline_core::Error {

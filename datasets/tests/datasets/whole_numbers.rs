@@ -97,7 +97,7 @@ proptest! {
                     Err(error) => {
                         let why = error.to_string();
                         prop_assert!(why.contains("f64 does not hold all of its whole numbers"), "{why}");
-                        prop_assert!(why.contains("state its type, such as text; the first is "), "{why}");
+                        prop_assert!(why.contains("state its type by OpenOptions::types, such as text; the first is "), "{why}");
                         prop_assert!(error.path().is_some() && error.offset().is_some());
                         prop_assert!(!is_small && (!is_i64 || nulls == Nulls::Fill), "{cells:?}: {why}");
                         continue;
@@ -160,7 +160,7 @@ proptest! {
 fn a_column_that_f64_would_round_is_named_with_file_line_and_what_to_do() {
     let dir = tempdir().unwrap();
     let big = "9007199254740993";
-    let mask = "give it a mask, or state its type, such as text";
+    let mask = "give it a mask, or state its type by OpenOptions::types, such as text";
     for (format, what) in [("csv", "column"), ("jsonl", "key")] {
         let line = |line: usize| if format == "csv" { line + 1 } else { line };
         let open = |cells: &[&str], nulls| {

@@ -260,8 +260,7 @@ impl<'a> Load<'a> {
             path.map_or(error.clone(), |path| error.at_path(path)).at_sample(id)
         };
         let read = read.map_err(|error| at(error, context.current().map_or(0, |(index, _)| index)))?;
-        let checked = read.and_then(|()| rows.check_written().map_err(|(row, error)| (row, error.into())));
-        checked.map_err(|(index, error)| {
+        read.map_err(|(index, error)| {
             at(Error::new(ErrorKind::Sample, "cannot read a sample").with_source(error), index)
         })?;
         if context.varies() {

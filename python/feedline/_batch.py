@@ -146,7 +146,7 @@ class Copied(Batch):
         self._arrays = {
             name: _copied(framework, form(framework, inner, name)) for name, form in forms.items()
         }
-        self._inner = _Info(inner)  # type: ignore[assignment]
+        self._inner = Info(inner)  # type: ignore[assignment]
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -155,7 +155,7 @@ class Copied(Batch):
             raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
 
 
-class _Info:
+class Info:
     """What is known of a batch whose slot is released."""
 
     def __init__(self, inner: _feedline.Batch) -> None:

@@ -33,7 +33,8 @@ class Error(Exception):
     DataError /no/such/file
     """
 
-    #: The stage of the pipeline: ``sampler``, ``decode``, ``transfer`` or ``compute``.
+    #: The stage of the pipeline: ``sampler``, ``decode``, ``transfer``, ``device map`` or
+    #: ``compute``.
     stage: str | None = None
     #: The step of the batch within its epoch.
     batch: int | None = None

@@ -17,7 +17,9 @@ from typing import Any, NoReturn
 from . import _feedline, _options, _own, _values
 from ._batch import Batch, Copied, forms_of
 from ._data import Data, NotRandomAccess
+from ._device_map import DeviceMap, Mapped, Position
 from ._errors import ConfigError, StateError
+from ._frameworks import Framework
 from ._frameworks import framework as framework_of
 from ._report import Report
 from ._sampler import Sampler, order_of
@@ -44,7 +46,8 @@ class Epoch(Iterator[Any]):
     __slots__ = ("__weakref__", "_loader", "_next", "_run")
 
     def __init__(self, loader: Loader, run: _Run) -> None:
-        self._loader, self._run, self._next = loader, run, loader._inner.next
+        self._loader, self._run = loader, run
+        self._next = loader._inner.next if loader._device_map is None else loader._device_map.next
 
     @property
     def epoch(self) -> int:
@@ -130,6 +133,11 @@ class Loader:
         skip: Steps to leave out, by epoch: ``{3: range(100, 120)}``.
         map_batch: Called by a worker with a dict of a batch's NumPy arrays, to change them in place and return
             nothing, or to return all fields, in the same shapes.
+        device_map: Called with a dict of a batch's tensors on the device, ahead of the step and on a stream of
+            its own, without gradients: returns a dict of the batch's tensors, or changes the dict and returns
+            nothing. It runs on the thread of the loop, where the generators of ``random``, NumPy and torch are
+            seeded for the batch and set back. It may read tensors of yours, but not keep those that it gets.
+            Of torch.
         transfer_mode: ``"auto"``, ``"staged"``, ``"zero_copy"`` or ``"resident"``.
         pinned_budget: Max bytes of pinned memory. Default: 2 GiB.
         held_timeout: Seconds after which a loop that holds every slot gets a :class:`SlotsHeldError`.
@@ -169,6 +177,7 @@ class Loader:
         bad_samples: int | float = 0,
         skip: Mapping[int, range] | None = None,
         map_batch: Callable[[dict[str, Any]], Any] | None = None,
+        device_map: Callable[[dict[str, Any]], Any] | None = None,
         transfer_mode: str = "auto",
         pinned_budget: int | None = None,
         held_timeout: float = 1.0,
@@ -178,7 +187,7 @@ class Loader:
         if others:
             raise _options.unknown(others, _ARGUMENTS)
         self.data = _samples(data)
-        shuffle = _options.seed("shuffle", shuffle)
+        shuffle, seed = _options.seed("shuffle", shuffle), _options.seed("seed", seed)
         is_one_shard = isinstance(self.data, Source) and self.data.shards == 1
         if is_one_shard and shuffle is not None and shuffle_buffer is None:
             raise ConfigError(
@@ -192,9 +201,12 @@ class Loader:
             _load_nvjpeg()
         self._framework = framework_of(framework, gpu is not None)
         self._kind: type[Batch] = Copied if copy else Batch
+        _check_device_map(device_map, self._framework)
         pads = _options.mapping("pad", pad, '{"tokens": 0}')
         padding = [(name, *_padding(self.data, name, given)) for name, given in pads.items()]
         self._forms = forms_of(self.data, {name for name, *_ in padding})
+        #: Maps the batches ahead of the loop, once there is a loader.
+        self._device_map: DeviceMap | None = None
         self._current: _Run | None = None
         #: Whether a loaded state waits for its first batch.
         self._is_resumed = False
@@ -210,7 +222,7 @@ class Loader:
                 "shuffle_buffer": _options.maybe("shuffle_buffer", shuffle_buffer),
                 "split_shards": _options.flag("split_shards", split_shards),
                 "sampler": order_of(sampler),
-                "seed": _options.seed("seed", seed),
+                "seed": seed,
                 "last_batch": str(last_batch),
                 "gpu": gpu,
                 "workers": self._reads.threads,
@@ -235,6 +247,15 @@ class Loader:
                 "map_batch": None if map_batch is None else _hook(map_batch, self.data),
             }
             self._inner = _feedline.Loader(self.data._set, options)
+            if device_map is not None:
+                self._device_map = DeviceMap(
+                    device_map,
+                    self._inner,
+                    self._forms,
+                    self._framework,
+                    seed=shuffle or 0 if seed is None else seed,
+                    gpu=gpu,
+                )
         except BaseException:
             self._reads.end()
             raise
@@ -258,6 +279,7 @@ class Loader:
         if self._is_resumed and self._current is not None and epoch == self._current.epoch:
             self._current = _Run(epoch, self._current.steps)
         else:
+            self._leave_epoch()
             steps = self._inner.begin(_options.whole("epoch", epoch))
             self._is_resumed, self._has_delivered = False, False
             self._current = _Run(epoch, steps)
@@ -284,15 +306,19 @@ class Loader:
         """Steps of an epoch, the same on every rank; not known of a :class:`Source`."""
         return _length(self._inner.steps)
 
-    def _make(self, inner: _feedline.Batch) -> Any:
+    def _leave_epoch(self) -> None:
+        if self._device_map is not None:
+            self._device_map.clear()
+
+    def _make(self, inner: _feedline.Batch | Mapped) -> Any:
+        batch = inner if isinstance(inner, Mapped) else self._kind(inner, self._forms, self._framework)
         if self._watches_bad_samples:
-            for row, sample in inner.substituted():
+            for row, sample in batch.substituted:
                 own = self.data.path(sample)
                 _log.warning(
-                    "batch %d, row %d: unreadable, sample %d instead (%s)", inner.step, row, sample, own
+                    "batch %d, row %d: unreadable, sample %d instead (%s)", batch.step, row, sample, own
                 )
         self._is_resumed = False
-        batch = self._kind(inner, self._forms, self._framework)
         return tuple(batch.values()) if self.data._is_tuple else batch
 
     def _epoch_ended(self) -> None:
@@ -309,15 +335,21 @@ class Loader:
 
         Save it with the model, after the step on the last batch. It counts no batch that was only read ahead.
         """
-        cursor, epoch, step, samples = self._inner.cursor()
+        position = self._position()
+        cursor, epoch, step, samples = position.cursor
         return {
             "feedline": 1,
             "cursor": cursor.hex(),
             "epoch": epoch,
             "step": step,
             "samples": samples,
-            "bad_samples": self._inner.bad_samples(),
+            "bad_samples": position.bad_samples,
         }
+
+    def _position(self) -> Position:
+        """The position of the loop, which may be behind that of the loader."""
+        ahead = None if self._device_map is None else self._device_map.position
+        return Position.of(self._inner) if ahead is None else ahead
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues where the state was saved: the next ``for batch in loader`` is the rest of its epoch.
@@ -337,6 +369,7 @@ class Loader:
                 raise TypeError(f"bad_samples is {bad_samples!r}")
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the state is damaged: {error!r}; load another one") from None
+        self._leave_epoch()
         steps = self._inner.resume(cursor, epoch, step, bad_samples)
         self._is_resumed, self._has_delivered = True, False
         if self._current is None:
@@ -347,13 +380,14 @@ class Loader:
     @property
     def order_hash(self) -> int:
         """A hash of the order of all samples delivered so far, also those before a loaded state."""
-        return self._inner.order_hash()
+        return self._position().order_hash
 
     # Life
 
     def close(self) -> None:
         """Ends the loader and its threads. Arrays of its batches stay valid."""
         self._reads.end()
+        self._leave_epoch()
         self._inner.close()
 
     def __enter__(self) -> Loader:
@@ -447,6 +481,15 @@ def _gpu(device: str) -> int | None:
 
     torch = sys.modules.get("torch")
     return int(torch.cuda.current_device()) if torch and torch.cuda.is_available() else 0
+
+
+def _check_device_map(function: Any, framework: Framework) -> None:
+    if function is None:
+        return
+    if not callable(function):
+        raise ConfigError(f"device_map is {function!r}: give a function of a dict of tensors")
+    if framework.name != "torch":
+        raise ConfigError(f'device_map is for torch, not {framework.name}: give framework="torch"')
 
 
 def _decodes_behind(data: Data | Source, gpu: int | None) -> bool:

@@ -128,6 +128,14 @@ impl Batch {
         Ok(Field { memory: self.memory.clone(), name: name.to_owned(), part })
     }
 
+    /// Whether a tensor of this batch is alive.
+    fn is_in_use(&self) -> bool {
+        match &*self.memory {
+            Memory::Slot(share) => share.is_in_use(),
+            Memory::Pictures(batch) => batch.is_in_use(),
+        }
+    }
+
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(
             "a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays",

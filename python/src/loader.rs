@@ -11,7 +11,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Memory};
 use crate::error::raise;
 use crate::interpreter::{Inside, detached};
 use crate::open::Open;
@@ -160,10 +160,7 @@ impl Loader {
         let start = Instant::now();
         loop {
             match self.with_state(py, |state| state.next(TICK))? {
-                Answer::Batch(memory) => {
-                    self.delivered.fetch_add(1, Ordering::Relaxed);
-                    return Ok(Some(Batch::new(memory, self.first_step.load(Ordering::Relaxed))));
-                }
+                Answer::Batch(memory) => return Ok(Some(self.count(memory))),
                 Answer::Over => return Ok(None),
                 Answer::NotYet => {}
             }
@@ -179,6 +176,15 @@ impl Loader {
                 self.with_state(py, |state| state.check_slots(on_any).map_err(|_| held(waited)))?;
             }
         }
+    }
+
+    /// The next batch if it has arrived; never waits.
+    fn next_ready(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let answer = self.with_state(py, |state| state.next(Duration::ZERO))?;
+        Ok(match answer {
+            Answer::Batch(memory) => Some(self.count(memory)),
+            Answer::NotYet | Answer::Over => None,
+        })
     }
 
     /// The position after the batches delivered so far: the cursor's bytes, its epoch, the step, and the
@@ -256,6 +262,12 @@ impl Loader {
     fn begin_at(&self, step: u64) {
         self.first_step.store(step, Ordering::Relaxed);
         self.delivered.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a batch that is delivered.
+    fn count(&self, memory: Memory) -> Batch {
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+        Batch::new(memory, self.first_step.load(Ordering::Relaxed))
     }
 
     /// The position after the batches delivered so far.

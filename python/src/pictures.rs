@@ -423,6 +423,11 @@ impl PictureBatch {
         name == IMAGE || self.info.fields.iter().any(|field| field.name == name)
     }
 
+    /// Whether a tensor of this batch is alive.
+    pub(crate) fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.finished) > 1
+    }
+
     /// The field `name`, once `stream` waits for it; `None` if there is none.
     pub(crate) fn place(&self, name: &str, stream: &Stream) -> Result<Option<Place>> {
         let owner = self.finished.clone();

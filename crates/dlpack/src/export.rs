@@ -81,6 +81,13 @@ impl Share {
         Ok(Exported::new(batch, self.device(), DType::I32, address, vec![len]))
     }
 
+    /// Whether a tensor of this batch is alive: the consumer has not called its deleter.
+    #[doc(hidden)] // For the Python package.
+    pub fn is_in_use(&self) -> bool {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.iter().map(|(_, batch)| batch).chain([&self.batch]).any(|batch| Arc::strong_count(batch) > 1)
+    }
+
     /// The batch, open to the consumer's stream.
     fn open(&self, consumer: Consumer) -> Result<Arc<Ready>> {
         match (self.batch.stream().kind(), consumer) {

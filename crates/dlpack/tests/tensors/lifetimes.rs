@@ -39,6 +39,19 @@ fn check_field<T: feedline::dataset::Element + Into<f64>>(share: &Share, name: &
 }
 
 #[test]
+fn a_share_is_in_use_while_a_tensor_of_it_is_alive() {
+    let device = Device::new_host();
+    shares(&device, &device.stream().unwrap(), |share| {
+        assert!(!share.is_in_use());
+        let [one, other] = ["u8", "f32"].map(|name| share.tensor(name, Consumer::Cpu).unwrap());
+        drop(one);
+        assert!(share.is_in_use());
+        drop(other);
+        assert!(!share.is_in_use());
+    });
+}
+
+#[test]
 fn every_type_goes_out_and_comes_back() {
     let simulated = feedline_sim::device(14).unwrap().0;
     for device in [Device::new_host(), simulated] {

@@ -22,6 +22,9 @@ Field = tuple[str, str, list[int], "int | None"]
 #: Where a field is written: rows; of a ragged field values, one row behind another, and lengths in items.
 Out = Union[Array, "tuple[Array, Array]"]
 
+#: The values of a field: bytes; of a ragged one with the lengths of its rows; or addresses of rows, and arrays.
+Packed = Union[bytes, "tuple[bytes, list[int]]", "tuple[list[int], list[Array]]"]
+
 #: Rows of up to this many bytes are joined and copied at once; longer ones are copied one by one.
 _JOINED = 8192
 
@@ -81,6 +84,16 @@ class Columns:
         """
         return [
             column.packed(values)
+            for column, values in zip(self._columns, self._checked(samples), strict=True)
+        ]
+
+    def rows(self, samples: Sequence[Any]) -> list[Packed]:
+        """As :meth:`pack`; of a field of long rows their addresses, and the compact arrays that they are of.
+
+        Raises Misfit for the first sample that is not like the others.
+        """
+        return [
+            column.rows(values)
             for column, values in zip(self._columns, self._checked(samples), strict=True)
         ]
 
@@ -212,6 +225,12 @@ class _Fixed(_Column):
     def packed(self, values: Array | list[Array]) -> bytes:
         return self._joined(values) if isinstance(values, list) else values.tobytes()
 
+    def rows(self, values: Array | list[Array]) -> Packed:
+        if not isinstance(values, list) or self._row_bytes <= _JOINED:
+            return self.packed(values)
+        arrays = [value if value.flags.c_contiguous else np.ascontiguousarray(value) for value in values]
+        return [value.__array_interface__["data"][0] for value in arrays], arrays
+
     def write(self, values: Array | list[Array], out: Out) -> None:
         assert isinstance(out, np.ndarray)
         if not isinstance(values, list):
@@ -248,6 +267,9 @@ class _Varying(_Column):
 
     def packed(self, values: list[Array]) -> tuple[bytes, list[int]]:
         return self._joined(values), list(map(self._length, values))
+
+    def rows(self, values: list[Array]) -> Packed:
+        return self.packed(values)
 
     def write(self, values: list[Array], out: Out) -> None:
         items, lengths = out

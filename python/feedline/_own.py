@@ -1,7 +1,7 @@
-"""Data sets and hooks written in Python, as the worker threads call them: many samples as bytes of each field.
+"""Data sets and hooks written in Python, as the worker threads call them: many samples as bytes of each field,
+or as the addresses of its rows if they are long.
 
-Bytes keep the memory of a slot out of Python: an array that a data set keeps or changes later cannot touch a
-batch.
+The memory of a slot is kept out of Python: an array that a data set keeps or changes later cannot touch a batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _feedline
-from ._columns import Columns, Misfit
+from ._columns import Columns, Misfit, Packed
 from ._errors import ConfigError
 from ._values import as_array, exact
 from ._workers.seeds import SharedWatch, first_of
@@ -101,8 +101,8 @@ class Reader:
         ids: Sequence[int],
         draws: Sequence[tuple[int, int]] | None,
         keys: Sequence[int] | None,
-    ) -> tuple[int, list[bytes | tuple[bytes, list[int]]], BaseException | None, bool]:
-        """The number of samples read, the bytes of each field, the exception of the sample behind them, and
+    ) -> tuple[int, list[Packed], BaseException | None, bool]:
+        """The number of samples read, the rows of each field, the exception of the sample behind them, and
         whether they use the global random generators. These are seeded from ``keys``, unless there are none.
         """
 
@@ -115,10 +115,10 @@ class Reader:
         else:
             samples, error = self._watch.read(read, keys)
         try:
-            fields = self.columns.pack(samples)
+            fields = self.columns.rows(samples)
         except Misfit as misfit:
             samples, error = samples[: misfit.position], misfit
-            fields = self.columns.pack(samples)
+            fields = self.columns.rows(samples)
         return len(samples), fields, error, self._watch.is_random
 
 

@@ -10,6 +10,7 @@
 //! | `batch.rs`, `capsule.rs` | a batch, its fields, and their DLPack capsules |
 //! | `dataset.rs` | data sets: opened, in memory, composed |
 //! | `own.rs`, `source.rs` | data sets and sources written in Python |
+//! | `placed.rs` | long rows of such data sets, copied from their arrays |
 //! | `processes/` | worker processes that read such data sets |
 //! | `table.rs` | the steps of a table |
 //! | `pictures.rs` | pictures that a stage behind the loader decodes, on the GPU |
@@ -33,6 +34,7 @@ mod open;
 mod options;
 mod own;
 mod pictures;
+mod placed;
 #[cfg(target_os = "linux")]
 mod processes;
 #[cfg(not(target_os = "linux"))]

@@ -15,6 +15,7 @@ use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::error::Raised;
 use crate::interpreter::{attach, is_worker, may_go_on};
+use crate::placed::Placed;
 use crate::processes::ReadBy;
 
 /// A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
@@ -75,21 +76,14 @@ struct Stacked {
     is_random: bool,
 }
 
-/// The rows of a field one behind another, and the length of each in items if they vary. The bytes are those
-/// of a `bytes` object, which nobody changes: they are copied without the interpreter's lock.
+/// The rows of a field one behind another, and the length of each in items if they vary; or each where it lies.
+/// The bytes are those of a `bytes` object, which nobody changes: they are copied without the interpreter's
+/// lock.
 #[derive(FromPyObject)]
-pub(crate) enum Column {
+enum Column {
     Fixed(PyBackedBytes),
     Ragged(PyBackedBytes, Vec<usize>),
-}
-
-impl Column {
-    /// The bytes of all rows.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Fixed(bytes) | Self::Ragged(bytes, _) => bytes,
-        }
-    }
+    Placed(Placed),
 }
 
 impl OwnData {
@@ -174,6 +168,13 @@ impl OwnData {
                     let column = column.filter(|column| column.len() == bytes.len());
                     let column = column.ok_or_else(|| wrong("the reader gave rows of another size"))?;
                     column.copy_from_slice(bytes);
+                }
+                Column::Placed(placed) => {
+                    let column = rows.column_mut(index).get_mut(..count * field.row_bytes());
+                    let copied = column.is_some_and(|column| placed.copy(column, field.row_bytes()));
+                    if !copied {
+                        return Err(wrong("the reader gave rows of another size"));
+                    }
                 }
                 Column::Ragged(bytes, lengths) => {
                     let mut rest: &[u8] = bytes;

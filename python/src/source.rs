@@ -10,11 +10,12 @@ use feedline::{Context, Error, ErrorKind, ReadError, Row, Spec};
 use feedline_core::Fingerprint;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyIterator;
 
 use crate::error::{Raised, raise};
 use crate::interpreter::attach;
-use crate::own::{Column, FieldOf, fields_of, spec};
+use crate::own::{FieldOf, fields_of, spec};
 
 /// A source written in Python; see `feedline.Source`.
 #[pyclass(frozen, module = "feedline._feedline")]
@@ -107,6 +108,13 @@ fn short() -> ReadError {
     Error::new(ErrorKind::Sample, "a record is shorter than its fields").into()
 }
 
+/// A field of a sample: bytes, and with those of a ragged one its length.
+#[derive(FromPyObject)]
+enum Value {
+    Fixed(PyBackedBytes),
+    Ragged(PyBackedBytes, #[allow(dead_code)] Vec<usize>),
+}
+
 /// An iterator of `_own.Shards.open`.
 struct OpenShard {
     /// `None` only in `drop`.
@@ -125,12 +133,16 @@ impl Shard for OpenShard {
         let next = attach(|py| {
             let raised = |error| -> ReadError { Raised::new(py, error).into() };
             let Some(sample) = samples.bind(py).clone().next() else { return Ok(Next::End) };
-            let sample: Vec<Column> = sample.and_then(|sample| sample.extract()).map_err(raised)?;
+            let sample: Vec<Value> = sample.and_then(|sample| sample.extract()).map_err(raised)?;
             for value in &sample {
-                if let Column::Ragged(bytes, _) = value {
-                    record.extend((bytes.len() as u64).to_le_bytes());
-                }
-                record.extend_from_slice(value.bytes());
+                let bytes = match value {
+                    Value::Fixed(bytes) => bytes,
+                    Value::Ragged(bytes, _) => {
+                        record.extend((bytes.len() as u64).to_le_bytes());
+                        bytes
+                    }
+                };
+                record.extend_from_slice(bytes);
             }
             Ok(Next::Record)
         })?;

@@ -7,7 +7,8 @@
 | `packing.py` | a data set in one block of memory that all workers map | both |
 | `server.py` | the fork server: imports what the workers need, forks them, and waits for their ends | itself |
 | `worker.py` | one worker: reads samples into blocks of shared memory | a worker |
-| `seeds.py` | the global random generators, seeded for a sample | all |
+| `seeds.py` | which global random generators a data set uses, seeded for a sample | all |
+| `generators.py` | the states of the global random generators | all |
 | `faults.py` | an exception of a worker, from one process to another | both |
 
 `src/processes/` is the other end of a worker's sockets: it asks for samples and copies their rows into a slot,

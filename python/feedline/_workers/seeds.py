@@ -1,69 +1,40 @@
 """The global random generators of a process, seeded for a sample.
 
 A key is a number of the run's seed, the epoch and the draw, so that a sample that uses `random`, `np.random`
-or torch is the same whichever process or thread reads it. Only libraries that are imported are seeded.
+or torch is the same whichever process or thread reads it. Seeding costs more than a small sample, so a
+generator is left alone until a data set uses it. Then what was read since the last look is read again.
 """
 
 from __future__ import annotations
 
-import random
-import sys
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Any
 
-import numpy as np
-
-
-def seed_all(key: int) -> None:
-    """Seeds the global generators from a number of 64 bits."""
-    random.seed(key)
-    # Two words: of one, two of 77,000 samples would be the same.
-    np.random.seed((key & 0xFFFFFFFF, key >> 32))
-    torch = sys.modules.get("torch")
-    # `torch.manual_seed` takes 70 us, because it visits every device.
-    generator = getattr(torch, "default_generator", None)
-    if generator is not None:
-        generator.manual_seed(key & 0x7FFFFFFFFFFFFFFF)
+from .generators import all_generators
 
 
 class States:
-    """The states of the global generators."""
+    """The states of some generators; by default of all that there are."""
 
-    def __init__(self) -> None:
-        torch = sys.modules.get("torch")
-        self._torch = getattr(torch, "default_generator", None)
-        self._python = random.getstate()
-        self._numpy = np.random.get_state()
-        self._bytes = None if self._torch is None else self._torch.get_state()
+    def __init__(self, generators: Iterable[Any] | None = None) -> None:
+        known = all_generators()
+        self._all = set(known)
+        self._of = [(one, one.state()) for one in (known if generators is None else generators)]
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, States):
-            return NotImplemented
-        return (
-            self._python == other._python
-            and _same(self._numpy, other._numpy)
-            # With torch that was imported meanwhile nothing is known of its generator.
-            and (self._bytes is None) == (other._bytes is None)
-            and (self._bytes is None or bool((self._bytes == other._bytes).all()))
-        )
+    def changed(self) -> list[Any]:
+        """The generators that have another state now, and those of libraries that were imported meanwhile:
+        of these nothing is known."""
+        new = [one for one in all_generators() if one not in self._all]
+        return [one for one, state in self._of if one.state() != state] + new
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def restore(self) -> None:
-        """Sets the generators to these states."""
-        random.setstate(self._python)
-        np.random.set_state(self._numpy)
-        if self._torch is not None:
-            self._torch.set_state(self._bytes)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if not isinstance(one, tuple) or not isinstance(other, tuple):
-        # A generator that `np.random.set_bit_generator` has set.
-        return repr(one) == repr(other)
-    return bool(one[0] == other[0] and one[2:] == other[2:] and (one[1] == other[1]).all())
+    def restore(self, only: Sequence[Any] | None = None) -> None:
+        """Sets the generators to these states; or ``only`` some of them."""
+        for one, state in self._of:
+            if only is None or one in only:
+                one.restore(state)
 
 
 def first_of(data: Any) -> Any:
@@ -75,35 +46,72 @@ def first_of(data: Any) -> Any:
         before.restore()
 
 
-class Watch:
-    """Whether a data set has used a generator, in a process that does nothing else.
-
-    Seeding costs more than a small sample, so a set counts as one that uses no generator until it does. Then
-    what was read since the last look is read again.
-    """
-
-    def __init__(self) -> None:
-        self.is_random = False
-        self._states = States()
-
-    def has_changed(self) -> bool:
-        """Whether a generator has another state than before: from then on the set is a random one."""
-        if States() != self._states:
-            self.is_random = True
-        return self.is_random
-
-
 #: Reads samples: those before the first that cannot be read, and its exception.
 Read = Callable[[Sequence[int]], "tuple[list[Any], BaseException | None]"]
+
+
+class Watch:
+    """Which generators a data set has used, in a process that does nothing else."""
+
+    def __init__(self) -> None:
+        #: They are seeded before each sample.
+        self.used: list[Any] = []
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the data set has used one."""
+        return bool(self.used)
+
+    def has_found(self, before: States) -> bool:
+        """Whether a generator that was not seeded has another state than ``before``; it counts as used from
+        then on."""
+        found = [one for one in before.changed() if one not in self.used]
+        self.used += found
+        return bool(found)
+
+    def seeding(self, read: Read, keys: Sequence[int]) -> Read:
+        """Reads samples, each with a key, and seeds the generators that are used."""
+        return _seeding(read, keys, self.used) if self.used else read
+
+
+def _seeding(read: Read, keys: Sequence[int], generators: Sequence[Any]) -> Read:
+    def seeded(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+        samples: list[Any] = []
+        for index in which:
+            for one in generators:
+                one.seed(keys[index])
+            sample, error = read([index])
+            samples += sample
+            if error is not None:
+                return samples, error
+        return samples, None
+
+    return seeded
+
 
 #: Whose samples use the generators of this process. One thread at a time, and not for ever: a data set may
 #: read another one.
 _turn = threading.RLock()
 _PATIENCE = 60.0
+#: Turns that were begun, and that have ended.
+_begun, _ended = 0, 0
 #: Seconds after which other threads get their turn.
 _SLICE = 0.002
-#: How often a set is suspected in vain before it counts as one that uses no generator.
+#: How often the use of a generator is suspected in vain before it counts as one that is not used.
 _SUSPICIONS = 3
+
+
+@contextlib.contextmanager
+def _in_turn() -> Iterator[None]:
+    global _begun, _ended
+    is_mine = _turn.acquire(timeout=_PATIENCE)
+    _begun += 1
+    try:
+        yield
+    finally:
+        _ended += 1
+        if is_mine:
+            _turn.release()
 
 
 class SharedWatch:
@@ -111,50 +119,110 @@ class SharedWatch:
     were.
 
     A generator that has changed may have been used by another thread, so it is looked at after each sample
-    before the set counts as a random one.
+    before it counts as used.
     """
 
     def __init__(self) -> None:
-        self.is_random = False
-        self._suspicions = 0
+        self._used: list[Any] = []
+        self._in_vain: dict[Any, int] = {}
+        self._is_new = True
+        #: Threads that read without a turn. One that has its turn waits for them: they would draw, too.
+        self._readers = 0
+        self._changed = threading.Condition()
 
     def __reduce__(self) -> Any:
         return SharedWatch, ()
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the data set has used a generator."""
+        return bool(self._used)
+
     def read(self, read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
         """The first of as many samples as there are keys."""
-        first: States | None = None
-        if not self.is_random:
-            if self._suspicions == _SUSPICIONS:
-                return read(range(len(keys)))
-            first = States()
-            found = read(range(len(keys)))
-            if States() == first:
-                return found
-        is_mine = _turn.acquire(timeout=_PATIENCE)
-        before = States()
-        try:
-            return self._seeded(read, keys)
-        finally:
-            # What another thread has drawn before is not drawn again.
-            (first if first is not None and self.is_random else before).restore()
-            if is_mine:
-                _turn.release()
+        if not self._used and not self._is_new and self._enters():
+            begun = _begun
+            try:
+                first, found, suspects = self._look(read, keys)
+            finally:
+                self._leaves()
+            # While another thread has its turn, generators change, and are then what they were.
+            if begun == _begun:
+                if not suspects:
+                    return found
+                with self._turn():
+                    return self._suspicious(read, keys, suspects, first)
+        with self._turn():
+            self._is_new = False
+            first, found, suspects = self._look(read, keys)
+            return self._suspicious(read, keys, suspects, first) if suspects else found
+
+    def _enters(self) -> bool:
+        """Whether no thread has its turn. Then this one is counted as a reader."""
+        with self._changed:
+            is_quiet = _begun == _ended
+            self._readers += is_quiet
+            return is_quiet
+
+    def _leaves(self) -> None:
+        with self._changed:
+            self._readers -= 1
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        with _in_turn():
+            with self._changed:
+                self._changed.wait_for(lambda: self._readers == 0, _PATIENCE)
+            yield
+
+    def _look(
+        self, read: Read, keys: Sequence[int]
+    ) -> tuple[States, tuple[list[Any], BaseException | None], list[Any]]:
+        """The states before, samples, and the generators that were not seeded and have changed."""
+        first = States(one for one in all_generators() if self._may_use(one))
+        found = self._seeded(read, keys) if self._used else read(range(len(keys)))
+        return first, found, [one for one in first.changed() if self._may_use(one)]
+
+    def _may_use(self, generator: Any) -> bool:
+        return generator not in self._used and self._in_vain.get(generator, 0) < _SUSPICIONS
 
     def _seeded(self, read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
-        samples: list[Any] = []
-        is_suspected, end = not self.is_random, monotonic() + _SLICE
-        for index, key in enumerate(keys):
-            seed_all(key)
-            before = States() if is_suspected else None
-            one, error = read([index])
-            samples += one
-            if before is not None and States() != before:
-                self.is_random, is_suspected = True, False
-            if error is not None:
-                return samples, error
-            if monotonic() > end and not is_suspected:
-                break
-        if is_suspected:
-            self._suspicions += 1
-        return samples, None
+        before, samples, end = States(self._used), [], monotonic() + _SLICE
+        seeded = _seeding(read, keys, self._used)
+        try:
+            for index in range(len(keys)):
+                one, error = seeded([index])
+                samples += one
+                if error is not None:
+                    return samples, error
+                if monotonic() > end:
+                    break
+            return samples, None
+        finally:
+            before.restore()
+
+    def _suspicious(
+        self, read: Read, keys: Sequence[int], suspects: list[Any], first: States
+    ) -> tuple[list[Any], BaseException | None]:
+        """Reads samples, and looks after each whether it has used one of ``suspects``. What these were
+        ``first`` they are again if so: what another thread has drawn before is not drawn again."""
+        generators, samples, found = [*self._used, *suspects], [], []
+        before, seeded = States(generators), _seeding(read, keys, generators)
+        try:
+            for index in range(len(keys)):
+                for one in suspects:
+                    one.seed(keys[index])
+                own = States(one for one in suspects if one not in found)
+                sample, error = seeded([index])
+                samples += sample
+                found += [one for one in own.changed() if one in suspects]
+                if error is not None:
+                    return samples, error
+            return samples, None
+        finally:
+            before.restore()
+            first.restore(only=found)
+            self._used += found
+            for one in suspects:
+                self._in_vain[one] = self._in_vain.get(one, 0) + (one not in found)

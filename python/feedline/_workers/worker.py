@@ -24,7 +24,7 @@ import numpy as np
 
 from . import faults, packing
 from .._columns import Misfit
-from .seeds import Watch, seed_all
+from .seeds import States, Watch
 
 #: Kind, data set, samples, whether to seed; the number of the request, epoch, bytes of the block.
 REQUEST = struct.Struct("<IIIIQQQ")
@@ -206,23 +206,15 @@ class Worker:
 
 
 def _filled(rows: Rows, read: Read, keys: list[int], watch: Watch | None) -> tuple[int, BaseException | None]:
-    """Reads samples into rows: how many, and why no more. Seeds the generators if the data set uses them."""
-    if watch is None or not watch.is_random:
-        found = _fill(rows, read, len(keys))
-        if watch is None or not watch.has_changed():
+    """Reads samples into rows: how many, and why no more. Seeds the generators that the data set uses."""
+    if watch is None:
+        return _fill(rows, read, len(keys))
+    while True:
+        before = States()
+        found = _fill(rows, watch.seeding(read, keys), len(keys))
+        # Once for each generator at most.
+        if not watch.has_found(before):
             return found
-
-    def seeded(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
-        samples: list[Any] = []
-        for index in which:
-            seed_all(keys[index])
-            one, error = read([index])
-            samples += one
-            if error is not None:
-                return samples, error
-        return samples, None
-
-    return _fill(rows, seeded, len(keys))
 
 
 def _fill(rows: Rows, read: Read, count: int) -> tuple[int, BaseException | None]:

@@ -134,6 +134,25 @@ class Arrays(Numbers):
         }
 
 
+class Wide:
+    """Rows of 24 KB, which are copied from where they lie: compact ones, and parts of larger arrays."""
+
+    def __init__(self) -> None:
+        self.x = np.arange(40 * 2 * 6000, dtype=np.int32).reshape(40, 2 * 6000)
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {
+            "id": index,
+            "compact": self.x[index],
+            "part": self.x[index, ::2],
+            "swapped": self.x[index].astype(">i4"),
+            "new": self.x[index] + 1,
+        }
+
+
 class Holds(Numbers):
     """An attribute that is given to it."""
 

@@ -357,3 +357,15 @@ def test_a_start_takes_a_second() -> None:
         assert time.monotonic() - start < 20
         for worker in workers():
             assert "libtorch" not in Path(f"/proc/{worker}/maps").read_text()
+
+
+@pytest.mark.parametrize("way", [{"workers": 0}, {"parallel": "threads", "workers": 3}, {"workers": 2}])
+def test_long_rows_are_copied_from_where_they_lie(way: dict[str, Any]) -> None:
+    data = own_sets.Wide()
+    with feedline.Loader(data, 7, shuffle=3, framework="numpy", **way) as loader:
+        for epoch in range(3):
+            for batch in loader.epoch(epoch):
+                ids = batch["id"].tolist()
+                assert (batch["compact"] == data.x[ids]).all() and (batch["part"] == data.x[ids, ::2]).all()
+                assert (batch["swapped"] == data.x[ids]).all() and (batch["new"] == data.x[ids] + 1).all()
+                del batch

@@ -347,14 +347,14 @@ def test_one_call_reads_many_quick_samples_and_one_slow_one() -> None:
     assert reader.samples(range(100), None) == ([0], None)
     timed.seconds = 0.0
     calls: list[int] = []
-    pack = Columns.pack
+    rows = Columns.rows
 
     def counted(self: Columns, samples: Any) -> Any:
         calls.append(len(samples))
-        return pack(self, samples)
+        return rows(self, samples)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Columns, "pack", counted)
+        patch.setattr(Columns, "rows", counted)
         loader = feedline.Loader(timed, 100, framework="numpy", workers=1, parallel="threads")
         got = [int(one) for batch in loader for one in batch["0"]]
     assert got == list(range(100)) and max(calls) > 20

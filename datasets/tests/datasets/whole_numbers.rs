@@ -35,7 +35,8 @@ fn is_same(cell: &str, read: &str, element: ElementType) -> bool {
     if is_whole(cell) || element == ElementType::Text {
         read == cell
     } else {
-        read.parse::<f64>() == cell.parse()
+        // Digits beyond `f64` are no number.
+        read.parse().is_ok_and(|number: f64| number.is_finite() && Ok(number) == cell.parse())
     }
 }
 

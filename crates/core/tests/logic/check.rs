@@ -18,6 +18,8 @@ enum Defect {
     ReadMany,
     /// `read_many` begins the samples in another order than that of the ids.
     OtherDraws,
+    /// `read_many` takes random numbers of its own context, which has ids for draws.
+    OwnContext,
     Fails,
     Panics,
     WrongColumn,
@@ -84,6 +86,8 @@ impl Dataset for Set {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
+        let mut own = Context::new(CheckOptions::default().seed, context.epoch());
+        let context = if self.defect == Defect::OwnContext { &mut own } else { context };
         for (index, &id) in ids.iter().enumerate() {
             let begun = if self.defect == Defect::OtherDraws { ids.len() - 1 - index } else { index };
             context.begin(begun, id);
@@ -215,7 +219,7 @@ fn a_length_or_a_spec_that_changes_is_an_error() {
 
 #[test]
 fn a_read_many_that_differs_from_read_is_found() {
-    for defect in [Defect::ReadMany, Defect::OtherDraws] {
+    for defect in [Defect::ReadMany, Defect::OtherDraws, Defect::OwnContext] {
         let report = check(defect);
         let differs = |finding: &Finding| finding.fault == Fault::ReadManyDiffers;
         assert!(!report.is_clean() && report.findings.iter().all(differs), "{report}");

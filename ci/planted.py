@@ -59,6 +59,7 @@ SHUTDOWN = "crates/feedline/src/shutdown.rs"
 PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
 
 LANE = "crates/feedline/src/device_map/lane.rs"
+PRODUCE = "crates/device/src/slot/produce.rs"
 LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
 BUCKETED, PACKED = "crates/core/src/sampler/bucketed.rs", "crates/core/src/packed.rs"
 
@@ -67,6 +68,7 @@ ALL_READERS = Test(DEVICE, "device", "contract::slots::a_slot_is_overwritten_aft
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
 
 MAPPED = Test(FEEDLINE, "simulated", "a_device_map_has_no_race_in_any_schedule")
+PRODUCED = Test(FEEDLINE, "simulated", "lanes_that_read_host_slots_have_no_race_in_any_schedule")
 
 DIST, GROUP, HOSTS = "feedline-dist", "crates/dist/src/group", "crates/dist/src/collectives"
 STORE = "crates/dist/src/store"
@@ -491,6 +493,18 @@ BUGS = [
         NO_COPIED_WAIT,
     ),
     Bug(
+        "consumed_wait_of_a_produced_slot",
+        "a lane that reads host slots writes a slot without a wait for the readers of its last batch",
+        PRODUCED,
+        [(PRODUCE, "            self.lease.order(self.writer)?;\n", "")],
+    ),
+    Bug(
+        "host_slot_refilled_while_a_lane_reads_it",
+        "a host slot that a lane has read is filled again before the lane's copies have ended",
+        PRODUCED,
+        [(PINNED, ".replace(copied.clone())", ".take()")],
+    ),
+    Bug(
         "unread_batch_not_waited_for",
         "a slot is written while another stream still writes its last batch, which nobody has read",
         Test(DEVICE, "device", "contract::produce::a_batch_that_is_dropped_unread_is_written_to_its_end_before_the_next"),
@@ -508,9 +522,11 @@ BUGS = [
         Test(DEVICE, "device", "contract::produce::a_slot_whose_work_panics_is_never_handed_out_again"),
         [
             (
-                DEVICE_LEASE,
-                "self.on_drop = OnDrop::Lose;\n        let slot = SlotMut",
-                "self.on_drop = OnDrop::Release;\n        let slot = SlotMut",
+                PRODUCE,
+                "        self.on_drop = OnDrop::Lose;\n        let is_open = Cell::new(false);\n"
+                "        let slot = SlotMut { lease: &self, writer, is_open: &is_open };\n        let done = slot",
+                "        self.on_drop = OnDrop::Release;\n        let is_open = Cell::new(false);\n"
+                "        let slot = SlotMut { lease: &self, writer, is_open: &is_open };\n        let done = slot",
             )
         ],
     ),
@@ -550,7 +566,13 @@ BUGS = [
         "unwritten_field_delivered",
         "a device map that does not write a field delivers that of an earlier batch",
         Test(FEEDLINE, "device_map", "errors::wrong_uses_of_the_fields_are_refused_by_name"),
-        [(LANE, "            batch.check_written()\n", "            Ok(())\n")],
+        [
+            (
+                LANE,
+                "map(&mut batch)).and_then(|mapped| mapped)?;\n            batch.check_written()\n",
+                "map(&mut batch)).and_then(|mapped| mapped)?;\n            Ok(())\n",
+            )
+        ],
     ),
     Bug(
         "copy_error_ignored",
@@ -759,8 +781,8 @@ BUGS = [
         [
             (
                 TRANSFER,
-                "if self.with.decoder.requests.is_stale(filled.info().batch.request) =>",
-                "if cfg!(any()) && self.with.decoder.requests.is_stale(filled.info().batch.request) =>",
+                "if self.with.decoder.requests.is_stale(batch.request) {",
+                "if cfg!(any()) && self.with.decoder.requests.is_stale(batch.request) {",
             )
         ],
     ),
@@ -1043,9 +1065,19 @@ BUGS = [
     ),
     Bug(
         "cpu_hinders_gpu",
-        "the CPU decodes beside the GPU although both are slower so",
-        Test(PICTURES, "lib", "decoder::trial::tests::the_faster_way_is_kept_and_tried_again"),
-        [("kernels/pictures/src/decoder/trial.rs", "{ with > GAIN * without }", "{ true }")],
+        "the CPU decodes beside the GPU although its cores are needed to read",
+        Test(
+            PICTURES,
+            "lib",
+            "decoder::picture_queue::tests::the_cpu_stops_helping_when_it_is_needed_elsewhere",
+        ),
+        [
+            (
+                "kernels/pictures/src/decoder/picture_queue.rs",
+                "left.pictures.len() <= left.for_gpu && !(self.helps)()",
+                "left.pictures.is_empty()",
+            )
+        ],
     ),
     Bug(
         "prefetch_own_batch",

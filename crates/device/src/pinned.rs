@@ -8,7 +8,7 @@ use feedline_slots::HostMemory;
 
 use crate::device_core::Core;
 use crate::stream::StreamCore;
-use crate::{Device, Event};
+use crate::{Device, Event, Stream};
 
 /// A block of pinned host memory.
 pub struct Pinned {
@@ -17,8 +17,9 @@ pub struct Pinned {
     bytes: usize,
     /// The event of the last copy out of this block; `None` before the first one.
     copied: Mutex<Option<Arc<Event>>>,
-    /// The only stream that copies out of this block, set by the first copy.
-    copier: OnceLock<Arc<StreamCore>>,
+    /// The streams that read this block: those of [`set_readers`](Self::set_readers), or the one of the first
+    /// copy.
+    readers: OnceLock<Box<[Arc<StreamCore>]>>,
     /// A copy may still use the block, so it is never freed.
     leaked: bool,
 }
@@ -40,8 +41,24 @@ impl Pinned {
         }
         let ptr = device.backend.alloc_host(bytes)?;
         device.stats.pinned_bytes.add(bytes as u64);
-        let (copied, copier) = (Mutex::default(), OnceLock::new());
-        Ok(Self { device: device.clone(), ptr, bytes, copied, copier, leaked: false })
+        let (copied, readers) = (Mutex::default(), OnceLock::new());
+        Ok(Self { device: device.clone(), ptr, bytes, copied, readers, leaked: false })
+    }
+
+    /// Lets each of `streams` read this block, and no other. Without this call, the stream of the first copy is
+    /// the only one.
+    ///
+    /// # Errors
+    /// `Config` for a stream of another device, and once the block has its streams.
+    pub fn set_readers(&self, streams: &[Stream]) -> Result<()> {
+        for stream in streams {
+            self.device.same(&stream.core().device, "the stream")?;
+        }
+        let streams = streams.iter().map(|stream| stream.core().clone()).collect();
+        self.readers.set(streams).map_err(|_| {
+            let why = "a pinned slot has its streams already: set them before the first copy";
+            Error::new(ErrorKind::Config, why)
+        })
     }
 
     /// Names the block in the messages of a race checker.
@@ -73,9 +90,9 @@ impl Pinned {
         self.copied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns an error for a stream of another device, and for a second copy stream.
+    /// Returns an error for a stream of another device, and for one that does not read this block.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
-        stream.own(&self.copier, &self.device, "a pinned slot is copied")
+        stream.is_one_of(&self.readers, &self.device, "a pinned slot is copied")
     }
 
     /// Tells a race checker that the host is about to access `bytes` bytes from `offset`.
@@ -106,10 +123,10 @@ unsafe impl Send for Pinned {}
 unsafe impl Sync for Pinned {}
 
 // SAFETY: the backend allocated zeroed memory that does not move. `read_by` records an event after all
-// work that it submits, on one stream, and no event is recorded again while this refers to it, so a query
-// of or a wait for the last event covers all of them. A submission that failed may have left a copy
-// behind that no event covers; `wait_drained` covers that too, since it drains the only stream that ever
-// copies out of this block.
+// work that it submits, and no event is recorded again while this refers to it. A block is submitted again
+// only after a wait for the last event, so that event covers the reads of every stream. A submission that
+// failed may have left a copy behind that no event covers; `wait_drained` covers that too, since it drains all
+// streams that ever read this block.
 unsafe impl HostMemory for Pinned {
     fn as_ptr(&self) -> *mut u8 {
         self.ptr
@@ -134,7 +151,7 @@ unsafe impl HostMemory for Pinned {
     }
 
     fn wait_drained(&self) -> Result<()> {
-        self.copier.get().map_or(Ok(()), |stream| stream.synchronize())
+        self.readers.get().into_iter().flatten().try_for_each(|stream| stream.synchronize())
     }
 
     fn leak(mut self, why: Error) {

@@ -38,6 +38,26 @@ impl StreamCore {
         Err(Error::new(ErrorKind::Config, why))
     }
 
+    /// As [`own`](Self::own), for memory that the streams in `owners` share; the first stream becomes the only
+    /// one if there are none.
+    pub(crate) fn is_one_of(
+        self: &Arc<Self>,
+        owners: &OnceLock<Box<[Arc<Self>]>>,
+        device: &Arc<Core>,
+        what: &str,
+    ) -> Result<()> {
+        device.same(&self.device, "the copy stream")?;
+        let owners = owners.get_or_init(|| [self.clone()].into());
+        if owners.iter().any(|one| Arc::ptr_eq(one, self)) {
+            return Ok(());
+        }
+        let why = match &**owners {
+            [one] => format!("{what} by one stream only: by {one}, not by {self}"),
+            all => format!("{what} by its {} streams only, not by {self}", all.len()),
+        };
+        Err(Error::new(ErrorKind::Config, why))
+    }
+
     pub(crate) fn id(&self) -> StreamId {
         self.id
     }

@@ -167,7 +167,7 @@ pub mod batch {
 
     pub use crate::compute::{PaddedView, RaggedView};
     pub use crate::decode::FilledBatch;
-    pub use crate::device_map::DeviceBatch;
+    pub use crate::device_map::{DeviceBatch, PinnedBatch};
 }
 
 /// The parts of a data set of your own: fields, rows, random numbers, fingerprints.

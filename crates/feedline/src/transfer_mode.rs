@@ -184,6 +184,9 @@ impl LoaderBuilder {
         if self.map_batch.is_some() {
             return Err(Error::new(ErrorKind::Config, "map_batch needs the batch in host memory"));
         }
+        if self.reads_host() {
+            return Err(Error::new(ErrorKind::Config, "produce reads batches in host memory"));
+        }
         if self.filler.is_some() {
             return Err(Error::new(ErrorKind::Config, "a filler writes batches into host memory"));
         }

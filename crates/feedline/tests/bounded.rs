@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{LONG, assert_empty, one_at_a_time, wait_for_threads, wait_until};
-use feedline::batch::DeviceBatch;
+use feedline::batch::{DeviceBatch, PinnedBatch};
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Batch, Dataset, Device, Epoch, Loader, Mix, Pad, Stream, TransferMode, TryNext, Workers};
 use feedline_device::host::Host;
@@ -138,19 +138,27 @@ fn a_device_map_allocates_nothing_on_the_heap() {
         "fl-stream-compu",
     ];
     let _one = one_at_a_time();
-    for (lanes, depth) in [(1, 1), (2, 3)] {
+    for (lanes, depth, reads_host) in [(1, 1, false), (2, 3, false), (1, 1, true), (2, 3, true)] {
         let device = Device::new_host();
         as_consumer(|| {
             let compute = device.stream().unwrap();
             let data = Fine::new(BATCH as u64 * STEPS, 64).unwrap();
             let spec = data.spec().clone();
             let builder = Loader::builder(data).batch_size(BATCH).shuffle(1).depth(depth).device_lanes(lanes);
-            let builder = builder.device_map(spec, |_| {
-                Ok(|batch: &mut DeviceBatch<'_>| {
-                    batch.copy("id")?;
-                    batch.copy("bytes")
-                })
-            });
+            let builder = match reads_host {
+                false => builder.device_map(spec, |_| {
+                    Ok(|batch: &mut DeviceBatch<'_>| {
+                        batch.copy("id")?;
+                        batch.copy("bytes")
+                    })
+                }),
+                true => builder.produce(spec, |_| {
+                    Ok(|batch: &mut PinnedBatch<'_>| {
+                        batch.copy("id")?;
+                        batch.copy("bytes")
+                    })
+                }),
+            };
             let mut loader = builder.workers(Workers::Count(2)).build(&device).unwrap();
             let mut epoch = 0;
             take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);

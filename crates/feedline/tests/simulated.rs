@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{LONG, alone};
-use feedline::batch::DeviceBatch;
-use feedline::{DType, Device, Loader, Result, Spec, Stream, Workers};
+use feedline::batch::{DeviceBatch, PinnedBatch};
+use feedline::{DType, Device, Loader, LoaderBuilder, Result, Spec, Stream, Workers};
 use feedline_device::{Buffer, Readback, launch_host};
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::pattern;
@@ -37,14 +37,13 @@ struct Trained {
     checked: u64,
 }
 
-/// A device map inverts each batch, on two lanes with scratch memory. The consumer reads some batches and drops
-/// others unread.
-fn map(device: &Device, depth: usize, seed: u64) -> Result<(u64, u64)> {
-    let compute = device.stream()?;
-    let fine = Fine::new(STEPS * BATCH as u64, ROW)?;
-    let spec = Spec::new().field("inverted", DType::U8, [ROW])?.field("id", DType::I64, [])?;
-    let builder = Loader::builder(fine.clone()).batch_size(BATCH).shuffle(seed).workers(Workers::Count(2));
-    let builder = builder.device_lanes(2).device_map(spec, |stream: &Stream| {
+fn inverted_spec() -> Result<Spec> {
+    Spec::new().field("inverted", DType::U8, [ROW])?.field("id", DType::I64, [])
+}
+
+/// Lanes that read batches on the device.
+fn mapped(builder: LoaderBuilder) -> Result<LoaderBuilder> {
+    Ok(builder.device_map(inverted_spec()?, |stream: &Stream| {
         let (stream, mut scratch) = (stream.clone(), Buffer::<u8>::new(stream, BATCH * ROW)?);
         Ok(move |batch: &mut DeviceBatch<'_>| {
             let bytes = batch.field::<u8>("bytes")?;
@@ -58,7 +57,35 @@ fn map(device: &Device, depth: usize, seed: u64) -> Result<(u64, u64)> {
             batch.output::<u8>("inverted")?.copy_from(scratch.view())?;
             batch.copy("id")
         })
-    });
+    }))
+}
+
+/// Lanes that read batches in their host slots.
+fn produced(builder: LoaderBuilder) -> Result<LoaderBuilder> {
+    Ok(builder.produce(inverted_spec()?, |stream: &Stream| {
+        let (stream, mut scratch) = (stream.clone(), Buffer::<u8>::new(stream, BATCH * ROW)?);
+        Ok(move |batch: &mut PinnedBatch<'_>| {
+            let bytes: Vec<u8> = batch.field::<u8>("bytes")?.iter().map(|byte| !byte).collect();
+            launch_host(&stream, "invert", [], [scratch.view_mut().into()], move |memory| {
+                memory.output::<u8>(0).copy_from_slice(&bytes);
+            })?;
+            batch.output::<u8>("inverted")?.copy_from(scratch.view())?;
+            batch.copy("id")
+        })
+    }))
+}
+
+/// Two lanes with scratch memory invert each batch. The consumer reads some batches and drops others unread.
+fn map(
+    device: &Device,
+    by: fn(LoaderBuilder) -> Result<LoaderBuilder>,
+    depth: usize,
+    seed: u64,
+) -> Result<(u64, u64)> {
+    let compute = device.stream()?;
+    let fine = Fine::new(STEPS * BATCH as u64, ROW)?;
+    let builder = Loader::builder(fine.clone()).batch_size(BATCH).shuffle(seed).workers(Workers::Count(2));
+    let builder = by(builder.device_lanes(2))?;
     let mut loader = builder.depth(depth).epochs(EPOCHS).build(device)?;
     let (wrong, checked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     for epoch in 0..EPOCHS {
@@ -89,11 +116,20 @@ fn map(device: &Device, depth: usize, seed: u64) -> Result<(u64, u64)> {
 
 #[test]
 fn a_device_map_has_no_race_in_any_schedule() {
+    assert_no_race(mapped);
+}
+
+#[test]
+fn lanes_that_read_host_slots_have_no_race_in_any_schedule() {
+    assert_no_race(produced);
+}
+
+fn assert_no_race(by: fn(LoaderBuilder) -> Result<LoaderBuilder>) {
     for seed in 0..seeds() {
         alone(|| {
             let depth = 1 + seed as usize % 3;
             let (device, sim) = feedline_sim::device(seed).expect("a device");
-            let mapped = map(&device, depth, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let mapped = map(&device, by, depth, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             let dropped = (0..STEPS).filter(|step| (seed + step).is_multiple_of(3)).count() as u64;
             assert_eq!(mapped, (0, EPOCHS * (STEPS - dropped) * BATCH as u64), "seed {seed}");
             let errors = device.stats().take_errors();

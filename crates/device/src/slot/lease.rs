@@ -1,4 +1,4 @@
-//! The leases of a device slot: write, loaded, reader; and the views of a slot that is written.
+//! The leases of a device slot: write, loaded, reader.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use feedline_slots::ReadyLease;
 use crate::capture::SlotId;
 use crate::slot::ring::{MAX_READERS, Slot, SlotRef, SlotRing};
 use crate::stream::StreamCore;
-use crate::view::{View, ViewMut};
+use crate::view::View;
 use crate::zero_copy::StridedColumns;
 use crate::{Event, Pinned, Stream};
 
 /// The right to overwrite a device slot. Dropping it releases the slot.
 pub struct WriteLease {
-    ring: Arc<SlotRing>,
-    index: usize,
+    pub(super) ring: Arc<SlotRing>,
+    pub(super) index: usize,
     /// Recorded between the wait for the last readers and the copy.
     copy_start: Option<Arc<Event>>,
-    on_drop: OnDrop,
+    pub(super) on_drop: OnDrop,
 }
 
 /// What dropping a [`WriteLease`] does with its slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OnDrop {
+pub(super) enum OnDrop {
     Release,
     /// Work that no event covers may write the slot.
     Lose,
@@ -150,52 +150,10 @@ impl WriteLease {
         })
     }
 
-    /// Fills this slot by the work that `work` submits to `stream`, such as kernels that read another batch.
-    ///
-    /// As for [`upload`](Self::upload), the stream first waits for every reader of the slot's last batch, and
-    /// a reader of this batch waits for all that `work` has submitted. `work` gets the slot's views.
-    ///
-    /// ```
-    /// use feedline_device::slot::SlotRing;
-    /// use feedline_device::{Device, launch_host};
-    /// let device = Device::new_host();
-    /// let (stream, compute) = (device.stream()?, device.stream()?);
-    /// let slots = SlotRing::new(&device, 2, 4)?;
-    /// let loaded = slots.acquire()?.produce(&stream, |slot| {
-    ///     let ones = slot.view_mut::<u8>(0, 4)?;
-    ///     launch_host(&stream, "ones", [], [ones.into()], |memory| memory.output::<u8>(0).fill(1))
-    /// })?;
-    /// assert_eq!(loaded.wait_on(&compute)?.view::<u8>(0, 4)?.to_vec()?, [1; 4]);
-    /// # Ok::<(), feedline_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `Config` for a stream of another device, or one that does not write the ring's slots; the error of
-    /// `work`, after the stream has run what was submitted; a device failure. If that work cannot be waited
-    /// for, and after a panic of `work`, the slot is taken out of use.
-    #[track_caller]
-    pub fn produce(
-        mut self,
-        stream: &Stream,
-        work: impl FnOnce(SlotMut<'_>) -> Result<()>,
-    ) -> Result<Loaded> {
-        let writer = stream.core();
-        let _site = writer.device.call_site();
+    /// Returns an error unless work on `writer` may write the slot.
+    pub(super) fn accepts(&self, writer: &Arc<StreamCore>) -> Result<()> {
         self.ring.accepts(writer)?;
-        writer.refuse("a batch")?;
-        let copied = self.begin(writer)?;
-        let ring = self.ring.clone();
-        // From here on, a panic must not release a slot that the device may write.
-        self.on_drop = OnDrop::Lose;
-        let slot = SlotMut { ring: &ring, index: self.index, stream: writer };
-        let Err(error) = work(slot).and_then(|()| writer.record(&copied)) else {
-            return Ok(self.loaded(copied));
-        };
-        match writer.synchronize() {
-            Ok(()) => self.on_drop = OnDrop::Release,
-            Err(_) => self.lose(&error),
-        }
-        Err(error)
+        writer.refuse("a batch")
     }
 
     /// Submits to `copier` the `work` that fills this slot. The work runs after all readers of the slot's
@@ -208,11 +166,11 @@ impl WriteLease {
         work: impl FnOnce(&Arc<StreamCore>, *const u8, Address) -> Result<()>,
     ) -> Result<Loaded> {
         let _site = copier.device.call_site();
-        self.ring.accepts(copier)?;
         // Checked before the submission: after it, an error loses both slots.
-        copier.refuse("a batch")?;
+        self.accepts(copier)?;
         from.memory().accepts(copier)?;
-        let event = self.begin(copier)?;
+        let event = self.ring.copy_events.take(&self.ring.device)?;
+        self.order(copier)?;
         let address = self.ring.slots[self.index].address;
         // From here on, a panic must not release a slot that the device may write.
         self.on_drop = OnDrop::Lose;
@@ -229,12 +187,10 @@ impl WriteLease {
         Ok(self.loaded(event))
     }
 
-    /// Orders the work that `writer` gets from now on after all uses of the slot's last batch. Returns the
-    /// event to record after that work.
-    fn begin(&self, writer: &Arc<StreamCore>) -> Result<Arc<Event>> {
+    /// Orders the work that `writer` gets from now on after all uses of the slot's last batch.
+    pub(super) fn order(&self, writer: &Arc<StreamCore>) -> Result<()> {
         let ring = &self.ring;
         let slot = &ring.slots[self.index];
-        let event = ring.copy_events.take(&ring.device)?;
         let joined = slot.joined.load(Ordering::Acquire) as usize;
         // No query first: under load the readers are not done, since a slot is refilled as soon as they
         // are submitted and the device is behind. Without load, a query costs more than the wait that it
@@ -251,14 +207,11 @@ impl WriteLease {
             }
             *unread = None;
         }
-        if let Some(copy_start) = &self.copy_start {
-            writer.record(copy_start)?;
-        }
-        Ok(event)
+        self.copy_start.as_ref().map_or(Ok(()), |copy_start| writer.record(copy_start))
     }
 
     /// The work of the slot's batch is submitted, up to `copied`.
-    fn loaded(mut self, copied: Arc<Event>) -> Loaded {
+    pub(super) fn loaded(mut self, copied: Arc<Event>) -> Loaded {
         self.on_drop = OnDrop::Release;
         // Reset only now: until the work was ordered after them, the ends of the last readers were still
         // needed.
@@ -267,29 +220,9 @@ impl WriteLease {
     }
 
     /// Takes the slot out of use, because of `why`.
-    fn lose(&mut self, why: &Error) {
+    pub(super) fn lose(&mut self, why: &Error) {
         self.ring.lose(self.index, why);
         self.on_drop = OnDrop::Nothing;
-    }
-}
-
-/// A device slot that work of one stream writes; from [`WriteLease::produce`].
-pub struct SlotMut<'a> {
-    ring: &'a SlotRing,
-    index: usize,
-    stream: &'a Arc<StreamCore>,
-}
-
-impl<'a> SlotMut<'a> {
-    /// `len` elements at byte `offset` of the slot, writable on the stream. Uses of the same bytes by several
-    /// views run in the order of their submission.
-    ///
-    /// # Errors
-    /// `Config` if they lie outside the slot or are not aligned.
-    pub fn view_mut<T: Element>(&self, offset: usize, len: usize) -> Result<ViewMut<'a, T>> {
-        self.ring.check_range::<T>(offset, len)?;
-        let address = Address(self.ring.slots[self.index].address.0 + offset as u64);
-        Ok(ViewMut::new(address, len, self.stream, Some(self.ring.slot_id(self.index))))
     }
 }
 
@@ -522,12 +455,6 @@ impl Drop for WriteLease {
 impl std::fmt::Debug for WriteLease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WriteLease(slot {})", self.index)
-    }
-}
-
-impl std::fmt::Debug for SlotMut<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SlotMut(slot {})", self.index)
     }
 }
 

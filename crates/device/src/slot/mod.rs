@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `gather` fills a slot instead of `upload`, with rows that the device reads itself
-//! ([`StridedColumns`](crate::zero_copy::StridedColumns)), and `produce` by any work of a stream. All three
+//! ([`StridedColumns`](crate::zero_copy::StridedColumns)), and `produce` by any work of a stream. All of them
 //! order their work in the same way.
 //!
 //! Two waits protect a slot. `upload` makes the copy stream wait for the `consumed` event of *every*
@@ -21,8 +21,10 @@
 //! aliased.
 
 mod lease;
+mod produce;
 mod ring;
 
-pub use lease::{Loaded, Reader, SlotMut, WriteLease};
+pub use lease::{Loaded, Reader, WriteLease};
+pub use produce::{PinnedSlot, SlotMut};
 pub(crate) use ring::SlotRef;
 pub use ring::{Held, MAX_READERS, MAX_SLOTS, SlotRing};

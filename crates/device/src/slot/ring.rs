@@ -181,20 +181,7 @@ impl SlotRing {
 
     /// Returns an error for a stream of another device, and for one that does not write these slots.
     pub(crate) fn accepts(&self, writer: &Arc<StreamCore>) -> Result<()> {
-        self.device.same(&writer.device, "the copy stream")?;
-        let writers = self.writers.get_or_init(|| [writer.clone()].into());
-        if writers.iter().any(|one| Arc::ptr_eq(one, writer)) {
-            return Ok(());
-        }
-        let why = match &**writers {
-            [one] => {
-                format!("a ring of device slots is filled by one stream only: by {one}, not by {writer}")
-            }
-            all => {
-                format!("a ring of device slots is filled by its {} streams only, not by {writer}", all.len())
-            }
-        };
-        Err(Error::new(ErrorKind::Config, why))
+        writer.is_one_of(&self.writers, &self.device, "a ring of device slots is filled")
     }
 
     /// Whether the order of one stream is not enough to order all writes of a slot.
@@ -249,6 +236,11 @@ impl SlotRing {
     /// Whether there are no slots.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// The bytes of all slots together.
+    pub fn bytes(&self) -> usize {
+        self.bytes * self.slots.len()
     }
 
     /// The number of free slots.

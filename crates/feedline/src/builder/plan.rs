@@ -168,17 +168,31 @@ impl LoaderBuilder {
     /// batches in flight. On an H200, fed steps of 50 to 130 us took up to 1.2 times as long as alone
     /// with 3 slots, and at most 1.03 times with 8.
     ///
-    /// With a device map, these are the slots of its output, and `layout` is that of the output.
+    /// With a device map, these are the slots of its output, and `layout` is that of the output. Lanes that
+    /// block hold one each while they work, so there are two more.
     pub(crate) fn device_slots(&self, layout: &Layout) -> usize {
         let bytes = layout.bytes().max(1);
         let budget = (self.pinned_budget / bytes).saturating_sub(1);
-        self.depth.unwrap_or_else(|| (SMALL / bytes).min(budget).clamp(3, 8))
+        let min = if self.reads_host() { self.device_lanes + 2 } else { 3 };
+        self.depth.unwrap_or_else(|| (SMALL / bytes).min(budget).clamp(min, min.max(8)))
     }
 
     /// Slots on the device that batches are copied into: one for each lane of a device map, and one to copy
     /// into meanwhile; without a device map those of the consumer.
     pub(crate) fn copied_slots(&self, layout: &Layout) -> usize {
         if self.device_map.is_some() { self.device_lanes + 1 } else { self.device_slots(layout) }
+    }
+
+    /// Host slots for lanes that read them: each lane holds one while another one waits for it, and two are
+    /// filled. With less budget, at least one is filled while all lanes work.
+    fn slots_of_host_lanes(&self, layout: &Layout) -> usize {
+        let ahead = self.depth.unwrap_or(0).saturating_add(1).max(2 * self.device_lanes + 2);
+        ahead.min(self.pinned_budget / layout.bytes().max(1)).max(self.device_lanes + 1)
+    }
+
+    /// Whether lanes read batches in their host slots.
+    pub(crate) fn reads_host(&self) -> bool {
+        self.device_map.as_ref().is_some_and(|map| map.reads_host)
     }
 
     /// The number of decode threads; 1 if the options give none, which is refused later.
@@ -193,7 +207,11 @@ impl LoaderBuilder {
     ///
     /// A filler gets as many more as it fills at a time and the budget has room for.
     pub(crate) fn host_slots(&self, layout: &Layout) -> usize {
-        let own = self.device_slots(layout).saturating_add(1);
+        let own = if self.reads_host() {
+            self.slots_of_host_lanes(layout)
+        } else {
+            self.device_slots(layout).saturating_add(1)
+        };
         let own = if CACHED.contains(&layout.bytes()) {
             own.max((2 * self.workers_or_one() + 1).min(self.pinned_budget / layout.bytes()))
         } else {
@@ -256,6 +274,26 @@ mod tests {
             assert_eq!(slots(rows, workers, PINNED_BUDGET), wanted, "{rows} KiB, {workers} workers");
         }
         assert_eq!([slots(80, 8, 1 << 20), slots(80, 8, 80 << 10)], [12, 4]);
+    }
+
+    #[test]
+    fn lanes_that_read_host_slots_get_more_of_both_within_the_budget() {
+        let slots = |lanes, depth: Option<usize>, budget| {
+            let builder = Loader::builder(Fine::new(10, 1024).unwrap()).batch_size(40 << 10);
+            let builder = builder.pinned_budget(budget).device_lanes(lanes);
+            let spec = builder.input.spec().clone();
+            let builder = builder.produce(spec, |_| Ok(|_: &mut crate::batch::PinnedBatch<'_>| Ok(())));
+            let builder = if let Some(depth) = depth { builder.depth(depth) } else { builder };
+            let layout = Layout::new(builder.input.spec(), builder.batch_size).unwrap();
+            (builder.host_slots(&layout), builder.device_slots(&layout))
+        };
+        let (large, batch) = (8 << 30, 41 << 20);
+        assert_eq!(
+            [slots(3, None, large), slots(1, None, large), slots(8, None, large)],
+            [(8, 5), (4, 3), (18, 10)]
+        );
+        assert_eq!([slots(3, Some(2), large), slots(3, Some(12), large)], [(8, 2), (13, 12)]);
+        assert_eq!([slots(3, None, 6 * batch), slots(3, None, batch)], [(6, 5), (4, 5)]);
     }
 
     #[test]

@@ -83,6 +83,24 @@ pub(crate) enum Delivery<B> {
     EpochEnd { request: u64, source_position: SourcePosition },
 }
 
+impl<B> Delivery<B> {
+    /// The same with another type of batch.
+    pub(crate) fn map<C>(self, of: impl FnOnce(B) -> C) -> Delivery<C> {
+        match self {
+            Self::Batch(batch) => Delivery::Batch(of(batch)),
+            Self::EpochEnd { request, source_position } => Delivery::EpochEnd { request, source_position },
+        }
+    }
+
+    /// The same with another type of batch, unless `of` fails.
+    pub(crate) fn try_map<C>(self, of: impl FnOnce(B) -> Result<C>) -> Result<Delivery<C>> {
+        Ok(match self {
+            Self::Batch(batch) => Delivery::Batch(of(batch)?),
+            Self::EpochEnd { request, source_position } => Delivery::EpochEnd { request, source_position },
+        })
+    }
+}
+
 impl Decoder {
     /// `worker` worked on the batch of `info` from `start` to `end`.
     pub(super) fn record(

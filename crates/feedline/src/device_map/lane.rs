@@ -1,20 +1,21 @@
-//! The lanes: threads that take copied batches, call the user's closure, and pass on its output.
+//! The lanes: threads that take batches, call the user's closure, and pass on its output.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvError, Sender, bounded};
 use feedline_core::timeline::now;
-use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage, catch_panic};
+use feedline_core::{BatchInfo, BatchSampler, Error, ErrorKind, Layout, Result, Stage, catch_panic};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::{Device, Stream};
 
-use super::{DeviceBatch, Map, Outbox};
+use super::output::Output;
+use super::{DeviceBatch, Map, Outbox, PinnedBatch};
 use crate::Ready;
-use crate::decode::Delivery;
+use crate::decode::{Delivery, Filled};
 use crate::shutdown::Running;
 use crate::spans::enter;
 use crate::trace::{BatchId, Lane as TraceLane, LoaderTrace};
-use crate::transfer::{Requests, TimedCopies};
+use crate::transfer::{Next, Requests, TimedCopies};
 
 /// The lanes of a loader, before their threads are started.
 pub(crate) struct DeviceLanes {
@@ -24,7 +25,9 @@ pub(crate) struct DeviceLanes {
 
 /// What the lanes of a loader share. Its drop, by the last lane, ends the stage.
 struct Lanes {
-    intake: Mutex<Intake>,
+    batches: Batches,
+    /// The number of the next batch, in the order of their delivery.
+    intake: Mutex<u64>,
     outbox: Outbox,
     work: MapWork,
     /// Dropped last: tells that the stage has ended.
@@ -35,7 +38,7 @@ struct Lanes {
 pub(crate) struct MapWork {
     /// The output slots.
     pub(crate) slots: Arc<SlotRing>,
-    /// The layouts of the batches that were copied, and of the output.
+    /// The layouts of the batches that the lanes read, and of the output.
     pub(crate) layouts: (Arc<Layout>, Arc<Layout>),
     pub(crate) batch_sampler: Arc<BatchSampler>,
     pub(crate) requests: Arc<Requests>,
@@ -48,10 +51,17 @@ pub(crate) type Outcome = Box<dyn FnOnce(Result<()>) + Send>;
 /// Calls its closure when it is dropped.
 struct Ended(Box<dyn Fn() + Send + Sync>);
 
-/// The batches of the transfer thread, numbered in the order of their delivery.
-struct Intake {
-    copied: Receiver<Delivery<Loaded>>,
-    next: u64,
+/// The batches of the transfer thread, in the order of their delivery: copied to the device, or in their host
+/// slots.
+enum Batches {
+    Copied(Receiver<Delivery<Loaded>>),
+    Filled(Receiver<Delivery<Filled>>),
+}
+
+/// A batch of the transfer thread.
+enum Arrived {
+    Copied(Loaded),
+    Filled(Filled),
 }
 
 /// One lane.
@@ -60,6 +70,9 @@ pub(crate) struct Lane {
     stream: Stream,
     map: Map,
     timed: TimedCopies,
+    /// Of the last batch that was read from its host slot: the nanoseconds of the closure, and of the wait for
+    /// the output's slot.
+    last: (u64, u64),
     /// For each output field, whether the closure has it.
     written: Vec<bool>,
 }
@@ -67,7 +80,7 @@ pub(crate) struct Lane {
 /// A batch to map, with its output slot.
 struct Job {
     number: u64,
-    copied: Loaded,
+    arrived: Arrived,
     slot: WriteLease,
     /// When a lane took the batch, and when it had the slot.
     taken: u64,
@@ -76,25 +89,30 @@ struct Job {
 
 impl DeviceLanes {
     /// Lanes between the transfer thread and the `consumer`. Returns the channel to them too, with room for
-    /// `copied` batches, and what gets the outcome of the transfer thread.
+    /// `room` batches, and what gets the outcome of the transfer thread.
     ///
     /// # Errors
     /// `Config` for slots that have other writers.
     pub(crate) fn new(
         lanes: Vec<Lane>,
         work: MapWork,
-        copied: usize,
+        room: usize,
         consumer: Sender<Delivery<Loaded>>,
         running: &mut Running,
-    ) -> Result<(Self, Sender<Delivery<Loaded>>, Outcome)> {
-        let streams = lanes.iter().map(|lane| lane.stream.clone()).collect::<Vec<_>>();
-        work.slots.set_writers(&streams)?;
-        let (to_lanes, copied) = bounded(copied);
+    ) -> Result<(Self, Next, Outcome)> {
+        work.slots.set_writers(&streams(&lanes))?;
+        let (to_lanes, batches) = if lanes.iter().any(|lane| matches!(lane.map, Map::Filled(_))) {
+            let (to_lanes, filled) = bounded(room);
+            (Next::Filled(to_lanes), Batches::Filled(filled))
+        } else {
+            let (to_lanes, copied) = bounded(room);
+            (Next::Copied(to_lanes), Batches::Copied(copied))
+        };
         let upstream = Arc::new(OnceLock::new());
         let outbox = Outbox::new(consumer, work.slots.clone(), upstream.clone(), running.outcome());
-        let intake = Mutex::new(Intake { copied, next: 0 });
+        let intake = Mutex::new(0);
         let _ended = Ended(Box::new(running.stage("device map")));
-        let shared = Arc::new(Lanes { intake, outbox, work, _ended });
+        let shared = Arc::new(Lanes { batches, intake, outbox, work, _ended });
         Ok((Self { lanes, shared }, to_lanes, Box::new(move |result| drop(upstream.set(result)))))
     }
 
@@ -139,15 +157,21 @@ impl Lanes {
     fn take(&self) -> Option<Job> {
         let mut intake = self.intake.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let delivery = intake.copied.recv().ok()?;
-            let number = intake.next;
-            intake.next += 1;
-            let copied = match delivery {
-                Delivery::Batch(copied) if !self.work.requests.is_stale(copied.info().request) => copied,
-                other => {
-                    // Dropping an unwanted batch releases its slot.
-                    let end = Some(other).filter(|other| matches!(other, Delivery::EpochEnd { .. }));
-                    if self.outbox.put(number, Ok(end)) {
+            let delivery = self.batches.recv().ok()?;
+            let number = *intake;
+            *intake += 1;
+            let arrived = match delivery {
+                Delivery::Batch(arrived) if !self.work.requests.is_stale(arrived.info().request) => arrived,
+                Delivery::Batch(unwanted) => {
+                    unwanted.release(&self.work.requests);
+                    if self.outbox.put(number, Ok(None)) {
+                        continue;
+                    }
+                    return None;
+                }
+                Delivery::EpochEnd { request, source_position } => {
+                    let end = Delivery::EpochEnd { request, source_position };
+                    if self.outbox.put(number, Ok(Some(end))) {
                         continue;
                     }
                     return None;
@@ -155,7 +179,7 @@ impl Lanes {
             };
             let taken = now();
             match self.work.slots.acquire() {
-                Ok(slot) => return Some(Job { number, copied, slot, taken, begun: now() }),
+                Ok(slot) => return Some(Job { number, arrived, slot, taken, begun: now() }),
                 Err(error) if error.kind() == ErrorKind::Stopped => return None,
                 Err(error) => {
                     self.outbox.put(number, Err(error.at_stage(Stage::DeviceMap)));
@@ -168,10 +192,13 @@ impl Lanes {
     /// Maps a batch and delivers it. Returns false if the lane has to end: after an error, the state of its
     /// closure is unknown.
     fn map(&self, lane: &mut Lane, job: Job) -> bool {
-        let (number, step) = (job.number, job.copied.info().step);
+        let (number, step) = (job.number, job.arrived.info().step);
         let mapped = catch_panic("a lane of the device map panicked", || lane.map(self, job));
         let mapped = mapped.and_then(|mapped| mapped);
-        let mapped = mapped.map_err(|error| error.at_stage(Stage::DeviceMap).at_batch(step));
+        let mapped = mapped.map_err(|error| {
+            let stage = error.stage().unwrap_or(Stage::DeviceMap);
+            error.at_stage(stage).at_batch(step)
+        });
         let is_usable = mapped.is_ok();
         self.outbox.put(number, mapped.map(|mapped| Some(Delivery::Batch(mapped)))) && is_usable
     }
@@ -191,38 +218,124 @@ impl Lane {
     ) -> Result<Self> {
         let shown = (TraceLane::MapStream(number), "device map");
         let timed = TimedCopies::new(&stream, shown, trace.cloned())?;
-        Ok(Self { number, stream, map, timed, written: vec![false; outputs] })
+        Ok(Self { number, stream, map, timed, last: (0, 0), written: vec![false; outputs] })
     }
 
-    /// Queues the work on a batch.
+    /// Makes the output of a batch.
     fn map(&mut self, lanes: &Lanes, job: Job) -> Result<Loaded> {
-        let Job { copied, mut slot, taken, begun, .. } = job;
+        let Job { arrived, mut slot, taken, begun, .. } = job;
         let info = slot.info_mut();
-        info.copy_from(copied.info());
+        info.copy_from(arrived.info());
         let timeline = &mut info.timeline;
         (timeline.map_taken, timeline.map_slot, timeline.map_lane) = (taken, begun, self.number);
-        (timeline.map_ns, timeline.map_readers_ns) = self.timed.times()?;
+        let mut mapped = match arrived {
+            Arrived::Copied(copied) => self.map_copied(lanes, copied, slot, begun)?,
+            Arrived::Filled(filled) => {
+                (timeline.map_ns, timeline.map_readers_ns) = self.last;
+                let mapped = self.map_filled(lanes, filled, slot);
+                self.last = (now().saturating_sub(begun), begun.saturating_sub(taken));
+                // The host slot is free, or will be soon.
+                lanes.work.requests.wake();
+                mapped?
+            }
+        };
+        mapped.info_mut().timeline.mapped = now();
+        Ok(mapped)
+    }
+
+    /// Queues the work on a batch that is on the device.
+    fn map_copied(
+        &mut self,
+        lanes: &Lanes,
+        copied: Loaded,
+        mut slot: WriteLease,
+        begun: u64,
+    ) -> Result<Loaded> {
+        let Self { stream, map: Map::Copied(map), timed, written, .. } = self else {
+            return Err(Error::new(ErrorKind::Config, "a lane got a batch that it cannot read"));
+        };
+        let timeline = &mut slot.info_mut().timeline;
+        (timeline.map_ns, timeline.map_readers_ns) = timed.times()?;
         let _span = enter!("queue the device map", copied.info());
-        let (copied_layout, layout) = &lanes.work.layouts;
-        let input = Ready::new(copied.wait_on(&self.stream)?, copied_layout.clone());
-        let is_timed = self.timed.begin(&self.stream, &mut slot, begun)?;
-        let mut mapped = slot.produce(&self.stream, |output| {
+        let MapWork { layouts: (copied_layout, layout), batch_sampler, .. } = &lanes.work;
+        let input = Ready::new(copied.wait_on(stream)?, copied_layout.clone());
+        let is_timed = timed.begin(stream, &mut slot, begun)?;
+        let mapped = slot.produce(stream, |slot| {
             if input.len() == 0 {
                 return Ok(());
             }
-            let written = &mut self.written;
-            let mut batch = DeviceBatch::new(&input, (output, layout), written, &lanes.work.batch_sampler);
-            catch_panic("the device map panicked", || (self.map)(&mut batch)).and_then(|mapped| mapped)?;
+            let mut batch = DeviceBatch::new(&input, Output::new(slot, layout, written, batch_sampler));
+            catch_panic("the device map panicked", || map(&mut batch)).and_then(|mapped| mapped)?;
             batch.check_written()
         })?;
         // Only now: the lane's stream has got all work that reads the batch.
         drop(input);
         if is_timed {
-            self.timed.end(&self.stream, BatchId::of(mapped.info()))?;
+            timed.end(stream, BatchId::of(mapped.info()))?;
         }
-        mapped.info_mut().timeline.mapped = now();
         Ok(mapped)
     }
+
+    /// Makes the output of a batch in its host slot.
+    fn map_filled(&mut self, lanes: &Lanes, filled: Filled, slot: WriteLease) -> Result<Loaded> {
+        let Self { stream, map: Map::Filled(map), written, .. } = self else {
+            return Err(Error::new(ErrorKind::Config, "a lane got a batch that it cannot read"));
+        };
+        let _span = enter!("produce the batch", &filled.info().batch);
+        let MapWork { layouts: (filled_layout, layout), batch_sampler, .. } = &lanes.work;
+        let waiting = || lanes.batches.waiting();
+        slot.produce_from(stream, filled, |pinned, info, slot| {
+            let info = &info.batch;
+            if info.len() == 0 {
+                return Ok(());
+            }
+            let output = Output::new(slot, layout, written, batch_sampler);
+            let mut batch = PinnedBatch::new((pinned, info, filled_layout), stream, output, &waiting);
+            catch_panic("the closure of produce panicked", || map(&mut batch)).and_then(|made| made)?;
+            batch.check_written()
+        })
+    }
+}
+
+impl Batches {
+    /// Blocks until there is a batch, or there will be no more.
+    fn recv(&self) -> std::result::Result<Delivery<Arrived>, RecvError> {
+        Ok(match self {
+            Self::Copied(batches) => batches.recv()?.map(Arrived::Copied),
+            Self::Filled(batches) => batches.recv()?.map(Arrived::Filled),
+        })
+    }
+
+    /// The number of batches that no lane has taken.
+    fn waiting(&self) -> usize {
+        match self {
+            Self::Copied(batches) => batches.len(),
+            Self::Filled(batches) => batches.len(),
+        }
+    }
+}
+
+impl Arrived {
+    fn info(&self) -> &BatchInfo {
+        match self {
+            Self::Copied(copied) => copied.info(),
+            Self::Filled(filled) => &filled.info().batch,
+        }
+    }
+
+    /// Releases the slot of a batch that is no longer wanted.
+    fn release(self, requests: &Requests) {
+        let was_on_host = matches!(self, Self::Filled(_));
+        drop(self);
+        if was_on_host {
+            requests.wake();
+        }
+    }
+}
+
+/// The streams of `lanes`.
+pub(crate) fn streams(lanes: &[Lane]) -> Vec<Stream> {
+    lanes.iter().map(|lane| lane.stream.clone()).collect()
 }
 
 impl Drop for Lane {

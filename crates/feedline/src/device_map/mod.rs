@@ -11,16 +11,22 @@
 //! hold every slot while the next one to deliver waits for one. The input slot is released as that of any
 //! reader: when the lane's kernels have read it. The consumer gets an output slot like any other batch.
 //!
+//! A lane of [`produce`](crate::LoaderBuilder::produce) takes the filled host slot itself: nothing is copied before
+//! it, and `fl-transfer` only puts the batches into their order.
+//!
 //! | part | file |
 //! | --- | --- |
 //! | the user's closures, and the options of the builder | `mod.rs` |
-//! | the batch that a closure reads and writes | `batch.rs` |
+//! | the batch that a closure reads, on the device or in its host slot | `batch.rs`, `pinned_batch.rs` |
+//! | the fields that it writes | `output.rs` |
 //! | the threads, their batches and slots | `lane.rs` |
 //! | the delivery in order; the end of the stage | `outbox.rs` |
 
 mod batch;
 mod lane;
 mod outbox;
+mod output;
+mod pinned_batch;
 
 use std::sync::Arc;
 
@@ -29,8 +35,9 @@ use feedline_device::{Device, Priority, Stream};
 
 pub use batch::DeviceBatch;
 use lane::Lane;
-pub(crate) use lane::{DeviceLanes, MapWork, Outcome};
+pub(crate) use lane::{DeviceLanes, MapWork, Outcome, streams};
 use outbox::Outbox;
+pub use pinned_batch::PinnedBatch;
 
 use crate::LoaderBuilder;
 use crate::trace::LoaderTrace;
@@ -39,7 +46,12 @@ use crate::trace::LoaderTrace;
 const MAX_LANES: usize = 16;
 
 /// The closure of one lane.
-type Map = Box<dyn FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send>;
+enum Map {
+    /// For batches that were copied to the device.
+    Copied(Box<dyn FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send>),
+    /// For batches in their host slots.
+    Filled(Box<dyn FnMut(&mut PinnedBatch<'_>) -> Result<()> + Send>),
+}
 
 /// Makes the closure of a lane for its stream.
 type Factory = dyn Fn(&Stream) -> Result<Map> + Send + Sync;
@@ -50,6 +62,8 @@ pub(crate) struct DeviceMap {
     /// The fields that it writes.
     spec: Spec,
     factory: Arc<Factory>,
+    /// Whether its lanes read batches in their host slots.
+    pub(crate) reads_host: bool,
 }
 
 impl DeviceMap {
@@ -152,13 +166,60 @@ impl LoaderBuilder {
     where
         M: FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send + 'static,
     {
-        let factory = move |stream: &Stream| make(stream).map(|map| Box::new(map) as Map);
-        self.device_map = Some(DeviceMap { spec, factory: Arc::new(factory) });
+        let factory = move |stream: &Stream| make(stream).map(|map| Map::Copied(Box::new(map)));
+        self.device_map = Some(DeviceMap { spec, factory: Arc::new(factory), reads_host: false });
         self
     }
 
-    /// Number of lanes of the [`device_map`](Self::device_map): threads, each with a stream and a closure of
-    /// its own. Default: 1, which is enough for a closure that only queues kernels. Give more to one that
+    /// Makes the batch on the device from the filled batch in pinned host memory, instead of copying it: for
+    /// work that reads host memory, such as decoding files by a device's engines. The batches that you receive
+    /// have the fields of `spec`. `picture_loader` of the crate `feedline-pictures` is made of it.
+    ///
+    /// As [`device_map`](Self::device_map), which this replaces, but for two things: the closure reads slices
+    /// of the host slot ([`PinnedBatch::field`], [`PinnedBatch::ragged`]), and it may block, so it is called on
+    /// several [`device_lanes`](Self::device_lanes) at a time, for different batches. There is a host slot for
+    /// each lane more. Not with zero copy or a resident set.
+    ///
+    /// ```
+    /// use feedline::batch::PinnedBatch;
+    /// use feedline::{DType, Device, InMemory, Loader, Spec, Stream};
+    /// use feedline_device::launch_host;
+    ///
+    /// let texts = InMemory::new().ragged("text", [], 9, ["hello", "", "you"])?;
+    /// let spec = Spec::new().field("length", DType::U32, [])?;
+    /// let builder = Loader::builder(texts).batch_size(3).produce(spec, |stream: &Stream| {
+    ///     let stream = stream.clone();
+    ///     Ok(move |batch: &mut PinnedBatch<'_>| {
+    ///         let (_, offsets) = batch.ragged::<u8>("text")?;
+    ///         let lengths: Vec<u32> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    ///         let to = batch.output::<u32>("length")?;
+    ///         launch_host(&stream, "lengths", [], [to.into()], move |memory| {
+    ///             memory.output::<u32>(0).copy_from_slice(&lengths);
+    ///         })
+    ///     })
+    /// });
+    /// let device = Device::new_host();
+    /// let compute = device.stream()?;
+    /// let mut loader = builder.build(&device)?;
+    /// let batch = loader.epoch(0)?.next().expect("a batch")?.wait_on(&compute)?;
+    /// assert_eq!(batch.to_vec::<u32>("length")?, [5, 0, 3]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn produce<M>(
+        mut self,
+        spec: Spec,
+        make: impl Fn(&Stream) -> Result<M> + Send + Sync + 'static,
+    ) -> Self
+    where
+        M: FnMut(&mut PinnedBatch<'_>) -> Result<()> + Send + 'static,
+    {
+        let factory = move |stream: &Stream| make(stream).map(|map| Map::Filled(Box::new(map)));
+        self.device_map = Some(DeviceMap { spec, factory: Arc::new(factory), reads_host: true });
+        self
+    }
+
+    /// Number of lanes of the [`device_map`](Self::device_map) or of [`produce`](Self::produce): threads, each
+    /// with a stream and a closure of its own. Default: 1, which is enough for a closure that only queues kernels. Give more to one that
     /// blocks, or whose kernels leave room on the device for those of another batch.
     pub fn device_lanes(mut self, lanes: usize) -> Self {
         self.device_lanes = lanes;

@@ -7,19 +7,19 @@ use crossbeam_channel::bounded;
 use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Sampler, Stop};
 use feedline_device::slot::{Held, SlotRing};
 use feedline_device::zero_copy::StridedColumns;
-use feedline_device::{Device, Pinned, Priority};
+use feedline_device::{Device, Pinned, Priority, Stream};
 use feedline_slots::Ring;
 
 use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
 use crate::decode::{ActiveWorkers, Decoder, Filling, HostInfo, SourceReader, WorkerPool, start_filling};
-use crate::device_map::{DeviceLanes, MapWork, Outcome};
+use crate::device_map::{DeviceLanes, MapWork, Outcome, streams};
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
 use crate::report::{Ledger, Setup};
 use crate::shutdown::{Closers, Running};
 use crate::trace::{LoaderTrace, Trace};
-use crate::transfer::{Requests, Transfer};
+use crate::transfer::{Next, Requests, Transfer};
 use crate::transfer_mode::{Chosen, ChosenMode, slot_bytes};
 use crate::tune::Tuner;
 
@@ -37,8 +37,10 @@ impl Loader {
         let map = builder.device_map.as_ref();
         let lanes = map.map(|map| map.lanes(builder.device_lanes, device, trace.as_ref())).transpose()?;
         let layouts = (&*layout, &*delivered);
+        let reads_host = map.is_some_and(|map| map.reads_host);
+        let host_readers = lanes.as_deref().filter(|_| reads_host).map(streams);
         let (memory_use, Slots { host: host_slots, copied, delivered: slots }) =
-            allocate(&builder, columns.as_deref(), layouts, device)?;
+            allocate(&builder, columns.as_deref(), layouts, (device, host_readers.as_deref()))?;
         let pool = builder.start_pool(&mode)?;
         let requests = Arc::new(Requests::new(host_slots.len()));
         let (loaded, to_consumer) = bounded(slots.len());
@@ -84,14 +86,14 @@ impl Loader {
             }),
         });
         // Without a device map, the consumer is next, and finds the outcome at once.
-        let (lanes, loaded, outcome): (_, _, Outcome) = match lanes {
-            None => (None, loaded, Box::new(running.outcome())),
+        let (lanes, next, outcome): (_, _, Outcome) = match lanes {
+            None => (None, Next::Copied(loaded), Box::new(running.outcome())),
             Some(lanes) => {
                 let (batch_sampler, requests) = (batch_sampler.clone(), requests.clone());
                 let (layouts, device) = ((layout.clone(), delivered.clone()), device.clone());
                 let work = MapWork { slots: slots.clone(), layouts, batch_sampler, requests, device };
-                let (lanes, to_lanes, outcome) =
-                    DeviceLanes::new(lanes, work, copied.len(), loaded, &mut running)?;
+                let room = if reads_host { host_slots.len() } else { copied.len() };
+                let (lanes, to_lanes, outcome) = DeviceLanes::new(lanes, work, room, loaded, &mut running)?;
                 (Some(lanes), to_lanes, outcome)
             }
         };
@@ -102,7 +104,7 @@ impl Loader {
             stream: device.named_stream("copy", Priority::High)?,
             pool: pool.clone(),
             decoder: decoder.clone(),
-            loaded,
+            next,
         };
         start_threads(&mut running, (transfer, outcome), &decoder, &pool, reader)?;
         lanes.map_or(Ok(()), |lanes| lanes.start(&mut running))?;
@@ -209,39 +211,55 @@ fn setup(
 /// The slots of a loader.
 struct Slots {
     host: Ring<Pinned, HostInfo>,
-    /// The slots that batches are copied into.
+    /// The slots that batches are copied into; if none is, those that the consumer gets.
     copied: Arc<SlotRing>,
     /// The slots that the consumer gets: others with a device map.
     delivered: Arc<SlotRing>,
 }
 
 /// Allocates the slots, with room for the info of a batch in each, so that loading a batch allocates nothing.
-/// `layouts` are those of the batches that are copied, and of those that the consumer gets.
+/// `layouts` are those of the batches that are filled, and of those that the consumer gets. `host_readers` are
+/// the streams that read host slots, if not the copy stream does.
 fn allocate(
     builder: &LoaderBuilder,
     columns: Option<&StridedColumns>,
     (layout, delivered): (&Layout, &Layout),
-    device: &Device,
+    (device, host_readers): (&Device, Option<&[Stream]>),
 ) -> Result<(MemoryUse, Slots)> {
     let slot_bytes = slot_bytes(layout, columns);
-    let (copied_count, host_count) = (builder.copied_slots(layout), builder.host_slots(layout));
+    let host_count = builder.host_slots(layout);
     let pinned = {
         // Memory lies on the node of the core whose thread touches it first.
         let node = node_of(device);
         let _on = node.as_ref().and_then(Node::enter);
-        let pinned = |slot| Ok(Pinned::new(device, slot_bytes)?.named(&format!("host slot {slot}")));
+        let pinned = |slot| {
+            let pinned = Pinned::new(device, slot_bytes)?.named(&format!("host slot {slot}"));
+            host_readers.map_or(Ok(()), |streams| pinned.set_readers(streams))?;
+            Ok(pinned)
+        };
         (0..host_count).map(pinned).collect::<Result<Vec<_>>>()?
     };
     let host_slots = Ring::<Pinned, HostInfo>::new(pinned);
-    let copied = SlotRing::new(device, copied_count, layout.bytes())?;
-    let slots = match builder.device_map {
-        None => copied.clone(),
-        Some(_) => SlotRing::new(device, builder.device_slots(delivered), delivered.bytes())?,
+    let ring = |count, layout: &Layout| SlotRing::new(device, count, layout.bytes());
+    let (copied, slots) = match (&builder.device_map, host_readers) {
+        (None, _) => {
+            let slots = ring(builder.copied_slots(layout), layout)?;
+            (slots.clone(), slots)
+        }
+        (Some(_), None) => {
+            (ring(builder.copied_slots(layout), layout)?, ring(builder.device_slots(delivered), delivered)?)
+        }
+        (Some(_), Some(_)) => {
+            let slots = ring(builder.device_slots(delivered), delivered)?;
+            (slots.clone(), slots)
+        }
     };
-    let of_map = if builder.device_map.is_some() { slots.len() } else { 0 };
+    let device_rings = if Arc::ptr_eq(&copied, &slots) { vec![&slots] } else { vec![&slots, &copied] };
     let mut host = (0..host_count).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
-    let mut on_device = (0..copied_count).map(|_| copied.acquire()).collect::<Result<Vec<_>>>()?;
-    on_device.extend((0..of_map).map(|_| slots.acquire()).collect::<Result<Vec<_>>>()?);
+    let mut on_device = Vec::new();
+    for ring in &device_rings {
+        on_device.extend((0..ring.len()).map(|_| ring.acquire()).collect::<Result<Vec<_>>>()?);
+    }
     let rows = layout.capacity();
     let reserve = |ids: &mut Vec<u64>| {
         ids.try_reserve(rows).map_err(|_| {
@@ -259,7 +277,7 @@ fn allocate(
     let (registered, resident) = columns.map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
     let memory_use = MemoryUse {
         pinned_bytes: (slot_bytes * host_count + registered) as u64,
-        device_bytes: (layout.bytes() * copied_count + delivered.bytes() * of_map + resident) as u64,
+        device_bytes: (device_rings.iter().map(|ring| ring.bytes()).sum::<usize>() + resident) as u64,
     };
     Ok((memory_use, Slots { host: host_slots, copied, delivered: slots }))
 }

@@ -65,8 +65,16 @@ pub(crate) struct Transfer {
     pub(crate) stream: Stream,
     pub(crate) pool: WorkerPool,
     pub(crate) decoder: Arc<Decoder>,
-    /// The channel to the consumer, or to the lanes of a device map; the thread ends when the other end is dropped.
-    pub(crate) loaded: Sender<Delivery<Loaded>>,
+    /// The thread ends when the other end is dropped.
+    pub(crate) next: Next,
+}
+
+/// The channel to the next stage.
+pub(crate) enum Next {
+    /// The consumer, or lanes that read batches on the device.
+    Copied(Sender<Delivery<Loaded>>),
+    /// Lanes that read batches in their host slots. It has room for a batch in every slot.
+    Filled(Sender<Delivery<Filled>>),
 }
 
 /// The state of the loop.
@@ -83,7 +91,7 @@ struct Run<'a> {
     at: u64,
     /// The time since which no host slot was free; 0 if one was.
     no_slot: u64,
-    /// Whether a batch of this request was copied, so that copies may hold host slots.
+    /// Whether a batch of this request was sent on, so that copies or lanes may hold host slots.
     has_copied: bool,
     /// The time since which a later batch than the next one is decoded; 0 if none is.
     out_of_order: u64,
@@ -205,7 +213,11 @@ impl Run<'_> {
             (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.at);
             timeline.held_by_copies = self.has_copied;
             // Read here: if the slot was waited for, the copy that the times describe has just released it.
-            (timeline.copy_ns, timeline.readers_ns) = self.timed.times()?;
+            (timeline.copy_ns, timeline.readers_ns) = match self.with.next {
+                Next::Copied(_) => self.timed.times()?,
+                // Nothing is copied: lanes hold the slots all the time.
+                Next::Filled(_) => (0, 1),
+            };
             if let Some(batch) = last.replace(batch) {
                 work = work.saturating_add(self.with.decoder.batch_time());
                 let wake = work >= WORK_PER_WAKE;
@@ -307,30 +319,32 @@ impl Run<'_> {
         }
     }
 
-    /// Copies a decoded batch and sends it to the consumer; returns false if the consumer is gone.
+    /// Sends a decoded batch to the next stage, copied if that reads it on the device; returns false if the stage
+    /// is gone.
     fn deliver(&mut self, decoded: Option<Delivery<Filled>>) -> Result<bool> {
         let out_of_order = self.out_of_order;
         if self.reorder.is_empty() {
             self.out_of_order = 0;
         }
-        let delivery = match decoded {
-            None => return Ok(true),
-            Some(Delivery::EpochEnd { request, source_position }) => {
-                Delivery::EpochEnd { request, source_position }
-            }
-            // Dropping the batch releases its slot.
-            Some(Delivery::Batch(filled))
-                if self.with.decoder.requests.is_stale(filled.info().batch.request) =>
-            {
+        let Some(mut delivery) = decoded else { return Ok(true) };
+        let is_batch = matches!(delivery, Delivery::Batch(_));
+        if let Delivery::Batch(filled) = &mut delivery {
+            let batch = &mut filled.info_mut().batch;
+            if self.with.decoder.requests.is_stale(batch.request) {
+                // Dropping the batch releases its slot.
                 return Ok(true);
             }
-            Some(Delivery::Batch(mut filled)) => {
-                let timeline = &mut filled.info_mut().batch.timeline;
-                (timeline.overtaken, timeline.ordered) = (out_of_order, self.at);
-                Delivery::Batch(self.copy(filled)?)
-            }
+            let timeline = &mut batch.timeline;
+            (timeline.overtaken, timeline.ordered, timeline.sent) = (out_of_order, self.at, self.at);
+            let worker = timeline.worker;
+            self.filled_by[filled.index()] = Some(worker);
+        }
+        let is_open = match &self.with.next {
+            Next::Copied(next) => next.send(delivery.try_map(|filled| self.copy(filled))?).is_ok(),
+            Next::Filled(next) => next.send(delivery).is_ok(),
         };
-        Ok(self.with.loaded.send(delivery).is_ok())
+        self.has_copied |= is_batch;
+        Ok(is_open)
     }
 
     /// Copies a batch to the device, once a slot is free there.
@@ -340,7 +354,6 @@ impl Run<'_> {
         let mut slot = self.device_slot()?;
         let at = self.at;
         let step = filled.info().batch.step;
-        self.filled_by[filled.index()] = Some(filled.info().batch.timeline.worker);
         let _span = enter!("queue the copy", &filled.info().batch);
         // Swapped, so that the memory of both is reused.
         std::mem::swap(slot.info_mut(), &mut filled.info_mut().batch);
@@ -359,7 +372,6 @@ impl Run<'_> {
         if is_timed {
             self.timed.end(stream, BatchId::of(loaded.info())).map_err(place)?;
         }
-        self.has_copied = true;
         let timeline = &mut loaded.info_mut().timeline;
         self.at = now();
         (timeline.device_slot, timeline.sent) = (at, self.at);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use feedline::batch::DeviceBatch;
+use feedline::batch::{BatchInfo, DeviceBatch, PinnedBatch};
 use feedline::{
     DType, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Spec, Stage, Stream, Workers,
 };
@@ -17,7 +17,7 @@ use feedline_testkit::nth::every_fault;
 use crate::common::{
     LONG, alone, alone_in_parts, assert_empty, hush_planned_panics, one_at_a_time_in_parts, wait_until,
 };
-use crate::inverted::{before_invert, check, fine, invert, inverted, spec};
+use crate::inverted::{WAYS, Way, check, each_way, each_way_in_parts, fine, invert, spec};
 
 const LEN: u64 = 80;
 const BATCH: usize = 8;
@@ -57,17 +57,17 @@ fn fails(builder: LoaderBuilder) -> (u64, Error) {
 #[test]
 fn an_error_and_a_panic_name_their_batch_and_come_after_the_batches_before_it() {
     hush_planned_panics();
-    alone_in_parts(|| {
+    each_way_in_parts(|way| {
         for (lanes, depth, bad) in [(1, 1, 0), (1, 3, 4), (2, 1, 5), (2, 3, 9), (4, 2, 3)] {
             for panics in [false, true] {
-                let failing = move |batch: &DeviceBatch<'_>| {
+                let failing = move |batch: &BatchInfo| {
                     if batch.step() != bad {
                         return Ok(());
                     }
                     assert!(!panics, "planned panic of a map");
                     Err(Error::new(ErrorKind::Sample, "planned failure of a map"))
                 };
-                let builder = before_invert(builder().depth(depth), lanes, failing);
+                let builder = way.before_invert(builder().depth(depth), lanes, failing);
                 let (whole, error) = fails(builder);
                 let kind = if panics { ErrorKind::Panic } else { ErrorKind::Sample };
                 assert_eq!(
@@ -85,7 +85,7 @@ fn an_error_and_a_panic_name_their_batch_and_come_after_the_batches_before_it() 
 /// counts, whichever comes first.
 #[test]
 fn a_late_error_of_a_lane_comes_before_an_early_one_of_a_later_batch() {
-    alone_in_parts(|| {
+    each_way_in_parts(|way| {
         for lanes in [1, 2] {
             for bad_map in [2, 4] {
                 let reads = Arc::new(AtomicBool::new(false));
@@ -96,7 +96,7 @@ fn a_late_error_of_a_lane_comes_before_an_early_one_of_a_later_batch() {
                     Ok(())
                 });
                 let builder = Loader::builder(set).batch_size(BATCH).epochs(1).depth(3);
-                let late = move |batch: &DeviceBatch<'_>| {
+                let late = move |batch: &BatchInfo| {
                     if batch.step() != bad_map {
                         return Ok(());
                     }
@@ -108,7 +108,7 @@ fn a_late_error_of_a_lane_comes_before_an_early_one_of_a_later_batch() {
                     std::thread::sleep(Duration::from_millis(20));
                     Err(Error::new(ErrorKind::Data, "planned failure of a map"))
                 };
-                let builder = before_invert(builder.workers(Workers::Count(2)), lanes, late);
+                let builder = way.before_invert(builder.workers(Workers::Count(2)), lanes, late);
                 let (whole, error) = fails(builder);
                 assert_eq!((whole, error.batch(), error.kind()), (bad_map, Some(bad_map), ErrorKind::Data));
             }
@@ -118,15 +118,15 @@ fn a_late_error_of_a_lane_comes_before_an_early_one_of_a_later_batch() {
 
 #[test]
 fn a_sample_that_cannot_be_read_ends_the_run_after_the_mapped_batches_before_it() {
-    alone(|| {
+    each_way(|way| {
         for lanes in [1, 3] {
             let set = failing(fine(LEN), [40]);
-            let slow = |_: &DeviceBatch<'_>| {
+            let slow = |_: &BatchInfo| {
                 std::thread::sleep(Duration::from_millis(3));
                 Ok(())
             };
             let builder = Loader::builder(set).batch_size(BATCH).epochs(1);
-            let (whole, error) = fails(before_invert(builder, lanes, slow));
+            let (whole, error) = fails(way.before_invert(builder, lanes, slow));
             assert_eq!((whole, error.kind(), error.sample()), (5, ErrorKind::Sample, Some(40)));
             assert_eq!(error.stage(), Some(Stage::Decode));
         }
@@ -162,6 +162,28 @@ fn wrong_uses_of_the_fields_are_refused_by_name() {
             assert_eq!((whole, error.kind(), error.batch()), (0, ErrorKind::Config, Some(0)), "{error}");
             assert!(error.to_string().contains(why), "{error}, not {why}");
         }
+        type UseFilled = fn(&mut PinnedBatch<'_>) -> Result<()>;
+        let uses: [(UseFilled, &str); 8] = [
+            (|batch| batch.copy("id"), "field \"inverted\" is not written by the device map"),
+            (
+                |batch| {
+                    batch.copy("id")?;
+                    batch.output::<i64>("id").map(drop)
+                },
+                "field \"id\" was handed out before",
+            ),
+            (|batch| batch.output::<f32>("inverted").map(drop), "field \"inverted\" is u8, not f32"),
+            (|batch| batch.field::<i64>("bytes").map(drop), "field \"bytes\" is u8, not i64"),
+            (|batch| batch.copy("inverted"), "inverted"),
+            (|batch| batch.field::<u8>("nothing").map(drop), "nothing"),
+            (|batch| batch.ragged::<u8>("bytes").map(drop), "field \"bytes\" is not ragged"),
+            (|batch| batch.padded::<u8>("bytes").map(drop), "field \"bytes\" is not ragged"),
+        ];
+        for (wrong, why) in uses {
+            let (whole, error) = fails(builder().produce(spec(), move |_: &Stream| Ok(wrong)));
+            assert_eq!((whole, error.kind(), error.batch()), (0, ErrorKind::Config, Some(0)), "{error}");
+            assert!(error.to_string().contains(why), "{error}, not {why}");
+        }
         // The same name, but another shape.
         let spec = Spec::new().field("bytes", DType::U8, [1]).unwrap();
         let copied = builder().device_map(spec, |_| Ok(|batch: &mut DeviceBatch<'_>| batch.copy("bytes")));
@@ -192,14 +214,14 @@ fn work_on_the_stream_of_another_lane_is_refused() {
 #[test]
 fn options_that_cannot_work_are_refused_by_build() {
     hush_planned_panics();
-    alone(|| {
+    each_way(|way| {
         let device = Device::new_host();
         let ragged = Spec::new().ragged("text", DType::U8, [], 9).unwrap();
         let mapped = |spec| builder().device_map(spec, |_| Ok(|_: &mut DeviceBatch<'_>| Ok(())));
         let refused = |builder: LoaderBuilder| builder.build(&device).expect_err("an error").to_string();
         for (builder, why) in [
-            (inverted(builder(), 0), "device_lanes is 0"),
-            (inverted(builder(), 17), "device_lanes is 17: it must be from 1 to 16"),
+            (way.inverted(builder(), 0), "device_lanes is 0"),
+            (way.inverted(builder(), 17), "device_lanes is 17: it must be from 1 to 16"),
             (mapped(ragged), "cannot write the ragged field \"text\""),
         ] {
             let error = refused(builder);
@@ -225,10 +247,10 @@ fn wait_for(gate: &Gate) {
 
 #[test]
 fn a_stop_names_a_lane_that_does_not_return_and_ends_when_it_does() {
-    alone(|| {
+    each_way(|way| {
         let (gate, began) = (Gate::default(), Arc::new(AtomicBool::new(false)));
         let (closed, begin) = (gate.clone(), began.clone());
-        let builder = before_invert(builder(), 2, move |_| {
+        let builder = way.before_invert(builder(), 2, move |_| {
             begin.store(true, Ordering::SeqCst);
             wait_for(&closed);
             Ok(())
@@ -250,12 +272,12 @@ fn a_stop_names_a_lane_that_does_not_return_and_ends_when_it_does() {
 
 #[test]
 fn a_stop_from_outside_and_a_drop_end_lanes_that_wait_for_a_slot_or_a_batch() {
-    alone_in_parts(|| {
+    each_way_in_parts(|way| {
         for lanes in [1, 3] {
             for held in [0, 1, 2] {
                 let device = Device::new_host();
                 let compute = device.stream().unwrap();
-                let mut loader = inverted(builder().depth(2), lanes).build(&device).unwrap();
+                let mut loader = way.inverted(builder().depth(2), lanes).build(&device).unwrap();
                 let stop = loader.stop_handle();
                 let mut batches = loader.epoch(0).unwrap();
                 let kept: Vec<_> = batches.by_ref().take(held).map(|batch| batch.unwrap()).collect();
@@ -308,11 +330,11 @@ fn a_panic_in_the_drop_of_a_map_is_reported() {
 }
 
 /// Three batches, checked to the last byte.
-fn three_batches(device: &Device, lanes: usize) -> Result<()> {
+fn three_batches(device: &Device, way: Way, lanes: usize) -> Result<()> {
     let fine = fine(3 * BATCH as u64);
     let compute = device.stream()?;
     let builder = Loader::builder(fine.clone()).batch_size(BATCH).epochs(1).depth(2);
-    let mut loader = inverted(builder.workers(Workers::Count(2)), lanes).build(device)?;
+    let mut loader = way.inverted(builder.workers(Workers::Count(2)), lanes).build(device)?;
     let mut steps = 0;
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(&compute)?;
@@ -343,8 +365,8 @@ fn every_device_call_can_fail_and_the_run_ends_with_the_error() {
         (Fault::Late, Mode::Once),
         (Fault::DeviceLost, Mode::Once),
     ] {
-        for lanes in [1, 2] {
-            let work = |device: &Device| three_batches(device, lanes);
+        for (way, lanes) in WAYS.into_iter().flat_map(|way| [(way, 1), (way, 2)]) {
+            let work = |device: &Device| three_batches(device, way, lanes);
             calls += every_fault(fault, mode, LONG, "fl-", Host::new, work).calls;
         }
     }

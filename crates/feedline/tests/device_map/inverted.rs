@@ -1,12 +1,13 @@
-//! A device map over [`Fine`] samples that a test can check to the last byte.
+//! A device map over [`Fine`] samples that a test can check to the last byte, of copied batches or of those in host
+//! slots.
 
-use feedline::batch::DeviceBatch;
+use feedline::batch::{BatchInfo, DeviceBatch, PinnedBatch};
 use feedline::{DType, LoaderBuilder, Ready, Result, Spec, Stream};
 use feedline_device::launch_host;
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::pattern;
 
-use crate::common::elements;
+use crate::common::{alone, alone_in_parts, elements};
 
 /// Bytes per row of [`fine`].
 pub const ROW: usize = 48;
@@ -35,25 +36,74 @@ pub fn invert(stream: &Stream, batch: &mut DeviceBatch<'_>) -> Result<()> {
     batch.copy("id")
 }
 
-/// `builder` with [`invert`] on `lanes` lanes.
-pub fn inverted(builder: LoaderBuilder, lanes: usize) -> LoaderBuilder {
-    before_invert(builder, lanes, |_| Ok(()))
+/// The same from a host slot.
+fn invert_filled(stream: &Stream, batch: &mut PinnedBatch<'_>) -> Result<()> {
+    let bytes: Vec<u8> = batch.field::<u8>("bytes")?.iter().map(|byte| !byte).collect();
+    let number = batch.random().next_u64() as i64;
+    // Lanes block, as those that decode pictures do.
+    stream.synchronize()?;
+    let (inverted, draw) = (batch.output::<u8>("inverted")?, batch.output::<i64>("draw")?);
+    launch_host(stream, "invert", [], [inverted.into(), draw.into()], move |memory| {
+        memory.output::<u8>(0).copy_from_slice(&bytes);
+        memory.output::<i64>(1).fill(number);
+    })?;
+    batch.copy("id")
 }
 
-/// The same; each lane calls `before` first.
-pub fn before_invert(
-    builder: LoaderBuilder,
-    lanes: usize,
-    before: impl Fn(&DeviceBatch<'_>) -> Result<()> + Clone + Send + Sync + 'static,
-) -> LoaderBuilder {
-    let make = move |stream: &Stream| {
-        let (stream, before) = (stream.clone(), before.clone());
-        Ok(move |batch: &mut DeviceBatch<'_>| {
-            before(batch)?;
-            invert(&stream, batch)
-        })
-    };
-    builder.device_map(spec(), make).device_lanes(lanes)
+/// What the lanes read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Batches on the device.
+    Map,
+    /// Batches in their host slots.
+    Produce,
+}
+
+pub const WAYS: [Way; 2] = [Way::Map, Way::Produce];
+
+/// Calls `test` for each way, as `alone` does.
+#[track_caller]
+pub fn each_way(test: impl Fn(Way)) {
+    WAYS.iter().for_each(|way| alone(|| test(*way)));
+}
+
+/// Calls `test` for each way, as `alone_in_parts` does.
+#[track_caller]
+pub fn each_way_in_parts(test: impl Fn(Way)) {
+    WAYS.iter().for_each(|way| alone_in_parts(|| test(*way)));
+}
+
+impl Way {
+    /// `builder` with [`invert`] on `lanes` lanes.
+    pub fn inverted(self, builder: LoaderBuilder, lanes: usize) -> LoaderBuilder {
+        self.before_invert(builder, lanes, |_| Ok(()))
+    }
+
+    /// The same; each lane calls `before` first.
+    pub fn before_invert(
+        self,
+        builder: LoaderBuilder,
+        lanes: usize,
+        before: impl Fn(&BatchInfo) -> Result<()> + Clone + Send + Sync + 'static,
+    ) -> LoaderBuilder {
+        let builder = match self {
+            Self::Map => builder.device_map(spec(), move |stream: &Stream| {
+                let (stream, before) = (stream.clone(), before.clone());
+                Ok(move |batch: &mut DeviceBatch<'_>| {
+                    before(batch)?;
+                    invert(&stream, batch)
+                })
+            }),
+            Self::Produce => builder.produce(spec(), move |stream: &Stream| {
+                let (stream, before) = (stream.clone(), before.clone());
+                Ok(move |batch: &mut PinnedBatch<'_>| {
+                    before(batch)?;
+                    invert_filled(&stream, batch)
+                })
+            }),
+        };
+        builder.device_lanes(lanes)
+    }
 }
 
 /// Checks every byte of a mapped batch; returns its random number, 0 for a batch without rows.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use feedline::batch::DeviceBatch;
+use feedline::batch::{DeviceBatch, PinnedBatch};
 use feedline::{
     BadSamples, DType, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Spec, Stream,
     TransferMode, TryNext, Workers, bad_samples::Budget,
@@ -10,8 +10,8 @@ use feedline::{
 use feedline_device::{Buffer, launch_host};
 use feedline_testkit::fixtures::{Laid, failing};
 
-use crate::common::{LONG, alone, alone_in_parts, assert_empty};
-use crate::inverted::{before_invert, check, fine, inverted};
+use crate::common::{LONG, alone, assert_empty};
+use crate::inverted::{Way, check, each_way, each_way_in_parts, fine};
 
 const LEN: u64 = 50;
 const BATCH: usize = 8;
@@ -42,8 +42,8 @@ fn builder() -> LoaderBuilder {
 
 #[test]
 fn batches_are_whole_and_in_order_with_the_same_numbers_on_any_number_of_lanes() {
-    alone_in_parts(|| {
-        let wanted = run(inverted(builder(), 1));
+    each_way_in_parts(|way| {
+        let wanted = run(way.inverted(builder(), 1));
         assert_eq!(wanted.len(), 14);
         let mut draws: Vec<i64> = wanted.iter().map(|(_, draw)| *draw).collect();
         draws.sort_unstable();
@@ -52,7 +52,7 @@ fn batches_are_whole_and_in_order_with_the_same_numbers_on_any_number_of_lanes()
         for (lanes, depth, workers) in [(1, 1, 1), (2, 1, 4), (2, 3, 2), (5, 2, 3), (16, 1, 1), (3, 8, 2)] {
             let builder = builder().depth(depth).workers(Workers::Count(workers));
             assert_eq!(
-                run(inverted(builder, lanes)),
+                run(way.inverted(builder, lanes)),
                 wanted,
                 "{lanes} lanes, depth {depth}, {workers} workers"
             );
@@ -63,32 +63,42 @@ fn batches_are_whole_and_in_order_with_the_same_numbers_on_any_number_of_lanes()
 #[test]
 fn a_set_that_the_device_gathers_is_mapped_too() {
     alone(|| {
-        let wanted = run(inverted(builder(), 1));
+        let wanted = run(Way::Map.inverted(builder(), 1));
         for mode in [TransferMode::ZeroCopy, TransferMode::Resident, TransferMode::Staged] {
             // In memory a set has the same bytes in every epoch: look at the first one only.
             let set = Laid::columns(&fine(LEN), 0).unwrap();
             let builder = Loader::builder(set).batch_size(BATCH).shuffle(3).transfer_mode(mode).epochs(1);
             let (device, fine) = (Device::new_host(), fine(LEN));
             let compute = device.stream().unwrap();
-            let mut loader = inverted(builder, 2).build(&device).unwrap();
+            let mut loader = Way::Map.inverted(builder, 2).build(&device).unwrap();
             let batches = loader.epoch(0).unwrap().map(|batch| {
                 let batch = batch.unwrap().wait_on(&compute).unwrap();
                 (batch.ids().to_vec(), check(&fine, &batch))
             });
             assert_eq!(batches.collect::<Vec<_>>(), wanted[..7], "{mode:?}");
         }
+        // A lane that reads host slots needs the rows there.
+        for mode in [TransferMode::ZeroCopy, TransferMode::Resident] {
+            let set = Laid::columns(&fine(LEN), 0).unwrap();
+            let builder = Loader::builder(set).batch_size(BATCH).transfer_mode(mode);
+            let error = Way::Produce.inverted(builder, 2).build(&Device::new_host()).expect_err("refused");
+            assert!(error.message().contains("produce reads batches in host memory"), "{error}");
+        }
+        let set = Laid::columns(&fine(LEN), 0).unwrap();
+        let loader = Way::Produce.inverted(Loader::builder(set), 2).build(&Device::new_host()).unwrap();
+        assert!(loader.transfer_mode().to_string().starts_with("staged"));
     });
 }
 
 /// The first batch of each pair waits on its lane until the second one is mapped by another lane.
 #[test]
 fn lanes_run_beside_each_other_and_an_overtaken_batch_is_still_delivered_first() {
-    alone(|| {
+    each_way(|way| {
         let (pairs, seconds) = (LEN / (2 * BATCH as u64), Arc::new((Mutex::new(0), Condvar::new())));
         let meet = seconds.clone();
         let builder =
             Loader::builder(fine(LEN)).batch_size(BATCH).depth(3).last_batch(LastBatch::Drop).epochs(1);
-        let builder = before_invert(builder, 2, move |batch| {
+        let builder = way.before_invert(builder, 2, move |batch| {
             let (pair, is_second) = (batch.step() / 2, batch.step() % 2 == 1);
             let mut done = meet.0.lock().unwrap();
             if is_second {
@@ -115,11 +125,11 @@ fn lanes_run_beside_each_other_and_an_overtaken_batch_is_still_delivered_first()
 /// that waits for a slot.
 #[test]
 fn batches_get_their_slots_in_the_order_of_their_delivery() {
-    alone(|| {
+    each_way(|way| {
         let builder = Loader::builder(fine(20 * LEN)).batch_size(1).depth(1).epochs(1);
         let (device, fine) = (Device::new_host(), fine(20 * LEN));
         let compute = device.stream().unwrap();
-        let mut loader = inverted(builder, 8).build(&device).unwrap();
+        let mut loader = way.inverted(builder, 8).build(&device).unwrap();
         for (step, batch) in (0..).zip(loader.epoch(0).unwrap()) {
             let batch = batch.unwrap().wait_on(&compute).unwrap();
             assert_eq!(batch.step(), step);
@@ -139,7 +149,7 @@ fn ragged_and_padded_fields_are_read_by_a_map_that_has_scratch_memory() {
         };
         let spec = Spec::new().field("bytes", DType::U32, []).unwrap();
         let spec = spec.field("again", DType::U32, []).unwrap();
-        let mapped = builder().device_map(spec, |stream: &Stream| {
+        let mapped = builder().device_map(spec.clone(), |stream: &Stream| {
             let (stream, mut sums) = (stream.clone(), Buffer::<u32>::new(stream, 2)?);
             Ok(move |batch: &mut DeviceBatch<'_>| {
                 assert_eq!(batch.spec().fields().len(), 2);
@@ -154,25 +164,42 @@ fn ragged_and_padded_fields_are_read_by_a_map_that_has_scratch_memory() {
                 batch.output::<u32>("again")?.copy_from(lengths)
             })
         });
-        let device = Device::new_host();
-        let compute = device.stream().unwrap();
-        let mut loader = mapped.build(&device).unwrap();
-        let mut counts = Vec::new();
-        for batch in loader.epoch(0).unwrap() {
-            let batch = batch.unwrap().wait_on(&compute).unwrap();
-            let bytes = batch.to_vec::<u32>("bytes").unwrap();
-            assert_eq!(batch.to_vec::<u32>("again").unwrap(), bytes);
-            counts.extend(bytes);
+        let produced = builder().produce(spec, |stream: &Stream| {
+            let stream = stream.clone();
+            Ok(move |batch: &mut PinnedBatch<'_>| {
+                let ((_, offsets), (values, lengths)) =
+                    (batch.ragged::<u8>("text")?, batch.padded::<u8>("again")?);
+                assert!(values.len().is_multiple_of(batch.len()) && batch.ragged::<u8>("again").is_err());
+                let counts: Vec<u32> = offsets.windows(2).map(|two| two[1] - two[0]).collect();
+                let lengths = lengths.to_vec();
+                let outputs = [batch.output::<u32>("bytes")?.into(), batch.output::<u32>("again")?.into()];
+                launch_host(&stream, "count", [], outputs, move |memory| {
+                    memory.output::<u32>(0).copy_from_slice(&counts);
+                    memory.output::<u32>(1).copy_from_slice(&lengths);
+                })
+            })
+        });
+        for builder in [mapped, produced] {
+            let device = Device::new_host();
+            let compute = device.stream().unwrap();
+            let mut loader = builder.build(&device).unwrap();
+            let mut counts = Vec::new();
+            for batch in loader.epoch(0).unwrap() {
+                let batch = batch.unwrap().wait_on(&compute).unwrap();
+                let bytes = batch.to_vec::<u32>("bytes").unwrap();
+                assert_eq!(batch.to_vec::<u32>("again").unwrap(), bytes);
+                counts.extend(bytes);
+            }
+            assert!(texts.iter().map(|text| text.len() as u32).eq(counts));
         }
-        assert!(texts.iter().map(|text| text.len() as u32).eq(counts));
     });
 }
 
 #[test]
 fn loaders_of_the_host_and_of_several_devices_map_their_batches() {
-    alone(|| {
-        let mut loader = inverted(builder(), 2).build_host().unwrap();
-        let plain: Vec<_> = run(inverted(builder(), 1)).into_iter().take(7).map(|(ids, _)| ids).collect();
+    each_way(|way| {
+        let mut loader = way.inverted(builder(), 2).build_host().unwrap();
+        let plain: Vec<_> = run(way.inverted(builder(), 1)).into_iter().take(7).map(|(ids, _)| ids).collect();
         let mut taken = Vec::new();
         for batch in loader.epoch(0).unwrap() {
             let batch = batch.unwrap();
@@ -182,7 +209,7 @@ fn loaders_of_the_host_and_of_several_devices_map_their_batches() {
         assert_eq!(taken, plain);
         let devices = [Device::new_host(), Device::new_host()];
         let fine = fine(LEN);
-        let mut loaders = inverted(builder().batch_size(BATCH / 2), 2).build_each(&devices).unwrap();
+        let mut loaders = way.inverted(builder().batch_size(BATCH / 2), 2).build_each(&devices).unwrap();
         let streams = [devices[0].stream().unwrap(), devices[1].stream().unwrap()];
         let mut ids = vec![Vec::new(); plain.len()];
         for (loader, stream) in loaders.iter_mut().zip(&streams) {
@@ -198,14 +225,14 @@ fn loaders_of_the_host_and_of_several_devices_map_their_batches() {
 
 #[test]
 fn substitutes_of_bad_samples_travel_with_the_mapped_batch() {
-    alone(|| {
+    each_way(|way| {
         let set = failing(fine(LEN), [3, 20]);
         let builder = Loader::builder(set)
             .batch_size(BATCH)
             .bad_samples(BadSamples::Substitute { budget: Budget::Count(9) });
         let (device, fine) = (Device::new_host(), fine(LEN));
         let compute = device.stream().unwrap();
-        let mut loader = inverted(builder, 2).build(&device).unwrap();
+        let mut loader = way.inverted(builder, 2).build(&device).unwrap();
         let mut substituted = 0;
         for batch in loader.epoch(0).unwrap() {
             let batch = batch.unwrap().wait_on(&compute).unwrap();
@@ -219,10 +246,10 @@ fn substitutes_of_bad_samples_travel_with_the_mapped_batch() {
 /// A new request comes while lanes have batches of the old one.
 #[test]
 fn another_epoch_and_a_poll_get_mapped_batches_of_their_own_request() {
-    alone(|| {
+    each_way(|way| {
         let (device, fine) = (Device::new_host(), fine(LEN));
         let compute = device.stream().unwrap();
-        let mut loader = inverted(builder().depth(2), 2).build(&device).unwrap();
+        let mut loader = way.inverted(builder().depth(2), 2).build(&device).unwrap();
         for (epoch, take) in [(0, 1), (5, 2), (5, 9), (2, 0), (7, 3)] {
             let mut batches = loader.epoch(epoch).unwrap();
             for step in 0..take.min(7) {
@@ -243,11 +270,11 @@ fn another_epoch_and_a_poll_get_mapped_batches_of_their_own_request() {
 
 #[test]
 fn a_thread_that_holds_every_slot_is_told() {
-    alone(|| {
+    each_way(|way| {
         let device = Device::new_host();
         let held = std::time::Duration::from_millis(50);
         let builder = builder().depth(2).held_timeout(held);
-        let mut loader = inverted(builder, 2).build(&device).unwrap();
+        let mut loader = way.inverted(builder, 2).build(&device).unwrap();
         let mut batches = loader.epoch(0).unwrap();
         let kept = [batches.next().unwrap().unwrap(), batches.next().unwrap().unwrap()];
         let error = batches.next().unwrap().expect_err("every slot is held");

@@ -5,8 +5,7 @@ use feedline::dataset::Random;
 use feedline::record::{RecordOptions, Recorder};
 use feedline::{Cursor, Device, Loader, LoaderBuilder, Workers};
 
-use crate::common::{alone, alone_in_parts};
-use crate::inverted::{check, fine, inverted};
+use crate::inverted::{check, each_way, each_way_in_parts, fine};
 
 const LEN: u64 = 333;
 const BATCH: usize = 4;
@@ -48,14 +47,14 @@ fn stretch(builder: LoaderBuilder, cursor: Option<Cursor>, max: usize, seen: &mu
 /// The record has the rows that are copied, and a replay makes those.
 #[test]
 fn a_recorded_run_is_replayed_with_the_rows_before_the_device_map() {
-    alone(|| {
+    each_way(|way| {
         let folder = tempfile::tempdir().unwrap();
         let recorder = Recorder::new(folder.path(), RecordOptions::default());
-        let mut loader = inverted(builder().record(&recorder), 2).build(&Device::new_host()).unwrap();
+        let mut loader = way.inverted(builder().record(&recorder), 2).build(&Device::new_host()).unwrap();
         let steps = loader.epoch(0).unwrap().map(|batch| batch.unwrap().ids().to_vec()).collect::<Vec<_>>();
         drop(loader);
         let run = feedline_record::Run::open(folder.path()).unwrap();
-        let mut replayer = run.replayer(inverted(builder(), 2), 0);
+        let mut replayer = run.replayer(way.inverted(builder(), 2), 0);
         for (number, ids) in (0..).zip(&steps).step_by(17) {
             let replayed = replayer.step(number).unwrap();
             assert!(replayed.verdict.is_equal(), "{:?}", replayed.verdict);
@@ -68,9 +67,9 @@ fn a_recorded_run_is_replayed_with_the_rows_before_the_device_map() {
 
 #[test]
 fn a_run_that_is_killed_and_resumed_at_random_is_the_whole_run() {
-    alone_in_parts(|| {
+    each_way_in_parts(|way| {
         let mut wanted = Vec::new();
-        let end = stretch(inverted(builder(), 1), None, usize::MAX, &mut wanted);
+        let end = stretch(way.inverted(builder(), 1), None, usize::MAX, &mut wanted);
         assert_eq!(wanted.len() as u64, EPOCHS * LEN.div_ceil(BATCH as u64));
         let (mut random, mut seen, mut cursor) = (Random::from_key(7), Vec::new(), None);
         let mut kills = 0;
@@ -80,7 +79,7 @@ fn a_run_that_is_killed_and_resumed_at_random_is_the_whole_run() {
             let builder = builder().depth(depth).workers(Workers::Count(workers));
             // Zero too: killed before the first batch.
             let max = if kills < KILLS { draw(5) } else { usize::MAX };
-            let saved = stretch(inverted(builder, lanes), cursor, max, &mut seen);
+            let saved = stretch(way.inverted(builder, lanes), cursor, max, &mut seen);
             // As it would come from a file.
             cursor = Some(Cursor::from_bytes(&saved.to_bytes()).unwrap());
             kills += 1;

@@ -7,6 +7,7 @@ mod memory;
 mod mismatch;
 mod order;
 mod produce;
+mod produce_from;
 mod registration;
 mod resident;
 mod rig;

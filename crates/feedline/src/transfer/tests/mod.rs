@@ -146,7 +146,7 @@ impl Rig {
             stream: device.named_stream("copy", Default::default()).unwrap(),
             pool: rig.pool.clone(),
             decoder: Arc::new(decoder),
-            loaded,
+            next: Next::Copied(loaded),
         };
         let ended = move |outcome, transfer| {
             drop(transfer);

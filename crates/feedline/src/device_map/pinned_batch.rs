@@ -1,0 +1,161 @@
+//! A filled batch in its pinned slot, and the batch on the device that a lane makes of it.
+
+use feedline_core::ragged::Form;
+use feedline_core::{BatchInfo, Element, Extent, Field, Layout, Random, Result, Spec};
+use feedline_device::slot::PinnedSlot;
+use feedline_device::{Stream, ViewMut};
+
+use super::output::{Output, refuse};
+
+/// A filled batch in pinned host memory, and the batch to make of it on the device; the argument of
+/// [`LoaderBuilder::produce`](crate::LoaderBuilder::produce).
+///
+/// All slices and views end with the call. Work that is queued on [`stream`](Self::stream) may read the slices
+/// after it: the memory is filled again when that work has ended.
+pub struct PinnedBatch<'a> {
+    slot: PinnedSlot<'a>,
+    info: &'a BatchInfo,
+    layout: &'a Layout,
+    stream: &'a Stream,
+    output: Output<'a>,
+    waiting: &'a (dyn Fn() -> usize + Sync),
+}
+
+impl<'a> PinnedBatch<'a> {
+    /// `waiting` returns the number of filled batches behind this one.
+    pub(super) fn new(
+        (slot, info, layout): (PinnedSlot<'a>, &'a BatchInfo, &'a Layout),
+        stream: &'a Stream,
+        output: Output<'a>,
+        waiting: &'a (dyn Fn() -> usize + Sync),
+    ) -> Self {
+        Self { slot, info, layout, stream, output, waiting }
+    }
+
+    /// The lane's stream.
+    pub fn stream(&self) -> &'a Stream {
+        self.stream
+    }
+
+    /// The fields of the batch as the workers have filled it.
+    pub fn spec(&self) -> &'a Spec {
+        self.layout.spec()
+    }
+
+    /// The field `name` of all rows: `[rows, shape...]`, row-major.
+    ///
+    /// # Errors
+    /// `Config` for a name that the spec does not have, or a field of another type.
+    pub fn field<T: Element>(&self, name: &str) -> Result<&'a [T]> {
+        let (index, field) = self.typed::<T>(name)?;
+        if field.as_ragged().is_some() {
+            return Err(refuse(field, "is ragged: read it by ragged or padded"));
+        }
+        Ok(self.elements(self.layout.offset(index), field.elements() * self.len()))
+    }
+
+    /// The ragged field `name`: the items of all rows one behind another, and `rows + 1` offsets, counted in items.
+    ///
+    /// # Errors
+    /// `Config` for a name that the spec does not have, a field that is not ragged or is padded, or one of
+    /// another type.
+    pub fn ragged<T: Element>(&self, name: &str) -> Result<(&'a [T], &'a [u32])> {
+        let (index, values, form) = self.values(name)?;
+        if let Form::Padded(_) = form {
+            return Err(refuse(&self.spec().fields()[index], "is padded: read it by padded"));
+        }
+        Ok((values, self.elements(self.layout.offset(index), self.len() + 1)))
+    }
+
+    /// The padded field `name`: `[rows, width, item...]`, row-major, and the length of each row.
+    ///
+    /// # Errors
+    /// `Config` for a name that the spec does not have, a field that is not padded, or one of another type.
+    pub fn padded<T: Element>(&self, name: &str) -> Result<(&'a [T], &'a [u32])> {
+        let (index, values, form) = self.values(name)?;
+        let Form::Padded(_) = form else {
+            return Err(refuse(&self.spec().fields()[index], "is not padded: read it by ragged"));
+        };
+        Ok((values, self.elements(self.layout.offset(index), self.len())))
+    }
+
+    /// The output field `name` of all rows, to write; as [`DeviceBatch::output`](super::DeviceBatch::output).
+    ///
+    /// Work that is queued after the first call of this or of [`copy`](Self::copy) waits for the last use of the
+    /// output's slot: queue what does not write the output, such as decoding into memory of your own, before it.
+    ///
+    /// # Errors
+    /// As [`DeviceBatch::output`](super::DeviceBatch::output); a device failure.
+    pub fn output<T: Element>(&mut self, name: &str) -> Result<ViewMut<'a, T>> {
+        self.output.view_mut(name, self.info.len())
+    }
+
+    /// Queues a copy of the field `name` into the output field of that name.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output); `Config` for a field that has another type or shape in the batch, or is
+    /// ragged there.
+    #[track_caller]
+    pub fn copy(&mut self, name: &str) -> Result<()> {
+        let index = self.spec().index_of(name)?;
+        let to = self.output.copy_of(name, &self.spec().fields()[index], self.info.len())?;
+        self.slot.copy(self.layout.offset(index), to)
+    }
+
+    /// Random numbers for this batch; as [`DeviceBatch::random`](super::DeviceBatch::random).
+    pub fn random(&self) -> Random {
+        self.output.random(self.info)
+    }
+
+    /// Returns the number of filled batches that wait for a lane. While some do, the workers are ahead, and the
+    /// CPU has time for other work. May be called from any thread.
+    pub fn waiting(&self) -> &'a (dyn Fn() -> usize + Sync) {
+        self.waiting
+    }
+
+    /// As [`Output::check_written`].
+    pub(super) fn check_written(&self) -> Result<()> {
+        self.output.check_written()
+    }
+
+    /// The field called `name`, whose elements are of type `T`, and its index.
+    fn typed<T: Element>(&self, name: &str) -> Result<(usize, &'a Field)> {
+        let index = self.spec().index_of(name)?;
+        let field = &self.spec().fields()[index];
+        match T::is_of(field.dtype()) {
+            true => Ok((index, field)),
+            false => Err(refuse(field, &format!("is {}, not {}", field.dtype(), T::DTYPE))),
+        }
+    }
+
+    /// The index of a ragged field, its values, and its form.
+    fn values<T: Element>(&self, name: &str) -> Result<(usize, &'a [T], Form)> {
+        let (index, field) = self.typed::<T>(name)?;
+        let (Some(ragged), Some(place)) = (field.as_ragged(), self.layout.ragged_place(index)) else {
+            return Err(refuse(field, "is not ragged: read it by field"));
+        };
+        let Extent { items, .. } = self.info.extents.get(place).copied().unwrap_or_default();
+        let elements = items * field.item_bytes() / size_of::<T>();
+        Ok((index, self.elements(self.layout.values(index).start, elements), ragged.form()))
+    }
+
+    /// `len` elements at byte `offset` of the slot, both from the layout.
+    fn elements<T: Element>(&self, offset: usize, len: usize) -> &'a [T] {
+        bytemuck::cast_slice(&self.slot.bytes()[offset..][..len * size_of::<T>()])
+    }
+}
+
+/// The description of the batch.
+impl std::ops::Deref for PinnedBatch<'_> {
+    type Target = BatchInfo;
+
+    fn deref(&self) -> &BatchInfo {
+        self.info
+    }
+}
+
+impl std::fmt::Debug for PinnedBatch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PinnedBatch(epoch {}, step {}, {} rows)", self.epoch(), self.step(), self.len())
+    }
+}

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::{Dataset, Device, Error, ErrorKind, HostBatch, Loader, Result};
+use feedline::{Dataset, Device, Error, ErrorKind, Loader, Result};
 use feedline_datasets::{ImageDataset, open};
 use feedline_images::{Chroma, IMAGENET_MEAN, IMAGENET_STD, Transforms};
-use feedline_pictures::{Decode, DecodeStage, Encoded};
+use feedline_pictures::{Decode, PictureStage};
 use serde_json::{Value, json};
 
 use crate::measure::Figures;
@@ -17,12 +17,12 @@ use crate::row::{Entry, Report, Target};
 const BATCH: usize = 256;
 /// How often the folder is read in an epoch: more than a run takes.
 const TIMES: u64 = 1 << 20;
-/// More workers only wait for the GPU.
-const MAX_WORKERS: usize = 4;
-/// Batches of each thread that are not timed: decoders are opened, and memory grows.
+/// More lanes only wait for the GPU.
+const MAX_LANES: usize = 4;
+/// Batches of each lane that are not timed: memory grows.
 const WARM_UP: u64 = 8;
 
-/// A stage of `--workers` threads, up to four, each with a stream of its own.
+/// A loader with `--workers` lanes, up to four, each with a stream of its own.
 ///
 /// # Errors
 /// `Config` without a folder of pictures; an error of a file, the device or the pipeline.
@@ -49,17 +49,14 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     ];
     for (name, decode, chroma) in ways {
         let chroma_name = if chroma == nearest { "nearest" } else { "interpolated" };
-        for &threads in options.workers.iter().filter(|&&threads| threads <= MAX_WORKERS) {
-            if matches!(decode, None | Some(Decode::Cpu)) && threads > options.workers[0] {
+        for &lanes in options.workers.iter().filter(|&&lanes| lanes <= MAX_LANES) {
+            if matches!(decode, None | Some(Decode::Cpu)) && lanes > options.workers[0] {
                 // Every core works for one already.
                 continue;
             }
             let set = ImageDataset::encoded(open(folder)?, transforms(chroma), max)?.repeat(TIMES)?;
-            let loader = Loader::builder(set).batch_size(batch).shuffle(3);
-            // Two batches for each thread, and one that is delivered.
-            let loader = loader.depth(2 * threads + 1).pinned_budget(8 << 30);
             let bench = Bench { device: &options.device, transforms: transforms(chroma), decode, batch };
-            match bench.measure(options, loader.build_host()?, threads, warm_up) {
+            match bench.measure(options, set, lanes, warm_up) {
                 Err(error) if error.kind() == ErrorKind::Unavailable => {
                     println!("jpeg-gpu {name}: not run: {error}");
                 }
@@ -68,7 +65,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
                     report.add(
                         "jpeg-gpu",
                         Entry {
-                            parameters: json!({ "decode": name, "chroma": chroma_name, "threads": threads }),
+                            parameters: json!({ "decode": name, "chroma": chroma_name, "lanes": lanes }),
                             value: rates,
                             unit: "images/s",
                             baseline: None,
@@ -101,28 +98,26 @@ impl Bench<'_> {
     fn measure(
         &self,
         options: &Options,
-        mut loader: feedline::HostLoader,
-        threads: usize,
+        set: impl Dataset,
+        lanes: usize,
         warm_up: u64,
     ) -> Result<(Figures, Value)> {
-        let batches = loader.epoch(0)?;
-        let warm_up = warm_up * threads as u64;
+        let warm_up = warm_up * lanes as u64;
         let Some(decode) = self.decode else {
-            let rates = rates(options, warm_up, batches.map(|batch| Ok(batch?.len())))?;
+            let loader = Loader::builder(set).batch_size(self.batch).shuffle(3).depth(2 * lanes + 1);
+            let mut loader = loader.pinned_budget(8 << 30).build_host()?;
+            let rates = rates(options, warm_up, loader.epoch(0)?.map(|batch| Ok(batch?.len())))?;
             return Ok((rates, json!({ "batch": self.batch })));
         };
         let compute = self.device.stream()?;
-        let mut stage =
-            DecodeStage::<f32>::new(self.device, self.transforms.device_part()?, decode, threads)?;
+        let stage = PictureStage::new(&self.transforms, decode)?;
+        let loader = stage.builder(set)?.device_lanes(lanes).batch_size(self.batch).shuffle(3);
+        let mut loader = loader.pinned_budget(8 << 30).build(self.device)?;
         let start = Instant::now();
-        let finished = stage.run(batches, encoded).map(|batch| {
-            let batch = batch?;
-            batch.wait_on(&compute)?;
-            Ok(batch.rest)
-        });
+        let finished = loader.epoch(0)?.map(|batch| Ok(batch?.wait_on(&compute)?.len()));
         let rates = rates(options, warm_up, finished)?;
         compute.synchronize()?;
-        let of_threads = start.elapsed().as_secs_f64() * threads as f64;
+        let of_lanes = start.elapsed().as_secs_f64() * lanes as f64;
         let (counts, times) = (stage.counts(), stage.times());
         let images = (counts.on_gpu + counts.on_cpu).max(1) as f64;
         let per_image = |time: Duration| time.as_secs_f64() * 1e6 / images;
@@ -130,27 +125,17 @@ impl Bench<'_> {
             "said": stage.describe(), "batch": self.batch,
             "on_gpu": counts.on_gpu, "on_cpu": counts.on_cpu, "refused": counts.refused,
             "us_per_image": {
-                "of a thread": of_threads * 1e6 / images,
+                "of a lane": of_lanes * 1e6 / images,
                 "headers": per_image(times.headers),
-                "files to pinned memory": per_image(times.load),
                 "waiting for the GPU": per_image(times.queue),
                 "nvJPEG's calls": per_image(times.submit),
                 "device awaited": per_image(times.wait),
                 "copies": per_image(times.copies),
                 "transforms awaited": per_image(times.transforms),
-                "without a batch": per_image(times.idle),
             },
         });
         Ok((rates, more))
     }
-}
-
-/// The pictures of a batch, and their number.
-fn encoded(batch: &HostBatch) -> Result<(Encoded<'_>, usize)> {
-    let (bytes, offsets) = batch.ragged::<u8>("image")?;
-    let parameters = batch.field("image.parameters")?;
-    // Without labels: the rate of the pictures alone.
-    Ok((Encoded { bytes, offsets, parameters, labels: &[] }, batch.len()))
 }
 
 /// Images per second in each repetition, for batches of this number of images.

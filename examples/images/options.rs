@@ -22,8 +22,8 @@ usage: images FOLDER [options]
   --lr X          learning rate of momentum SGD [0.02]
   --seed N        [7]
   --plain         without augmentation
-  --decode BY     workers of the loader; cpu, gpu or auto: a decode stage behind the loader [workers]
-  --threads N     workers of the decode stage [3]
+  --decode BY     workers of the loader; cpu, gpu or auto: lanes of the loader, ahead of the step [workers]
+  --lanes N       batches that lanes decode at a time [3]
   --chroma WAY    interpolated or nearest: how the colours of JPEG files are enlarged [interpolated]
   --device NAME   auto, cuda or host [auto]
   --help
@@ -44,7 +44,7 @@ pub struct Options {
     pub plain: bool,
     /// `None`: the loader's workers decode.
     pub decode: Option<Decode>,
-    pub threads: usize,
+    pub lanes: usize,
     pub chroma: Chroma,
     pub device: String,
 }
@@ -62,7 +62,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Opt
         seed: 7,
         plain: false,
         decode: None,
-        threads: 3,
+        lanes: 3,
         chroma: Chroma::Interpolated,
         device: "auto".into(),
     };
@@ -80,7 +80,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Opt
             Long("seed") => options.seed = value(&mut parser)?.parse().map_err(usage)?,
             Long("plain") => options.plain = true,
             Long("decode") => options.decode = decode(&value(&mut parser)?.string().map_err(usage)?)?,
-            Long("threads") => options.threads = value(&mut parser)?.parse().map_err(usage)?,
+            Long("lanes") => options.lanes = value(&mut parser)?.parse().map_err(usage)?,
             Long("chroma") => options.chroma = chroma(&value(&mut parser)?.string().map_err(usage)?)?,
             Long("device") => options.device = value(&mut parser)?.string().map_err(usage)?,
             Long("help") | Short('h') => return Ok(None),

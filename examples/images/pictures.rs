@@ -17,7 +17,7 @@ pub struct Pictures {
     /// The files of this part, by their numbers in the folder.
     files: Vec<u64>,
     transforms: Transforms,
-    /// Whether files are delivered without decoding, for a stage that decodes after the loader.
+    /// Whether the workers write files, which lanes of the loader decode.
     is_encoded: bool,
     spec: Spec,
 }
@@ -59,8 +59,8 @@ impl Pictures {
         Ok(Self { folder: folder.clone(), files, transforms, is_encoded: false, spec })
     }
 
-    /// The files that are not held out, undecoded, each with the parameters that `transforms` drew for it. A
-    /// stage decodes them, and runs the list on the device.
+    /// The files that are not held out, undecoded, each with the parameters that `transforms` drew for it.
+    /// Lanes decode them, and run the list on the device.
     pub fn encoded(folder: &Arc<Folder>, transforms: Transforms) -> Result<Self> {
         let files = files(folder, false);
         // Slots of the loader have room for a batch of the largest file.

@@ -6,7 +6,7 @@ use feedline::{Event, Result, Stream};
 
 /// Measures every step by two events of the compute stream. The first one is recorded after the wait for the
 /// step's batch, so the time between two steps is time without data, on the device's own clock. It is the
-/// same for a loader's batches and for those of a stage.
+/// same for batches that the workers decode and for those that lanes decode.
 ///
 /// A gap between two kernels of a step counts as work, and so does the slowdown of a step by a decoder on the
 /// same device: look at the rate too. A few batches are read ahead between two epochs, while the accuracy is

@@ -83,9 +83,9 @@ impl ImageDataset {
         Self::build(reader, name, transforms, None)
     }
 
-    /// The data set of pictures that `DecodeStage` of the crate `feedline-pictures` decodes after the loader:
-    /// the field `image` is ragged and holds the encoded bytes, up to `max_bytes` per picture. The list must
-    /// have no transforms on the host.
+    /// The data set of pictures that lanes of the loader decode (`PictureStage` of the crate
+    /// `feedline-pictures`): the field `image` is ragged and holds the encoded bytes, up to `max_bytes` per
+    /// picture. The list must have no transforms on the host.
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].

@@ -119,10 +119,10 @@ fn the_model_sees_the_same_pixels_and_labels_whoever_decodes() {
 }
 
 #[test]
-fn the_example_learns_from_a_stage_and_says_how_long_it_waited() {
+fn the_example_learns_from_pictures_that_lanes_decode_and_says_how_long_it_waited() {
     let folder = folder();
     let arguments = ["--device", "host", "--epochs", "16", "--size", "16", "--hidden", "64", "--batch", "32"];
-    let lines = output(folder.path(), &[&arguments[..], &["--decode", "cpu", "--threads", "3"]].concat());
+    let lines = output(folder.path(), &[&arguments[..], &["--decode", "cpu", "--lanes", "3"]].concat());
     assert!(last_accuracy(&lines) >= 85.0, "{lines}");
     let waited = lines.lines().find(|line| line.starts_with("waited")).expect("the share");
     for share in [number(waited, "waited"), number(waited, "last epoch")] {
@@ -139,7 +139,7 @@ fn what_cannot_decode_is_refused_on_one_line() {
     assert!(refused(&["--decode", "gpu"]).contains("JPEG is decoded on CUDA devices only"));
     assert!(refused(&["--decode", "tpu"]).contains("give workers, cpu, gpu or auto"));
     assert!(refused(&["--chroma", "none"]).contains("give interpolated or nearest"));
-    assert!(refused(&["--decode", "cpu", "--threads", "0"]).contains("give 1 or more"));
+    assert!(refused(&["--decode", "cpu", "--lanes", "0"]).contains("device_lanes is 0"));
 }
 
 #[test]

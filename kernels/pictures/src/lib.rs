@@ -3,16 +3,14 @@
 //! | item | contents |
 //! | --- | --- |
 //! | [`Augment`] | the device's part of a list of transforms, in one launch per batch |
+//! | `PictureStage` | a loader whose lanes decode the files of its batches |
 //! | `PictureDecoder` | a batch of files, decoded by nvJPEG, the CPU, or both, and transformed |
-//! | `DecodeStage` | workers that decode batches ahead of the training step |
 //!
 //! The last two need the feature `nvjpeg`. Without a GPU the host does the same.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod augment;
-#[cfg(feature = "nvjpeg")]
-mod buffer_pool;
 #[cfg(feature = "nvjpeg")]
 #[cfg_attr(docsrs, doc(cfg(feature = "nvjpeg")))]
 mod decoder;
@@ -34,7 +32,7 @@ pub use augment::{Augment, OneHot, Pictures};
 #[cfg(feature = "nvjpeg")]
 pub use decoder::{Counts, Decode, DecodeTimes, PictureDecoder};
 #[cfg(feature = "nvjpeg")]
-pub use stage::{DecodeStage, Decoded, Encoded};
+pub use stage::PictureStage;
 
 /// Returns a `Config` error unless `fits`.
 fn check(fits: bool, what: impl FnOnce() -> String) -> Result<()> {

@@ -24,11 +24,6 @@ impl Pinned {
         Ok(Self { first: cuda.alloc_host(bytes)?, bytes, stream: stream.clone() })
     }
 
-    /// The size of the block.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes
-    }
-
     /// The memory. No copy is in flight, because [`copy`](Self::copy) waits.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the block is initialised, `bytes` long and owned; `copy` returns only after the device has

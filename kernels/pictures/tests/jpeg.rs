@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Random, Result};
+use feedline_core::{ErrorKind, Random};
 use feedline_device::{Buffer, Device, Stream};
 use feedline_images::device::{HostBatch, WORDS};
 use feedline_images::{CenterCrop, Chroma, Decoder, DevicePart, Size, Transforms};
-use feedline_pictures::{Decode, DecodeStage, Encoded, PictureDecoder};
+use feedline_pictures::{Decode, PictureDecoder};
 use feedline_testkit::{gpu, not_run};
 
 fn golden(name: &str) -> PathBuf {
@@ -126,122 +126,6 @@ fn what_cannot_be_is_refused_with_the_reason() {
     assert!(error.message().contains("put on_device() first"), "{error}");
 }
 
-/// A batch as a loader delivers it.
-#[derive(Clone)]
-struct Crossed {
-    number: usize,
-    files: Vec<Vec<u8>>,
-    bytes: Vec<u8>,
-    offsets: Vec<u32>,
-    parameters: Vec<u32>,
-    labels: Vec<i64>,
-}
-
-/// Batches of one to five pictures of every kind.
-fn batches(part: &DevicePart, count: usize) -> Vec<Crossed> {
-    let all: Vec<_> = files(&golden("")).iter().map(|path| fs::read(path).unwrap()).collect();
-    let mut at = all.iter().cycle();
-    let batch = |number| {
-        let files: Vec<_> = at.by_ref().take(1 + number * 3 % 5).cloned().collect();
-        let mut offsets = vec![0];
-        offsets.extend(files.iter().scan(0, |sum, file| {
-            *sum += file.len() as u32;
-            Some(*sum)
-        }));
-        // Every other batch has labels, one a row.
-        let labels = if number % 2 == 1 { 0..files.len() as i64 } else { 0..0 };
-        let labels = labels.map(|row| 1000 * number as i64 + row).collect();
-        Crossed {
-            number,
-            bytes: files.concat(),
-            offsets,
-            parameters: parameters(part, &files),
-            labels,
-            files,
-        }
-    };
-    (0..count).map(batch).collect()
-}
-
-fn read(batch: &Crossed) -> Result<(Encoded<'_, i64>, usize)> {
-    let Crossed { number, bytes, offsets, parameters, labels, .. } = batch;
-    Ok((Encoded { bytes, offsets, parameters, labels }, *number))
-}
-
-#[test]
-fn a_stage_delivers_every_batch_in_order_with_the_pixels_of_its_pictures() {
-    let device = Device::new_host();
-    let compute = device.stream().unwrap();
-    let part = crops().device_part().unwrap();
-    for threads in [1, 3] {
-        let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Auto, threads).unwrap();
-        let all = batches(&part, 20);
-        let mut pictures = 0;
-        // The second round uses the memory of the first, and a stage of which an iterator was dropped.
-        for take in [7, 20] {
-            for (number, batch) in stage.run(all.iter().cloned().map(Ok), read).take(take).enumerate() {
-                let batch = batch.unwrap();
-                assert_eq!(batch.rest, number);
-                let found = batch.wait_on(&compute).unwrap().to_vec().unwrap();
-                assert!(found == wanted(&part, &all[number].files), "batch {number} of {threads} threads");
-                assert_eq!(batch.labels(&compute).unwrap().to_vec().unwrap(), all[number].labels);
-                pictures += all[number].files.len() as u64;
-            }
-        }
-        assert!(stage.counts().on_cpu >= pictures && stage.counts().on_gpu == 0, "{stage:?}");
-        assert_eq!(stage.describe(), "on the CPU (no nvJPEG)");
-    }
-}
-
-#[test]
-fn a_batch_that_fails_in_a_stage_is_an_error_in_its_place_and_the_others_follow() {
-    let device = Device::new_host();
-    let part = crops().device_part().unwrap();
-    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
-    let mut all: Vec<_> = batches(&part, 12).into_iter().map(Ok).collect();
-    all[2] = Err(Error::new(ErrorKind::Data, "the loader failed"));
-    let Ok(batch) = &mut all[5] else { panic!("a batch") };
-    batch.bytes[..8].fill(0);
-    let Ok(batch) = &mut all[6] else { panic!("a batch") };
-    *batch.offsets.last_mut().unwrap() += 1;
-    let found: Vec<_> = stage.run(all, read).map(|batch| batch.map(|batch| batch.rest)).collect();
-    for (number, found) in found.iter().enumerate() {
-        let wanted = match number {
-            2 => Err(ErrorKind::Data),
-            5 => Err(ErrorKind::Sample),
-            6 => Err(ErrorKind::Config),
-            number => Ok(number),
-        };
-        assert_eq!(found.as_ref().map(|number| *number).map_err(Error::kind), wanted);
-    }
-    assert_eq!(found.len(), 12);
-}
-
-#[test]
-fn a_panic_in_a_stage_is_an_error_and_ends_its_thread_alone() {
-    let device = Device::new_host();
-    let part = crops().device_part().unwrap();
-    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
-    fn panicking(batch: &Crossed) -> Result<(Encoded<'_, i64>, usize)> {
-        assert!(batch.number != 2, "a planted panic");
-        read(batch)
-    }
-    let found: Vec<_> = stage.run(batches(&part, 8).into_iter().map(Ok), panicking).collect();
-    for (number, found) in found.iter().enumerate() {
-        let is_panic = found.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic);
-        assert_eq!(is_panic, number >= 2 && number % 2 == 0, "batch {number}");
-    }
-    assert!(found[2].as_ref().unwrap_err().message().contains("a planted panic"));
-}
-
-#[test]
-fn a_stage_of_another_element_type_is_refused() {
-    let part = crops().device_part().unwrap();
-    let error = DecodeStage::<f32>::new(&Device::new_host(), part.clone(), Decode::Cpu, 1).unwrap_err();
-    assert!(error.message().contains("finished pictures are u8, not f32"), "{error}");
-    assert!(DecodeStage::<u8>::new(&Device::new_host(), part, Decode::Cpu, 0).is_err());
-}
-
 /// A decoder on the GPU; without nvJPEG, says that `test` was not run.
 fn on_gpu(device: &Device, part: DevicePart, decode: Decode, test: &str) -> Option<(Stream, PictureDecoder)> {
     let stream = device.stream().unwrap();
@@ -333,67 +217,4 @@ fn what_the_gpu_refuses_is_decoded_on_the_cpu_that_picture_alone() {
     batch.push(cut);
     let again = run(&mut decoder, &stream, &batch);
     assert!(again[..cpu] == wanted[..cpu], "the other pictures of a batch with a damaged one");
-}
-
-#[test]
-fn the_cpu_helps_the_gpu_in_a_stage_that_decides_on_its_own() {
-    let test = "the CPU helps the GPU in a stage that decides on its own";
-    let Some(device) = gpu(test) else { return };
-    let part = crops().device_part().unwrap();
-    if on_gpu(&device, part.clone(), Decode::Auto, test).is_none() {
-        return;
-    }
-    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Auto, 3).unwrap();
-    let compute = device.stream().unwrap();
-    let one = ["420.jpg", "444.jpg", "422.jpg", "gray.jpg"].map(|name| fs::read(golden(name)).unwrap());
-    let files: Vec<_> = one.iter().cycle().take(64).cloned().collect();
-    let offsets = std::iter::once(0).chain(files.iter().scan(0, |sum, file| {
-        *sum += file.len() as u32;
-        Some(*sum)
-    }));
-    let batch = Crossed {
-        number: 0,
-        bytes: files.concat(),
-        offsets: offsets.collect(),
-        parameters: parameters(&part, &files),
-        labels: Vec::new(),
-        files,
-    };
-    let wanted = wanted(&part, &batch.files);
-    const BATCHES: usize = 24;
-    for found in stage.run(vec![batch; BATCHES].into_iter().map(Ok), read) {
-        // Crops of pixels that differ by three levels, resized and jittered.
-        let found = found.unwrap().wait_on(&compute).unwrap().to_vec().unwrap();
-        let far = found.iter().zip(&wanted).map(|(found, wanted)| found.abs_diff(*wanted));
-        assert!(far.max().unwrap() <= 3 * MAX_DIFFERENCE);
-    }
-    let counts = stage.counts();
-    eprintln!("{}: {counts:?}, {:?}", stage.describe(), stage.times());
-    assert_eq!(counts.on_gpu + counts.on_cpu, (BATCHES * 64) as u64);
-    assert!(counts.on_gpu > 0 && counts.on_cpu > 0, "{counts:?}");
-    assert!(stage.describe().starts_with("on the GPU and the CPU (nvJPEG"), "{}", stage.describe());
-}
-
-#[test]
-fn a_stage_on_the_gpu_gives_what_one_decoder_gives() {
-    let test = "a stage on the GPU gives what one decoder gives";
-    let Some(device) = gpu(test) else { return };
-    let part = crops().device_part().unwrap();
-    let Some((stream, mut decoder)) = on_gpu(&device, part.clone(), Decode::Gpu, test) else { return };
-    let compute = device.stream().unwrap();
-    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Gpu, 2).unwrap();
-    let all = batches(&part, 20);
-    let mut pictures = 0;
-    for (number, batch) in stage.run(all.iter().cloned().map(Ok), read).enumerate() {
-        let batch = batch.unwrap();
-        assert_eq!(batch.rest, number);
-        // Read on another stream, which waits for the stage on the device.
-        let found = batch.wait_on(&compute).unwrap().to_vec().unwrap();
-        assert!(found == run(&mut decoder, &stream, &all[number].files), "batch {number}");
-        assert_eq!(batch.labels(&compute).unwrap().to_vec().unwrap(), all[number].labels);
-        pictures += all[number].files.len() as u64;
-    }
-    let counts = stage.counts();
-    assert_eq!(counts.on_gpu + counts.on_cpu, pictures, "{counts:?}");
-    assert!(counts.on_gpu > 0, "{}", stage.describe());
 }

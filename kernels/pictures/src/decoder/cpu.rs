@@ -40,7 +40,7 @@ impl Decoders {
             }
         };
         let next = || queue.take().map(decode).is_some();
-        let result = run_while(queue.len(), self.with_gpu, next, own);
+        let result = run_while(queue.for_cpu(), self.with_gpu, next, own);
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((row, error)) => Err(in_row(row, &error)),
             None => Ok(result),

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::locked;
-use super::trial::Trial;
 
 /// Batches in order of arrival. The GPU decodes the first one; the CPU decodes pictures of the others.
 ///
@@ -15,8 +14,6 @@ use super::trial::Trial;
 pub(crate) struct GpuQueue {
     batches: Mutex<Batches>,
     changed: Condvar,
-    /// Whether the CPU helps.
-    pub(super) trial: Mutex<Trial>,
 }
 
 #[derive(Debug, Default)]

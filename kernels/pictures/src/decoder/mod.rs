@@ -3,7 +3,6 @@
 mod cpu;
 mod gpu_queue;
 mod picture_queue;
-mod trial;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,10 +26,10 @@ pub enum Decode {
     Cpu,
     /// nvJPEG on the GPU, and the CPU for pictures that nvJPEG refuses.
     Gpu,
-    /// Both, if that is faster than the GPU alone, which is tried for a second and a half, and again every
-    /// half minute. While a batch waits for the GPU, the CPU decodes its pictures; the GPU decodes the
-    /// rest. Only the batches of a [`DecodeStage`](crate::DecodeStage) with two or more workers wait. Without
-    /// nvJPEG, the CPU.
+    /// Both: while a batch waits for the GPU, the CPU decodes its pictures from the end, and the GPU the rest.
+    /// The CPU helps only while the loader's workers are ahead, so reading comes first. Which of them decodes a
+    /// picture depends on timing, and may change its pixels by a level or a few; order and random numbers do
+    /// not change. Without nvJPEG, the CPU.
     #[default]
     Auto,
 }
@@ -71,12 +70,14 @@ pub struct PictureDecoder {
     augment: Augment,
     decode: Decode,
     gpu: Option<Nvjpeg>,
-    /// Shared by the workers of a stage.
+    /// Shared by the decoders of a GPU.
     gpu_queue: Arc<GpuQueue>,
     decoders: Decoders,
     pixels: Upload<u8>,
     offsets: Upload<u32>,
     parameters: Upload<u32>,
+    /// The rows that were decoded last, and their pixels in bytes.
+    decoded: (usize, usize),
     counts: Counts,
     times: DecodeTimes,
 }
@@ -107,8 +108,6 @@ impl Counts {
 pub struct DecodeTimes {
     /// Parsing the headers of the files, by the CPU's decoder and by nvJPEG.
     pub headers: Duration,
-    /// Copying files into pinned memory.
-    pub load: Duration,
     /// Waiting in the queue for the GPU. With [`Decode::Auto`] the CPU decodes meanwhile.
     pub queue: Duration,
     /// In calls of nvJPEG.
@@ -119,21 +118,17 @@ pub struct DecodeTimes {
     pub copies: Duration,
     /// Waiting for the transforms of the previous batch.
     pub transforms: Duration,
-    /// Waiting for a batch; only in a stage.
-    pub idle: Duration,
 }
 
 impl DecodeTimes {
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             headers: self.headers + other.headers,
-            load: self.load + other.load,
             queue: self.queue + other.queue,
             submit: self.submit + other.submit,
             wait: self.wait + other.wait,
             copies: self.copies + other.copies,
             transforms: self.transforms + other.transforms,
-            idle: self.idle + other.idle,
         }
     }
 }
@@ -170,6 +165,7 @@ impl PictureDecoder {
             pixels: Upload::new(stream, 1)?,
             offsets: Upload::new(stream, 1)?,
             parameters: Upload::new(stream, 1)?,
+            decoded: (0, 0),
             counts: Counts::default(),
             times: DecodeTimes::default(),
             stream: stream.clone(),
@@ -193,8 +189,8 @@ impl PictureDecoder {
 
     /// The time spent so far.
     pub fn times(&self) -> DecodeTimes {
-        let Times { load, submit, wait } = self.gpu.as_ref().map(Nvjpeg::times).unwrap_or_default();
-        DecodeTimes { load, submit, wait, ..self.times }
+        let Times { submit, wait } = self.gpu.as_ref().map(Nvjpeg::times).unwrap_or_default();
+        DecodeTimes { submit, wait, ..self.times }
     }
 
     /// Describes the processors that decode, for logs.
@@ -209,8 +205,9 @@ impl PictureDecoder {
 
     /// Decodes the pictures of a batch and queues their transforms, which write `[rows, shape...]` to `to`.
     ///
-    /// Blocks until the pictures are decoded. To overlap it with a training step, run it on another thread
-    /// and stream, as [`DecodeStage`](crate::DecodeStage) does.
+    /// Blocks until the pictures are decoded. The GPU reads files in pinned memory in place; the driver copies
+    /// others one by one, on the calling thread. [`PictureStage`](crate::PictureStage) runs it ahead of a
+    /// training step.
     ///
     /// # Errors
     /// `Sample` for a picture that cannot be decoded, with its row; `Config` for mismatched lengths; a device
@@ -221,36 +218,51 @@ impl PictureDecoder {
         parameters: &[u32],
         to: ViewMut<'_, O>,
     ) -> Result<()> {
-        self.run_with(encoded, parameters, to, || Ok(()))
+        self.decode(encoded, parameters, &|| true)?;
+        self.transform(to)
     }
 
-    /// As [`run`](Self::run). Calls `copies` for further copies to the device while the stream is idle.
-    pub(crate) fn run_with<O: Written>(
+    /// Decodes the pictures of a batch for [`transform`](Self::transform), and blocks until they are decoded.
+    /// With [`Decode::Auto`] the CPU takes pictures from the GPU while `helps` returns true.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn decode(
         &mut self,
         encoded: &[&[u8]],
         parameters: &[u32],
-        to: ViewMut<'_, O>,
-        copies: impl FnOnce() -> Result<()>,
+        helps: &(dyn Fn() -> bool + Sync),
     ) -> Result<()> {
         let rows = encoded.len();
         check(parameters.len() == rows * WORDS, || {
             format!("{rows} pictures need {WORDS} parameters each, not {} in all", parameters.len())
         })?;
+        self.decoded = (0, 0);
         if rows == 0 {
-            return copies();
+            return Ok(());
         }
         // Other work of the stream does not count as decoding, and buffers are reused below.
         let start = Instant::now();
         self.stream.synchronize()?;
         self.times.transforms += start.elapsed();
-        let offsets = self.decode(encoded)?;
-
+        let offsets = self.decode_pixels(encoded, helps)?;
         let start = Instant::now();
-        let bytes = offsets[rows] as usize;
         self.offsets.write(&self.stream, &offsets)?;
         self.parameters.write(&self.stream, parameters)?;
-        copies()?;
         self.times.copies += start.elapsed();
+        self.decoded = (rows, offsets[rows] as usize);
+        Ok(())
+    }
+
+    /// Queues the transforms of the pictures that were decoded last.
+    ///
+    /// # Errors
+    /// `Config` for a view of another length; a device failure.
+    pub(crate) fn transform<O: Written>(&mut self, to: ViewMut<'_, O>) -> Result<()> {
+        let (rows, bytes) = self.decoded;
+        if rows == 0 {
+            return Ok(());
+        }
         let pixels = self.pixels.device.slice(0..bytes)?;
         let offsets = self.offsets.device.slice(0..rows + 1)?;
         let parameters = self.parameters.device.slice(0..rows * WORDS)?;
@@ -259,12 +271,11 @@ impl PictureDecoder {
 
     /// Decodes a batch into the buffer for pixels. Returns the offset of each picture, and the end of the
     /// last.
-    fn decode(&mut self, encoded: &[&[u8]]) -> Result<Vec<u32>> {
+    fn decode_pixels(&mut self, encoded: &[&[u8]], helps: &(dyn Fn() -> bool + Sync)) -> Result<Vec<u32>> {
         let start = Instant::now();
         let (sizes, offsets) = self.sizes(encoded)?;
-        let with_cpu = locked(&self.gpu_queue.trial).with_cpu();
         self.pixels.reserve(&self.stream, offsets[encoded.len()] as usize)?;
-        let Self { pixels: Upload { host, device }, gpu, decoders, times, gpu_queue, stream, .. } = self;
+        let Self { pixels: Upload { host, device }, gpu, decoders, times, gpu_queue, decode, .. } = self;
         let (mut for_gpu, mut others) = (Vec::new(), Vec::new());
         for picture in pictures(encoded, &sizes, host.bytes_mut()) {
             let Picture { bytes, size, range, .. } = &picture;
@@ -284,17 +295,16 @@ impl PictureDecoder {
         times.headers += start.elapsed();
 
         let mut on_gpu = 0;
-        let gpu_only = if self.decode == Decode::Gpu || !with_cpu { files.len() } else { 0 };
-        let queue = PictureQueue::new(all, gpu_only, gpu_queue);
+        let helps: &(dyn Fn() -> bool + Sync) = if *decode == Decode::Gpu { &|| false } else { helps };
+        let queue = PictureQueue::new(all, files.len(), (gpu_queue, helps));
         let decoded = match gpu {
             Some(gpu) if !files.is_empty() => {
-                let pinned = gpu.load(&files)?;
                 let own = || {
                     let start = Instant::now();
                     let entry = gpu_queue.wait(|| queue.len() == 0);
                     on_gpu = queue.take_first(files.len());
                     times.queue += start.elapsed();
-                    gpu.decode(pinned, on_gpu, device.view_mut(), entry)
+                    gpu.decode(&files[..on_gpu], device.view_mut(), entry)
                 };
                 decoders.run(&queue, own)??
             }
@@ -305,17 +315,16 @@ impl PictureDecoder {
             let again = pictures(encoded, &sizes, host.bytes_mut());
             let was_on_gpu = |picture: &Picture<'_>| ranges[..on_gpu].contains(&picture.range);
             let again = again.into_iter().filter(was_on_gpu).collect();
-            decoders.run(&PictureQueue::new(again, 0, gpu_queue), || ())?;
+            decoders.run(&PictureQueue::new(again, 0, (gpu_queue, helps)), || ())?;
             refused += on_gpu;
             on_gpu = 0;
         }
         let start = Instant::now();
-        self.pixels.copy(stream, &ranges[on_gpu..])?;
+        self.pixels.copy(&self.stream, &ranges[on_gpu..])?;
         self.times.copies += start.elapsed();
         self.counts.on_gpu += on_gpu as u64;
         self.counts.on_cpu += (ranges.len() - on_gpu) as u64;
         self.counts.refused += refused as u64;
-        locked(&self.gpu_queue.trial).add(encoded.len() as u64, Instant::now());
         Ok(offsets)
     }
 

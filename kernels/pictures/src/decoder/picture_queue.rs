@@ -23,18 +23,31 @@ pub(super) struct Picture<'a> {
 pub(super) struct PictureQueue<'a> {
     left: Mutex<Left<'a>>,
     gpu_queue: &'a GpuQueue,
+    /// Whether the CPU may take pictures that the GPU decodes too.
+    helps: &'a (dyn Fn() -> bool + Sync),
 }
 
 struct Left<'a> {
     pictures: Vec<Picture<'a>>,
-    /// The number of first pictures that the CPU may not take.
-    gpu_only: usize,
+    /// The number of first pictures that are left to the GPU unless the CPU helps.
+    for_gpu: usize,
 }
 
 impl<'a> PictureQueue<'a> {
-    /// The CPU leaves the first `gpu_only` pictures to the GPU. Notifies `gpu_queue` once empty.
-    pub(super) fn new(pictures: Vec<Picture<'a>>, gpu_only: usize, gpu_queue: &'a GpuQueue) -> Self {
-        Self { left: Mutex::new(Left { pictures, gpu_only }), gpu_queue }
+    /// The GPU can decode the first `for_gpu` pictures; the CPU takes some of them while `helps` returns true.
+    /// Notifies `gpu_queue` once empty.
+    pub(super) fn new(
+        pictures: Vec<Picture<'a>>,
+        for_gpu: usize,
+        (gpu_queue, helps): (&'a GpuQueue, &'a (dyn Fn() -> bool + Sync)),
+    ) -> Self {
+        Self { left: Mutex::new(Left { pictures, for_gpu }), gpu_queue, helps }
+    }
+
+    /// The number of pictures that the CPU may take.
+    pub(super) fn for_cpu(&self) -> usize {
+        let (left, helps) = (locked(&self.left), (self.helps)());
+        left.pictures.len() - if helps { 0 } else { left.for_gpu.min(left.pictures.len()) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -44,7 +57,7 @@ impl<'a> PictureQueue<'a> {
     /// A picture for the CPU, if there is one.
     pub(super) fn take(&self) -> Option<Picture<'a>> {
         let mut left = locked(&self.left);
-        if left.pictures.len() <= left.gpu_only {
+        if left.pictures.len() <= left.for_gpu && !(self.helps)() {
             return None;
         }
         let picture = left.pictures.pop();
@@ -62,7 +75,7 @@ impl<'a> PictureQueue<'a> {
         let mut left = locked(&self.left);
         let count = max.min(left.pictures.len());
         left.pictures.drain(..count);
-        left.gpu_only = 0;
+        left.for_gpu = 0;
         count
     }
 }
@@ -76,32 +89,47 @@ mod tests {
     }
 
     /// Pictures 0 to 5 in this order.
-    fn queue(gpu_only: usize, gpu_queue: &GpuQueue) -> PictureQueue<'_> {
+    fn queue<'a>(
+        for_gpu: usize,
+        gpu_queue: &'a GpuQueue,
+        helps: &'a (dyn Fn() -> bool + Sync),
+    ) -> PictureQueue<'a> {
         let picture = |row| Picture { row, bytes: &[], size: Size::default(), range: 0..0, pixels: &mut [] };
-        PictureQueue::new((0..6).map(picture).collect(), gpu_only, gpu_queue)
+        PictureQueue::new((0..6).map(picture).collect(), for_gpu, (gpu_queue, helps))
     }
 
     #[test]
     fn every_picture_is_taken_once_from_one_end_or_the_other() {
         let gpu_queue = GpuQueue::default();
-        let shared = queue(0, &gpu_queue);
-        assert_eq!([(); 2].map(|()| shared.take().unwrap().row), [5, 4]);
+        let shared = queue(6, &gpu_queue, &|| true);
+        assert_eq!((shared.for_cpu(), [(); 2].map(|()| shared.take().unwrap().row)), (6, [5, 4]));
         // The GPU could take five; four of them are left.
         assert_eq!((shared.take_first(5), shared.len()), (4, 0));
-        let shared = queue(0, &gpu_queue);
+        let shared = queue(6, &gpu_queue, &|| true);
         assert_eq!((shared.take_first(3), rows(&shared)), (3, vec![5, 4, 3]));
-        let shared = queue(0, &gpu_queue);
+        let shared = queue(6, &gpu_queue, &|| true);
         assert_eq!((rows(&shared).len(), shared.take_first(6)), (6, 0));
     }
 
     #[test]
-    fn the_cpu_leaves_the_gpus_pictures_until_the_gpu_has_taken_some() {
+    fn without_help_the_cpu_takes_what_the_gpu_refuses_and_what_it_has_left() {
         let gpu_queue = GpuQueue::default();
-        let split = queue(4, &gpu_queue);
-        assert_eq!(rows(&split), [5, 4]);
+        let split = queue(4, &gpu_queue, &|| false);
+        assert_eq!((split.for_cpu(), rows(&split), split.for_cpu()), (2, vec![5, 4], 0));
         assert_eq!((split.take_first(4), rows(&split)), (4, vec![]));
         // The CPU takes the pictures that the GPU has left.
-        let split = queue(4, &gpu_queue);
+        let split = queue(4, &gpu_queue, &|| false);
         assert_eq!((split.take_first(1), rows(&split)), (1, vec![5, 4, 3, 2, 1]));
+    }
+
+    /// Reading comes before helping.
+    #[test]
+    fn the_cpu_stops_helping_when_it_is_needed_elsewhere() {
+        let (gpu_queue, left) = (GpuQueue::default(), std::sync::atomic::AtomicUsize::new(4));
+        let helps = || left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) > 1;
+        let shared = queue(5, &gpu_queue, &helps);
+        // One that the GPU refuses, and three with help.
+        assert_eq!(rows(&shared), [5, 4, 3, 2]);
+        assert_eq!(shared.take_first(5), 2);
     }
 }

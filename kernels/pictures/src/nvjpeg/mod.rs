@@ -6,13 +6,10 @@ use std::ffi::{c_int, c_uint};
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use self::library::{Calls, Image, Pointer, Status};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{Backend, Stream, ViewMut, submit};
 use feedline_images::{Chroma, Size};
-use feedline_kernels::pool::each;
-
-use self::library::{Calls, Image, Pointer, Status};
-use crate::pinned::Pinned;
 
 /// `nvjpegBackend_t`: the JPEG engines of the chip, and a decoder in kernels.
 const HARDWARE: c_int = 3;
@@ -53,19 +50,9 @@ impl File<'_> {
     }
 }
 
-/// Files in pinned memory.
-pub(crate) struct PinnedFiles<'a> {
-    files: &'a [File<'a>],
-    /// The address of each file in `pinned`.
-    addresses: Vec<*const u8>,
-    pinned: Pinned,
-}
-
 /// The time of the calling thread, by activity.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
-    /// Copying files into pinned memory.
-    pub(crate) load: Duration,
     /// In calls of the library.
     pub(crate) submit: Duration,
     /// Waiting for the device to decode.
@@ -83,8 +70,6 @@ pub(crate) struct Nvjpeg {
     /// The library's memory for the header that is being parsed.
     header: Pointer,
     description: String,
-    /// Memory for the files of a batch; `None` while a batch uses it.
-    pinned: Option<Pinned>,
     times: Times,
 }
 
@@ -121,7 +106,6 @@ impl Nvjpeg {
             states: Vec::new(),
             header: ptr::null_mut(),
             description: "nvJPEG in kernels".to_owned(),
-            pinned: None,
             times: Times::default(),
         };
         // SAFETY: the handle was just created, and the call writes the header on success.
@@ -174,46 +158,21 @@ impl Nvjpeg {
         is_taken.then_some(File { bytes, sampling, width, height, first })
     }
 
-    /// Copies `files` into pinned memory, on the pool. From pageable memory the driver would copy them one by
-    /// one, on the calling thread.
+    /// Decodes `files` to `pixels`: rows of RGB, from the offset of each file on. Drops `entry` after the last
+    /// call of the library, so that another decoder may call it. Blocks until the files are decoded. Returns
+    /// false if one has damaged data, which fails all of them.
     ///
-    /// # Errors
-    /// A device failure.
-    pub(crate) fn load<'a>(&mut self, files: &'a [File<'a>]) -> Result<PinnedFiles<'a>> {
-        let start = Instant::now();
-        let bytes = files.iter().map(|file| file.bytes.len()).sum::<usize>();
-        let mut pinned = match self.pinned.take().filter(|pinned| pinned.len() >= bytes) {
-            Some(pinned) => pinned,
-            None => Pinned::new(&self.stream, bytes + bytes / 4)?,
-        };
-        let (mut parts, mut addresses) = (Vec::new(), Vec::new());
-        let mut rest = pinned.bytes_mut();
-        for file in files {
-            let part;
-            (part, rest) = rest.split_at_mut(file.bytes.len());
-            addresses.push(part.as_ptr());
-            parts.push((part, file.bytes));
-        }
-        each(parts.into_iter(), |(to, from): (&mut [u8], &[u8])| to.copy_from_slice(from));
-        self.times.load += start.elapsed();
-        Ok(PinnedFiles { files, addresses, pinned })
-    }
-
-    /// Decodes the first `count` files to `pixels`: rows of RGB, from the offset of each file on. Drops
-    /// `entry` after the last call of the library, so that another decoder may call it. Blocks until the
-    /// files are decoded. Returns false if one has damaged data, which fails all of them.
+    /// The device reads files in pinned memory in place. The driver copies others one by one, on the calling
+    /// thread.
     ///
     /// # Errors
     /// `Config` for a picture outside `pixels`; a device failure.
     pub(crate) fn decode<T>(
         &mut self,
-        files: PinnedFiles<'_>,
-        count: usize,
+        files: &[File<'_>],
         mut pixels: ViewMut<'_, u8>,
         entry: T,
     ) -> Result<bool> {
-        let PinnedFiles { files, addresses, pinned } = files;
-        let files = &files[..count.min(files.len())];
         let mut ends = files.iter().map(|file| {
             let bytes = file.height.checked_mul(file.width)?.checked_mul(3)?;
             file.first.checked_add(bytes)
@@ -235,9 +194,9 @@ impl Nvjpeg {
             if let Some(cuda) = stream.cuda_backend() {
                 cuda.bind()?;
             }
-            let mut addresses = &addresses[..];
             for files in files.chunk_by(|file, next| file.sampling == next.sampling) {
                 let state = self.state(files[0].sampling)?;
+                let addresses: Vec<*const u8> = files.iter().map(|file| file.bytes.as_ptr()).collect();
                 let lengths: Vec<usize> = files.iter().map(|file| file.bytes.len()).collect();
                 let mut images: Vec<_> = files.iter().map(|file| file.image(address)).collect();
                 let count = files.len() as c_int;
@@ -246,8 +205,7 @@ impl Nvjpeg {
                 let status =
                     unsafe { (self.calls.initialize)(self.handle, state, count, 1, RGB_INTERLEAVED) };
                 check_status(status, "prepare a batch")?;
-                // SAFETY: `pinned` holds a copy of each of the `count` files until the stream is drained
-                // below; each picture lies within `pixels` (checked above), in the size that the library
+                // SAFETY: the `count` files are borrowed until the stream is drained below; each picture lies within `pixels` (checked above), in the size that the library
                 // itself parsed (`accept`).
                 let status = unsafe {
                     (self.calls.decode)(
@@ -262,7 +220,6 @@ impl Nvjpeg {
                 if status != 0 {
                     return Ok(false);
                 }
-                addresses = &addresses[files.len()..];
             }
             Ok(true)
         });
@@ -272,7 +229,6 @@ impl Nvjpeg {
         // Until then the device may use the files and the states, even if a call failed.
         stream.synchronize()?;
         self.times.wait += start.elapsed();
-        self.pinned = Some(pinned);
         done
     }
 
@@ -337,6 +293,5 @@ mod tests {
             Nvjpeg::open(&stream, Chroma::Nearest).err().map(|error| error.kind()),
             Some(ErrorKind::Unavailable)
         );
-        assert_eq!(Pinned::new(&stream, 8).err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
     }
 }

@@ -196,8 +196,8 @@ class Loader:
             )
         self.batch_size, self.device = _options.whole("batch_size", batch_size, 1), str(device)
         gpu = _gpu(self.device)
-        decodes_behind = _decodes_behind(self.data, gpu)
-        if decodes_behind:
+        decodes_on_lanes = _decodes_on_lanes(self.data, gpu)
+        if decodes_on_lanes:
             _load_nvjpeg()
         self._framework = framework_of(framework, gpu is not None)
         self._kind: type[Batch] = Copied if copy else Batch
@@ -243,7 +243,7 @@ class Loader:
                 "held_timeout": _options.number("held_timeout", held_timeout),
                 "drop_timeout": _options.number("drop_timeout", drop_timeout),
                 "is_under_one_lock": self._reads.is_under_one_lock or (is_source and has_lock()),
-                "decodes_behind": decodes_behind,
+                "decodes_on_lanes": decodes_on_lanes,
                 "map_batch": None if map_batch is None else _hook(map_batch, self.data),
             }
             self._inner = _feedline.Loader(self.data._set, options)
@@ -492,9 +492,9 @@ def _check_device_map(function: Any, framework: Framework) -> None:
         raise ConfigError(f'device_map is for torch, not {framework.name}: give framework="torch"')
 
 
-def _decodes_behind(data: Data | Source, gpu: int | None) -> bool:
-    """Whether a stage behind the loader decodes pictures: without a GPU the workers do it faster."""
-    decode = data._set.decode_behind if isinstance(data, Data) else None
+def _decodes_on_lanes(data: Data | Source, gpu: int | None) -> bool:
+    """Whether lanes of the loader decode pictures: without a GPU the workers do it faster."""
+    decode = data._set.lanes_decode_on if isinstance(data, Data) else None
     return decode == "gpu" or (decode == "auto" and gpu is not None)
 
 

@@ -18,7 +18,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::error::raise;
 use crate::interpreter;
 use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
-use crate::pictures::Behind;
+use crate::pictures::Encoded;
 use crate::processes::{Processes, ReadBy, Reading};
 use crate::transforms::transforms;
 
@@ -35,8 +35,8 @@ pub(crate) struct DataSet {
     /// The values of each category of a table, in the order of their numbers.
     #[pyo3(get)]
     pub(crate) categories: Vec<(String, Vec<String>)>,
-    /// How a stage behind the loader makes the same samples, if it may.
-    pub(crate) behind: Option<Behind>,
+    /// The same pictures as files, if lanes of the loader may decode them.
+    pub(crate) encoded: Option<Encoded>,
     /// Of a set written in Python: the processes that read it.
     read_by: Option<Arc<ReadBy>>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct DataSet {
 impl DataSet {
     pub(crate) fn new(kind: &str, set: impl Dataset) -> Self {
         let kind = kind.to_owned();
-        Self { set: Arc::new(set), kind, classes: None, categories: Vec::new(), behind: None, read_by: None }
+        Self { set: Arc::new(set), kind, classes: None, categories: Vec::new(), encoded: None, read_by: None }
     }
 
     /// The set that `choose` makes of this one. It may hold a sample up to `copies` times.
@@ -55,22 +55,22 @@ impl DataSet {
         choose: impl Fn(Arc<dyn Dataset>) -> feedline::Result<D>,
     ) -> PyResult<Self> {
         let chosen = || {
-            let behind = match &self.behind {
-                Some(behind) => Some(behind.with(Arc::new(choose(behind.files.clone())?), copies)),
+            let encoded = match &self.encoded {
+                Some(encoded) => Some(encoded.with(Arc::new(choose(encoded.files.clone())?), copies)),
                 None => None,
             };
-            Ok(Self { behind, ..Self::new(kind, choose(self.set.clone())?) })
+            Ok(Self { encoded, ..Self::new(kind, choose(self.set.clone())?) })
         };
         chosen().map_err(raise)
     }
 
-    /// Refuses pictures that only a stage behind the loader may decode: `step` needs their pixels.
+    /// Refuses pictures that only lanes of the loader may decode: `step` needs their pixels.
     fn check_decoded(&self, step: &str) -> PyResult<()> {
-        if self.behind.as_ref().is_none_or(|behind| behind.decode != Decode::Gpu) {
+        if self.encoded.as_ref().is_none_or(|encoded| encoded.decode != Decode::Gpu) {
             return Ok(());
         }
         let why = format!(
-            "{step} needs decoded pictures, and the GPU decodes these behind the loader: use \
+            "{step} needs decoded pictures, and the GPU decodes these on their way to it: use \
              decode=\"auto\", or choose samples only (take, skip, subset, split, repeat)"
         );
         Err(raise(Error::new(ErrorKind::Config, why)))
@@ -188,7 +188,7 @@ impl DataSet {
         })
     }
 
-    /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or behind the loader
+    /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or in lanes of the loader
     /// (`gpu`, `auto`).
     #[staticmethod]
     #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode))]
@@ -219,7 +219,7 @@ impl DataSet {
             return Err(raise(Error::new(ErrorKind::Config, why)));
         }
         let list = transforms(Transforms::new(), &steps, channels_first, scaled_decode)?;
-        let behind = match decode {
+        let encoded = match decode {
             Some(decode) => {
                 let start = Transforms::new().on_device();
                 Some((decode, transforms(start, &steps, channels_first, false)?))
@@ -227,8 +227,8 @@ impl DataSet {
             None => None,
         };
         detached(py, || {
-            let behind = match behind {
-                Some((decode, list)) => Some(Behind::open(path, &options, list, decode)?),
+            let encoded = match encoded {
+                Some((decode, list)) => Some(Encoded::open(path, &options, list, decode)?),
                 None => None,
             };
             let reader = open_with(path, &options)?;
@@ -237,7 +237,7 @@ impl DataSet {
                 Some(field) => ImageDataset::with_field(reader, field, list)?,
                 None => ImageDataset::new(reader, list)?,
             };
-            Ok(Self { classes, behind, ..Self::new("images", set) })
+            Ok(Self { classes, encoded, ..Self::new("images", set) })
         })
     }
 
@@ -303,10 +303,10 @@ impl DataSet {
         self.set.fingerprint()
     }
 
-    /// The processors that decode behind the loader: `gpu`, `auto`, or none.
+    /// The processors that lanes of the loader decode on: `gpu`, `auto`, or none.
     #[getter]
-    fn decode_behind(&self) -> Option<&'static str> {
-        self.behind.as_ref().map(|behind| if behind.decode == Decode::Gpu { "gpu" } else { "auto" })
+    fn lanes_decode_on(&self) -> Option<&'static str> {
+        self.encoded.as_ref().map(|encoded| if encoded.decode == Decode::Gpu { "gpu" } else { "auto" })
     }
 
     /// The file that holds sample `id`.
@@ -373,10 +373,10 @@ impl DataSet {
             let fractions: [f64; N] = std::array::from_fn(|index| fractions[index]);
             let parts = of.set.clone().split(fractions, seed)?;
             let mut parts: Vec<_> = parts.into_iter().map(|set| DataSet::new("split", set)).collect();
-            if let Some(behind) = &of.behind {
-                let files = behind.files.clone().split(fractions, seed)?;
+            if let Some(encoded) = &of.encoded {
+                let files = encoded.files.clone().split(fractions, seed)?;
                 for (part, files) in parts.iter_mut().zip(files) {
-                    part.behind = Some(behind.with(Arc::new(files), 1));
+                    part.encoded = Some(encoded.with(Arc::new(files), 1));
                 }
             }
             Ok(parts)

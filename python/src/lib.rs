@@ -13,7 +13,7 @@
 //! | `placed.rs` | long rows of such data sets, copied from their arrays |
 //! | `processes/` | worker processes that read such data sets |
 //! | `table.rs` | the steps of a table |
-//! | `pictures.rs` | pictures that a stage behind the loader decodes, on the GPU |
+//! | `pictures.rs` | pictures that lanes of the loader decode, on the GPU |
 //! | `transforms.rs` | the transforms of pictures |
 //! | `sampler.rs` | the order of samples |
 //! | `error.rs` | errors as exceptions |

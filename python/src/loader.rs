@@ -1,22 +1,22 @@
 //! A loader that Python owns.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline::report::ChosenMode;
 use feedline::{BadSampleReport, Cursor, Device, Error, ErrorKind, Progress, Result, World};
+use feedline_dlpack::Share;
 use feedline_report::{Diagnosis, to_json};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::batch::{Batch, Memory};
+use crate::batch::Batch;
 use crate::error::raise;
 use crate::interpreter::{Inside, detached};
 use crate::open::Open;
 use crate::options::{Options, Samples, builder};
-use crate::pictures::{PictureLoader, Position};
 use crate::running::{Answer, Start, State, TICK};
 
 /// How much longer the slots may be held if other threads may hold them.
@@ -32,8 +32,6 @@ pub(crate) struct Loader {
     first_step: AtomicU64,
     /// Steps that were delivered since then.
     delivered: AtomicU64,
-    /// The position of a loader with a stage behind it, which reads ahead of what is delivered.
-    position: Option<Position>,
     world: World,
 }
 
@@ -58,30 +56,15 @@ impl Loader {
         let held_timeout = seconds("held_timeout", options.held_timeout).map_err(raise)?;
         let drop_timeout = seconds("drop_timeout", options.drop_timeout).map_err(raise)?;
         let gpu = options.gpu;
-        let behind = match &data {
-            Samples::Data(data) if options.decodes_behind => data.behind.clone(),
-            _ => None,
-        };
-        let is_bounded = options.max_per_batch.is_empty() && options.sampler.is_none();
-        let wanted = (options.batch_size, options.prefetch, is_bounded);
-        let builder = builder(&data, options)?.world(world).drop_timeout(drop_timeout);
+        let (builder, pictures) = builder(&data, options)?;
+        let builder = builder.world(world).drop_timeout(drop_timeout);
         let build = || {
             let device = if let Some(gpu) = gpu { Device::cuda(gpu)? } else { Device::new_host() };
-            Ok(match behind {
-                Some(behind) => State::Pictures(PictureLoader::new(builder, &behind, &device, wanted)?),
-                None => {
-                    let stream = device.stream()?;
-                    State::Idle(Box::new(builder.build(&device)?), stream)
-                }
-            })
+            let stream = device.stream()?;
+            Ok(State::Idle(Box::new(builder.build(&device)?), stream))
         };
         let mut state = detached(py, build).map_err(raise)?;
-        let (position, mode) = match &state {
-            State::Pictures(pictures) => {
-                (Some(pictures.position.clone()), Some(format!("decoded {}", pictures.describe())))
-            }
-            _ => (None, None),
-        };
+        let mode = pictures.map(|pictures| format!("decoded {}", pictures.describe()));
         let describe = |loader: &mut feedline::Loader| {
             let about = About {
                 progress: loader.progress(),
@@ -99,7 +82,6 @@ impl Loader {
             held_timeout,
             first_step: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
-            position,
             world,
         })
     }
@@ -160,7 +142,7 @@ impl Loader {
         let start = Instant::now();
         loop {
             match self.with_state(py, |state| state.next(TICK))? {
-                Answer::Batch(memory) => return Ok(Some(self.count(memory))),
+                Answer::Batch(share) => return Ok(Some(self.count(share))),
                 Answer::Over => return Ok(None),
                 Answer::NotYet => {}
             }
@@ -182,7 +164,7 @@ impl Loader {
     fn next_ready(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         let answer = self.with_state(py, |state| state.next(Duration::ZERO))?;
         Ok(match answer {
-            Answer::Batch(memory) => Some(self.count(memory)),
+            Answer::Batch(share) => Some(self.count(share)),
             Answer::NotYet | Answer::Over => None,
         })
     }
@@ -265,17 +247,14 @@ impl Loader {
     }
 
     /// Counts a batch that is delivered.
-    fn count(&self, memory: Memory) -> Batch {
+    fn count(&self, share: Share) -> Batch {
         self.delivered.fetch_add(1, Ordering::Relaxed);
-        Batch::new(memory, self.first_step.load(Ordering::Relaxed))
+        Batch::new(share, self.first_step.load(Ordering::Relaxed))
     }
 
     /// The position after the batches delivered so far.
     fn position(&self) -> (Cursor, BadSampleReport) {
-        match &self.position {
-            Some(position) => position.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            None => (self.about.progress.cursor(), self.about.progress.bad_sample_report()),
-        }
+        (self.about.progress.cursor(), self.about.progress.bad_sample_report())
     }
 
     /// Does something with the state, without the interpreter's lock.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, TransferMode, Workers};
+use feedline_pictures::PictureStage;
 use pyo3::prelude::*;
 
 use crate::dataset::DataSet;
@@ -50,19 +51,27 @@ pub(crate) struct Options {
     pub(crate) map_batch: Option<Py<PyAny>>,
     /// Whether Python code reads the samples, under the interpreter's lock.
     pub(crate) is_under_one_lock: bool,
-    /// Whether pictures that may be are decoded behind the loader.
-    pub(crate) decodes_behind: bool,
+    /// Whether lanes of the loader decode pictures, where they may.
+    pub(crate) decodes_on_lanes: bool,
 }
 
-/// The builder of a loader with these options, without the device and the world.
-pub(crate) fn builder(data: &Samples<'_>, options: Options) -> PyResult<LoaderBuilder> {
+/// The builder of a loader with these options, without the device and the world, and of pictures what decodes
+/// them.
+pub(crate) fn builder(
+    data: &Samples<'_>,
+    options: Options,
+) -> PyResult<(LoaderBuilder, Option<PictureStage>)> {
     let config = |why: String| Err(raise(Error::new(ErrorKind::Config, why)));
-    let builder = match data {
-        Samples::Data(data) => feedline::Loader::builder(match &data.behind {
-            Some(behind) if options.decodes_behind => behind.files.clone(),
-            _ => data.set.clone(),
-        }),
-        Samples::Source(source) => feedline::Loader::source_builder(source.0.clone()),
+    let is_bounded = options.max_per_batch.is_empty() && options.sampler.is_none();
+    let (builder, pictures) = match data {
+        Samples::Data(data) => match &data.encoded {
+            Some(encoded) if options.decodes_on_lanes => {
+                let (builder, stage) = encoded.builder(options.batch_size, is_bounded).map_err(raise)?;
+                (builder, Some(stage))
+            }
+            _ => (feedline::Loader::builder(data.set.clone()), None),
+        },
+        Samples::Source(source) => (feedline::Loader::source_builder(source.0.clone()), None),
     };
     // The loop in `loader.rs` counts the time itself, so that signals end its wait.
     let mut builder = builder.batch_size(options.batch_size).held_timeout(Duration::MAX);
@@ -133,10 +142,10 @@ pub(crate) fn builder(data: &Samples<'_>, options: Options) -> PyResult<LoaderBu
         builder = builder.pinned_budget(bytes);
     }
     if let Some(hook) = options.map_batch {
-        if options.decodes_behind {
+        if pictures.is_some() {
             return config("map_batch needs pictures that the workers decode: use decode=\"cpu\"".into());
         }
         builder = builder.map_batch(move |batch, _| call_hook(&hook, batch));
     }
-    Ok(builder)
+    Ok((builder, pictures))
 }

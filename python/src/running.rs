@@ -6,8 +6,7 @@ use feedline::{Cursor, Epoch, Loader, Result, Stream, TryNext};
 use feedline_dlpack::Share;
 use self_cell::{MutBorrow, self_cell};
 
-use crate::batch::{Memory, closed};
-use crate::pictures::PictureLoader;
+use crate::batch::closed;
 
 /// The time between two looks for a signal, such as Ctrl-C.
 pub(crate) const TICK: Duration = Duration::from_millis(30);
@@ -25,14 +24,12 @@ self_cell!(
 pub(crate) enum State {
     Idle(Box<Loader>, Stream),
     Running(Running, Stream),
-    /// Pictures that a stage behind the loader decodes.
-    Pictures(PictureLoader),
     Closed,
 }
 
 /// The answer to a request for a batch.
 pub(crate) enum Answer {
-    Batch(Memory),
+    Batch(Share),
     NotYet,
     Over,
 }
@@ -40,9 +37,6 @@ pub(crate) enum Answer {
 impl State {
     /// Begins an epoch, or continues the one of a cursor. Returns the number of its steps, if it is known.
     pub(crate) fn begin(&mut self, from: Start) -> Result<Option<u64>> {
-        if let Self::Pictures(pictures) = self {
-            return pictures.begin(from);
-        }
         self.check_thread(match from {
             Start::Epoch(_) => "epoch",
             Start::Cursor(_) => "load_state_dict",
@@ -70,7 +64,6 @@ impl State {
         match self {
             Self::Closed => Err(closed()),
             Self::Idle(..) => Ok(Answer::Over),
-            Self::Pictures(pictures) => pictures.next(limit),
             Self::Running(running, stream) => {
                 match running.with_dependent_mut(|_, epoch| epoch.next_timeout(limit))? {
                     TryNext::Batch(batch) => {
@@ -79,7 +72,7 @@ impl State {
                             // Now, so that the interpreter's lock is not held for it later.
                             batch.wait_until_copied()?;
                         }
-                        Ok(Answer::Batch(Memory::Slot(Share::new(batch))))
+                        Ok(Answer::Batch(Share::new(batch)))
                     }
                     TryNext::NotYet => Ok(Answer::NotYet),
                     TryNext::Over => Ok(Answer::Over),
@@ -98,9 +91,6 @@ impl State {
 
     /// Does something with the loader, after the epoch that borrows it has ended.
     pub(crate) fn with_loader<T>(&mut self, work: impl FnOnce(&mut Loader) -> T) -> Result<T> {
-        if let Self::Pictures(pictures) = self {
-            return pictures.files().map(work);
-        }
         self.check_thread("close")?;
         let (mut loader, stream) = self.take()?;
         let done = work(&mut loader);
@@ -129,7 +119,7 @@ impl State {
         match std::mem::replace(self, Self::Closed) {
             Self::Idle(loader, stream) => Ok((loader, stream)),
             Self::Running(running, stream) => Ok((running.into_owner().into_inner(), stream)),
-            Self::Pictures(_) | Self::Closed => Err(closed()),
+            Self::Closed => Err(closed()),
         }
     }
 }

@@ -118,10 +118,10 @@ def test_names_and_options() -> None:
 
 
 @pytest.fixture
-def behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decodes behind the loader also without a GPU, where the stage is slower and the same."""
+def on_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes decode also without a GPU, where they are slower and give the same."""
     monkeypatch.setattr(
-        "feedline._loader._decodes_behind", lambda data, gpu: data._set.decode_behind is not None
+        "feedline._loader._decodes_on_lanes", lambda data, gpu: data._set.lanes_decode_on is not None
     )
 
 
@@ -149,7 +149,7 @@ def rows_of(data: feedline.Data, **options: Any) -> dict[int, Any]:
     return rows
 
 
-@pytest.mark.usefixtures("behind")
+@pytest.mark.usefixtures("on_lanes")
 @pytest.mark.parametrize(
     ("steps", "near"),
     [
@@ -159,7 +159,7 @@ def rows_of(data: feedline.Data, **options: Any) -> dict[int, Any]:
         ([T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.Normalize()], 1.01 / 255 / 0.224),
     ],
 )
-def test_a_stage_behind_the_loader_gives_the_pictures_of_the_workers(
+def test_lanes_give_the_pictures_of_the_workers(
     folder: Path, steps: Any, near: float
 ) -> None:
     ours = feedline.images(folder, steps, decode="auto")
@@ -173,8 +173,8 @@ def test_a_stage_behind_the_loader_gives_the_pictures_of_the_workers(
         assert worst <= near, (place, worst)
 
 
-@pytest.mark.usefixtures("behind")
-def test_a_state_counts_what_came_out_of_the_stage(folder: Path) -> None:
+@pytest.mark.usefixtures("on_lanes")
+def test_a_state_counts_what_was_delivered_not_what_lanes_decode(folder: Path) -> None:
     def made(**options: Any) -> feedline.Loader:
         return batches(feedline.images(folder, LIST, decode="auto"), **options)
 
@@ -206,8 +206,8 @@ def one_hash(loader: feedline.Loader, epochs: int) -> int:
     return loader.order_hash
 
 
-@pytest.mark.usefixtures("behind")
-def test_pictures_of_the_stage_outlive_it_and_the_loop_may_be_left(folder: Path) -> None:
+@pytest.mark.usefixtures("on_lanes")
+def test_pictures_of_lanes_outlive_the_loader_and_the_loop_may_be_left(folder: Path) -> None:
     loader = batches(feedline.images(folder, [T.Resize((20, 20))], decode="auto").repeat(10))
     batch = next(loader.epoch(0))
     image, copy = batch["image"], batch["image"].copy()
@@ -226,7 +226,7 @@ EXIT = """
 import sys
 import feedline
 from feedline import _loader, transforms
-_loader._decodes_behind = lambda data, gpu: True
+_loader._decodes_on_lanes = lambda data, gpu: True
 data = feedline.images(sys.argv[1], [transforms.Resize((20, 20))], decode="auto").repeat(100)
 loader = feedline.Loader(data, 4, framework="numpy")
 batches = iter(loader)
@@ -238,13 +238,13 @@ if sys.argv[2] == "dropped":
 
 
 @pytest.mark.parametrize("end", ["open", "dropped"])
-def test_the_interpreter_exits_with_a_stage_open(folder: Path, end: str) -> None:
+def test_the_interpreter_exits_while_lanes_decode(folder: Path, end: str) -> None:
     done = script(EXIT, str(folder), end)
     assert (done.returncode, done.stdout, done.stderr) == (0, "(4, 3, 20, 20)\n", "")
 
 
-@pytest.mark.usefixtures("behind")
-def test_what_the_stage_cannot_do_is_said(folder: Path) -> None:
+@pytest.mark.usefixtures("on_lanes")
+def test_what_lanes_cannot_do_is_said(folder: Path) -> None:
     data = feedline.images(folder, [T.Resize((20, 20))], decode="gpu")
     with pytest.raises(feedline.DeviceError, match="JPEG is decoded on CUDA devices only.*CPU"):
         batches(data)
@@ -261,8 +261,8 @@ def test_what_the_stage_cannot_do_is_said(folder: Path) -> None:
         batches(feedline.images(folder, [T.Resize((20, 20))], decode="auto"), map_batch=lambda batch: None)
 
 
-@pytest.mark.usefixtures("behind")
-def test_a_damaged_picture_ends_the_loop_of_a_stage(folder: Path) -> None:
+@pytest.mark.usefixtures("on_lanes")
+def test_a_damaged_picture_ends_the_loop_of_lanes(folder: Path) -> None:
     path = folder / "class0" / "20.jpg"
     path.write_bytes(path.read_bytes()[:-300])
     good = folder / "class1" / "21.jpg"

@@ -16,7 +16,7 @@ DLPACK, DIST, SERVE, MLP = "feedline-dlpack", "feedline-dist", "feedline-serve",
 COMPILER, PICTURES, REPORT = "feedline-kernel-compiler", "feedline-pictures", "feedline-report"
 RECORD = "feedline-record"
 
-# The packages that each package may import. Only examples, benches and bridges import the facade.
+# The packages that each package may import.
 below_facade = {CORE, SLOTS, DEVICE}
 programs = below_facade | {FACADE, REPORT, KERNELS, PICTURES, IMAGES, DATASETS, DIST}
 may = {

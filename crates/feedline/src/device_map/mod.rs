@@ -48,10 +48,14 @@ const MAX_LANES: usize = 16;
 /// The closure of one lane.
 enum Map {
     /// For batches that were copied to the device.
-    Copied(Box<dyn FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send>),
+    Copied(Box<MapCopied>),
     /// For batches in their host slots.
-    Filled(Box<dyn FnMut(&mut PinnedBatch<'_>) -> Result<()> + Send>),
+    Filled(Box<MapFilled>),
 }
+
+type MapCopied = dyn FnMut(&mut DeviceBatch<'_>) -> Result<()> + Send;
+
+type MapFilled = dyn FnMut(&mut PinnedBatch<'_>) -> Result<()> + Send;
 
 /// Makes the closure of a lane for its stream.
 type Factory = dyn Fn(&Stream) -> Result<Map> + Send + Sync;

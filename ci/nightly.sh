@@ -6,11 +6,19 @@ cd "$(dirname "$0")/.."
 exec </dev/null
 
 failed=()
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# `cargo test` succeeds also if its filter runs no test.
+ran_tests() {
+    [[ " $* " != *" cargo test "* ]] || grep -q '^test result: ok. [1-9]' "$log"
+}
+
 step() { # NAME COMMAND...
     local name=$1 start=$SECONDS
     shift
     printf '\n== %s: %s\n' "$name" "$*"
-    if "$@"; then
+    if "$@" 2>&1 | tee "$log" && ran_tests "$@"; then
         printf '== ok: %s, %d s\n' "$name" $((SECONDS - start))
     else
         printf '== FAILED: %s, %d s\n' "$name" $((SECONDS - start))
@@ -30,7 +38,7 @@ step semver ci/semver.sh
 step package ci/package.sh
 step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test failing killed -- --nocapture
 step recorded env FEEDLINE_KILLS=200 cargo test -p feedline-record --test record killed -- --nocapture
-step told cargo test -p feedline --features metrics,tracing --test threads told
+step metrics cargo test -p feedline --features metrics,tracing --test threads metrics
 step object-store cargo test --package feedline-datasets --all-features --test object_store
 step object-store-zoo cargo test --package feedline-tools --features object-store --test zoo
 step object-store-page cargo test --package feedline-tools --features object-store --test tools page

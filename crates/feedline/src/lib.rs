@@ -44,8 +44,7 @@
 //!
 //! `feedline-candle` makes candle's tensors of a batch, on the same GPU (`Bridge::tensor`); `feedline-burn`
 //! is a `DataLoader` for burn's `Learner` (`BurnLoader`); `feedline-dlpack` is for every other library with
-//! DLPack. A view of a batch is an argument of cudarc's launch builder. The README begins with a loop of
-//! each.
+//! DLPack. A view of a batch is an argument of cudarc's launch builder.
 //!
 //! # A run that can be resumed
 //!

@@ -1,8 +1,8 @@
 //! A locked value that threads wait for: a wait spins for a moment, then sleeps. Messages from many threads
 //! to one are such a value.
 //!
-//! Every wait of the pipeline for another thread is one of these, and `ci/loom.sh` checks that no wake-up is
-//! lost. Only the constants below state the cost of a wake-up.
+//! The waits for slots, requests and leases are these, and `ci/loom.sh` checks that no wake-up is lost. The
+//! consumer waits for its batches in a channel. Only the constants below state the cost of a wake-up.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

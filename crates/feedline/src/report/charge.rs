@@ -104,7 +104,7 @@ fn charge_slot(held: u64, timeline: &Timeline, causes: &mut Causes) {
     causes.add(Cause::NoDeviceSlot, readers - mapping);
 }
 
-/// Takes up to `most` from `time`.
+/// Takes up to `max` from `time`.
 fn take(time: &mut u64, max: u64) -> u64 {
     let taken = max.min(*time);
     *time -= taken;

@@ -200,12 +200,25 @@ def _padded(framework: Framework, inner: _feedline.Batch, name: str) -> Padded:
     return Padded(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
 
 
+def _part(column: str, at: int, form: Callable[..., Any]) -> Callable[..., Any]:
+    """A field that shares a column with others."""
+
+    def part(framework: Framework, inner: _feedline.Batch, _: str) -> Any:
+        return form(framework, inner, column)[:, at]
+
+    return part
+
+
 def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., Any]]:
     """How each field becomes arrays."""
     signed: frozenset[str] = getattr(data, "_signed", frozenset())
-    return {
+    forms: dict[str, Callable[..., Any]] = {
         field.name: (_padded if field.name in padded else _ragged_int32 if field.name in signed else _ragged)
         if field.max_length is not None
         else (_bfloat16 if field.dtype == "bf16" else _int32 if field.name in signed else _array)
         for field in data.fields
     }
+    for name, column, at in data._places:
+        if at is not None:
+            forms[name] = _part(column, at, forms[name])
+    return forms

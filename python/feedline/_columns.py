@@ -25,6 +25,12 @@ Out = Union[Array, "tuple[Array, Array]"]
 #: The values of a field: bytes; of a ragged one with the lengths of its rows; or addresses of rows, and arrays.
 Packed = Union[bytes, "tuple[bytes, list[int]]", "tuple[list[int], list[Array]]"]
 
+#: A field of a sample: its name, the column of a batch that has it, and its place there if it is stacked.
+Place = tuple[str, str, "int | None"]
+
+#: Max columns of a batch.
+_MOST = 16
+
 #: Rows of up to this many bytes are joined and copied at once; longer ones are copied one by one.
 _JOINED = 8192
 
@@ -58,7 +64,10 @@ class Misfit(ValueError):
 
 
 class Columns:
-    """Stacks samples that are like a first one."""
+    """Stacks samples that are like a first one.
+
+    If they have more fields than a batch has columns, fields of one type and shape share a column.
+    """
 
     def __init__(self, first: Any, max_length: Mapping[str, int]) -> None:
         sample = fields_of(first)
@@ -73,41 +82,46 @@ class Columns:
             self._columns = [_column(name, value, max_length.get(name)) for name, value in sample.items()]
         except ValueError as error:
             raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error.__cause__
-        self.fields: list[Field] = [column.field for column in self._columns]
-        #: NumPy's type of each field.
-        self.dtypes = [column.dtype for column in self._columns]
+        self._groups = _groups(self._columns)
+        #: The columns of a batch.
+        self.fields: list[Field] = [column.field for column, _ in self._groups]
+        #: NumPy's type of each column.
+        self.dtypes = [column.dtype for column, _ in self._groups]
+        #: Where the fields are, if some share a column; else empty.
+        self.places: list[Place] = []
+        if len(self._groups) < len(self._columns):
+            at = {place: (column.name, among) for column, places in self._groups for among, place in enumerate(places)}
+            shared = {column.name for column, places in self._groups if len(places) > 1}
+            for place, name in enumerate(self._names):
+                column_name, among = at[place]
+                self.places.append((name, column_name, among if column_name in shared else None))
 
     def pack(self, samples: Sequence[Any]) -> list[bytes | tuple[bytes, list[int]]]:
         """The bytes of each field: its rows one behind another, and the lengths of ragged ones in items.
 
         Raises Misfit for the first sample that is not like the others.
         """
-        return [
-            column.packed(values)
-            for column, values in zip(self._columns, self._checked(samples), strict=True)
-        ]
+        return [column.packed(values) for column, values in self._checked(samples)]
 
     def rows(self, samples: Sequence[Any]) -> list[Packed]:
         """As :meth:`pack`; of a field of long rows their addresses, and the compact arrays that they are of.
 
         Raises Misfit for the first sample that is not like the others.
         """
-        return [
-            column.rows(values)
-            for column, values in zip(self._columns, self._checked(samples), strict=True)
-        ]
+        return [column.rows(values) for column, values in self._checked(samples)]
 
     def write(self, samples: Sequence[Any], out: Sequence[Out]) -> None:
         """Writes each field into its arrays of ``out``, compact ones in the type of the field.
 
         Raises Misfit for the first sample that is not like the others; what ``out`` has then is not said.
         """
-        for column, values, to in zip(self._columns, self._checked(samples), out, strict=True):
+        for (column, values), to in zip(self._checked(samples), out, strict=True):
             column.write(values, to)
 
-    def _checked(self, samples: Sequence[Any]) -> list[Any]:
-        """The values of each field, as its column wants them."""
-        checked, misfits = [], []
+    def _checked(self, samples: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The columns of a batch, and the values of each as it wants them."""
+        checked: list[Any] = []
+        misfits = []
         for column, values in zip(self._columns, self._split(samples), strict=True):
             try:
                 checked.append(column.checked(values))
@@ -115,7 +129,10 @@ class Columns:
                 misfits.append(misfit)
         if misfits:
             raise min(misfits, key=attrgetter("position"))
-        return checked
+        return [
+            (column, checked[places[0]] if len(places) == 1 else column.stacked([checked[one] for one in places]))
+            for column, places in self._groups
+        ]
 
     def _split(self, samples: Sequence[Any]) -> list[Sequence[Any]]:
         """The values of each field."""
@@ -222,6 +239,12 @@ class _Fixed(_Column):
             f'size, or give max_length={{"{self.name}": ...}}'
         )
 
+    def stacked(self, members: list[Any]) -> Array:
+        """The values of fields that share this column."""
+        if len(members[0]) == 0:
+            return np.empty((0, *self.shape), self.dtype)
+        return np.stack([np.asarray(values, self.dtype) for values in members], 1)
+
     def packed(self, values: Array | list[Array]) -> bytes:
         return self._joined(values) if isinstance(values, list) else values.tobytes()
 
@@ -300,3 +323,26 @@ def _column(name: str, value: Any, max_length: int | None) -> _Fixed | _Varying:
             f'field "{name}" is text or bytes, which vary in length: give max_length={{"{name}": ...}}'
         )
     return _Fixed((name, dtype, list(array.shape), None), array.dtype)
+
+
+def _groups(columns: Sequence[_Fixed | _Varying]) -> list[tuple[Any, list[int]]]:
+    """The columns of a batch, and the places of the fields of each."""
+    if len(columns) <= _MOST:
+        return [(column, [place]) for place, column in enumerate(columns)]
+    alike: dict[Any, list[int]] = {}
+    for place, column in enumerate(columns):
+        is_fixed = isinstance(column, _Fixed)
+        alike.setdefault((column.dtype, column.shape) if is_fixed else place, []).append(place)
+    if len(alike) > _MOST:
+        raise ConfigError(
+            f"a sample has {len(columns)} fields of {len(alike)} types and shapes, and a batch has room for "
+            f"{_MOST}: put some into one array, or leave some out"
+        )
+    groups: list[tuple[Any, list[int]]] = []
+    for places in alike.values():
+        first = columns[places[0]]
+        if len(places) > 1:
+            names = f"{first.name}, ..., {columns[places[-1]].name}"
+            first = _Fixed((names, first.field[1], [len(places), *first.shape], None), first.dtype)
+        groups.append((first, places))
+    return groups

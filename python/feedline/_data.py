@@ -13,6 +13,7 @@ import numpy as np
 from . import _feedline, _options, _own
 from . import transforms as _transforms
 from ._errors import ConfigError
+from ._columns import Place
 from ._values import as_array, dtype_of, numpy_dtype
 from ._workers.choice import Leaf
 from .transforms import Transform
@@ -29,6 +30,22 @@ class Field(NamedTuple):
     shape: tuple[int, ...]
     #: The max items of a sample, if the field is ragged; else ``None``.
     max_length: int | None
+
+
+def fields_at(
+    places: Sequence[Place], columns: Sequence[tuple[str, str, list[int], int | None]], signed: frozenset[str] = frozenset()
+) -> tuple[Field, ...]:
+    """The fields of a sample, of the columns of a batch. Those that share a column lie in its first dimension."""
+    of = {
+        name: Field(name, "i32" if dtype == "u32" and name in signed else dtype, tuple(shape), max)
+        for name, dtype, shape, max in columns
+    }
+    if not places:
+        return tuple(of.values())
+    return tuple(
+        of[column]._replace(name=name, shape=of[column].shape[0 if at is None else 1 :])
+        for name, column, at in places
+    )
 
 
 class Data:
@@ -65,6 +82,8 @@ class Data:
     _made: tuple[Callable[..., Data], tuple[Any, ...], dict[str, Any]] | None
     #: Name, type and shape of each field, and whether it varies in length, once a sample was read.
     _forms: list[tuple[str, np.dtype[Any], tuple[int, ...], bool]] | None = None
+    #: Where the fields are, if some of them share a column of a batch; else empty.
+    _places: Sequence[Place] = ()
     #: The fields of packed windows whose ``uint32`` are given as ``int32``, which torch can add.
     _signed: frozenset[str] = frozenset()
 
@@ -75,14 +94,14 @@ class Data:
         self._made = (Data, (samples,), {"max_length": max_length, "seed_generators": seed_generators})
         if isinstance(samples, Data):
             self._set, self._is_tuple, self._leaves = samples._set, samples._is_tuple, samples._leaves
-            self._signed = samples._signed
+            self._signed, self._places = samples._signed, samples._places
         elif isinstance(samples, (str, os.PathLike)):
             raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
         elif isinstance(samples, Mapping):
             self._set = _arrays(samples)
         else:
             reader = _reader(samples, max_length)
-            self._is_tuple = reader.is_tuple
+            self._is_tuple, self._places = reader.is_tuple, reader.places
             self._set = _feedline.DataSet.own(
                 reader,
                 len(samples),
@@ -96,7 +115,7 @@ class Data:
     def _new(self, inner: _feedline.DataSet) -> Data:
         data = Data.__new__(Data)
         data._set, data._is_tuple, data._leaves = inner, self._is_tuple, self._leaves
-        data._signed, data._made = self._signed, None
+        data._signed, data._places, data._made = self._signed, self._places, None
         return data
 
     def __len__(self) -> int:
@@ -105,10 +124,7 @@ class Data:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of a sample."""
-        return tuple(
-            Field(name, "i32" if dtype == "u32" and name in self._signed else dtype, tuple(shape), max)
-            for name, dtype, shape, max in self._set.fields()
-        )
+        return fields_at(self._places, self._set.fields(), self._signed)
 
     @property
     def fingerprint(self) -> int:
@@ -141,7 +157,7 @@ class Data:
         if self._forms is None:
             self._forms = [
                 (field.name, numpy_dtype(field.dtype), field.shape, field.max_length is not None)
-                for field in self.fields
+                for field in fields_at((), self._set.fields(), self._signed)
             ]
         sample = {}
         for (name, dtype, shape, varies), value in builtins.zip(
@@ -154,6 +170,8 @@ class Data:
             if name == "cu_seqlens" and name in self._signed:
                 # As in a batch: the ends of the documents, not their lengths.
                 sample[name] = np.concatenate(([0], np.cumsum(array))).astype(np.int32)
+        if self._places:
+            sample = {name: sample[of] if at is None else sample[of][at, ...] for name, of, at in self._places}
         return tuple(sample.values()) if self._is_tuple else sample
 
     def __iter__(self) -> Iterator[Any]:
@@ -189,7 +207,7 @@ class Data:
         options = {"max_length": max_length, "seed_generators": seed_generators}
         mapped._made = (Data.map, (self, function), options)
         mapped._is_tuple, mapped._leaves = reader.is_tuple, [Leaf(mapped._set, reader, varies, self._leaves)]
-        mapped._signed = frozenset()
+        mapped._signed, mapped._places = frozenset(), reader.places
         return mapped
 
     def filter(self, keep: Callable[[Any], bool]) -> Data:
@@ -249,7 +267,7 @@ class Data:
         """
         window, shuffle = _options.whole("window", window), _options.seed("shuffle", shuffle)
         packed = self._new(self._set.packed(field, window, split, shuffle))
-        packed._is_tuple, packed._signed = False, _OF_WINDOWS
+        packed._is_tuple, packed._signed, packed._places = False, _OF_WINDOWS, ()
         return packed
 
     def lengths(self, field: str) -> np.ndarray[Any, Any]:
@@ -493,7 +511,17 @@ def zip(*parts: Data, independent: bool = False) -> Data:
     """
     zipped = _composed(parts, _feedline.DataSet.zip([part._set for part in parts], independent))
     zipped._is_tuple = False
+    if any(part._places for part in parts):
+        zipped._places = [place for part in parts for place in _places_of(part)]
+        names = [name for name, *_ in zipped._places]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f'two parts have a field "{twice}": rename it in one of them, by map')
     return zipped
+
+
+def _places_of(data: Data) -> Sequence[Place]:
+    return data._places or [(field.name, field.name, None) for field in data.fields]
 
 
 def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | None = None) -> Data:
@@ -516,6 +544,7 @@ def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | No
 def _composed(parts: Sequence[Data], inner: _feedline.DataSet) -> Data:
     data = of_set(inner)
     data._is_tuple = all(part._is_tuple for part in parts)
+    data._places = parts[0]._places if parts else ()
     data._signed = frozenset().union(*(part._signed for part in parts))
     leaves = {id(leaf.set): leaf for part in parts for leaf in part._leaves}
     data._leaves = list(leaves.values())

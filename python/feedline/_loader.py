@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from . import _feedline, _options, _own, _values
 from ._batch import Batch, Copied, forms_of
-from ._data import Data, NotRandomAccess
+from ._data import Data, NotRandomAccess, fields_at
 from ._device_map import DeviceMap, Mapped, Position
 from ._errors import ConfigError, StateError
 from ._frameworks import Framework
@@ -539,11 +539,11 @@ def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | N
 
 def _hook(function: Callable[[dict[str, Any]], Any], data: Data | Source) -> _own.Hook:
     fixed: Sequence[tuple[str, Any, list[int]]] = [
-        (field.name, _values.numpy_dtype(field.dtype), list(field.shape))
-        for field in data.fields
-        if field.max_length is None
+        (column.name, _values.numpy_dtype(column.dtype), list(column.shape))
+        for column in fields_at((), data._set.fields(), getattr(data, "_signed", frozenset()))
+        if column.max_length is None
     ]
-    return _own.Hook(function, fixed)
+    return _own.Hook(function, fixed, data._places)
 
 
 # The compiled function itself: a signal could interrupt one that is written in Python.

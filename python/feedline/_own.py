@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _feedline
-from ._columns import Columns, Misfit, Packed
+from ._columns import Columns, Misfit, Packed, Place
 from ._errors import ConfigError
 from ._values import as_array, exact
 from ._workers.seeds import SharedWatch, first_of
@@ -47,6 +47,7 @@ class Reader:
         self._data = data
         self.columns = Columns(first_of(data), max_length)
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
+        self.places = self.columns.places
         self._watch = SharedWatch()
 
     @property
@@ -144,6 +145,7 @@ class Shards:
             raise ConfigError("the source has no samples: give some")
         self._columns = Columns(first, max_length)
         self.is_tuple, self.fields = self._columns.is_tuple, self._columns.fields
+        self.places = self._columns.places
 
     @property
     def fingerprint(self) -> int | None:
@@ -185,15 +187,22 @@ class Hook:
     """A hook on a batch: gets its arrays by name, changes them in place or returns others."""
 
     def __init__(
-        self, function: Callable[[dict[str, Any]], Any], fields: Sequence[tuple[str, Any, list[int]]]
+        self,
+        function: Callable[[dict[str, Any]], Any],
+        columns: Sequence[tuple[str, Any, list[int]]],
+        places: Sequence[Place],
     ) -> None:
-        self._function, self._fields = function, fields
+        self._function, self._columns = function, columns
+        fixed = {name for name, *_ in columns}
+        all_places = places or [(name, name, None) for name, *_ in columns]
+        self._places = [place for place in all_places if place[1] in fixed]
 
     def __call__(self, columns: list[bytearray], rows: int) -> list[bytes]:
-        batch = {
+        arrays = {
             name: np.frombuffer(column, dtype).reshape(rows, *shape)
-            for (name, dtype, shape), column in zip(self._fields, columns, strict=True)
+            for (name, dtype, shape), column in zip(self._columns, columns, strict=True)
         }
+        batch = {name: arrays[of] if at is None else arrays[of][:, at] for name, of, at in self._places}
         result = self._function(batch)
         if result is not None:
             unknown = [name for name in result if name not in batch]
@@ -206,11 +215,20 @@ class Hook:
                     "nothing after changing the arrays in place; fields are left out by Data.map before"
                 )
             batch.update(result)
-        return [self._column(batch[name], name, dtype, (rows, *shape)) for name, dtype, shape in self._fields]
+        # Arrays of their own first: what the hook returned may be a part of another field.
+        changed = [self._checked(batch[name], name, arrays[of], at) for name, of, at in self._places]
+        for (_, of, at), value in zip(self._places, changed, strict=True):
+            if at is None:
+                arrays[of] = value
+            else:
+                arrays[of][:, at] = value
+        return [arrays[name].tobytes() for name, *_ in self._columns]
 
     @staticmethod
-    def _column(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    def _checked(value: Any, name: str, column: Any, at: int | None) -> Any:
+        field = column if at is None else column[:, at]
         array = as_array(name, value)
-        if array.shape != shape:
-            raise ValueError(f'the hook made "{name}" {array.shape}, and the batch has {shape}')
-        return exact(name, array, dtype, "the field").tobytes()
+        if array.shape != field.shape:
+            raise ValueError(f'the hook made "{name}" {array.shape}, and the batch has {field.shape}')
+        checked = exact(name, array, field.dtype, "the field")
+        return checked if at is None else checked.copy()

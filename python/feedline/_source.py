@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _feedline, _own
-from ._data import Field
+from ._data import Field, fields_at
 from ._errors import ConfigError
 
 
@@ -34,7 +34,7 @@ class Source:
         if not shards:
             raise ConfigError("a source needs a shard: give an object with __iter__")
         opened = _own.Shards(shards, max_length or {})
-        self._shards, self._is_tuple = len(shards), opened.is_tuple
+        self._shards, self._is_tuple, self._places = len(shards), opened.is_tuple, opened.places
         self._set = _feedline.Source(opened, len(shards), opened.fields, opened.fingerprint)
 
     @property
@@ -45,7 +45,7 @@ class Source:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of a sample."""
-        return tuple(Field(name, dtype, tuple(shape), max) for name, dtype, shape, max in self._set.fields())
+        return fields_at(self._places, self._set.fields())
 
     @property
     def fingerprint(self) -> int:

@@ -199,3 +199,20 @@ class Gpu(Numbers):
 def double(sample: Any) -> Any:
     """A function for ``map``."""
     return {"id": sample["id"], "double": 2 * sample["id"]}
+
+
+class Many(Numbers):
+    """More fields than a batch has columns: numbers of two types, small arrays, and one that varies."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        sample: dict[str, Any] = {f"float{place}": index + place / 8 for place in range(20)}
+        sample |= {f"int{place}": index * place for place in range(5)}
+        sample |= {f"pair{place}": np.array([index, place], np.int16) for place in range(3)}
+        return sample | {"text": np.full(index % 4, index, np.uint8), "large": np.full(9, index, np.float32)}
+
+
+class ManyPlaces(Numbers):
+    """Tuples of more places than a batch has columns."""
+
+    def __getitem__(self, index: int) -> Any:
+        return tuple(index + place if place % 2 else np.float32(place) for place in range(18))

@@ -200,6 +200,14 @@ def _padded(framework: Framework, inner: _feedline.Batch, name: str) -> Padded:
     return Padded(framework.array(inner.field(name)), framework.array(inner.numbers(name)))
 
 
+def _alike(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
+    """A ragged field whose rows have one length in each batch."""
+    values = framework.array(inner.field(name))
+    # Rows without items are padded to one.
+    is_empty = values.shape[1] == 1 and int(framework.array(inner.numbers(name))[0]) == 0
+    return values[:, :0] if is_empty else values
+
+
 def _part(column: str, at: int, form: Callable[..., Any]) -> Callable[..., Any]:
     """A field that shares a column with others."""
 
@@ -218,6 +226,9 @@ def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., A
         else (_bfloat16 if field.dtype == "bf16" else _int32 if field.name in signed else _array)
         for field in data.fields
     }
+    if data._nest is not None:
+        # Of one length in a batch, as the function has made them.
+        forms |= {field.name: _alike for field in data.fields if field.max_length is not None}
     for name, column, at in data._places:
         if at is not None:
             forms[name] = _part(column, at, forms[name])

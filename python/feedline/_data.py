@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _feedline, _options, _own
+from . import _collate, _feedline, _options, _own
 from . import transforms as _transforms
 from ._errors import ConfigError
 from ._columns import Place
@@ -66,6 +66,13 @@ class Data:
     reads it, and after a resume. ``seed_generators=False`` leaves them as they are. In threads they are those
     of your process, which are set back afterwards.
 
+    ``collate_fn`` is called with the list of the samples of a batch, as by torch's ``DataLoader``, where they
+    are read. It returns an array or a tensor with a row per sample, or dicts, tuples and lists of these, and
+    a batch is the same; fields have the keys as names, ``"inputs.ids"`` within another dict. It is called for
+    one sample and for two when the data set is made. Fields have one type, and rows of one shape: name those
+    whose length varies from batch to batch in ``max_length``, with the most items of a row. It comes last:
+    such data are not composed.
+
     >>> import feedline, numpy as np
     >>> data = feedline.Data({"x": np.arange(6).reshape(3, 2), "y": np.array([0, 1, 0])})
     >>> len(data), data[1]["x"]
@@ -84,35 +91,63 @@ class Data:
     _forms: list[tuple[str, np.dtype[Any], tuple[int, ...], bool]] | None = None
     #: Where the fields are, if some of them share a column of a batch; else empty.
     _places: Sequence[Place] = ()
+    #: How the fields lie in a batch that ``collate_fn`` has made: a `_collate.Nest`.
+    _nest: Any = None
     #: The fields of packed windows whose ``uint32`` are given as ``int32``, which torch can add.
     _signed: frozenset[str] = frozenset()
 
     def __init__(
-        self, samples: Any, *, max_length: Mapping[str, int] | None = None, seed_generators: bool = True
+        self,
+        samples: Any,
+        *,
+        max_length: Mapping[str, int] | None = None,
+        seed_generators: bool = True,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
     ) -> None:
         self._is_tuple, self._leaves = False, []
-        self._made = (Data, (samples,), {"max_length": max_length, "seed_generators": seed_generators})
-        if isinstance(samples, Data):
+        options = {"max_length": max_length, "seed_generators": seed_generators, "collate_fn": collate_fn}
+        self._made = (Data, (samples,), options)
+        if collate_fn is not None:
+            of = Data(samples) if isinstance(samples, Mapping) else samples
+            inner = of if isinstance(of, Data) else None
+            if inner is not None:
+                inner._check_rows()
+                of = _Mapped(inner, _same)
+            self._read_by(_reader(of, max_length, collate_fn), inner, seed_generators)
+        elif isinstance(samples, Data):
             self._set, self._is_tuple, self._leaves = samples._set, samples._is_tuple, samples._leaves
-            self._signed, self._places = samples._signed, samples._places
+            self._signed, self._places, self._nest = samples._signed, samples._places, samples._nest
         elif isinstance(samples, (str, os.PathLike)):
             raise ConfigError(f"open the file first: feedline.open({os.fspath(samples)!r})")
         elif isinstance(samples, Mapping):
             self._set = _arrays(samples)
         else:
-            reader = _reader(samples, max_length)
-            self._is_tuple, self._places = reader.is_tuple, reader.places
-            self._set = _feedline.DataSet.own(
-                reader,
-                len(samples),
-                reader.fields,
-                reader.fingerprint,
-                reader.is_batched,
-                (False, seed_generators),
+            self._read_by(_reader(samples, max_length), None, seed_generators)
+
+    def _read_by(self, reader: _own.Reader, inner: Data | None, seed_generators: bool) -> None:
+        """Python code reads the samples; of ``inner``, if that is not ``None``."""
+        varies = inner is not None and inner._set.varies()
+        self._is_tuple, self._places, self._nest = reader.is_tuple, reader.places, reader.nest
+        self._set = _feedline.DataSet.own(
+            reader,
+            len(reader),
+            reader.fields,
+            reader.fingerprint,
+            (reader.is_batched, reader.is_whole),
+            (varies, seed_generators),
+            None if inner is None else inner._set,
+        )
+        self._leaves = [Leaf(self._set, reader, varies, [] if inner is None else inner._leaves)]
+
+    def _check_rows(self) -> None:
+        if self._nest is not None:
+            raise ConfigError(
+                "collate_fn makes whole batches of these data, so it comes last: compose the data before, and "
+                "give collate_fn with the result"
             )
-            self._leaves = [Leaf(self._set, reader, False)]
 
     def _new(self, inner: _feedline.DataSet) -> Data:
+        self._check_rows()
         data = Data.__new__(Data)
         data._set, data._is_tuple, data._leaves = inner, self._is_tuple, self._leaves
         data._signed, data._places, data._made = self._signed, self._places, None
@@ -197,17 +232,11 @@ class Data:
         >>> data.map(lambda sample: {"double": 2 * sample["x"]})[3]
         {'double': array(6)}
         """
-        reader, varies = _reader(_Mapped(self, function), max_length), self._set.varies()
-        random = (varies, seed_generators)
-        mapped = self._new(
-            _feedline.DataSet.own(
-                reader, len(self), reader.fields, reader.fingerprint, False, random, self._set
-            )
-        )
+        self._check_rows()
+        mapped = Data.__new__(Data)
+        mapped._read_by(_reader(_Mapped(self, function), max_length), self, seed_generators)
         options = {"max_length": max_length, "seed_generators": seed_generators}
         mapped._made = (Data.map, (self, function), options)
-        mapped._is_tuple, mapped._leaves = reader.is_tuple, [Leaf(mapped._set, reader, varies, self._leaves)]
-        mapped._signed, mapped._places = frozenset(), reader.places
         return mapped
 
     def filter(self, keep: Callable[[Any], bool]) -> Data:
@@ -300,9 +329,13 @@ class NotRandomAccess(ConfigError):
     """An object whose ``__getitem__`` is not implemented, such as torch's ``IterableDataset``."""
 
 
-def _reader(samples: Any, max_length: Mapping[str, int] | None) -> _own.Reader:
+def _reader(
+    samples: Any, max_length: Mapping[str, int] | None, collate_fn: Callable[[list[Any]], Any] | None = None
+) -> _own.Reader:
     limits = _limits(max_length)
     try:
+        if collate_fn is not None:
+            return _collate.Collating(samples, collate_fn, limits)
         reader = _own.Reader(samples, limits)
     except NotImplementedError as error:
         why = (
@@ -325,6 +358,10 @@ def _limits(max_length: Any) -> dict[str, int]:
 
 #: The fields that :meth:`Data.packed` adds.
 _OF_WINDOWS = frozenset({"position", "used", "cu_seqlens", "segment"})
+
+
+def _same(sample: Any) -> Any:
+    return sample
 
 
 class _Mapped:
@@ -542,6 +579,8 @@ def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | No
 
 
 def _composed(parts: Sequence[Data], inner: _feedline.DataSet) -> Data:
+    for part in parts:
+        part._check_rows()
     data = of_set(inner)
     data._is_tuple = all(part._is_tuple for part in parts)
     data._places = parts[0]._places if parts else ()

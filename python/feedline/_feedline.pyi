@@ -42,7 +42,7 @@ class DataSet:
         len: int,
         fields: Sequence[_Field],
         fingerprint: int | None,
-        is_batched: bool,
+        calls: tuple[bool, bool],
         varies: tuple[bool, bool],
         mapped: DataSet | None = None,
     ) -> DataSet: ...

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from . import _feedline, _options, _own, _values
 from ._batch import Batch, Copied, forms_of
+from ._collate import nested
 from ._data import Data, NotRandomAccess, fields_at
 from ._device_map import DeviceMap, Mapped, Position
 from ._errors import ConfigError, StateError
@@ -117,6 +118,8 @@ class Loader:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``torch.device``.
         framework: ``"numpy"``, ``"torch"`` or ``"jax"``. Default: torch or jax, if imported, else NumPy.
         copy: Gives arrays memory of their own, which you may keep and write.
+        collate_fn: Called with the list of the samples of a batch, as by a ``DataLoader``; see :class:`Data`.
+        max_length: Max items of fields whose length varies, for what is not a :class:`Data` yet.
         workers: Threads that decode; where your own Python code reads the samples, processes. Default: a
             thread per core, and two threads for your own code, which take turns at the interpreter's lock. 0
             is one thread.
@@ -167,6 +170,8 @@ class Loader:
         device: Any = "cpu",
         framework: str | None = None,
         copy: bool = False,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        max_length: Mapping[str, int] | None = None,
         workers: int | None = None,
         parallel: str = "auto",
         prefetch: int | None = None,
@@ -186,7 +191,7 @@ class Loader:
     ) -> None:
         if others:
             raise _options.unknown(others, _ARGUMENTS)
-        self.data = _samples(data)
+        self.data = _samples(data, collate_fn, max_length)
         shuffle, seed = _options.seed("shuffle", shuffle), _options.seed("seed", seed)
         is_one_shard = isinstance(self.data, Source) and self.data.shards == 1
         if is_one_shard and shuffle is not None and shuffle_buffer is None:
@@ -203,6 +208,11 @@ class Loader:
         self._kind: type[Batch] = Copied if copy else Batch
         _check_device_map(device_map, self._framework)
         pads = _options.mapping("pad", pad, '{"tokens": 0}')
+        if self.data._nest is not None:
+            if bad_samples:
+                raise ConfigError("bad_samples is for single samples, and collate_fn makes whole batches: leave it out")
+            varying = [field.name for field in self.data.fields if field.max_length is not None]
+            pads = dict.fromkeys(varying) | dict(pads)
         padding = [(name, *_padding(self.data, name, given)) for name, given in pads.items()]
         self._forms = forms_of(self.data, {name for name, *_ in padding})
         #: Maps the batches ahead of the loop, once there is a loader.
@@ -319,6 +329,8 @@ class Loader:
                     "batch %d, row %d: unreadable, sample %d instead (%s)", batch.step, row, sample, own
                 )
         self._is_resumed = False
+        if self.data._nest is not None and not isinstance(batch, Mapped):
+            return nested(self.data._nest, batch)
         return tuple(batch.values()) if self.data._is_tuple else batch
 
     def _epoch_ended(self) -> None:
@@ -445,21 +457,35 @@ _ARGUMENTS = [
 _FIXED = {*_ARGUMENTS, *_options.OF_A_DATALOADER}
 
 
-def _samples(data: Any) -> Data | Source:
+def _samples(
+    data: Any, collate_fn: Callable[[list[Any]], Any] | None, max_length: Mapping[str, int] | None
+) -> Data | Source:
     """What a loader reads, made of what it was given."""
-    if isinstance(data, (Data, Source)):
+    if isinstance(data, (Data, Source)) and max_length is not None and (collate_fn is None or isinstance(data, Source)):
+        raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
+    if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
+        _check_indexed(data, collate_fn)
         return data
     is_iterable = hasattr(data, "__iter__") and not isinstance(data, (str, os.PathLike))
     is_source = is_iterable and not (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
-    if is_source:
-        return Source(data)
-    try:
-        return Data(data)
-    except NotRandomAccess:
-        if not is_iterable:
-            raise
-        # Torch's IterableDataset has a __getitem__ that is not implemented, and may have a length.
-        return Source(data)
+    if not is_source:
+        try:
+            return Data(data, collate_fn=collate_fn, max_length=max_length)
+        except NotRandomAccess:
+            if not is_iterable:
+                raise
+            # Torch's IterableDataset has a __getitem__ that is not implemented, and may have a length.
+    source = Source(data, max_length=max_length)
+    _check_indexed(source, collate_fn)
+    return source
+
+
+def _check_indexed(data: Data | Source, collate_fn: Any) -> None:
+    if collate_fn is not None and isinstance(data, Source):
+        raise ConfigError(
+            "collate_fn is for samples that are read by index, and a source is read in sequence: yield arrays, "
+            "and pad them by pad={field: value}"
+        )
 
 
 def _length(steps: int | None) -> int:

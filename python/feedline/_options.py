@@ -14,7 +14,6 @@ OF_A_DATALOADER = {
     "dataset": "give it as the first argument, data",
     "num_workers": "give workers=, the number of processes for Python code of yours, else of threads",
     "drop_last": 'give last_batch="drop"',
-    "collate_fn": "give map_batch=, which gets the arrays of a batch, or pad={field: value} for lengths",
     "pin_memory": 'leave it out: batches are always read into pinned memory; device="cuda" copies them',
     "pin_memory_device": 'give device="cuda:0"',
     "prefetch_factor": "give prefetch=, the number of batches on the device",

@@ -33,22 +33,35 @@ def fingerprint_of(data: Any) -> int | None:
     return None
 
 
+def check_random_access(data: Any) -> None:
+    """Refuses what has no samples by index."""
+    if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+        raise ConfigError(
+            f"a data set needs __len__ and __getitem__, and {type(data).__name__} has not both: give an "
+            "iterable to feedline.Source, which reads it in sequence"
+        )
+    if len(data) == 0:
+        raise ConfigError("the data set is empty: give samples")
+
+
 class Reader:
     """Reads the samples of an object with ``__len__`` and ``__getitem__``, and stacks them."""
 
+    #: Whether a batch is read as a whole.
+    is_whole = False
+    #: How the fields lie in a batch: a `_collate.Nest`.
+    nest: Any = None
+
     def __init__(self, data: Any, max_length: Mapping[str, int]) -> None:
-        if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
-            raise ConfigError(
-                f"a data set needs __len__ and __getitem__, and {type(data).__name__} has not both: give an "
-                "iterable to feedline.Source, which reads it in sequence"
-            )
-        if len(data) == 0:
-            raise ConfigError("the data set is empty: give samples")
+        check_random_access(data)
         self._data = data
         self.columns = Columns(first_of(data), max_length)
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places
         self._watch = SharedWatch()
+
+    def __len__(self) -> int:
+        return len(self._data)
 
     @property
     def fingerprint(self) -> int | None:
@@ -115,12 +128,18 @@ class Reader:
             samples, error = self.samples(ids, draws)
         else:
             samples, error = self._watch.read(read, keys)
-        try:
-            fields = self.columns.rows(samples)
-        except Misfit as misfit:
-            samples, error = samples[: misfit.position], misfit
-            fields = self.columns.rows(samples)
+        samples, fields, error = self._fields(samples, error)
         return len(samples), fields, error, self._watch.is_random
+
+    def _fields(
+        self, samples: list[Any], error: BaseException | None
+    ) -> tuple[list[Any], list[Packed], BaseException | None]:
+        """The samples before the first that is not like the others, and their rows."""
+        try:
+            return samples, self.columns.rows(samples), error
+        except Misfit as misfit:
+            good = samples[: misfit.position]
+            return good, self.columns.rows(good), misfit
 
 
 class Shards:

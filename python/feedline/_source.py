@@ -30,6 +30,8 @@ class Source:
     [[0, 1, 2, 100], [101, 102]]
     """
 
+    _nest: Any = None
+
     def __init__(self, *shards: Any, max_length: Mapping[str, int] | None = None) -> None:
         if not shards:
             raise ConfigError("a source needs a shard: give an object with __iter__")

@@ -241,20 +241,21 @@ impl DataSet {
         })
     }
 
-    /// A data set written in Python: a `_own.Reader`. It crops at random if the set that it maps does. `varies`
-    /// says whether its samples are given random numbers, and whether the global generators are seeded.
+    /// A data set written in Python: a `_own.Reader`. It crops at random if the set that it maps does. `calls`
+    /// says whether it reads several samples in one call, and all of a batch; `varies` whether its samples are
+    /// given random numbers, and whether the global generators are seeded.
     #[staticmethod]
-    #[pyo3(signature = (reader, len, fields, fingerprint, is_batched, varies, mapped=None))]
+    #[pyo3(signature = (reader, len, fields, fingerprint, calls, varies, mapped=None))]
     fn own(
         reader: Py<PyAny>,
         len: u64,
         fields: Vec<FieldOf>,
         fingerprint: Option<u64>,
-        is_batched: bool,
+        calls: (bool, bool),
         varies: (bool, bool),
         mapped: Option<PyRef<'_, Self>>,
     ) -> PyResult<Self> {
-        let mut set = OwnData::new(reader, len, &fields, fingerprint, is_batched, varies).map_err(raise)?;
+        let mut set = OwnData::new(reader, len, &fields, fingerprint, calls, varies).map_err(raise)?;
         set.has_random_geometry = mapped.is_some_and(|mapped| mapped.set.has_random_geometry());
         Ok(Self { read_by: Some(set.read_by().clone()), ..Self::new("python", set) })
     }

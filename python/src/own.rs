@@ -54,6 +54,8 @@ pub(crate) struct OwnData {
     fingerprint: Option<u64>,
     /// Whether the set reads several samples in one call.
     is_batched: bool,
+    /// Whether it reads all samples of a batch in one call, as a `collate_fn` needs it.
+    is_whole: bool,
     /// Whether samples depend on the epoch and on random numbers.
     varies: bool,
     /// Whether the set that it maps crops pictures at random.
@@ -92,7 +94,7 @@ impl OwnData {
         len: u64,
         fields: &[FieldOf],
         fingerprint: Option<u64>,
-        is_batched: bool,
+        (is_batched, is_whole): (bool, bool),
         (varies, is_seeded): (bool, bool),
     ) -> feedline::Result<Self> {
         let (spec, has_random_geometry, read_by) = (spec(fields)?, false, Arc::default());
@@ -102,6 +104,7 @@ impl OwnData {
             spec,
             fingerprint,
             is_batched,
+            is_whole,
             varies,
             has_random_geometry,
             is_seeded,
@@ -112,6 +115,11 @@ impl OwnData {
 
     pub(crate) fn read_by(&self) -> &Arc<ReadBy> {
         &self.read_by
+    }
+
+    /// Whether the generators are seeded, and whether samples are read in one call.
+    fn calls(&self) -> (bool, bool) {
+        (self.is_seeded, self.is_whole)
     }
 
     /// The number from which the random numbers of the current sample are made, in this process or another.
@@ -214,7 +222,7 @@ impl Dataset for OwnData {
         may_go_on(context)?;
         let keys = [self.key(context)];
         let mut rows = row.as_rows_mut();
-        let read = self.read_by.read((&[id], &keys), &mut rows, context, self.is_seeded);
+        let read = self.read_by.read((&[id], &keys), &mut rows, context, self.calls());
         let read = read.unwrap_or_else(|| self.read_first(&[id], rows, &keys, context).map(drop));
         read.map_err(|(_, error)| error)
     }
@@ -231,7 +239,7 @@ impl Dataset for OwnData {
         if let Some(&first) = ids.first() {
             context.mark(0, first);
         }
-        if let Some(read) = self.read_by.read((ids, &keys), rows, context, self.is_seeded) {
+        if let Some(read) = self.read_by.read((ids, &keys), rows, context, self.calls()) {
             return read;
         }
         let most =

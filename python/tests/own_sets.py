@@ -216,3 +216,55 @@ class ManyPlaces(Numbers):
 
     def __getitem__(self, index: int) -> Any:
         return tuple(index + place if place % 2 else np.float32(place) for place in range(18))
+
+
+def padded(samples: list[Any]) -> dict[str, Any]:
+    """A ``collate_fn`` that pads to the longest of a batch."""
+    most = max(len(sample["items"]) for sample in samples)
+    items = np.zeros((len(samples), most, 2), np.int32)
+    for row, sample in enumerate(samples):
+        items[row, : len(sample["items"])] = sample["items"]
+    return {"id": np.array([sample["id"] for sample in samples]), "items": items, "size": np.full(len(samples), most)}
+
+
+def in_nest(samples: list[Any]) -> Any:
+    """A ``collate_fn`` that returns a tuple of a dict and an array."""
+    ids = np.array([sample["id"] for sample in samples])
+    return {"x": np.stack([sample["x"] for sample in samples]), "more": [ids, ids * 2]}, len(samples) - 0 * ids
+
+
+def mixed(samples: list[Any]) -> dict[str, Any]:
+    """A ``collate_fn`` that draws random numbers."""
+    shift = np.random.rand()
+    return {
+        "id": np.array([sample["id"] for sample in samples]),
+        "own": np.array([sample["python"] for sample in samples]),
+        "shift": np.full(len(samples), shift),
+    }
+
+
+class Strange(Numbers):
+    """Samples that only a ``collate_fn`` can put into a batch."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"id": index, "name": f"sample {index}", "nothing": None}
+
+
+def only_ids(samples: list[Any]) -> Any:
+    """A ``collate_fn`` that returns one array."""
+    assert all(sample["nothing"] is None for sample in samples)
+    return np.array([sample["id"] for sample in samples])
+
+
+def dies(samples: list[Any]) -> Any:
+    """A ``collate_fn`` that ends its process for one batch."""
+    if any(sample["id"] == 33 for sample in samples):
+        os._exit(3)
+    return only_ids([{**sample, "nothing": None} for sample in samples])
+
+
+def fails(samples: list[Any]) -> Any:
+    """A ``collate_fn`` that fails for one batch."""
+    if any(sample["id"] == 33 for sample in samples):
+        raise KeyError("33")  # this line
+    return {"id": np.array([sample["id"] for sample in samples])}

@@ -149,7 +149,6 @@ _OF_RUST_ONLY = (
     [
         ("num_workers", "workers="),
         ("drop_last", 'last_batch="drop"'),
-        ("collate_fn", "map_batch="),
         ("pin_memory", "leave it out"),
         ("prefetch_factor", "prefetch="),
         ("persistent_workers", "leave it out"),

@@ -173,8 +173,10 @@ def _map(
 
 def _why(readers: list[Any], error: BaseException) -> str:
     """The attribute that cannot be pickled, and why."""
-    of = [reader._data for reader, _ in readers if not _can_be_pickled(reader._data)] or [readers]
-    place, culprit = _culprit(of[0], "data", set())
+    parts = [("data", reader._data) for reader, _ in readers]
+    parts += [("collate_fn", reader.function) for reader, _ in readers if reader.is_whole]
+    of = [part for part in parts if not _can_be_pickled(part[1])] or [("data", readers)]
+    place, culprit = _culprit(of[0][1], of[0][0], set())
     what = _described(culprit)
     reason = " ".join(str(error).split())
     return f"{place} is {what}, which cannot be sent to a process ({reason})"

@@ -189,8 +189,12 @@ class Worker:
         start = time.perf_counter_ns()
         lane.begin(own, size)
         try:
-            rows = lane.rows(number, reader.columns, count)
-            done, error = _filled(rows, read, keys, watch if is_seeded else None)
+            rows, seeds = lane.rows(number, reader.columns, count), watch if is_seeded else None
+            if reader.is_whole:
+                draws = [(epoch, key) for key in keys] if varies else None
+                done, error = _filled_whole(rows, reader, (ids, draws, keys), seeds)
+            else:
+                done, error = _filled(rows, read, keys, seeds)
         except BaseException as raised:
             # Of this program, not of a sample.
             done, error = 0, raised
@@ -215,6 +219,23 @@ def _filled(rows: Rows, read: Read, keys: list[int], watch: Watch | None) -> tup
         # Once for each generator at most.
         if not watch.has_found(before):
             return found
+
+
+def _filled_whole(
+    rows: Rows, reader: Any, asked: tuple[Any, Any, list[int]], watch: Watch | None
+) -> tuple[int, BaseException | None]:
+    """As :func:`_filled`, with the rows that a function makes of all samples."""
+    while True:
+        before = None if watch is None else States()
+
+        def by(read: Read, keys: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+            return (read if watch is None else watch.seeding(read, keys))(range(len(keys)))
+
+        samples, error = reader.read_whole(*asked, by)
+        if watch is None or before is None or not watch.has_found(before):
+            break
+    written, misfit = rows.write(samples, 0)
+    return written, misfit or error
 
 
 def _fill(rows: Rows, read: Read, count: int) -> tuple[int, BaseException | None]:

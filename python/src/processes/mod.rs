@@ -64,13 +64,14 @@ impl ReadBy {
     }
 
     /// Lets a process read samples, each with a key of random numbers, if processes read the set; `None` if the
-    /// thread that asks has to. Blocks until they are read.
+    /// thread that asks has to. Blocks until they are read. `is_seeded` says whether the generators are seeded,
+    /// `is_whole` whether one process reads all in one call.
     pub(crate) fn read(
         &self,
         (ids, keys): (&[u64], &[u64]),
         rows: &mut Rows<'_>,
         context: &mut Context,
-        is_seeded: bool,
+        (is_seeded, is_whole): (bool, bool),
     ) -> Option<Result<(), (usize, ReadError)>> {
         // A sample that the user asks for is read here.
         if !is_worker() {
@@ -85,7 +86,7 @@ impl ReadBy {
                     return Some(Err((0, Error::new(ErrorKind::Stopped, why).into())));
                 }
             };
-            let wanted = Wanted { set, ids, keys, epoch: context.key_epoch(), is_seeded };
+            let wanted = Wanted { set, ids, keys, epoch: context.key_epoch(), is_seeded, is_whole };
             match pool.read(&wanted, rows) {
                 Ok(took) => {
                     context.add_elsewhere(took.ns);

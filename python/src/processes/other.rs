@@ -66,7 +66,7 @@ impl ReadBy {
         _: (&[u64], &[u64]),
         _: &mut Rows<'_>,
         _: &mut Context,
-        _is_seeded: bool,
+        _calls: (bool, bool),
     ) -> Option<Result<(), (usize, ReadError)>> {
         None
     }

@@ -39,6 +39,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) keys: &'a [u64],
     pub(crate) epoch: u64,
     pub(crate) is_seeded: bool,
+    /// Whether one worker reads all of them in one call.
+    pub(crate) is_whole: bool,
 }
 
 /// Worker processes, and the fork server that starts them: a `_workers.start.Server`.
@@ -203,7 +205,8 @@ impl Pool {
     pub(crate) fn read(&self, wanted: &Wanted<'_>, rows: &mut Rows<'_>) -> Result<Took, Unread> {
         let (mut first, mut all) = (0, Took::default());
         while first < wanted.ids.len() {
-            let count = chunk(rows.spec()).min(wanted.ids.len() - first);
+            let left = wanted.ids.len() - first;
+            let count = if wanted.is_whole { left } else { chunk(rows.spec()).min(left) };
             all.add(self.read_part(wanted, rows, (first, count))?);
             first += count;
         }
@@ -216,15 +219,19 @@ impl Pool {
         rows: &mut Rows<'_>,
         (first, count): (usize, usize),
     ) -> Result<Took, Unread> {
-        loop {
+        let at_once = if wanted.is_whole { DEATHS } else { 1 };
+        let mut deaths = 0;
+        while deaths < at_once {
             match self.ask(wanted, rows, (first, count))? {
                 Asked::Read(took) => return Ok(took),
                 Asked::NotBegun => {}
-                Asked::Died => break,
+                Asked::Died => deaths += 1,
             }
         }
+        if wanted.is_whole {
+            return Err(unreadable(first));
+        }
         // Which of the samples the worker died of is not known: one by one from here on.
-        let deaths = 1;
         (first..first + count).try_fold(Took::default(), |mut all, one| {
             all.add(self.read_one(wanted, rows, one, deaths)?);
             Ok(all)
@@ -246,8 +253,7 @@ impl Pool {
                 Asked::NotBegun => {}
             }
         }
-        let why = format!("{DEATHS} worker processes died while they read it");
-        Err(Unread::Sample(index, Error::new(ErrorKind::Sample, why).into()))
+        Err(unreadable(index))
     }
 
     /// Lets a worker read `count` samples from `first` on.
@@ -428,6 +434,12 @@ impl Drop for Pool {
             Python::try_attach(|py| self.close(py));
         }
     }
+}
+
+/// The error of a sample that workers died of.
+fn unreadable(index: usize) -> Unread {
+    let why = format!("{DEATHS} worker processes died while they read it");
+    Unread::Sample(index, Error::new(ErrorKind::Sample, why).into())
 }
 
 /// Samples per request.

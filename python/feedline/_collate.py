@@ -1,0 +1,207 @@
+"""`collate_fn`, as torch has it: a function of the samples of a batch, whose result becomes the fields.
+
+It is called where the samples are read, in a process or a thread. Its result is cut into rows, which are then
+written like those of any data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from ._columns import Columns
+from ._errors import ConfigError
+from ._own import Reader, check_random_access
+from ._values import as_array
+from ._workers.seeds import Read, SharedWatch, States
+
+#: A column that has no values: the rows of a batch that has a ragged column are read in one call.
+_WHOLE = "collate_fn"
+
+#: What makes the key of a batch of the key of its first sample.
+_OF_BATCH = 0x9E3779B97F4A7C15
+
+#: The name of a field, or the containers around such names: the keys of a dict, or the type of another one.
+Nest = Union[str, "tuple[Any, list[Nest]]"]
+
+#: Reads samples with keys: `SharedWatch.read`, or what a worker has in its place.
+_By = Callable[[Read, Sequence[int]], "tuple[list[Any], BaseException | None]"]
+
+
+def _parts(value: Any) -> list[tuple[str, Any]] | None:
+    """The parts of a container, by name; ``None`` of what is no container."""
+    if isinstance(value, Mapping):
+        return [(str(key), part) for key, part in value.items()]
+    if isinstance(value, (tuple, list)):
+        return [(str(place), part) for place, part in enumerate(value)]
+    return None
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    """The arrays in a nest of dicts, tuples and lists: the names are joined by dots, as in ``"inputs.ids"``."""
+    parts = _parts(value)
+    if parts is None:
+        return {name or "0": value}
+    fields: dict[str, Any] = {}
+    for key, part in parts:
+        for inner, leaf in flat(part, f"{name}.{key}" if name else key).items():
+            if inner in fields:
+                raise ValueError(f'collate_fn returned two fields that are called "{inner}": rename one')
+            fields[inner] = leaf
+    return fields
+
+
+def nest_of(value: Any, name: str = "") -> Nest:
+    """How the arrays of :func:`flat` lie in ``value``."""
+    parts = _parts(value)
+    if parts is None:
+        return name or "0"
+    inner = [nest_of(part, f"{name}.{key}" if name else key) for key, part in parts]
+    return (list(value) if isinstance(value, Mapping) else type(value)), inner
+
+
+def nested(nest: Nest, batch: Mapping[str, Any]) -> Any:
+    """The fields of a batch as ``collate_fn`` returned them; a dict of arrays is the batch itself."""
+    if not isinstance(nest, str) and isinstance(nest[0], list) and all(isinstance(one, str) for one in nest[1]):
+        if list(map(str, nest[0])) == list(batch):
+            return batch
+    return _nested(nest, batch)
+
+
+def _nested(nest: Nest, batch: Mapping[str, Any]) -> Any:
+    if isinstance(nest, str):
+        return batch[nest]
+    kind, parts = nest
+    values = [_nested(part, batch) for part in parts]
+    if isinstance(kind, list):
+        return dict(zip(kind, values, strict=True))
+    return kind(*values) if hasattr(kind, "_fields") else kind(values)
+
+
+class Collating(Reader):
+    """Reads whole batches of a data set, each through a function of the list of its samples."""
+
+    is_whole = True
+
+    def __init__(self, data: Any, function: Callable[[list[Any]], Any], max_length: Mapping[str, int]) -> None:
+        check_random_access(data)
+        if not callable(function):
+            raise ConfigError(f"collate_fn is {type(function).__name__}: give a function of a list of samples")
+        self._data, self.function = data, function
+        before = States()
+        try:
+            one, two = (function([data[index % len(data)] for index in range(count)]) for count in (1, 2))
+        finally:
+            before.restore()
+        #: How the fields lie in what the function returns.
+        self.nest = nest_of(two)
+        try:
+            first, second = self._rows(one, 1)[0], self._rows(two, 2)[0]
+        except ValueError as error:
+            raise ConfigError(str(error)) from error.__cause__
+        _check_alike(first, second, max_length)
+        self._example = first | {_WHOLE: np.empty(0, np.uint8)}
+        self.columns = Columns(self._example, {**max_length, _WHOLE: 1})
+        self.is_tuple, self.fields = False, self.columns.fields
+        places = self.columns.places or [(name, name, None) for name in self._example]
+        self.places = [place for place in places if place[0] != _WHOLE]
+        self._watch = SharedWatch()
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether several samples are read in one call."""
+        return True
+
+    def _rows(self, result: Any, count: int) -> list[dict[str, Any]]:
+        """The rows of a result of the function for ``count`` samples."""
+        arrays = {}
+        for name, value in flat(result).items():
+            array = as_array(name, value)
+            if array.ndim == 0 or len(array) != count or isinstance(value, (str, bytes, bytearray)):
+                what = repr(value) if isinstance(value, str) else f"{type(value).__name__} of the shape {array.shape}"
+                raise ValueError(
+                    f'collate_fn returned "{name}", {what}, for {count} samples: fields of a batch have a row for '
+                    "each of its samples; leave it out, or repeat it"
+                )
+            arrays[name] = array
+        return [{name: array[row] for name, array in arrays.items()} for row in range(count)]
+
+    def collated(self, samples: list[Any]) -> list[dict[str, Any]]:
+        """The rows of a batch."""
+        empty = np.empty(0, np.uint8)
+        rows = self._rows(self.function(samples), len(samples))
+        for row in rows:
+            row[_WHOLE] = empty
+        return rows
+
+    def read_whole(
+        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int], by: _By | None
+    ) -> tuple[list[dict[str, Any]], BaseException | None]:
+        """The rows of a batch; an exception comes with as many rows as samples were read before it."""
+        batch = _Batch(self, ids, draws)
+        keys = [*keys, keys[0] ^ _OF_BATCH]
+        at = 0
+        while True:
+            found, error = batch.read_from(at, keys[at:], by)
+            at += len(found)
+            if error is not None:
+                return [self._example] * (at if at < len(ids) else 0), error
+            if at == len(keys):
+                return list(found[-1]), None
+
+    def read_many(
+        self, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None, keys: Sequence[int] | None
+    ) -> Any:
+        """As that of every reader, of a whole batch."""
+        by = None if keys is None else self._watch.read
+        rows, error = self.read_whole(ids, draws, [0] * len(ids) if keys is None else keys, by)
+        rows, fields, error = self._fields(rows, error)
+        return len(rows), fields, error, self._watch.is_random
+
+
+class _Batch:
+    """The steps of a batch: its samples, and behind them the call of the function."""
+
+    def __init__(self, reader: Collating, ids: Sequence[int], draws: Sequence[tuple[int, int]] | None) -> None:
+        self._reader, self._ids, self._draws = reader, ids, draws
+        self._samples: list[Any] = [None] * len(ids)
+
+    def read_from(
+        self, first: int, keys: Sequence[int], by: _By | None
+    ) -> tuple[list[Any], BaseException | None]:
+        """Some of the steps from ``first`` on."""
+
+        def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+            return self._read([first + index for index in which])
+
+        return read(range(len(keys))) if by is None else by(read, keys)
+
+    def _read(self, steps: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+        which = [step for step in steps if step < len(self._ids)]
+        if which:
+            draws = None if self._draws is None else [self._draws[index] for index in which]
+            found, error = self._reader.samples([self._ids[index] for index in which], draws)
+            for index, sample in zip(which, found, strict=False):
+                self._samples[index] = sample
+            return found, error
+        try:
+            return [self._reader.collated(list(self._samples))], None
+        except BaseException as error:  # noqa: BLE001
+            return [], error
+
+
+def _check_alike(first: dict[str, Any], second: dict[str, Any], max_length: Mapping[str, int]) -> None:
+    if first.keys() != second.keys():
+        raise ConfigError(
+            f"collate_fn returned the fields {list(first)} for one sample and {list(second)} for two: a batch has "
+            "the same fields each time"
+        )
+    for name, value in first.items():
+        shapes = np.shape(value), np.shape(second[name])
+        if shapes[0] != shapes[1] and name not in max_length:
+            raise ConfigError(
+                f'collate_fn gave "{name}" rows of the shape {shapes[0]} and then {shapes[1]}: give '
+                f'max_length={{"{name}": ...}}, the most items of a row, if its length varies from batch to batch'
+            )

@@ -7,13 +7,14 @@ written like those of any data set.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any, Union
 
 import numpy as np
 
 from ._columns import Columns
 from ._errors import ConfigError
-from ._own import Reader, check_random_access
+from ._own import Reader, attributes_of, check_random_access
 from ._values import as_array
 from ._workers.seeds import Read, SharedWatch, States
 
@@ -89,12 +90,13 @@ class Collating(Reader):
         check_random_access(data)
         if not callable(function):
             raise ConfigError(f"collate_fn is {type(function).__name__}: give a function of a list of samples")
-        self._data, self.function = data, function
-        before = States()
+        self._data, self.function, self._before = data, function, attributes_of(data)
+        before, start = States(), monotonic()
         try:
             one, two = (function([data[index % len(data)] for index in range(count)]) for count in (1, 2))
         finally:
             before.restore()
+        self.first_seconds = (monotonic() - start) / 3
         #: How the fields lie in what the function returns.
         self.nest = nest_of(two)
         try:

@@ -124,8 +124,10 @@ class Loader:
             thread per core, and two threads for your own code, which take turns at the interpreter's lock. 0
             is one thread.
         parallel: What reads samples of your own Python code: ``"processes"``, ``"threads"``, or ``"auto"``: as
-            many processes as ``workers`` says, and threads without ``workers``, on a free-threaded build, and
-            where the data cannot be sent to a process, which a warning says.
+            many processes as ``workers`` says, and threads without ``workers``, on a free-threaded build,
+            where the data cannot be sent to a process, which a warning says, and where the first sample, read
+            by threads and by one, shows that they read about as many (downloads, waits, long work without the
+            interpreter's lock). The report and the loader's ``repr`` have what was chosen and measured.
         prefetch: Slots for batches on the device. Default: 3 to 8, by size.
         world: ``"env"`` for the ranks of torchrun, Open MPI or Slurm, ``"torch"`` for those of
             ``torch.distributed``, a pair of rank and size, or ``None`` for one process that reads all.

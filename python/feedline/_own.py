@@ -6,6 +6,7 @@ The memory of a slot is kept out of Python: an array that a data set keeps or ch
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
@@ -44,6 +45,15 @@ def check_random_access(data: Any) -> None:
         raise ConfigError("the data set is empty: give samples")
 
 
+def attributes_of(data: Any) -> dict[str, Any] | None:
+    """The attributes of an object, if it has any of its own."""
+    return dict(vars(data)) if hasattr(data, "__dict__") else None
+
+
+def _are_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(one[name] is other[name] for name in one)
+
+
 class Reader:
     """Reads the samples of an object with ``__len__`` and ``__getitem__``, and stacks them."""
 
@@ -51,14 +61,35 @@ class Reader:
     is_whole = False
     #: How the fields lie in a batch: a `_collate.Nest`.
     nest: Any = None
+    #: The time of the first sample, in seconds.
+    first_seconds = 0.0
+    #: The attributes of the data set before its first sample was read.
+    _before: dict[str, Any] | None = None
 
     def __init__(self, data: Any, max_length: Mapping[str, int]) -> None:
         check_random_access(data)
-        self._data = data
-        self.columns = Columns(first_of(data), max_length)
+        self._data, self._before, start = data, attributes_of(data), monotonic()
+        first = first_of(data)
+        self.first_seconds = monotonic() - start
+        self.columns = Columns(first, max_length)
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places
         self._watch = SharedWatch()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_before"}
+
+    def as_before(self) -> Reader:
+        """A reader of the data set as it was before its first sample was read. Many open a file then, which no
+        other process may have: each is to open one of its own."""
+        now = attributes_of(self._data)
+        if self._before is None or now is None or _are_same(now, self._before):
+            return self
+        data, reader = copy.copy(self._data), copy.copy(self)
+        vars(data).clear()
+        vars(data).update(self._before)
+        reader._data = data
+        return reader
 
     def __len__(self) -> int:
         return len(self._data)

@@ -127,6 +127,28 @@ pub(crate) fn leave(py: Python<'_>) {
         }
     }
     close_all(py);
+    let _ = end_at_next_press(py, interrupted.is_some());
+}
+
+/// Lets the next Ctrl-C end the process without a trace, if there was one before: whoever presses it again does
+/// not want another trace, of the rest of the interpreter's shutdown.
+fn end_at_next_press(py: Python<'_>, is_interrupted: bool) -> PyResult<()> {
+    let sys = py.import("sys")?;
+    let is_ended_by_one =
+        || sys.getattr("last_type").is_ok_and(|kind| kind.is(py.get_type::<PyKeyboardInterrupt>()));
+    let signals = py.import("_signal")?;
+    let interrupt = signals.getattr("SIGINT")?;
+    let handler = signals.call_method1("getsignal", (&interrupt,))?;
+    if (!is_interrupted && !is_ended_by_one()) || !handler.is(signals.getattr("default_int_handler")?) {
+        return Ok(());
+    }
+    for name in ["stdout", "stderr"] {
+        let _ = sys.getattr(name)?.call_method0("flush");
+    }
+    signals.call_method1("signal", (&interrupt, signals.getattr("SIG_DFL")?))?;
+    // One that was pressed before.
+    let _ = py.check_signals();
+    Ok(())
 }
 
 /// Ends the process as an unhandled `error` does, without the rest of the interpreter's shutdown.

@@ -268,3 +268,35 @@ def fails(samples: list[Any]) -> Any:
     if any(sample["id"] == 33 for sample in samples):
         raise KeyError("33")  # this line
     return {"id": np.array([sample["id"] for sample in samples])}
+
+
+class Waits(Numbers):
+    """Samples that wait, as for a network."""
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.02)
+        return {"id": index, "process": os.getpid()}
+
+
+class Computes(Numbers):
+    """Samples of 2 ms of Python, which holds the lock."""
+
+    def __getitem__(self, index: int) -> Any:
+        until = time.thread_time() + 0.002
+        while time.thread_time() < until:
+            pass
+        return {"id": index, "process": os.getpid()}
+
+
+class Opens(Numbers):
+    """Opens its file for the first sample, so that each process has one of its own."""
+
+    def __init__(self, samples: int, path: str) -> None:
+        super().__init__(samples)
+        self.path, self.file = path, None
+
+    def __getitem__(self, index: int) -> Any:
+        if self.file is None:
+            self.file: Any = open(self.path, "rb")  # noqa: SIM115
+        self.file.seek(index)
+        return {"id": index, "byte": self.file.read(1)[0], "process": os.getpid()}

@@ -241,3 +241,25 @@ def test_errors_that_are_caught_keep_no_memory() -> None:
         epoch()
     gc.collect()
     assert resident() - before < 8 << 20
+
+
+def test_ctrl_c_behind_the_end_of_the_loaders_is_not_a_second_trace() -> None:
+    code = """
+import atexit, os, signal, time
+
+def late():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(30)
+
+# Called after those that are registered later.
+atexit.register(late)
+import feedline, numpy as np
+
+loader = feedline.Loader({"x": np.arange(100)}, 4, framework="numpy")
+for batch in loader:
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+    started = run(code)
+    _, errors = started.communicate(timeout=60)
+    assert started.returncode == -signal.SIGINT, errors
+    assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt"), errors

@@ -369,3 +369,52 @@ def test_long_rows_are_copied_from_where_they_lie(way: dict[str, Any]) -> None:
                 assert (batch["compact"] == data.x[ids]).all() and (batch["part"] == data.x[ids, ::2]).all()
                 assert (batch["swapped"] == data.x[ids]).all() and (batch["new"] == data.x[ids] + 1).all()
                 del batch
+
+
+def test_threads_or_processes_are_chosen_by_measuring() -> None:
+    def read(data: Any, **way: Any) -> tuple[feedline.Loader, set[int]]:
+        with feedline.Loader(data, 4, framework="numpy", workers=4, **way) as loader:
+            seen = {int(one) for batch in loader for one in batch["process"]}
+            assert ("processes" if os.getpid() not in seen else "threads") in repr(loader)
+            return loader, seen
+
+    loader, seen = read(own_sets.Waits(40))
+    assert seen == {os.getpid()}
+    assert re.search(r"read by 4 threads \(a sample takes .* ms, and 4 threads read .* times as many as one\)", repr(loader))
+    own = loader.report().data["own"]
+    assert own["sample_ns"] > 3e6 and own["gain_of_threads"] > 1.6 and "4 threads read" in str(loader.report())
+    loader, seen = read(own_sets.Computes(40))
+    assert os.getpid() not in seen and loader.report().data["own"]["gain_of_threads"] < 1.6
+    loader, seen = read(own_sets.Waits(40), parallel="processes")
+    assert os.getpid() not in seen and "times as many" not in repr(loader)
+    _, seen = read(own_sets.Computes(40), parallel="threads")
+    assert seen == {os.getpid()}
+    # A sample of some microseconds is not read by threads to find out.
+    loader, _ = read(own_sets.Who(40))
+    assert loader.report().data["own"]["gain_of_threads"] is None and "a sample takes" in repr(loader)
+
+
+def test_measuring_meets_no_fault_of_another_sample(tmp_path: Path) -> None:
+    data = own_sets.Faulty(60, str(tmp_path), "exit", at=1, always=True)
+    with feedline.Loader(data, 4, framework="numpy", workers=2, bad_samples=1) as loader:
+        assert sum(batch.rows for batch in loader) == 60
+
+
+def test_a_file_that_is_opened_for_the_first_sample_is_opened_by_each_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(200)))
+    data = own_sets.Opens(200, str(path))
+    with feedline.Loader(data, 8, shuffle=3, framework="numpy", workers=2) as loader:
+        seen = set()
+        for batch in loader:
+            assert (batch["byte"] == batch["id"]).all()
+            seen |= set(batch["process"].tolist())
+            del batch
+    assert os.getpid() not in seen and caplog.messages == []
+    assert data.file is not None and not data.file.closed, "that of this process is left alone"
+    data = own_sets.Opens(200, str(path))
+    data.held = lambda: None
+    with pytest.raises(feedline.ConfigError, match="data.file is|data.held is a lambda"):
+        feedline.Loader(data, 8, workers=2, parallel="processes")

@@ -3,6 +3,7 @@
 | file | what | runs in |
 | --- | --- | --- |
 | `choice.py` | threads or processes, and how many | the process that has the loader |
+| `measure.py` | how long a sample takes, and whether threads read side by side | the process that has the loader |
 | `start.py` | starts the fork server, and workers through it | the process that has the loader |
 | `packing.py` | a data set in one block of memory that all workers map | both |
 | `server.py` | the fork server: imports what the workers need, forks them, and waits for their ends | itself |

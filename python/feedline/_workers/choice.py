@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import logging
 import os
 import sys
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from .. import _feedline, _options, _workers
 from .._errors import ConfigError
+from .measure import Measured, measured
 from .packing import Unpicklable
 from .start import Server
 
@@ -45,6 +47,8 @@ class Choice:
     processes: int
     #: Whether Python code reads some of the data.
     is_own: bool
+    #: What was measured of the data, to choose between threads and processes.
+    measured: Measured | None = None
 
     def __init__(self, leaves: Sequence[Leaf], workers: int | None, parallel: str) -> None:
         if parallel not in ("auto", "threads", "processes"):
@@ -53,6 +57,8 @@ class Choice:
         self.is_own = bool(leaves)
         self._readings: list[_feedline.Reading] = []
         self.processes = _count(leaves, workers, parallel)
+        if self.processes and parallel == "auto":
+            self._measure(leaves)
         if self.processes:
             try:
                 self._start(leaves)
@@ -70,6 +76,15 @@ class Choice:
         else:
             self._readings = [one.set.read_by(0, None) for leaf in leaves for one in leaf.all()]
             self.threads = _threads(leaves, workers)
+
+    def _measure(self, leaves: Sequence[Leaf]) -> None:
+        """Chooses threads if they are as good: they start at once, and share the memory."""
+        found = [measured(leaf.reader, leaf.varies, self.processes) for leaf in leaves]
+        # That of the slowest samples.
+        self.measured = max((one for one in found if one is not None), default=None)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if all(one is not None and one.are_threads_as_good(cores) for one in found):
+            self.processes = 0
 
     def _start(self, leaves: Sequence[Leaf]) -> None:
         new = [leaf for leaf in leaves if not leaf.set.has_processes]
@@ -100,12 +115,17 @@ class Choice:
         """What a report says of it; ``None`` if no Python code reads the data."""
         if not self.is_own:
             return None
-        return {"workers": str(self), "processes": self.processes, "deaths": self.deaths}
+        report: dict[str, Any] = {"workers": str(self), "processes": self.processes, "deaths": self.deaths}
+        if self.measured is not None:
+            report |= {"sample_ns": round(1e9 * self.measured.seconds), "gain_of_threads": self.measured.gain}
+        return report
 
     def __str__(self) -> str:
         if self.processes:
-            return _number(self.processes, "process", "processes")
-        return "threads" if self.threads is None else _number(self.threads, "thread", "threads")
+            who = _number(self.processes, "process", "processes")
+        else:
+            who = "threads" if self.threads is None else _number(self.threads, "thread", "threads")
+        return who if self.measured is None else f"{who} ({self.measured})"
 
 
 def _number(count: int, one: str, many: str) -> str:
@@ -153,9 +173,14 @@ def _server(leaves: Sequence[Leaf]) -> Server:
         raise _Unsuitable("worker processes need Linux")
     if _workers.is_worker:
         raise ConfigError(_NO_GUARD.format(path=getattr(sys.modules.get("__main__"), "__file__", "the script")))
+    readers = [(leaf.reader, leaf.varies) for leaf in leaves]
     try:
-        return Server([(leaf.reader, leaf.varies) for leaf in leaves], _check_main)
+        return Server(readers, _check_main)
     except Unpicklable as error:
+        before = [(reader.as_before(), varies) for reader, varies in readers]
+        if before != readers:
+            with contextlib.suppress(Unpicklable):
+                return Server(before, _check_main)
         raise _Unsuitable(str(error)) from error.__cause__
 
 

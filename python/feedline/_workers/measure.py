@@ -1,0 +1,97 @@
+"""How long a sample of Python code takes, and whether threads read such samples side by side."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, NamedTuple
+
+from .seeds import States
+
+#: Seconds of a sample for which threads are tried: shorter ones spend their time on the interpreter's lock, and
+#: longer ones would delay the start.
+_TRIED = 0.001, 0.25
+#: Seconds of the first measurement.
+_LASTS = 0.005
+#: Share of what processes would gain from which on threads are as good.
+_AS_GOOD = 0.8
+
+
+class Measured(NamedTuple):
+    """What was measured of a data set."""
+
+    #: Of a sample.
+    seconds: float
+    #: How many times as many samples as one thread several threads read; ``None`` if that was not tried.
+    gain: float | None
+    #: The threads.
+    threads: int
+
+    def are_threads_as_good(self, cores: int) -> bool:
+        """Whether threads read about as many samples as processes."""
+        return self.gain is not None and self.gain >= _AS_GOOD * max(2, min(self.threads, cores))
+
+    def __str__(self) -> str:
+        takes = f"a sample takes {_shown(self.seconds)}"
+        if self.gain is None:
+            return takes
+        return f"{takes}, and {self.threads} threads read {self.gain:.1f} times as many as one"
+
+
+def _shown(seconds: float) -> str:
+    us = 1e6 * seconds
+    return f"{us:.0f} us" if us < 1000 else f"{us / 1e3:.1f} ms" if us < 1e6 else f"{seconds:.1f} s"
+
+
+def measured(reader: Any, varies: bool, threads: int) -> Measured | None:
+    """Reads the first sample some times, which was read before, so that no fault of another one is met here;
+    ``None`` if it fails."""
+    threads = max(threads, 2)
+    before = States()
+    try:
+        seconds = _seconds(reader, varies)
+        if seconds is None:
+            return None
+        gain = _gain(reader, varies, threads, seconds) if _TRIED[0] <= seconds <= _TRIED[1] else None
+        return Measured(seconds, gain, threads)
+    finally:
+        before.restore()
+
+
+def _read(reader: Any, varies: bool) -> bool:
+    _, error = reader.samples([0], [(0, 0)] if varies else None)
+    return error is None
+
+
+def _seconds(reader: Any, varies: bool) -> float | None:
+    if reader.first_seconds > _TRIED[1]:
+        return float(reader.first_seconds)
+    best, begun = float("inf"), time.perf_counter()
+    while True:
+        start = time.perf_counter()
+        if not _read(reader, varies):
+            return None
+        now = time.perf_counter()
+        best = min(best, now - start)
+        if now - begun > _LASTS:
+            return best
+
+
+def _gain(reader: Any, varies: bool, threads: int, seconds: float) -> float:
+    """As many samples for each thread as take 10 ms."""
+    each = max(2, int(0.01 / seconds))
+    together = threading.Barrier(threads + 1)
+
+    def work() -> None:
+        together.wait()
+        for _ in range(each):
+            _read(reader, varies)
+
+    started = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
+    for one in started:
+        one.start()
+    together.wait()
+    start = time.perf_counter()
+    for one in started:
+        one.join()
+    return threads * each * seconds / (time.perf_counter() - start)

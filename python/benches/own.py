@@ -1,10 +1,11 @@
 """Data sets of one's own beside torch's DataLoader: samples per second by the cost of a sample and by workers.
 
-    python benches/own.py [--quick] [--workers 0,2,8,16] [--rows NAME,NAME]
+    python benches/own.py [--quick] [--workers 0,2,8,16] [--rows NAME,NAME] [--device cuda:0]
 
 Both loaders read the same set, in shuffled batches of 128 (pictures: 32), each pair in a process of its own and
 in turns. `--quick` takes at most four minutes. Also: CPU time and memory (PSS of all processes), the time of the
-start, and torchdata and grain, if they are installed. What is not installed is said.
+start behind the imports of the script, and torchdata and grain, if they are installed. What is not installed is
+said. With `--device` the batches end on a GPU: DataLoader's by `pin_memory` and `.to`.
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ class Large:
 
 
 class Scalars:
-    """Dicts of 16 numbers: a sample has at most 16 fields."""
+    """Dicts of 20 numbers."""
 
     def __init__(self) -> None:
-        self.names = [f"field{number}" for number in range(16)]
+        self.names = [f"field{number}" for number in range(20)]
 
     def __len__(self) -> int:
         return 60_000
@@ -162,7 +163,7 @@ SETS: dict[str, Any] = {
     "20 us of NumPy": Sorted,
     "400 us of Python": Python,
     "150 KB": Large,
-    "dicts of 16 numbers": Scalars,
+    "dicts of 20 numbers": Scalars,
     "tuples of tensors": Tensors,
     "ragged": Ragged,
     "photographs": Pictures,
@@ -178,11 +179,15 @@ def _padded(samples: list[Any]) -> Any:
     return {"tokens": padded, "y": torch.tensor([one["y"] for one in samples])}
 
 
+#: Where the batches are wanted.
+DEVICE = "cpu"
+
+
 def feedline_batches(name: str, workers: int) -> Any:
     import feedline
 
     data = SETS[name]()
-    options: dict[str, Any] = {"framework": "torch", "workers": workers, "shuffle": 7}
+    options: dict[str, Any] = {"framework": "torch", "workers": workers, "shuffle": 7, "device": DEVICE}
     if name == "ragged":
         data, options["pad"] = feedline.Data(data, max_length={"tokens": 256}), {"tokens": 0}
     return feedline.Loader(data, 32 if name == "photographs" else BATCH, **options)
@@ -194,7 +199,23 @@ def torch_batches(name: str, workers: int) -> Any:
     keeps = {"persistent_workers": True} if workers else {}
     collate = _padded if name == "ragged" else None
     size = 32 if name == "photographs" else BATCH
-    return DataLoader(SETS[name](), size, shuffle=True, num_workers=workers, collate_fn=collate, **keeps)
+    to_gpu = DEVICE != "cpu"
+    loader = DataLoader(
+        SETS[name](), size, shuffle=True, num_workers=workers, collate_fn=collate, pin_memory=to_gpu, **keeps
+    )
+    return _ToGpu(loader) if to_gpu else loader
+
+
+class _ToGpu:
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Any:
+        for batch in self.loader:
+            if isinstance(batch, dict):
+                yield {name: value.to(DEVICE, non_blocking=True) for name, value in batch.items()}
+            else:
+                yield [value.to(DEVICE, non_blocking=True) for value in batch]
 
 
 def torchdata_batches(name: str, workers: int) -> Any:
@@ -234,6 +255,12 @@ LOADERS = {
 
 def measure(loader: str, name: str, workers: int, seconds: float) -> None:
     """Runs in a process of its own; prints a line of JSON."""
+    import torch
+
+    import feedline  # noqa: F401
+
+    if DEVICE != "cpu":
+        torch.zeros(1, device=DEVICE)
     begun = time.perf_counter()
     batches = LOADERS[loader](name, workers)
     epochs = _forever(batches)
@@ -241,12 +268,14 @@ def measure(loader: str, name: str, workers: int, seconds: float) -> None:
     started = time.perf_counter() - begun
     for _ in range(4):
         next(epochs)
+    _synchronize()
     cpu, start, count = _cpu(), time.perf_counter(), 0
     rates = []
     for _ in range(3):
         part, at = 0, time.perf_counter()
         while time.perf_counter() - at < seconds / 3:
             part += _rows(next(epochs))
+        _synchronize()
         rates.append(part / (time.perf_counter() - at))
         count += part
     result = {
@@ -261,6 +290,13 @@ def measure(loader: str, name: str, workers: int, seconds: float) -> None:
     for child in _processes()[1:]:
         os.kill(child, 9)
     os._exit(0)
+
+
+def _synchronize() -> None:
+    if DEVICE != "cpu":
+        import torch
+
+        torch.cuda.synchronize()
 
 
 def _forever(batches: Any) -> Any:
@@ -304,7 +340,7 @@ def _pss() -> float:
 
 
 def run(loader: str, name: str, workers: int, seconds: float) -> dict[str, float] | str:
-    command = [sys.executable, __file__, "--one", loader, name, str(workers), str(seconds)]
+    command = [sys.executable, __file__, "--device", DEVICE, "--one", loader, name, str(workers), str(seconds)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60 + 10 * seconds)
     except subprocess.TimeoutExpired:
@@ -327,8 +363,12 @@ def main() -> None:
     options.add_argument("--workers", default="0,2,8,16")
     options.add_argument("--rows", default=",".join(SETS))
     options.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    options.add_argument("--device", default="cpu")
+    options.add_argument("--limit", type=float, default=230.0, help="seconds of --quick")
     options.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     given = options.parse_args()
+    global DEVICE
+    DEVICE = given.device
     if given.one:
         loader, name, workers, seconds = given.one
         measure(loader, name, int(workers), float(seconds))
@@ -350,26 +390,24 @@ def main() -> None:
             print(f"not run: {name} ({', '.join(absent)} not installed)")
             names.remove(name)
     counts = [int(one) for one in given.workers.split(",")]
-    until = time.monotonic() + 230 if given.quick else float("inf")
+    until = time.monotonic() + given.limit if given.quick else float("inf")
     seconds = 0.7 if given.quick else given.seconds
-    head = "".join(f" {count} workers: feedline, DataLoader, ratio |" for count in counts)
-    print(f"| sample |{head}\n|{' --- |' * (1 + len(counts))}", flush=True)
-    more = []
-    for name in names:
-        cells = []
-        for count in counts:
+    cells: dict[tuple[str, int], dict[str, Any]] = {}
+    for count in counts:
+        for name in names:
             if time.monotonic() > until:
-                cells.append("not run: no time left")
                 continue
             # In turns, so that a slow moment of the machine is not one loader's.
-            pair = {loader: run(loader, name, count, seconds) for loader in ("feedline", "DataLoader")}
-            cells.append(_cell(pair))
-            more.append((name, count, pair))
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+            cells[name, count] = {one: run(one, name, count, seconds) for one in ("feedline", "DataLoader")}
+            print(f"{name}, {count} workers: {_cell(cells[name, count])}", file=sys.stderr, flush=True)
+    head = "".join(f" {count} workers: feedline, DataLoader, ratio |" for count in counts)
+    print(f"| sample, on {DEVICE} |{head}\n|{' --- |' * (1 + len(counts))}", flush=True)
+    for name in names:
+        shown = [_cell(cells[name, one]) if (name, one) in cells else "not run: no time left" for one in counts]
+        print(f"| {name} | {' | '.join(shown)} |", flush=True)
     print("\n| sample, workers | CPU ms per 1,000 | memory MB (PSS) | start s |\n| --- | --- | --- | --- |")
-    for name, count, pair in more:
-        if count in (counts[-1], max((one for one in counts if one <= cores), default=counts[0])):
-            print(f"| {name}, {count} | {_both(pair, 'cpu_ms')} | {_both(pair, 'pss_mb')} | {_both(pair, 'start_s')} |")
+    for (name, count), pair in cells.items():
+        print(f"| {name}, {count} | {_both(pair, 'cpu_ms')} | {_both(pair, 'pss_mb')} | {_both(pair, 'start_s')} |")
     print()
     for other in ("torchdata", "grain"):
         if not installed(other):
@@ -379,7 +417,7 @@ def main() -> None:
             if time.monotonic() > until:
                 print(f"not run: {other}, {name} (no time left)")
                 continue
-            count = max((one for one in counts if one <= cores), default=2) or 2
+            count = max((one for one in counts if 0 < one <= cores), default=2)
             found = run(other, name, count, seconds)
             print(f"{other}, {name}, {count} workers: {_shown(found)}", flush=True)
 

@@ -418,3 +418,17 @@ def test_a_file_that_is_opened_for_the_first_sample_is_opened_by_each_process(
     data.held = lambda: None
     with pytest.raises(feedline.ConfigError, match="data.file is|data.held is a lambda"):
         feedline.Loader(data, 8, workers=2, parallel="processes")
+
+
+def test_what_is_imported_stays_shared() -> None:
+    import heavy_set
+
+    with feedline.Loader(heavy_set.Heavy(200), 8, framework="numpy", workers=3) as loader:
+        assert sum(batch.rows for batch in loader) == 200
+        private = []
+        for worker in workers():
+            rollup = Path(f"/proc/{worker}/smaps_rollup").read_text()
+            (kb,) = re.findall(r"Private_Dirty: +(\d+) kB", rollup)
+            private.append(int(kb) >> 10)
+    # The objects of the module have 40 MB, and a worker that visits them writes to each.
+    assert max(private) < 20, private

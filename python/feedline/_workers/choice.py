@@ -82,8 +82,7 @@ class Choice:
         found = [measured(leaf.reader, leaf.varies, self.processes) for leaf in leaves]
         # That of the slowest samples.
         self.measured = max((one for one in found if one is not None), default=None)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if all(one is not None and one.are_threads_as_good(cores) for one in found):
+        if all(one is not None and one.are_threads_as_good for one in found):
             self.processes = 0
 
     def _start(self, leaves: Sequence[Leaf]) -> None:

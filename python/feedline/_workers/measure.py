@@ -27,9 +27,10 @@ class Measured(NamedTuple):
     #: The threads.
     threads: int
 
-    def are_threads_as_good(self, cores: int) -> bool:
+    @property
+    def are_threads_as_good(self) -> bool:
         """Whether threads read about as many samples as processes."""
-        return self.gain is not None and self.gain >= _AS_GOOD * max(2, min(self.threads, cores))
+        return self.gain is not None and self.gain >= _AS_GOOD * self.threads
 
     def __str__(self) -> str:
         takes = f"a sample takes {_shown(self.seconds)}"

@@ -7,6 +7,7 @@ and ends with the process that has the loader.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -32,7 +33,11 @@ def main(control: int, data: int, setup: str) -> None:
         with open("/proc/self/comm", "w") as name:
             name.write("feedline-worker")
     connection = socket.socket(fileno=control)
-    _reply(connection, {"error": _imported(json.loads(setup))})
+    error = _imported(json.loads(setup))
+    # Here and not in the workers: a visit writes to each object, and its page is no longer shared then.
+    gc.collect()
+    gc.freeze()
+    _reply(connection, {"error": error})
     workers: set[int] = set()
     while True:
         message, files, _, _ = socket.recv_fds(connection, 1 << 16, 16)

@@ -154,8 +154,7 @@ class Worker:
             self._unusable = faults.packed(error)
         _limit_threads()
         self._watches = [Watch() for _ in self._readers]
-        # Of what was imported nothing is visited again, so its pages stay shared.
-        gc.collect()
+        # What was imported was frozen before the fork, so its pages stay shared; the data set is not visited again.
         gc.freeze()
 
     def run(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,18 +54,24 @@ class Batch(Mapping[str, Any]):
     of what you need longer than a few steps. Do not write to the arrays, unless the loader has ``copy=True``.
     """
 
-    __slots__ = ("_arrays", "_forms", "_framework", "_inner")
+    __slots__ = ("_arrays", "_forms", "_framework", "_inner", "_parts")
 
     def __init__(
         self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
     ) -> None:
         self._inner, self._forms, self._framework = inner, forms, framework
+        #: The fields that share a column, once one of them was asked for.
+        self._parts: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         try:
             form = self._forms[name]
         except KeyError:
             raise KeyError(f'no field "{name}"; the fields are {list(self._forms)}') from None
+        if type(form) is Part:
+            if form.column not in self._parts:
+                self._parts[form.column] = form.all(self._framework, self._inner)
+            return self._parts[form.column][form.at]
         return form(self._framework, self._inner, name)
 
     def __iter__(self) -> Iterator[str]:
@@ -208,19 +214,27 @@ def _alike(framework: Framework, inner: _feedline.Batch, name: str) -> Any:
     return values[:, :0] if is_empty else values
 
 
-def _part(column: str, at: int, form: Callable[..., Any]) -> Callable[..., Any]:
-    """A field that shares a column with others."""
+class Part(NamedTuple):
+    """How a field that shares a column with others becomes an array."""
 
-    def part(framework: Framework, inner: _feedline.Batch, _: str) -> Any:
-        return form(framework, inner, column)[:, at]
+    column: str
+    at: int
+    form: Callable[..., Any]
 
-    return part
+    def all(self, framework: Framework, inner: _feedline.Batch) -> Sequence[Any]:
+        """All fields of the column."""
+        whole = self.form(framework, inner, self.column)
+        # Faster than a view of each.
+        return whole.unbind(1) if hasattr(whole, "unbind") else [whole[:, at] for at in range(whole.shape[1])]
+
+    def __call__(self, framework: Framework, inner: _feedline.Batch, _: str) -> Any:
+        return self.form(framework, inner, self.column)[:, self.at]
 
 
 def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., Any]]:
     """How each field becomes arrays."""
     signed: frozenset[str] = getattr(data, "_signed", frozenset())
-    forms: dict[str, Callable[..., Any]] = {
+    forms: dict[str, Any] = {
         field.name: (_padded if field.name in padded else _ragged_int32 if field.name in signed else _ragged)
         if field.max_length is not None
         else (_bfloat16 if field.dtype == "bf16" else _int32 if field.name in signed else _array)
@@ -231,5 +245,5 @@ def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., A
         forms |= {field.name: _alike for field in data.fields if field.max_length is not None}
     for name, column, at in data._places:
         if at is not None:
-            forms[name] = _part(column, at, forms[name])
+            forms[name] = Part(column, at, forms[name])
     return forms

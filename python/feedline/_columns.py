@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Union
 
 import numpy as np
@@ -78,6 +78,8 @@ class Columns:
         self.is_tuple = isinstance(first, (tuple, list))
         self._is_dict = isinstance(first, Mapping)
         self._names = list(sample)
+        # Of one name it would not be a tuple.
+        self._get = itemgetter(*self._names) if len(sample) > 1 else lambda sample: [sample[self._names[0]]]
         try:
             self._columns = [_column(name, value, max_length.get(name)) for name, value in sample.items()]
         except ValueError as error:
@@ -143,7 +145,7 @@ class Columns:
         elif self._is_dict:
             if kinds <= {dict} and set(map(len, samples)) <= {count}:
                 try:
-                    return [[sample[name] for sample in samples] for name in self._names]
+                    return list(zip(*map(self._get, samples), strict=True)) if samples else [[] for _ in self._names]
                 except KeyError:
                     pass
         elif not any(issubclass(kind, (Mapping, tuple, list)) for kind in kinds):
@@ -200,6 +202,9 @@ class _Fixed(_Column):
         count, kinds = len(values), set(map(type, values))
         if count == 0:
             return []
+        if kinds == {self.dtype.type} and kinds <= self._scalars:
+            # Numbers of NumPy: four times as fast as an array of a list.
+            return np.frombuffer(b"".join(values), self.dtype)
         if kinds <= self._scalars:
             try:
                 return np.array(values, self.dtype)

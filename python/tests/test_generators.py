@@ -91,7 +91,7 @@ def test_only_generators_that_are_used_are_seeded(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(
             kind, "seed", lambda self, key, own=own, kind=kind: seeded.append(kind) or own(self, key)
         )
-    with feedline.Loader(own_sets.RareNoise(80), 8, framework="numpy", workers=0) as loader:
+    with feedline.Loader(own_sets.RareNoise(2000), 8, framework="numpy", workers=0) as loader:
         for _ in loader.epoch(0):
             pass
         del seeded[:]

@@ -43,6 +43,7 @@ mod tests {
 
     /// In a process whose threads would need more stack than any machine has, so that it gets none.
     #[test]
+    #[cfg_attr(miri, ignore = "miri starts no processes")]
     fn this_thread_does_all_the_work_if_the_system_refuses_others() {
         const NAME: &str = "on_threads::tests::this_thread_does_all_the_work_if_the_system_refuses_others";
         if std::env::var_os("FEEDLINE_TEST_NO_THREADS").is_some() {

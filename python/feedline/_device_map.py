@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _feedline
 from ._batch import Batch, Copied, Info
 from ._errors import ConfigError, Error, describe
-from ._workers.seeds import States, seed_all
 
 if TYPE_CHECKING:
     from ._frameworks import Framework
@@ -207,19 +206,17 @@ class _Lane:
 
 @contextlib.contextmanager
 def _seeded(key: int, lane: _Lane | None) -> Iterator[None]:
-    """Seeds the global generators, and sets them back: the loop draws the same numbers with a device map and
-    without."""
-    before = States()
-    generator: Any = None if lane is None else lane.generator
-    state = None if generator is None else generator.get_state()
+    """Seeds the generators of torch, and sets them back: the loop draws the same numbers with a device map and
+    without. Those of NumPy would take longer than the rest of the call."""
+    torch: Any = importlib.import_module("torch")
+    generators = [torch.default_generator, *([] if lane is None else [lane.generator])]
+    states = [generator.get_state() for generator in generators]
     try:
-        seed_all(key)
-        if generator is not None:
+        for generator in generators:
             generator.manual_seed(key & 0x7FFFFFFFFFFFFFFF)
         yield
     finally:
-        before.restore()
-        if generator is not None:
+        for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
 
 

@@ -140,8 +140,8 @@ class Loader:
             nothing, or to return all fields, in the same shapes.
         device_map: Called with a dict of a batch's tensors on the device, ahead of the step and on a stream of
             its own, without gradients: returns a dict of the batch's tensors, or changes the dict and returns
-            nothing. It runs on the thread of the loop, where the generators of ``random``, NumPy and torch are
-            seeded for the batch and set back. It may read tensors of yours, but not keep those that it gets.
+            nothing. It runs on the thread of the loop, where the generators of torch are seeded for the batch
+            and set back. It may read tensors of yours, but not keep those that it gets.
             Of torch.
         transfer_mode: ``"auto"``, ``"staged"``, ``"zero_copy"`` or ``"resident"``.
         pinned_budget: Max bytes of pinned memory. Default: 2 GiB.

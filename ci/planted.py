@@ -316,10 +316,22 @@ BUGS = [
         ],
     ),
     Bug(
-        "last_rows_in_no_piece",
-        "a gather from device memory leaves out the rows behind the last whole piece",
-        Test("feedline-cuda", "lib", "pieces::tests::every_byte_is_in_one_piece"),
-        [("crates/cuda/src/pieces.rs", "rows.div_ceil(cut.rows as usize)", "(rows / cut.rows as usize)")],
+        "last_rows_in_no_block",
+        "a gather from device memory leaves out the rows behind the last whole block",
+        Test("feedline-cuda", "lib", "pieces::tests::every_byte_is_in_one_part"),
+        [
+            (
+                "crates/cuda/src/pieces.rs",
+                "rows.checked_mul(parts)?.div_ceil(THREADS as usize >> lanes)",
+                "rows.checked_mul(parts)? / (THREADS as usize >> lanes)",
+            )
+        ],
+    ),
+    Bug(
+        "large_ids_cut_to_32_bits",
+        "an id outside a resident set is read as one inside",
+        Test("feedline-backend", "lib", "gather::tests::ids_of_64_bits_outside_the_source_stay_outside_as_numbers_of_32_bits"),
+        [("crates/backend/src/gather.rs", "u32::try_from(id).unwrap_or(u32::MAX)", "id as u32")],
     ),
     Bug(
         "unregistered_in_use",

@@ -15,6 +15,7 @@ mod idle;
 mod jpeg;
 #[cfg(feature = "cuda")]
 mod jpeg_gpu;
+mod mapped;
 mod measure;
 mod noisy;
 mod options;
@@ -72,6 +73,7 @@ const BY_NAME: &[(&str, Bench)] = &[
     ("tokens", tokens::run),
     ("record", record::run),
     ("resident", resident::run),
+    ("mapped", mapped::run),
     #[cfg(feature = "formats")]
     ("readers", readers::run),
     #[cfg(feature = "formats")]

@@ -14,8 +14,8 @@ Measures feedline and its baselines.
 
 usage: benches NAME... [options]
   NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy,
-                    overlap, augment, or all; scale; jpeg; jpeg-gpu; devices; tokens; resident; record;
-                    with --features formats: readers, groups, packed
+                    overlap, augment, or all; scale; jpeg; jpeg-gpu; devices; tokens; resident; mapped;
+                    record; with --features formats: readers, groups, packed
   --json FILE       append the rows to FILE, one JSON object per line
   --device NAME     auto, cuda or host [auto]
   --reps N          timed repetitions of each side [7]

@@ -423,18 +423,15 @@ static u8 pattern_byte(u64 key, u64 id, u64 k) {
 }
 
 // Fields of all widths at once, with any gap and alignment; more and fewer rows than warps; gathered in batch
-// order and in another order, with one invalid place. Cuts a field into pieces of about `max_bytes` bytes, as
+// order and in another order, with one invalid place. Cuts rows into parts of about `max_bytes` bytes, as
 // pieces.rs of the CUDA backend does.
 static GatherCut cut(size_t rows, size_t row_bytes, size_t max_bytes, u32 threads, u32& blocks) {
-    GatherCut cut = {blocks, 1, 1, 0};
-    if (row_bytes > max_bytes) {
-        const size_t parts = (row_bytes + max_bytes - 1) / max_bytes;
-        cut.bytes = (u32)(((row_bytes + parts - 1) / parts + 15) / 16 * 16);
-        cut.parts = (u32)((row_bytes + cut.bytes - 1) / cut.bytes);
-    } else {
-        cut.rows = (u32)std::min<size_t>(max_bytes / row_bytes, threads);
-    }
-    blocks += (u32)((rows + cut.rows - 1) / cut.rows) * cut.parts;
+    const size_t wanted = (row_bytes + max_bytes - 1) / max_bytes;
+    const size_t bytes = ((row_bytes + wanted - 1) / wanted + 15) / 16 * 16;
+    const size_t parts = (row_bytes + bytes - 1) / bytes;
+    const u32 lanes = row_bytes <= 16 ? 0 : row_bytes <= 256 ? 3 : 5;
+    GatherCut cut = {blocks, (u32)parts, (u32)bytes, lanes};
+    blocks += (u32)((rows * parts + (threads >> lanes) - 1) / (threads >> lanes));
     return cut;
 }
 
@@ -462,7 +459,7 @@ static void gathered_fields() {
                     GatherFields all = {};
                     GatherCuts cuts = {};
                     GatherFew few = {};
-                    std::copy(ids.data, ids.data + rows, few.ids);
+                    for (size_t r = 0; r < rows; ++r) few.ids[r] = (u32)std::min<u64>(ids[r], ~0u);
                     u32 blocks = 0;
                     for (size_t f = 0; f < fields; ++f) {
                         const size_t stride = widths[f] + gap;
@@ -471,8 +468,7 @@ static void gathered_fields() {
                         to.emplace_back(rows * widths[f], shift_to);
                         for (size_t i = 0; i < from[f].n; ++i) from[f][i] = (u8)source();
                         all.at[f] = {from[f].data, stride, count, to[f].data, widths[f]};
-                        // Several rows per block, or several blocks per row.
-                        cuts.at[f] = cut(rows, widths[f], rows % 2 ? 700 : 5000, 64, blocks);
+                        cuts.at[f] = cut(rows, widths[f], rows % 2 ? 700 : 2048, 64, blocks);
                     }
                     const u32* at = ordered ? places.data : nullptr;
                     const std::function<void()> kernels[] = {

@@ -121,8 +121,8 @@ pub static GATHER: Program = Program {
         text: feedline_cuda::GATHER_SOURCE,
         kernels: &[
             Kernel { name: "gather_fields", threads: 512 },
-            Kernel { name: "gather_resident", threads: 512 },
-            Kernel { name: "gather_resident_few", threads: 512 },
+            Kernel { name: "gather_resident", threads: 256 },
+            Kernel { name: "gather_resident_few", threads: 256 },
         ],
     }],
     embedded: feedline_cuda::GATHER_PTX,

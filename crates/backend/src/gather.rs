@@ -39,7 +39,13 @@ pub struct Gather {
 
 /// Maximum number of ids among the parameters of a launch. A kernel reads more ids from memory: fastest from
 /// that of the device ([`Gather::with_device_ids`]).
-pub const MAX_LAUNCH_IDS: usize = 384;
+pub const MAX_LAUNCH_IDS: usize = 768;
+
+/// Whether the ids of `rows` rows of a source of `samples` rows can be parameters of a launch. An id has 32 bits
+/// there.
+pub fn fits_launch(rows: usize, samples: usize) -> bool {
+    rows <= MAX_LAUNCH_IDS && u32::try_from(samples).is_ok()
+}
 
 impl Gather {
     /// Gathers `rows` samples. Their ids (`u64`) are at `ids` in pinned memory, in visiting order. The
@@ -90,6 +96,13 @@ impl Gather {
         self.device_ids
     }
 
+    /// Whether the ids can be parameters of the launch: the sources are on the device, and the ids on the host.
+    /// They are few, and in the order of the batch.
+    pub fn has_launch_ids(&self) -> bool {
+        let is_simple = self.from_device && !self.device_ids && self.places.is_none();
+        is_simple && self.fields.iter().all(|field| fits_launch(self.rows, field.rows))
+    }
+
     /// The memory that holds the ids.
     pub fn ids(&self) -> Span {
         Span { address: self.ids, bytes: self.rows * size_of::<u64>() }
@@ -138,6 +151,22 @@ impl Gather {
             unsafe { (places.0 as *const u32).wrapping_add(visit).read_unaligned() as usize }
         });
         (id, Some(row).filter(|&row| row < self.rows))
+    }
+
+    /// Copies the ids to the front of `to`, as numbers of 32 bits; an id that is too large for that is the
+    /// largest one.
+    ///
+    /// # Panics
+    /// If there are more ids than places in `to`.
+    ///
+    /// # Safety
+    /// The ids are in host memory, and nothing writes them during the call.
+    pub unsafe fn copy_ids(&self, to: &mut [u32]) {
+        for (place, visit) in to[..self.rows].iter_mut().zip(0..) {
+            // SAFETY: one of as many ids, which are valid and not written (caller). They may be unaligned.
+            let id = unsafe { (self.ids.0 as *const u64).wrapping_add(visit).read_unaligned() };
+            *place = u32::try_from(id).unwrap_or(u32::MAX);
+        }
     }
 
     /// Gathers on the calling thread. For devices whose memory is host memory.
@@ -251,6 +280,22 @@ mod tests {
         assert!(refused(2, GatherField { rows: 1 << 61, ..field }), "sources");
         assert!(refused(2, GatherField { stride: usize::MAX, rows: 3, ..field }), "a stride");
         assert!(refused(2, GatherField { src: Address(u64::MAX - 8), ..field }), "the end of the sources");
+    }
+
+    #[test]
+    fn ids_of_64_bits_outside_the_source_stay_outside_as_numbers_of_32_bits() {
+        let ids = [3_u64, 0, 1 << 32, (1 << 32) + 1, u64::MAX, u64::from(u32::MAX)];
+        let of = |rows| GatherField { src: Address(0), stride: 1, rows, to: Address(256), row_bytes: 1 };
+        let gather = |rows| Gather::new(at(&ids), None, 6, [of(rows)]).expect("a field").from_device();
+        let mut few = [7; 8];
+        // SAFETY: the ids are a live local array.
+        unsafe { gather(4).copy_ids(&mut few) };
+        assert_eq!(few, [3, 0, u32::MAX, u32::MAX, u32::MAX, u32::MAX, 7, 7]);
+        assert!(gather(u32::MAX as usize).has_launch_ids());
+        assert!(!gather(u32::MAX as usize + 1).has_launch_ids(), "the largest number is a row of the source");
+        assert!(!gather(4).with_device_ids().has_launch_ids());
+        let many = Gather::new(Address(0), None, MAX_LAUNCH_IDS + 1, [of(4)]).expect("a field").from_device();
+        assert!(!many.has_launch_ids());
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod types;
 
 pub use backend::Backend;
 pub use call_site::CallSite;
-pub use gather::{Gather, GatherField, MAX_LAUNCH_IDS};
+pub use gather::{Gather, GatherField, MAX_LAUNCH_IDS, fits_launch};
 pub use launch::{Grid, Launch};
 pub use synchronous::Synchronous;
 pub use task::{MAX_SPANS, Memory, Span, Task, TypedSpan};

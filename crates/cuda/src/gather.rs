@@ -24,8 +24,11 @@ const BLOCKS: u32 = 8;
 /// any address came at 20 GB/s with 8 blocks, and at 33 with 16 (H200).
 const BLOCKS_OF_BYTES: u32 = 16;
 
-// `GatherFew` in `gather.cu` has room for 384 ids.
-const _: () = assert!(MAX_LAUNCH_IDS == 384);
+/// Threads per block of the kernel that reads host memory.
+const THREADS_FROM_HOST: u32 = 512;
+
+// `GatherFew` in `gather.cu` has room for 768 ids.
+const _: () = assert!(MAX_LAUNCH_IDS == 768);
 
 // `GatherFields` and `GatherCuts` in `gather.cu` have room for 16 fields.
 const _: () = assert!(MAX_FIELDS == 16);
@@ -35,7 +38,6 @@ pub(super) struct Kernels {
     from_host: Function,
     resident: Function,
     resident_few: Function,
-    multiprocessors: usize,
     /// Whether the driver copies many rows in one call.
     copies_rows: bool,
 }
@@ -85,24 +87,24 @@ impl Cuda {
                 pointer(&mut all),
             ];
             if fields > 0 {
+                let grid = (blocks(gather), THREADS_FROM_HOST);
                 // SAFETY: these are the parameters of the kernel; the rest is the caller's contract.
-                unsafe { self.launch_gather(&kernels.from_host, blocks(gather), stream, parameters) }?;
+                unsafe { self.launch_gather(&kernels.from_host, grid, stream, parameters) }?;
             }
             // After the launch: the kernel copies short rows while this thread lists the long ones.
             // SAFETY: the caller's contract.
             return if copies_rows { unsafe { self.copy_long_rows(stream, gather) } } else { Ok(()) };
         }
-        let (mut cuts, blocks) = cut(gather, kernels.multiprocessors)?;
+        let (mut cuts, blocks) = cut(gather)?;
         if blocks == 0 {
             return Ok(());
         }
-        if gather.places().is_none() && gather.rows() <= MAX_LAUNCH_IDS && !gather.has_device_ids() {
-            let mut few = [0_u64; MAX_LAUNCH_IDS];
-            for (visit, id) in few[..gather.rows()].iter_mut().enumerate() {
-                // SAFETY: the ids are in pinned memory, and nothing writes them before the work has ended
-                // (caller).
-                (*id, _) = unsafe { gather.visit(visit) };
-            }
+        let grid = (blocks, THREADS);
+        if gather.has_launch_ids() {
+            let mut few = [0; MAX_LAUNCH_IDS];
+            // SAFETY: the ids are in pinned memory, and nothing writes them before the work has ended
+            // (caller).
+            unsafe { gather.copy_ids(&mut few) };
             let parameters = &mut [
                 pointer(&mut rows),
                 pointer(&mut fields),
@@ -111,7 +113,7 @@ impl Cuda {
                 pointer(&mut few),
             ];
             // SAFETY: as above.
-            return unsafe { self.launch_gather(&kernels.resident_few, blocks, stream, parameters) };
+            return unsafe { self.launch_gather(&kernels.resident_few, grid, stream, parameters) };
         }
         let parameters = &mut [
             pointer(&mut ids),
@@ -122,7 +124,7 @@ impl Cuda {
             pointer(&mut cuts),
         ];
         // SAFETY: as above.
-        unsafe { self.launch_gather(&kernels.resident, blocks, stream, parameters) }
+        unsafe { self.launch_gather(&kernels.resident, grid, stream, parameters) }
     }
 
     /// Launches a gather kernel.
@@ -132,13 +134,13 @@ impl Cuda {
     unsafe fn launch_gather(
         &self,
         kernel: &Function,
-        blocks: u32,
+        (blocks, threads): (u32, u32),
         stream: StreamId,
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         // SAFETY: the caller's contract; the launch copies the parameters.
         let launched = unsafe {
-            result::launch_kernel(kernel.raw(), (blocks, 1, 1), (THREADS, 1, 1), 0, raw(stream), parameters)
+            result::launch_kernel(kernel.raw(), (blocks, 1, 1), (threads, 1, 1), 0, raw(stream), parameters)
         };
         self.check(launched.err().map_or(sys::CUresult::CUDA_SUCCESS, |error| error.0), kernel.name())
     }
@@ -153,7 +155,6 @@ impl Cuda {
             from_host: self.function(&module, "gather_fields")?,
             resident: self.function(&module, "gather_resident")?,
             resident_few: self.function(&module, "gather_resident_few")?,
-            multiprocessors: self.multiprocessors()?.max(1) as usize,
             copies_rows: self.copies_rows()?,
         };
         Ok(self.gather.get_or_init(|| kernels))

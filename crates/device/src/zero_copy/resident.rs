@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use feedline_backend::{Address, MAX_LAUNCH_IDS, Priority};
+use feedline_backend::{Address, Priority, fits_launch};
 use feedline_core::layout::ALIGN;
 use feedline_core::{
     Context, Dataset, Error, ErrorKind, Layout, Result, Rows, Spec, StableDataset, catch_panic, on_threads,
@@ -28,6 +28,8 @@ pub(crate) struct Resident {
     offsets: Vec<usize>,
     /// The byte offset of the room for ids.
     ids: usize,
+    /// The rows of each column.
+    rows: usize,
     /// The stream that has copied the samples.
     writer: Stream,
     /// The only stream that reads them, set when it is first used.
@@ -48,7 +50,9 @@ impl Resident {
         let core = device.core().clone();
         let address = core.backend.alloc_device(bytes)?;
         core.stats.device_bytes.add(bytes as u64);
-        let resident = Self { device: core, address, bytes, offsets, ids, writer, reader: OnceLock::new() };
+        let rows = usize::try_from(len.saturating_add(more)).unwrap_or(usize::MAX);
+        let resident =
+            Self { device: core, address, bytes, offsets, ids, rows, writer, reader: OnceLock::new() };
         Load::new(&resident, device, dataset, len, threads)?.run(threads)?;
         resident.writer.synchronize()?;
         Ok(resident)
@@ -66,7 +70,7 @@ impl Resident {
 
     /// Room for the ids of a batch of `rows` rows; `None` if the launch carries them.
     pub(crate) fn ids(&self, rows: usize) -> Option<Address> {
-        (rows > MAX_LAUNCH_IDS).then(|| self.device(self.ids))
+        (!fits_launch(rows, self.rows)).then(|| self.device(self.ids))
     }
 
     /// The device address of byte `offset`.
@@ -125,8 +129,8 @@ fn place(spec: &Spec, len: u64, batch: u64) -> Result<(Vec<usize>, usize, usize)
     if end == 0 {
         return Err(Error::new(ErrorKind::Config, "the data set is empty"));
     }
-    let rows = usize::try_from(batch).unwrap_or(usize::MAX);
-    let ids = if rows > MAX_LAUNCH_IDS { rows.saturating_mul(size_of::<u64>()) } else { 0 };
+    let [rows, samples] = [batch, len].map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let ids = if fits_launch(rows, samples) { 0 } else { rows.saturating_mul(size_of::<u64>()) };
     Ok((offsets, end, end.saturating_add(ids)))
 }
 

@@ -49,14 +49,14 @@ fn rows_of_a_resident_set_of_any_width_arrive_intact() {
 fn a_large_batch_of_a_resident_set_is_gathered_in_pieces() {
     everywhere("a_large_batch_of_a_resident_set_is_gathered_in_pieces", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        // More rows than the launch has ids among its parameters, and than a block has threads.
+        // More rows than the launch has ids among its parameters.
         let (rows, widths) = match rig.device.kind() {
             BackendKind::Cuda => (1500, [(784, 1), (4096, 8), (12, 3072), (1000, 16), (40_000, 6)]),
-            _ => (600, [(16, 1); 5]),
+            _ => (900, [(16, 1); 5]),
         };
         for (a, b) in widths {
             let resident = ZeroCopy::of_resident(rig, Two::new(a, b, 2000)?, rows, (2, 2))?;
-            for (round, rows) in [rows, rows - 1, 513, 512, 385, 384, 33].into_iter().enumerate() {
+            for (round, rows) in [rows, rows - 1, 769, 768, 513, 512, 33].into_iter().enumerate() {
                 let mut ids = shuffled(round as u64, rows, 2000);
                 (ids[0], ids[7]) = (2000, u64::MAX);
                 resident.pass(&ids, &compute)?;

@@ -248,7 +248,79 @@ def jax_arrays(_: Path | None) -> None:
         assert (np.asarray(found) == arrays["x"][ids].astype(np.int32).sum(1)).all()
 
 
+def device_map() -> None:
+    """What a function makes ahead of the step is right, although its kernels and those of the step run late; also
+    on a side stream, with one slot, and if all results are kept."""
+
+    def late(batch: dict[str, Any]) -> dict[str, Any]:
+        torch.cuda._sleep(500_000)
+        doubled = batch["x"].float() * 2
+        torch.cuda._sleep(200_000)
+        return {"y": doubled, "id": batch["id"], "head": batch["x"][:, :8]}
+
+    arrays = numbers()
+    wanted = torch.from_numpy(arrays["x"]).to(DEVICE).float() * 2
+    for prefetch in (1, 2, None):
+        for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+            loader = feedline.Loader(arrays, 100, shuffle=7, device=DEVICE, prefetch=prefetch, device_map=late)
+            kept, wrong = [], torch.zeros((), dtype=torch.int64, device=DEVICE)
+            torch.cuda.synchronize()
+            with torch.cuda.stream(stream):
+                for batch in loader:
+                    torch.cuda._sleep(400_000)
+                    wrong += (batch["y"] != wanted[batch["id"]]).sum()
+                    wrong += (batch["head"].float() * 2 != batch["y"][:, :8]).sum()
+                    if prefetch == 1:
+                        kept.append(batch)
+            torch.cuda.synchronize()
+            assert wrong.item() == 0, (prefetch, wrong.item())
+            assert all(torch.equal(batch["y"], wanted[batch["id"]]) for batch in kept)
+
+
+def device_map_and_the_loop() -> None:
+    """The loop draws what it would draw alone, also by dropout in a graph; a batch is refused in a capture."""
+
+    def noise(batch: dict[str, Any]) -> dict[str, Any]:
+        return {"noise": torch.rand(3, device=DEVICE), "host": torch.rand(2), "id": batch["id"]}
+
+    def drawn() -> tuple[list[float], list[float]]:
+        return torch.rand(2, device=DEVICE).tolist(), torch.rand(2).tolist()
+
+    def loader() -> feedline.Loader:
+        return feedline.Loader(numbers(), 400, shuffle=7, device=DEVICE, device_map=noise)
+
+    torch.manual_seed(3)
+    alone = [drawn() for _ in range(10)]
+    torch.manual_seed(3)
+    one, own, made, state = loader(), [], [], None
+    for batch in one.epoch(0):
+        if batch.step == 10:
+            break
+        own.append(drawn())
+        made.append((batch["noise"].tolist(), batch["host"].tolist()))
+        state = one.state_dict() if batch.step == 4 else state
+    assert own == alone and len({str(row) for row in made}) == 10
+    again = loader()
+    again.load_state_dict(state)
+    rest = iter(again)
+    assert [next(rest)["noise"].tolist() for _ in range(5)] == [on_device for on_device, _ in made[5:]]
+    batches, static = iter(loader()), torch.zeros(4, device=DEVICE)
+    next(batches)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static += 1
+        try:
+            next(batches)
+        except feedline.ConfigError:
+            pass
+        else:
+            raise AssertionError("a batch was mapped in a capture")
+    graph.replay()
+    assert next(batches).rows == 400
+
+
 CHECKS = [values, side_streams, two_streams_of_one_batch, gradients, slots_held, lifetimes, no_leak]
+CHECKS += [device_map, device_map_and_the_loop]
 
 
 def check(photos: Path | None) -> None:

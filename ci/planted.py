@@ -1092,6 +1092,44 @@ BUGS = [
         ],
     ),
     Bug(
+        "crop_above_a_cut",
+        "a picture that is cut short is good where the crop ends above the cut",
+        Test(IMAGES, "images", "verdicts::the_verdict_on_a_damaged_picture_is_that_of_decoding_it_whole"),
+        [
+            (
+                "images/src/decode/jpeg/mod.rs",
+                "if is_done && *outlook == Outlook::Sound {",
+                "if is_done && *outlook != Outlook::Scans {",
+            )
+        ],
+    ),
+    Bug(
+        "unchecked_picture",
+        "a lane gets a picture that cannot be decoded, which ends the run whatever the budget says",
+        Test(
+            PICTURES,
+            "stage",
+            "bad::damaged_pictures_get_the_same_substitutes_whoever_decodes_on_any_number_of_ranks",
+        ),
+        [("images/src/transform/placement.rs", "        self.check(encoded, scratch)?;\n", "")],
+    ),
+    Bug(
+        "produced_batch_charged_to_the_copy",
+        "a batch that is not copied has no time of its device slot, and the report names the copy",
+        Test(
+            FEEDLINE,
+            "device_map",
+            "seen::the_report_of_lanes_that_read_host_slots_has_their_time_and_no_copy",
+        ),
+        [
+            (
+                TRANSFER,
+                "(timeline.device_slot, timeline.sent) = (self.at, self.at);",
+                "timeline.sent = self.at;",
+            )
+        ],
+    ),
+    Bug(
         "prefetch_own_batch",
         "a worker reads samples that the set has not prepared",
         Test(FEEDLINE, "batches", "prefetch::every_sample_is_prepared_before_it_is_read"),

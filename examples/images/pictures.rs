@@ -100,7 +100,7 @@ impl Dataset for Pictures {
             self.folder.read(file, values)?;
             let [data, label] = values.fields() else { return Err("the folder has no classes".into()) };
             let written = if self.is_encoded {
-                self.transforms.write_encoded(&data.bytes, context.random(), row, 0)
+                self.transforms.write_encoded(&data.bytes, context.random(), scratch, row, 0)
             } else {
                 self.transforms.read_row(&data.bytes, context.random(), scratch, row, 0)
             };

@@ -507,8 +507,7 @@ def images(
             ``"auto"``: GPU and CPU together, or the CPU alone where there is no GPU or no nvJPEG. Order, random
             numbers and substitutes are the same with all three. Pixels of nvJPEG differ by a few levels: they
             are exact with ``"cpu"``, with ``"gpu"`` on one kind of GPU, and not with ``"auto"``, where the
-            processor of a picture depends on timing. A file that is damaged behind its header ends the loop.
-            A batch reserves memory for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
+            processor of a picture depends on timing. A batch reserves memory for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
     """
     steps = [_step(place, step) for place, step in enumerate(transforms)]
     return of_set(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -262,15 +263,29 @@ def test_what_lanes_cannot_do_is_said(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("on_lanes")
-def test_a_damaged_picture_ends_the_loop_of_lanes(folder: Path) -> None:
+def test_damaged_pictures_are_bad_samples_of_lanes_as_of_the_workers(folder: Path) -> None:
     path = folder / "class0" / "20.jpg"
     path.write_bytes(path.read_bytes()[:-300])
-    good = folder / "class1" / "21.jpg"
-    good.write_bytes(b"\xff\xd8 nothing")
-    data = feedline.images(folder, [T.Resize((20, 20))], decode="auto")
-    with pytest.raises(feedline.Error, match=r"21\.jpg"):
-        list(batches(data))
-    loader = batches(data, bad_samples=5)
-    with pytest.raises(feedline.Error, match="picture . of the batch.*cut short") as raised:
-        list(loader)
-    assert raised.value.batch is not None
+    other = folder / "class1" / "21.jpg"
+    other.write_bytes(b"\xff\xd8 nothing")
+    steps = [T.RandomResizedCrop(8)]
+    auto, cpu = (feedline.images(folder, steps, decode=decode) for decode in ("auto", "cpu"))
+    for data in (auto, cpu):
+        with pytest.raises(feedline.Error, match=r"2[01]\.jpg") as raised:
+            list(batches(data))
+        assert raised.value.sample is not None and raised.value.batch is not None
+
+    def taken(data: feedline.Data) -> list[Any]:
+        loader = batches(data, bad_samples=9)
+        found = [
+            (batch.ids.tolist(), batch.substituted) for epoch in (0, 1) for batch in loader.epoch(epoch)
+        ]
+        assert {Path(data.path(bad)).name for bad in _bad(loader)} == {"20.jpg", "21.jpg"}
+        return found
+
+    assert taken(auto) == taken(cpu)
+
+
+def _bad(loader: feedline.Loader) -> list[int]:
+    """The samples that could not be read."""
+    return [one["sample"] for one in json.loads(loader.state_dict()["bad_samples"])["samples"]]

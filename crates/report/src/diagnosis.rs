@@ -160,6 +160,15 @@ impl Diagnosis {
                  types, widened on the device), or larger batches",
                 stages.describe(bound)
             ),
+            Bound::DeviceMap if setup.lanes_read_host => format!(
+                "lane-bound: {waits} while {}; more workers will not help: let them do less per batch, such as \
+                 smaller pictures, or {}",
+                stages.describe(bound),
+                named(
+                    "decode on the CPU too (Decode::Auto), or add a lane (device_lanes)",
+                    "decode on the CPU too (decode=\"auto\")"
+                )
+            ),
             Bound::DeviceMap => format!(
                 "device-map-bound: {waits} while {}; more workers will not help: let it do less per batch{}",
                 stages.describe(bound),
@@ -201,6 +210,7 @@ struct Stages {
     times: [(Bound, f64); 5],
     bytes: usize,
     rows: usize,
+    lanes_read_host: bool,
 }
 
 impl Stages {
@@ -213,7 +223,8 @@ impl Stages {
             (Bound::DeviceMap, map_ns as f64 / setup.map_lanes.max(1) as f64),
             (Bound::Compute, step_ns.max(device_ns) as f64),
         ];
-        Self { times, bytes: setup.batch_bytes, rows: setup.batch_size }
+        let (bytes, rows, lanes_read_host) = (setup.batch_bytes, setup.batch_size, setup.lanes_read_host);
+        Self { times, bytes, rows, lanes_read_host }
     }
 
     fn longest(&self) -> (Bound, f64) {
@@ -238,6 +249,9 @@ impl Stages {
         let time = self.time(bound).max(1.0);
         match bound {
             Bound::Copy => format!("the copy at {:.1} GB/s", self.bytes as f64 / time),
+            Bound::DeviceMap if self.lanes_read_host => {
+                format!("the lanes that decode at {} per batch", micros(time))
+            }
             Bound::DeviceMap => format!("the device map at {} per batch", micros(time)),
             Bound::Source => format!("the source at {:.0} records/s", self.rows as f64 / time * 1e9),
             Bound::Compute => format!("the step of {}", micros(time)),
@@ -347,6 +361,28 @@ mod tests {
             assert_eq!(diagnosis.text.contains("device_lanes"), tells, "{diagnosis}");
         }
         assert_eq!(diagnose_with(1, 4, [0, 100, 100, 1000, 5000]).bound, Bound::Compute);
+    }
+
+    #[test]
+    fn lanes_that_decode_are_named_with_their_time() {
+        let setup = Setup {
+            map_lanes: 3,
+            lanes_read_host: true,
+            workers: 4,
+            host_slots: 8,
+            device_slots: 8,
+            batch_size: 64,
+            ..Setup::default()
+        };
+        let service = ServiceTimes { map_ns: 9_000_000, step_ns: 1_000_000, ..ServiceTimes::default() };
+        let profile = Profile { setup, samples: vec![service], ..Profile::default() };
+        let account = WhatIf::default().predict(&profile, 500).account;
+        let diagnosis = Diagnosis::on(16, &setup, &service, &account, None);
+        assert_eq!(diagnosis.bound, Bound::DeviceMap, "{diagnosis}");
+        assert!((diagnosis.wait_share - 2.0 / 3.0).abs() < 0.03, "{diagnosis:?}");
+        let words = " while the lanes that decode at 3.0 ms per batch; more workers will not help";
+        assert!(diagnosis.text.starts_with("lane-bound: the consumer waits "), "{diagnosis}");
+        assert!(diagnosis.text.contains(words), "{diagnosis}");
     }
 
     #[test]

@@ -144,8 +144,8 @@ struct Model {
     fill_ns: u64,
     /// The time at which the reader of a source is free.
     reader: u64,
-    /// The time at which each lane of the device map is free on the device.
-    map_lanes: BinaryHeap<Reverse<u64>>,
+    /// The times at which each lane of the device map is free on its thread, and on the device.
+    map_lanes: BinaryHeap<Reverse<(u64, u64)>>,
     passed: Vec<Passed>,
 }
 
@@ -154,7 +154,8 @@ impl Model {
         let free = |count| (0..count).map(|_| Reverse(1)).collect();
         let (lanes, fill_ns) = servers.map_or((0, 0), |lanes| (lanes.count, lanes.fill_ns));
         let (workers, lanes) = (free(setup.workers), free(lanes));
-        let (map_lanes, passed) = (free(setup.map_lanes), Vec::with_capacity(batches));
+        let map_lanes = (0..setup.map_lanes).map(|_| Reverse((1, 1))).collect();
+        let passed = Vec::with_capacity(batches);
         Self { setup, workers, lanes, fill_ns, reader: 1, map_lanes, passed }
     }
 
@@ -197,20 +198,24 @@ impl Model {
             0 => (released, read),
             _ => input.map_or((1, 1), |input| (input.timeline.mapped, input.map_end)),
         };
+        if self.setup.lanes_read_host {
+            self.produce(timeline, (&before, released, read), times);
+            return;
+        }
         timeline.device_slot = timeline.ordered.max(copied_into);
         timeline.sent = timeline.device_slot + submit_ns;
         let queued = timeline.sent.max(before.copy_end);
         let readers_ns = read_there.saturating_sub(queued);
         let copy_end = queued + readers_ns + copy_ns;
         let (mut map_end, mut map_readers_ns) = (copy_end, 0);
-        if let Some(Reverse(free)) = self.map_lanes.pop() {
+        if let Some(Reverse((_, free))) = self.map_lanes.pop() {
             timeline.map_taken = timeline.sent;
             timeline.map_slot = timeline.map_taken.max(released);
             timeline.mapped = timeline.map_slot;
             let begun = copy_end.max(free).max(timeline.mapped);
             map_readers_ns = read.saturating_sub(begun);
             map_end = begun + map_readers_ns + map_ns;
-            self.map_lanes.push(Reverse(map_end));
+            self.map_lanes.push(Reverse((map_end, map_end)));
         }
         let asked = before.step_end;
         let got = asked.max(timeline.delivered());
@@ -230,6 +235,44 @@ impl Model {
             map_readers_ns,
         };
         self.passed.push(passed);
+    }
+
+    /// A lane makes the batch from its host slot, which it holds meanwhile. The output's slot was `released` by
+    /// the consumer, whose work on the device has `read` it.
+    fn produce(
+        &mut self,
+        mut timeline: Timeline,
+        (before, released, read): (&Passed, u64, u64),
+        times: ServiceTimes,
+    ) {
+        let ServiceTimes { map_ns, step_ns, device_ns, .. } = times;
+        let Reverse((free, idle)) = self.map_lanes.pop().unwrap_or(Reverse((1, 1)));
+        timeline.sent = timeline.ordered;
+        // Lanes take batches in order, and begin once the work of their last one has ended on the device.
+        timeline.map_taken = timeline.sent.max(free).max(before.timeline.map_taken);
+        timeline.map_slot = timeline.map_taken.max(released).max(idle);
+        timeline.mapped = timeline.map_slot + map_ns;
+        // Only the last launch waits for the readers of the slot.
+        let map_end = timeline.mapped.max(read);
+        self.map_lanes.push(Reverse((timeline.mapped, map_end)));
+        let asked = before.step_end;
+        // Delivered in order.
+        let got = asked.max(timeline.mapped);
+        let step_end = got + step_ns;
+        let device_end = got.max(map_end).max(before.device_end) + device_ns;
+        self.passed.push(Passed {
+            timeline,
+            copy_end: timeline.mapped,
+            map_end,
+            asked,
+            got,
+            step_end,
+            device_end,
+            copy_ns: 0,
+            readers_ns: 1,
+            map_ns,
+            map_readers_ns: timeline.map_slot - timeline.map_taken,
+        });
     }
 
     /// Lets workers read and decode a batch that was handed out.
@@ -421,12 +464,14 @@ mod tests {
             batch_size: usize::MAX,
             batch_bytes: usize::MAX,
             map_lanes: usize::MAX,
+            lanes_read_host: false,
             is_source: true,
             is_zero_copy: false,
             block_shuffle: Some((u64::MAX, u64::MAX)),
             is_under_one_lock: true,
         };
-        for setup in [huge, Setup::default()] {
+        let on_host = Setup { lanes_read_host: true, ..huge };
+        for setup in [huge, on_host, Setup { map_lanes: 0, ..on_host }, Setup::default()] {
             let filler = serde_json::json!({
                 "batches": 1, "returned": 0, "rejected": 0, "retries": 0, "hedges": 0,
                 "service_ns": u64::MAX, "network_ns": u64::MAX, "servers": 0,
@@ -457,6 +502,26 @@ mod tests {
             .account;
         let report = crate::Report { setup: huge, service: times, run, ..Default::default() };
         assert!(!crate::Diagnosis::new(&report).text.is_empty());
+    }
+
+    /// Lanes that decode for 9 ms each, beside a step of 2 ms.
+    #[test]
+    fn slow_lanes_that_read_host_slots_are_named_and_run_beside_each_other() {
+        for (lanes, longest) in [(1, 9.0), (3, 3.0)] {
+            let mut profile = profile(2, 5, [0, 1, 0, 0]);
+            (profile.setup.map_lanes, profile.setup.lanes_read_host) = (lanes, true);
+            profile.setup.host_slots = 2 * lanes + 2;
+            profile.samples[0] = ServiceTimes { map_ns: 9 * MS, device_ns: 2 * MS, ..profile.samples[0] };
+            let account = WhatIf::default().predict(&profile, 500).account;
+            let per_batch = account.wall().as_secs_f64() * 1e3 / 500.0;
+            assert!((per_batch / longest - 1.0).abs() < 0.05, "{per_batch} of {longest}: {account}");
+            assert_eq!(charged(&account), account.wall());
+            assert!(account.share(Cause::DeviceMap) > if lanes == 1 { 0.7 } else { 0.3 }, "{account}");
+            let quick = WhatIf { device_map: Some(Duration::from_micros(500)), ..WhatIf::default() };
+            let account = quick.predict(&profile, 500).account;
+            let per_batch = account.wall().as_secs_f64() * 1e3 / 500.0;
+            assert!((per_batch / 2.0 - 1.0).abs() < 0.05, "the step: {per_batch} {account}");
+        }
     }
 
     /// A device map that takes 5 ms of every batch, beside a step of 2 ms that nobody waits for.

@@ -1,6 +1,7 @@
 //! Encoded pictures of any reader, decoded and transformed into rows.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec, named,
@@ -47,14 +48,32 @@ const NAMES: [&str; 12] = [
 pub struct ImageDataset {
     reader: Box<dyn Reader>,
     transforms: Transforms,
-    /// Max bytes of an encoded picture; `None` if the workers decode.
-    encoded: Option<usize>,
+    /// `None` if the workers decode.
+    encoded: Option<Checked>,
     /// The reader's field that holds the picture.
     image: usize,
     /// For each field after those of the picture: its index in the reader, and whether it is a number as
     /// text.
     others: Vec<(usize, bool)>,
     spec: Spec,
+}
+
+/// The samples that were found to be decodable: a bit for each.
+#[derive(Debug)]
+struct Checked(Vec<AtomicU64>);
+
+impl Checked {
+    fn new(samples: u64) -> Self {
+        Self((0..samples.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn has(&self, id: u64) -> bool {
+        self.0[(id / 64) as usize].load(Ordering::Relaxed) >> (id % 64) & 1 == 1
+    }
+
+    fn add(&self, id: u64) {
+        self.0[(id / 64) as usize].fetch_or(1 << (id % 64), Ordering::Relaxed);
+    }
 }
 
 /// A worker's memory.
@@ -86,6 +105,9 @@ impl ImageDataset {
     /// The data set of pictures that lanes of the loader decode (`PictureStage` of the crate
     /// `feedline-pictures`): the field `image` is ragged and holds the encoded bytes, up to `max_bytes` per
     /// picture. The list must have no transforms on the host.
+    ///
+    /// A picture that cannot be decoded is a bad sample, as it is where workers decode. It is checked when it is
+    /// first read: a JPEG quickly, while a picture of another format is decoded once more for it.
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].
@@ -127,6 +149,7 @@ impl ImageDataset {
             let why = "there are no samples: give a file that has some";
             return Err(at_file(&*reader, 0, Error::new(ErrorKind::Data, why)));
         }
+        let encoded = encoded.map(|_| Checked::new(reader.len()));
         Ok(Self { reader, transforms, encoded, image, others, spec })
     }
 
@@ -146,9 +169,16 @@ impl ImageDataset {
         let first = self.spec.fields().len() - self.others.len();
         self.reader.visit(id, values, &mut |index, bytes| {
             if index == self.image {
-                match self.encoded {
+                match &self.encoded {
                     None => self.transforms.read_row(bytes, context.random(), scratch, row, 0)?,
-                    Some(_) => self.transforms.write_encoded(bytes, context.random(), row, 0)?,
+                    Some(checked) => {
+                        // Once: of other formats than JPEG, the check decodes the picture.
+                        if !checked.has(id) {
+                            self.transforms.check(bytes, scratch)?;
+                            checked.add(id);
+                        }
+                        self.transforms.write_checked(bytes, context.random(), row, 0)?
+                    }
                 };
             }
             let other = self.others.iter().enumerate().find(|(_, (other, _))| *other == index);

@@ -25,7 +25,7 @@ use std::fmt;
 
 use feedline_core::{Error, ErrorKind, Result, catch_panic, named};
 
-use self::jpeg::Jpeg;
+use self::jpeg::{Jpeg, Outlook};
 use crate::canvas::crop;
 use crate::orientation::Orientation;
 use crate::{Region, Size};
@@ -201,6 +201,27 @@ impl Decoder {
         Ok(header.orientation.size(header.size))
     }
 
+    /// Whether [`decode`](Self::decode) gives a picture, or any region of it, without an error: the verdict
+    /// depends on the bytes alone. Returns its size.
+    ///
+    /// Of a JPEG of one scan, as most are, this reads the headers and looks for the end of the data. It decodes
+    /// the others, and other formats.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn check(&mut self, bytes: &[u8]) -> Result<Size> {
+        let (format, header) = self.header(bytes)?;
+        if format == Format::Jpeg {
+            let outlook = catch_panic("the decoder panicked", || self.work.jpeg.outlook(bytes));
+            match outlook.unwrap_or_else(|panic| Err(Why::from(panic))) {
+                Ok(Outlook::Sound) => return Ok(header.orientation.size(header.size)),
+                Ok(Outlook::Open | Outlook::Scans) => {}
+                Err(why) => return Err(refused(format, why)),
+            }
+        }
+        self.decode(bytes).map(|picture| picture.size)
+    }
+
     /// Whether the picture is stored upright, so that it is decoded without rotation; `false` if the header
     /// is damaged.
     pub fn is_upright(&self, bytes: &[u8]) -> bool {
@@ -336,7 +357,11 @@ impl Work {
         to: &mut [u8],
     ) -> Result<()> {
         #[cfg(feature = "turbojpeg")]
-        if format == Format::Jpeg && self.turbo.decode(bytes, size, region, chroma, to) {
+        if format == Format::Jpeg
+            // It may give a region of a file that is cut short below it.
+            && self.jpeg.outlook(bytes).is_ok_and(|outlook| outlook != Outlook::Open)
+            && self.turbo.decode(bytes, size, region, chroma, to)
+        {
             return Ok(());
         }
         let Self { raw, jpeg, .. } = self;

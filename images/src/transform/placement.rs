@@ -173,12 +173,43 @@ impl Transforms {
     }
 
     /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields) to the row, from field `first`
-    /// on. Reads only the header of the picture. Returns the number of the next field.
+    /// on. Returns the number of the next field.
+    ///
+    /// Checks that the picture can be decoded ([`Decoder::check`]), so that lanes never meet one that cannot:
+    /// a sample is bad by its bytes alone, whoever decodes it. Of a JPEG the check is quick; a picture of
+    /// another format is decoded for it, so check it once ([`check`](Self::check)) and then call
+    /// [`write_checked`](Self::write_checked).
     ///
     /// # Errors
-    /// `Data` if the header cannot be read; `Sample` if the picture has more bytes than the field; as
+    /// `Data` if the picture cannot be decoded; `Sample` if it has more bytes than the field; as
     /// [`DevicePart::draw`].
     pub fn write_encoded(
+        &self,
+        encoded: &[u8],
+        random: &mut Random,
+        scratch: &mut Scratch,
+        row: &mut Row<'_, '_>,
+        first: usize,
+    ) -> Result<usize> {
+        self.check(encoded, scratch)?;
+        self.write_checked(encoded, random, row, first)
+    }
+
+    /// Checks that a picture can be decoded.
+    ///
+    /// # Errors
+    /// As [`Decoder::check`].
+    pub fn check(&self, encoded: &[u8], scratch: &mut Scratch) -> Result<Size> {
+        scratch.decoder.set(self.settings);
+        scratch.decoder.check(encoded)
+    }
+
+    /// As [`write_encoded`](Self::write_encoded), for a picture that was checked before: reads only its header.
+    /// A picture that cannot be decoded ends the run.
+    ///
+    /// # Errors
+    /// As [`write_encoded`](Self::write_encoded).
+    pub fn write_checked(
         &self,
         encoded: &[u8],
         random: &mut Random,

@@ -53,7 +53,7 @@ pub struct Transforms {
 /// A worker's memory, reused from sample to sample: a decoder and a canvas.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    decoder: Decoder,
+    pub(super) decoder: Decoder,
     pub(super) canvas: Canvas,
 }
 

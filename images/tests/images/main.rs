@@ -5,3 +5,4 @@ mod epochs;
 mod pillow;
 mod scaled;
 mod transforms;
+mod verdicts;

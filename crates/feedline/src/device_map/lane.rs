@@ -71,7 +71,7 @@ pub(crate) struct Lane {
     map: Map,
     timed: TimedCopies,
     /// Of the last batch that was read from its host slot: the nanoseconds of the closure, and of the wait for
-    /// the output's slot.
+    /// the output's slot and for that of the batch before.
     last: (u64, u64),
     /// For each output field, whether the closure has it.
     written: Vec<bool>,
@@ -223,7 +223,12 @@ impl Lane {
 
     /// Makes the output of a batch.
     fn map(&mut self, lanes: &Lanes, job: Job) -> Result<Loaded> {
-        let Job { arrived, mut slot, taken, begun, .. } = job;
+        let Job { arrived, mut slot, taken, mut begun, .. } = job;
+        if let Arrived::Filled(_) = arrived {
+            // The launch of the last batch may wait for the readers of its slot: that time is the consumer's.
+            self.stream.synchronize()?;
+            begun = now();
+        }
         let info = slot.info_mut();
         info.copy_from(arrived.info());
         let timeline = &mut info.timeline;
@@ -281,7 +286,7 @@ impl Lane {
         let Self { stream, map: Map::Filled(map), written, .. } = self else {
             return Err(Error::new(ErrorKind::Config, "a lane got a batch that it cannot read"));
         };
-        let _span = enter!("produce the batch", &filled.info().batch);
+        let _span = enter!("make the batch", &filled.info().batch);
         let MapWork { layouts: (filled_layout, layout), batch_sampler, .. } = &lanes.work;
         let waiting = || lanes.batches.waiting();
         slot.produce_from(stream, filled, |pinned, info, slot| {

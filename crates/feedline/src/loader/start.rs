@@ -198,6 +198,7 @@ fn setup(
         batch_size: layout.capacity(),
         batch_bytes: layout.bytes(),
         map_lanes: if builder.device_map.is_some() { builder.device_lanes } else { 0 },
+        lanes_read_host: builder.reads_host(),
         is_source: builder.input.stable_dataset().is_none(),
         is_zero_copy: mode.needs_no_decoding(),
         is_under_one_lock: builder.is_under_one_lock,

@@ -29,6 +29,10 @@ pub struct Setup {
     /// Lanes of the device map; 0 without one.
     #[serde(default)]
     pub map_lanes: usize,
+    /// Whether these lanes read batches in their host slots
+    /// ([`produce`](crate::LoaderBuilder::produce)): then nothing is copied, and a lane blocks for its batch.
+    #[serde(default)]
+    pub lanes_read_host: bool,
     /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each group
     /// of samples once, if the order is a shuffle of single samples of a set whose groups do not fit its
     /// cache.
@@ -50,7 +54,8 @@ pub struct ServiceTimes {
     pub submit_ns: u64,
     /// The copy on the device, of the last batch that was timed; 0 before the first.
     pub copy_ns: u64,
-    /// The device map on the device, of the last batch that was timed; 0 before the first, and without one.
+    /// The device map on the device, of the last batch that was timed; 0 before the first, and without one. Of
+    /// lanes that read host slots, the time of the thread.
     #[serde(default)]
     pub map_ns: u64,
     /// The consumer's thread, between two calls.

@@ -20,7 +20,8 @@ pub enum Cause {
     NoHostSlot,
     /// A copy to the device was queued, or running copies held every host slot.
     Copy,
-    /// The device map ran on the device or was queued, or the batch waited for a free lane.
+    /// The device map ran on the device or was queued, or the batch waited for a free lane. For pictures that
+    /// lanes decode, this is their decoding.
     DeviceMap,
     /// The consumer held every device slot: batches not dropped, or work on them not finished.
     NoDeviceSlot,

@@ -265,7 +265,9 @@ impl LoaderTrace {
         self.record(Lane::Transfer, "waits for a device slot", batch, ordered, device_slot);
         self.record(Lane::Transfer, "queue the copy", batch, device_slot, sent);
         self.record(Lane::Map(map_lane), "waits for a device slot", batch, map_taken, map_slot);
-        self.record(Lane::Map(map_lane), "queue the device map", batch, map_slot, mapped);
+        // A batch that was not copied is made by a lane that blocks.
+        let work = if device_slot == sent { "make the batch" } else { "queue the device map" };
+        self.record(Lane::Map(map_lane), work, batch, map_slot, mapped);
     }
 
     /// The consumer waited from `start` on, for each of `causes` in turn.

@@ -335,7 +335,9 @@ impl Run<'_> {
                 return Ok(true);
             }
             let timeline = &mut batch.timeline;
-            (timeline.overtaken, timeline.ordered, timeline.sent) = (out_of_order, self.at, self.at);
+            (timeline.overtaken, timeline.ordered) = (out_of_order, self.at);
+            // Those of a batch that is not copied.
+            (timeline.device_slot, timeline.sent) = (self.at, self.at);
             let worker = timeline.worker;
             self.filled_by[filled.index()] = Some(worker);
         }

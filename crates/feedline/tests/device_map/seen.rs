@@ -16,7 +16,7 @@ use feedline_testkit::OtherWork;
 use feedline_testkit::fixtures::Before;
 
 use crate::common::{LONG, alone, alone_in_parts, on_four_threads};
-use crate::inverted::{fine, invert, spec};
+use crate::inverted::{WAYS, Way, fine, invert, spec};
 
 const BATCH: u64 = 4;
 /// Many against the first few, whose copies and maps are not timed yet.
@@ -70,6 +70,8 @@ struct Case {
     step: u64,
     /// Whether the consumer blocks until each batch has arrived.
     waits: bool,
+    /// What the lanes read.
+    way: Way,
 }
 
 fn sleep_on(stream: &Stream, ms: u64) -> feedline::Result<()> {
@@ -94,8 +96,9 @@ impl Case {
         });
         let (lane, map) = (of(Slow::Lane), of(Slow::Map));
         let builder = Loader::builder(set).batch_size(BATCH as usize).depth(3).epochs(1);
-        let builder =
-            builder.workers(feedline::Workers::Count(1)).device_map(spec(), move |stream: &Stream| {
+        let builder = builder.workers(feedline::Workers::Count(1));
+        let builder = match self.way {
+            Way::Map => builder.device_map(spec(), move |stream: &Stream| {
                 let stream = stream.clone();
                 Ok(move |batch: &mut DeviceBatch<'_>| {
                     if lane > 0 {
@@ -106,7 +109,13 @@ impl Case {
                     }
                     invert(&stream, batch)
                 })
-            });
+            }),
+            // A lane that decodes blocks, on its own and for the device.
+            Way::Produce => Way::Produce.before_invert(builder, 1, move |_| {
+                std::thread::sleep(Duration::from_millis(lane + map));
+                Ok(())
+            }),
+        };
         let mut loader = builder.build(&device).unwrap();
         let compute = device.stream().unwrap();
         let stepped = Arc::new(AtomicU64::new(0));
@@ -135,6 +144,9 @@ impl Case {
         // Nothing else takes time once the slots are full.
         let expected = if self.slow == Slow::Consumer { stepped } else { wall - stepped };
         let is_named = bound == self.slow.bound();
+        if !is_named {
+            println!("{self:?}: {}, {:?}", Diagnosis::new(&report), report.service);
+        }
         (report.epoch, wall, expected, is_named)
     }
 
@@ -159,7 +171,13 @@ fn the_account_and_the_diagnosis_name_the_slow_stage_before_in_and_behind_a_devi
     for slow in ALL {
         for (step, waits) in [(0, false), (2, false), (2, true)] {
             // A step that blocks for its batch hides nothing from its own thread.
-            cases.push(Case { slow, time: 8, step, waits: waits && slow != Slow::Kernel });
+            for way in WAYS {
+                let waits = waits && slow != Slow::Kernel;
+                // Nothing is copied before a lane that reads host slots.
+                if (way, slow) != (Way::Produce, Slow::Copy) {
+                    cases.push(Case { slow, time: 8, step, waits, way });
+                }
+            }
         }
     }
     let other_work = OtherWork::watch();
@@ -222,5 +240,40 @@ fn a_trace_shows_each_lane_and_a_prediction_replays_it() {
         for lane in ["fl-map-0", "fl-map-1", "stream of map 0", "stream of map 1"] {
             assert!(json.contains(lane), "no {lane}");
         }
+    });
+}
+
+#[test]
+fn the_report_of_lanes_that_read_host_slots_has_their_time_and_no_copy() {
+    alone(|| {
+        let trace = Trace::new();
+        let builder = Loader::builder(fine(160)).batch_size(4).epochs(1).trace(&trace);
+        let builder = Way::Produce.before_invert(builder, 2, |_| {
+            std::thread::sleep(Duration::from_millis(20));
+            Ok(())
+        });
+        let device = Device::new_host();
+        let compute = device.stream().unwrap();
+        let mut loader = builder.build(&device).unwrap();
+        for batch in loader.epoch(0).unwrap() {
+            drop(batch.unwrap().wait_on(&compute).unwrap());
+        }
+        let (report, profile) = (loader.report(), feedline_report::Profile::new(&loader));
+        loader.stop(LONG).unwrap();
+        assert!(report.setup.lanes_read_host && report.setup.map_lanes == 2);
+        let service = report.service;
+        assert!(
+            (service.copy_ns, service.submit_ns) == (0, 0) && service.map_ns >= 20_000_000,
+            "{service:?}"
+        );
+        let diagnosis = Diagnosis::new(&report);
+        assert_eq!(diagnosis.bound, Bound::DeviceMap, "{diagnosis}");
+        assert!(diagnosis.text.starts_with("lane-bound: "), "{diagnosis}");
+        let slow = WhatIf { device_map: Some(Duration::from_millis(40)), ..WhatIf::default() };
+        let rate = slow.predict(&profile, 400).batches_per_s();
+        assert!((rate / 50.0 - 1.0).abs() < 0.05, "two lanes of 40 ms: {rate}");
+        let table = Table::new(&trace);
+        let made = table.rows.iter().find(|row| row.kind == Kind::Host && row.name == "make the batch");
+        assert!(made.is_some_and(|row| row.count == 40 && row.p50 >= Duration::from_millis(20)), "{table}");
     });
 }

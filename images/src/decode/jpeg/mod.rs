@@ -48,6 +48,42 @@ pub(super) fn header(bytes: &[u8]) -> Result<super::Header, Why> {
     Ok(super::Header { size, orientation: Orientation::from_exif(orientation) })
 }
 
+/// What the headers of a picture and the end of its data say of decoding it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outlook {
+    /// It cannot fail: the data of its only scan ends at a marker.
+    Sound,
+    /// The data of its only scan ends with the file, so it may be cut short.
+    Open,
+    /// It has several scans.
+    Scans,
+}
+
+impl Outlook {
+    /// That of a picture whose first scan, `scan`, has its data at `at`.
+    fn new(frame: &Frame, scan: &Scan, bytes: &[u8], at: usize) -> Self {
+        if frame.is_progressive || scan.components.len() != frame.components.len() {
+            Self::Scans
+        } else if has_end(bytes, at) {
+            Self::Sound
+        } else {
+            Self::Open
+        }
+    }
+}
+
+/// Whether a marker that no reader of the data from `at` on passes follows: any but those of restarts and the
+/// reserved ones.
+fn has_end(bytes: &[u8], at: usize) -> bool {
+    if bytes.get(at..).is_some_and(|data| data.ends_with(b"\xFF\xD9")) {
+        return true;
+    }
+    let mut markers = std::iter::successors(header::next_marker(bytes, at), |&(_, after)| {
+        header::next_marker(bytes, after)
+    });
+    markers.any(|(marker, _)| marker >= 0xC0 && !matches!(marker, 0xD0..=0xD7))
+}
+
 /// The buffers of a decoder, reused from picture to picture.
 #[derive(Debug, Default)]
 pub(super) struct Jpeg {
@@ -60,7 +96,20 @@ pub(super) struct Jpeg {
 }
 
 impl Jpeg {
-    /// Decodes `region` of the reduced picture to `to`.
+    /// Reads the headers up to the first scan, and looks for the end of its data.
+    pub(super) fn outlook(&mut self, bytes: &[u8]) -> Result<Outlook, Why> {
+        self.header.begin();
+        let (first, at) = self.header.read(bytes, 2)?;
+        let Segment::Scan(scan) = first else {
+            return Err("the file ends before its first scan".into());
+        };
+        // A scan without a frame was refused above.
+        let Some(frame) = &self.header.frame else { return Ok(Outlook::Sound) };
+        Ok(Outlook::new(frame, &scan, bytes, at))
+    }
+
+    /// Decodes `region` of the reduced picture to `to`. Whether it fails depends on the file alone, not on the
+    /// region: of a file that may be cut short, all data is read.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
@@ -79,16 +128,19 @@ impl Jpeg {
         let plans = plan::plans(&frame, region, reduction, chroma);
         prepare(&frame, &plans, planes, coefficients);
         let mut seen = [false; 4];
-        let is_one_scan = !frame.is_progressive && scan.components.len() == frame.components.len();
+        let outlook = Outlook::new(&frame, &scan, bytes, at);
         for number in 0.. {
             if number == MAX_SCANS {
                 return Err(Why(format!("the picture has more than {MAX_SCANS} scans")));
             }
             scan.components.iter().for_each(|&(index, ..)| seen[index] = true);
             let mut bits = Bits::new(bytes, at);
-            let ended =
-                Reading { header, scan: &scan, plans: &plans }.run(&mut bits, planes, coefficients)?;
-            if is_one_scan || ended {
+            let ended = Reading { header, scan: &scan, plans: &plans, outlook }.run(
+                &mut bits,
+                planes,
+                coefficients,
+            )?;
+            if outlook != Outlook::Scans || ended {
                 break;
             }
             match header.read(bytes, bits.position())? {
@@ -159,6 +211,7 @@ struct Reading<'a> {
     header: &'a Header,
     scan: &'a Scan,
     plans: &'a [Plan],
+    outlook: Outlook,
 }
 
 impl Reading<'_> {
@@ -169,7 +222,7 @@ impl Reading<'_> {
         planes: &mut [Vec<u8>; 4],
         coefficients: &mut [Vec<i16>; 4],
     ) -> Result<bool, Why> {
-        let Self { header, scan, plans } = self;
+        let Self { header, scan, plans, outlook } = self;
         let Some(frame) = &header.frame else { return Ok(true) };
         let alone = scan.components.len() == 1;
         // A scan of one component has no padding blocks.
@@ -237,7 +290,7 @@ impl Reading<'_> {
                 is_done &= rows.end >= plans[index].rows.end;
                 transform(component, &coefficients[index], rows, &plans[index], &mut planes[index]);
             }
-            if is_done && scan.components.len() == frame.components.len() {
+            if is_done && *outlook == Outlook::Sound {
                 return Ok(true);
             }
         }

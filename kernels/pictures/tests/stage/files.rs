@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use feedline::{Context, DType, Dataset, Device, Loader, LoaderBuilder, ReadError, Row, Spec};
 use feedline_images::device::HostBatch;
-use feedline_images::{DevicePart, Transforms};
+use feedline_images::{DevicePart, Scratch, Transforms};
 use feedline_pictures::{Decode, PictureStage};
 
 /// Files, each with its number as a label.
@@ -123,8 +123,10 @@ impl Dataset for Files {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let file = &self.files[id as usize];
-        let next = self.transforms.write_encoded(file, context.random(), row, 0)?;
-        row.write(next, &(id as i64).to_le_bytes());
-        Ok(())
+        context.scoped_scratch(|scratch: &mut Scratch, context| {
+            let next = self.transforms.write_encoded(file, context.random(), scratch, row, 0)?;
+            row.write(next, &(id as i64).to_le_bytes());
+            Ok(())
+        })
     }
 }

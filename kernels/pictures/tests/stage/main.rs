@@ -2,6 +2,7 @@
 //! that a decoder gives.
 #![cfg(feature = "nvjpeg")]
 
+mod bad;
 mod files;
 mod on_gpu;
 mod resuming;

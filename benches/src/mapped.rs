@@ -27,8 +27,8 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     [None, Some(1), Some(2)].into_iter().try_for_each(|lanes| one(options, report, lanes))
 }
 
-/// Measures a loop whose step casts, or one with `lanes` that do. The baseline casts in the step, and its batch
-/// stays on the device.
+/// Measures a loop whose step casts, or one with `lanes` that do. The baseline casts in the step; its batch stays
+/// on the device.
 fn one(options: &Options, report: &mut Report, lanes: Option<usize>) -> Result<()> {
     let compute = options.device.stream()?;
     let data = sets::training(options)?;
@@ -130,25 +130,21 @@ impl Layers {
 
     fn cast_and_run(&mut self, image: View<'_, u8>) -> Result<()> {
         self.kernels.cast(image, SCALE, self.pixels.view_mut())?;
-        let Self { kernels, pixels, weights, bias, outputs, shapes } = self;
-        layers(kernels, pixels.view(), (weights, bias, outputs, shapes))
+        self.layers(None)
     }
 
     fn run(&mut self, image: View<'_, f32>) -> Result<()> {
-        let Self { kernels, weights, bias, outputs, shapes, .. } = self;
-        layers(kernels, image, (weights, bias, outputs, shapes))
+        self.layers(Some(image))
     }
-}
 
-fn layers(
-    kernels: &Kernels,
-    input: View<'_, f32>,
-    (weights, bias, outputs, shapes): (&[Buffer<f32>], &Buffer<f32>, &mut [Buffer<f32>], &[Linear]),
-) -> Result<()> {
-    for layer in 0..shapes.len() {
-        let (before, from) = outputs.split_at_mut(layer);
-        let x = before.last().map_or(input, |before| before.view());
-        kernels.linear(x, weights[layer].view(), bias.view(), true, from[0].view_mut(), shapes[layer])?;
+    /// Runs the layers on `input`, or on the pixels.
+    fn layers(&mut self, input: Option<View<'_, f32>>) -> Result<()> {
+        let Self { kernels, pixels, weights, bias, outputs, shapes } = self;
+        for (layer, &shape) in shapes.iter().enumerate() {
+            let (before, from) = outputs.split_at_mut(layer);
+            let x = before.last().map_or_else(|| input.unwrap_or(pixels.view()), |before| before.view());
+            kernels.linear(x, weights[layer].view(), bias.view(), true, from[0].view_mut(), shape)?;
+        }
+        Ok(())
     }
-    Ok(())
 }

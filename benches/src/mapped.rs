@@ -27,8 +27,8 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     [None, Some(1), Some(2)].into_iter().try_for_each(|lanes| one(options, report, lanes))
 }
 
-/// Measures a loop whose step casts, or one with `lanes` that do. The baseline casts in the step; its batch stays
-/// on the device.
+/// Measures a loop whose step casts, or one with `lanes` that do. The baseline is the step that casts, on a
+/// batch that stays on the device.
 fn one(options: &Options, report: &mut Report, lanes: Option<usize>) -> Result<()> {
     let compute = options.device.stream()?;
     let data = sets::training(options)?;

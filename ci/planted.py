@@ -2531,6 +2531,78 @@ BUGS = [
         [("datasets/src/records.rs", "check_records(&content)?;", "")],
     ),
     Bug(
+        "best_fit_newest",
+        "of windows with equal room the last one is filled, unlike TRL's",
+        Test(CORE, "logic", "packed::of_windows_with_equal_room_the_one_that_has_had_it_longest_is_filled"),
+        [("crates/core/src/packed/fit.rs", "at.pop_front()?", "at.pop_back()?")],
+    ),
+    Bug(
+        "first_label_learnt",
+        "the first item of a document is learnt from the document before it",
+        Test(CORE, "logic", "packed::several_fields_are_packed_together_each_with_its_own_padding"),
+        [("crates/core/src/items.rs", "self.is_label && !to.is_empty()", "self.is_label && to.is_empty()")],
+    ),
+    Bug(
+        "fields_of_other_length",
+        "fields with another number of items are packed",
+        Test(CORE, "logic", "packed::fields_that_do_not_go_together_are_refused_by_name"),
+        [("crates/core/src/items.rs", "self.is_single || found == items", "self.is_single || found >= items")],
+    ),
+    Bug(
+        "cut_uncounted",
+        "items of documents that are cut are not counted",
+        Test(CORE, "logic", "packed::the_fate_of_every_document_is_counted"),
+        [
+            (
+                "crates/core/src/packed/builder.rs",
+                "fate.left_out += u64::from(length - kept(length));",
+                "fate.left_out += u64::from(kept(length) == 0);",
+            )
+        ],
+    ),
+    Bug(
+        "group_shuffle",
+        "documents change places with those of other groups",
+        Test(CORE, "logic", "packed::documents_change_places_within_their_group"),
+        [(PACKED, "(group as u64) << 32 | u64::from(len)", "u64::from(len)"), (PACKED, "self.groups[group + 1]", "self.pieces.len()")],
+    ),
+    Bug(
+        "index_of_ids",
+        "a document reaches beyond its .bin",
+        Test(DATASETS, "datasets", "token_files::a_damaged_pair_is_an_error_that_names_file_and_place"),
+        [("datasets/src/token_files/index.rs", "(end <= ids).then_some", "(end <= ids + 4000).then_some")],
+    ),
+    Bug(
+        "other_type_of_ids",
+        "a .bin is read as another type than the .idx beside it says",
+        Test(DATASETS, "datasets", "token_files::windows_take_the_type_that_the_file_states"),
+        [("datasets/src/tokens.rs", "filter(|stated| *stated != dtype) {\n        let how", "filter(|_| false) {\n        let how")],
+    ),
+    Bug(
+        "mark_by_template",
+        "a template without marks learns nothing, in silence",
+        Test(DATASETS, "datasets", "chats::labels_are_the_ids_of_what_the_assistant_writes_and_minus_100_elsewhere"),
+        [("datasets/src/chats.rs", "&& !template.has_generation()", "&& template.has_generation()")],
+    ),
+    Bug(
+        "prompt_of_answer",
+        "an answer whose prompt is written differently has labels at other places",
+        Test(DATASETS, "datasets", "chats::completions_and_preferences_learn_the_answer"),
+        [("datasets/src/chats.rs", "if same < before.len() {", "if same > before.len() {")],
+    ),
+    Bug(
+        "jinja_strip",
+        "strip leaves the separators that Python's takes",
+        Test(DATASETS, "datasets", "chats::expressions_give_what_python_gives_or_an_error_that_names_them"),
+        [("datasets/src/template/value.rs", " || ('\\x1C'..='\\x1F').contains(&char)", "")],
+    ),
+    Bug(
+        "longest_sequence",
+        "max_seqlen is that of the last document",
+        Test(CORE, "lib", "rows::tests::cumulative_values_are_the_sums_of_all_rows"),
+        [("crates/core/src/region.rs", "longest = longest.max(read(value, 0) as usize);", "longest = read(value, 0) as usize;")],
+    ),
+    Bug(
         "short_documents",
         "documents shorter than a window are left out unasked",
         Test(DATASETS, "datasets", "tokens::short_documents_are_refused_or_left_out_and_counted"),

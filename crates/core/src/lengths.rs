@@ -71,8 +71,12 @@ impl OneRow {
 }
 
 impl<'a> ReadRow<'a> {
-    /// The bytes of ragged field `index`.
+    /// The bytes of field `index`.
     pub(crate) fn values(&self, index: usize) -> &'a [u8] {
-        self.layout.row_values(self.slab, index, 0)
+        let field = &self.layout.spec().fields()[index];
+        match field.as_ragged() {
+            Some(_) => self.layout.row_values(self.slab, index, 0),
+            None => &self.slab[self.layout.offset(index)..][..field.row_bytes()],
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! | spec | the fields of a sample | [`spec`] |
 //! | ragged field | a field of variable length: items and offsets | [`mod@ragged`] |
 //! | packed set | documents laid into windows of one size | [`packed`] |
+//! | unpadded batch | documents of a batch as one sequence | [`unpadded`] |
 //! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
 //! | composition | data sets made of other data sets | [`compose`] |
@@ -44,6 +45,7 @@ mod deadline;
 pub mod dtype;
 pub mod error;
 pub mod fingerprint;
+mod items;
 pub mod layout;
 mod lengths;
 mod memory;
@@ -67,6 +69,7 @@ pub mod stop;
 #[cfg_attr(windows, path = "system/windows.rs")]
 mod system;
 pub mod timeline;
+pub mod unpadded;
 mod user_cache;
 pub mod world;
 
@@ -89,7 +92,7 @@ pub use lengths::lengths;
 pub use named::{named, option, speak_python};
 #[doc(hidden)] // For the crates of this repository.
 pub use on_threads::on_threads;
-pub use packed::{Packed, PackedOptions};
+pub use packed::{Cost, Fate, Long, Packed, PackedBuilder, PackedOptions};
 pub use panics::{catch_panic, panic_text};
 pub use prefetch::Prefetched;
 pub use proof::{BatchProof, OrderHash, Proof};
@@ -103,5 +106,6 @@ pub use spec::{Field, Spec};
 pub use stable::StableDataset;
 pub use stop::Stop;
 pub use timeline::Timeline;
+pub use unpadded::Unpadded;
 pub use user_cache::{CACHE_VARIABLE, user_cache};
 pub use world::World;

@@ -2,7 +2,8 @@
 //!
 //! The windows are made once, from the lengths alone. [`Packed::new`] keeps documents whole: the longest
 //! document first, each into the fullest window that it fits (best fit, decreasing). [`Packed::in_order`]
-//! keeps their order, and cuts a document where a window is full. So every epoch has the same number of
+//! keeps their order, and cuts a document where a window is full. [`Packed::builder`] has the other ways, several
+//! fields, and says what becomes of long documents. So every epoch has the same number of
 //! windows, each item is in exactly one, and the loader treats windows as samples like any others: shuffles,
 //! ranks, cursors and proofs count windows.
 //!
@@ -11,19 +12,21 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
+use crate::items::Items;
 use crate::lengths::OneRow;
-use crate::ragged::MAX_ITEMS;
 use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{
     Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec, StableDataset,
 };
 
+mod builder;
 mod fit;
 
-use fit::{Stored, best_fit, cut, cut_in_order, window_starts};
+use builder::Order;
+pub use builder::{Cost, Fate, Long, PackedBuilder};
+use fit::Stored;
 
 /// How documents are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,22 +56,21 @@ pub struct Piece {
 ///
 /// | field | type | what |
 /// | --- | --- | --- |
-/// | that of the documents | as there, `[window]` | their items one behind another, then zeros |
+/// | those of the documents | as there, `[window]` | their items one behind another, then padding |
 /// | `position` | `u32`, `[window]` | the place of each item in its document; 0 in the padding |
 /// | `used` | `u32` | items that are not padding |
 /// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | of the batch: the documents' starts, the end |
 /// | `segment` | `u32`, `[window]` | the number of its document in the window, from 1; 0 in the padding |
 ///
-/// `segment` is only in windows that are packed [in order](Self::in_order).
-///
 /// A batch of windows is one sequence of `rows * window` items to a kernel for attention over variable
 /// lengths. `cu_seqlens` is 0 and then the end of each document in that sequence, in order; the padding of a
 /// window counts as one more document there, so that the last entry is `rows * window`.
 /// [`longest`](Packed::longest) bounds the length of all of them but the padding. Other fields of the
-/// documents are left out, and documents without items are in no window.
+/// documents are left out, and documents without items are in no window: [`fate`](Packed::fate) counts what
+/// becomes of them.
 ///
-/// Labels are not a field: the label of an item is the next item of the window, if it has the same `segment`.
-/// The last item of a document has none.
+/// The label of an item is the next item of the window, if it has the same `segment`; the last item of a document
+/// has none. [`PackedBuilder::labels`] makes labels for models that shift them: -100 where nothing is learnt.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Dataset, Packed, PackedOptions, ReadError, Row, Spec, lengths};
@@ -91,28 +93,35 @@ pub struct Piece {
 /// ```
 pub struct Packed {
     inner: StableDataset,
-    /// The documents' field in the inner set.
-    field: usize,
+    /// The documents' fields; the first one tells their lengths.
+    fields: Vec<Items>,
     /// The layout of one document.
     layout: Layout,
-    options: PackedOptions,
+    window: usize,
+    order: Order,
+    long: Long,
+    shuffle: Option<u64>,
+    /// Whether all windows have one size.
+    is_padded: bool,
     spec: Spec,
     lengths: Vec<u32>,
-    is_in_order: bool,
-    /// Every piece, the longest first, or in the order of the documents.
+    /// Every piece: within a group the longest first, or in the order of the documents.
     pieces: Vec<Stored>,
     /// The indices of pieces, window by window.
     places: Vec<usize>,
     /// The start of each window in `places`, and the end.
     starts: Vec<usize>,
+    /// The first piece of each group of documents that were packed together, and the end.
+    groups: Vec<usize>,
+    fate: Fate,
 }
 
 impl Packed {
-    /// The fields of a window after that of the documents.
-    const POSITION: usize = 1;
-    const USED: usize = 2;
-    const CU_SEQLENS: usize = 3;
-    const SEGMENT: usize = 4;
+    // The fields of a window after those of the documents.
+    const POSITION: usize = 0;
+    const USED: usize = 1;
+    const CU_SEQLENS: usize = 2;
+    const SEGMENT: usize = 3;
 
     /// Packs the ragged field `field` of `documents`; `lengths[i]` is the number of items of document `i`, as
     /// [`lengths`](crate::lengths) finds it.
@@ -127,7 +136,10 @@ impl Packed {
         lengths: &[u32],
         options: PackedOptions,
     ) -> Result<Self> {
-        Self::of(StableDataset::new(Arc::new(documents)), field, lengths, options, false)
+        let PackedOptions { window, split, shuffle } = options;
+        let builder = Self::builder(documents, lengths, window).field(field);
+        let builder = builder.long(if split { Long::Split } else { Long::Refuse });
+        if let Some(seed) = shuffle { builder.shuffle(seed) } else { builder }.build()
     }
 
     /// Packs the documents in their order: window `n` has the items `n * window..(n + 1) * window` of all
@@ -160,72 +172,18 @@ impl Packed {
     /// # Errors
     /// As [`new`](Self::new); documents may be longer than a window.
     pub fn in_order(documents: impl Dataset, field: &str, lengths: &[u32], window: usize) -> Result<Self> {
-        let options = PackedOptions { window, split: true, shuffle: None };
-        Self::of(StableDataset::new(Arc::new(documents)), field, lengths, options, true)
+        Self::builder(documents, lengths, window).field(field).in_order().build()
     }
 
-    fn of(
-        documents: StableDataset,
-        field: &str,
-        lengths: &[u32],
-        options: PackedOptions,
-        is_in_order: bool,
-    ) -> Result<Self> {
-        let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
-        let index = documents.spec().index_of(field)?;
-        let of = &documents.spec().fields()[index];
-        if of.as_ragged().is_none() || !of.shape().is_empty() {
-            return refuse(format!(
-                "field \"{field}\" cannot be packed: it must be ragged, of single elements"
-            ));
-        }
-        let PackedOptions { window, split, .. } = options;
-        if window == 0 || window > MAX_ITEMS {
-            return refuse(format!("windows of {window} items: the size must be from 1 to 2^31 - 1"));
-        }
-        if lengths.len() as u64 != documents.len() {
-            let (given, len) = (lengths.len(), documents.len());
-            return refuse(format!("{given} lengths for {len} documents: give one for each document"));
-        }
-        let too_long = lengths.iter().position(|&length| length as usize > window).filter(|_| !split);
-        if let Some(document) = too_long {
-            let length = lengths[document];
-            return refuse(format!(
-                "document {document} has {length} items, a window has {window}: take larger windows, or \
-                 split long documents"
-            ));
-        }
-        let mut pieces = if is_in_order { cut_in_order(lengths, window) } else { cut(lengths, window) };
-        if pieces.is_empty() {
-            return refuse("no document has an item: there is nothing to pack".to_owned());
-        }
-        let (places, starts) = if is_in_order {
-            ((0..pieces.len()).collect(), window_starts(&pieces, window))
-        } else {
-            // Stable, so that pieces of equal length keep the order of their documents.
-            pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len));
-            best_fit(&pieces, window)
-        };
-        let segments = |at: &[usize]| {
-            let used: usize = places[at[0]..at[1]].iter().map(|&piece| pieces[piece].len as usize).sum();
-            at[1] - at[0] + usize::from(used < window)
-        };
-        let max = starts.windows(2).map(segments).max().unwrap_or(1);
-        let spec = Spec::new().field(field, of.dtype(), [window])?;
-        let spec = spec.field("position", crate::DType::U32, [window])?;
-        let mut spec = spec.field("used", crate::DType::U32, [])?.cumulative("cu_seqlens", max)?;
-        if is_in_order {
-            spec = spec.field("segment", crate::DType::U32, [window])?;
-        }
-        let layout = Layout::new(documents.spec(), 1)?;
-        let (inner, lengths) = (documents, lengths.to_vec());
-        Ok(Self { inner, field: index, layout, options, spec, lengths, is_in_order, pieces, places, starts })
+    /// What became of the documents: those that are empty, split or cut, and the items that are in no window.
+    pub fn fate(&self) -> Fate {
+        self.fate
     }
 
     /// The share of padding in the windows, from 0 to 1.
     pub fn padding_share(&self) -> f64 {
         let used: u64 = self.pieces.iter().map(|piece| u64::from(piece.len)).sum();
-        let all = self.len() * self.options.window as u64;
+        let all = self.len() * self.window as u64;
         (all - used) as f64 / all as f64
     }
 
@@ -250,23 +208,26 @@ impl Packed {
 
     /// The piece that takes the place of piece `place` in `epoch`; it has the same length.
     fn shuffled(&self, epoch: u64, place: usize) -> usize {
-        let Some(seed) = self.options.shuffle else { return place };
+        let Some(seed) = self.shuffle else { return place };
         let len = self.pieces[place].len;
-        let first = self.pieces.partition_point(|piece| piece.len > len);
-        let end = self.pieces.partition_point(|piece| piece.len >= len);
-        let key = key(&[seed, epoch, u64::from_le_bytes(*b"packed  "), u64::from(len)]);
+        let group = self.groups.partition_point(|&first| first <= place) - 1;
+        let (before, group_end) = (self.groups[group], self.groups[group + 1]);
+        let pieces = &self.pieces[before..group_end];
+        let first = before + pieces.partition_point(|piece| piece.len > len);
+        let end = before + pieces.partition_point(|piece| piece.len >= len);
+        let of_group = (group as u64) << 32 | u64::from(len);
+        let key = key(&[seed, epoch, u64::from_le_bytes(*b"packed  "), of_group]);
         first + Permutation::new((end - first) as u64, key).at((place - first) as u64) as usize
     }
 
-    /// Writes the items of the documents of a window into `to`, and returns their number.
+    /// Writes the items of the documents of a window into the row, and returns their number.
     fn fill(
         &self,
         window: u64,
-        to: &mut [u8],
+        row: &mut Row<'_, '_>,
         one: &mut OneRow,
         context: &mut Context,
     ) -> Result<usize, ReadError> {
-        let size = self.spec.fields()[0].dtype().size();
         let mut used = 0;
         for (number, Piece { document, items }) in (0..).zip(self.pieces(context.epoch(), window)) {
             let located = |error: ReadError| {
@@ -278,18 +239,35 @@ impl Packed {
             let read = context
                 .with_stream(number, |context| one.read(&self.inner, &self.layout, document, context))
                 .map_err(located)?;
-            let bytes = read.values(self.field);
             let stated = self.lengths[document as usize] as usize;
-            if bytes.len() != stated * size {
-                let why = format!("it has {} items, its length was given as {stated}", bytes.len() / size);
+            let found = self.fields[0].count(&read);
+            if found != stated {
+                let why = format!("it has {found} items, its length was given as {stated}");
                 return Err(located(why.into()).into());
             }
-            let part = &bytes[items.start * size..items.end * size];
-            to[used * size..][..part.len()].copy_from_slice(part);
+            for (index, field) in self.fields.iter().enumerate() {
+                let checked = field.check(&read, found, &self.fields[0].name);
+                checked.map_err(|error| located(error.message().to_owned().into()))?;
+                let size = field.dtype.size();
+                let to = self.items_mut(row, index)?;
+                field.write(&read, items.clone(), &mut to[used * size..][..items.len() * size]);
+            }
             used += items.len();
         }
-        to[used * size..].fill(0);
+        for (index, field) in self.fields.iter().enumerate() {
+            field.pad(&mut self.items_mut(row, index)?[used * field.dtype.size()..]);
+        }
         Ok(used)
+    }
+
+    /// The bytes of a field with a value for each item.
+    fn items_mut<'r>(&self, row: &'r mut Row<'_, '_>, index: usize) -> Result<&'r mut [u8]> {
+        if self.is_padded { Ok(row.bytes_mut(index)) } else { row.written_bytes_mut(index) }
+    }
+
+    /// The numbers of a field with a value for each item, of which there are `used`.
+    fn numbers_mut<'r>(&self, row: &'r mut Row<'_, '_>, index: usize, used: usize) -> Result<&'r mut [u32]> {
+        if self.is_padded { row.field_mut(index) } else { Ok(&mut row.ragged_mut(index)?[..used]) }
     }
 }
 
@@ -308,31 +286,36 @@ impl Dataset for Packed {
                 Error::new(ErrorKind::Sample, format!("no window {id}: there are {}", self.len())).into()
             );
         }
-        let used = context
-            .scoped_scratch(|one: &mut OneRow, context| self.fill(id, row.bytes_mut(0), one, context))?;
-        row.field_mut::<u32>(Self::USED)?[0] = used as u32;
+        if !self.is_padded {
+            let used = self.places(id).iter().map(|&place| self.pieces[place].len as usize).sum();
+            let first = self.fields.len();
+            for index in (0..first).chain([first + Self::POSITION, first + Self::SEGMENT]) {
+                row.set_ragged_len(index, used)?;
+            }
+        }
+        let used = context.scoped_scratch(|one: &mut OneRow, context| self.fill(id, row, one, context))?;
+        let first = self.fields.len();
+        row.field_mut::<u32>(first + Self::USED)?[0] = used as u32;
         // Documents that change places have equal lengths.
         let lengths = self.places(id).iter().map(|&place| self.pieces[place].len);
-        let padding = (self.options.window - used) as u32;
-        let mut positions = row.field_mut::<u32>(Self::POSITION)?.iter_mut();
+        let padding = if self.is_padded { (self.window - used) as u32 } else { 0 };
+        let mut positions = self.numbers_mut(row, first + Self::POSITION, used)?.iter_mut();
         for len in lengths.clone() {
             positions.by_ref().take(len as usize).zip(0..).for_each(|(position, at)| *position = at);
         }
         positions.for_each(|position| *position = 0);
-        if self.is_in_order {
-            let mut items = row.field_mut::<u32>(Self::SEGMENT)?.iter_mut();
-            for (len, segment) in lengths.clone().zip(1..) {
-                items.by_ref().take(len as usize).for_each(|item| *item = segment);
-            }
-            items.for_each(|item| *item = 0);
+        let mut items = self.numbers_mut(row, first + Self::SEGMENT, used)?.iter_mut();
+        for (len, segment) in lengths.clone().zip(1..) {
+            items.by_ref().take(len as usize).for_each(|item| *item = segment);
         }
+        items.for_each(|item| *item = 0);
         let mut segments = 0;
-        let room = row.ragged_mut::<u32>(Self::CU_SEQLENS)?.iter_mut();
+        let room = row.ragged_mut::<u32>(first + Self::CU_SEQLENS)?.iter_mut();
         for (to, len) in room.zip(lengths.chain((padding > 0).then_some(padding))) {
             *to = len;
             segments += 1;
         }
-        Ok(row.set_ragged_len(Self::CU_SEQLENS, segments)?)
+        Ok(row.set_ragged_len(first + Self::CU_SEQLENS, segments)?)
     }
 
     fn has_random_geometry(&self) -> bool {
@@ -340,22 +323,34 @@ impl Dataset for Packed {
     }
 
     fn fingerprint(&self) -> u64 {
-        let PackedOptions { window, split, shuffle } = self.options;
         let lengths = self.lengths.iter().fold(0, |state, &length| key(&[state, u64::from(length)]));
         let state = Fingerprint::new().bytes(b"packed").number(self.inner.fingerprint()).number(lengths);
-        let state = state.number(self.field as u64).number(window as u64).number(u64::from(split));
-        let state = if self.is_in_order { state.bytes(b"in order") } else { state };
-        state.number(shuffle.map_or(0, |seed| key(&[1, seed]))).value()
+        let state = self.fields.iter().fold(state, |state, field| {
+            let (field, fill, is_label) = field.key();
+            state.number(field).bytes(fill).number(is_label)
+        });
+        let state = state.number(self.window as u64).number(self.long as u64);
+        let state = state.number(u64::from(self.is_padded));
+        let state = match self.order {
+            Order::InOrder => state.bytes(b"in order"),
+            Order::BestFit { within } => state.bytes(b"best fit").number(within as u64),
+        };
+        state.number(self.shuffle.map_or(0, |seed| key(&[1, seed]))).value()
     }
 }
 
 impl fmt::Debug for Packed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (windows, window) = (self.len(), self.options.window);
+        let (windows, window) = (self.len(), self.window);
         write!(
             f,
-            "Packed({windows} windows of {window} items, {:.1} % padding)",
-            100.0 * self.padding_share()
+            "Packed({windows} windows of {window} items, {:.1} % padding, {})",
+            100.0 * self.padding_share(),
+            self.fate
         )
     }
+}
+
+fn refuse<T>(why: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, why))
 }

@@ -112,7 +112,11 @@ impl<'r> Region<'r> {
         match self.field.as_ragged().map(|ragged| ragged.form) {
             Some(Form::Padded(pad)) => self.spread(pad, rows, total),
             Some(Form::Cumulative) => self.add_up(total).map_err(|why| (0, why)),
-            Some(Form::Rows) | None => Ok(Extent { items: total, padding: 0 }),
+            Some(Form::Rows) | None => {
+                let ends = (0..=rows).map(|row| self.offset(row).unwrap_or(total));
+                let lengths = ends.clone().zip(ends.skip(1)).map(|(start, end)| end - start);
+                Ok(Extent { items: total, padding: 0, longest: lengths.max().unwrap_or(0) })
+            }
         }
     }
 
@@ -146,16 +150,17 @@ impl<'r> Region<'r> {
             let len = place(self, row).1;
             self.set(row, len as u32);
         }
-        Ok(Extent { items: padded, padding: padded - total })
+        Ok(Extent { items: padded, padding: padded - total, longest })
     }
 
     /// Replaces the values by their sums, with a zero before them.
     fn add_up(&mut self, total: usize) -> Result<Extent> {
         let values = &mut self.values[..(total + 1) * OFFSET_BYTES];
         values.copy_within(..total * OFFSET_BYTES, OFFSET_BYTES);
-        let mut sum = 0u32;
+        let (mut sum, mut longest) = (0u32, 0);
         for (index, value) in values.chunks_exact_mut(OFFSET_BYTES).enumerate() {
             if index > 0 {
+                longest = longest.max(read(value, 0) as usize);
                 let next = sum.checked_add(read(value, 0)).filter(|&sum| sum as usize <= MAX_ITEMS);
                 sum = next.ok_or_else(|| {
                     let why = format!("field \"{}\" adds up to more than 2^31 - 1", self.field.name());
@@ -164,7 +169,7 @@ impl<'r> Region<'r> {
             }
             value.copy_from_slice(&sum.to_ne_bytes());
         }
-        Ok(Extent { items: total + 1, padding: 0 })
+        Ok(Extent { items: total + 1, padding: 0, longest })
     }
 
     /// The index of the first item of row `row`.

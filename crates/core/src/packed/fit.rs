@@ -1,6 +1,6 @@
 //! Which parts of which documents a window has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A [`Piece`](super::Piece) in twelve bytes and a few.
 #[derive(Clone, Copy)]
@@ -10,11 +10,18 @@ pub(super) struct Stored {
     pub(super) len: u32,
 }
 
-/// Cuts each document into pieces of at most `window` items; none if it has no items.
-pub(super) fn cut(lengths: &[u32], window: usize) -> Vec<Stored> {
+/// The items of a document of `length` items that one window holds.
+pub(super) fn keep_first(length: u32, window: usize) -> u32 {
+    // A window is at most 2^31 - 1.
+    length.min(window as u32)
+}
+
+/// Cuts each document into pieces of at most `window` items; none if it has no items. `first` is the number of
+/// the first document.
+pub(super) fn cut(lengths: impl Iterator<Item = u32>, first: u64, window: usize) -> Vec<Stored> {
     // At most 2^31 - 1.
     let window = window as u32;
-    let pieces = (0..).zip(lengths).flat_map(|(document, &length)| {
+    let pieces = (first..).zip(lengths).flat_map(|(document, length)| {
         let starts = (0..length.div_ceil(window)).map(move |piece| piece * window);
         starts.map(move |start| Stored { document, start, len: window.min(length - start) })
     });
@@ -22,9 +29,9 @@ pub(super) fn cut(lengths: &[u32], window: usize) -> Vec<Stored> {
 }
 
 /// Cuts the documents, one behind another, where a window is full.
-pub(super) fn cut_in_order(lengths: &[u32], window: usize) -> Vec<Stored> {
+pub(super) fn cut_in_order(lengths: impl Iterator<Item = u32>, window: usize) -> Vec<Stored> {
     let (mut pieces, mut room) = (Vec::new(), window as u32);
-    for (document, &length) in (0..).zip(lengths) {
+    for (document, length) in (0..).zip(lengths) {
         let mut start = 0;
         while start < length {
             let len = room.min(length - start);
@@ -52,15 +59,16 @@ pub(super) fn window_starts(pieces: &[Stored], window: usize) -> Vec<usize> {
     starts
 }
 
-/// Puts each piece into the fullest window that it fits. Returns the pieces window by window, and the start
+/// Puts each piece into the fullest window that it fits, of several the one that has had this room longest, as
+/// TRL does. Returns the pieces window by window, and the start
 /// of each window.
 pub(super) fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
     // Windows by the room left in them.
-    let mut open: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut open: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
     let mut windows: Vec<Vec<usize>> = Vec::new();
     for (piece, len) in pieces.iter().map(|piece| piece.len as usize).enumerate() {
         let fullest =
-            open.range_mut(len..).next().and_then(|(&room, at)| Some((room, at.pop()?, at.is_empty())));
+            open.range_mut(len..).next().and_then(|(&room, at)| Some((room, at.pop_front()?, at.is_empty())));
         let (room, at) = match fullest {
             Some((room, at, is_last)) => {
                 if is_last {
@@ -75,7 +83,7 @@ pub(super) fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usi
         };
         windows[at].push(piece);
         if room > len {
-            open.entry(room - len).or_default().push(at);
+            open.entry(room - len).or_default().push_back(at);
         }
     }
     let mut starts = vec![0];

@@ -36,7 +36,10 @@ fn ragged_rows_lie_one_behind_another() {
 
     let mut extents = Vec::new();
     layout.finish(&mut slab, 3, &mut extents).unwrap();
-    assert_eq!(extents, [(3, 0), (6, 0)].map(|(items, padding)| Extent { items, padding }));
+    assert_eq!(
+        extents,
+        [(3, 0, 2), (6, 0, 2)].map(|(items, padding, longest)| Extent { items, padding, longest })
+    );
     let (first, second) = (layout.values(0).start + 12, layout.values(2).start + 6);
     assert_eq!(layout.used(3, &extents)[..], [0..first, layout.offset(2)..second]);
     assert!(layout.bytes() >= layout.values(2).end);
@@ -124,7 +127,7 @@ fn padded_rows_have_one_width_and_their_lengths() {
         drop(rows);
         let mut extents = Vec::new();
         layout.finish(&mut slab, 3, &mut extents).unwrap();
-        assert_eq!(extents, [Extent { items: 3 * width, padding: 3 * width - 6 }]);
+        assert_eq!(extents, [Extent { items: 3 * width, padding: 3 * width - 6, longest: 4 }]);
         let got: Vec<u16> =
             slab[layout.values(0)].chunks(2).map(|at| u16::from_ne_bytes([at[0], at[1]])).collect();
         for (row, len) in got.chunks(width).zip(lengths) {
@@ -163,10 +166,11 @@ fn cumulative_values_are_the_sums_of_all_rows() {
         let mut extents = Vec::new();
         layout.finish(&mut slab, 2, &mut extents).map_err(|(_, error)| error.kind())?;
         let values = &slab[layout.values(0)][..4 * extents[0].items];
-        Ok(values.chunks(4).map(|at| u32::from_ne_bytes(at.try_into().unwrap())).collect::<Vec<_>>())
+        let sums = values.chunks(4).map(|at| u32::from_ne_bytes(at.try_into().unwrap()));
+        Ok((sums.collect::<Vec<_>>(), extents[0].longest))
     };
-    assert_eq!(finish([&[3, 4], &[5, 6]]), Ok(vec![0, 3, 7, 12, 18]));
-    assert_eq!(finish([&[], &[]]), Ok(vec![0]));
+    assert_eq!(finish([&[3, 7], &[5, 6]]), Ok((vec![0, 3, 10, 15, 21], 7)));
+    assert_eq!(finish([&[], &[]]), Ok((vec![0], 0)));
     assert_eq!(finish([&[1 << 30], &[1 << 30]]), Err(ErrorKind::Budget));
 }
 

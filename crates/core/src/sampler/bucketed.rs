@@ -20,6 +20,8 @@ pub struct Bucketed {
     sorted: Arc<[u64]>,
     batch: u64,
     batches_per_bucket: u64,
+    /// Whether a loader may have any batch size: the batches here are runs of samples of similar length.
+    of_runs: bool,
     digest: u64,
 }
 
@@ -47,15 +49,25 @@ impl Bucketed {
         sorted.sort_unstable_by_key(|&id| (lengths[id as usize], id));
         let lengths = digest(lengths.iter().map(|&length| u64::from(length)));
         let digest = key(&[lengths, batch, batches_per_bucket]);
-        Ok(Self { sorted: sorted.into(), batch, batches_per_bucket, digest })
+        Ok(Self { sorted: sorted.into(), batch, batches_per_bucket, of_runs: false, digest })
+    }
+
+    /// Runs of `run` samples of similar cost, for loaders of any batch size.
+    pub(super) fn of_runs(costs: &[u32], run: u64) -> Result<Self> {
+        if run == 0 {
+            return Err(config("a run of 0 samples: it must have at least 1".to_owned()));
+        }
+        let runs = Self::new(costs, run, 1)?;
+        Ok(Self { of_runs: true, digest: key(&[runs.digest, tag(b"runs    ")]), ..runs })
+    }
+
+    /// The batch size that a loader must have.
+    pub(super) fn batch_of_loader(&self) -> Option<u64> {
+        (!self.of_runs).then_some(self.batch)
     }
 
     pub(super) fn samples(&self) -> u64 {
         self.sorted.len() as u64
-    }
-
-    pub(super) fn batch(&self) -> u64 {
-        self.batch
     }
 
     pub(super) fn digest(&self) -> u64 {
@@ -104,6 +116,9 @@ impl Epoch<'_> {
 impl fmt::Debug for Bucketed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (samples, batch, buckets) = (self.sorted.len(), self.batch, self.batches_per_bucket);
+        if self.of_runs {
+            return write!(f, "{samples} samples, runs of {batch} of similar cost");
+        }
         write!(f, "{samples} samples, batches of {batch}, buckets of {buckets} batches")
     }
 }

@@ -158,6 +158,30 @@ impl Sampler {
         Bucketed::new(lengths, batch, batches_per_bucket).map(Self::Bucketed)
     }
 
+    /// Every sample once, in runs of `run` samples of similar cost, so that the ranks of a step have nearly equal
+    /// work; `costs[i]` is the cost of sample `i`, such as [`Packed::costs`](crate::Packed::costs). The runs of an
+    /// epoch are in random order, and so are the samples within one.
+    ///
+    /// A step takes as many samples as all ranks together. Its costs are similar if the steps divide a run: with
+    /// batches of one sample, a run of 24 does for worlds of 1, 2, 3, 4, 6, 8, 12 and 24 ranks, and a cursor may be
+    /// resumed by any of them.
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let sampler = Sampler::alike(&[9, 1, 8, 2], 2)?;
+    /// let mut ids = [0; 4];
+    /// sampler.fill(4, 7, 0, 0, &mut ids);
+    /// ids[..2].sort();
+    /// assert!(ids[..2] == [0, 2] || ids[..2] == [1, 3]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for runs of 0 samples.
+    pub fn alike(costs: &[u32], run: u64) -> Result<Self> {
+        Bucketed::of_runs(costs, run).map(Self::Bucketed)
+    }
+
     /// `inner` over the samples `ids`: index `i` of `inner` is sample `ids[i]`.
     ///
     /// ```
@@ -270,7 +294,7 @@ impl Sampler {
     #[doc(hidden)] // For the check of a loader's batch size.
     pub fn bucketed_batch(&self) -> Option<u64> {
         match self {
-            Self::Bucketed(sampler) => Some(sampler.batch()),
+            Self::Bucketed(sampler) => sampler.batch_of_loader(),
             Self::Subset(sampler) => sampler.inner().bucketed_batch(),
             _ => None,
         }

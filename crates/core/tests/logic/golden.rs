@@ -112,6 +112,17 @@ fn bucketed() {
 }
 
 #[test]
+fn alike() {
+    let costs: Vec<u32> = (0..103).map(|id| id * id % 41).collect();
+    check(
+        &Sampler::alike(&costs, 12).unwrap(),
+        103,
+        [75, 3, 85, 44, 79, 16, 48, 25, 38, 57, 89, 34],
+        0x9DCF_F31C_25AC_34DF,
+    );
+}
+
+#[test]
 fn subset() {
     check(
         &Sampler::subset((50..90).collect(), Sampler::Shuffle).unwrap(),

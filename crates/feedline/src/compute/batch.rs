@@ -214,6 +214,20 @@ impl Ready {
         self.reader.view(self.layout.offset(index), self.len())
     }
 
+    /// Items of the longest row of the ragged field `name`; of running sums, such as `cu_seqlens`, the largest
+    /// number that was added: the `max_seqlen` of attention kernels. Known without waiting for the device.
+    ///
+    /// # Errors
+    /// `Config` for a name that the spec does not have, or a field that is not ragged.
+    pub fn longest(&self, name: &str) -> Result<usize> {
+        let index = self.layout.spec().index_of(name)?;
+        let Some(place) = self.layout.ragged_place(index) else {
+            let why = format!("field \"{name}\" is not ragged: every sample has the same length");
+            return Err(Error::new(ErrorKind::Config, why));
+        };
+        Ok(self.extents.get(place).map_or(0, |extent| extent.longest))
+    }
+
     /// The values of a ragged field, its index, and its extent in the batch.
     fn values<T: Element>(&self, name: &str) -> Result<(View<'_, T>, usize, Extent, Form)> {
         let index = self.layout.spec().index_of(name)?;

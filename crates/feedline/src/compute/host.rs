@@ -134,6 +134,15 @@ impl HostBatch {
         Ok((self.ready.in_place(&ragged.values)?, self.ready.in_place(&ragged.offsets)?))
     }
 
+    /// Items of the longest row of the ragged field `name`, or the largest number of running sums; see
+    /// [`Ready::longest`].
+    ///
+    /// # Errors
+    /// As [`Ready::longest`].
+    pub fn longest(&self, name: &str) -> Result<usize> {
+        self.ready.longest(name)
+    }
+
     /// The padded field `name`: `[rows, width, item...]`, and the length of each row; see [`Ready::padded`].
     ///
     /// # Errors

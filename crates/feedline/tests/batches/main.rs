@@ -30,5 +30,6 @@ mod restoring;
 mod scratch;
 mod send_sync;
 mod shuffled_sources;
+mod training_modes;
 mod transfer_mode_faults;
 mod transfer_modes;

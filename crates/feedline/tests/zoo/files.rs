@@ -5,7 +5,8 @@ use std::path::Path;
 use feedline::{DType, Dataset, Loader, Spec};
 use feedline_datasets::labelled::{Labelled, LabelledOptions};
 use feedline_datasets::{
-    Fixed, Folder, Idx, Lines, Ragged, Reader, Records, Shards, TokenOptions, Tokens, WebDataset, open,
+    Fixed, Folder, Idx, Lines, Ragged, Reader, Records, Shards, TokenDocuments, TokenOptions, Tokens,
+    WebDataset, open,
 };
 
 use crate::entry::{Entry, LEN};
@@ -45,6 +46,7 @@ pub fn readers(dir: &Path) -> Vec<Entry> {
         of("Shards", |dir| {
             Box::new(Shards::new(vec![array(dir, "first", 9), array(dir, "then", LEN as u8 - 9)]).unwrap())
         }),
+        of("TokenDocuments", |dir| Box::new(documents(dir))),
         of("Tokens", |dir| Box::new(tokens(dir))),
         of("WebDataset", |dir| Box::new(WebDataset::open(archive(dir)).unwrap())),
     ]
@@ -95,6 +97,21 @@ fn tokens(dir: &Path) -> Tokens {
     let ids = (0..4 * LEN as u16 + 1).flat_map(u16::to_le_bytes);
     write(&path, Vec::from_iter(ids));
     Tokens::open(&[(&path, 1.0)], TokenOptions::new(DType::U16, 4)).unwrap()
+}
+
+/// [`LEN`] documents of Megatron, of up to three ids; all ids differ.
+fn documents(dir: &Path) -> TokenDocuments {
+    let bin = dir.join("pair.bin");
+    let len = |id: u64| 1 + (id % 3) as i32;
+    let start = |id: u64| (0..id).map(|id| 2 * len(id) as u64).sum::<u64>();
+    let mut index = b"MMIDIDX\0\0\x01\0\0\0\0\0\0\0\x08".to_vec();
+    index.extend([LEN, LEN + 1].map(u64::to_le_bytes).concat());
+    index.extend((0..LEN).flat_map(|id| len(id).to_le_bytes()));
+    index.extend((0..LEN).flat_map(|id| start(id).to_le_bytes()));
+    index.extend((0..=LEN).flat_map(u64::to_le_bytes));
+    write(&dir.join("pair.idx"), index);
+    write(&bin, Vec::from_iter((0..start(LEN) as u16 / 2).flat_map(u16::to_le_bytes)));
+    TokenDocuments::open(&bin).unwrap()
 }
 
 /// Records of three bytes and a label; all bytes differ.

@@ -1,0 +1,184 @@
+//! Documents of a batch as one sequence, without padding, for attention kernels over variable lengths.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::items::{Asked, Items};
+use crate::lengths::OneRow;
+use crate::{
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Layout, Prefetched, ReadError, Result, Row, Spec,
+    StableDataset,
+};
+
+/// Documents whose batches are one sequence each; a [`Dataset`] itself.
+///
+/// A batch has the fields
+///
+/// | field | type | what |
+/// | --- | --- | --- |
+/// | those of the documents | as there, ragged | the items of all documents of the batch one behind another |
+/// | `position` | `u32`, ragged | the place of each item in its document |
+/// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | 0, then the end of each document that has items |
+///
+/// as the kernels of FlashAttention and TransformerEngine take them: the numbers are below 2^31, so that kernels
+/// that take `i32` read the same. Their `max_seqlen` is that of the batch: `Ready::longest("cu_seqlens")`.
+///
+/// ```
+/// use feedline_core::{Context, DType, Dataset, Layout, ReadError, Row, Rows, Spec, Unpadded};
+///
+/// struct Words(Spec);
+/// impl Dataset for Words {
+///     fn len(&self) -> u64 { 3 }
+///     fn spec(&self) -> &Spec { &self.0 }
+///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+///         Ok(row.write_ragged(0, ["one", "", "three"][id as usize].as_bytes())?)
+///     }
+/// }
+/// let words = Words(Spec::new().ragged("text", DType::U8, [], 5)?);
+/// let flat = Unpadded::builder(words).field("text").build()?;
+/// let layout = Layout::new(flat.spec(), 3)?;
+/// let mut slab = vec![0; layout.bytes()];
+/// let mut rows = Rows::new(&layout, &mut slab, 3);
+/// flat.read_many(&[0, 1, 2], &mut rows, &mut Context::new(0, 0)).map_err(|(_, error)| error)?;
+/// drop(rows);
+/// let mut extents = Vec::new();
+/// layout.finish(&mut slab, 3, &mut extents).map_err(|(_, error)| error)?;
+/// assert_eq!(&slab[layout.values(0)][..8], b"onethree");
+/// assert_eq!(slab[layout.values(2)][..12], [0_u32, 3, 8].map(u32::to_ne_bytes).concat());
+/// assert_eq!(extents[2].longest, 5);
+/// # Ok::<(), ReadError>(())
+/// ```
+pub struct Unpadded {
+    inner: StableDataset,
+    fields: Vec<Items>,
+    layout: Layout,
+    spec: Spec,
+}
+
+/// The fields of [`Unpadded`] documents; made by [`Unpadded::builder`].
+pub struct UnpaddedBuilder {
+    documents: StableDataset,
+    asked: Vec<Asked>,
+}
+
+impl UnpaddedBuilder {
+    /// Adds the field `name` of the documents. The first field that is added must be ragged, and says how many
+    /// items a document has; the others have as many, or one element, which is repeated for each item.
+    pub fn field(mut self, name: &str) -> Self {
+        self.asked.push(Asked::new(name));
+        self
+    }
+
+    /// Adds the labels `name` of the documents, with -100 for the first item of each, which would be predicted
+    /// from the document before it.
+    pub fn labels(mut self, name: &str) -> Self {
+        self.asked.push(Asked::labels(name, name));
+        self
+    }
+
+    /// Adds the field `labels`: as [`labels`](Self::labels), of the ids in the field `ids`.
+    pub fn labels_of(mut self, ids: &str) -> Self {
+        self.asked.push(Asked::labels("labels", ids));
+        self
+    }
+
+    /// The documents.
+    ///
+    /// # Errors
+    /// `Config` for a first field that is not ragged, items that are not single elements, labels that do not hold
+    /// -100, or two fields of one name.
+    pub fn build(self) -> Result<Unpadded> {
+        let Self { documents, asked } = self;
+        let fields = Items::of(documents.spec(), &asked)?;
+        let max = fields[0].max;
+        let spec =
+            fields.iter().try_fold(Spec::new(), |spec, of| spec.ragged(&of.name, of.dtype, [], max))?;
+        let spec = spec.ragged("position", DType::U32, [], max)?.cumulative("cu_seqlens", 1)?;
+        let layout = Layout::new(documents.spec(), 1)?;
+        Ok(Unpadded { inner: documents, fields, layout, spec })
+    }
+}
+
+impl Unpadded {
+    /// Documents without fields yet.
+    pub fn builder(documents: impl Dataset) -> UnpaddedBuilder {
+        UnpaddedBuilder { documents: StableDataset::new(Arc::new(documents)), asked: Vec::new() }
+    }
+
+    fn write(
+        &self,
+        id: u64,
+        row: &mut Row<'_, '_>,
+        one: &mut OneRow,
+        context: &mut Context,
+    ) -> Result<(), ReadError> {
+        let document = one.read(&self.inner, &self.layout, id, context)?;
+        let items = self.fields[0].count(&document);
+        for (index, field) in self.fields.iter().enumerate() {
+            let at = |error: Error| self.inner.path(id).map_or(error.clone(), |path| error.at_path(path));
+            field.check(&document, items, &self.fields[0].name).map_err(at)?;
+            row.set_ragged_len(index, items)?;
+            field.write(&document, 0..items, row.written_bytes_mut(index)?);
+        }
+        let index = self.fields.len();
+        row.set_ragged_len(index, items)?;
+        row.ragged_mut::<u32>(index)?
+            .iter_mut()
+            .zip(0..items as u32)
+            .for_each(|(position, at)| *position = at);
+        // A document without items is no sequence.
+        let length: &[u32] = if items == 0 { &[] } else { &[items as u32] };
+        Ok(row.write_ragged(index + 1, length)?)
+    }
+}
+
+impl Dataset for Unpadded {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        if id >= self.len() {
+            let why = format!("no document {id}: there are {}", self.len());
+            return Err(Error::new(ErrorKind::Sample, why).into());
+        }
+        context.scoped_scratch(|one: &mut OneRow, context| self.write(id, row, one, context))
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.inner.block_shuffle()
+    }
+
+    fn has_random_geometry(&self) -> bool {
+        self.inner.has_random_geometry()
+    }
+
+    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
+        self.inner.prefetch(ids, context)
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().bytes(b"unpadded").number(self.inner.fingerprint());
+        let state = self.fields.iter().fold(state, |state, field| {
+            let (field, fill, is_label) = field.key();
+            state.number(field).bytes(fill).number(is_label)
+        });
+        state.value()
+    }
+}
+
+impl fmt::Debug for Unpadded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.fields.iter().map(|field| field.name.as_str()).collect();
+        write!(f, "Unpadded({} documents, {})", self.len(), names.join(", "))
+    }
+}

@@ -171,6 +171,18 @@ impl Reader for Shards {
         outcome.beside(self.readers.iter().map(|reader| reader.prefetch(&[])))
     }
 
+    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
+        let mut all: Option<Vec<Vec<u32>>> = None;
+        for reader in &self.readers {
+            let Some(lengths) = reader.lengths()? else { return Ok(None) };
+            match &mut all {
+                None => all = Some(lengths),
+                Some(all) => all.iter_mut().zip(lengths).for_each(|(all, lengths)| all.extend(lengths)),
+            }
+        }
+        Ok(all)
+    }
+
     fn classes(&self) -> Option<&[String]> {
         self.classes.as_deref().or_else(|| self.readers[0].classes())
     }

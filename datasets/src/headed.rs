@@ -5,6 +5,7 @@ use feedline_core::{Error, Result};
 use crate::bytes::Content;
 use crate::error::data;
 use crate::open::{is_arrow_stream, is_tar_header, is_text, is_tfrecord};
+use crate::token_files::llm_c::is_llm_c;
 use crate::{gzip, idx, npy};
 
 /// Bytes of the beginning that tell a format.
@@ -22,8 +23,8 @@ const READ: &[(&[u8], &str)] = &[
 
 /// Others, and what to do.
 const OTHERS: &[(&[u8], &str, &str)] = &[
-    (b"MMIDIDX\0\0", "the index (.idx) of Megatron", "give the .bin file beside it"),
-    (b"TNTIDX\0\0", "the index (.idx) of fairseq", "give the .bin file beside it"),
+    (b"MMIDIDX\0\0", "the index (.idx) of Megatron", "read it and the .bin beside it by `open`"),
+    (b"TNTIDX\0\0", "the index (.idx) of fairseq", "read it and the .bin beside it by `open`"),
     (b"LITPKDS", "a packed set of lit-gpt", "write the bare numbers"),
     (b"\x89HDF\r\n\x1A\n", "HDF5", "write the bare numbers"),
     (b"FEA1", "Feather of version 1", "write the bare numbers"),
@@ -40,14 +41,17 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
 /// Checks that a file of tokens is bare numbers.
 pub(crate) fn check_tokens(content: &Content) -> Result<()> {
     let start = start_of(content)?;
+    if start.starts_with(npy::header::MAGIC) {
+        return Err(refused("a .npy file", &format!("read its ids by {}", stated())));
+    }
     check(&start, content)?;
     // Formats whose files may be records of one size, too, and texts.
     if is_tar_header(&start) || is_tfrecord(&start) {
         return Err(refused("a tar archive or TFRecord", "read it by `open`"));
     }
     if is_llm_c(&start, content.len()) {
-        let skip = "write it without: tail -c +1025 FILE > OTHER";
-        return Err(refused("a file of llm.c, whose first 1,024 bytes are a header", skip));
+        let advice = format!("read its documents by `open`, or windows by {}", stated());
+        return Err(refused("a file of llm.c, whose first 1,024 bytes are a header", &advice));
     }
     let is_pickle = matches!(start[..], [0x80, 2..=5, ..]) && last_of(content)? == b'.';
     if is_pickle {
@@ -110,10 +114,7 @@ fn is_gzip(start: &[u8]) -> bool {
     start.starts_with(&gzip::MAGIC) && matches!(start.get(2..4), Some([8, flags]) if flags & 0xE0 == 0)
 }
 
-/// Whether `start` is the header of llm.c's files, of 256 numbers: a magic one, a version, the number of tokens.
-fn is_llm_c(start: &[u8], len: u64) -> bool {
-    let number = |at: usize| Some(u32::from_le_bytes(*start.get(4 * at..)?.first_chunk()?));
-    let is_magic = number(0).is_some_and(|magic| [20240520, 20240801].contains(&magic));
-    is_magic
-        && number(2).is_some_and(|tokens| [2, 4].map(|size| 1024 + u64::from(tokens) * size).contains(&len))
+/// The option of [`Tokens`](crate::Tokens) for files with a header.
+fn stated() -> &'static str {
+    feedline_core::named("TokenOptions::stated(window)", "feedline.tokens without dtype")
 }

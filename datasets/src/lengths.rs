@@ -36,6 +36,9 @@ pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
 /// Nothing is written beside the data, whose folder may be shared; what an earlier version wrote there is
 /// read.
 pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Path>) -> Result<Lengths> {
+    if let Some(lengths) = known(reader, items)? {
+        return Ok(lengths);
+    }
     let key = key(reader, items);
     let load = |path: &Path| load(path, key, reader.len(), items);
     if let Some(path) = cache {
@@ -60,6 +63,15 @@ pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Pa
         let _ = save(&path, key, reader.len(), &lengths);
     }
     Ok(lengths)
+}
+
+/// The counts that the reader knows without its samples.
+fn known(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Option<Lengths>> {
+    let Some(mut lengths) = reader.lengths()?.map(Vec::into_iter) else { return Ok(None) };
+    let lengths = items.iter().map(|item| item.and_then(|_| lengths.next()).map(Arc::from));
+    let lengths: Lengths = lengths.collect();
+    let is_whole = lengths.iter().zip(items).all(|(lengths, item)| lengths.is_some() == item.is_some());
+    Ok(is_whole.then_some(lengths))
 }
 
 /// The file in the user's cache for data whose first sample is in the file `first`.

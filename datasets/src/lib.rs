@@ -20,8 +20,9 @@
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
 //! | `Remote`, `open_url` | files in object stores and on web servers (feature `object-store`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
-//! | [`Tokens`] | streams of token ids, cut into windows |
+//! | [`Tokens`], [`TokenDocuments`] | token ids: streams cut into windows; documents, as Megatron and llm.c write them |
 //! | `Tokenized` | texts of any reader as token ids (feature `tokenizers`) |
+//! | `Chats`, `ChatTemplate` | conversations as ids and labels, by the tokenizer's chat template (feature `tokenizers`) |
 //! | [`Shards`] | several files of one format |
 //! | [`records`] | records of one size in a plain file, without a header: [`Records`] |
 //! | [`digits`] | 70,000 handwritten-looking digits, drawn by the program and written as IDX files |
@@ -37,6 +38,8 @@ mod at_once;
 mod bytes;
 #[cfg(any(feature = "table", feature = "mds"))]
 mod cache;
+#[cfg(feature = "tokenizers")]
+mod chats;
 pub mod cifar;
 #[cfg(any(feature = "csv", feature = "jsonl"))]
 mod column_type;
@@ -101,9 +104,12 @@ mod table;
 mod tabular;
 #[cfg(feature = "tar")]
 mod tar;
+#[cfg(feature = "tokenizers")]
+mod template;
 mod text;
 #[cfg(feature = "tfrecord")]
 mod tfrecord;
+mod token_files;
 #[cfg(feature = "tokenizers")]
 mod tokenized;
 mod tokens;
@@ -112,6 +118,8 @@ pub use arrays::Arrays;
 #[cfg(feature = "arrow")]
 pub use arrow::ArrowFile;
 pub use bytes::{MEMORY_LIMIT, MappedFile};
+#[cfg(feature = "tokenizers")]
+pub use chats::{ChatOptions, Chats, Learn};
 pub use concat::Shards;
 #[cfg(feature = "csv")]
 pub use csv::{Csv, CsvOptions};
@@ -143,9 +151,12 @@ pub use table::TableOptions;
 pub use tabular::{Class, Missing, Table, TableDataset};
 #[cfg(feature = "tar")]
 pub use tar::WebDataset;
+#[cfg(feature = "tokenizers")]
+pub use template::ChatTemplate;
 pub use text::Lines;
 #[cfg(feature = "tfrecord")]
 pub use tfrecord::TfRecord;
+pub use token_files::TokenDocuments;
 #[cfg(feature = "tokenizers")]
 pub use tokenized::Tokenized;
 pub use tokens::{LeftOut, TokenOptions, Tokens};

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use feedline_core::Result;
+use feedline_core::{DType, Result};
 
 use crate::OpenOptions;
 use crate::arrays::Arrays;
@@ -56,4 +56,12 @@ pub(crate) fn of_content(path: &Path, content: Content) -> Result<Arrays> {
     header.check(content.len())?;
     let array = header.array("array".into(), 0).ok_or_else(|| data("the array is too large"))?;
     Arrays::new("npy", path, vec![content], vec![array])
+}
+
+/// The type, the first byte and the number of the whole numbers in an array of one dimension.
+pub(crate) fn numbers(content: &Content) -> Result<(DType, u64, u64)> {
+    let start = content.read(0, content.len().min(header::MAX_BYTES) as usize)?;
+    let header = Header::parse(&start)?;
+    header.check(content.len())?;
+    header.numbers()
 }

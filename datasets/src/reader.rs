@@ -130,6 +130,16 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The number of items that each sample has of each field that varies in its first dimension, in the order
+    /// of the fields; `None`, the default, if only the samples tell.
+    /// [`Ragged::measured`](crate::Ragged::measured) then reads no sample.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
+        Ok(None)
+    }
+
     /// The file that holds sample `sample`.
     fn path(&self, sample: u64) -> Option<&Path>;
 

@@ -17,6 +17,7 @@ use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
 mod column;
 mod kind;
+mod nested;
 mod ticks;
 
 pub(crate) use column::Column;
@@ -71,6 +72,25 @@ enum Part {
     Lengths,
     /// Whether a row has a value, as `bool`.
     Present,
+    /// The JSON of a list of structs.
+    Json,
+    /// The same, of a column whose nulls are marked.
+    MarkedJson,
+}
+
+impl Part {
+    /// This part of a column whose nulls are marked.
+    fn marked(self) -> Self {
+        match self {
+            Self::Values => Self::Marked,
+            Self::Json => Self::MarkedJson,
+            part => part,
+        }
+    }
+
+    fn is_json(self) -> bool {
+        matches!(self, Self::Json | Self::MarkedJson)
+    }
 }
 
 /// The fields that are read of a table.
@@ -122,9 +142,9 @@ impl Layout {
             };
             add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field: SchemaField| {
                 let Leaf { path, part } = leaf;
-                let marked = part == Part::Values && options.masks.contains(&field.name);
+                let marked = matches!(part, Part::Values | Part::Json) && options.masks.contains(&field.name);
                 let name = field.name.clone();
-                leaves.push(Leaf { path: path.clone(), part: if marked { Part::Marked } else { part } });
+                leaves.push(Leaf { path: path.clone(), part: if marked { part.marked() } else { part } });
                 fields.push(field);
                 if marked {
                     leaves.push(Leaf { path, part: Part::Present });
@@ -169,7 +189,9 @@ impl Layout {
         let places = self.columns();
         let column = |leaf: &Leaf| {
             let place = places.partition_point(|&column| column < leaf.path[0]);
-            (leaf.part, Column::at(&batch.column(place).to_data(), &leaf.path[1..]))
+            let data = batch.column(place).to_data();
+            let nested = leaf.part.is_json();
+            (leaf.part, Column::at(&data, &leaf.path[1..], nested))
         };
         let bytes = batch.columns().iter().map(|column| memory(&column.to_data(), counted)).sum();
         Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
@@ -198,11 +220,13 @@ impl Layout {
             value.clear();
             let fill = (self.nulls == Nulls::Fill).then_some(field.element);
             let read = match part {
-                Part::Marked if column.is_missing(row) => {
+                Part::Marked | Part::MarkedJson if column.is_missing(row) => {
                     column.zeros(value);
                     Some(())
                 }
-                Part::Values | Part::Marked => column.values(row, fill, value),
+                Part::Values | Part::Marked | Part::Json | Part::MarkedJson => {
+                    column.values(row, fill, value)
+                }
                 Part::Lengths => column.lengths(row, fill.is_some(), value),
                 Part::Present => {
                     value.push((!column.is_missing(row)).into());
@@ -234,7 +258,7 @@ impl DecodedRows for Batch {
         match part {
             Part::Values | Part::Marked => column.slice(row),
             Part::Present => Some(if column.is_missing(row) { &[0] } else { &[1] }),
-            Part::Lengths => None,
+            Part::Lengths | Part::Json | Part::MarkedJson => None,
         }
     }
 }
@@ -287,6 +311,10 @@ fn add(
     let is_named = is_asked(&name);
     // The lengths of texts come with them.
     if !is_asked(&format!("{name}.lengths")) && !is_named {
+        return Ok(());
+    }
+    if nested::is_nested(field.data_type()) {
+        to(Leaf { path, part: Part::Json }, SchemaField::variable(name, ElementType::Text));
         return Ok(());
     }
     let Some(Kind { element, mut shape, lengths }) = kind(field.data_type()) else {

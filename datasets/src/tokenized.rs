@@ -13,7 +13,8 @@ use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 mod checked;
 
-use checked::{Checked, encode};
+use checked::encode;
+pub(crate) use checked::{Checked, encode_with_places};
 
 /// The name of the field with the token ids.
 const IDS: &str = "ids";
@@ -89,23 +90,7 @@ impl Tokenized {
             return refuse(format!("there is a field \"{IDS}\" beside \"{field}\": leave it out"));
         }
         let path = tokenizer.as_ref().to_path_buf();
-        let bytes = std::fs::read(&path);
-        let bytes = bytes
-            .map_err(|error| data("cannot read the tokenizer's file").with_source(error).at_path(&path))?;
-        let content = Fingerprint::new().bytes(&bytes).value();
-        let parse = || {
-            serde_json::from_slice(&bytes).map_err(|error| {
-                let why =
-                    "this is not a tokenizer.json of Hugging Face's tokenizers: save one by Tokenizer.save";
-                data(why).with_source(one_line(error))
-            })
-        };
-        // The crate checks some parts of the file by panics.
-        let parsed = catch_panics("the tokenizer's file", parse);
-        let mut tokenizer: Checked = parsed.map_err(|error| error.at_path(&path))?;
-        tokenizer.with_padding(None);
-        // Without a limit this cannot fail.
-        let _ = tokenizer.with_truncation(None);
+        let (tokenizer, content) = load(&path)?;
         let (special_tokens, max) = (false, None);
         Ok(Self { reader, field: at, tokenizer, path, special_tokens, max, schema, content })
     }
@@ -179,6 +164,27 @@ impl Tokenized {
         let ids = ids.into_iter().take(self.max.unwrap_or(usize::MAX));
         Ok(ids.flat_map(|id| i64::from(id).to_le_bytes()).collect())
     }
+}
+
+/// The tokenizer in a `tokenizer.json`, without truncation and padding, and the hash of the file.
+pub(crate) fn load(path: &Path) -> Result<(Checked, u64)> {
+    let bytes = std::fs::read(path);
+    let bytes =
+        bytes.map_err(|error| data("cannot read the tokenizer's file").with_source(error).at_path(path))?;
+    let content = Fingerprint::new().bytes(&bytes).value();
+    let parse = || {
+        serde_json::from_slice(&bytes).map_err(|error| {
+            let why = "this is not a tokenizer.json of Hugging Face's tokenizers: save one by Tokenizer.save";
+            data(why).with_source(one_line(error))
+        })
+    };
+    // The crate checks some parts of the file by panics.
+    let parsed = catch_panics("the tokenizer's file", parse);
+    let mut tokenizer: Checked = parsed.map_err(|error| error.at_path(path))?;
+    tokenizer.with_padding(None);
+    // Without a limit this cannot fail.
+    let _ = tokenizer.with_truncation(None);
+    Ok((tokenizer, content))
 }
 
 impl Reader for Tokenized {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
+    named,
 };
 
 use crate::bytes::{Content, MEMORY_LIMIT};
@@ -12,6 +13,10 @@ use crate::disk::DiskFile;
 use crate::error::data;
 use crate::headed::check_tokens;
 use crate::reader::outside;
+#[cfg(feature = "object-store")]
+use crate::remote::RemoteFile;
+use crate::token_files::index::{Index, is_index};
+use crate::token_files::{Ids, check_ids};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 /// Position of the field `tokens`; `targets` follows.
@@ -30,8 +35,9 @@ const TOKENS: usize = 0;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenOptions {
-    /// `U16` or `U32`; little-endian in the files.
-    pub dtype: DType,
+    /// The type of bare ids, a whole number, little-endian in the files; `None` for files that state it:
+    /// a `.bin` beside its `.idx`, llm.c's files, and `.npy`.
+    pub dtype: Option<DType>,
     /// Tokens per window.
     pub window: usize,
     /// Tokens from the start of one window to the start of the next; the length of a window by default.
@@ -51,7 +57,13 @@ impl TokenOptions {
     /// Consecutive windows of `window` tokens of `dtype`, across documents; files of up to [`MEMORY_LIMIT`]
     /// in memory.
     pub fn new(dtype: DType, window: usize) -> Self {
-        Self { dtype, window, stride: window, separator: None, skip_short: false, memory_limit: MEMORY_LIMIT }
+        Self { dtype: Some(dtype), ..Self::stated(window) }
+    }
+
+    /// As [`new`](Self::new), of files that state the type of their ids.
+    pub fn stated(window: usize) -> Self {
+        let (dtype, separator, skip_short) = (None, None, false);
+        Self { dtype, window, stride: window, separator, skip_short, memory_limit: MEMORY_LIMIT }
     }
 }
 
@@ -78,6 +90,8 @@ impl fmt::Display for LeftOut {
 struct Stream {
     path: PathBuf,
     content: Content,
+    /// The byte of the first token.
+    first: u64,
     /// The first token of each window, if windows do not cross documents.
     starts: Option<Vec<u64>>,
     /// Windows in the file.
@@ -89,8 +103,11 @@ struct Stream {
 
 /// Windows of token streams: fields `tokens` and `targets`, both `[window]`. A target is the next token.
 ///
-/// Files are headerless arrays of `u16` or `u32`; those that begin with the header of a known format, and
-/// texts, are refused.
+/// Files are headerless arrays of whole numbers of a type that you state, or files that state it themselves
+/// ([`TokenOptions::stated`]): a `.bin` beside its `.idx`, as Megatron writes them, a file of llm.c, or a `.npy`
+/// of one dimension. Where a type is stated, files that begin with the header of a known format, and texts, are
+/// refused. [`TokenDocuments`](crate::TokenDocuments) has the documents of a `.bin`.
+///
 /// A single file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
 ///
 /// ```
@@ -108,6 +125,7 @@ struct Stream {
 #[derive(Debug)]
 pub struct Tokens {
     options: TokenOptions,
+    dtype: DType,
     streams: Vec<Stream>,
     /// Cumulative sample counts of the streams.
     ends: Vec<u64>,
@@ -123,14 +141,19 @@ impl Tokens {
     /// the loader's sampler shuffles them. With a separator, opening reads each file once.
     ///
     /// # Errors
-    /// `Config` if there is no file, the window or the stride is zero, the type is not `U16` or `U32`, or a
+    /// `Config` if there is no file, the window or the stride is zero, the type is no whole number, or a
     /// weight is not a positive number; `Data` if a file cannot be read, begins with the header of a known
     /// format, its length is not a multiple of the token size, it has no window, or, with a separator, a
-    /// document has none ([`TokenOptions::skip_short`]).
+    /// document has none ([`TokenOptions::skip_short`]), or files that state their types have different ones.
     pub fn open(files: &[(impl AsRef<Path>, f64)], options: TokenOptions) -> Result<Self> {
         Self::of(files, options, |path| {
-            let content = DiskFile::open(path).and_then(|file| Content::of_file(file, options.memory_limit));
-            content.map(|content| (path.to_path_buf(), content)).map_err(|error| error.at_path(path))
+            let read = |path: &Path| {
+                let file = DiskFile::open(path).and_then(|file| Content::of_file(file, options.memory_limit));
+                file.map_err(|error| error.at_path(path))
+            };
+            let (content, index) = (read(path)?, path.with_extension("idx"));
+            let index = if index != path && index.is_file() { Some((read(&index)?, index)) } else { None };
+            Ok((path.to_path_buf(), content, index))
         })
     }
 
@@ -146,10 +169,12 @@ impl Tokens {
     ) -> Result<Self> {
         let urls: Vec<_> = urls.iter().map(|(url, weight)| (url.as_ref(), *weight)).collect();
         Self::of(&urls, options, |path| {
-            let file = remote.file(&path.to_string_lossy())?;
-            // Without what could be secret.
-            let path = file.path().to_path_buf();
-            Ok((path, Content::Remote(file)))
+            let url = path.to_string_lossy();
+            let file = remote.file(&url)?;
+            let index = if options.dtype.is_none() { remote.index_beside(&url)? } else { None };
+            let path = |file: &RemoteFile| file.path().to_path_buf(); // without what could be secret
+            let index = index.map(|index| (Content::Remote(index.clone()), path(&index)));
+            Ok((path(&file), Content::Remote(file), index))
         })
     }
 
@@ -166,12 +191,12 @@ impl Tokens {
     fn of(
         files: &[(impl AsRef<Path>, f64)],
         options: TokenOptions,
-        open: impl Fn(&Path) -> Result<(PathBuf, Content)>,
+        open: impl Fn(&Path) -> Result<(PathBuf, Content, Option<(Content, PathBuf)>)>,
     ) -> Result<Self> {
         let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
-        let TokenOptions { dtype, window, stride, .. } = options;
-        if !matches!(dtype, DType::U16 | DType::U32) {
-            return refuse("tokens are u16 or u32: give one of them");
+        let TokenOptions { window, stride, .. } = options;
+        if options.dtype.is_some_and(|dtype| check_ids(dtype).is_err()) {
+            return refuse("tokens are whole numbers: give u16, u32, i32 or i64");
         }
         if window == 0 || stride == 0 {
             return refuse("a window and a stride have at least one token");
@@ -179,6 +204,21 @@ impl Tokens {
         if files.is_empty() {
             return refuse("there is no file of tokens: give at least one");
         }
+        let (mut all, mut stated) = (Vec::new(), options.dtype);
+        for (path, weight) in files {
+            let (path, content, index) = open(path.as_ref())?;
+            let ids = ids(path.clone(), content, index, options.dtype);
+            let ids =
+                ids.map_err(|error| if error.path().is_some() { error } else { error.at_path(&path) })?;
+            if let Some(dtype) = stated.filter(|dtype| *dtype != ids.dtype) {
+                let why =
+                    format!("the file holds {}, and the first one {dtype}: write both with one", ids.dtype);
+                return Err(data(why + " type, or pack their documents, which are i64").at_path(path));
+            }
+            stated = Some(ids.dtype);
+            all.push((ids, *weight));
+        }
+        let dtype = stated.unwrap_or(DType::U16);
         let spec = Spec::new().field("tokens", dtype, [window])?.field("targets", dtype, [window])?;
         let fields = ["tokens", "targets"];
         let schema =
@@ -186,17 +226,16 @@ impl Tokens {
         let (mut streams, mut ends, mut samples) = (Vec::new(), Vec::new(), 0u64);
         let mut state = Fingerprint::new().spec(&spec).number(stride as u64);
         state = state.number(options.separator.map_or(u64::MAX, u64::from));
-        for (path, weight) in files {
-            let (path, content) = open(path.as_ref())?;
-            let stream = Stream::new(path.clone(), content, *weight, &options);
-            let stream = stream.map_err(|error| error.at_path(path))?;
+        for (ids, weight) in all {
+            let path = ids.path.clone();
+            let stream = Stream::new(ids, weight, &options).map_err(|error| error.at_path(path))?;
             state = state.number(stream.samples);
             state = stream.content.fingerprint_sampled(state)?;
             samples = samples.saturating_add(stream.samples);
             ends.push(samples);
             streams.push(stream);
         }
-        Ok(Self { options, streams, ends, spec, schema, fingerprint: state.value() })
+        Ok(Self { options, dtype, streams, ends, spec, schema, fingerprint: state.value() })
     }
 
     /// The stream of `sample`, and the offset of its window.
@@ -213,7 +252,7 @@ impl Tokens {
             Some(starts) => starts[window as usize],
             None => window * self.options.stride as u64,
         };
-        Ok((stream, token * self.options.dtype.size() as u64))
+        Ok((stream, stream.first + token * self.dtype.size() as u64))
     }
 
     /// Reads tokens and targets of `sample` into two slices of a window each.
@@ -221,28 +260,19 @@ impl Tokens {
         let (stream, start) = self.find(sample)?;
         let at = |error: Error| error.at_path(&stream.path).at_sample(sample);
         stream.content.read_at(start, tokens).map_err(at)?;
-        stream.content.read_at(start + self.options.dtype.size() as u64, targets).map_err(at)?;
+        stream.content.read_at(start + self.dtype.size() as u64, targets).map_err(at)?;
         stream.content.check_unchanged().map_err(at)
     }
 }
 
 impl Stream {
-    fn new(path: PathBuf, content: Content, weight: f64, options: &TokenOptions) -> Result<Self> {
+    fn new(ids: Ids, weight: f64, options: &TokenOptions) -> Result<Self> {
         if !weight.is_finite() || weight <= 0.0 {
             let why = format!("a weight is a number above zero, this file has {weight}");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        check_tokens(&content)?;
-        let size = options.dtype.size() as u64;
-        if !content.len().is_multiple_of(size) {
-            let why = format!(
-                "{} bytes are not a whole number of {}: give the right type",
-                content.len(),
-                options.dtype
-            );
-            return Err(data(why).at_offset(content.len() / size * size));
-        }
-        let (tokens, window, stride) = (content.len() / size, options.window as u64, options.stride as u64);
+        let Ids { path, content, dtype, first, count: tokens } = ids;
+        let (window, stride) = (options.window as u64, options.stride as u64);
         // A window needs one more token: the last target.
         let windows_of = |tokens: u64| tokens.checked_sub(window + 1).map_or(0, |rest| rest / stride + 1);
         // Tokens that the windows of as many tokens hold, as tokens or as targets.
@@ -255,7 +285,8 @@ impl Stream {
             None => None,
             Some(separator) => {
                 let (mut starts, mut begin) = (Vec::new(), 0);
-                let ends = documents(&content, separator, options.dtype)?;
+                let ends =
+                    documents(&content, (first, first + tokens * dtype.size() as u64), separator, dtype)?;
                 for (number, &end) in ends.iter().enumerate() {
                     let windows = windows_of(end - begin);
                     starts.extend((0..windows).map(|window| begin + window * stride));
@@ -287,30 +318,68 @@ impl Stream {
             return Err(data(why));
         }
         let samples = (windows as f64 * weight).round().max(1.0) as u64;
-        Ok(Self { path, content, starts, windows, left_out, samples })
+        Ok(Self { path, content, first, starts, windows, left_out, samples })
     }
 }
 
-/// The ends of the documents: the token after each separator, and the end of the file.
-fn documents(content: &Content, separator: u32, dtype: DType) -> Result<Vec<u64>> {
+/// The ids of a file: bare ones of type `dtype`, or of the type that its header, or the index beside it, states.
+fn ids(
+    path: PathBuf,
+    content: Content,
+    index: Option<(Content, PathBuf)>,
+    dtype: Option<DType>,
+) -> Result<Ids> {
+    let is_of_ids = |index: &Content| Ok(is_index(&index.read(0, index.len().min(16) as usize)?));
+    let index = match index {
+        // Files of other kinds may have this name.
+        Some((index, path)) if is_of_ids(&index)? => {
+            Some(Index::of(index, content.len()).map_err(|error| error.at_path(path))?)
+        }
+        _ => None,
+    };
+    let Some(dtype) = dtype else {
+        let ids = Ids::stated(path, content, index)?;
+        check_ids(ids.dtype)?;
+        return Ok(ids);
+    };
+    check_tokens(&content)?;
+    if let Some(stated) = index.map(|index| index.dtype()).filter(|stated| *stated != dtype) {
+        let how = named("TokenOptions::stated(window)", "feedline.tokens without dtype");
+        return Err(data(format!(
+            "the .idx beside the file says that its ids are {stated}, not {dtype}: use {how}"
+        )));
+    }
+    let size = dtype.size() as u64;
+    if !content.len().is_multiple_of(size) {
+        let why = format!("{} bytes are not a whole number of {dtype}: give the right type", content.len());
+        return Err(data(why).at_offset(content.len() / size * size));
+    }
+    let count = content.len() / size;
+    Ok(Ids { path, content, dtype, first: 0, count })
+}
+
+/// The ends of the documents: the token after each separator, and the end of the tokens, which are the bytes
+/// `from..to`.
+fn documents(content: &Content, (from, to): (u64, u64), separator: u32, dtype: DType) -> Result<Vec<u64>> {
     let size = dtype.size();
     let mut ends = Vec::new();
     let mut block = vec![0; 1 << 20];
-    let mut at = 0;
-    while at < content.len() {
-        let part = (content.len() - at).min(block.len() as u64) as usize;
+    let mut at = from;
+    // No token is a separator that its type does not hold.
+    let is_held = size >= 4 || u64::from(separator) < 1 << (8 * size);
+    let separator = u64::from(separator).to_le_bytes();
+    while at < to && is_held {
+        let part = (to - at).min(block.len() as u64) as usize;
         content.read_at(at, &mut block[..part])?;
         for (index, token) in block[..part].chunks_exact(size).enumerate() {
-            let mut wide = [0; 4];
-            wide[..size].copy_from_slice(token);
-            if u32::from_le_bytes(wide) == separator {
-                ends.push(at / size as u64 + index as u64 + 1);
+            if token == &separator[..size] {
+                ends.push((at - from) / size as u64 + index as u64 + 1);
             }
         }
         at += part as u64;
     }
     content.check_unchanged()?;
-    ends.push(content.len() / size as u64);
+    ends.push((to - from) / size as u64);
     Ok(ends)
 }
 
@@ -325,7 +394,7 @@ impl Dataset for Tokens {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let (stream, start) = self.find(id)?;
-        let size = self.options.dtype.size();
+        let size = self.dtype.size();
         let bytes = self.options.window * size;
         for field in [TOKENS, TOKENS + 1] {
             let from = start + (field * size) as u64;
@@ -343,9 +412,10 @@ impl Dataset for Tokens {
         if field > 1 || stream.starts.is_some() || stream.samples != stream.windows {
             return None;
         }
-        let size = self.options.dtype.size();
+        let size = self.dtype.size();
         let (stride, bytes) = (self.options.stride * size, self.options.window * size);
-        StridedColumn::new(stream.content.bytes()?, field * size, stride, stream.windows as usize, bytes).ok()
+        let first = stream.first as usize + field * size;
+        StridedColumn::new(stream.content.bytes()?, first, stride, stream.windows as usize, bytes).ok()
     }
 
     fn path(&self, id: u64) -> Option<&Path> {
@@ -373,7 +443,7 @@ impl Reader for Tokens {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        let bytes = self.options.window * self.options.dtype.size();
+        let bytes = self.options.window * self.dtype.size();
         let [tokens, targets] = values.begin(2) else { return Ok(()) };
         for value in [&mut *tokens, &mut *targets] {
             value.resize(bytes);

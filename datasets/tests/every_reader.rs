@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use feedline_core::{Context, DType, Dataset, Layout, Rows, Sampler, Scratch, Spec};
 use feedline_datasets::{
-    PackOptions, Ragged, Reader, Records, Table, TokenOptions, Tokenized, Tokens, Values, open, pack,
+    ChatOptions, Chats, PackOptions, Ragged, Reader, Records, Table, TokenOptions, Tokenized, Tokens, Values,
+    open, pack,
 };
 use feedline_testkit::alloc::CountingAllocator;
 use feedline_testkit::emulated;
@@ -101,6 +102,30 @@ fn tables(dir: &Path) -> [PathBuf; 2] {
         .map(|(name, bytes)| write(dir, name, &bytes))
 }
 
+/// A pair of Megatron: documents of one sequence each.
+fn documents(dir: &Path) -> PathBuf {
+    let len = |id: usize| (id * 37 % 700) as i32;
+    let mut index = b"MMIDIDX\0\0\x01\0\0\0\0\0\0\0\x08".to_vec();
+    index.extend([SAMPLES, SAMPLES + 1].map(usize::to_le_bytes).concat());
+    index.extend((0..SAMPLES).flat_map(|id| len(id).to_le_bytes()));
+    let start = |id: usize| (0..id).map(|id| 2 * len(id) as u64).sum::<u64>();
+    index.extend((0..SAMPLES).flat_map(|id| start(id).to_le_bytes()));
+    index.extend((0..=SAMPLES).flat_map(usize::to_le_bytes));
+    write(dir, "pair.idx", &index);
+    write(dir, "pair.bin", &Vec::from_iter((0..start(SAMPLES) / 2).flat_map(|id| (id as u16).to_le_bytes())))
+}
+
+/// Conversations of numbers.
+fn chats(dir: &Path) -> Chats {
+    let message =
+        |id| format!("[{{\"role\": \"user\", \"content\": \"{}\"}}]", &text(id)[..text(id).len() / 8]);
+    let path = write(dir, "chats.jsonl", &lines(|id| format!("{{\"messages\": {}}}", message(id))));
+    let tokenizer = write(dir, "chats/tokenizer.json", DIGITS.as_bytes());
+    let template = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}";
+    Chats::open(path, tokenizer, ChatOptions { template: Some(template.into()), ..Default::default() })
+        .unwrap()
+}
+
 /// Every reader by the name of its type, and what it reads.
 fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     let [compressed, parquet] = tables(dir);
@@ -143,6 +168,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     let files = r#""_data_files": [{"filename": "a.arrow"}]"#;
     let files = format!(r#"{{{files}, "_indices_data_files": [{{"filename": "indices.arrow"}}]}}"#);
     write(dir, "listed/state.json", files.as_bytes());
+    let documents = documents(dir);
     let records = Vec::from_iter((0..SAMPLES).flat_map(|id| record(text(id).as_bytes())));
     let tokens = Tokens::open(&[(tokens, 1.0)], TokenOptions::new(DType::U16, 8)).unwrap();
     let lines = write(dir, "a.txt", &lines(text));
@@ -156,6 +182,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
         ("Arrays", "in memory", of(write(dir, "a.npy", &array(SAMPLES)))),
         ("ArrowFile", "packed", of(dir.join("packed.arrow"))),
         ("ArrowFile", "compressed", of(compressed)),
+        ("Chats", "", Box::new(chats(dir))),
         ("Csv", "", of(csv)),
         ("Folder", "", of(dir.join("folder"))),
         ("ImageFile", "", of(write(dir, "a.bmp", &bitmap()))),
@@ -168,6 +195,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
         ("Rows", "", of(dir.join("listed"))),
         ("Shards", "", of(dir.join("shards"))),
         ("TableReader", "", table),
+        ("TokenDocuments", "", of(documents)),
         ("Tokenized", "", Box::new(tokenized)),
         ("TfRecord", "", of(write(dir, "a.tfrecord", &records))),
         ("Tokens", "", Box::new(tokens)),

@@ -112,6 +112,28 @@ impl Header {
         Err(data(why).at_offset(file_bytes.min(self.file_bytes())))
     }
 
+    /// The type, the first byte and the number of the elements, which are in one dimension and little-endian.
+    pub(crate) fn numbers(&self) -> Result<(DType, u64, u64)> {
+        let why = match (self.element, &self.coding, &self.dims[..]) {
+            (ElementType::Number(dtype), Coding::Plain, &[len]) => {
+                return Ok((dtype, self.first, len as u64));
+            }
+            (_, _, [] | [_, _, ..]) => {
+                let dims = self.dims.len();
+                format!("the array has {dims} dimensions, and a stream of ids has one: read it by `open`")
+            }
+            (ElementType::Number(_), ..) => {
+                "the ids are big-endian: save them by numpy.save(PATH, ids.astype(\"<u4\"))".to_owned()
+            }
+            (element, ..) => {
+                format!(
+                    "the array holds {element}, and token ids are whole numbers of up to 64 bits with a sign"
+                )
+            }
+        };
+        Err(data(why).at_offset(0))
+    }
+
     /// The array, in `block`; `None` if it exceeds the address space.
     pub(crate) fn array(self, name: String, block: usize) -> Option<Array> {
         let Self { element, coding, item, dims, fortran, first, data_bytes } = self;

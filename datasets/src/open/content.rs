@@ -6,7 +6,7 @@ use feedline_core::Result;
 
 use super::kind::Kind;
 use crate::bytes::Content;
-use crate::{Lines, OpenOptions, Reader, cifar, idx, npy};
+use crate::{Lines, OpenOptions, Reader, TokenDocuments, cifar, idx, npy};
 
 /// Opens a content of a known kind; `None` if no format has it.
 pub(super) fn open(
@@ -25,6 +25,7 @@ pub(super) fn open(
         Kind::Csv => csv(path, content, options)?,
         Kind::JsonLines => jsonl(path, content, options)?,
         Kind::Image => image(path, content, options)?,
+        Kind::LlmC => Box::new(TokenDocuments::of_llm_c(path.to_path_buf(), content)?),
         Kind::Text if super::formats::is_table(&content)? => csv(path, content, options)?,
         Kind::Text => Box::new(Lines::of(path, content)?),
         _ => match cifar::of_content(path, content)? {

@@ -8,6 +8,8 @@ use feedline_core::Result;
 use super::PACK_INDEX;
 use crate::disk::DiskFile;
 use crate::error::{data, of_stream};
+use crate::token_files::index;
+use crate::token_files::llm_c::is_llm_c;
 use crate::{gzip, npy};
 
 /// Bytes at the beginning of a file that are inspected.
@@ -31,6 +33,10 @@ pub(super) enum Kind {
     Csv,
     JsonLines,
     Text,
+    /// The index of a `.bin` of token ids.
+    TokenIndex,
+    /// Token ids behind the header of llm.c.
+    LlmC,
     /// Known but unsupported, for this reason.
     Refused(&'static str),
     Unknown,
@@ -56,6 +62,10 @@ pub(super) fn kind(start: &[u8], len: u64) -> Kind {
     let is_webp = start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP");
     if start.starts_with(npy::header::MAGIC) {
         Kind::Npy
+    } else if index::is_index(start) {
+        Kind::TokenIndex
+    } else if is_llm_c(start, len) {
+        Kind::LlmC
     } else if start.starts_with(b"ARROW1") || is_arrow_stream(start) {
         Kind::Arrow
     } else if start.starts_with(b"PAR1") {

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use feedline_core::{Error, ErrorKind, Result, named};
 
 use crate::bytes::Content;
+use crate::disk::DiskFile;
 use crate::error::{data, one_line};
-use crate::{Folder, Reader, Shards, cifar, idx, npy};
+use crate::token_files::index::is_index;
+use crate::{Folder, Reader, Shards, TokenDocuments, cifar, idx, npy};
 
 #[cfg(feature = "object-store")]
 mod content;
@@ -34,6 +36,9 @@ const PACK_INDEX: &str = "_index.json";
 /// A URL in place of a path is opened by `open_url` (feature `object-store`). A name with a range, a list or
 /// a star, such as `train-{000..099}.tar`, `{a,b}.csv` or `*.parquet`, opens several files of one format, one
 /// after another.
+///
+/// A `.bin` of token ids with the `.idx` beside it, as Megatron writes them, gives its documents; so does the
+/// `.idx`.
 ///
 /// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, shards of one format, or what
 /// `save_to_disk` of Hugging Face's `datasets` wrote; a repository of the hub is one of Parquet shards. The
@@ -112,8 +117,16 @@ fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
 
 fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let limit = options.memory_limit;
+    // Ids may begin like any other format: the index beside them tells.
+    if has_index(path)? {
+        return Ok(Box::new(TokenDocuments::open_with(path, limit)?));
+    }
     let Start { bytes, kind, is_gzip } = Start::read(path)?;
     match kind {
+        Kind::TokenIndex | Kind::LlmC if is_gzip => {
+            Err(data("this kind of file is not read from gzip: gunzip it"))
+        }
+        Kind::TokenIndex | Kind::LlmC => Ok(Box::new(TokenDocuments::open_with(path, limit)?)),
         Kind::Npy => Ok(Box::new(npy::open_with(path, options)?)),
         Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
         Kind::Npz | Kind::Safetensors | Kind::Image | Kind::Arrow | Kind::Parquet if is_gzip => {
@@ -140,6 +153,28 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     }
 }
 
+/// Whether a file is a `.bin` of token ids with the index beside it.
+fn has_index(path: &Path) -> Result<bool> {
+    let index = path.with_extension("idx");
+    if path.extension().is_none_or(|extension| extension != "bin") || !index.is_file() {
+        return Ok(false);
+    }
+    let file = DiskFile::open(&index).map_err(|error| error.at_path(&index))?;
+    Ok(is_index(&file.read(0, file.len().min(16) as usize)?))
+}
+
+/// `files` without the indices of others among them.
+fn without_indices(mut files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    let mut indices = Vec::new();
+    for file in &files {
+        if has_index(file)? {
+            indices.push(file.with_extension("idx"));
+        }
+    }
+    files.retain(|file| !indices.contains(file));
+    Ok(files)
+}
+
 fn unknown(start: &[u8]) -> Error {
     let start: String = start.iter().take(8).map(|byte| format!(" {byte:02x}")).collect();
     data(format!(
@@ -147,7 +182,8 @@ fn unknown(start: &[u8]) -> Error {
          README, or {}",
         named(
             "open it as Records or Tokens",
-            "read records of your own by NumPy: feedline.Data({\"x\": np.memmap(path, dtype).reshape(-1, n)})"
+            "read token ids by feedline.tokens(path, window, dtype=\"u16\"), and records of your own by NumPy: \
+             feedline.Data({\"x\": np.memmap(path, dtype).reshape(-1, n)})"
         )
     ))
 }
@@ -183,7 +219,7 @@ fn folder(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     if cifar::has_files(names) {
         return Ok(Box::new(cifar::open_split(path, options.split.unwrap_or(Split::Train))?));
     }
-    let files = hub::without_about(files);
+    let files = without_indices(hub::without_about(files))?;
     if folders.is_empty() && files.first().is_some_and(|first| is_shard(first)) {
         return Ok(Box::new(shards(&of_split(files, options.split)?, options)?));
     }
@@ -246,6 +282,7 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
     if files.is_empty() {
         return Err(data("no file fits the pattern: check the path").at_path(path));
     }
+    let files = without_indices(files)?;
     Ok(Some(Box::new(shards(&files, options)?)))
 }
 

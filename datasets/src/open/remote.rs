@@ -8,7 +8,9 @@ use feedline_core::Result;
 use feedline_core::{Error, ErrorKind};
 
 #[cfg(feature = "object-store")]
-use crate::{Folder, Shards};
+use crate::token_files::index::{Index, is_index};
+#[cfg(feature = "object-store")]
+use crate::{Folder, Shards, TokenDocuments};
 use crate::{OpenOptions, Reader};
 
 #[cfg(feature = "object-store")]
@@ -98,7 +100,22 @@ impl Remote {
                 opened => return opened,
             }
         }
+        if let Some(index) = self.index_beside(url)? {
+            return of_pair(file, index);
+        }
         self.of_object(url, Object::new(file)?, options)
+    }
+
+    /// The index beside a `.bin` of token ids, if there is one.
+    pub(crate) fn index_beside(&self, url: &str) -> Result<Option<RemoteFile>> {
+        let Some(index) = beside(url, ".bin", ".idx") else { return Ok(None) };
+        let file = match self.file(&index) {
+            Err(error) if crate::remote::may_be_folder(&error) => return Ok(None),
+            file => file?,
+        };
+        let mut start = vec![0; file.len().min(16) as usize];
+        file.read_at(0, &mut start)?;
+        Ok(is_index(&start).then_some(file))
     }
 
     /// Opens a folder by the index that it has, or all objects in it as shards of one format.
@@ -119,7 +136,7 @@ impl Remote {
             Err(error) => return Err(error),
         };
         let is_shown = |url: &String| !name_of(url).starts_with(['.', '_']);
-        let urls: Vec<_> = urls.into_iter().filter(is_shown).collect();
+        let urls = without_indices(urls.into_iter().filter(is_shown).collect());
         let is_picture = |url: &String| Object::new(self.file(url)?).map(|first| first.kind == Kind::Image);
         if !urls.first().map_or(Ok(true), is_picture)? {
             return self.shards(super::of_split(urls, options.split)?, options);
@@ -150,10 +167,13 @@ impl Remote {
     /// Opens shards of one format, several at a time. The types of CSV and JSON Lines are those that all
     /// shards have together.
     fn shards(&self, urls: Vec<String>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        let urls = without_indices(urls);
         let objects = at_once(urls, |url| {
             // A folder among them has an index; it is opened as such.
             match self.file(&url) {
                 Err(error) if crate::remote::may_be_folder(&error) => Ok((url, None)),
+                // Ids may begin like any other format: the index beside them tells.
+                file if beside(&url, ".bin", ".idx").is_some() => file.map(|_| (url, None)),
                 file => Object::new(file?).map(|object| (url, Some(object))),
             }
         })?;
@@ -188,6 +208,7 @@ impl Remote {
             Kind::Mds => remote_mds(file),
             Kind::MdsIndex => remote_mds_folder(self, url),
             Kind::PackIndex => remote_packed(self, url),
+            Kind::TokenIndex => remote_tokens(self, url, file),
             Kind::Refused(why) => Err(data(why)),
             kind => super::content::open(kind, &path, content, options)
                 .and_then(|opened| opened.ok_or_else(|| unknown(&start))),
@@ -290,6 +311,38 @@ pub(super) fn url(url: &str, _: &OpenOptions) -> Option<Result<Box<dyn Reader>>>
 #[cfg(feature = "object-store")]
 fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// The URL of the object beside `url` whose name has another end.
+#[cfg(feature = "object-store")]
+fn beside(url: &str, end: &str, other: &str) -> Option<String> {
+    let (url, query) = url.split_at(without_query(url).len());
+    Some(format!("{}{other}{query}", url.strip_suffix(end)?))
+}
+
+/// `urls` without the `.idx` of each `.bin` among them.
+#[cfg(feature = "object-store")]
+fn without_indices(mut urls: Vec<String>) -> Vec<String> {
+    let indices: Vec<_> = urls.iter().filter_map(|url| beside(url, ".bin", ".idx")).collect();
+    urls.retain(|url| !indices.contains(url));
+    urls
+}
+
+/// The documents of the `.bin` beside an index.
+#[cfg(feature = "object-store")]
+fn remote_tokens(remote: &Remote, url: &str, index: RemoteFile) -> Result<Box<dyn Reader>> {
+    match beside(url, ".idx", ".bin") {
+        Some(bin) => of_pair(remote.file(&bin)?, index),
+        None => Err(data("this is the index of a .bin of token ids: call it .idx")),
+    }
+}
+
+/// The documents of a `.bin` with its index.
+#[cfg(feature = "object-store")]
+fn of_pair(bin: RemoteFile, index: RemoteFile) -> Result<Box<dyn Reader>> {
+    let (path, at) = (bin.path().to_path_buf(), index.path().to_path_buf());
+    let index = Index::of(Content::Remote(index), bin.len()).map_err(|error| error.at_path(at))?;
+    Ok(Box::new(TokenDocuments::of_index(path, Content::Remote(bin), index)?))
 }
 
 /// The name of the object at `url`.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
@@ -35,6 +36,8 @@ enum Cells {
     Items { count: usize, items: Box<Column> },
     /// Indices into `values`.
     Keys { keys: Buffer, width: usize, values: Box<Column> },
+    /// Lists of structs, whose rows are JSON.
+    Nested(ArrayRef),
     /// A type without fields.
     Nothing,
 }
@@ -56,13 +59,21 @@ impl Ends {
 
 impl Column {
     /// The column at `path` in the structs of `data`. A null struct makes its fields null.
-    pub(crate) fn at(data: &ArrayData, path: &[usize]) -> Self {
-        let Some((&index, rest)) = path.split_first() else { return Self::of(data) };
+    pub(crate) fn at(data: &ArrayData, path: &[usize], is_nested: bool) -> Self {
+        let Some((&index, rest)) = path.split_first() else {
+            return if is_nested { Self::nested(data) } else { Self::of(data) };
+        };
         // The validity bitmap of a struct does not apply to its fields by itself.
         let child = data.child_data()[index].slice(data.offset(), data.len());
-        let mut column = Self::at(&child, rest);
+        let mut column = Self::at(&child, rest, is_nested);
         column.nulls = NullBuffer::union(data.nulls(), column.nulls.as_ref());
         column
+    }
+
+    /// A column of lists of structs.
+    fn nested(data: &ArrayData) -> Self {
+        let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        Self { nulls, cells: Cells::Nested(arrow_array::make_array(data.clone())) }
     }
 
     /// The Arrow crates have checked `data`: its buffers are as long as its type requires.
@@ -179,6 +190,7 @@ impl Column {
             Cells::Varying { ends, items } => items.range(ends.items(row), fill, to)?,
             Cells::Items { count, items } => items.range(row * count..(row + 1) * count, fill, to)?,
             Cells::Keys { keys, width, values } => values.values(key(keys, *width, row), fill, to)?,
+            Cells::Nested(array) => super::nested::write(&**array, row, to),
             Cells::Fixed { .. } | Cells::Views { .. } | Cells::Nothing => {}
         }
         Some(())
@@ -254,7 +266,7 @@ impl Column {
             Cells::Decimals { .. } => 8,
             Cells::Items { count, items } => count * items.width(),
             Cells::Keys { values, .. } => values.width(),
-            Cells::Varying { .. } | Cells::Views { .. } | Cells::Nothing => 0,
+            Cells::Varying { .. } | Cells::Views { .. } | Cells::Nested(_) | Cells::Nothing => 0,
         }
     }
 

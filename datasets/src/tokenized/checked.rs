@@ -13,13 +13,13 @@ use tokenizers::normalizers::{ByteLevel as BytesAsChars, Replace};
 use tokenizers::pattern::{Invert, Pattern};
 use tokenizers::pre_tokenizers::split::SplitPattern;
 use tokenizers::{
-    DecoderWrapper, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, Offsets,
+    DecoderWrapper, Encoding, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, Offsets,
     PostProcessorWrapper, PreTokenizedString, PreTokenizer, PreTokenizerWrapper, Result,
     SplitDelimiterBehavior, TokenizerImpl,
 };
 
 /// A tokenizer that is read from a `tokenizer.json` by serde.
-pub(super) type Checked =
+pub(crate) type Checked =
     TokenizerImpl<ModelWrapper, Normalize, PreTokenize, PostProcessorWrapper, DecoderWrapper>;
 
 /// The expression of GPT-2, which the step `ByteLevel` has by default.
@@ -35,17 +35,31 @@ thread_local! {
 /// # Errors
 /// Those of the crate, and an expression that gives up.
 pub(super) fn encode(tokenizer: &Checked, text: &str, special_tokens: bool) -> Result<Vec<u32>> {
+    Ok(checked(|| tokenizer.encode_fast(text, special_tokens))?.get_ids().to_vec())
+}
+
+/// The ids of `text` without special tokens, and the characters of each.
+///
+/// # Errors
+/// As [`encode`].
+pub(crate) fn encode_with_places(tokenizer: &Checked, text: &str) -> Result<(Vec<u32>, Vec<(usize, usize)>)> {
+    let encoded = checked(|| tokenizer.encode_char_offsets(text, false))?;
+    Ok((encoded.get_ids().to_vec(), encoded.get_offsets().to_vec()))
+}
+
+/// What `encode` gives, or the error of a normalizer, which the crate drops.
+fn checked(encode: impl FnOnce() -> Result<Encoding>) -> Result<Encoding> {
     DROPPED.set(None);
-    let encoded = tokenizer.encode_fast(text, special_tokens)?;
+    let encoded = encode()?;
     match DROPPED.take() {
-        None => Ok(encoded.get_ids().to_vec()),
+        None => Ok(encoded),
         Some(why) => Err(why.into()),
     }
 }
 
 /// A regular expression of a tokenizer's file.
 #[derive(Debug)]
-pub(super) struct Expression(Regex);
+pub(crate) struct Expression(Regex);
 
 impl Expression {
     fn new(expression: &str) -> Result<Self> {
@@ -85,7 +99,7 @@ impl Pattern for &Expression {
 
 /// The step that cuts a text into pieces.
 #[derive(Debug)]
-pub(super) enum PreTokenize {
+pub(crate) enum PreTokenize {
     Split {
         expression: Expression,
         behavior: SplitDelimiterBehavior,
@@ -154,7 +168,7 @@ impl<'de> Deserialize<'de> for PreTokenize {
 
 /// The step that normalizes a text.
 #[derive(Debug)]
-pub(super) enum Normalize {
+pub(crate) enum Normalize {
     Replace {
         expression: Expression,
         content: String,

@@ -17,6 +17,8 @@ mod bounds_formats;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod category;
 mod changed_files;
+#[cfg(all(feature = "tokenizers", feature = "jsonl"))]
+mod chats;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(feature = "csv")]
@@ -59,10 +61,14 @@ mod tabular;
 mod tabular_jobs;
 #[cfg(feature = "tfrecord")]
 mod tfrecord;
+mod token_files;
 #[cfg(all(feature = "tokenizers", feature = "jsonl"))]
 mod tokenized;
 #[cfg(all(feature = "tokenizers", feature = "jsonl"))]
 mod tokenized_steps;
 mod tokens;
+#[path = "../training/mod.rs"]
+mod training;
+mod training_packing;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod whole_numbers;

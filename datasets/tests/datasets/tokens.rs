@@ -122,10 +122,10 @@ fn files_with_a_known_header_are_no_tokens_and_no_records() {
     let llm_c = [&[20240520u32, 1, 1000].map(u32::to_le_bytes).concat()[..], &[0; 1012], &ids].concat();
     let zip = zip(&[("x.npy", &npy("<u2", false, "(1000,)", &ids))], None);
     let both: &[(&str, Vec<u8>, &str)] = &[
-        ("npy", npy("<u2", false, "(1000,)", &ids), "tofile"),
+        ("npy", npy("<u2", false, "(1000,)", &ids), "a .npy file"),
         ("npz", zip, "zip archive"),
         ("idx", [&[0, 0, 8, 2, 0, 0, 3, 232, 0, 0, 0, 2][..], &ids].concat(), "IDX"),
-        ("megatron", [b"MMIDIDX\0\0", &ids[..]].concat(), "give the .bin file"),
+        ("megatron", [b"MMIDIDX\0\0", &ids[..]].concat(), "the .bin beside it"),
         ("safetensors", safetensors, "safetensors"),
         ("parquet", [b"PAR1", &ids[..], b"PAR1"].concat(), "Parquet"),
         ("arrow", [b"ARROW1\0\0", &ids[..]].concat(), "Arrow"),
@@ -135,7 +135,7 @@ fn files_with_a_known_header_are_no_tokens_and_no_records() {
     ];
     let tokens_only: &[(&str, Vec<u8>, &str)] = &[
         ("tar", tar(&[("a.bin", &ids)]), "tar"),
-        ("llm.c", llm_c, "tail -c +1025"),
+        ("llm.c", llm_c, "TokenOptions::stated"),
         ("pickle", [b"\x80\x04\x95", &ids[..], b"."].concat(), "pickle"),
         ("text", "The quick brown fox jumps over the lazy dog. ".repeat(10).into_bytes(), "tokenize it"),
         ("jsonl", "{\"text\": \"größer\"}\n".repeat(10).into_bytes(), "tokenize it"),

@@ -225,3 +225,39 @@ fn tokens_are_read_by_url_as_from_disk() {
         }
     });
 }
+
+#[test]
+fn a_pair_of_ids_and_index_is_read_by_url_as_from_disk() {
+    with_watchdog(LIMIT, || {
+        let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());
+        // Ids that begin like a tar archive or a text: the index tells.
+        let bin: Vec<u8> = (0..3000_u16).flat_map(|id| (0x6161 + id % 7).to_le_bytes()).collect();
+        let mut index = b"MMIDIDX\0\0\x01\0\0\0\0\0\0\0\x08".to_vec();
+        index.extend([2_u64, 3].iter().flat_map(|number| number.to_le_bytes()));
+        index.extend([1000_i32, 2000].iter().flat_map(|number| number.to_le_bytes()));
+        index.extend([0_u64, 2000, 0, 1, 2].iter().flat_map(|number| number.to_le_bytes()));
+        let local = open(made::write(dir.path(), "a.bin", &bin).with_extension("bin"));
+        assert!(local.is_err() || local.unwrap().format() != "megatron");
+        made::write(dir.path(), "a.idx", &index);
+        let local = open(dir.path().join("a.bin")).unwrap();
+        let (by_bin, by_index) =
+            (server.put("t/a.bin", Served::new(bin.clone())), server.put("t/a.idx", Served::new(index)));
+        for url in [&by_bin, &by_index] {
+            let reader = open(url).unwrap();
+            assert_eq!((reader.format(), reader.len()), ("megatron", 2));
+            for sample in 0..2 {
+                assert_eq!(made::read(&*reader, sample), made::read(&*local, sample));
+            }
+            assert_eq!(reader.lengths().unwrap().unwrap()[0], [1000, 2000]);
+            assert_eq!(reader.path(0).unwrap().to_str(), Some(by_bin.as_str()));
+        }
+        let shards = open(server.url("t/{a,a}.bin")).unwrap();
+        assert_eq!((shards.format(), shards.len()), ("megatron", 4));
+        let remote = Remote::new(crate::options()).unwrap();
+        let windows = Tokens::open_remote(&remote, &[(&by_bin, 1.0)], TokenOptions::stated(1000)).unwrap();
+        assert_eq!(Dataset::len(&windows), 2);
+        let alone = server.put("t/b.bin", Served::new(bin));
+        let error = Tokens::open_remote(&remote, &[(&alone, 1.0)], TokenOptions::stated(1000)).unwrap_err();
+        assert!(error.to_string().contains("no header that states the type"), "{error}");
+    });
+}

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use feedline::{Dataset, Loader};
 use feedline_datasets::{
-    ArrowFile, Fixed, ImageDataset, PackOptions, ParquetFile, Ragged, Reader, Table, TableOptions, Tokenized,
-    open, pack,
+    ArrowFile, ChatOptions, Chats, Fixed, ImageDataset, PackOptions, ParquetFile, Ragged, Reader, Table,
+    TableOptions, Tokenized, open, pack,
 };
 
 use crate::entry::{Entry, LEN};
@@ -44,6 +44,9 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("TableReader of a table", table(csv.clone())),
         Entry::new("TableDataset of a table", categories(json.clone())),
         Entry::new("Tokenized of a table", tokenized(dir, json.clone())),
+        Entry::new("Chats of JSON Lines", chats(dir)),
+        Entry::new("TokenDocuments TokenIndex", of(documents(dir))),
+        Entry::new("TokenDocuments LlmC", of(llm_c(dir))),
         Entry::new("Csv Csv", of(csv)),
         Entry::new("JsonLines JsonLines", of(json)),
         Entry::new("TfRecord TfRecord", of(records(dir))),
@@ -88,6 +91,40 @@ fn tokenized(dir: &Path, path: PathBuf) -> Build {
     build(move || {
         Ragged::new(Box::new(Tokenized::new(open(&path).unwrap(), "b", &tokenizer).unwrap()), MOST).unwrap()
     })
+}
+
+/// Conversations of numbers.
+fn chats(dir: &Path) -> Build {
+    let message = |id| format!("{{\"role\": \"user\", \"content\": \"{}\"}}", text(id));
+    let path = write(dir, "chats.jsonl", &lines(|id| format!("{{\"messages\": [{}]}}", message(id))));
+    let digits = r#"{"model": {"type": "BPE", "merges": [], "vocab":
+        {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "8": 8, "9": 9}},
+        "pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": ":"}}"#;
+    let tokenizer = write(dir, "chats/tokenizer.json", digits.as_bytes());
+    let template = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}";
+    build(move || {
+        let options = ChatOptions { template: Some(template.into()), ..Default::default() };
+        Ragged::new(Box::new(Chats::open(&path, &tokenizer, options).unwrap()), MOST).unwrap()
+    })
+}
+
+/// The index of documents of up to three ids, as Megatron writes them.
+pub fn documents(dir: &Path) -> PathBuf {
+    let start = |id: u64| (0..id).map(|id| 2 * (1 + id % 3)).sum::<u64>();
+    let mut index = b"MMIDIDX\0\0\x01\0\0\0\0\0\0\0\x08".to_vec();
+    index.extend([LEN, LEN + 1].map(u64::to_le_bytes).concat());
+    index.extend((0..LEN).flat_map(|id| (1 + (id % 3) as i32).to_le_bytes()));
+    index.extend((0..LEN).flat_map(|id| start(id).to_le_bytes()));
+    index.extend((0..=LEN).flat_map(u64::to_le_bytes));
+    write(dir, "pair.bin", &Vec::from_iter((0..start(LEN) as u16 / 2).flat_map(u16::to_le_bytes)));
+    write(dir, "pair.idx", &index)
+}
+
+/// A file of llm.c of documents of two ids.
+fn llm_c(dir: &Path) -> PathBuf {
+    let header = [20240520, 1, 2 * LEN as u32].map(u32::to_le_bytes).concat();
+    let ids = Vec::from_iter((0..LEN as u16).flat_map(|id| [50256, id]).flat_map(u16::to_le_bytes));
+    write(dir, "llm.bin", &[&header[..], &[0; 1012], &ids].concat())
 }
 
 /// Columns of each kind; all together are more fields than a batch can have.

@@ -48,9 +48,13 @@ pub fn by_url(root: &Path, dir: &Path) -> Vec<Entry> {
     let source = write(dir, "remote.npy", &npy("<u4", false, &format!("({LEN},)"), &numbers));
     pack(&*open(source).unwrap(), dir.join("remote"), PackOptions { shard_bytes: Some(40) }, |_| ()).unwrap();
     let records = server.put("records", Served::new(numbers));
+    let index = formats::documents(dir);
+    let bin = put("pair.bin", &index.with_extension("bin"));
     let (held, shared) = (server.clone(), remote.clone());
     vec![
         entry("WebDataset Tar by URL", server.put("a.tar", Served::new(tar(&members))), any),
+        entry("TokenDocuments TokenIndex by URL", put("pair.idx", &index), any),
+        entry("TokenDocuments of a .bin by URL", bin, any),
         entry("ArrowFile Arrow by URL", put("a.arrow", &golden.join("lz4.arrow")), arrow),
         entry("ParquetFile Parquet by URL", put("a.parquet", &golden.join("snappy.parquet")), parquet),
         entry("Mds Mds by URL", server.put("a.mds", Served::new(formats::shard())), any),

@@ -33,6 +33,7 @@ pub(super) fn files(dir: &Path) {
     }
     pictures(dir);
     tokens(dir);
+    chats(dir);
     arrays(dir);
     write(dir, "records.bin", &[1, 2, 3, 7, 4, 5, 6, 8]);
     mds(dir);
@@ -89,6 +90,42 @@ fn tokens(dir: &Path) {
     let bytes = |ids: &[u16]| Vec::from_iter(ids.iter().flat_map(|id| id.to_le_bytes()));
     write(dir, "books.bin", &bytes(&[1, 2, 3, 4, 5, 0, 1, 2, 0]));
     write(dir, "code.bin", &bytes(&[5, 6, 7, 8, 9, 0]));
+}
+
+/// Conversations, pairs of answers, a tokenizer with a chat template, and three pairs of Megatron.
+fn chats(dir: &Path) {
+    let words = ["?", "<s>", "</s>", "user", "assistant", ":", "Hi", "there"];
+    let vocab: serde_json::Map<_, _> =
+        words.iter().enumerate().map(|(id, word)| (word.to_string(), id.into())).collect();
+    let tokenizer = serde_json::json!({
+        "model": {"type": "WordLevel", "unk_token": "?", "vocab": vocab},
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+    });
+    let template = "{% for m in messages %}{{ m.role }} : {% if m.role == 'assistant' %}{% generation %}\
+        {{ m.content }} {{ eos_token }} {% endgeneration %}{% endif %}{% endfor %}\
+        {% if add_generation_prompt %}assistant : {% endif %}";
+    let config = serde_json::json!({"eos_token": "</s>", "chat_template": template});
+    write(dir, "tokenizer/tokenizer.json", tokenizer.to_string().as_bytes());
+    write(dir, "tokenizer/tokenizer_config.json", config.to_string().as_bytes());
+    let said = |role: &str, content: &str| serde_json::json!({"role": role, "content": content});
+    let lines =
+        |lines: &[serde_json::Value]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let chat =
+        |answer: &str| serde_json::json!({"messages": [said("user", "Hi"), said("assistant", answer)]});
+    write(dir, "chats.jsonl", lines(&[chat("Hi"), chat("Hi there")]).as_bytes());
+    let pair = |chosen: &str, rejected: &str| {
+        let answer = |answer: &str| [said("assistant", answer)];
+        serde_json::json!({"prompt": [said("user", "Hi")], "chosen": answer(chosen), "rejected": answer(rejected)})
+    };
+    write(dir, "pairs.jsonl", lines(&[pair("Hi there", "Hi"), pair("Hi", "there")]).as_bytes());
+    for (name, first, ids) in [("web", 100_u16, 20_u16), ("wiki", 200, 12), ("math", 300, 8)] {
+        write(dir, &format!("{name}.bin"), &Vec::from_iter((first..first + ids).flat_map(u16::to_le_bytes)));
+        let mut index = b"MMIDIDX\0\0\x01\0\0\0\0\0\0\0\x08".to_vec();
+        index.extend([2_u64, 3].iter().flat_map(|number| number.to_le_bytes()));
+        index.extend([3, i32::from(ids) - 3].iter().flat_map(|number| number.to_le_bytes()));
+        index.extend([0_u64, 6, 0, 1, 2].iter().flat_map(|number| number.to_le_bytes()));
+        write(dir, &format!("{name}.idx"), &index);
+    }
 }
 
 fn arrays(dir: &Path) {

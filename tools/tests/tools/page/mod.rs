@@ -9,12 +9,12 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-use feedline::dataset::Packed;
+use feedline::dataset::{Cost, Long, Packed, Unpadded};
 use feedline::{
     Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler, Spec, World, source,
 };
+use feedline_datasets::{ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_with};
 use feedline_datasets::{Fixed, Idx, ImageDataset, Missing, OpenOptions, Ragged, Records, Split, Table};
-use feedline_datasets::{TokenOptions, Tokenized, Tokens, open, open_with};
 use feedline_images::Transforms;
 
 mod files;
@@ -29,13 +29,18 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 19] = [
+const PIECES: [Piece; 24] = [
     ("table", tables::table),
     ("missing", tables::missing),
     ("shards", tables::shards),
     ("windows", text::windows),
     ("buckets", text::buckets),
     ("tokens", text::tokens),
+    ("bins", text::bins),
+    ("chats", text::chats),
+    ("unpadded", text::unpadded),
+    ("budget", text::budget),
+    ("preferences", text::preferences),
     ("classes", pictures::classes),
     ("saved", pictures::saved),
     ("hub", pictures::hub),

@@ -1,0 +1,550 @@
+//! Conversations as token ids and labels.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+
+use crate::error::{data, one_line};
+use crate::reader::at_file;
+use crate::template::value::{Value, list};
+use crate::template::{Rendered, folder_of, parsed};
+use crate::tokenized::{Checked, encode_with_places, load};
+use crate::{ChatTemplate, ElementType, Nulls, OpenOptions, Reader, Schema, SchemaField, Values, open_with};
+
+/// The label of a token that is not learnt.
+const IGNORED: i64 = -100;
+
+/// Which tokens of a conversation are learnt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Learn {
+    /// Those that the template marks by `{% generation %}`: what the assistant writes. A template without is an
+    /// error.
+    #[default]
+    Marked,
+    /// Those behind each text `start` up to and with the next `end`, such as `<|im_start|>assistant\n` and
+    /// `<|im_end|>`.
+    Between {
+        /// What stands before an answer, which is not learnt.
+        start: String,
+        /// What ends an answer, which is learnt.
+        end: String,
+    },
+    /// All of them.
+    All,
+}
+
+/// How conversations become token ids.
+#[derive(Clone, Debug)]
+pub struct ChatOptions {
+    /// Which tokens are learnt; labels of others are -100. Of prompts with completions, and of preferences, the
+    /// completion is learnt.
+    pub learn: Learn,
+    /// A template other than that of the tokenizer.
+    pub template: Option<String>,
+    /// The column of the messages.
+    pub messages: String,
+    /// The column of the tools that a conversation may call, if there is one: JSON schemas.
+    pub tools: String,
+    /// The column of what else the template sees, if there is one: an object.
+    pub variables: String,
+    /// What else the template sees, in each conversation: JSON objects by name, such as `enable_thinking` and
+    /// `false`.
+    pub context: Vec<(String, String)>,
+    /// Whether the beginning of an answer is added to each conversation.
+    pub add_generation_prompt: bool,
+    /// Keeps the first tokens of each conversation.
+    pub max_tokens: Option<usize>,
+}
+
+impl Default for ChatOptions {
+    fn default() -> Self {
+        Self {
+            learn: Learn::Marked,
+            template: None,
+            messages: "messages".to_owned(),
+            tools: "tools".to_owned(),
+            variables: "chat_template_kwargs".to_owned(),
+            context: Vec::new(),
+            add_generation_prompt: false,
+            max_tokens: None,
+        }
+    }
+}
+
+/// What a sample is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Conversation,
+    Completion,
+    Preference,
+}
+
+/// Conversations of a reader as token ids and labels, by the tokenizer's own chat template.
+///
+/// | of | columns | fields, `i64`, of varying length |
+/// | --- | --- | --- |
+/// | [`Chats::new`] | `messages` | `ids`, `labels` |
+/// | [`Chats::completions`] | `prompt`, `completion` | `ids`, `labels` |
+/// | [`Chats::preferences`] | `chosen`, `rejected`, perhaps `prompt` | `chosen`, `chosen.labels`, `rejected`, `rejected.labels` |
+///
+/// A label is the id, or -100 where nothing is learnt; models that shift labels take them as they are. Messages are
+/// lists of objects with `role` and `content`: of JSON Lines, or of Parquet and Arrow as `list<struct>`. Prompts,
+/// completions and preferences may be texts instead. The columns `tools` and `chat_template_kwargs` are handed to
+/// the template where they are there.
+///
+/// Text and ids are those of `apply_chat_template` of transformers. A conversation that the template refuses is a
+/// bad sample, with the template's words. The workers of a loader share the work; [`pack`](crate::pack()) does it
+/// once.
+///
+/// ```
+/// use feedline_datasets::{Chats, ChatOptions, Ragged, open};
+///
+/// # let dir = std::env::temp_dir().join(format!("feedline-doc-chats-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # std::fs::write(dir.join("tokenizer.json"), r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
+/// #     {"?": 0, "user": 1, "assistant": 2, "Hi": 3, "Hello": 4, ":": 5}}, "pre_tokenizer": {"type": "Whitespace"}}"#)?;
+/// let template = "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}\
+///     {% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %} {% endfor %}";
+/// # let chats = dir.join("chats.txt");
+/// # std::fs::write(&chats, "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Hello\"}]\n")?;
+/// # let options = ChatOptions { messages: "text".into(), ..Default::default() };
+/// let options = ChatOptions { template: Some(template.into()), ..options };
+/// let chats = Chats::new(open(&chats)?, dir.join("tokenizer.json"), options)?;
+/// let data = Ragged::measured(Box::new(chats))?; // ids 1 5 3 2 5 4, labels -100 -100 -100 -100 -100 4
+/// assert_eq!(data.lengths("labels")?, [6]);
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Chats {
+    reader: Box<dyn Reader>,
+    shape: Shape,
+    /// The columns that are read, by their fields.
+    columns: Columns,
+    tokenizer: Arc<Checked>,
+    template: ChatTemplate,
+    options: ChatOptions,
+    schema: Schema,
+    tokenizer_path: PathBuf,
+    /// The hash of the tokenizer's file.
+    content: u64,
+}
+
+/// The fields of the reader; `None` for columns that it lacks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Columns {
+    messages: Option<usize>,
+    prompt: Option<usize>,
+    /// The completion, or the chosen and the rejected one.
+    answers: [Option<usize>; 2],
+    tools: Option<usize>,
+    variables: Option<usize>,
+}
+
+impl Chats {
+    /// The conversations of `reader`, by the tokenizer at `tokenizer`: its folder, or its `tokenizer.json`.
+    ///
+    /// # Errors
+    /// `Config` if the reader has no column of messages, or the template marks nothing to learn and the options
+    /// ask for marks; `Data` if the tokenizer or its template cannot be read; names the file.
+    pub fn new(reader: Box<dyn Reader>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
+        Self::of(reader, tokenizer.as_ref(), options, Shape::Conversation)
+    }
+
+    /// The conversations in the file or the folder at `path`, as [`new`](Self::new). A column that a conversation
+    /// lacks, such as `tools`, is left out there.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) and [`open`](crate::open).
+    pub fn open(path: impl AsRef<Path>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
+        Self::new(open_filled(path.as_ref())?, tokenizer, options)
+    }
+
+    /// Prompts with completions: the completion is learnt.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn completions(
+        reader: Box<dyn Reader>,
+        tokenizer: impl AsRef<Path>,
+        options: ChatOptions,
+    ) -> Result<Self> {
+        Self::of(reader, tokenizer.as_ref(), options, Shape::Completion)
+    }
+
+    /// Pairs of preferences: a chosen and a rejected conversation, or answers to a prompt.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn preferences(
+        reader: Box<dyn Reader>,
+        tokenizer: impl AsRef<Path>,
+        options: ChatOptions,
+    ) -> Result<Self> {
+        Self::of(reader, tokenizer.as_ref(), options, Shape::Preference)
+    }
+
+    fn of(reader: Box<dyn Reader>, tokenizer: &Path, options: ChatOptions, shape: Shape) -> Result<Self> {
+        let refuse = |why: String| Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
+        let find = |name: &str| {
+            let is_text = |of: &SchemaField| {
+                of.name == name
+                    && matches!(of.element, ElementType::Text | ElementType::Bytes)
+                    && of.shape == [None]
+            };
+            reader.schema().fields().iter().position(is_text)
+        };
+        let mut columns = Columns {
+            tools: find(&options.tools),
+            variables: find(&options.variables),
+            ..Columns::default()
+        };
+        let (mut missing, ids): (Vec<&str>, &[&str]) = match shape {
+            Shape::Conversation => {
+                columns.messages = find(&options.messages);
+                (
+                    if columns.messages.is_none() { vec![&options.messages] } else { vec![] },
+                    &["ids", "labels"],
+                )
+            }
+            Shape::Completion => {
+                columns.prompt = find("prompt");
+                columns.answers[0] = find("completion");
+                (vec![], &["ids", "labels"])
+            }
+            Shape::Preference => {
+                columns.prompt = find("prompt");
+                columns.answers = [find("chosen"), find("rejected")];
+                (vec![], &["chosen", "chosen.labels", "rejected", "rejected.labels"])
+            }
+        };
+        match shape {
+            Shape::Conversation => {}
+            Shape::Completion => {
+                missing.extend(columns.prompt.is_none().then_some("prompt"));
+                missing.extend(columns.answers[0].is_none().then_some("completion"));
+            }
+            Shape::Preference => {
+                missing.extend(columns.answers[0].is_none().then_some("chosen"));
+                missing.extend(columns.answers[1].is_none().then_some("rejected"));
+            }
+        }
+        if let Some(missing) = missing.first() {
+            let has = reader.schema();
+            return refuse(format!("no column \"{missing}\" of messages or texts, in {}", one_line(has)));
+        }
+        if options.max_tokens == Some(0) {
+            return refuse("conversations of max 0 tokens have none: give at least 1".to_owned());
+        }
+        let path = match tokenizer.is_dir() {
+            true => tokenizer.join("tokenizer.json"),
+            false => tokenizer.to_path_buf(),
+        };
+        let (tokenizer, content) = load(&path)?;
+        let template = match &options.template {
+            Some(source) => {
+                let config = folder_of(&path);
+                let own = ChatTemplate::of_tokenizer(config);
+                let tokens = own.ok().map(ChatTemplate::into_tokens).unwrap_or_default();
+                tokens.iter().fold(ChatTemplate::new(source)?, |template, (name, token)| {
+                    template.with_token(name, token)
+                })
+            }
+            None => ChatTemplate::of_tokenizer(&path)?,
+        };
+        if shape == Shape::Conversation && options.learn == Learn::Marked && !template.has_generation() {
+            let how = named(
+                "give ChatOptions::learn, Learn::Between or Learn::All, or a template with the mark",
+                "give learn=(\"<|im_start|>assistant\\n\", \"<|im_end|>\"), the texts around an answer, or \
+                 learn=\"all\", or a template with the mark",
+            );
+            let why = format!("the chat template does not mark what is learnt, by {{% generation %}}: {how}");
+            return refuse(why);
+        }
+        for (name, json) in &options.context {
+            parsed(json).map_err(|error| {
+                let why = format!("the variable \"{name}\" of the template: {}", error.message());
+                Error::new(ErrorKind::Config, why)
+            })?;
+        }
+        let number = ElementType::Number(DType::I64);
+        let schema = Schema::new(ids.iter().map(|name| SchemaField::variable(*name, number)));
+        let tokenizer = Arc::new(tokenizer);
+        Ok(Self {
+            reader,
+            shape,
+            columns,
+            tokenizer,
+            template,
+            options,
+            schema,
+            tokenizer_path: path,
+            content,
+        })
+    }
+
+    /// The values of a sample: ids and labels of each of its sequences.
+    fn sequences(&self, sample: u64, values: &mut Values) -> Result<Vec<Sequence>> {
+        self.reader.read(sample, values)?;
+        let text = |field: usize| {
+            std::str::from_utf8(&values.fields()[field].bytes).map_err(|error| {
+                let name = &self.reader.schema().fields()[field].name;
+                data(format!("column \"{name}\" is not UTF-8 from its byte {} on", error.valid_up_to()))
+            })
+        };
+        let value = |field: Option<usize>| match field {
+            Some(field) => parsed(text(field)?.trim()).map_err(|error| {
+                let name = &self.reader.schema().fields()[field].name;
+                data(format!("column \"{name}\": {}", error.message()))
+            }),
+            None => Ok(Value::None),
+        };
+        let tools = match value(self.columns.tools)? {
+            // A list that was written as a text.
+            Value::Text(text) => parsed(&text)?,
+            tools => tools,
+        };
+        let variables = self.variables(value(self.columns.variables)?)?;
+        if let Some(field) = self.columns.messages {
+            return Ok(vec![self.conversation(value(Some(field))?, tools, &variables)?]);
+        }
+        let message = |field: Option<usize>| match field {
+            Some(field) => self.message(text(field)?),
+            None => Ok(Part::Text(String::new())),
+        };
+        let prompt = message(self.columns.prompt)?;
+        let answers = self.columns.answers.into_iter().flatten();
+        answers
+            .map(|answer| self.completion(&prompt, message(Some(answer))?, tools.clone(), &variables))
+            .collect()
+    }
+
+    /// What the template sees beside the messages.
+    fn variables(&self, of_sample: Value) -> Result<Value> {
+        let mut all = crate::template::value::Dict::default();
+        for (name, json) in &self.options.context {
+            all.set(crate::template::value::text(name), parsed(json)?);
+        }
+        let of_sample = match of_sample {
+            Value::Text(text) => parsed(&text)?,
+            value => value,
+        };
+        match &of_sample {
+            Value::None => {}
+            // A column that other conversations fill has a null where one does not.
+            Value::Dict(own) => own
+                .0
+                .iter()
+                .filter(|(_, value)| !matches!(value, Value::None))
+                .for_each(|(name, value)| all.set(name.clone(), value.clone())),
+            other => {
+                let (column, found) = (&self.options.variables, other.type_name());
+                return Err(data(format!("column \"{column}\" is a {found}, not an object of variables")));
+            }
+        }
+        Ok(Value::Dict(all.into()))
+    }
+
+    /// A text, or messages.
+    fn message(&self, text: &str) -> Result<Part> {
+        let trimmed = text.trim_start();
+        if !trimmed.starts_with('[') || !trimmed.contains("\"role\"") {
+            return Ok(Part::Text(text.to_owned()));
+        }
+        match parsed(trimmed.trim_end()) {
+            Ok(Value::List(messages)) => Ok(Part::Messages(messages.to_vec())),
+            // A text that only looks like JSON.
+            _ => Ok(Part::Text(text.to_owned())),
+        }
+    }
+
+    fn rendered(
+        &self,
+        messages: Vec<Value>,
+        tools: Value,
+        variables: &Value,
+        prompt: bool,
+    ) -> Result<Rendered> {
+        self.template
+            .run(list(messages), tools, variables, prompt)
+            .map_err(|error| self.template.refused(&error))
+    }
+
+    fn conversation(&self, messages: Value, tools: Value, variables: &Value) -> Result<Sequence> {
+        let Value::List(messages) = messages else {
+            let found = messages.type_name();
+            return Err(data(format!(
+                "column \"{}\" is a {found}, not a list of messages",
+                self.options.messages
+            )));
+        };
+        let prompt = self.options.add_generation_prompt;
+        let rendered = self.rendered(messages.to_vec(), tools, variables, prompt)?;
+        let spans = match &self.options.learn {
+            Learn::Marked => rendered.spans,
+            Learn::Between { start, end } => between(&rendered.text, start, end),
+            Learn::All => vec![0..usize::MAX],
+        };
+        let (ids, places) = self.encode(&rendered.text)?;
+        let is_learnt =
+            |place: &(usize, usize)| spans.iter().any(|span| place.0 < span.end && place.1 > span.start);
+        let learnt = places.iter().map(is_learnt).collect();
+        Ok(Sequence { ids, learnt })
+    }
+
+    /// A prompt with an answer, which is learnt.
+    fn completion(&self, prompt: &Part, answer: Part, tools: Value, variables: &Value) -> Result<Sequence> {
+        let (before, all) = match (prompt, answer) {
+            (Part::Messages(prompt), Part::Messages(answer)) => {
+                let whole = prompt.iter().cloned().chain(answer).collect();
+                let before = self.rendered(prompt.clone(), tools.clone(), variables, true)?.text;
+                (before, self.rendered(whole, tools, variables, false)?.text)
+            }
+            // The whole conversation, with the prompt in it: the last answer is learnt.
+            (Part::Text(prompt), Part::Messages(mut whole)) if prompt.is_empty() => {
+                let all = self.rendered(whole.clone(), tools.clone(), variables, false)?.text;
+                whole.pop();
+                let before = match whole.is_empty() {
+                    true => String::new(),
+                    false => self.rendered(whole, tools, variables, true)?.text,
+                };
+                (before, all)
+            }
+            (Part::Text(prompt), Part::Text(answer)) => {
+                let (before, _) = self.encode(prompt)?;
+                let (answer, _) = self.encode(&answer)?;
+                let end = self.template.token("eos_token").map(|end| self.encode(end)).transpose()?;
+                let end = end.map(|(ids, _)| ids).filter(|end| !answer.ends_with(end)).unwrap_or_default();
+                let learnt = (0..before.len() + answer.len() + end.len()).map(|at| at >= before.len());
+                let learnt = learnt.collect();
+                return Ok(Sequence { ids: [before, answer, end].concat(), learnt });
+            }
+            _ => return Err(data("prompt and answer are a text and a list of messages: make both the same")),
+        };
+        let (before, (ids, _)) = (self.encode(&before)?.0, self.encode(&all)?);
+        // As TRL: the answer is what is behind as many ids as the prompt has.
+        let same = before.iter().zip(&ids).take_while(|(before, id)| before == id).count();
+        if same < before.len() {
+            let why = "the prompt's ids do not begin those of the prompt with its answer: the template writes it \
+                       differently when an answer follows";
+            return Err(Error::new(ErrorKind::Sample, why));
+        }
+        let learnt = (0..ids.len()).map(|at| at >= before.len()).collect();
+        Ok(Sequence { ids, learnt })
+    }
+
+    /// The ids of a text, and the characters of each.
+    fn encode(&self, text: &str) -> Result<(Vec<u32>, Vec<(usize, usize)>)> {
+        encode_with_places(&self.tokenizer, text).map_err(|error| {
+            let why = format!("a conversation cannot be tokenized by {}", self.tokenizer_path.display());
+            Error::new(ErrorKind::Sample, one_line(why)).with_source(one_line(error))
+        })
+    }
+}
+
+/// A prompt or an answer.
+#[derive(Clone)]
+enum Part {
+    Text(String),
+    Messages(Vec<Value>),
+}
+
+/// Ids, and whether each is learnt.
+#[derive(Debug)]
+struct Sequence {
+    ids: Vec<u32>,
+    learnt: Vec<bool>,
+}
+
+/// The characters behind each `start` up to and with the next `end`.
+fn between(text: &str, start: &str, end: &str) -> Vec<Range<usize>> {
+    let (mut spans, mut at) = (Vec::new(), 0);
+    if start.is_empty() {
+        return spans;
+    }
+    let chars = |at: usize| text[..at].chars().count();
+    while let Some(found) = text[at..].find(start) {
+        let first = at + found + start.len();
+        let last = match text[first..].find(end) {
+            Some(found) => first + found + end.len(),
+            None => text.len(),
+        };
+        spans.push(chars(first)..chars(last));
+        at = last;
+    }
+    spans
+}
+
+/// Opens a table whose missing texts are empty.
+pub(crate) fn open_filled(path: &Path) -> Result<Box<dyn Reader>> {
+    open_with(path, &OpenOptions { nulls: Nulls::Fill, ..OpenOptions::default() })
+}
+
+impl Reader for Chats {
+    fn format(&self) -> &'static str {
+        self.reader.format()
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        let sequences = self.sequences(sample, values);
+        let sequences = sequences.map_err(|error| at_file(&*self.reader, sample, error).at_sample(sample))?;
+        let max = self.options.max_tokens.unwrap_or(usize::MAX);
+        let fields = values.begin(self.schema.fields().len());
+        for (pair, Sequence { ids, learnt }) in fields.chunks_exact_mut(2).zip(sequences) {
+            let [to_ids, to_labels] = pair else { continue };
+            to_ids.bytes.clear();
+            to_labels.bytes.clear();
+            for (id, learnt) in ids.into_iter().zip(learnt).take(max) {
+                to_ids.bytes.extend(i64::from(id).to_le_bytes());
+                let label = if learnt { i64::from(id) } else { IGNORED };
+                to_labels.bytes.extend(label.to_le_bytes());
+            }
+            for value in [to_ids, to_labels] {
+                value.set_shape([value.bytes.len() / size_of::<i64>()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn together(&self) -> Option<u64> {
+        self.reader.together()
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.reader.prefetch(samples)
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        self.reader.path(sample)
+    }
+
+    /// Covers the reader, every byte of the tokenizer's file, the template and the options.
+    fn fingerprint(&self) -> u64 {
+        let ChatOptions { learn, add_generation_prompt, max_tokens, context, .. } = &self.options;
+        let state = Fingerprint::new().bytes(b"chats").number(self.reader.fingerprint()).number(self.content);
+        let state = self.template.fingerprint(state).number(self.shape as u64);
+        let options =
+            format!("{learn:?} {add_generation_prompt} {max_tokens:?} {context:?} {:?}", self.columns);
+        state.bytes(options.as_bytes()).value()
+    }
+}
+
+impl fmt::Debug for Chats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chats({:?}, {})", self.reader, self.tokenizer_path.display())
+    }
+}

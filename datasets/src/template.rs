@@ -1,0 +1,273 @@
+//! Chat templates: Jinja, with the results and the words of Python's, as transformers runs it.
+//!
+//! Every operator, filter, test and method that is read here gives what Python's gives: floats, `None` and lists
+//! are written as Python writes them, `strip` takes what `str.strip` takes. What is not read is an error that
+//! names the expression. The environment is that of `apply_chat_template`: `trim_blocks`, `lstrip_blocks`,
+//! `break` and `continue`, `{% generation %}`, lenient undefined values, and the sandbox.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `lexer.rs`, `parser.rs`, `ast.rs` | the source, its tokens, its tree |
+//! | `eval.rs` | a run: scopes, loops, macros, the characters of each `{% generation %}` |
+//! | `value.rs`, `json.rs` | values, and their texts as `str`, `repr` and `json.dumps` make them |
+//! | `operators.rs`, `filters.rs`, `tests.rs`, `methods.rs`, `functions.rs` | what expressions call |
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use feedline_core::{Error, ErrorKind, Fingerprint, Result, named};
+
+use crate::error::{data, one_line};
+
+mod ast;
+mod eval;
+mod filters;
+mod functions;
+pub(crate) mod json;
+mod lexer;
+mod methods;
+mod operators;
+mod parser;
+mod tests;
+pub(crate) mod value;
+
+use ast::Node;
+use eval::{Run, Scope};
+use value::{Raised, TEMPLATE, UNSUPPORTED, Value};
+
+/// The special tokens that a template sees by these names.
+const TOKENS: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+/// The chat template of a tokenizer.
+pub struct ChatTemplate {
+    source: String,
+    nodes: Vec<Node>,
+    has_generation: bool,
+    tokens: Vec<(String, String)>,
+    path: Option<PathBuf>,
+}
+
+/// The text of a conversation.
+#[derive(Debug, Default)]
+pub(crate) struct Rendered {
+    pub(crate) text: String,
+    /// The characters of each `{% generation %}`.
+    pub(crate) spans: Vec<Range<usize>>,
+}
+
+impl ChatTemplate {
+    /// A template of this source, without special tokens.
+    ///
+    /// # Errors
+    /// `Data` for what is no template, or has tags that chat templates do not have; names the line.
+    pub fn new(source: &str) -> Result<Self> {
+        let source = lexer::normalised(source);
+        let is_generation = |part: &lexer::Part| match part {
+            lexer::Part::Block(tokens) => {
+                tokens.first().is_some_and(|token| token.what == lexer::What::Name("generation".to_owned()))
+            }
+            _ => false,
+        };
+        let parsed = lexer::lex(&source)
+            .and_then(|parts| Ok((parts.iter().any(is_generation), parser::parse(&source)?)));
+        let (has_generation, nodes) = parsed
+            .map_err(|error| data(format!("this is no chat template: {}", one_line(&error.message))))?;
+        Ok(Self { source, nodes, has_generation, tokens: Vec::new(), path: None })
+    }
+
+    /// The template of a tokenizer: `chat_template.jinja` beside `tokenizer.json`, else `chat_template` in
+    /// `tokenizer_config.json`, whose special tokens it sees. `path` is the folder, or a file in it.
+    ///
+    /// # Errors
+    /// `Data` if there is no template, or it is damaged; names the file.
+    pub fn of_tokenizer(path: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder_of(path.as_ref());
+        let (config, file) = (folder.join("tokenizer_config.json"), folder.join("chat_template.jinja"));
+        let read = |path: &Path| {
+            std::fs::read_to_string(path)
+                .map_err(|error| data("cannot read the file").with_source(error).at_path(path))
+        };
+        let described = if config.is_file() {
+            let parsed = json::parse(&read(&config)?);
+            parsed.map_err(|why| data(one_line(why)).at_path(&config))?
+        } else {
+            Value::None
+        };
+        let field = |of: &Value, name: &str| match of {
+            Value::Dict(dict) => dict.text(name).cloned(),
+            _ => None,
+        };
+        let (source, at) = if file.is_file() {
+            (read(&file)?, file)
+        } else {
+            let template = field(&described, "chat_template");
+            let source = match &template {
+                Some(Value::List(all)) => {
+                    let is_default =
+                        |of: &&Value| field(of, "name").as_ref().and_then(Value::as_text) == Some("default");
+                    all.iter().find(is_default).and_then(|of| field(of, "template"))
+                }
+                other => other.clone(),
+            };
+            match source.as_ref().and_then(Value::as_text) {
+                Some(source) => (source.to_owned(), config.clone()),
+                None => {
+                    let why = format!(
+                        "the tokenizer has no chat template, neither in {} nor in chat_template.jinja beside it: \
+                         save one with it, or give one, {}",
+                        config.display(),
+                        named("ChatOptions::template", "template=")
+                    );
+                    return Err(data(why).at_path(folder));
+                }
+            }
+        };
+        let mut template = Self::new(&source).map_err(|error| error.at_path(&at))?;
+        for name in TOKENS {
+            let token = field(&described, name);
+            let token = match &token {
+                Some(Value::Dict(token)) => token.text("content").cloned(),
+                other => other.clone(),
+            };
+            if let Some(token) = token.as_ref().and_then(Value::as_text) {
+                template.tokens.push((name.to_owned(), token.to_owned()));
+            }
+        }
+        template.path = Some(at);
+        Ok(template)
+    }
+
+    /// Adds a special token that the template sees by `name`, such as `bos_token`.
+    pub fn with_token(mut self, name: &str, token: &str) -> Self {
+        self.tokens.retain(|(own, _)| own != name);
+        self.tokens.push((name.to_owned(), token.to_owned()));
+        self
+    }
+
+    /// Whether the template says what the assistant writes, by `{% generation %}`.
+    pub fn has_generation(&self) -> bool {
+        self.has_generation
+    }
+
+    /// The special token of a name.
+    pub(crate) fn token(&self, name: &str) -> Option<&str> {
+        self.tokens.iter().find(|(own, _)| own == name).map(|(_, token)| token.as_str())
+    }
+
+    /// The special tokens, by name.
+    pub(crate) fn into_tokens(self) -> Vec<(String, String)> {
+        self.tokens
+    }
+
+    /// Source and special tokens, and the file, in a fingerprint.
+    pub(crate) fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
+        let state = state.bytes(self.source.as_bytes());
+        self.tokens
+            .iter()
+            .fold(state, |state, (name, token)| state.bytes(name.as_bytes()).bytes(token.as_bytes()))
+    }
+
+    /// The text of a conversation in JSON, as `apply_chat_template(..., tokenize=False)` of transformers makes
+    /// it. `tools` and `variables` may be empty; the latter is an object of what else the template sees.
+    ///
+    /// ```
+    /// use feedline_datasets::ChatTemplate;
+    ///
+    /// let template = ChatTemplate::new("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}\n{% endfor %}")?;
+    /// let messages = r#"[{"role": "user", "content": " Hello. "}]"#;
+    /// assert_eq!(template.render(messages, "", "", false)?, "<user>Hello.\n");
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Sample` for what is no JSON, and for a conversation that the template refuses, with its words.
+    pub fn render(&self, messages: &str, tools: &str, variables: &str, prompt: bool) -> Result<String> {
+        let [messages, tools, variables] = [messages, tools, variables].map(parsed);
+        let rendered = self.run(messages?, tools?, &variables?, prompt);
+        rendered.map(|rendered| rendered.text).map_err(|error| self.refused(&error))
+    }
+
+    /// The text of messages. `prompt` asks for the beginning of an answer.
+    pub(crate) fn run(
+        &self,
+        messages: Value,
+        tools: Value,
+        variables: &Value,
+        prompt: bool,
+    ) -> Result<Rendered, Raised> {
+        let mut context = HashMap::from([
+            ("messages".to_owned(), cleaned(messages)),
+            ("tools".to_owned(), tools),
+            ("documents".to_owned(), Value::None),
+            ("add_generation_prompt".to_owned(), Value::Bool(prompt)),
+        ]);
+        for (name, token) in &self.tokens {
+            context.insert(name.clone(), value::text(token));
+        }
+        if let Value::Dict(variables) = variables {
+            for (name, value) in &variables.0 {
+                context.insert(name.to_text()?.to_string(), value.clone());
+            }
+        }
+        let mut run = Run::new(&self.source);
+        let text = run.template(&self.nodes, &Scope::new(context))?;
+        Ok(Rendered { text, spans: run.spans })
+    }
+
+    /// The error of a conversation that the template refuses.
+    pub(crate) fn refused(&self, error: &Raised) -> Error {
+        let Raised { kind, message, at } = error;
+        let at =
+            at.as_deref().map(|at| one_line(at.chars().take(200).collect::<String>())).unwrap_or_default();
+        let why = match *kind {
+            TEMPLATE => format!("the chat template refuses this conversation: {message}"),
+            UNSUPPORTED => format!("the chat template cannot be run in `{at}`: {message}"),
+            kind => format!("the chat template fails in `{at}`: {kind}: {message}"),
+        };
+        let error = Error::new(ErrorKind::Sample, why);
+        match &self.path {
+            Some(path) => error.clone().with_source(format!("the template of {}", path.display())),
+            None => error,
+        }
+    }
+}
+
+/// The folder of a tokenizer.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }
+}
+
+/// A JSON text, which may be empty.
+pub(crate) fn parsed(json: &str) -> Result<Value> {
+    if json.is_empty() {
+        return Ok(Value::None);
+    }
+    json::parse(json).map_err(|why| Error::new(ErrorKind::Sample, one_line(why)))
+}
+
+/// The messages as transformers hands them to a template: without keys whose value is null, and with
+/// `reasoning_content` as `thinking` too.
+fn cleaned(messages: Value) -> Value {
+    let Value::List(all) = &messages else { return messages };
+    let one = |message: &Value| {
+        let Value::Dict(message) = message else { return message.clone() };
+        let mut kept: Vec<_> =
+            message.0.iter().filter(|(_, value)| !matches!(value, Value::None)).cloned().collect();
+        let has = |name: &str| kept.iter().any(|(key, _)| key.as_text() == Some(name));
+        if has("reasoning_content") && !has("thinking") {
+            let thinking = message.text("reasoning_content").cloned().unwrap_or(Value::None);
+            kept.push((value::text("thinking"), thinking));
+        }
+        filters::dict(kept)
+    };
+    value::list(all.iter().map(one).collect())
+}
+
+impl fmt::Debug for ChatTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChatTemplate({} characters)", self.source.chars().count())
+    }
+}

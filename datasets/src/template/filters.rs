@@ -1,0 +1,519 @@
+//! The filters of Jinja, and `tojson` of transformers.
+
+use std::rc::Rc;
+
+use super::eval::{Given, Run};
+use super::json::{Style, dump};
+use super::methods::{capitalized, lower, replaced, stripped};
+use super::operators::{binary, escaped, is, percent, rounded};
+use super::tests;
+use super::value::{Dict, Raised, Value, compare, is_equal, is_space, iter, list, raised, text, unsupported};
+
+const NAMES: &[&str] = &[
+    "abs",
+    "attr",
+    "batch",
+    "capitalize",
+    "center",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "e",
+    "escape",
+    "filesizeformat",
+    "first",
+    "float",
+    "forceescape",
+    "format",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "pprint",
+    "random",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "safe",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "string",
+    "striptags",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "truncate",
+    "unique",
+    "upper",
+    "urlencode",
+    "urlize",
+    "wordcount",
+    "wordwrap",
+    "xmlattr",
+];
+
+pub(super) fn is_filter(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
+type Done = Result<Value, Raised>;
+
+/// `of | name(given)`.
+pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
+    Ok(match name {
+        "default" | "d" => {
+            let default = given.take(0, "default_value").unwrap_or_else(|| text(""));
+            let falsy = given.take(1, "boolean").is_some_and(|value| value.is_true());
+            given.end(name, 2)?;
+            if of.is_undefined() || falsy && !of.is_true() { default } else { of }
+        }
+        "string" => match of {
+            Value::Text(_) | Value::Safe(_) => of,
+            of => text(&*of.to_text()?),
+        },
+        "safe" => Value::Safe(of.to_text()?),
+        "escape" | "e" => match of {
+            Value::Safe(_) => of,
+            of => Value::Safe(escaped(&of.to_text()?).into()),
+        },
+        "forceescape" => Value::Safe(escaped(&of.to_text()?).into()),
+        "length" | "count" => Value::Int(of.len()? as i128),
+        "list" => list(of.items()?),
+        "upper" => text(of.to_text()?.to_uppercase()),
+        "lower" => text(lower(&of.to_text()?)),
+        "capitalize" => text(capitalized(&of.to_text()?)),
+        "title" => text(title(&of.to_text()?)),
+        "trim" => {
+            let chars = given.take(0, "chars").filter(|chars| !matches!(chars, Value::None));
+            given.end(name, 1)?;
+            let chars = chars.map(|chars| chars.to_text()).transpose()?;
+            text(stripped(&of.to_text()?, chars.as_deref(), true, true))
+        }
+        "replace" => {
+            let (Some(old), Some(new)) = (given.take(0, "old"), given.take(1, "new")) else {
+                return Err(raised("TypeError", "replace takes what to replace, and by what"));
+            };
+            let count = given.take(2, "count").and_then(|count| count.as_int());
+            given.end(name, 3)?;
+            if matches!(of, Value::Safe(_)) {
+                return unsupported("replace of text that is marked as safe is not read");
+            }
+            text(replaced(&of.to_text()?, &old.to_text()?, &new.to_text()?, count)?)
+        }
+        "join" => {
+            let separator = given.take(0, "d").unwrap_or_else(|| text(""));
+            let attribute = given.take(1, "attribute").filter(|path| !matches!(path, Value::None));
+            given.end(name, 2)?;
+            let mut parts = Vec::new();
+            for item in of.items()? {
+                let item = match &attribute {
+                    Some(path) => run.path(&item, path, None)?,
+                    None => item,
+                };
+                parts.push(item.to_text()?);
+            }
+            text(parts.join(&*separator.to_text()?))
+        }
+        "first" => match &of {
+            Value::Iter(state) => {
+                let at = state.1.get();
+                state.1.set((at + 1).min(state.0.len()));
+                state.0.get(at).cloned().unwrap_or_else(|| nothing("first"))
+            }
+            of => of.items()?.first().cloned().unwrap_or_else(|| nothing("first")),
+        },
+        "last" => match &of {
+            Value::Iter(_) => return Err(raised("TypeError", "'generator' object is not reversible")),
+            of => of.items()?.last().cloned().unwrap_or_else(|| nothing("last")),
+        },
+        "reverse" => match &of {
+            Value::Text(chars) => text(chars.chars().rev().collect::<String>()),
+            of => iter(of.items()?.into_iter().rev().collect()),
+        },
+        "items" => match &of {
+            Value::Undefined(_) => iter(Vec::new()),
+            Value::Dict(dict) => iter(
+                dict.0
+                    .iter()
+                    .map(|(key, value)| Value::Tuple(Rc::new(vec![key.clone(), value.clone()])))
+                    .collect(),
+            ),
+            _ => return Err(raised("TypeError", "Can only get item pairs from a mapping.")),
+        },
+        "dictsort" => dict_sort(&of, given)?,
+        "sort" => sort(run, of, given)?,
+        "unique" => unique(run, of, given)?,
+        "groupby" => return unsupported("the filter groupby is not read"),
+        "map" => map(run, of, given)?,
+        "select" | "reject" | "selectattr" | "rejectattr" => select(run, name, of, given)?,
+        "min" | "max" => extreme(run, name, of, given)?,
+        "sum" => {
+            let attribute = given.take(0, "attribute").filter(|path| !matches!(path, Value::None));
+            let mut sum = given.take(1, "start").unwrap_or(Value::Int(0));
+            given.end(name, 2)?;
+            for item in of.items()? {
+                let item = match &attribute {
+                    Some(path) => run.path(&item, path, None)?,
+                    None => item,
+                };
+                sum = binary("+", &sum, &item)?;
+            }
+            sum
+        }
+        "abs" => match of.defined()? {
+            Value::Float(number) => Value::Float(number.abs()),
+            value => match value.as_int().and_then(i128::checked_abs) {
+                Some(number) => Value::Int(number),
+                None => {
+                    let why = format!("bad operand type for abs(): '{}'", value.type_name());
+                    return Err(raised("TypeError", why));
+                }
+            },
+        },
+        "int" => int(&of, given)?,
+        "float" => {
+            let default = given.take(0, "default").unwrap_or(Value::Float(0.0));
+            given.end(name, 1)?;
+            match (of.as_float(), of.as_text()) {
+                (Some(number), _) => Value::Float(number),
+                (None, Some(text)) => match python_float(text)? {
+                    Some(number) => Value::Float(number),
+                    None => default,
+                },
+                _ => default,
+            }
+        }
+        "round" => {
+            let digits = given.take(0, "precision").and_then(|digits| digits.as_int()).unwrap_or(0);
+            let method = given.take(1, "method").map_or(Ok("common".into()), |method| method.to_text())?;
+            given.end(name, 2)?;
+            match (of.as_float(), &*method) {
+                (Some(_), "common") if of.as_int().is_some() && digits >= 0 => of,
+                (Some(number), "common") => Value::Float(rounded(number, digits)?),
+                (Some(number), "ceil") if digits == 0 => Value::Float(number.ceil()),
+                (Some(number), "floor") if digits == 0 => Value::Float(number.floor()),
+                _ => return unsupported("this round is not read"),
+            }
+        }
+        "format" => {
+            if !given.named.is_empty() {
+                return unsupported("format with names is not read: use %s and places");
+            }
+            text(percent(&of.to_text()?, &given.plain)?)
+        }
+        "indent" => indent(&of, given)?,
+        "wordcount" => Value::Int(words(&of.to_text()?) as i128),
+        "batch" => {
+            let size = given.take(0, "linecount").and_then(|size| size.as_int()).unwrap_or(0);
+            let fill = given.take(1, "fill_with").filter(|fill| !matches!(fill, Value::None));
+            let Some(size) = usize::try_from(size).ok().filter(|size| *size > 0) else {
+                return unsupported("batch of 0 items is not read");
+            };
+            let mut batches: Vec<Vec<Value>> = of.items()?.chunks(size).map(<[Value]>::to_vec).collect();
+            if let (Some(last), Some(fill)) = (batches.last_mut(), fill) {
+                last.resize(size, fill);
+            }
+            iter(batches.into_iter().map(list).collect())
+        }
+        "attr" => {
+            let path = given.take(0, "name").unwrap_or(Value::None).to_text()?;
+            match &of {
+                Value::Dict(_) if super::methods::is_method(&of, &path) => run.attribute(&of, &path)?,
+                // Attributes, not items.
+                Value::Dict(_) => of.missing(&path),
+                of => run.attribute(of, &path)?,
+            }
+        }
+        "tojson" => to_json(&of, given)?,
+        name if is_filter(name) => return unsupported(format!("the filter {name} is not read")),
+        name => return Err(raised("TemplateRuntimeError", format!("No filter named '{name}'."))),
+    })
+}
+
+fn nothing(which: &str) -> Value {
+    Value::Undefined(format!("No {which} item, sequence was empty.").into())
+}
+
+fn words(of: &str) -> usize {
+    let is_word = |char: char| char == '_' || char.is_alphanumeric();
+    of.split(|char| !is_word(char)).filter(|word| !word.is_empty()).count()
+}
+
+/// Jinja's `title`: words begin behind spaces, hyphens and brackets.
+fn title(of: &str) -> String {
+    let is_break = |char: char| is_space(char) || ['-', '(', '{', '[', '<'].contains(&char);
+    let (mut to, mut word) = (String::new(), String::new());
+    for char in of.chars() {
+        if is_break(char) {
+            to.push_str(&capitalized_word(&word));
+            word.clear();
+            to.push(char);
+        } else {
+            word.push(char);
+        }
+    }
+    to + &capitalized_word(&word)
+}
+
+fn capitalized_word(word: &str) -> String {
+    let mut chars = word.chars();
+    let Some(first) = chars.next() else { return String::new() };
+    first.to_uppercase().collect::<String>() + &lower(chars.as_str())
+}
+
+fn to_json(of: &Value, mut given: Given) -> Done {
+    let mut style = Style {
+        ascii: given.take(0, "ensure_ascii").is_some_and(|ascii| ascii.is_true()),
+        ..Style::default()
+    };
+    style.indent = match given.take(1, "indent") {
+        None | Some(Value::None) => None,
+        Some(Value::Text(indent)) => Some(indent.to_string()),
+        Some(indent) => match indent.as_int().map(usize::try_from) {
+            Some(Ok(spaces)) if spaces <= 64 => Some(" ".repeat(spaces)),
+            _ => return unsupported("this indent of tojson is not read"),
+        },
+    };
+    if let Some(separators) = given.take(2, "separators").filter(|of| !matches!(of, Value::None)) {
+        let parts = separators.items()?;
+        let [comma, colon] = &parts[..] else {
+            return Err(raised("ValueError", "separators of tojson are two texts"));
+        };
+        style.separators = Some((comma.to_text()?.to_string(), colon.to_text()?.to_string()));
+    }
+    style.sort_keys = given.take(3, "sort_keys").is_some_and(|sorts| sorts.is_true());
+    given.end("tojson", 4)?;
+    Ok(text(dump(of, &style)?))
+}
+
+fn indent(of: &Value, mut given: Given) -> Done {
+    let width = given.take(0, "width").unwrap_or(Value::Int(4));
+    let first = given.take(1, "first").is_some_and(|first| first.is_true());
+    let blank = given.take(2, "blank").is_some_and(|blank| blank.is_true());
+    given.end("indent", 3)?;
+    let spaces = match width.as_int().map(usize::try_from) {
+        Some(Ok(spaces)) if spaces <= 1024 => " ".repeat(spaces),
+        _ => width.to_text()?.to_string(),
+    };
+    let whole = of.to_text()?;
+    if whole.chars().any(|char| {
+        matches!(char, '\r' | '\x0B' | '\x0C' | '\x1C'..='\x1E' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    }) {
+        return unsupported("indent of a text with other line breaks than \\n is not read");
+    }
+    // Jinja adds a break, so that an empty line at the end stays.
+    let mut to = String::new();
+    for (at, line) in whole.split('\n').enumerate() {
+        if at > 0 {
+            to.push('\n');
+        }
+        if (at > 0 && (blank || !line.is_empty())) || (at == 0 && first) {
+            to.push_str(&spaces);
+        }
+        to.push_str(line);
+    }
+    Ok(text(to))
+}
+
+fn int(of: &Value, mut given: Given) -> Done {
+    let default = given.take(0, "default").unwrap_or(Value::Int(0));
+    let base = given.take(1, "base").and_then(|base| base.as_int()).unwrap_or(10);
+    given.end("int", 2)?;
+    if base != 10 {
+        return unsupported("int with a base is not read");
+    }
+    Ok(match of {
+        Value::Float(number) if number.is_finite() && number.abs() < 1e30 => {
+            Value::Int(number.trunc() as i128)
+        }
+        Value::Float(_) => return unsupported("int of this number is not read"),
+        Value::Text(digits) | Value::Safe(digits) => {
+            let plain = stripped(digits, None, true, true).replace('_', "");
+            match plain.parse::<i128>() {
+                Ok(number) => Value::Int(number),
+                Err(_) => match python_float(digits)? {
+                    Some(number) if number.is_finite() && number.abs() < 1e30 => {
+                        Value::Int(number.trunc() as i128)
+                    }
+                    Some(_) => return unsupported("int of this text is not read"),
+                    None => default,
+                },
+            }
+        }
+        other => other.as_int().map_or(default, Value::Int),
+    })
+}
+
+/// The number that Python's `float` reads.
+fn python_float(of: &str) -> Result<Option<f64>, Raised> {
+    let plain = stripped(of, None, true, true);
+    if plain.contains('_') {
+        return unsupported("a number with underscores is not read");
+    }
+    Ok(plain.parse().ok())
+}
+
+/// The key by which items are sorted: without case, unless it is asked for.
+fn key(run: &mut Run<'_>, item: &Value, attribute: Option<&Value>, with_case: bool) -> Done {
+    let key = match attribute {
+        Some(path) => run.path(item, path, None)?,
+        None => item.clone(),
+    };
+    Ok(match &key {
+        Value::Text(of) if !with_case => text(lower(of)),
+        _ => key,
+    })
+}
+
+fn sort(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
+    let reverse = given.take(0, "reverse").is_some_and(|reverse| reverse.is_true());
+    let with_case = given.take(1, "case_sensitive").is_some_and(|case| case.is_true());
+    let attribute = given.take(2, "attribute").filter(|path| !matches!(path, Value::None));
+    given.end("sort", 3)?;
+    if attribute.as_ref().and_then(Value::as_text).is_some_and(|path| path.contains(',')) {
+        return unsupported("sort by several attributes is not read");
+    }
+    let mut keyed = Vec::new();
+    for item in of.items()? {
+        keyed.push((key(run, &item, attribute.as_ref(), with_case)?, item));
+    }
+    Ok(list(sorted(keyed, reverse)?))
+}
+
+fn sorted(mut keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>, Raised> {
+    let mut outcome = Ok(());
+    keyed.sort_by(|(left, _), (right, _)| {
+        let ordering = compare("<", left, right).unwrap_or_else(|error| {
+            outcome = Err(error);
+            std::cmp::Ordering::Equal
+        });
+        // Equal items keep their order, whichever way.
+        if reverse { ordering.reverse() } else { ordering }
+    });
+    outcome?;
+    Ok(keyed.into_iter().map(|(_, item)| item).collect())
+}
+
+fn dict_sort(of: &Value, mut given: Given) -> Done {
+    let with_case = given.take(0, "case_sensitive").is_some_and(|case| case.is_true());
+    let by = given.take(1, "by").map_or(Ok("key".into()), |by| by.to_text())?;
+    let reverse = given.take(2, "reverse").is_some_and(|reverse| reverse.is_true());
+    given.end("dictsort", 3)?;
+    let Value::Dict(dict) = of.defined()? else {
+        return Err(raised("TypeError", format!("'{}' object has no items", of.type_name())));
+    };
+    let keyed = dict.0.iter().map(|(own, value)| {
+        let by = if &*by == "value" { value } else { own };
+        let by = match by {
+            Value::Text(of) if !with_case => text(lower(of)),
+            other => other.clone(),
+        };
+        (by, Value::Tuple(Rc::new(vec![own.clone(), value.clone()])))
+    });
+    Ok(list(sorted(keyed.collect(), reverse)?))
+}
+
+fn unique(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
+    let with_case = given.take(0, "case_sensitive").is_some_and(|case| case.is_true());
+    let attribute = given.take(1, "attribute").filter(|path| !matches!(path, Value::None));
+    given.end("unique", 2)?;
+    let (mut seen, mut kept) = (Vec::<Value>::new(), Vec::new());
+    for item in of.items()? {
+        let key = key(run, &item, attribute.as_ref(), with_case)?;
+        if !seen.iter().any(|own| is_equal(own, &key)) {
+            seen.push(key);
+            kept.push(item);
+        }
+    }
+    Ok(iter(kept))
+}
+
+fn extreme(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
+    let with_case = given.take(0, "case_sensitive").is_some_and(|case| case.is_true());
+    let attribute = given.take(1, "attribute").filter(|path| !matches!(path, Value::None));
+    given.end(name, 2)?;
+    let op = if name == "min" { "<" } else { ">" };
+    let mut best: Option<(Value, Value)> = None;
+    for item in of.items()? {
+        let key = key(run, &item, attribute.as_ref(), with_case)?;
+        let is_better = match &best {
+            None => true,
+            Some((own, _)) => is(op, &key, own)?,
+        };
+        if is_better {
+            best = Some((key, item));
+        }
+    }
+    Ok(best
+        .map_or_else(|| Value::Undefined("No aggregated item, sequence was empty.".into()), |(_, item)| item))
+}
+
+fn map(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
+    let items = of.items()?;
+    let mut mapped = Vec::new();
+    if given.plain.is_empty() {
+        let position = given.named.iter().position(|(name, _)| name == "attribute");
+        let Some(position) = position else {
+            return Err(raised("FilterArgumentError", "map requires a filter argument"));
+        };
+        let path = given.named.remove(position).1;
+        let default = given.take(0, "default");
+        given.end("map", 0)?;
+        for item in items {
+            mapped.push(run.path(&item, &path, default.as_ref())?);
+        }
+        return Ok(iter(mapped));
+    }
+    let name = given.plain.remove(0).to_text()?;
+    for item in items {
+        let given = Given { plain: given.plain.clone(), named: given.named.clone() };
+        mapped.push(filter(run, &name, item, given)?);
+    }
+    Ok(iter(mapped))
+}
+
+fn select(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
+    let path = match name {
+        "selectattr" | "rejectattr" if given.plain.is_empty() => {
+            return Err(raised("FilterArgumentError", "Missing parameter for attribute name"));
+        }
+        "selectattr" | "rejectattr" => Some(given.plain.remove(0)),
+        _ => None,
+    };
+    let test = if given.plain.is_empty() { None } else { Some(given.plain.remove(0).to_text()?) };
+    let keeps = name.starts_with("select");
+    let mut kept = Vec::new();
+    for item in of.items()? {
+        let value = match &path {
+            Some(path) => run.path(&item, path, None)?,
+            None => item.clone(),
+        };
+        let passes = match &test {
+            Some(test) => tests::test(test, &value, &given)?,
+            None => value.is_true(),
+        };
+        if passes == keeps {
+            kept.push(item);
+        }
+    }
+    Ok(iter(kept))
+}
+
+/// A dict of these entries; for the context of a template.
+pub(super) fn dict(entries: impl IntoIterator<Item = (Value, Value)>) -> Value {
+    Value::Dict(Rc::new(Dict(entries.into_iter().collect())))
+}

@@ -1,0 +1,146 @@
+//! The tests of Jinja: `is string`, `is defined`.
+
+use super::eval::Given;
+use super::operators::{contains, is};
+use super::value::{Raised, Value, raised, unsupported};
+
+/// Every name; those of operators as well.
+const NAMES: &[&str] = &[
+    "boolean",
+    "callable",
+    "defined",
+    "divisibleby",
+    "eq",
+    "equalto",
+    "==",
+    "escaped",
+    "even",
+    "false",
+    "filter",
+    "float",
+    "ge",
+    ">=",
+    "greaterthan",
+    "gt",
+    ">",
+    "in",
+    "integer",
+    "iterable",
+    "le",
+    "<=",
+    "lessthan",
+    "lt",
+    "<",
+    "lower",
+    "mapping",
+    "ne",
+    "!=",
+    "none",
+    "number",
+    "odd",
+    "sameas",
+    "sequence",
+    "string",
+    "test",
+    "true",
+    "undefined",
+    "upper",
+];
+
+pub(super) fn is_test(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
+/// Whether `value` passes a test.
+pub(super) fn test(name: &str, value: &Value, given: &Given) -> Result<bool, Raised> {
+    if !is_test(name) {
+        return Err(raised("TemplateRuntimeError", format!("No test named '{name}'.")));
+    }
+    let takes = match name {
+        "divisibleby" | "eq" | "equalto" | "==" | "ge" | ">=" | "greaterthan" | "gt" | ">" | "in" | "le"
+        | "<=" | "lessthan" | "lt" | "<" | "ne" | "!=" | "sameas" => 1,
+        _ => 0,
+    };
+    if given.plain.len() != takes || !given.named.is_empty() {
+        return Err(raised("TypeError", format!("the test '{name}' takes {takes} arguments")));
+    }
+    let other = given.plain.first().unwrap_or(&Value::None);
+    let whole = || match value.defined()? {
+        Value::Float(_) => unsupported("a test of numbers with fractions is not read"),
+        value => value
+            .as_int()
+            .ok_or_else(|| raised("TypeError", format!("a number is required, not '{}'", value.type_name()))),
+    };
+    Ok(match name {
+        "defined" => !value.is_undefined(),
+        "undefined" => value.is_undefined(),
+        "none" => matches!(value, Value::None),
+        "boolean" => matches!(value, Value::Bool(_)),
+        "true" => matches!(value, Value::Bool(true)),
+        "false" => matches!(value, Value::Bool(false)),
+        "integer" => matches!(value, Value::Int(_)),
+        "float" => matches!(value, Value::Float(_)),
+        "number" => value.as_float().is_some(),
+        "string" => value.as_text().is_some(),
+        "mapping" => matches!(value, Value::Dict(_)),
+        "iterable" => matches!(
+            value,
+            Value::Undefined(_)
+                | Value::Text(_)
+                | Value::Safe(_)
+                | Value::List(_)
+                | Value::Tuple(_)
+                | Value::Dict(_)
+                | Value::Iter(_)
+                | Value::View(..)
+                | Value::Loop(_)
+        ),
+        // With a length and items by place: a dict has both in Python, and so has an undefined value.
+        "sequence" => matches!(
+            value,
+            Value::Undefined(_)
+                | Value::Text(_)
+                | Value::Safe(_)
+                | Value::List(_)
+                | Value::Tuple(_)
+                | Value::Dict(_)
+                | Value::View("range", _)
+        ),
+        "callable" => matches!(
+            value,
+            Value::Macro(_) | Value::Function(_) | Value::Method(..) | Value::Cycle(_) | Value::Loop(_)
+        ),
+        "escaped" => matches!(value, Value::Safe(_)),
+        "odd" => whole()?.rem_euclid(2) == 1,
+        "even" => whole()?.rem_euclid(2) == 0,
+        "divisibleby" => match (whole()?, other.as_int()) {
+            (_, Some(0)) => return Err(raised("ZeroDivisionError", "integer modulo by zero")),
+            (number, Some(by)) => number.checked_rem(by) == Some(0),
+            _ => return Err(raised("TypeError", "a number is required")),
+        },
+        "lower" | "upper" => {
+            let text = value.to_text()?;
+            let has_case = text.chars().any(|char| char.is_lowercase() || char.is_uppercase());
+            let is_case = |char: char| match name {
+                "lower" => !char.is_uppercase(),
+                _ => !char.is_lowercase(),
+            };
+            has_case && text.chars().all(is_case)
+        }
+        "filter" => value.as_text().is_some_and(super::filters::is_filter),
+        "test" => value.as_text().is_some_and(is_test),
+        "in" => contains(other, value)?,
+        "sameas" => match (value, other) {
+            (Value::None, Value::None) => true,
+            (Value::Bool(value), Value::Bool(other)) => value == other,
+            (Value::None | Value::Bool(_), _) | (_, Value::None | Value::Bool(_)) => false,
+            _ => return unsupported("sameas of these values is not read: use =="),
+        },
+        "eq" | "equalto" | "==" => is("==", value, other)?,
+        "ne" | "!=" => is("!=", value, other)?,
+        "lt" | "lessthan" | "<" => is("<", value, other)?,
+        "le" | "<=" => is("<=", value, other)?,
+        "gt" | "greaterthan" | ">" => is(">", value, other)?,
+        _ => is(">=", value, other)?,
+    })
+}

@@ -1,0 +1,392 @@
+//! Values of a template, with the meaning and the words of Python.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+/// Why a template ends: an exception of Python's, by its kind and its message.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Raised {
+    pub(crate) kind: &'static str,
+    pub(crate) message: String,
+    /// The expression.
+    pub(crate) at: Option<String>,
+}
+
+/// The kind of what templates raise themselves.
+pub(crate) const TEMPLATE: &str = "raise_exception";
+/// The kind of what is not read here, though Python has a result.
+pub(crate) const UNSUPPORTED: &str = "unsupported";
+
+pub(crate) fn raised(kind: &'static str, message: impl Into<String>) -> Raised {
+    Raised { kind, message: message.into(), at: None }
+}
+
+pub(super) fn unsupported<T>(what: impl Into<String>) -> Result<T, Raised> {
+    Err(raised(UNSUPPORTED, what))
+}
+
+/// A value.
+#[derive(Clone)]
+pub(crate) enum Value {
+    /// A name or a field that is not there, with the message of its use.
+    Undefined(Rc<str>),
+    None,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(Rc<str>),
+    /// Text that is marked as safe: Python's `Markup`.
+    Safe(Rc<str>),
+    List(Rc<Vec<Value>>),
+    Tuple(Rc<Vec<Value>>),
+    Dict(Rc<Dict>),
+    Namespace(Rc<RefCell<Dict>>),
+    Macro(Rc<super::eval::Closure>),
+    Loop(Rc<super::eval::Loop>),
+    /// A function of the environment.
+    Function(&'static str),
+    /// A method of a value.
+    Method(Rc<Value>, Rc<str>),
+    /// What an iterator has left: its items, and the place of the next one.
+    Iter(Rc<(Vec<Value>, Cell<usize>)>),
+    /// What `items`, `keys` and `values` of a dict give, and `range`.
+    View(&'static str, Rc<Vec<Value>>),
+    /// An object of `cycler` or `joiner`: its items, and how often it was called.
+    Cycle(Rc<(&'static str, Vec<Value>, Cell<usize>)>),
+}
+
+/// Keys and values in the order in which they were added.
+#[derive(Clone, Default)]
+pub(crate) struct Dict(pub(crate) Vec<(Value, Value)>);
+
+impl Dict {
+    pub(crate) fn get(&self, key: &Value) -> Option<&Value> {
+        self.0.iter().find(|(own, _)| is_equal(own, key)).map(|(_, value)| value)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<&Value> {
+        self.0.iter().find(|(own, _)| own.as_text() == Some(key)).map(|(_, value)| value)
+    }
+
+    pub(crate) fn set(&mut self, key: Value, value: Value) {
+        match self.0.iter_mut().find(|(own, _)| is_equal(own, &key)) {
+            Some((_, own)) => *own = value,
+            None => self.0.push((key, value)),
+        }
+    }
+}
+
+/// Whether Python's `str.strip` takes a character away: white space of Unicode, and four separators.
+pub(super) fn is_space(char: char) -> bool {
+    char.is_whitespace() || ('\x1C'..='\x1F').contains(&char)
+}
+
+pub(crate) fn text(text: impl AsRef<str>) -> Value {
+    Value::Text(text.as_ref().into())
+}
+
+/// What a generator of Python gives.
+pub(super) fn iter(items: Vec<Value>) -> Value {
+    Value::Iter(Rc::new((items, Cell::new(0))))
+}
+
+pub(crate) fn list(items: Vec<Value>) -> Value {
+    Value::List(Rc::new(items))
+}
+
+impl Value {
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) | Self::Safe(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_undefined(&self) -> bool {
+        matches!(self, Self::Undefined(_))
+    }
+
+    /// The name of the type.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Undefined(_) => "Undefined",
+            Self::None => "NoneType",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Float(_) => "float",
+            Self::Text(_) => "str",
+            Self::Safe(_) => "Markup",
+            Self::List(_) => "list",
+            Self::Tuple(_) => "tuple",
+            Self::Dict(_) => "dict",
+            Self::Namespace(_) => "Namespace",
+            Self::Macro(_) => "Macro",
+            Self::Loop(_) => "LoopContext",
+            Self::Function(_) => "function",
+            Self::Method(..) => "builtin_function_or_method",
+            Self::Cycle(of) => of.0,
+            Self::Iter(_) => "generator",
+            Self::View(name, _) => name,
+        }
+    }
+
+    /// The value of a field that is not there.
+    pub(super) fn missing(&self, name: &str) -> Value {
+        let of = match self {
+            Self::None => "'None'".to_owned(),
+            other => format!("'{} object'", other.type_name()),
+        };
+        Value::Undefined(format!("{of} has no attribute {}", repr_text(name)).into())
+    }
+
+    pub(crate) fn is_true(&self) -> bool {
+        match self {
+            Self::Undefined(_) | Self::None => false,
+            Self::Bool(value) => *value,
+            Self::Int(number) => *number != 0,
+            Self::Float(number) => *number != 0.0,
+            Self::Text(text) | Self::Safe(text) => !text.is_empty(),
+            Self::List(items) | Self::Tuple(items) | Self::View(_, items) => !items.is_empty(),
+            Self::Dict(dict) => !dict.0.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// The number of a `bool` or a whole number.
+    pub(super) fn as_int(&self) -> Option<i128> {
+        match self {
+            Self::Bool(value) => Some(i128::from(*value)),
+            Self::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    pub(super) fn as_float(&self) -> Option<f64> {
+        match self {
+            Self::Float(number) => Some(*number),
+            other => other.as_int().map(|number| number as f64),
+        }
+    }
+
+    /// The error of an undefined value that is used.
+    pub(super) fn defined(&self) -> Result<&Self, Raised> {
+        match self {
+            Self::Undefined(why) => Err(raised("UndefinedError", &**why)),
+            other => Ok(other),
+        }
+    }
+
+    /// The items, as a loop reads them.
+    pub(super) fn items(&self) -> Result<Vec<Value>, Raised> {
+        Ok(match self {
+            Self::Undefined(_) => Vec::new(),
+            Self::List(items) | Self::Tuple(items) | Self::View(_, items) => items.to_vec(),
+            Self::Iter(of) => of.0[of.1.replace(of.0.len())..].to_vec(),
+            Self::Dict(dict) => dict.0.iter().map(|(key, _)| key.clone()).collect(),
+            Self::Text(chars) | Self::Safe(chars) => {
+                chars.chars().map(|char| text(char.encode_utf8(&mut [0; 4]))).collect()
+            }
+            other => {
+                return Err(raised("TypeError", format!("'{}' object is not iterable", other.type_name())));
+            }
+        })
+    }
+
+    pub(super) fn len(&self) -> Result<usize, Raised> {
+        Ok(match self {
+            Self::Undefined(_) => 0,
+            Self::Text(text) | Self::Safe(text) => text.chars().count(),
+            Self::List(items) | Self::Tuple(items) | Self::View(_, items) => items.len(),
+            Self::Dict(dict) => dict.0.len(),
+            Self::Loop(of) => of.items.len(),
+            other => {
+                return Err(raised(
+                    "TypeError",
+                    format!("object of type '{}' has no len()", other.type_name()),
+                ));
+            }
+        })
+    }
+
+    /// The text that Python's `str` makes.
+    pub(super) fn to_text(&self) -> Result<Rc<str>, Raised> {
+        Ok(match self {
+            Self::Text(text) | Self::Safe(text) => text.clone(),
+            Self::Undefined(_) => "".into(),
+            other => other.repr()?.into(),
+        })
+    }
+
+    /// The text that Python's `repr` makes.
+    pub(super) fn repr(&self) -> Result<String, Raised> {
+        let mut to = String::new();
+        self.write_repr(&mut to, 0)?;
+        Ok(to)
+    }
+
+    fn write_repr(&self, to: &mut String, depth: usize) -> Result<(), Raised> {
+        if depth > 100 {
+            return unsupported("a value is nested too deeply");
+        }
+        let all = |items: &[Value], to: &mut String| -> Result<(), Raised> {
+            for (at, item) in items.iter().enumerate() {
+                to.push_str(if at == 0 { "" } else { ", " });
+                item.write_repr(to, depth + 1)?;
+            }
+            Ok(())
+        };
+        match self {
+            Self::Undefined(_) => to.push_str("Undefined"),
+            Self::None => to.push_str("None"),
+            Self::Bool(true) => to.push_str("True"),
+            Self::Bool(false) => to.push_str("False"),
+            Self::Int(number) => _ = write!(to, "{number}"),
+            Self::Float(number) => to.push_str(&float(*number)),
+            Self::Text(text) => to.push_str(&repr_text(text)),
+            Self::Safe(text) => _ = write!(to, "Markup({})", repr_text(text)),
+            Self::List(items) => {
+                to.push('[');
+                all(items, to)?;
+                to.push(']');
+            }
+            Self::Tuple(items) => {
+                to.push('(');
+                all(items, to)?;
+                to.push_str(if items.len() == 1 { ",)" } else { ")" });
+            }
+            Self::Dict(dict) => {
+                to.push('{');
+                for (at, (key, value)) in dict.0.iter().enumerate() {
+                    to.push_str(if at == 0 { "" } else { ", " });
+                    key.write_repr(to, depth + 1)?;
+                    to.push_str(": ");
+                    value.write_repr(to, depth + 1)?;
+                }
+                to.push('}');
+            }
+            Self::View(name, items) if *name != "range" => {
+                _ = write!(to, "{name}([");
+                all(items, to)?;
+                to.push_str("])");
+            }
+            other => return unsupported(format!("the text of a {} is not written", other.type_name())),
+        }
+        Ok(())
+    }
+}
+
+/// A number as Python writes it: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
+pub(super) fn float(number: f64) -> String {
+    if number.is_nan() {
+        return "nan".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let short = format!("{number:e}");
+    let (digits, exponent) = short.split_once('e').unwrap_or((&short, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        let plain = format!("{number}");
+        return if plain.contains('.') { plain } else { plain + ".0" };
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+/// A text as Python's `repr` writes it.
+pub(super) fn repr_text(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut to = String::from(quote);
+    for char in text.chars() {
+        match char {
+            '\n' => to.push_str("\\n"),
+            '\r' => to.push_str("\\r"),
+            '\t' => to.push_str("\\t"),
+            '\\' => to.push_str("\\\\"),
+            char if char == quote => {
+                to.push('\\');
+                to.push(char);
+            }
+            char if is_printable(char) => to.push(char),
+            char => {
+                let code = u32::from(char);
+                _ = match code {
+                    0..=0xFF => write!(to, "\\x{code:02x}"),
+                    0x100..=0xFFFF => write!(to, "\\u{code:04x}"),
+                    _ => write!(to, "\\U{code:08x}"),
+                };
+            }
+        }
+    }
+    to.push(quote);
+    to
+}
+
+fn is_printable(char: char) -> bool {
+    if char.is_ascii() {
+        return !char.is_ascii_control();
+    }
+    // Behind another character only what cannot be printed is escaped.
+    !format!("a{char}").escape_debug().to_string().contains("\\u{")
+}
+
+/// Python's `==`.
+pub(super) fn is_equal(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Undefined(_), Value::Undefined(_)) | (Value::None, Value::None) => true,
+        (Value::Text(left) | Value::Safe(left), Value::Text(right) | Value::Safe(right)) => left == right,
+        (Value::List(left), Value::List(right)) | (Value::Tuple(left), Value::Tuple(right)) => {
+            left.len() == right.len()
+                && left.iter().zip(right.iter()).all(|(left, right)| is_equal(left, right))
+        }
+        (Value::Dict(left), Value::Dict(right)) => {
+            let has =
+                |(key, value): &(Value, Value)| right.get(key).is_some_and(|right| is_equal(value, right));
+            left.0.len() == right.0.len() && left.0.iter().all(has)
+        }
+        (Value::Namespace(left), Value::Namespace(right)) => Rc::ptr_eq(left, right),
+        (Value::Macro(left), Value::Macro(right)) => Rc::ptr_eq(left, right),
+        (left, right) => match (left.as_int(), right.as_int()) {
+            (Some(left), Some(right)) => left == right,
+            _ => match (left.as_float(), right.as_float()) {
+                (Some(left), Some(right)) => left == right,
+                _ => false,
+            },
+        },
+    }
+}
+
+/// Python's `<` and the like.
+pub(super) fn compare(op: &str, left: &Value, right: &Value) -> Result<std::cmp::Ordering, Raised> {
+    let refuse = || {
+        let (left, right) = (left.type_name(), right.type_name());
+        Err(raised("TypeError", format!("'{op}' not supported between instances of '{left}' and '{right}'")))
+    };
+    left.defined()?;
+    right.defined()?;
+    match (left, right) {
+        (Value::Text(left) | Value::Safe(left), Value::Text(right) | Value::Safe(right)) => {
+            Ok(left.cmp(right))
+        }
+        (Value::List(left), Value::List(right)) | (Value::Tuple(left), Value::Tuple(right)) => {
+            for (left, right) in left.iter().zip(right.iter()) {
+                if !is_equal(left, right) {
+                    return compare(op, left, right);
+                }
+            }
+            Ok(left.len().cmp(&right.len()))
+        }
+        (left, right) => match (left.as_int(), right.as_int()) {
+            (Some(left), Some(right)) => Ok(left.cmp(&right)),
+            _ => match (left.as_float(), right.as_float()) {
+                (Some(left), Some(right)) => match left.partial_cmp(&right) {
+                    Some(ordering) => Ok(ordering),
+                    None => unsupported("a comparison with a number that is none"),
+                },
+                _ => refuse(),
+            },
+        },
+    }
+}

@@ -9,6 +9,7 @@
 
 from . import transforms
 from ._batch import Batch, Padded, Ragged
+from ._chats import chat_text, chats
 from ._data import Data, Field, concat, images, mix, open, zip
 from ._errors import (
     BudgetError,
@@ -28,6 +29,7 @@ from ._report import Report
 from ._sampler import Sampler
 from ._source import Source
 from ._table import table
+from ._tokens import tokens
 
 __all__ = [
     "Batch",
@@ -51,11 +53,14 @@ __all__ = [
     "StateError",
     "StoppedError",
     "__version__",
+    "chat_text",
+    "chats",
     "concat",
     "images",
     "mix",
     "open",
     "table",
+    "tokens",
     "transforms",
     "zip",
 ]

@@ -133,6 +133,12 @@ class Batch(Mapping[str, Any]):
         """The rows whose samples could not be read, and the samples that replace them."""
         return self._inner.substituted()
 
+    def longest(self, name: str) -> int:
+        """Items of the longest row of a ragged field; of ``cu_seqlens`` the longest document, which attention
+        kernels call ``max_seqlen``. Known without waiting for the device.
+        """
+        return self._inner.longest(name)
+
     def __repr__(self) -> str:
         return f"Batch(epoch {self.epoch}, step {self.step}, {self.rows} rows of {', '.join(self._forms)})"
 
@@ -152,7 +158,8 @@ class Copied(Batch):
         self._arrays = {
             name: _copied(framework, form(framework, inner, name)) for name, form in forms.items()
         }
-        self._inner = Info(inner)  # type: ignore[assignment]
+        ragged = [name for name, form in forms.items() if form in (_ragged, _ragged_int32, _padded)]
+        self._inner = Info(inner, ragged)  # type: ignore[assignment]
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -164,13 +171,20 @@ class Copied(Batch):
 class Info:
     """What is known of a batch whose slot is released."""
 
-    def __init__(self, inner: _feedline.Batch) -> None:
+    def __init__(self, inner: _feedline.Batch, ragged: Sequence[str] = ()) -> None:
+        self._longest = {name: inner.longest(name) for name in ragged}
         self.epoch, self.step = inner.epoch, inner.step
         self.rows, self.valid_rows = inner.rows, inner.valid_rows
         self._ids, self._substituted = inner.ids(), inner.substituted()
 
     def ids(self) -> bytes:
         return self._ids
+
+    def longest(self, name: str) -> int:
+        try:
+            return self._longest[name]
+        except KeyError:
+            raise ConfigError(f'field "{name}" is not ragged: every sample has the same length') from None
 
     def substituted(self) -> list[tuple[int, int]]:
         return self._substituted

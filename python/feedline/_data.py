@@ -14,6 +14,7 @@ from . import _collate, _feedline, _options, _own
 from . import transforms as _transforms
 from ._errors import ConfigError
 from ._columns import Place
+from ._packing import packed, unpadded
 from ._values import as_array, dtype_of, numpy_dtype
 from ._workers.choice import Leaf
 from .transforms import Transform
@@ -284,20 +285,71 @@ class Data:
         budget = _options.whole("the budget of cached, in bytes,", budget)
         return self._new(self._set.cached(budget, None if path is None else os.fspath(path)))
 
-    def packed(self, field: str, window: int, *, split: bool = True, shuffle: int | None = None) -> Data:
+    def packed(
+        self,
+        field: str | Sequence[str],
+        window: int,
+        *,
+        order: str = "best fit",
+        within: int | None = None,
+        split: bool = True,
+        cut: bool = False,
+        labels: str | bool | None = None,
+        pad: Mapping[str, float] | None = None,
+        shuffle: int | None = None,
+        padded: bool = True,
+    ) -> Data:
         """The documents of a ragged field, laid one behind another into windows of one size.
 
-        A window has the fields ``field``, ``position`` within the document, ``used`` items, and
-        ``cu_seqlens``, the input of attention kernels for variable lengths, all ``int32``: in a batch
-        ``batch["cu_seqlens"].values`` is 0 and then the end of each document in the sequence of all windows, in
-        a sample the same for its window. A document that is longer than a
-        window is split, or refused. ``shuffle`` is a seed: documents of equal length change
-        places each epoch.
+        A window has the fields ``field``, ``position`` within the document, ``segment``, the number of the
+        document in the window from 1, ``used`` items, and ``cu_seqlens``, the input of attention kernels for
+        variable lengths, all ``int32``: in a batch ``batch["cu_seqlens"].values`` is 0 and then the end of each
+        document in the sequence of all windows, in a sample the same for its window. :attr:`fate` says what
+        became of the documents.
+
+        Args:
+            field: The field, or several that are packed together, such as ``["ids", "weight"]``. The others have
+                as many items as the first, or one number for all items of a document.
+            window: Items per window.
+            order: ``"best fit"``: the longest document first, each where it leaves the least room. ``"in
+                order"``: as they come, cut where a window is full.
+            within: With best fit, how many documents that follow each other are packed together.
+            split: Whether a document that is longer than a window is split; else it is refused, or
+            cut: it keeps its first items.
+            labels: A field of labels, or ``True`` for labels that are the ids: -100 in the padding, and for the
+                first item of each document, as models that shift labels need it.
+            pad: What is in the padding, by field: ``{"ids": 2}``. Zeros where nothing is stated.
+            shuffle: A seed: documents of equal length change places each epoch.
+            padded: Whether windows have one size; else each is a batch of up to ``window`` items, a token budget,
+                whose fields are ragged: give the loader a batch size of 1, and :meth:`costs` to
+                :meth:`feedline.Sampler.alike`.
         """
-        window, shuffle = _options.whole("window", window), _options.seed("shuffle", shuffle)
-        packed = self._new(self._set.packed(field, window, split, shuffle))
-        packed._is_tuple, packed._signed, packed._places = False, _OF_WINDOWS, ()
-        return packed
+        return packed(self, field, window, (order, within, split, cut, padded), labels, pad, shuffle)
+
+    def costs(self, by: str = "items") -> np.ndarray[Any, Any]:
+        """The cost of each window of :meth:`packed`: its items, or ``"squares"``: the sum of the squares of its
+        documents' lengths, as for attention, divided by the window.
+        """
+        if by not in ("items", "squares"):
+            raise ConfigError(f'costs by {by!r}: give "items" or "squares"')
+        return np.array(self._set.costs(by == "squares"), np.uint32)
+
+    def unpadded(self, field: str | Sequence[str], *, labels: str | bool | None = None) -> Data:
+        """Documents whose batches are one sequence each, without padding.
+
+        In a batch ``batch["ids"].values`` has the items of all documents one behind another,
+        ``batch["position"].values`` their places in their documents, and ``batch["cu_seqlens"].values`` is 0 and
+        then the end of each document that has items, as FlashAttention takes it (``int32``); ``max_seqlen`` is
+        :meth:`batch.longest("cu_seqlens") <feedline.Batch.longest>`.
+
+        ``field`` and ``labels`` are those of :meth:`packed`.
+        """
+        return unpadded(self, field, labels)
+
+    @property
+    def fate(self) -> str | None:
+        """What became of the documents of :meth:`packed`, or of the ids of :func:`feedline.tokens`."""
+        return self._set.fate
 
     def lengths(self, field: str) -> np.ndarray[Any, Any]:
         """The number of items that each sample has of a ragged field. Reads every sample once."""
@@ -354,10 +406,6 @@ def _limits(max_length: Any) -> dict[str, int]:
     """Max items by field."""
     given = _options.mapping("max_length", max_length, '{"tokens": 512}')
     return {name: _options.whole(f"max_length[{name!r}]", items) for name, items in given.items()}
-
-
-#: The fields that :meth:`Data.packed` adds.
-_OF_WINDOWS = frozenset({"position", "used", "cu_seqlens", "segment"})
 
 
 def _same(sample: Any) -> Any:
@@ -421,8 +469,8 @@ def open(
     """Opens a file, a folder or a URL, whatever its format.
 
     Formats: NumPy (.npy, .npz), Parquet, Arrow, CSV, JSON Lines, text, safetensors, TFRecord, tar
-    (WebDataset), MosaicML's shards, MNIST's and CIFAR's files, folders of these, and folders of one file per
-    sample. Encoded pictures are bytes here: :func:`feedline.images` decodes them.
+    (WebDataset), MosaicML's shards, Megatron's ``.bin`` with the ``.idx`` beside it, llm.c's files, MNIST's
+    and CIFAR's files, folders of these, and folders of one file per sample. Encoded pictures are bytes here: :func:`feedline.images` decodes them.
 
     Args:
         max_length: Max items per sample of the fields that vary in length, such as text: one number, or a

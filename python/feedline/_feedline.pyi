@@ -79,7 +79,9 @@ class DataSet:
     def repeat(self, times: int) -> DataSet: ...
     def split(self, fractions: Sequence[float], seed: int) -> list[DataSet]: ...
     def cached(self, budget: int, path: str | None) -> DataSet: ...
-    def packed(self, field: str, window: int, split: bool, shuffle: int | None) -> DataSet: ...
+    @property
+    def fate(self) -> str | None: ...
+    def costs(self, squares: bool) -> list[int]: ...
 
 class Processes:
     """Worker processes for the data sets of one loader."""
@@ -104,6 +106,26 @@ class Source:
     @property
     def fingerprint(self) -> int: ...
 
+def open_tokens(
+    files: Sequence[tuple[str, float]],
+    window: int,
+    dtype: str | None,
+    stride: int | None,
+    separator: int | None,
+    skip_short: bool,
+    memory_limit: int | None,
+) -> DataSet: ...
+def packed(data: DataSet, window: int, packing: Mapping[str, Any]) -> DataSet: ...
+def unpadded(data: DataSet, fields: Sequence[str], labels: tuple[str, bool] | None) -> DataSet: ...
+def open_chats(path: str, tokenizer: str, steps: Mapping[str, Any]) -> DataSet: ...
+def render_chat(
+    tokenizer: str | None,
+    template: str | None,
+    messages: str,
+    tools: str,
+    variables: str,
+    prompt: bool,
+) -> str: ...
 def open_table(path: str, steps: Mapping[str, Any]) -> DataSet: ...
 
 class Sampler:
@@ -131,6 +153,9 @@ class Sampler:
     @staticmethod
     def bucketed(lengths: Sequence[int], batch_size: int, batches_per_bucket: int) -> Sampler:
         """Every sample; the samples of a batch have similar lengths."""
+    @staticmethod
+    def alike(costs: Sequence[int], run: int) -> Sampler:
+        """Every sample; runs of samples of similar cost."""
     def draws(self, draws: int) -> Sampler:
         """This sampler with another number of draws per epoch, for ``weighted``, ``distinct`` and ``balanced``."""
 
@@ -162,6 +187,7 @@ class Batch:
     def numbers(self, name: str) -> Field: ...
     def is_in_use(self) -> bool:
         """Whether an array of this batch is alive."""
+    def longest(self, name: str) -> int: ...
 
 class Loader:
     def __init__(self, data: DataSet | Source, options: Mapping[str, Any]) -> None: ...

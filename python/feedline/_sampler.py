@@ -79,6 +79,14 @@ class Sampler:
             _feedline.Sampler.bucketed(_counts("lengths", lengths), batch_size, batches_per_bucket)
         )
 
+    @staticmethod
+    def alike(costs: Any, run: int) -> Sampler:
+        """Every sample, in runs of ``run`` samples of similar cost, so that the ranks of a step have nearly equal
+        work: ``Sampler.alike(data.costs("squares"), 24)`` with batches of one packed window, on 1, 2, 3, 4, 6, 8,
+        12 or 24 ranks. A state may be loaded by any of them.
+        """
+        return Sampler._of(_feedline.Sampler.alike(_counts("costs", costs), _options.whole("run", run)))
+
     def draws(self, draws: int) -> Sampler:
         """This sampler with another number of draws per epoch: ``weighted``, ``distinct``, ``balanced``."""
         return Sampler._of(self._order.draws(_options.whole("draws", draws)))

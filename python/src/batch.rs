@@ -86,6 +86,14 @@ impl Batch {
         self.share.is_in_use()
     }
 
+    /// Items of the longest row of a ragged field; of running sums the largest number that was added.
+    fn longest(&self, name: &str) -> PyResult<usize> {
+        match &*self.memory {
+            Memory::Slot(share) => share.batch().longest(name).map_err(raise),
+            Memory::Pictures(_) => Err(PyKeyError::new_err(format!("no ragged field \"{name}\""))),
+        }
+    }
+
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(
             "a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays",

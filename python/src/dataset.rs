@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use feedline::dataset::{Packed, PackedOptions, Rows, lengths};
+use feedline::dataset::{Rows, lengths};
 use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
 use feedline_core::Layout;
 use feedline_datasets::{
@@ -37,14 +37,56 @@ pub(crate) struct DataSet {
     pub(crate) categories: Vec<(String, Vec<String>)>,
     /// The same pictures as files, if lanes of the loader may decode them.
     pub(crate) encoded: Option<Encoded>,
+    /// What became of the documents of packed windows, or of the tokens of a stream.
+    #[pyo3(get)]
+    pub(crate) fate: Option<String>,
+    /// The lengths of the samples in fields that vary, where they were measured.
+    pub(crate) lengths: Vec<(String, Vec<u32>)>,
+    /// The costs of packed windows: their items, and the squares of their documents' lengths.
+    pub(crate) costs: Option<[Vec<u32>; 2]>,
     /// Of a set written in Python: the processes that read it.
     read_by: Option<Arc<ReadBy>>,
 }
 
 impl DataSet {
     pub(crate) fn new(kind: &str, set: impl Dataset) -> Self {
-        let kind = kind.to_owned();
-        Self { set: Arc::new(set), kind, classes: None, categories: Vec::new(), encoded: None, read_by: None }
+        Self {
+            set: Arc::new(set),
+            kind: kind.to_owned(),
+            classes: None,
+            categories: Vec::new(),
+            encoded: None,
+            fate: None,
+            lengths: Vec::new(),
+            costs: None,
+            read_by: None,
+        }
+    }
+
+    /// A set of a reader, whose lengths are known if they were measured.
+    pub(crate) fn ragged(kind: &str, set: Ragged) -> Self {
+        let fields = set.spec().fields().iter().map(|field| field.name());
+        let known = fields.filter_map(|name| Some((name.to_owned(), set.lengths(name).ok()?.to_vec())));
+        let lengths = known.collect();
+        Self { lengths, ..Self::new(kind, set) }
+    }
+
+    /// This set, with what became of its documents.
+    pub(crate) fn with_fate(self, fate: String) -> Self {
+        Self { fate: Some(fate), ..self }
+    }
+
+    /// This set, with the costs of its windows.
+    pub(crate) fn with_costs(self, costs: [Vec<u32>; 2]) -> Self {
+        Self { costs: Some(costs), ..self }
+    }
+
+    /// The number of items that each sample has of the ragged field `field`.
+    pub(crate) fn lengths_of(&self, field: &str) -> feedline::Result<Vec<u32>> {
+        match self.lengths.iter().find(|(name, _)| name == field) {
+            Some((_, known)) => Ok(known.clone()),
+            None => lengths(&*self.set, field),
+        }
     }
 
     /// The set that `choose` makes of this one. It may hold a sample up to `copies` times.
@@ -65,7 +107,7 @@ impl DataSet {
     }
 
     /// Refuses pictures that only lanes of the loader may decode: `step` needs their pixels.
-    fn check_decoded(&self, step: &str) -> PyResult<()> {
+    pub(crate) fn check_decoded(&self, step: &str) -> PyResult<()> {
         if self.encoded.as_ref().is_none_or(|encoded| encoded.decode != Decode::Gpu) {
             return Ok(());
         }
@@ -98,7 +140,10 @@ fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
 }
 
 /// Runs `work`, which may read, without the interpreter's lock.
-fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> feedline::Result<T> + Send) -> PyResult<T> {
+pub(crate) fn detached<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> feedline::Result<T> + Send,
+) -> PyResult<T> {
     interpreter::detached(py, work).map_err(raise)
 }
 
@@ -184,7 +229,7 @@ impl DataSet {
                 None => Ragged::measured(reader)?,
             };
             let set = max_length.into_iter().try_fold(set, |set, (field, max)| set.limit(&field, max))?;
-            Ok(Self { classes, ..Self::new(kind, set) })
+            Ok(Self { classes, ..Self::ragged(kind, set) })
         })
     }
 
@@ -342,7 +387,17 @@ impl DataSet {
 
     /// The number of items that each sample has of the ragged field `field`.
     fn lengths(&self, py: Python<'_>, field: &str) -> PyResult<Vec<u32>> {
-        detached(py, || lengths(&*self.set, field))
+        detached(py, || self.lengths_of(field))
+    }
+
+    /// The cost of each packed window: that of its items, or of the squares of its documents' lengths.
+    fn costs(&self, squares: bool) -> PyResult<Vec<u32>> {
+        match &self.costs {
+            Some(costs) => Ok(costs[usize::from(squares)].clone()),
+            None => {
+                Err(raise(Error::new(ErrorKind::Config, "costs are of packed documents: call packed first")))
+            }
+        }
     }
 
     fn subset(&self, ids: Vec<u64>) -> PyResult<Self> {
@@ -445,23 +500,6 @@ impl DataSet {
                 None => set.cached(usize::try_from(budget).unwrap_or(usize::MAX))?,
             };
             Ok(Self::new("cached", set))
-        })
-    }
-
-    /// The documents of `field` in windows of one size.
-    fn packed(
-        &self,
-        py: Python<'_>,
-        field: &str,
-        window: usize,
-        split: bool,
-        shuffle: Option<u64>,
-    ) -> PyResult<Self> {
-        self.check_decoded("packed")?;
-        detached(py, || {
-            let lengths = lengths(&*self.set, field)?;
-            let options = PackedOptions { window, split, shuffle };
-            Ok(Self::new("packed", Packed::new(self.set.clone(), field, &lengths, options)?))
         })
     }
 }

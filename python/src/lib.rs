@@ -13,6 +13,7 @@
 //! | `placed.rs` | long rows of such data sets, copied from their arrays |
 //! | `processes/` | worker processes that read such data sets |
 //! | `table.rs` | the steps of a table |
+//! | `text.rs` | windows of token ids, packed and unpadded documents, conversations |
 //! | `pictures.rs` | pictures that lanes of the loader decode, on the GPU |
 //! | `transforms.rs` | the transforms of pictures |
 //! | `sampler.rs` | the order of samples |
@@ -44,6 +45,7 @@ mod running;
 mod sampler;
 mod source;
 mod table;
+mod text;
 mod transforms;
 
 /// `feedline._feedline`.
@@ -59,6 +61,11 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<processes::Processes>()?;
     module.add_class::<processes::Reading>()?;
     module.add_function(wrap_pyfunction!(table::open_table, module)?)?;
+    module.add_function(wrap_pyfunction!(text::open_tokens, module)?)?;
+    module.add_function(wrap_pyfunction!(text::packed, module)?)?;
+    module.add_function(wrap_pyfunction!(text::open_chats, module)?)?;
+    module.add_function(wrap_pyfunction!(text::render_chat, module)?)?;
+    module.add_function(wrap_pyfunction!(text::unpadded, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::leave, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::is_closing, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::forget_workers, module)?)?;

@@ -45,6 +45,12 @@ impl Sampler {
         Order::bucketed(&lengths, batch_size, batches_per_bucket).map(Self).map_err(raise)
     }
 
+    /// Every sample; runs of samples of similar cost.
+    #[staticmethod]
+    fn alike(costs: Vec<u32>, run: u64) -> PyResult<Self> {
+        Order::alike(&costs, run).map(Self).map_err(raise)
+    }
+
     /// This sampler with another number of draws per epoch, for `weighted`, `distinct` and `balanced`.
     fn draws(&self, draws: u64) -> PyResult<Self> {
         self.0.clone().draws(draws).map(Self).map_err(raise)

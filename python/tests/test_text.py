@@ -8,6 +8,9 @@ from pathlib import Path
 import feedline
 import numpy as np
 import pytest
+from test_page import lines as lines_of
+from test_page import megatron, said
+from test_page import tokenizer as chat_tokenizer
 
 WORDS = {"?": 0, "[CLS]": 1, "[SEP]": 2, "the": 3, "fox": 4}
 
@@ -80,3 +83,125 @@ def test_complex_numbers_are_refused_with_what_to_write(tmp_path: Path, dtype: s
         assert raised.value.path == str(tmp_path / name)
     np.save(tmp_path / "x.npy", np.stack([numbers.real, numbers.imag], axis=-1))
     assert feedline.open(tmp_path / "x.npy")[1]["array"].tolist() == [3, -4]
+
+
+def test_token_files_are_opened_by_what_they_state(tmp_path: Path) -> None:
+    bin = megatron(tmp_path, "corpus", [[1, 2, 3], [], [4, 5]])
+    for path in (bin, bin.with_suffix(".idx")):
+        data = feedline.open(path)
+        assert [row["ids"].tolist() for row in data] == [[1, 2, 3], [], [4, 5]]
+        assert data.lengths("ids").tolist() == [3, 0, 2] and data[0]["ids"].dtype == np.int64
+    ids = np.arange(9, dtype=np.uint16)
+    ids.tofile(tmp_path / "bare.bin")
+    np.save(tmp_path / "ids.npy", ids)
+    header = np.zeros(256, np.uint32)
+    header[:3] = 20240520, 1, 9
+    (tmp_path / "llm.bin").write_bytes(header.tobytes() + ids.tobytes())
+    windows = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    for path, dtype in (("bare.bin", "uint16"), ("bare.bin", np.uint16), ("ids.npy", None), ("llm.bin", None)):
+        data = feedline.tokens(tmp_path / path, 4, dtype=dtype)
+        assert [row["tokens"].tolist() for row in data] == windows
+        assert data.fate == "0 of 9 tokens are in no window, 0 documents have none"
+    both = feedline.tokens([(tmp_path / "llm.bin", 1.5), tmp_path / "ids.npy"], 4)
+    assert len(both) == 5
+    cut = feedline.tokens(tmp_path / "llm.bin", 2, separator=4, stride=1, skip_short=True)
+    assert [row["targets"].tolist() for row in cut] == [[1, 2], [2, 3], [3, 4], [6, 7], [7, 8]]
+    for path, dtype, match in (
+        ("bare.bin", None, r'no header that states the type.*dtype="u16"'),
+        ("ids.npy", "uint16", "a .npy file, not bare numbers: read its ids by feedline.tokens without dtype"),
+        ("corpus.idx", "uint16", "read it and the .bin beside it by `open`"),
+        ("corpus.bin", "int32", "says that its ids are u16, not i32"),
+        ("bare.bin", "float32", "token ids are whole numbers"),
+    ):
+        with pytest.raises(feedline.Error, match=match):
+            feedline.tokens(tmp_path / path, 4, dtype=dtype)
+    with pytest.raises(feedline.Error, match=r"unknown.*feedline.tokens"):
+        feedline.open(tmp_path / "bare.bin")
+
+
+def chats() -> feedline.Data:
+    """Documents of ids, weights, and a source each."""
+    rows = [
+        {"ids": np.arange(n) + 10 * n, "weight": np.arange(n, dtype=np.float32) / 2, "source": np.uint8(n)}
+        for n in (3, 1, 2, 5)
+    ]
+    return feedline.Data(rows, max_length={"ids": 5, "weight": 5})
+
+
+def test_several_fields_are_packed_together() -> None:
+    data = chats().packed(["ids", "weight", "source"], 6, labels=True, pad={"ids": 7, "source": 9})
+    assert [field.name for field in data.fields][:4] == ["ids", "weight", "source", "labels"]
+    rows = list(data)
+    assert rows[0]["ids"].tolist() == [50, 51, 52, 53, 54, 10]
+    assert rows[0]["labels"].tolist() == [-100, 51, 52, 53, 54, -100]
+    assert rows[1]["ids"].tolist() == [30, 31, 32, 20, 21, 7] and rows[1]["segment"].tolist() == [1, 1, 1, 2, 2, 0]
+    assert rows[1]["weight"].tolist() == [0, 0.5, 1, 0, 0.5, 0] and rows[1]["source"].tolist() == [3, 3, 3, 2, 2, 9]
+    in_order = chats().packed("ids", 4, order="in order")
+    assert [row["ids"].tolist() for row in in_order] == [[30, 31, 32, 10], [20, 21, 50, 51], [52, 53, 54, 0]]
+    within = chats().packed("ids", 6, within=2)
+    assert [row["ids"].tolist()[:4] for row in within] == [[30, 31, 32, 10], [50, 51, 52, 53], [20, 21, 0, 0]]
+    cut = chats().packed("ids", 2, cut=True)
+    assert cut.fate is not None and "2 cut by 4 items" in cut.fate
+    for options, match in (
+        ({"order": "best"}, "best fit"),
+        ({"order": "in order", "within": 2}, "leave it out"),
+        ({"order": "in order", "shuffle": 7}, "do not change places"),
+        ({"pad": {"x": 1}}, "not packed"),
+        ({"pad": {"ids": 1.5}}, 'pad has 1.5 for "ids"'),
+        ({"labels": 3}, "name of a field"),
+        ({"split": False, "window": 4}, "5 items, a window has 4"),
+    ):
+        with pytest.raises(feedline.ConfigError, match=match):
+            chats().packed("ids", **{"window": 6, **options})  # type: ignore[arg-type]
+    with pytest.raises(feedline.ConfigError, match="give the name of a field"):
+        chats().packed([], 6)
+
+
+def test_chats_become_ids_and_labels(tmp_path: Path) -> None:
+    folder = chat_tokenizer(tmp_path)
+    one = {"messages": [said("user", "Hi"), said("assistant", "Hi there")], "tools": [{"x": 1.0}]}
+    path = lines_of(tmp_path / "chats.jsonl", one, {"messages": [said("user", "Hi")]})
+    data = feedline.chats(path, folder)
+    assert [row["ids"].tolist() for row in data] == [[3, 5, 4, 5, 6, 7, 2], [3, 5]]
+    assert data[0]["labels"].tolist() == [-100, -100, -100, -100, 6, 7, 2]
+    between = feedline.chats(path, folder, learn=("assistant :", "</s>"), max_tokens=6)
+    assert between[0]["labels"].tolist() == [-100, -100, -100, -100, 6, 7]
+    template = "{% for m in messages %}{{ m.content }} {{ tools | tojson }} {{ mood }}{% endfor %}"
+    assert feedline.chat_text(one["messages"][:1], template=template, mood=1e16) == "Hi null 1e+16"
+    assert feedline.chat_text(one["messages"], folder) == "user : assistant : Hi there </s> "
+    other = feedline.chats(path, folder, learn="all", template=template, context={"mood": None})
+    assert other[1]["ids"].tolist() == [6, 0, 0] and other[1]["labels"].tolist() == [6, 0, 0]
+    texts = lines_of(tmp_path / "texts.jsonl", {"prompt": "Hi", "completion": "there"})
+    assert feedline.chats(texts, folder, of="completions")[0]["labels"].tolist() == [-100, 7, 2]
+    refuses = "{% for m in messages %}{% generation %}{{ raise_exception('no ' ~ m.role) }}{% endgeneration %}{% endfor %}"
+    with pytest.raises(feedline.Error, match="refuses this conversation: no user") as raised:
+        feedline.chats(path, folder, template=refuses)
+    assert raised.value.path == str(path) and raised.value.sample == 0
+    with pytest.raises(feedline.Error, match=r"does not mark what is learnt.*learn="):
+        feedline.chats(path, folder, template=template)
+    for options, match in (
+        ({"of": "pairs"}, "of is 'pairs'"),
+        ({"learn": "some"}, "learn is 'some'"),
+        ({"learn": ("a",)}, "texts before"),
+        ({"context": {"x": {1}}}, "no JSON"),
+        ({"messages": "turns"}, 'no column "turns"'),
+    ):
+        with pytest.raises(feedline.ConfigError, match=match):
+            feedline.chats(path, folder, **options)  # type: ignore[arg-type]
+
+
+def test_a_token_budget_has_batches_of_similar_cost() -> None:
+    data = chats().packed("ids", 6, labels=True, padded=False)
+    assert data.costs().tolist() == [6, 5] and data.costs("squares").tolist() == [5, 3]
+    sampler = feedline.Sampler.alike(data.costs("squares"), 2)
+    assert repr(sampler) == "Sampler.bucketed(2 samples, runs of 2 of similar cost)"
+    ids = []
+    with feedline.Loader(data, 1, sampler=sampler, seed=3, framework="numpy") as loader:
+        for batch in loader:
+            assert batch["cu_seqlens"].values[-1] == len(batch["ids"].values) == batch["used"][0]
+            ids += batch["ids"].values.tolist()
+    assert sorted(ids) == [10, 20, 21, 30, 31, 32, 50, 51, 52, 53, 54]
+    with pytest.raises(feedline.ConfigError, match="call packed first"):
+        chats().costs()
+    with pytest.raises(feedline.ConfigError, match="give \"items\""):
+        data.costs("x")

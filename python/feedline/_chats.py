@@ -1,0 +1,117 @@
+"""Conversations as token ids and labels."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import _feedline, _options
+from ._data import Data, of_set
+from ._errors import ConfigError
+
+
+def chats(
+    path: str | os.PathLike[str],
+    tokenizer: str | os.PathLike[str],
+    *,
+    of: str = "messages",
+    learn: str | tuple[str, str] = "marked",
+    template: str | None = None,
+    messages: str = "messages",
+    tools: str = "tools",
+    variables: str = "chat_template_kwargs",
+    context: Mapping[str, Any] | None = None,
+    add_generation_prompt: bool = False,
+    max_tokens: int | None = None,
+    split: str | None = None,
+) -> Data:
+    """Conversations as token ids, by the tokenizer's own chat template: fields ``ids`` and ``labels``.
+
+    A label is the id, or -100 where nothing is learnt, as models of transformers take them. Text, ids and masks
+    are those of ``apply_chat_template``. The conversations are JSON Lines, Parquet, Arrow, or a folder of the hub:
+    a column ``messages`` of lists of ``{"role": ..., "content": ...}``; columns ``tools`` and
+    ``chat_template_kwargs`` are handed to the template where they are there. A conversation that the template
+    refuses is an error, with the template's words. The workers share the work; the lengths are counted once and
+    kept, see :func:`feedline.open`. Then :meth:`Data.packed` or :meth:`Data.unpadded`.
+
+    Args:
+        path: The conversations.
+        tokenizer: The tokenizer's folder, or its ``tokenizer.json``. The template is in ``chat_template.jinja`` or
+            ``tokenizer_config.json`` there.
+        of: ``"messages"``; ``"completions"``, of columns ``prompt`` and ``completion``: the completion is learnt;
+            ``"preferences"``, of columns ``chosen`` and ``rejected`` and perhaps ``prompt``: fields ``chosen``,
+            ``chosen.labels``, ``rejected``, ``rejected.labels``. All may be texts or messages.
+        learn: ``"marked"``: what the template marks by ``{% generation %}``; a pair of texts: what is between
+            them, such as ``("<|im_start|>assistant\\n", "<|im_end|>")``, with the second; or ``"all"``.
+        template: A template other than that of the tokenizer.
+        messages: The column of the messages.
+        tools: The column of the tools.
+        variables: The column of what else the template sees.
+        context: What else the template sees in each conversation, such as ``{"enable_thinking": False}``.
+        add_generation_prompt: Whether the beginning of an answer is added.
+        max_tokens: Keeps the first tokens of each conversation.
+        split: As for :func:`feedline.open`.
+    """
+    if of not in ("messages", "completions", "preferences"):
+        raise ConfigError(f'of is {of!r}: give "messages", "completions" or "preferences"')
+    between = None
+    if not isinstance(learn, str):
+        is_pair = isinstance(learn, Sequence) and len(learn) == 2 and all(isinstance(text, str) for text in learn)
+        if not is_pair:
+            raise ConfigError(f"learn is {learn!r}: give the texts before and at the end of an answer")
+        between = (learn[0], learn[1])
+    elif learn not in ("marked", "all"):
+        raise ConfigError(f'learn is {learn!r}: give "marked", "all", or the texts around an answer')
+    steps = {
+        "of": of,
+        "between": between,
+        "learn_all": learn == "all",
+        "template": template,
+        "messages": messages,
+        "tools": tools,
+        "variables": variables,
+        "context": [(str(name), _json(f"context[{name!r}]", value)) for name, value in _mapping(context)],
+        "add_generation_prompt": _options.flag("add_generation_prompt", add_generation_prompt),
+        "max_tokens": _options.maybe("max_tokens", max_tokens),
+        "split": split,
+    }
+    return of_set(_feedline.open_chats(os.fspath(path), os.fspath(tokenizer), steps))
+
+
+def chat_text(
+    messages: Sequence[Mapping[str, Any]],
+    tokenizer: str | os.PathLike[str] | None = None,
+    *,
+    template: str | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    add_generation_prompt: bool = False,
+    **context: Any,
+) -> str:
+    """The text of a conversation, as :func:`feedline.chats` tokenizes it.
+
+    >>> import feedline
+    >>> template = "{% for m in messages %}<{{ m.role }}> {{ m.content }}{% endfor %}"
+    >>> feedline.chat_text([{"role": "user", "content": "Hello."}], template=template)
+    '<user> Hello.'
+    """
+    return _feedline.render_chat(
+        None if tokenizer is None else os.fspath(tokenizer),
+        template,
+        _json("messages", messages),
+        "" if tools is None else _json("tools", tools),
+        _json("the context", context),
+        _options.flag("add_generation_prompt", add_generation_prompt),
+    )
+
+
+def _mapping(context: Any) -> list[tuple[Any, Any]]:
+    return list(_options.mapping("context", context, '{"enable_thinking": False}').items())
+
+
+def _json(name: str, value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} has no JSON: {error}") from error

@@ -1,0 +1,86 @@
+"""Windows of streams of token ids."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _feedline, _options
+from ._data import Data, of_set
+from ._errors import ConfigError
+
+#: The types of token ids.
+_TYPES = {"uint8": "u8", "int8": "i8", "uint16": "u16", "int16": "i16", "uint32": "u32", "int32": "i32", "int64": "i64"}
+
+_Path = str | os.PathLike[str]
+
+
+def tokens(
+    files: _Path | Sequence[_Path | tuple[_Path, float]],
+    window: int,
+    *,
+    dtype: Any = None,
+    stride: int | None = None,
+    separator: int | None = None,
+    skip_short: bool = False,
+    memory_limit: int | None = None,
+) -> Data:
+    """Windows of streams of token ids: fields ``tokens`` and ``targets``, the next token of each.
+
+    Files state the type of their ids: a ``.bin`` with the ``.idx`` beside it, as Megatron writes them, a file of
+    llm.c, a ``.npy`` of one dimension; or they are bare ids, as nanoGPT writes them, of the type ``dtype``. A file
+    with a header is refused where a type is given. :func:`feedline.open` has the documents of a ``.bin``.
+
+    Args:
+        files: A file or a URL, or a list of them, each alone or with a weight: how often each of its windows is in
+            an epoch.
+        window: Tokens per window.
+        dtype: The type of bare ids, such as ``"uint16"``; ``None`` for files that state it.
+        stride: Tokens from the start of a window to that of the next; ``window`` by default.
+        separator: The token that ends a document: no window reaches beyond it. Documents without a window are an
+            error, or left out:
+        skip_short: and counted in :attr:`Data.fate`.
+        memory_limit: Files of up to this many bytes are held in memory.
+
+    >>> import feedline, numpy as np, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "train.bin")
+    >>> np.arange(10, dtype=np.uint16).tofile(path)
+    >>> feedline.tokens(path, 4, dtype="uint16")[1]["targets"]
+    array([5, 6, 7, 8], dtype=uint16)
+    """
+    one = isinstance(files, (str, os.PathLike))
+    listed = [_weighted(file) for file in ([files] if one else files)]  # type: ignore[union-attr]
+    name = None
+    if dtype is not None:
+        try:
+            given = np.dtype(dtype).name
+        except TypeError:
+            given = str(dtype)
+        name = _TYPES.get(given) or (given if given in _TYPES.values() else None)
+        if name is None:
+            raise ConfigError(f"dtype is {dtype!r}: token ids are whole numbers, such as \"uint16\"")
+    return of_set(
+        _feedline.open_tokens(
+            listed,
+            _options.whole("window", window),
+            name,
+            _options.maybe("stride", stride),
+            None if separator is None else _options.whole("separator", separator, 0, 2**32 - 1),
+            skip_short,
+            _options.maybe("memory_limit", memory_limit),
+        )
+    )
+
+
+def _weighted(file: Any) -> tuple[str, float]:
+    """A file and its weight."""
+    if isinstance(file, (str, os.PathLike)):
+        return os.fspath(file), 1.0
+    try:
+        path, weight = file
+        return os.fspath(path), _options.number("a weight of tokens", weight)
+    except (TypeError, ValueError):
+        raise ConfigError(f"a file of tokens is {file!r}: give a path, or a path and a weight") from None

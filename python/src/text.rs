@@ -1,0 +1,226 @@
+//! Texts for training: windows of token ids, documents packed into windows, or one behind another.
+
+use feedline::dataset::{Cost, Long, Packed, PackedBuilder, Unpadded};
+use feedline::{DType, Dataset, Error, ErrorKind};
+use feedline_datasets::{
+    ChatOptions, ChatTemplate, Chats, Learn, Nulls, Ragged, Remote, TokenOptions, Tokens, open_with,
+};
+use pyo3::prelude::*;
+
+use crate::dataset::{DataSet, detached, open_options};
+use crate::error::raise;
+use crate::own::dtype_named;
+
+/// Windows of streams of token ids: files with weights, tokens per window, and the options of
+/// `feedline.tokens`.
+#[pyfunction]
+#[pyo3(signature = (files, window, dtype, stride, separator, skip_short, memory_limit))]
+#[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
+pub(crate) fn open_tokens(
+    py: Python<'_>,
+    files: Vec<(String, f64)>,
+    window: usize,
+    dtype: Option<&str>,
+    stride: Option<usize>,
+    separator: Option<u32>,
+    skip_short: bool,
+    memory_limit: Option<u64>,
+) -> PyResult<DataSet> {
+    let dtype = dtype.map(dtype_named).transpose().map_err(raise)?;
+    let stated = TokenOptions::stated(window);
+    let (stride, limit) = (stride.unwrap_or(window), memory_limit.unwrap_or(stated.memory_limit));
+    let options = TokenOptions { dtype, stride, separator, skip_short, memory_limit: limit, ..stated };
+    detached(py, || {
+        let tokens = match files.iter().any(|(file, _)| file.contains("://")) {
+            true => Tokens::open_remote(&Remote::new(Default::default())?, &files, options)?,
+            false => Tokens::open(&files, options)?,
+        };
+        let fate = tokens.left_out().to_string();
+        Ok(DataSet::new("tokens", tokens).with_fate(fate))
+    })
+}
+
+/// An element of the padding.
+#[derive(Clone, Copy, FromPyObject)]
+pub(crate) enum Fill {
+    Whole(i64),
+    Number(f64),
+}
+
+/// How documents become windows.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Packing {
+    fields: Vec<String>,
+    /// A field of labels, and whether it is made of the ids in it.
+    labels: Option<(String, bool)>,
+    pad: Vec<(String, Fill)>,
+    in_order: bool,
+    within: Option<usize>,
+    long: String,
+    shuffle: Option<u64>,
+    padded: bool,
+}
+
+/// The documents of `data` in windows of one size.
+#[pyfunction]
+pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Packing) -> PyResult<DataSet> {
+    data.check_decoded("packed")?;
+    detached(py, || {
+        let Packing { fields, labels, pad, in_order, within, long, shuffle, padded } = packing;
+        let first = fields.first().map(String::as_str).unwrap_or_default();
+        let lengths = data.lengths_of(first)?;
+        let mut builder = Packed::builder(data.set.clone(), &lengths, window);
+        for field in &fields {
+            builder = match pad.iter().find(|(name, _)| name == field) {
+                Some((_, fill)) => filled(builder, data, field, *fill)?,
+                None => builder.field(field),
+            };
+        }
+        builder = match &labels {
+            Some((ids, true)) => builder.labels_of(ids),
+            Some((labels, false)) => builder.labels(labels),
+            None => builder,
+        };
+        builder = match (in_order, within) {
+            (true, _) => builder.in_order(),
+            (false, Some(documents)) => builder.best_fit_within(documents),
+            (false, None) => builder,
+        };
+        builder = builder.long(match long.as_str() {
+            "split" => Long::Split,
+            "cut" => Long::Cut,
+            _ => Long::Refuse,
+        });
+        builder = if padded { builder } else { builder.unpadded() };
+        let packed = if let Some(seed) = shuffle { builder.shuffle(seed) } else { builder }.build()?;
+        let padding = 100.0 * packed.padding_share();
+        let fate = format!("{}; {} windows, {padding:.2} % padding", packed.fate(), packed.len());
+        let costs = [Cost::Items, Cost::Squares].map(|cost| packed.costs(cost));
+        Ok(DataSet::new("packed", packed).with_fate(fate).with_costs(costs))
+    })
+}
+
+/// Adds a field whose padding is `fill`.
+fn filled(builder: PackedBuilder, data: &DataSet, name: &str, fill: Fill) -> feedline::Result<PackedBuilder> {
+    let spec = data.set.spec();
+    let dtype = spec.fields()[spec.index_of(name)?].dtype();
+    let refuse = |shown: String| {
+        let why = format!("pad has {shown} for \"{name}\", which is {dtype}: give an element of that type");
+        Error::new(ErrorKind::Config, why)
+    };
+    macro_rules! whole {
+        ($type:ty, $number:expr) => {
+            builder.field_filled(name, <$type>::try_from($number).map_err(|_| refuse($number.to_string()))?)
+        };
+    }
+    Ok(match (dtype, fill) {
+        (DType::U8 | DType::Bool, Fill::Whole(number)) => whole!(u8, number),
+        (DType::I8, Fill::Whole(number)) => whole!(i8, number),
+        (DType::U16, Fill::Whole(number)) => whole!(u16, number),
+        (DType::I16, Fill::Whole(number)) => whole!(i16, number),
+        (DType::U32, Fill::Whole(number)) => whole!(u32, number),
+        (DType::I32, Fill::Whole(number)) => whole!(i32, number),
+        (DType::I64, Fill::Whole(number)) => builder.field_filled(name, number),
+        (DType::F32, Fill::Whole(number)) => builder.field_filled(name, number as f32),
+        (DType::F64, Fill::Whole(number)) => builder.field_filled(name, number as f64),
+        (DType::F32, Fill::Number(number)) => builder.field_filled(name, number as f32),
+        (DType::F64, Fill::Number(number)) => builder.field_filled(name, number),
+        (_, Fill::Whole(number)) => return Err(refuse(number.to_string())),
+        (_, Fill::Number(number)) => return Err(refuse(number.to_string())),
+    })
+}
+
+/// The documents of `data`, whose batches are one sequence each.
+#[pyfunction]
+#[pyo3(signature = (data, fields, labels))]
+pub(crate) fn unpadded(
+    py: Python<'_>,
+    data: &DataSet,
+    fields: Vec<String>,
+    labels: Option<(String, bool)>,
+) -> PyResult<DataSet> {
+    data.check_decoded("unpadded")?;
+    detached(py, || {
+        let builder = fields.iter().fold(Unpadded::builder(data.set.clone()), |all, field| all.field(field));
+        let builder = match &labels {
+            Some((ids, true)) => builder.labels_of(ids),
+            Some((labels, false)) => builder.labels(labels),
+            None => builder,
+        };
+        Ok(DataSet::new("unpadded", builder.build()?))
+    })
+}
+
+/// How conversations become token ids.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct ChatSteps {
+    /// `messages`, `completions` or `preferences`.
+    of: String,
+    /// The texts around an answer; nothing for the marks of the template, or, with `learn_all`, for all tokens.
+    between: Option<(String, String)>,
+    learn_all: bool,
+    template: Option<String>,
+    messages: String,
+    tools: String,
+    variables: String,
+    context: Vec<(String, String)>,
+    add_generation_prompt: bool,
+    max_tokens: Option<usize>,
+    split: Option<String>,
+}
+
+/// Conversations as token ids and labels.
+#[pyfunction]
+pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: ChatSteps) -> PyResult<DataSet> {
+    let mut options = open_options(steps.split.as_deref(), None, false, false, None)?;
+    // A column that some conversations lack, such as the tools, is empty there.
+    options.nulls = Nulls::Fill;
+    let learn = match (steps.between, steps.learn_all) {
+        (Some((start, end)), _) => Learn::Between { start, end },
+        (None, true) => Learn::All,
+        (None, false) => Learn::Marked,
+    };
+    let chat = ChatOptions {
+        learn,
+        template: steps.template,
+        messages: steps.messages,
+        tools: steps.tools,
+        variables: steps.variables,
+        context: steps.context,
+        add_generation_prompt: steps.add_generation_prompt,
+        max_tokens: steps.max_tokens,
+    };
+    detached(py, || {
+        let reader = open_with(path, &options)?;
+        let chats = match steps.of.as_str() {
+            "completions" => Chats::completions(reader, tokenizer, chat)?,
+            "preferences" => Chats::preferences(reader, tokenizer, chat)?,
+            _ => Chats::new(reader, tokenizer, chat)?,
+        };
+        Ok(DataSet::ragged("chats", Ragged::measured(Box::new(chats))?))
+    })
+}
+
+/// The text of a conversation in JSON, by the chat template of a tokenizer or by a given one.
+#[pyfunction]
+#[pyo3(signature = (tokenizer, template, messages, tools, variables, prompt))]
+pub(crate) fn render_chat(
+    py: Python<'_>,
+    tokenizer: Option<&str>,
+    template: Option<&str>,
+    messages: &str,
+    tools: &str,
+    variables: &str,
+    prompt: bool,
+) -> PyResult<String> {
+    detached(py, || {
+        let template = match (template, tokenizer) {
+            (Some(template), _) => ChatTemplate::new(template)?,
+            (None, Some(tokenizer)) => ChatTemplate::of_tokenizer(tokenizer)?,
+            (None, None) => return Err(Error::new(ErrorKind::Config, "give a tokenizer or a template")),
+        };
+        template.render(messages, tools, variables, prompt)
+    })
+}

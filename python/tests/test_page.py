@@ -1,0 +1,107 @@
+"""Every piece of Python in docs/data.md, run on small files."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feedline
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "data.md"
+WORDS = ["?", "<s>", "</s>", "user", "assistant", ":", "Hi", "there"]
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role }} : {% if m.role == 'assistant' %}{% generation %}{{ m.content }} "
+    "{{ eos_token }} {% endgeneration %}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}assistant : {% endif %}"
+)
+
+
+def pieces() -> list[str]:
+    """The pieces of the page."""
+    return [piece.split("```")[0] for piece in PAGE.read_text().split("```python\n")[1:]]
+
+
+def megatron(folder: Path, name: str, documents: list[list[int]]) -> Path:
+    """A pair of .bin and .idx, of uint16."""
+    ids = [np.array(document, np.uint16) for document in documents]
+    lengths = [len(document) for document in ids]
+    starts = np.cumsum([0, *lengths[:-1]]) * 2
+    index = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(ids), len(ids) + 1)
+    index += np.array(lengths, np.int32).tobytes() + np.array(starts, np.int64).tobytes()
+    (folder / f"{name}.idx").write_bytes(index + np.arange(len(ids) + 1, dtype=np.int64).tobytes())
+    (folder / f"{name}.bin").write_bytes(np.concatenate(ids).tobytes())
+    return folder / f"{name}.bin"
+
+
+def tokenizer(folder: Path, template: str = TEMPLATE) -> Path:
+    """A tokenizer of words with a chat template."""
+    (folder / "tokenizer").mkdir()
+    model = {"type": "WordLevel", "unk_token": "?", "vocab": {word: id for id, word in enumerate(WORDS)}}
+    whole = {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
+    (folder / "tokenizer" / "tokenizer.json").write_text(json.dumps(whole))
+    config = {"eos_token": "</s>", "chat_template": template}
+    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder / "tokenizer"
+
+
+def lines(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def said(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the page names."""
+    tokenizer(tmp_path)
+    chats = [{"messages": [said("user", "Hi"), said("assistant", answer)]} for answer in ("Hi", "Hi there")]
+    lines(tmp_path / "chats.jsonl", *chats)
+    pairs = [
+        {"prompt": [said("user", "Hi")], "chosen": [said("assistant", a)], "rejected": [said("assistant", b)]}
+        for a, b in (("Hi there", "Hi"), ("Hi", "there"))
+    ]
+    lines(tmp_path / "pairs.jsonl", *pairs)
+    for name, first, count in (("web", 100, 20), ("wiki", 200, 12), ("math", 300, 8)):
+        ids = list(range(first, first + count))
+        megatron(tmp_path, name, [ids[:3], ids[3:]])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
+    names = []
+    for piece in pieces():
+        assert len(piece.splitlines()) <= 10
+        scope: dict[str, Any] = {"feedline": feedline, "__builtins__": __builtins__}
+        exec(compile(piece, str(PAGE), "exec"), scope)
+        names.append(set(scope) & {"windows", "max_seqlen", "chosen", "labels", "sampler"})
+    assert names == [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}]
+
+
+def test_the_values_of_the_page(folder: Path) -> None:
+    data = feedline.chats("chats.jsonl", "tokenizer").packed("ids", 8, labels="labels", cut=True)
+    assert [row["ids"].tolist() for row in data] == [[3, 5, 4, 5, 6, 7, 2, 0], [3, 5, 4, 5, 6, 2, 0, 0]]
+    assert data[0]["labels"].tolist() == [-100, -100, -100, -100, 6, 7, 2, -100]
+    assert data[0]["segment"].tolist() == [1] * 7 + [0] and data[0]["segment"].dtype == np.int32
+    assert data.fate == "2 documents of 13 items: 0 empty, 0 split, 0 cut by 0 items; 2 windows, 18.75 % padding"
+    flat = feedline.chats("chats.jsonl", "tokenizer").unpadded("ids", labels="labels")
+    with feedline.Loader(flat, 2, framework="numpy") as loader:
+        for batch in loader:
+            assert batch["ids"].values.tolist() == [3, 5, 4, 5, 6, 2, 3, 5, 4, 5, 6, 7, 2]
+            assert batch["position"].values.tolist() == [*range(6), *range(7)]
+            assert batch["cu_seqlens"].values.tolist() == [0, 6, 13] and batch["cu_seqlens"].values.dtype == np.int32
+            assert batch.longest("cu_seqlens") == 7 and batch.longest("ids") == 7
+            with pytest.raises(feedline.ConfigError):
+                batch.longest("none")
+    windows = [feedline.open(path).packed("ids", 4, order="in order") for path in ("web.bin", "wiki.idx", "math.bin")]
+    mixed = feedline.mix([(windows[0], 0.6), (windows[1], 0.3), (windows[2], 0.1)], seed=7)
+    sets = [int(row["ids"][0]) // 100 for row in mixed]
+    assert [sets.count(one) for one in (1, 2, 3)] == [6, 3, 1]

@@ -20,8 +20,8 @@ const IGNORED: i64 = -100;
 /// Which tokens of a conversation are learnt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Learn {
-    /// Those that the template marks by `{% generation %}`: what the assistant writes. A template without is an
-    /// error.
+    /// Those that the template marks by `{% generation %}`: what the assistant writes. A template without is
+    /// an error.
     #[default]
     Marked,
     /// Those behind each text `start` up to and with the next `end`, such as `<|im_start|>assistant\n` and
@@ -39,8 +39,8 @@ pub enum Learn {
 /// How conversations become token ids.
 #[derive(Clone, Debug)]
 pub struct ChatOptions {
-    /// Which tokens are learnt; labels of others are -100. Of prompts with completions, and of preferences, the
-    /// completion is learnt.
+    /// Which tokens are learnt; labels of others are -100. Of prompts with completions, and of preferences,
+    /// the completion is learnt.
     pub learn: Learn,
     /// A template other than that of the tokenizer.
     pub template: Option<String>,
@@ -90,14 +90,14 @@ enum Shape {
 /// | [`Chats::completions`] | `prompt`, `completion` | `ids`, `labels` |
 /// | [`Chats::preferences`] | `chosen`, `rejected`, perhaps `prompt` | `chosen`, `chosen.labels`, `rejected`, `rejected.labels` |
 ///
-/// A label is the id, or -100 where nothing is learnt; models that shift labels take them as they are. Messages are
-/// lists of objects with `role` and `content`: of JSON Lines, or of Parquet and Arrow as `list<struct>`. Prompts,
-/// completions and preferences may be texts instead. The columns `tools` and `chat_template_kwargs` are handed to
-/// the template where they are there.
+/// A label is the id, or -100 where nothing is learnt; models that shift labels take them as they are.
+/// Messages are lists of objects with `role` and `content`: of JSON Lines, or of Parquet and Arrow as
+/// `list<struct>`. Prompts, completions and preferences may be texts instead. The columns `tools` and
+/// `chat_template_kwargs` are handed to the template where they are there.
 ///
-/// Text and ids are those of `apply_chat_template` of transformers. A conversation that the template refuses is a
-/// bad sample, with the template's words. The workers of a loader share the work; [`pack`](crate::pack()) does it
-/// once.
+/// Text and ids are those of `apply_chat_template` of transformers. A conversation that the template refuses
+/// is a bad sample, with the template's words. The workers of a loader share the work;
+/// [`pack`](crate::pack()) does it once.
 ///
 /// ```
 /// use feedline_datasets::{Chats, ChatOptions, Ragged, open};
@@ -147,14 +147,14 @@ impl Chats {
     /// The conversations of `reader`, by the tokenizer at `tokenizer`: its folder, or its `tokenizer.json`.
     ///
     /// # Errors
-    /// `Config` if the reader has no column of messages, or the template marks nothing to learn and the options
-    /// ask for marks; `Data` if the tokenizer or its template cannot be read; names the file.
+    /// `Config` if the reader has no column of messages, or the template marks nothing to learn and the
+    /// options ask for marks; `Data` if the tokenizer or its template cannot be read; names the file.
     pub fn new(reader: Box<dyn Reader>, tokenizer: impl AsRef<Path>, options: ChatOptions) -> Result<Self> {
         Self::of(reader, tokenizer.as_ref(), options, Shape::Conversation)
     }
 
-    /// The conversations in the file or the folder at `path`, as [`new`](Self::new). A column that a conversation
-    /// lacks, such as `tools`, is left out there.
+    /// The conversations in the file or the folder at `path`, as [`new`](Self::new). A column that a
+    /// conversation lacks, such as `tools`, is left out there.
     ///
     /// # Errors
     /// As [`new`](Self::new) and [`open`](crate::open).

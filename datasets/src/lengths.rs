@@ -81,8 +81,8 @@ fn in_the_users_cache(first: &Path, key: u64) -> Option<PathBuf> {
     Some(user_cache()?.join("lengths").join(format!("{place:016x}-{key:016x}")))
 }
 
-/// The file beside that of the first sample, which earlier versions wrote. Its name begins with a dot, so that
-/// no folder lists it as a sample.
+/// The file beside that of the first sample, which earlier versions wrote. Its name begins with a dot, so
+/// that no folder lists it as a sample.
 fn beside(first: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(first.file_name()?);

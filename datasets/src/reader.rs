@@ -130,8 +130,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The number of items that each sample has of each field that varies in its first dimension, in the order
-    /// of the fields; `None`, the default, if only the samples tell.
+    /// The number of items that each sample has of each field that varies in its first dimension, in the
+    /// order of the fields; `None`, the default, if only the samples tell.
     /// [`Ragged::measured`](crate::Ragged::measured) then reads no sample.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! Chat templates: Jinja, with the results and the words of Python's, as transformers runs it.
 //!
-//! Every operator, filter, test and method that is read here gives what Python's gives: floats, `None` and lists
-//! are written as Python writes them, `strip` takes what `str.strip` takes. What is not read is an error that
-//! names the expression. The environment is that of `apply_chat_template`: `trim_blocks`, `lstrip_blocks`,
+//! Every operator, filter, test and method that is read here gives what Python's gives: floats, `None` and
+//! lists are written as Python writes them, `strip` takes what `str.strip` takes. What is not read is an
+//! error that names the expression. The environment is that of `apply_chat_template`: `trim_blocks`,
+//! `lstrip_blocks`,
 //! `break` and `continue`, `{% generation %}`, lenient undefined values, and the sandbox.
 //!
 //! | file | what |
@@ -170,8 +171,9 @@ impl ChatTemplate {
             .fold(state, |state, (name, token)| state.bytes(name.as_bytes()).bytes(token.as_bytes()))
     }
 
-    /// The text of a conversation in JSON, as `apply_chat_template(..., tokenize=False)` of transformers makes
-    /// it. `tools` and `variables` may be empty; the latter is an object of what else the template sees.
+    /// The text of a conversation in JSON, as `apply_chat_template(..., tokenize=False)` of transformers
+    /// makes it. `tools` and `variables` may be empty; the latter is an object of what else the template
+    /// sees.
     ///
     /// ```
     /// use feedline_datasets::ChatTemplate;

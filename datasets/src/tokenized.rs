@@ -27,8 +27,8 @@ const IDS: &str = "ids";
 /// `tokenizers`, without special tokens unless [asked for](Self::with_special_tokens). Texts are neither
 /// truncated nor padded, even if the file says so: see [`truncated`](Self::truncated).
 ///
-/// A text on which a regular expression of the tokenizer gives up, such as one with a run of a million blanks,
-/// is a bad sample: an error of kind `Sample` that names the text and the expression.
+/// A text on which a regular expression of the tokenizer gives up, such as one with a run of a million
+/// blanks, is a bad sample: an error of kind `Sample` that names the text and the expression.
 ///
 /// Text is tokenized again in every epoch. To do it once, write the reader by [`pack`](crate::pack()).
 ///

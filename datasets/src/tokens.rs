@@ -104,9 +104,9 @@ struct Stream {
 /// Windows of token streams: fields `tokens` and `targets`, both `[window]`. A target is the next token.
 ///
 /// Files are headerless arrays of whole numbers of a type that you state, or files that state it themselves
-/// ([`TokenOptions::stated`]): a `.bin` beside its `.idx`, as Megatron writes them, a file of llm.c, or a `.npy`
-/// of one dimension. Where a type is stated, files that begin with the header of a known format, and texts, are
-/// refused. [`TokenDocuments`](crate::TokenDocuments) has the documents of a `.bin`.
+/// ([`TokenOptions::stated`]): a `.bin` beside its `.idx`, as Megatron writes them, a file of llm.c, or a
+/// `.npy` of one dimension. Where a type is stated, files that begin with the header of a known format, and
+/// texts, are refused. [`TokenDocuments`](crate::TokenDocuments) has the documents of a `.bin`.
 ///
 /// A single file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
 ///
@@ -322,7 +322,8 @@ impl Stream {
     }
 }
 
-/// The ids of a file: bare ones of type `dtype`, or of the type that its header, or the index beside it, states.
+/// The ids of a file: bare ones of type `dtype`, or of the type that its header, or the index beside it,
+/// states.
 fn ids(
     path: PathBuf,
     content: Content,

@@ -88,10 +88,7 @@ impl Batch {
 
     /// Items of the longest row of a ragged field; of running sums the largest number that was added.
     fn longest(&self, name: &str) -> PyResult<usize> {
-        match &*self.memory {
-            Memory::Slot(share) => share.batch().longest(name).map_err(raise),
-            Memory::Pictures(_) => Err(PyKeyError::new_err(format!("no ragged field \"{name}\""))),
-        }
+        self.share.batch().longest(name).map_err(raise)
     }
 
     fn __reduce__(&self) -> PyResult<()> {

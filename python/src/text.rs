@@ -158,7 +158,8 @@ pub(crate) fn unpadded(
 pub(crate) struct ChatSteps {
     /// `messages`, `completions` or `preferences`.
     of: String,
-    /// The texts around an answer; nothing for the marks of the template, or, with `learn_all`, for all tokens.
+    /// The texts around an answer; nothing for the marks of the template, or, with `learn_all`, for all
+    /// tokens.
     between: Option<(String, String)>,
     learn_all: bool,
     template: Option<String>,
@@ -174,7 +175,7 @@ pub(crate) struct ChatSteps {
 /// Conversations as token ids and labels.
 #[pyfunction]
 pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: ChatSteps) -> PyResult<DataSet> {
-    let mut options = open_options(steps.split.as_deref(), None, false, false, None)?;
+    let mut options = open_options(steps.split.as_deref(), None, false, false, None, Vec::new())?;
     // A column that some conversations lack, such as the tools, is empty there.
     options.nulls = Nulls::Fill;
     let learn = match (steps.between, steps.learn_all) {

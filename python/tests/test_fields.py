@@ -103,7 +103,7 @@ def test_packed_windows(framework: str) -> None:
         del batch, field, ends
     one = windows.take(2)[1]
     assert one["cu_seqlens"][0] == 0 and one["cu_seqlens"][-1] == 16 and one["cu_seqlens"].dtype == np.int32
-    assert [field.dtype for field in windows.fields][1:] == ["i32"] * 3
+    assert [field.dtype for field in windows.fields][1:] == ["i32"] * 4
     mapped = windows.map(lambda sample: {"position": sample["position"].astype(np.uint32)})
     assert mapped.fields[0].dtype == "u32"
     assert seen == sum(index % 7 for index in range(60))

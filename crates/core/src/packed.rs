@@ -2,8 +2,8 @@
 //!
 //! The windows are made once, from the lengths alone. [`Packed::new`] keeps documents whole: the longest
 //! document first, each into the fullest window that it fits (best fit, decreasing). [`Packed::in_order`]
-//! keeps their order, and cuts a document where a window is full. [`Packed::builder`] has the other ways, several
-//! fields, and says what becomes of long documents. So every epoch has the same number of
+//! keeps their order, and cuts a document where a window is full. [`Packed::builder`] has the other ways,
+//! several fields, and says what becomes of long documents. So every epoch has the same number of
 //! windows, each item is in exactly one, and the loader treats windows as samples like any others: shuffles,
 //! ranks, cursors and proofs count windows.
 //!
@@ -69,8 +69,9 @@ pub struct Piece {
 /// documents are left out, and documents without items are in no window: [`fate`](Packed::fate) counts what
 /// becomes of them.
 ///
-/// The label of an item is the next item of the window, if it has the same `segment`; the last item of a document
-/// has none. [`PackedBuilder::labels`] makes labels for models that shift them: -100 where nothing is learnt.
+/// The label of an item is the next item of the window, if it has the same `segment`; the last item of a
+/// document has none. [`PackedBuilder::labels`] makes labels for models that shift them: -100 where nothing
+/// is learnt.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Dataset, Packed, PackedOptions, ReadError, Row, Spec, lengths};

@@ -114,8 +114,8 @@ pub struct Extent {
     pub items: usize,
     /// Items of padding among them.
     pub padding: usize,
-    /// Items of the longest row; of running sums the largest number that was added, such as the longest sequence
-    /// of `cu_seqlens`.
+    /// Items of the longest row; of running sums the largest number that was added, such as the longest
+    /// sequence of `cu_seqlens`.
     pub longest: usize,
 }
 

@@ -21,8 +21,9 @@ use crate::{
 /// | `position` | `u32`, ragged | the place of each item in its document |
 /// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | 0, then the end of each document that has items |
 ///
-/// as the kernels of FlashAttention and TransformerEngine take them: the numbers are below 2^31, so that kernels
-/// that take `i32` read the same. Their `max_seqlen` is that of the batch: `Ready::longest("cu_seqlens")`.
+/// as the kernels of FlashAttention and TransformerEngine take them: the numbers are below 2^31, so that
+/// kernels that take `i32` read the same. Their `max_seqlen` is that of the batch:
+/// `Ready::longest("cu_seqlens")`.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Dataset, Layout, ReadError, Row, Rows, Spec, Unpadded};
@@ -63,15 +64,15 @@ pub struct UnpaddedBuilder {
 }
 
 impl UnpaddedBuilder {
-    /// Adds the field `name` of the documents. The first field that is added must be ragged, and says how many
-    /// items a document has; the others have as many, or one element, which is repeated for each item.
+    /// Adds the field `name` of the documents. The first field that is added must be ragged, and says how
+    /// many items a document has; the others have as many, or one element, which is repeated for each item.
     pub fn field(mut self, name: &str) -> Self {
         self.asked.push(Asked::new(name));
         self
     }
 
-    /// Adds the labels `name` of the documents, with -100 for the first item of each, which would be predicted
-    /// from the document before it.
+    /// Adds the labels `name` of the documents, with -100 for the first item of each, which would be
+    /// predicted from the document before it.
     pub fn labels(mut self, name: &str) -> Self {
         self.asked.push(Asked::labels(name, name));
         self
@@ -86,7 +87,8 @@ impl UnpaddedBuilder {
     /// The documents.
     ///
     /// # Errors
-    /// `Config` for a first field that is not ragged, items that are not single elements, labels that do not hold
+    /// `Config` for a first field that is not ragged, items that are not single elements, labels that do not
+    /// hold
     /// -100, or two fields of one name.
     pub fn build(self) -> Result<Unpadded> {
         let Self { documents, asked } = self;

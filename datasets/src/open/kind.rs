@@ -94,8 +94,8 @@ pub(super) fn kind(start: &[u8], len: u64) -> Kind {
     }
 }
 
-/// The kind by content and name. The name decides if the content is ambiguous, so that the error of the format
-/// says what is wrong.
+/// The kind by content and name. The name decides if the content is ambiguous, so that the error of the
+/// format says what is wrong.
 pub(super) fn named(kind: Kind, path: &Path) -> Kind {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     match kind {

@@ -66,11 +66,12 @@ enum Places {
 }
 
 impl TokenDocuments {
-    /// Opens a `.bin` with the `.idx` beside it, either of the two, or a file of llm.c. Both files are held in
-    /// memory up to [`MEMORY_LIMIT`].
+    /// Opens a `.bin` with the `.idx` beside it, either of the two, or a file of llm.c. Both files are held
+    /// in memory up to [`MEMORY_LIMIT`].
     ///
     /// # Errors
-    /// `Data` if a file is missing, or damaged, or the two are of different sets; names the file and the byte.
+    /// `Data` if a file is missing, or damaged, or the two are of different sets; names the file and the
+    /// byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path.as_ref(), MEMORY_LIMIT)
     }

@@ -14,7 +14,8 @@ use crate::{DType, Dataset, Element, Layout, Result, Spec, StableDataset};
 pub enum Long {
     /// They are an error.
     Refuse,
-    /// They are split into pieces: as many whole windows as possible, and a rest. Each piece counts as a document.
+    /// They are split into pieces: as many whole windows as possible, and a rest. Each piece counts as a
+    /// document.
     #[default]
     Split,
     /// They keep their first items, as many as a window has; the others are in no window.
@@ -116,8 +117,8 @@ impl Packed {
         }
     }
 
-    /// The cost of each window, for [`Sampler::alike`](crate::Sampler::alike); sums of squares are divided by the
-    /// items of a window, so that no cost is larger than that.
+    /// The cost of each window, for [`Sampler::alike`](crate::Sampler::alike); sums of squares are divided by
+    /// the items of a window, so that no cost is larger than that.
     pub fn costs(&self, cost: Cost) -> Vec<u32> {
         let of = |at: &[usize]| {
             let lengths = self.places[at[0]..at[1]].iter().map(|&piece| u64::from(self.pieces[piece].len));
@@ -132,8 +133,8 @@ impl Packed {
 }
 
 impl PackedBuilder {
-    /// Adds the field `name` of the documents, with zeros in the padding. The first field that is added must be
-    /// ragged, and says how many items a document has; the others have as many, or one element, which is
+    /// Adds the field `name` of the documents, with zeros in the padding. The first field that is added must
+    /// be ragged, and says how many items a document has; the others have as many, or one element, which is
     /// repeated for each item.
     pub fn field(mut self, name: &str) -> Self {
         self.asked.push(Asked::new(name));
@@ -170,8 +171,8 @@ impl PackedBuilder {
         Self { order: Order::BestFit { within: usize::MAX }, ..self }
     }
 
-    /// As [`best_fit`](Self::best_fit), among `documents` documents that follow each other, then among the next
-    /// ones: a window reads neighbours.
+    /// As [`best_fit`](Self::best_fit), among `documents` documents that follow each other, then among the
+    /// next ones: a window reads neighbours.
     pub fn best_fit_within(self, documents: usize) -> Self {
         Self { order: Order::BestFit { within: documents }, ..self }
     }
@@ -181,8 +182,8 @@ impl PackedBuilder {
         Self { long, ..self }
     }
 
-    /// Leaves the padding out: a window is a batch of up to so many items, whose fields are ragged. A batch of such
-    /// windows is one sequence, and `cu_seqlens` has the ends of its documents only.
+    /// Leaves the padding out: a window is a batch of up to so many items, whose fields are ragged. A batch
+    /// of such windows is one sequence, and `cu_seqlens` has the ends of its documents only.
     pub fn unpadded(self) -> Self {
         Self { is_padded: false, ..self }
     }
@@ -195,10 +196,10 @@ impl PackedBuilder {
     /// The windows.
     ///
     /// # Errors
-    /// `Config` for a first field that is not ragged or whose items are not single elements, a padding of another
-    /// type than its field, labels that do not hold -100, a number of lengths that is not that of the documents, a
-    /// window of 0 or of 2^31 items, best fit among 0 documents, documents in order that are shuffled, a document
-    /// longer than a window if that is refused, or no document with an item.
+    /// `Config` for a first field that is not ragged or whose items are not single elements, a padding of
+    /// another type than its field, labels that do not hold -100, a number of lengths that is not that of the
+    /// documents, a window of 0 or of 2^31 items, best fit among 0 documents, documents in order that are
+    /// shuffled, a document longer than a window if that is refused, or no document with an item.
     pub fn build(self) -> Result<Packed> {
         let Self { documents, lengths, window, asked, order, long, shuffle, is_padded } = self;
         let fields = Items::of(documents.spec(), &asked)?;

@@ -16,8 +16,8 @@ pub(super) fn keep_first(length: u32, window: usize) -> u32 {
     length.min(window as u32)
 }
 
-/// Cuts each document into pieces of at most `window` items; none if it has no items. `first` is the number of
-/// the first document.
+/// Cuts each document into pieces of at most `window` items; none if it has no items. `first` is the number
+/// of the first document.
 pub(super) fn cut(lengths: impl Iterator<Item = u32>, first: u64, window: usize) -> Vec<Stored> {
     // At most 2^31 - 1.
     let window = window as u32;
@@ -59,8 +59,8 @@ pub(super) fn window_starts(pieces: &[Stored], window: usize) -> Vec<usize> {
     starts
 }
 
-/// Puts each piece into the fullest window that it fits, of several the one that has had this room longest, as
-/// TRL does. Returns the pieces window by window, and the start
+/// Puts each piece into the fullest window that it fits, of several the one that has had this room longest,
+/// as TRL does. Returns the pieces window by window, and the start
 /// of each window.
 pub(super) fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
     // Windows by the room left in them.

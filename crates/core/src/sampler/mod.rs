@@ -112,9 +112,9 @@ impl Sampler {
         Distinct::new(weights).map(Self::Distinct)
     }
 
-    /// Each of `classes` classes equally often; `labels[i]` is the class of sample `i`. An epoch has `classes`
-    /// times as many draws as the largest class has samples: every sample of that class comes once, those of
-    /// smaller classes come several times, each time with random numbers of its own
+    /// Each of `classes` classes equally often; `labels[i]` is the class of sample `i`. An epoch has
+    /// `classes` times as many draws as the largest class has samples: every sample of that class comes once,
+    /// those of smaller classes come several times, each time with random numbers of its own
     /// ([`Context::draw`](crate::Context::draw)). [`draws`](Self::draws) sets another number.
     ///
     /// ```
@@ -158,13 +158,13 @@ impl Sampler {
         Bucketed::new(lengths, batch, batches_per_bucket).map(Self::Bucketed)
     }
 
-    /// Every sample once, in runs of `run` samples of similar cost, so that the ranks of a step have nearly equal
-    /// work; `costs[i]` is the cost of sample `i`, such as [`Packed::costs`](crate::Packed::costs). The runs of an
-    /// epoch are in random order, and so are the samples within one.
+    /// Every sample once, in runs of `run` samples of similar cost, so that the ranks of a step have nearly
+    /// equal work; `costs[i]` is the cost of sample `i`, such as [`Packed::costs`](crate::Packed::costs). The
+    /// runs of an epoch are in random order, and so are the samples within one.
     ///
-    /// A step takes as many samples as all ranks together. Its costs are similar if the steps divide a run: with
-    /// batches of one sample, a run of 24 does for worlds of 1, 2, 3, 4, 6, 8, 12 and 24 ranks, and a cursor may be
-    /// resumed by any of them.
+    /// A step takes as many samples as all ranks together. Its costs are similar if the steps divide a run:
+    /// with batches of one sample, a run of 24 does for worlds of 1, 2, 3, 4, 6, 8, 12 and 24 ranks, and a
+    /// cursor may be resumed by any of them.
     ///
     /// ```
     /// use feedline_core::Sampler;

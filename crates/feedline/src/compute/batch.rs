@@ -214,8 +214,9 @@ impl Ready {
         self.reader.view(self.layout.offset(index), self.len())
     }
 
-    /// Items of the longest row of the ragged field `name`; of running sums, such as `cu_seqlens`, the largest
-    /// number that was added: the `max_seqlen` of attention kernels. Known without waiting for the device.
+    /// Items of the longest row of the ragged field `name`; of running sums, such as `cu_seqlens`, the
+    /// largest number that was added: the `max_seqlen` of attention kernels. Known without waiting for the
+    /// device.
     ///
     /// # Errors
     /// `Config` for a name that the spec does not have, or a field that is not ragged.

@@ -141,6 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "200,000 draws take an hour under miri")]
     fn the_variates_are_exponential() {
         let mut random = Random::from_key(1);
         let n = 200_000;

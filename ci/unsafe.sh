@@ -24,6 +24,7 @@ import pathlib, re, sys
 # bridges/burn/src/slot.rs: a slot as burn's bytes.
 # python/src/batch.rs, python/src/capsule.rs: capsules of Python around DLPack tensors, and their shapes.
 # python/src/placed.rs: copies rows from arrays of Python.
+# python/src/thread_state.rs: keeps the interpreter's state of a thread.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
     "kernels/src/launch.rs", "kernels/src/gemm/host.rs", "kernels/src/gemm/cublaslt/mod.rs",
@@ -36,7 +37,7 @@ FILES = {
     "bridges/candle/src/gpu.rs", "bridges/candle/tests/cuda.rs",
     "bridges/burn/src/slot.rs",
     "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
-    "python/src/batch.rs", "python/src/capsule.rs", "python/src/placed.rs",
+    "python/src/batch.rs", "python/src/capsule.rs", "python/src/placed.rs", "python/src/thread_state.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device", "dlpack"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")

@@ -14,6 +14,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 
 use crate::open::close_all;
+use crate::thread_state;
 
 /// How long a Ctrl-C waits for the samples that are being read when the interpreter shuts down. Then it ends
 /// the process.
@@ -55,7 +56,11 @@ pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -
     if IS_CLOSING.load(Ordering::SeqCst) {
         return Err(shutting_down());
     }
-    Python::try_attach(work).unwrap_or_else(|| Err(shutting_down()))
+    let entered = Python::try_attach(|py| {
+        thread_state::keep(py);
+        work(py)
+    });
+    entered.unwrap_or_else(|| Err(shutting_down()))
 }
 
 /// Runs `work` without the interpreter's lock. When the interpreter shuts down, only workers, which `leave`

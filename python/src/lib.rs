@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `loader.rs`, `options.rs`, `running.rs` | a loader; its options; the epoch that borrows it |
 //! | `open.rs`, `interpreter.rs` | the open loaders; the threads inside the interpreter, and its end |
+//! | `thread_state.rs` | the interpreter's state of a loader's thread |
 //! | `batch.rs`, `capsule.rs` | a batch, its fields, and their DLPack capsules |
 //! | `dataset.rs` | data sets: opened, in memory, composed |
 //! | `own.rs`, `source.rs` | data sets and sources written in Python |
@@ -46,6 +47,7 @@ mod sampler;
 mod source;
 mod table;
 mod text;
+mod thread_state;
 mod transforms;
 
 /// `feedline._feedline`.

@@ -258,3 +258,30 @@ def test_few_workers_read_what_python_code_reads() -> None:
     assert [threads(data) for data in (arrays, feedline.concat(arrays, arrays.take(3)))] == [None] * 2
     with feedline.Loader(own, 5, workers=3, parallel="threads") as loader:
         assert sum(len(batch["id"]) for batch in loader.epoch(0)) == 50
+
+
+def test_a_thread_keeps_what_a_sample_leaves_for_the_next_one() -> None:
+    """As a file or a connection of each thread, which `threading.local` holds."""
+    local, made, ended = threading.local(), [], []
+
+    class Connection:
+        def __init__(self) -> None:
+            made.append(threading.get_ident())
+
+        def __del__(self) -> None:
+            ended.append(threading.get_ident())
+
+    class Connected:
+        def __len__(self) -> int:
+            return 600
+
+        def __getitem__(self, index: int) -> int:
+            if threading.current_thread() is not threading.main_thread() and not hasattr(local, "connection"):
+                local.connection = Connection()
+            return index
+
+    with feedline.Loader(Connected(), 4, framework="numpy", parallel="threads", workers=3) as loader:
+        assert sum(batch.rows for batch in loader) == 600
+    assert 1 <= len(made) <= 3 and len(set(made)) == len(made)
+    # A thread ends with what it had.
+    assert sorted(ended) == sorted(made)

@@ -11,8 +11,9 @@ from .seeds import States
 #: Seconds of a sample for which threads are tried: shorter ones spend their time on the interpreter's lock, and
 #: longer ones would delay the start.
 _TRIED = 0.001, 0.25
-#: Seconds of the first measurement.
-_LASTS = 0.005
+#: Seconds of a measurement in one thread, and how often it reads at least: the shortest read counts, since the
+#: machine may be busy. Long samples are read as often as this time allows.
+_LASTS, _READS, _ENOUGH = 0.005, 5, 0.25
 #: Share of what processes would gain from which on threads are as good.
 _AS_GOOD = 0.8
 
@@ -53,8 +54,13 @@ def measured(reader: Any, varies: bool, threads: int) -> Measured | None:
         seconds = _seconds(reader, varies)
         if seconds is None:
             return None
-        gain = _gain(reader, varies, threads, seconds) if _TRIED[0] <= seconds <= _TRIED[1] else None
-        return Measured(seconds, gain, threads)
+        if not _TRIED[0] <= seconds <= _TRIED[1]:
+            return Measured(seconds, None, threads)
+        each = max(2, int(0.01 / seconds))
+        took = _together(reader, varies, threads, each)
+        again = _seconds(reader, varies)
+        seconds = seconds if again is None else min(seconds, again)
+        return Measured(seconds, threads * each * seconds / took, threads)
     finally:
         before.restore()
 
@@ -67,20 +73,19 @@ def _read(reader: Any, varies: bool) -> bool:
 def _seconds(reader: Any, varies: bool) -> float | None:
     if reader.first_seconds > _TRIED[1]:
         return float(reader.first_seconds)
-    best, begun = float("inf"), time.perf_counter()
+    best, begun, reads = float("inf"), time.perf_counter(), 0
     while True:
         start = time.perf_counter()
         if not _read(reader, varies):
             return None
         now = time.perf_counter()
-        best = min(best, now - start)
-        if now - begun > _LASTS:
+        best, reads, lasts = min(best, now - start), reads + 1, now - begun
+        if lasts > _ENOUGH or (lasts > _LASTS and reads >= _READS):
             return best
 
 
-def _gain(reader: Any, varies: bool, threads: int, seconds: float) -> float:
-    """As many samples for each thread as take 10 ms."""
-    each = max(2, int(0.01 / seconds))
+def _together(reader: Any, varies: bool, threads: int, each: int) -> float:
+    """The seconds in which each of several threads reads some samples."""
     together = threading.Barrier(threads + 1)
 
     def work() -> None:
@@ -95,4 +100,4 @@ def _gain(reader: Any, varies: bool, threads: int, seconds: float) -> float:
     start = time.perf_counter()
     for one in started:
         one.join()
-    return threads * each * seconds / (time.perf_counter() - start)
+    return time.perf_counter() - start

@@ -37,12 +37,6 @@ class States:
                 one.restore(state)
 
 
-def seed_all(key: int) -> None:
-    """Seeds all generators from a number of 64 bits."""
-    for one in all_generators():
-        one.seed(key)
-
-
 def first_of(data: Any) -> Any:
     """The first sample, which says what the fields are. The generators are left as they were."""
     before = States()

@@ -220,10 +220,10 @@ class _ToGpu:
 
 def torchdata_batches(name: str, workers: int) -> Any:
     from torch.utils.data import RandomSampler, default_collate
-    from torchdata.nodes import Batcher, Loader, MapStyleWrapper, ParallelMapper
+    from torchdata.nodes import Batcher, Loader, ParallelMapper, SamplerWrapper
 
     data = SETS[name]()
-    node = Batcher(MapStyleWrapper(lambda index: index, RandomSampler(data)), BATCH)
+    node = Batcher(SamplerWrapper(RandomSampler(data)), BATCH)
     many = _Many(data, default_collate)
     return Loader(ParallelMapper(node, many, num_workers=max(workers, 1), method="process"))
 
@@ -238,7 +238,10 @@ class _Many:
 
 def grain_batches(name: str, workers: int) -> Any:
     import grain
+    from absl import flags
 
+    # Its workers read them.
+    flags.FLAGS.mark_as_parsed()
     data = SETS[name]()
     sampler = grain.samplers.IndexSampler(len(data), grain.sharding.NoSharding(), shuffle=True, num_epochs=1, seed=7)
     steps = [grain.transforms.Batch(BATCH)]

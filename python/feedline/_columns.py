@@ -78,8 +78,7 @@ class Columns:
         self.is_tuple = isinstance(first, (tuple, list))
         self._is_dict = isinstance(first, Mapping)
         self._names = list(sample)
-        # Of one name it would not be a tuple.
-        self._get = itemgetter(*self._names) if len(sample) > 1 else lambda sample: [sample[self._names[0]]]
+        self._get = itemgetter(*self._names) if sample else None
         try:
             self._columns = [_column(name, value, max_length.get(name)) for name, value in sample.items()]
         except ValueError as error:
@@ -136,6 +135,15 @@ class Columns:
             for column, places in self._groups
         ]
 
+    def _values(self, samples: Sequence[Any]) -> list[Sequence[Any]]:
+        """The values of each field of dicts that have all of them."""
+        if self._get is None or not samples:
+            return [[] for _ in self._names]
+        if len(self._names) == 1:
+            # `itemgetter` of one name gives no tuple.
+            return [list(map(self._get, samples))]
+        return list(zip(*map(self._get, samples), strict=True))
+
     def _split(self, samples: Sequence[Any]) -> list[Sequence[Any]]:
         """The values of each field."""
         kinds, count = set(map(type, samples)), len(self._names)
@@ -145,7 +153,7 @@ class Columns:
         elif self._is_dict:
             if kinds <= {dict} and set(map(len, samples)) <= {count}:
                 try:
-                    return list(zip(*map(self._get, samples), strict=True)) if samples else [[] for _ in self._names]
+                    return self._values(samples)
                 except KeyError:
                     pass
         elif not any(issubclass(kind, (Mapping, tuple, list)) for kind in kinds):

@@ -322,3 +322,27 @@ def test_a_forked_child_does_not_keep_the_workers(tmp_path: Path) -> None:
     os.kill(forked[0], signal.SIGKILL)
     parent.communicate()
     assert left == []
+
+
+def test_a_worker_whose_loader_is_gone_ends_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    """An answer that nobody has read makes the end of the socket a reset."""
+    import socket
+
+    from feedline._workers.worker import Lane
+
+    for is_reset in (False, True):
+        own, its = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            own.close()
+            block = os.memfd_create("test")
+            if is_reset:
+                its.sendall(b"an answer")
+            Lane(its.detach(), block).receive()
+            os._exit(1)
+        its.close()
+        if is_reset:
+            own.recv(1, socket.MSG_PEEK)
+        own.close()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert capfd.readouterr() == ("", "")

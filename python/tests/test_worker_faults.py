@@ -334,12 +334,13 @@ def test_a_worker_whose_loader_is_gone_ends_in_silence(capfd: pytest.CaptureFixt
         own, its = socket.socketpair()
         child = os.fork()
         if child == 0:
-            own.close()
-            block = os.memfd_create("test")
-            if is_reset:
-                its.sendall(b"an answer")
-            Lane(its.detach(), block).receive()
-            os._exit(1)
+            try:
+                own.close()
+                if is_reset:
+                    its.sendall(b"an answer")
+                Lane(its.detach(), os.memfd_create("test")).receive()
+            finally:
+                os._exit(1)
         its.close()
         if is_reset:
             own.recv(1, socket.MSG_PEEK)

@@ -100,7 +100,7 @@ enum Shape {
 /// [`pack`](crate::pack()) does it once.
 ///
 /// ```
-/// use feedline_datasets::{Chats, ChatOptions, Ragged, open};
+/// use feedline_datasets::{ChatOptions, Chats, Lines, Ragged};
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-chats-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
@@ -112,7 +112,7 @@ enum Shape {
 /// # std::fs::write(&chats, "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Hello\"}]\n")?;
 /// # let options = ChatOptions { messages: "text".into(), ..Default::default() };
 /// let options = ChatOptions { template: Some(template.into()), ..options };
-/// let chats = Chats::new(open(&chats)?, dir.join("tokenizer.json"), options)?;
+/// let chats = Chats::new(Box::new(Lines::open(&chats)?), dir.join("tokenizer.json"), options)?;
 /// let data = Ragged::measured(Box::new(chats))?; // ids 1 5 3 2 5 4, labels -100 -100 -100 -100 -100 4
 /// assert_eq!(data.lengths("labels")?, [6]);
 /// # std::fs::remove_dir_all(&dir)?;

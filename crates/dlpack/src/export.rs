@@ -181,8 +181,7 @@ fn offsets<'a>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
 }
 
 /// The device of `stream`, as DLPack numbers it.
-#[doc(hidden)] // For the Python package.
-pub fn device_of(stream: &Stream) -> DLDevice {
+fn device_of(stream: &Stream) -> DLDevice {
     match stream.kind() {
         BackendKind::Cuda => DLDevice { device_type: CUDA, device_id: ordinal(stream) },
         _ => DLDevice { device_type: CPU, device_id: 0 },
@@ -207,9 +206,8 @@ fn open_to_cuda(batch: &Ready, consumer: Consumer) -> Result<Ready> {
 ///
 /// # Errors
 /// `Config` for the per-thread default stream, and on a device without CUDA streams.
-#[doc(hidden)] // For the Python package.
 #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
-pub fn stream_of(stream: &Stream, consumer: Consumer) -> Result<Stream> {
+fn stream_of(stream: &Stream, consumer: Consumer) -> Result<Stream> {
     let device = stream.device();
     let Some(cuda) = device.cuda_backend() else {
         return Err(Error::new(ErrorKind::Config, format!("{device} has no CUDA streams")));
@@ -226,8 +224,7 @@ pub fn stream_of(stream: &Stream, consumer: Consumer) -> Result<Stream> {
 }
 
 #[cfg(not(any(feature = "cuda-12", feature = "cuda-13")))]
-#[doc(hidden)] // For the Python package.
-pub fn stream_of(_: &Stream, _: Consumer) -> Result<Stream> {
+fn stream_of(_: &Stream, _: Consumer) -> Result<Stream> {
     Err(Error::new(ErrorKind::Config, "this build has no CUDA: enable the feature cuda-13 or cuda-12"))
 }
 
@@ -250,22 +247,6 @@ struct Owner {
 }
 
 impl Exported {
-    /// A tensor of `shape` at `address`, which is in memory of `owner`.
-    ///
-    /// # Safety
-    /// The memory holds elements of `dtype` in this shape, on `device`, and they stay as they are until
-    /// `owner` is dropped.
-    #[doc(hidden)] // For the Python package.
-    pub unsafe fn of_memory(
-        owner: Arc<dyn Any + Send + Sync>,
-        device: DLDevice,
-        dtype: DType,
-        address: u64,
-        shape: Vec<usize>,
-    ) -> Self {
-        Self::new(owner, device, dtype, address, shape)
-    }
-
     fn new(
         owner: Arc<dyn Any + Send + Sync>,
         device: DLDevice,

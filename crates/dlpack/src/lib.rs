@@ -47,5 +47,5 @@ pub mod ffi;
 mod import;
 
 pub use consumer::{Consumer, StreamHandle};
-pub use export::{Exported, Share, device_of, stream_of};
+pub use export::{Exported, Share};
 pub use import::Imported;

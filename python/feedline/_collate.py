@@ -122,10 +122,11 @@ class Collating(Reader):
         for name, value in flat(result).items():
             array = as_array(name, value)
             if array.ndim == 0 or len(array) != count or isinstance(value, (str, bytes, bytearray)):
-                what = repr(value) if isinstance(value, str) else f"{type(value).__name__} of the shape {array.shape}"
+                kind = f"{type(value).__name__} of the shape {array.shape}"
+                what = repr(value) if isinstance(value, str) else kind
                 raise ValueError(
-                    f'collate_fn returned "{name}", {what}, for {count} samples: fields of a batch have a row for '
-                    "each of its samples; leave it out, or repeat it"
+                    f'collate_fn returned "{name}", {what}, for {count} samples: fields of a batch have a row '
+                    "for each of its samples; leave it out, or repeat it"
                 )
             arrays[name] = array
         return [{name: array[row] for name, array in arrays.items()} for row in range(count)]
@@ -197,13 +198,13 @@ class _Batch:
 def _check_alike(first: dict[str, Any], second: dict[str, Any], max_length: Mapping[str, int]) -> None:
     if first.keys() != second.keys():
         raise ConfigError(
-            f"collate_fn returned the fields {list(first)} for one sample and {list(second)} for two: a batch has "
-            "the same fields each time"
+            f"collate_fn returned the fields {list(first)} for one sample and {list(second)} for two: a batch "
+            "has the same fields each time"
         )
     for name, value in first.items():
         shapes = np.shape(value), np.shape(second[name])
         if shapes[0] != shapes[1] and name not in max_length:
             raise ConfigError(
                 f'collate_fn gave "{name}" rows of the shape {shapes[0]} and then {shapes[1]}: give '
-                f'max_length={{"{name}": ...}}, the most items of a row, if its length varies from batch to batch'
+                f'max_length={{"{name}": ...}}, the most items of a row, if its length varies between batches'
             )

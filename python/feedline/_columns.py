@@ -91,7 +91,11 @@ class Columns:
         #: Where the fields are, if some share a column; else empty.
         self.places: list[Place] = []
         if len(self._groups) < len(self._columns):
-            at = {place: (column.name, among) for column, places in self._groups for among, place in enumerate(places)}
+            at = {
+                place: (column.name, among)
+                for column, places in self._groups
+                for among, place in enumerate(places)
+            }
             shared = {column.name for column, places in self._groups if len(places) > 1}
             for place, name in enumerate(self._names):
                 column_name, among = at[place]
@@ -130,10 +134,11 @@ class Columns:
                 misfits.append(misfit)
         if misfits:
             raise min(misfits, key=attrgetter("position"))
-        return [
-            (column, checked[places[0]] if len(places) == 1 else column.stacked([checked[one] for one in places]))
-            for column, places in self._groups
-        ]
+        columns = []
+        for column, places in self._groups:
+            values = [checked[place] for place in places]
+            columns.append((column, values[0] if len(places) == 1 else column.stacked(values)))
+        return columns
 
     def _values(self, samples: Sequence[Any]) -> list[Sequence[Any]]:
         """The values of each field of dicts that have all of them."""

@@ -34,7 +34,9 @@ class Field(NamedTuple):
 
 
 def fields_at(
-    places: Sequence[Place], columns: Sequence[tuple[str, str, list[int], int | None]], signed: frozenset[str] = frozenset()
+    places: Sequence[Place],
+    columns: Sequence[tuple[str, str, list[int], int | None]],
+    signed: frozenset[str] = frozenset(),
 ) -> tuple[Field, ...]:
     """The fields of a sample, of the columns of a batch. Those that share a column lie in its first dimension."""
     of = {

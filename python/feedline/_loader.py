@@ -212,7 +212,9 @@ class Loader:
         pads = _options.mapping("pad", pad, '{"tokens": 0}')
         if self.data._nest is not None:
             if bad_samples:
-                raise ConfigError("bad_samples is for single samples, and collate_fn makes whole batches: leave it out")
+                raise ConfigError(
+                    "bad_samples is for single samples, and collate_fn makes whole batches: leave it out"
+                )
             varying = [field.name for field in self.data.fields if field.max_length is not None]
             pads = dict.fromkeys(varying) | dict(pads)
         padding = [(name, *_padding(self.data, name, given)) for name, given in pads.items()]
@@ -463,7 +465,8 @@ def _samples(
     data: Any, collate_fn: Callable[[list[Any]], Any] | None, max_length: Mapping[str, int] | None
 ) -> Data | Source:
     """What a loader reads, made of what it was given."""
-    if isinstance(data, (Data, Source)) and max_length is not None and (collate_fn is None or isinstance(data, Source)):
+    is_made = isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None)
+    if is_made and max_length is not None:
         raise ConfigError(f"give max_length with the samples: feedline.{type(data).__name__}(..., max_length=...)")
     if isinstance(data, Source) or (isinstance(data, Data) and collate_fn is None):
         _check_indexed(data, collate_fn)

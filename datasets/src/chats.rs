@@ -11,7 +11,7 @@ use crate::error::{data, one_line};
 use crate::reader::at_file;
 use crate::template::value::{Value, list};
 use crate::template::{Rendered, folder_of, parsed};
-use crate::tokenized::{Checked, encode_with_places, load};
+use crate::tokenized::{Checked, Encoded, encode_with_places, load};
 use crate::{ChatTemplate, ElementType, Nulls, OpenOptions, Reader, Schema, SchemaField, Values, open_with};
 
 /// The label of a token that is not learnt.
@@ -385,7 +385,7 @@ impl Chats {
         let spans = match &self.options.learn {
             Learn::Marked => rendered.spans,
             Learn::Between { start, end } => between(&rendered.text, start, end),
-            Learn::All => vec![0..usize::MAX],
+            Learn::All => std::iter::once(0..usize::MAX).collect(),
         };
         let (ids, places) = self.encode(&rendered.text)?;
         let is_learnt =
@@ -436,7 +436,7 @@ impl Chats {
     }
 
     /// The ids of a text, and the characters of each.
-    fn encode(&self, text: &str) -> Result<(Vec<u32>, Vec<(usize, usize)>)> {
+    fn encode(&self, text: &str) -> Result<Encoded> {
         encode_with_places(&self.tokenizer, text).map_err(|error| {
             let why = format!("a conversation cannot be tokenized by {}", self.tokenizer_path.display());
             Error::new(ErrorKind::Sample, one_line(why)).with_source(one_line(error))

@@ -14,7 +14,7 @@ use crate::{ElementType, Reader, Schema, SchemaField, Values};
 mod checked;
 
 use checked::encode;
-pub(crate) use checked::{Checked, encode_with_places};
+pub(crate) use checked::{Checked, Encoded, encode_with_places};
 
 /// The name of the field with the token ids.
 const IDS: &str = "ids";

@@ -201,14 +201,14 @@ impl<'t> Run<'t> {
                 let closure = Closure { of: caller.clone(), scope: scope.clone() };
                 given.named.push(("caller".to_owned(), Value::Macro(Rc::new(closure))));
                 let value = self.call(&callee, given).map_err(|error| self.at(error, call))?;
-                self.push(&*value.to_text()?, out)?;
+                self.push(&value.to_text()?, out)?;
             }
             Node::Filter { filters, body } => {
                 let mut value = text(self.captured(body, &Scope::within(scope))?);
                 for filter in filters {
                     value = self.filter(value, filter, scope)?;
                 }
-                self.push(&*value.to_text()?, out)?;
+                self.push(&value.to_text()?, out)?;
             }
             Node::With { values, body } => {
                 let inner = Scope::within(scope);
@@ -395,7 +395,7 @@ impl<'t> Run<'t> {
             Kind::Concat(parts) => {
                 let mut all = String::new();
                 for part in parts {
-                    all.push_str(&*self.eval(part, scope)?.to_text()?);
+                    all.push_str(&self.eval(part, scope)?.to_text()?);
                 }
                 text(all)
             }

@@ -38,11 +38,14 @@ pub(super) fn encode(tokenizer: &Checked, text: &str, special_tokens: bool) -> R
     Ok(checked(|| tokenizer.encode_fast(text, special_tokens))?.get_ids().to_vec())
 }
 
+/// Ids, and the first character of each and the one behind it.
+pub(crate) type Encoded = (Vec<u32>, Vec<(usize, usize)>);
+
 /// The ids of `text` without special tokens, and the characters of each.
 ///
 /// # Errors
 /// As [`encode`].
-pub(crate) fn encode_with_places(tokenizer: &Checked, text: &str) -> Result<(Vec<u32>, Vec<(usize, usize)>)> {
+pub(crate) fn encode_with_places(tokenizer: &Checked, text: &str) -> Result<Encoded> {
     let encoded = checked(|| tokenizer.encode_char_offsets(text, false))?;
     Ok((encoded.get_ids().to_vec(), encoded.get_offsets().to_vec()))
 }

@@ -255,7 +255,9 @@ fn a_file_of_llm_c_is_cut_into_documents_where_its_token_begins_them() {
     let dir = tempdir().unwrap();
     let narrow: Vec<u8> = [50256u16, 1, 2, 50256, 50256, 7].iter().flat_map(|id| id.to_le_bytes()).collect();
     let wide: Vec<u8> = [3u32, 128000, 99999].iter().flat_map(|id| id.to_le_bytes()).collect();
-    let cases: [(u32, u32, &[u8], usize, &[&[i64]]); 2] = [
+    /// Magic number, version, ids, bytes of an id, documents.
+    type Case<'c> = (u32, u32, &'c [u8], usize, &'c [&'c [i64]]);
+    let cases: [Case<'_>; 2] = [
         (20240520, 1, &narrow, 2, &[&[50256, 1, 2], &[50256], &[50256, 7]]),
         (20240801, 7, &wide, 4, &[&[3], &[128000, 99999]]),
     ];

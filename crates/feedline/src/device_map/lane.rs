@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver, RecvError, Sender, bounded};
 use feedline_core::timeline::now;
 use feedline_core::{BatchInfo, BatchSampler, Error, ErrorKind, Layout, Result, Stage, catch_panic};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
-use feedline_device::{Device, Stream};
+use feedline_device::{Device, Event, Stream};
 
 use super::output::Output;
 use super::{DeviceBatch, Map, Outbox, PinnedBatch};
@@ -73,6 +73,8 @@ pub(crate) struct Lane {
     /// Of the last batch that was read from its host slot: the nanoseconds of the closure, and of the wait for
     /// the output's slot and for that of the batch before.
     last: (u64, u64),
+    /// The end of its work on the device.
+    ended: Event,
     /// For each output field, whether the closure has it.
     written: Vec<bool>,
 }
@@ -218,7 +220,8 @@ impl Lane {
     ) -> Result<Self> {
         let shown = (TraceLane::MapStream(number), "device map");
         let timed = TimedCopies::new(&stream, shown, trace.cloned())?;
-        Ok(Self { number, stream, map, timed, last: (0, 0), written: vec![false; outputs] })
+        let ended = stream.device().event()?;
+        Ok(Self { number, stream, map, timed, last: (0, 0), ended, written: vec![false; outputs] })
     }
 
     /// Makes the output of a batch.
@@ -226,7 +229,7 @@ impl Lane {
         let Job { arrived, mut slot, taken, mut begun, .. } = job;
         if let Arrived::Filled(_) = arrived {
             // The launch of the last batch may wait for the readers of its slot: that time is the consumer's.
-            self.stream.synchronize()?;
+            self.ended.synchronize()?;
             begun = now();
         }
         let info = slot.info_mut();
@@ -237,7 +240,10 @@ impl Lane {
             Arrived::Copied(copied) => self.map_copied(lanes, copied, slot, begun)?,
             Arrived::Filled(filled) => {
                 (timeline.map_ns, timeline.map_readers_ns) = self.last;
-                let mapped = self.map_filled(lanes, filled, slot);
+                let mapped = self.map_filled(lanes, filled, slot).and_then(|mapped| {
+                    self.stream.record(&self.ended)?;
+                    Ok(mapped)
+                });
                 self.last = (now().saturating_sub(begun), begun.saturating_sub(taken));
                 // The host slot is free, or will be soon.
                 lanes.work.requests.wake();

@@ -68,27 +68,26 @@ pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
 /// # Errors
 /// As [`open`].
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-    let path = path.as_ref();
+    let reader = open_any(path.as_ref(), options)?;
+    check_types(&*reader, options).map_err(|error| error.at_path(path.as_ref()))?;
+    Ok(reader)
+}
+
+/// As [`open_with`], with types that only some formats need.
+pub(crate) fn open_any(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     if let Some(opened) = path.to_str().and_then(|url| remote::url(url, options)) {
-        return opened.and_then(|reader| check(&*reader, options).map(|()| reader));
+        return opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
     }
     if let Some(shards) = local_shards(path, options)? {
-        check_types(&*shards, options)?;
         return Ok(shards);
     }
     let opened = if path.is_dir() { folder(path, options) } else { file(path, options) };
-    let checked = opened.and_then(|reader| check(&*reader, options).map(|()| reader));
+    let checked = opened.and_then(|reader| check_classes(&*reader, options).map(|()| reader));
     checked.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
 }
 
-/// Checks options that would otherwise do nothing, or another thing than is meant.
-fn check(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
-    check_types(reader, options)?;
-    check_classes(reader, options)
-}
-
-/// Refuses types for columns whose file has types.
-fn check_types(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
+/// Refuses types that are stated for columns of a format that has types.
+pub(crate) fn check_types(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
     let (Some((name, element)), false) = (options.types.first(), ["csv", "jsonl"].contains(&reader.format()))
     else {
         return Ok(());

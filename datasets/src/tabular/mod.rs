@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Error, ErrorKind, Result};
 
+use crate::open::{check_types, open_any};
 use crate::reader::at_file;
-use crate::{OpenOptions, Reader, open_with};
+use crate::{OpenOptions, Reader};
 
 mod cast;
 mod cell;
@@ -263,13 +264,16 @@ impl Table {
         let reader = match source {
             Source::Reader(reader) => reader,
             Source::Path(path, mut options) => {
+                let given = options.clone();
                 options.columns = steps.columns();
                 options.masks = steps.masks();
                 options.codes = steps.codes();
                 // Such as digits in the validation set, where the training set has other texts too.
                 options.types.extend(found.iter().flat_map(Description::texts));
                 options.types.extend(steps.texts());
-                open_with(path, &options)?
+                let reader = open_any(&path, &options)?;
+                check_types(&*reader, &given).map_err(|error| error.at_path(&path))?;
+                reader
             }
         };
         let at = |error: Error| at_file(&*reader, 0, error);

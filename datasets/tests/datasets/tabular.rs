@@ -97,6 +97,7 @@ fn types_are_refused_where_the_file_has_types() {
     let error = open_with(&lines, &OpenOptions { types, ..Default::default() }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("only CSV and JSON Lines have columns without a type"), "{error}");
+    assert_eq!(error.path(), Some(&*lines));
 }
 
 fn error_of(data: &TableDataset, row: u64) -> feedline_core::Error {

@@ -233,14 +233,18 @@ def test_errors_that_are_caught_keep_no_memory() -> None:
             for batch in loader:
                 del batch
 
-    for _ in range(10):
-        epoch()
-    gc.collect()
-    before = resident()
-    for _ in range(30):
-        epoch()
-    gc.collect()
-    assert resident() - before < 8 << 20
+    # The allocator's arenas grow for a while on a busy machine. What is kept, 1 MB an epoch, grows in each round.
+    grown = []
+    for _ in range(5):
+        gc.collect()
+        before = resident()
+        for _ in range(30):
+            epoch()
+        gc.collect()
+        grown.append(resident() - before)
+        if grown[-1] < 8 << 20:
+            return
+    pytest.fail(f"bytes grown by rounds of 30 epochs: {grown}")
 
 
 def test_ctrl_c_behind_the_end_of_the_loaders_is_not_a_second_trace() -> None:

@@ -37,6 +37,7 @@ fn batches(kind: &str) -> Option<String> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "miri starts no processes")]
 fn numpy_reads_the_right_bytes_under_chaos_and_keeps_its_batches() {
     let said = with_watchdog(LIMIT, || batches("cpu"));
     assert!(said.is_none_or(|said| said.starts_with("ok: 1000 batches")));

@@ -23,24 +23,25 @@ use crate::{Counts, Decode, DecodeTimes, PictureDecoder};
 /// has the hash of the files and parameters, not of pixels.
 ///
 /// ```no_run
-/// use feedline::{Device, Result};
-/// use feedline_datasets::{ImageDataset, open};
+/// use feedline::{Dataset, Device, Result};
 /// use feedline_images::Transforms;
 /// use feedline_pictures::{Decode, PictureStage};
 ///
-/// let transforms = Transforms::new().on_device().random_resized_crop(224).flip(0.5);
-/// let files = ImageDataset::encoded(open("photographs")?, transforms.clone(), 1 << 20)?;
-/// let stage = PictureStage::new(&transforms, Decode::Auto)?;
-///
-/// let device = Device::best()?;
-/// let compute = device.stream()?;
-/// let mut loader = stage.builder(files)?.batch_size(256).shuffle(7).build(&device)?;
-/// for batch in loader.epoch(0)? {
-///     let batch = batch?.wait_on(&compute)?;
-///     let pictures = batch.field::<u8>("image")?; // [rows, 224, 224, 3], for kernels on `compute`
+/// // `files` is feedline_datasets' ImageDataset::encoded(open("photographs")?, transforms, 1 << 20)?.
+/// fn train(files: impl Dataset, transforms: &Transforms) -> Result<()> {
+///     let stage = PictureStage::new(transforms, Decode::Auto)?;
+///     let device = Device::best()?;
+///     let compute = device.stream()?;
+///     let mut loader = stage.builder(files)?.batch_size(256).shuffle(7).build(&device)?;
+///     for batch in loader.epoch(0)? {
+///         let batch = batch?.wait_on(&compute)?;
+///         let pictures = batch.field::<u8>("image")?; // [rows, 224, 224, 3], for kernels on `compute`
+///     }
+///     println!("{:?}", stage.counts());
+///     Ok(())
 /// }
-/// println!("{:?}", stage.counts());
-/// # Result::Ok(())
+/// let transforms = Transforms::new().on_device().random_resized_crop(224).flip(0.5);
+/// # let _ = transforms;
 /// ```
 pub struct PictureStage {
     part: DevicePart,

@@ -27,8 +27,11 @@ fn packed(order: fn(PackedBuilder) -> PackedBuilder) -> LoaderBuilder {
     Loader::builder(order(builder).build().unwrap())
 }
 
-/// Every mode, with the hash of the order of its epochs 0 and 1.
-fn modes() -> Vec<(&'static str, fn() -> LoaderBuilder, u64)> {
+/// A mode's name, its loader, and the hash of the order of its epochs 0 and 1.
+type Mode = (&'static str, fn() -> LoaderBuilder, u64);
+
+/// Every mode.
+fn modes() -> Vec<Mode> {
     vec![
         ("in order", || packed(PackedBuilder::in_order), 0x86A1_058E_F8F4_A8E1),
         ("best fit", || packed(|builder| builder.best_fit().shuffle(3)), 0xE6F7_D82C_86CE_7435),

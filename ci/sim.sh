@@ -24,5 +24,5 @@ run() { # TESTS ARGUMENTS-OF-CARGO: fails unless exactly TESTS tests ran
 # `--workspace`, and not `--release`: `cargo test --workspace` has built both.
 run 6 --workspace --test sim_seeds
 echo "sim: $FEEDLINE_SEEDS seeds of 3 batches, with all waits and without each of 6: no false alarm, none missed"
-run 2 --workspace --test simulated
-echo "sim: $FEEDLINE_SEEDS seeds of a training loop over a whole pipeline, with and without a device map: no race"
+run 3 --workspace --test simulated
+echo "sim: $FEEDLINE_SEEDS seeds of a training loop over a whole pipeline, without lanes, with a device map and with lanes that read host slots: no race"

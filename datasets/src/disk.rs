@@ -3,9 +3,9 @@
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use feedline_core::{Error, Result};
+use feedline_core::{Error, Result, deadline};
 
 use crate::error::data;
 use crate::memory::{Memory, no_memory};
@@ -59,6 +59,10 @@ impl Version {
     }
 }
 
+/// The time until a file counts as locked. A process that the writer has just forked has the writer's locks until
+/// it executes its program.
+const LOCKED: Duration = Duration::from_secs(1);
+
 impl DiskFile {
     /// Opens `path`.
     pub(crate) fn open(path: &Path) -> Result<Self> {
@@ -75,12 +79,13 @@ impl DiskFile {
             return Err(data("this is not a regular file: copy its content to a file first"));
         }
         let file = File::open(path).map_err(cannot)?;
-        match file.try_lock_shared() {
-            // A file system without locks is not an error: some network file systems have none.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-            Err(TryLockError::WouldBlock) => {
+        let until = deadline(LOCKED);
+        // A file system without locks is not an error: some network file systems have none.
+        while let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
+            if Instant::now() >= until {
                 return Err(data("another process has locked the file to write it: wait until it is done"));
             }
+            std::thread::sleep(LOCKED / 100);
         }
         let metadata = file.metadata().map_err(cannot)?;
         if metadata.len() == 0 {

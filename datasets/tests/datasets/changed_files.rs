@@ -194,7 +194,13 @@ fn a_file_that_its_writer_has_locked_is_refused_and_one_that_is_read_is_not() {
     let error = Records::open(&path, spec()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())));
     assert!(error.message().contains("another process has locked the file"), "{error}");
-    writer.unlock().unwrap();
+    // A lock of a moment, such as that of a process that the writer has just forked, is waited for.
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| Records::open(&path, spec()).map(drop));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        writer.unlock().unwrap();
+        opened.join().unwrap().unwrap();
+    });
     // Readers do not exclude each other; they exclude a writer that locks the file while it is in use.
     let [one, _other] = [0, 0]
         .map(|limit| Records::open_with(&path, spec(), &OpenOptions::with_memory_limit(limit)).unwrap());

@@ -24,6 +24,7 @@ use crate::error::{data, one_line};
 
 mod ast;
 mod eval;
+mod expression;
 mod filters;
 mod functions;
 pub(crate) mod json;
@@ -31,6 +32,7 @@ mod lexer;
 mod methods;
 mod operators;
 mod parser;
+mod tag;
 mod tests;
 pub(crate) mod value;
 

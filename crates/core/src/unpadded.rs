@@ -88,8 +88,7 @@ impl UnpaddedBuilder {
     ///
     /// # Errors
     /// `Config` for a first field that is not ragged, items that are not single elements, labels that do not
-    /// hold
-    /// -100, or two fields of one name.
+    /// hold -100, or two fields of one name.
     pub fn build(self) -> Result<Unpadded> {
         let Self { documents, asked } = self;
         let fields = Items::of(documents.spec(), &asked)?;

@@ -1,0 +1,143 @@
+//! The tokens of one tag, read from left to right.
+
+use super::ast::{Expr, Kind, Span, Target};
+use super::lexer::{Token, What};
+use super::value::{Raised, raised};
+
+/// Max depth of expressions and of blocks.
+pub(super) const MAX_DEPTH: usize = 100;
+
+pub(super) type Parsed<T> = Result<T, Raised>;
+
+/// The tokens of a tag that are not read yet.
+pub(super) struct Tag<'s> {
+    pub(super) source: &'s str,
+    pub(super) tokens: Vec<Token>,
+    pub(super) at: usize,
+    pub(super) depth: usize,
+}
+
+impl<'s> Tag<'s> {
+    pub(super) fn new(source: &'s str, tokens: Vec<Token>) -> Self {
+        Self { source, tokens, at: 0, depth: 0 }
+    }
+
+    /// The error at the current token.
+    pub(super) fn fail(&self, why: &str) -> Raised {
+        let token = self.tokens.get(self.at).or(self.tokens.last());
+        let (start, end) = token.map_or((0, 0), |token| (token.start, token.end));
+        let line = self.source[..start.min(self.source.len())].matches('\n').count() + 1;
+        let text = self.source.get(start..end).unwrap_or_default();
+        raised("TemplateSyntaxError", format!("{why}: {text} (line {line})"))
+    }
+
+    pub(super) fn peek(&self) -> Option<&What> {
+        self.tokens.get(self.at).map(|token| &token.what)
+    }
+
+    pub(super) fn peek_name(&self) -> Option<&str> {
+        match self.peek()? {
+            What::Name(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.at == self.tokens.len()
+    }
+
+    pub(super) fn is_op(&self, op: &str) -> bool {
+        matches!(self.peek(), Some(What::Op(own)) if *own == op)
+    }
+
+    pub(super) fn is_name(&self, name: &str) -> bool {
+        self.peek_name() == Some(name)
+    }
+
+    pub(super) fn skip_op(&mut self, op: &str) -> bool {
+        let is = self.is_op(op);
+        self.at += usize::from(is);
+        is
+    }
+
+    pub(super) fn skip_name(&mut self, name: &str) -> bool {
+        let is = self.is_name(name);
+        self.at += usize::from(is);
+        is
+    }
+
+    pub(super) fn expect(&mut self, op: &str) -> Parsed<()> {
+        match self.skip_op(op) {
+            true => Ok(()),
+            false => Err(self.fail(&format!("expected token '{op}'"))),
+        }
+    }
+
+    pub(super) fn end(&mut self) -> Parsed<()> {
+        match self.is_over() {
+            true => Ok(()),
+            false => Err(self.fail("expected the end of the tag")),
+        }
+    }
+
+    pub(super) fn name(&mut self) -> Parsed<String> {
+        let name = self.peek_name().map(str::to_owned);
+        self.at += 1;
+        name.ok_or_else(|| {
+            self.at -= 1;
+            self.fail("expected a name")
+        })
+    }
+
+    pub(super) fn start(&self) -> usize {
+        self.tokens.get(self.at).or(self.tokens.last()).map_or(0, |token| token.start)
+    }
+
+    pub(super) fn expr(&self, start: usize, what: Kind) -> Expr {
+        let end = self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(start, |token| token.end);
+        Expr { what: Box::new(what), span: Span { start, end } }
+    }
+
+    /// A name, a field of a namespace, or several.
+    pub(super) fn target(&mut self, with_fields: bool, ends: &[&str]) -> Parsed<Target> {
+        let mut several = Vec::new();
+        let in_parentheses = self.skip_op("(");
+        loop {
+            let name = self.name()?;
+            if ["true", "false", "none", "True", "False", "None"].contains(&name.as_str()) {
+                return Err(self.fail("can't assign to a constant"));
+            }
+            several.push(match with_fields && self.skip_op(".") {
+                true => Target::Field(name, self.name()?),
+                false => Target::Name(name),
+            });
+            let is_last = !self.skip_op(",");
+            let at_end = self.is_over() || ends.iter().any(|end| self.is_op(end) || self.is_name(end));
+            if is_last || at_end || self.is_op(")") {
+                if in_parentheses {
+                    self.expect(")")?;
+                }
+                let is_single = is_last && several.len() == 1;
+                return Ok(match several.pop() {
+                    Some(target) if is_single => target,
+                    last => Target::Several(several.into_iter().chain(last).collect()),
+                });
+            }
+        }
+    }
+
+    /// The parameters of a macro.
+    pub(super) fn parameters(&mut self) -> Parsed<Vec<(String, Option<Expr>)>> {
+        self.expect("(")?;
+        let mut parameters = Vec::new();
+        while !self.skip_op(")") {
+            if !parameters.is_empty() {
+                self.expect(",")?;
+            }
+            let name = self.name()?;
+            let default = if self.skip_op("=") { Some(self.expression()?) } else { None };
+            parameters.push((name, default));
+        }
+        Ok(parameters)
+    }
+}

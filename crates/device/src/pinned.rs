@@ -51,14 +51,7 @@ impl Pinned {
     /// # Errors
     /// `Config` for a stream of another device, and once the block has its streams.
     pub fn set_readers(&self, streams: &[Stream]) -> Result<()> {
-        for stream in streams {
-            self.device.same(&stream.core().device, "the stream")?;
-        }
-        let streams = streams.iter().map(|stream| stream.core().clone()).collect();
-        self.readers.set(streams).map_err(|_| {
-            let why = "a pinned slot has its streams already: set them before the first copy";
-            Error::new(ErrorKind::Config, why)
-        })
+        StreamCore::set_owners(streams, &self.readers, &self.device, "a pinned slot")
     }
 
     /// Names the block in the messages of a race checker.

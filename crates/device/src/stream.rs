@@ -38,6 +38,23 @@ impl StreamCore {
         Err(Error::new(ErrorKind::Config, why))
     }
 
+    /// Makes `streams` the only ones that share `what`, memory of `device`; it must have none yet.
+    pub(crate) fn set_owners(
+        streams: &[Stream],
+        owners: &OnceLock<Box<[Arc<Self>]>>,
+        device: &Arc<Core>,
+        what: &str,
+    ) -> Result<()> {
+        for stream in streams {
+            device.same(&stream.core().device, "the stream")?;
+        }
+        let streams = streams.iter().map(|stream| stream.core().clone()).collect();
+        owners.set(streams).map_err(|_| {
+            let why = format!("{what} has its streams already: set them before the first copy");
+            Error::new(ErrorKind::Config, why)
+        })
+    }
+
     /// As [`own`](Self::own), for memory that the streams in `owners` share; the first stream becomes the only
     /// one if there are none.
     pub(crate) fn is_one_of(

@@ -169,14 +169,7 @@ impl SlotRing {
     /// # Errors
     /// `Config` for a stream of another device, and once the ring has its streams.
     pub fn set_writers(&self, streams: &[Stream]) -> Result<()> {
-        for stream in streams {
-            self.device.same(&stream.core().device, "the stream")?;
-        }
-        let streams = streams.iter().map(|stream| stream.core().clone()).collect();
-        self.writers.set(streams).map_err(|_| {
-            let why = "a ring of device slots has its streams already: set them before the first copy";
-            Error::new(ErrorKind::Config, why)
-        })
+        StreamCore::set_owners(streams, &self.writers, &self.device, "a ring of device slots")
     }
 
     /// Returns an error for a stream of another device, and for one that does not write these slots.

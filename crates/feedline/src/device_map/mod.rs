@@ -177,7 +177,7 @@ impl LoaderBuilder {
 
     /// Makes the batch on the device from the filled batch in pinned host memory, instead of copying it: for
     /// work that reads host memory, such as decoding files by a device's engines. The batches that you receive
-    /// have the fields of `spec`. `picture_loader` of the crate `feedline-pictures` is made of it.
+    /// have the fields of `spec`. `PictureStage` of the crate `feedline-pictures` is made of it.
     ///
     /// As [`device_map`](Self::device_map), which this replaces, but for two things: the closure reads slices
     /// of the host slot ([`PinnedBatch::field`], [`PinnedBatch::ragged`]), and it may block, so it is called on

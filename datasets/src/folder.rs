@@ -1,24 +1,23 @@
 //! Folders: every file is a sample, and the folder it lies in is its class.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result, named};
 
-#[cfg(feature = "object-store")]
-use crate::bytes::Content;
-use crate::disk::read_whole;
 use crate::error::{data, one_line};
 use crate::reader::outside;
-use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Split, Values};
 #[cfg(feature = "object-store")]
-use crate::{memory::no_memory, remote::RemoteFile};
+use crate::remote::RemoteFile;
+use crate::sample_file::SampleFile;
+use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Split, Values};
 
 /// Number of files whose content a fingerprint covers.
 const SAMPLED: usize = 256;
 
 /// The max depth of folders below a class; a loop of links ends there.
-const MAX_LEVELS: usize = 16;
+pub(crate) const MAX_LEVELS: usize = 16;
 
 /// Files as samples: field `data` is the file's bytes, field `label` (`i64`) the number of its class.
 ///
@@ -48,6 +47,7 @@ const MAX_LEVELS: usize = 16;
 /// ```
 #[derive(Debug)]
 pub struct Folder {
+    format: &'static str,
     root: PathBuf,
     classes: Vec<String>,
     files: Vec<Sample>,
@@ -57,11 +57,8 @@ pub struct Folder {
 /// The file of a sample.
 #[derive(Debug)]
 struct Sample {
-    path: PathBuf,
+    file: SampleFile,
     class: usize,
-    /// The object in a store; the file is on disk without one.
-    #[cfg(feature = "object-store")]
-    object: Option<RemoteFile>,
 }
 
 impl Folder {
@@ -94,12 +91,12 @@ impl Folder {
             let class = classes.iter().position(|class| class == name).unwrap_or_default();
             walk(folder, class, MAX_LEVELS, &mut files)?;
         }
-        Self::of(root, classes, files)
+        Self::of("folder", root, classes, files)
     }
 
     /// The set of one file.
     pub(crate) fn of_file(path: &Path) -> Result<Self> {
-        Self::of(path, Vec::new(), vec![Sample::new(path.to_path_buf(), 0)])
+        Self::of("folder", path, Vec::new(), vec![Sample::new(path.to_path_buf(), 0)])
     }
 
     /// The set of the objects in the folder `root` of a store, each with its name from there on, sorted.
@@ -118,15 +115,34 @@ impl Folder {
         let classes = classes(&names, plain, options).map_err(|error| error.at_path(root))?;
         let class_of = |name: &str| classes.iter().position(|class| folder(name).as_ref() == Some(class));
         let files = objects.into_iter().map(|(name, object)| Sample {
-            path: object.path().to_path_buf(),
             class: class_of(&name).unwrap_or_default(),
-            object: Some(object),
+            file: SampleFile::listed(object),
         });
         let files = files.collect();
-        Self::of(root, classes, files)
+        Self::of("folder", root, classes, files)
     }
 
-    fn of(root: &Path, classes: Vec<String>, files: Vec<Sample>) -> Result<Self> {
+    /// The set of the files of a pattern, in their order, each with the name of its class. `root` is the folder
+    /// that all of them lie below.
+    pub(crate) fn of_list(
+        root: &Path,
+        files: Vec<(Option<String>, SampleFile)>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let mut names: Vec<String> = files.iter().filter_map(|(class, _)| class.clone()).collect();
+        names.sort();
+        names.dedup();
+        let plain = files.iter().find(|(class, _)| class.is_none()).map(|(_, file)| name_of(file.path()));
+        let classes = classes(&names, plain, options).map_err(|error| error.at_path(root))?;
+        let numbers: HashMap<&String, usize> = classes.iter().zip(0..).collect();
+        let class_of = |class: Option<String>| class.and_then(|class| numbers.get(&class).copied());
+        let files = files.into_iter();
+        let files = files.map(|(class, file)| Sample { class: class_of(class).unwrap_or_default(), file });
+        let files = files.collect();
+        Self::of("files", root, classes, files)
+    }
+
+    fn of(format: &'static str, root: &Path, classes: Vec<String>, files: Vec<Sample>) -> Result<Self> {
         if files.is_empty() {
             return Err(data("there is no file in the folder: give one that has samples").at_path(root));
         }
@@ -134,7 +150,7 @@ impl Folder {
         if !classes.is_empty() {
             fields.push(SchemaField::fixed("label", ElementType::Number(DType::I64), &[]));
         }
-        Ok(Self { root: root.to_path_buf(), classes, files, schema: Schema::new(fields) })
+        Ok(Self { format, root: root.to_path_buf(), classes, files, schema: Schema::new(fields) })
     }
 
     /// The names of the classes, in the order of their numbers.
@@ -145,35 +161,7 @@ impl Folder {
 
 impl Sample {
     fn new(path: PathBuf, class: usize) -> Self {
-        Self {
-            path,
-            class,
-            #[cfg(feature = "object-store")]
-            object: None,
-        }
-    }
-
-    fn read(&self, to: &mut Vec<u8>) -> Result<()> {
-        #[cfg(feature = "object-store")]
-        if let Some(object) = &self.object {
-            to.resize(usize::try_from(object.len()).map_err(|_| no_memory(object.len()))?, 0);
-            return object.read_at(0, to);
-        }
-        read_whole(&self.path, to).map(drop)
-    }
-
-    /// Adds the length, and with `content` a part of the content, to a fingerprint.
-    fn fingerprint(&self, state: Fingerprint, content: bool) -> Fingerprint {
-        #[cfg(feature = "object-store")]
-        if let Some(object) = &self.object {
-            let state = state.number(object.len());
-            let sampled = || Content::Remote(object.clone()).fingerprint_sampled(state);
-            return if content && object.len() > 0 { sampled().unwrap_or(state) } else { state };
-        }
-        // A missing file counts as a file without a length.
-        let len = fs::metadata(&self.path).map_or(u64::MAX, |file| file.len());
-        let state = state.number(len);
-        if content { state.file_sampled(&self.path).unwrap_or(state) } else { state }
+        Self { file: SampleFile::on_disk(path), class }
     }
 }
 
@@ -262,7 +250,7 @@ fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
 }
 
 /// The set that a folder of this name holds, if that is the whole name.
-fn set(name: &str) -> Option<Split> {
+pub(crate) fn set(name: &str) -> Option<Split> {
     let is_word = name.chars().all(|char| char.is_ascii_alphabetic());
     Split::named(name).filter(|_| is_word)
 }
@@ -307,7 +295,7 @@ fn name_of(path: &Path) -> String {
 
 impl Reader for Folder {
     fn format(&self) -> &'static str {
-        "folder"
+        self.format
     }
 
     fn schema(&self) -> &Schema {
@@ -325,7 +313,7 @@ impl Reader for Folder {
         };
         let values = values.begin(self.schema.fields().len());
         let bytes = &mut values[0].bytes;
-        file.read(bytes).map_err(|error| error.at_sample(sample))?;
+        file.file.read(bytes).map_err(|error| error.at_sample(sample))?;
         let len = bytes.len();
         values[0].set_shape([len]);
         if let Some(label) = values.get_mut(1) {
@@ -340,7 +328,7 @@ impl Reader for Folder {
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
-        self.files.get(usize::try_from(sample).ok()?).map(|file| file.path.as_path())
+        self.files.get(usize::try_from(sample).ok()?).map(|file| file.file.path())
     }
 
     /// Covers class, path below the folder and length of every file at this moment, and the content of 256
@@ -350,9 +338,10 @@ impl Reader for Folder {
         let state = Fingerprint::new().number(self.len());
         let every = self.files.len().div_ceil(SAMPLED).max(1);
         let state = self.files.iter().enumerate().fold(state, |state, (number, file)| {
-            let below = file.path.strip_prefix(&self.root).unwrap_or(&file.path);
+            let path = file.file.path();
+            let below = path.strip_prefix(&self.root).unwrap_or(path);
             let state = state.number(file.class as u64).bytes(below.as_os_str().as_encoded_bytes());
-            file.fingerprint(state, number % every == 0)
+            file.file.fingerprint(state, number % every == 0)
         });
         state.value()
     }

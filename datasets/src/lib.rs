@@ -18,6 +18,7 @@
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
+//! | [`Manifest`], `open_pictures` | the files that a column of a table names |
 //! | `Remote`, `open_url` | files in object stores and on web servers (feature `object-store`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`], [`TokenDocuments`] | token ids: streams cut into windows; documents, as Megatron and llm.c write them |
@@ -66,6 +67,7 @@ mod jsonl;
 #[doc(hidden)] // For the example trainer and decode servers.
 pub mod labelled;
 mod lengths;
+mod manifest;
 #[cfg(feature = "mds")]
 pub mod mds;
 mod memory;
@@ -92,6 +94,7 @@ mod remote;
 mod rows;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
+mod sample_file;
 mod schema;
 #[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
 mod seek;
@@ -131,6 +134,7 @@ pub use idx::{Idx, IdxFile};
 pub use images::ImageDataset;
 #[cfg(feature = "jsonl")]
 pub use jsonl::{JsonLines, JsonLinesOptions};
+pub use manifest::{Manifest, ManifestOptions, open_pictures};
 pub use nulls::Nulls;
 #[cfg(feature = "object-store")]
 pub use open::open_url;

@@ -4,7 +4,8 @@
 use feedline_core::{Error, ErrorKind, named};
 
 #[cfg(feature = "tabular")]
-use crate::error::{data, one_line};
+use crate::error::data;
+use crate::error::one_line;
 #[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
 use crate::{ElementType, SchemaField};
 
@@ -41,7 +42,6 @@ pub(crate) fn missing(column: &str, row: u64) -> Error {
 }
 
 /// Columns that are named in an error; of more than this the first ones.
-#[cfg(feature = "tabular")]
 const NAMED: usize = 20;
 
 /// The error for columns that are asked for and not there: names all of them, and the columns that are.
@@ -67,8 +67,8 @@ pub(crate) fn no_columns<'a>(
     Some(Error::new(ErrorKind::Config, why))
 }
 
-#[cfg(feature = "tabular")]
-fn quoted(names: &[&str]) -> String {
+/// The first of `names`, in quotes.
+pub(crate) fn quoted(names: &[&str]) -> String {
     let shown: Vec<_> = names.iter().take(NAMED).map(|name| format!("\"{}\"", one_line(name))).collect();
     let more = names.len().saturating_sub(NAMED);
     shown.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }

@@ -191,6 +191,8 @@ pub struct Values {
 pub(crate) struct Buffers {
     /// The part of the file that was read most recently.
     pub(crate) ahead: ReadAhead,
+    /// Buffer for a file that is a field of a sample.
+    pub(crate) file: Vec<u8>,
     /// Buffer for a value that is assembled from several parts.
     #[cfg(any(feature = "table", feature = "tfrecord"))]
     pub(crate) value: Vec<u8>,

@@ -30,6 +30,7 @@ use blocks::{Blocks, Delivery, Key};
 use disk_cache::DiskCache;
 pub(crate) use fetch::may_be_folder;
 use fetch::{Failure, FailureKind, Fetch};
+pub(crate) use list::Listed;
 pub use options::{RemoteCache, RemoteOptions};
 use tag::Tag;
 use thread::Thread;

@@ -338,7 +338,7 @@ impl Reader for TfRecord {
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
         inside(sample, self.len(), &self.path)?;
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
-        let Buffers { ahead, value, visited } = values.buffers();
+        let Buffers { ahead, value, visited, .. } = values.buffers();
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
         // Opening the file has checked the length in the record's header.
         let len = usize::try_from(end - start).unwrap_or(usize::MAX);

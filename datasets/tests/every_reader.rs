@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use feedline_core::{Context, DType, Dataset, Layout, Rows, Sampler, Scratch, Spec};
 use feedline_datasets::{
-    ChatOptions, Chats, PackOptions, Ragged, Reader, Records, Table, TokenOptions, Tokenized, Tokens, Values,
-    open, pack,
+    ChatOptions, Chats, Manifest, ManifestOptions, PackOptions, Ragged, Reader, Records, Table, TokenOptions,
+    Tokenized, Tokens, Values, open, pack,
 };
 use feedline_testkit::alloc::CountingAllocator;
 use feedline_testkit::emulated;
@@ -155,6 +155,10 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     for part in ["shards/0.npy", "shards/1.npy"] {
         write(dir, part, &array(SAMPLES / 2));
     }
+    let manifest = lines(|id| format!("folder/{}/{id},{id}", id % 3));
+    let manifest = write(dir, "manifest.csv", &[b"file,label\n", &manifest[..]].concat());
+    let options = ManifestOptions { files: vec!["file".into()], ..Default::default() };
+    let manifest = Manifest::open(manifest, &options).unwrap();
     let ids = Vec::from_iter((0..SAMPLES as u16 * 8 + 1).flat_map(u16::to_le_bytes));
     let tokens = write(dir, "tokens", &ids);
     pack(&*of(csv.clone()), dir.join("packed.arrow"), PackOptions::default(), |_| ()).unwrap();
@@ -189,6 +193,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
         ("JsonLines", "", of(write(dir, "a.jsonl", &json))),
         ("JsonLines", "gzip", of(write(dir, "a.jsonl.gz", &gz(&json)))),
         ("Lines", "", of(lines)),
+        ("Manifest", "", Box::new(manifest)),
         ("Mds", "", of(write(dir, "a.mds", &shard))),
         ("ParquetFile", "", of(parquet)),
         ("RecordReader", "", fixed),

@@ -467,6 +467,10 @@ def open(
     text: str = "text",
     special_tokens: bool = False,
     max_tokens: int | None = None,
+    class_from: int | None = None,
+    files: str | Sequence[str] = (),
+    root: str | os.PathLike[str] | None = None,
+    label: str | None = None,
 ) -> Data:
     """Opens a file, a folder or a URL, whatever its format.
 
@@ -474,13 +478,16 @@ def open(
     (WebDataset), MosaicML's shards, Megatron's ``.bin`` with the ``.idx`` beside it, llm.c's files, MNIST's
     and CIFAR's files, folders of these, and folders of one file per sample. Encoded pictures are bytes here: :func:`feedline.images` decodes them.
 
+    A name may have a range, a list or stars: ``train-{000..099}.tar``, ``{a,b}.csv``, ``p/*/*.jpg``. Files come in the
+    order of the braces, and what a star stands for sorted by name, folder by folder; ``**`` is any number of folders.
+
     Args:
         max_length: Max items per sample of the fields that vary in length, such as text: one number, or a
             number per field. ``None`` reads every sample once to find the longest, and keeps the lengths in
             the user's cache: in ``lengths`` of ``$FEEDLINE_CACHE``, else of ``$XDG_CACHE_HOME/feedline``,
             else of ``~/.cache/feedline``, and nowhere with ``FEEDLINE_CACHE=off``.
         split: ``"train"``, ``"validation"`` or ``"test"``, where names of files or folders tell them apart.
-        classes: The classes of a folder that has one folder per class, in the order of their labels.
+        classes: The classes of folders, or of the label of a manifest, in the order of their numbers.
         nulls: ``"refuse"`` a missing value of a table, or ``"fill"`` in NaN, zero or nothing.
         empty_members: Whether a sample of a tar archive may lack a member that others have.
         memory_limit: Plain files of up to this many bytes are held in memory.
@@ -492,6 +499,13 @@ def open(
         text: The field that is tokenized.
         special_tokens: Whether the special tokens of the tokenizer are added, such as ``[CLS]``.
         max_tokens: Keeps the first tokens of each text, special tokens included.
+        class_from: For a pattern of files that are a sample each: the folder that is the class, 1 for the one that
+            holds the file, 2 for the one above that. By default the only folder that the pattern leaves open, as
+            in ``p/*/*.wav``.
+        files: The columns of paths or URLs of a manifest (CSV, JSON Lines, Parquet, Arrow): they become the bytes of
+            the files. A file that is missing is a bad sample.
+        root: As for :func:`feedline.images`.
+        label: As for :func:`feedline.images`.
 
     >>> import feedline, numpy as np, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "squares.npy")
@@ -518,14 +532,28 @@ def open(
             None
             if tokenizer is None
             else (os.fspath(tokenizer), text, special_tokens, _options.maybe("max_tokens", max_tokens)),
+            _options.maybe("class_from", class_from),
+            _manifest(files, root, label),
         )
     )
     options: dict[str, Any] = {"split": split, "classes": classes, "nulls": nulls, "text": text}
     options |= {"max_length": max_length, "memory_limit": memory_limit, "tokenizer": tokenizer}
     options |= {"special_tokens": special_tokens, "max_tokens": max_tokens, "empty_members": empty_members}
-    options |= {"types": None if types is None else dict(types)}
+    options |= {"types": None if types is None else dict(types), "class_from": class_from}
+    options |= {"files": files, "root": root, "label": label}
     data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), options)
     return data
+
+
+def _manifest(
+    files: str | Sequence[str], root: str | os.PathLike[str] | None, label: str | None
+) -> tuple[list[str], str | None, str | None] | None:
+    columns = [files] if isinstance(files, str) else list(files)
+    if not columns:
+        if root is not None or label is not None:
+            raise ConfigError("root and label are for a manifest: name its columns of paths by files=")
+        return None
+    return columns, None if root is None else os.fspath(root), label
 
 
 def images(
@@ -533,6 +561,9 @@ def images(
     transforms: Sequence[Transform] = (),
     *,
     field: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    label: str | None = None,
+    class_from: int | None = None,
     split: str | None = None,
     classes: Sequence[str] | None = None,
     channels_first: bool = True,
@@ -541,13 +572,21 @@ def images(
 ) -> Data:
     """Opens encoded pictures, which are decoded and transformed on their way: JPEG, PNG, WebP, BMP, GIF.
 
-    ``path`` is a folder with one folder per class, a tar archive, or a table with a column of encoded
-    pictures. A sample has the field ``image``, and the other fields of one size, such as ``label``. The list
-    must end with one size for all pictures.
+    ``path`` is a folder with one folder per class, a list of files (``p/*/*.jpg``, ``p/{0000..1999}.jpg``), a tar
+    archive, a table with a column of encoded pictures, or a manifest: a table (CSV, JSON Lines, Parquet, Arrow) with a
+    column of their paths or URLs. A sample has the field ``image``, and the other fields of one size, such as
+    ``label``. The list must end with one size for all pictures. A file that is missing or damaged is a bad sample,
+    see ``Loader(bad_samples=)``.
 
     Args:
         transforms: See :mod:`feedline.transforms`. Without ``Normalize`` the pictures stay ``uint8``.
-        field: The field that holds the pictures, if its name does not say so.
+        field: The field or the column that holds the pictures, if neither its name nor its values say so.
+        root: The folder or URL that the paths of a manifest begin at; its own folder by default. Paths that are
+            absolute, and URLs, stay as they are.
+        label: The column of a manifest that becomes the class, ``int64``: the place of its text among the sorted
+            texts, :attr:`Data.classes`; numbers stay as they are. By default the column ``label``, ``class`` or the
+            like, or the only column beside the paths.
+        class_from: As for :func:`feedline.open`.
         split: As for :func:`feedline.open`.
         classes: As for :func:`feedline.open`.
         channels_first: ``[3, height, width]``, as torchvision, else ``[height, width, 3]``, as Pillow.
@@ -570,6 +609,7 @@ def images(
             channels_first,
             scaled_decode,
             decode,
+            (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from)),
         )
     )
 

@@ -24,6 +24,8 @@ class DataSet:
         max_length: Sequence[tuple[str, int]],
         default_length: int | None,
         tokenizer: tuple[str, str, bool, int | None] | None,
+        class_from: int | None,
+        manifest: tuple[Sequence[str], str | None, str | None] | None,
     ) -> DataSet: ...
     @staticmethod
     def images(
@@ -35,6 +37,7 @@ class DataSet:
         channels_first: bool,
         scaled_decode: bool,
         decode: str,
+        listed: tuple[str | None, str | None, int | None],
     ) -> DataSet: ...
     @staticmethod
     def own(

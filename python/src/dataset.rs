@@ -7,8 +7,8 @@ use feedline::dataset::{Rows, lengths};
 use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
 use feedline_core::Layout;
 use feedline_datasets::{
-    ElementType, Fixed, ImageDataset, Nulls, OpenOptions, Ragged, Reader, SchemaField, Split, Tokenized,
-    open_with,
+    ElementType, Fixed, ImageDataset, Manifest, ManifestOptions, Nulls, OpenOptions, Ragged, Reader,
+    SchemaField, Split, Tokenized, open_pictures, open_with,
 };
 use feedline_images::Transforms;
 use feedline_pictures::Decode;
@@ -174,6 +174,16 @@ pub(crate) fn open_options(
     Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, types, ..defaults })
 }
 
+/// The options of a manifest.
+fn manifest_options(
+    files: Vec<String>,
+    root: Option<String>,
+    label: Option<String>,
+    open: OpenOptions,
+) -> ManifestOptions {
+    ManifestOptions { root: root.map(Into::into), files, label, open }
+}
+
 /// The type of cells of this name; `_options.types` has the names.
 fn stated(name: &str) -> feedline::Result<ElementType> {
     match name {
@@ -188,11 +198,12 @@ fn stated(name: &str) -> feedline::Result<ElementType> {
 impl DataSet {
     /// Opens a file, a folder or a URL. `max_length` has the max items per field that varies; a field that
     /// is not named gets `default_length`, or the length of its longest value. `tokenizer` has the file, the
-    /// field of text, whether special tokens are added, and the max tokens.
+    /// field of text, whether special tokens are added, and the max tokens. `manifest` has the columns of files, the
+    /// root and the column of the label.
     #[staticmethod]
     #[pyo3(signature = (
         path, split, classes, empty_members, fill_nulls, memory_limit, types, max_length, default_length,
-        tokenizer
+        tokenizer, class_from, manifest
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn open(
@@ -207,10 +218,18 @@ impl DataSet {
         max_length: Vec<(String, usize)>,
         default_length: Option<usize>,
         tokenizer: Option<(String, String, bool, Option<usize>)>,
+        class_from: Option<usize>,
+        manifest: Option<(Vec<String>, Option<String>, Option<String>)>,
     ) -> PyResult<Self> {
         let options = open_options(split, classes, empty_members, fill_nulls, memory_limit, types)?;
+        let options = OpenOptions { class_from, ..options };
         detached(py, || {
-            let mut reader = open_with(path, &options)?;
+            let mut reader: Box<dyn Reader> = match manifest {
+                None => open_with(path, &options)?,
+                Some((files, root, label)) => {
+                    Box::new(Manifest::open(path, &manifest_options(files, root, label, options))?)
+                }
+            };
             check_types(&*reader)?;
             let (kind, classes) = (reader.format(), reader.classes().map(<[String]>::to_vec));
             if let Some((file, field, special_tokens, max)) = tokenizer {
@@ -234,9 +253,10 @@ impl DataSet {
     }
 
     /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or in lanes of the loader
-    /// (`gpu`, `auto`).
+    /// (`gpu`, `auto`). `listed` has the root and the column of the label of a manifest, and the folder that is the
+    /// class in a pattern.
     #[staticmethod]
-    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode))]
+    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode, listed))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn images(
         py: Python<'_>,
@@ -248,8 +268,13 @@ impl DataSet {
         channels_first: bool,
         scaled_decode: bool,
         decode: &str,
+        listed: (Option<String>, Option<String>, Option<usize>),
     ) -> PyResult<Self> {
         let options = open_options(split, classes, false, false, None, Vec::new())?;
+        let (root, label, class_from) = listed;
+        let options = OpenOptions { class_from, ..options };
+        let options =
+            manifest_options(field.iter().map(|&field| field.to_owned()).collect(), root, label, options);
         let decode = match decode {
             "cpu" => None,
             "gpu" => Some(Decode::Gpu),
@@ -276,7 +301,7 @@ impl DataSet {
                 Some((decode, list)) => Some(Encoded::open(path, &options, list, decode)?),
                 None => None,
             };
-            let reader = open_with(path, &options)?;
+            let reader = open_pictures(path, &options)?;
             let classes = reader.classes().map(<[String]>::to_vec);
             let set = match field {
                 Some(field) => ImageDataset::with_field(reader, field, list)?,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use feedline::dataset::Field;
 use feedline::{DType, Dataset, LoaderBuilder, Result};
-use feedline_datasets::{ImageDataset, OpenOptions, Ragged, open_with};
+use feedline_datasets::{ImageDataset, ManifestOptions, Ragged, open_pictures};
 use feedline_images::Transforms;
 use feedline_pictures::{Decode, PictureStage};
 
@@ -27,9 +27,14 @@ pub(crate) struct Encoded {
 impl Encoded {
     /// The pictures at `path`. Reads every file once to find the longest, and keeps the lengths in the user's
     /// cache.
-    pub(crate) fn open(path: &str, options: &OpenOptions, list: Transforms, decode: Decode) -> Result<Self> {
+    pub(crate) fn open(
+        path: &str,
+        options: &ManifestOptions,
+        list: Transforms,
+        decode: Decode,
+    ) -> Result<Self> {
         list.device_part()?;
-        let files = Ragged::measured(open_with(path, options)?)?;
+        let files = Ragged::measured(open_pictures(path, options)?)?;
         let is_file = |field: &&Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
         let mut sizes = Vec::new();
         for field in files.spec().fields().iter().filter(is_file) {
@@ -41,7 +46,7 @@ impl Encoded {
         }
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let max_bytes = sizes.first().map_or(1, |&max| max.max(1) as usize);
-        let files = ImageDataset::encoded(open_with(path, options)?, list.clone(), max_bytes)?;
+        let files = ImageDataset::encoded(open_pictures(path, options)?, list.clone(), max_bytes)?;
         Ok(Self { files: Arc::new(files), list, decode, sizes: sizes.into(), copies: 1 })
     }
 

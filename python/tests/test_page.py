@@ -58,6 +58,13 @@ def said(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
 
 
+def bitmap(path: Path, blue: int) -> None:
+    """A picture of 8 x 8 pixels of one colour."""
+    path.parent.mkdir(parents=True)
+    header = struct.pack("<13I", 246, 0, 54, 40, 8, 8, 1 | 24 << 16, 0, 192, 0, 0, 0, 0)
+    path.write_bytes(b"BM" + header + bytes([blue, 2, 3]) * 64)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files that the page names."""
@@ -72,6 +79,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, first, count in (("web", 100, 20), ("wiki", 200, 12), ("math", 300, 8)):
         ids = list(range(first, first + count))
         megatron(tmp_path, name, [ids[:3], ids[3:]])
+    for number, name in enumerate(("train/ant", "train/bee", "train/cat", "val/ant", "val/cat")):
+        bitmap(tmp_path / "pictures" / name / "1.bmp", number)
+    rows = "train/bee/1.bmp,bee\ntrain/bee/2.bmp,an ant\nval/cat/1.bmp,bee\n"
+    (tmp_path / "pictures.csv").write_text("file,species\n" + rows)
+    (tmp_path / "clips.csv").write_text("clip,word\n1.wav,yes\n2.wav,no\n")
+    (tmp_path / "1.wav").write_bytes(b"yes")
+    (tmp_path / "2.wav").write_bytes(b"no")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -82,8 +96,39 @@ def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
         assert len(piece.splitlines()) <= 10
         scope: dict[str, Any] = {"feedline": feedline, "__builtins__": __builtins__}
         exec(compile(piece, str(PAGE), "exec"), scope)
-        names.append(set(scope) & {"windows", "max_seqlen", "chosen", "labels", "sampler"})
-    assert names == [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}]
+        names.append(set(scope) & {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species"})
+    text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}]
+    assert names == [*text, {"both"}, {"species"}, set()]
+
+
+def test_lists_and_manifests_of_the_page(folder: Path) -> None:
+    crop = [feedline.transforms.CenterCrop(8)]
+    listed = feedline.images("pictures/train/*/*.bmp", crop)
+    assert listed.classes == ["ant", "bee", "cat"]
+    assert [(int(row["label"]), int(row["image"][2, 0, 0])) for row in listed] == [(0, 0), (1, 1), (2, 2)]
+    both = feedline.images("pictures/*/*/*.bmp", crop, class_from=1)
+    assert [int(row["label"]) for row in both] == [0, 1, 2, 0, 2]
+    with pytest.raises(feedline.ConfigError, match="class_from="):
+        feedline.images("pictures/*/*/*.bmp", crop)
+    data = feedline.images("pictures.csv", crop, root="pictures")
+    assert data.classes == ["an ant", "bee"] and [field.name for field in data.fields] == ["image", "species"]
+    with feedline.Loader(data, 3, bad_samples=1, framework="numpy") as loader:
+        (batch,) = loader
+        assert batch["species"].tolist()[::2] == [1, 1] and len(batch.substituted) == 1
+    with feedline.Loader(data, 3, framework="numpy") as loader, pytest.raises(feedline.SampleError, match="row 1"):
+        list(loader)
+    named = feedline.images("pictures.csv", crop, root=folder / "pictures", field="file", label="species")
+    assert named.classes == data.classes and named.fingerprint == data.fingerprint
+    with pytest.raises(feedline.ConfigError, match='no column "kind" of labels'):
+        feedline.images("pictures.csv", crop, root="pictures", label="kind")
+    with pytest.raises(feedline.ConfigError, match="root= is for a manifest"):
+        feedline.images("pictures/train", crop, root="pictures")
+    stated = feedline.images("pictures.csv", crop, root="pictures", classes=["bee", "cow"])
+    assert int(stated[0]["species"]) == 0
+    clips = feedline.open("clips.csv", files="clip", label="word")
+    assert clips.classes == ["no", "yes"] and [bytes(row["clip"]) for row in clips] == [b"yes", b"no"]
+    with pytest.raises(feedline.ConfigError, match="files="):
+        feedline.open("clips.csv", root="pictures")
 
 
 def test_the_values_of_the_page(folder: Path) -> None:

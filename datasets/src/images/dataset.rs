@@ -84,14 +84,15 @@ struct Memory {
 }
 
 impl ImageDataset {
-    /// The pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
+    /// The pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like, or in its only
+    /// field of bytes.
     ///
     /// # Errors
     /// `Config` when no field holds bytes under such a name, the transforms leave pictures in sizes of their
     /// own, or a batch cannot hold another field.
     pub fn new(reader: Box<dyn Reader>, transforms: Transforms) -> Result<Self> {
         let name = picture_field(&*reader)?;
-        Self::with_field(reader, name, transforms)
+        Self::with_field(reader, &name, transforms)
     }
 
     /// The pictures in the reader's field called `name`.
@@ -113,7 +114,7 @@ impl ImageDataset {
     /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].
     pub fn encoded(reader: Box<dyn Reader>, transforms: Transforms, max_bytes: usize) -> Result<Self> {
         let name = picture_field(&*reader)?;
-        Self::build(reader, name, transforms, Some(max_bytes))
+        Self::build(reader, &name, transforms, Some(max_bytes))
     }
 
     fn build(
@@ -216,11 +217,13 @@ impl ImageDataset {
 }
 
 /// The name of the reader's field that holds pictures.
-fn picture_field(reader: &dyn Reader) -> Result<&'static str> {
+fn picture_field(reader: &dyn Reader) -> Result<String> {
     let fields = reader.schema().fields();
     let found =
         NAMES.into_iter().find(|name| fields.iter().any(|field| field.name == *name && is_bytes(field)));
-    found.ok_or_else(|| {
+    let mut bytes = fields.iter().filter(|field| is_bytes(field)).map(|field| field.name.as_str());
+    let only = bytes.next().filter(|_| bytes.next().is_none());
+    found.or(only).map(str::to_owned).ok_or_else(|| {
         let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
         let how = named("name it to with_field", "name it by field=");
         let why = format!("no field looks like encoded pictures, there are {names:?}: {how}");

@@ -7,6 +7,7 @@ use feedline_core::{Error, ErrorKind, Result, named};
 use crate::bytes::Content;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
+use crate::sample_file::SampleFile;
 use crate::token_files::index::is_index;
 use crate::{Folder, Reader, Shards, TokenDocuments, cifar, idx, npy};
 
@@ -15,6 +16,7 @@ mod content;
 mod formats;
 mod hub;
 mod kind;
+mod listed;
 mod options;
 mod pattern;
 mod remote;
@@ -22,11 +24,15 @@ mod split;
 
 use kind::{Kind, Start};
 pub(crate) use kind::{is_arrow_stream, is_tar_header, is_text, is_tfrecord};
+pub(crate) use listed::is_picture;
 pub use options::{OpenOptions, Split};
 #[cfg(feature = "object-store")]
-pub use remote::open_url;
+pub(crate) use remote::SCHEMES;
+#[cfg(not(feature = "object-store"))]
+pub(crate) use remote::no_store;
 #[cfg(feature = "object-store")]
-pub(crate) use remote::{SCHEMES, is_url};
+pub use remote::open_url;
+pub(crate) use remote::{is_url, shown};
 
 /// The index of a folder that `pack` wrote.
 const PACK_INDEX: &str = "_index.json";
@@ -69,7 +75,8 @@ pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
 /// As [`open`].
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let reader = open_any(path.as_ref(), options)?;
-    check_types(&*reader, options).map_err(|error| error.at_path(path.as_ref()))?;
+    let checked = check_types(&*reader, options).and_then(|()| listed::check(&*reader, options));
+    checked.map_err(|error| error.at_path(path.as_ref()))?;
     Ok(reader)
 }
 
@@ -263,26 +270,22 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
     let Some(text) = path.to_str().filter(|text| pattern::is_pattern(text) && !path.exists()) else {
         return Ok(None);
     };
-    let mut files = Vec::new();
-    for name in pattern::expand(text)? {
-        let name = PathBuf::from(name);
-        let file = name.file_name().and_then(|file| file.to_str()).unwrap_or_default();
-        if !file.contains('*') {
-            files.push(name);
-            continue;
-        }
-        let folder = name.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        let (_, inside) = crate::folder::list(folder)?;
-        let fits = |path: &PathBuf| {
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| pattern::fits(name, file))
-        };
-        files.extend(inside.into_iter().filter(fits));
+    let files = without_indices(listed::files(text)?)?;
+    if !files.first().is_some_and(|first| is_sample(first)) {
+        return Ok(Some(Box::new(shards(&files, options)?)));
     }
-    if files.is_empty() {
-        return Err(data("no file fits the pattern: check the path").at_path(path));
-    }
-    let files = without_indices(files)?;
-    Ok(Some(Box::new(shards(&files, options)?)))
+    let level = listed::class_level(text, options)?;
+    let file = |path: PathBuf| {
+        let class = level.map(|level| listed::class_of(&path, level)).transpose()?;
+        Ok((class, SampleFile::on_disk(path)))
+    };
+    let files = files.into_iter().map(file).collect::<Result<_>>()?;
+    Ok(Some(Box::new(Folder::of_list(Path::new(listed::root(text)), files, options)?)))
+}
+
+/// Whether the first file of a pattern is a sample as a whole. One that is missing is a sample by its name only.
+fn is_sample(first: &Path) -> bool {
+    listed::is_picture(&first.to_string_lossy()) || first.is_file() && !is_shard(first)
 }
 
 /// Whether the first file of a folder is a shard, and not itself a sample.

@@ -23,6 +23,10 @@ pub struct OpenOptions {
     /// that are there, by name. A set with a list of its own ([`Reader::classes`](crate::Reader::classes))
     /// must have this one.
     pub classes: Option<Vec<String>>,
+    /// The folder that is the class of a file, for a pattern of files that are a sample each: 1 is the folder that
+    /// holds it, 2 the one above that. `None` takes the only folder of the pattern that is open, as in
+    /// `p/*/*.jpg`; a pattern without one has no classes.
+    pub class_from: Option<usize>,
     /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that other samples have; the
     /// field is then empty. By default this is an error.
     pub empty_members: bool,
@@ -76,6 +80,7 @@ impl Default for OpenOptions {
             memory_limit: MEMORY_LIMIT,
             split: None,
             classes: None,
+            class_from: None,
             empty_members: false,
             columns: None,
             types: Vec::new(),

@@ -16,7 +16,7 @@ use crate::{OpenOptions, Reader};
 #[cfg(feature = "object-store")]
 use super::kind::{Kind, START, kind, named};
 #[cfg(feature = "object-store")]
-use super::{pattern, unknown};
+use super::{listed, pattern, unknown};
 #[cfg(feature = "object-store")]
 use crate::at_once::at_once;
 #[cfg(feature = "object-store")]
@@ -24,7 +24,9 @@ use crate::bytes::Content;
 #[cfg(feature = "object-store")]
 use crate::error::data;
 #[cfg(feature = "object-store")]
-use crate::remote::{Remote, RemoteFile};
+use crate::remote::{Listed, Remote, RemoteFile};
+#[cfg(feature = "object-store")]
+use crate::sample_file::SampleFile;
 
 pub(crate) const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
 
@@ -78,7 +80,7 @@ impl Remote {
     /// As [`open_url`].
     pub fn open_with(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         if pattern::is_pattern(without_query(url)) {
-            return self.shards(self.matching(url)?, options);
+            return self.pattern(url, options);
         }
         if without_query(url).ends_with('/') {
             return self.folder(url, options);
@@ -145,17 +147,50 @@ impl Remote {
         if objects.is_empty() { opened } else { Ok(Box::new(Folder::of_objects(&root, objects, options)?)) }
     }
 
-    /// The URLs that `url` stands for.
-    fn matching(&self, url: &str) -> Result<Vec<String>> {
+    /// Opens what a pattern stands for: shards, or objects that are a sample each.
+    fn pattern(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+        let matching = self.matching(url)?;
+        let is_sample = |(url, listed): &(String, Option<Listed>)| {
+            let is_picture = super::is_picture(without_query(url));
+            if is_picture || listed.is_none() {
+                return Ok(is_picture);
+            }
+            self.file(url).and_then(Object::new).map(|first| first.kind == Kind::Image)
+        };
+        if !matching.first().map_or(Ok(false), is_sample)? {
+            return self.shards(matching.into_iter().map(|(url, _)| url).collect(), options);
+        }
+        let level = listed::class_level(without_query(url), options)?;
+        let file = |(url, listed): (String, Option<Listed>)| {
+            let file = match listed {
+                Some(listed) => SampleFile::listed(self.of_listed(&url, listed)?),
+                None => SampleFile::at_url(self, url),
+            };
+            let class = level.map(|level| listed::class_of(file.path(), level)).transpose()?;
+            Ok((class, file))
+        };
+        let root = PathBuf::from(super::shown(listed::root(without_query(url))));
+        let files = matching.into_iter().map(file).collect::<Result<_>>()?;
+        Ok(Box::new(Folder::of_list(&root, files, options)?))
+    }
+
+    /// The URLs that `url` stands for, and what the listing has of each that a star stands for.
+    fn matching(&self, url: &str) -> Result<Vec<(String, Option<Listed>)>> {
         let (url, query) = url.split_at(without_query(url).len());
         let mut urls = Vec::new();
         for name in pattern::expand(url)? {
-            match name.rsplit_once('/') {
-                Some((folder, file)) if file.contains('*') => {
-                    let listed = self.list(&format!("{folder}/{query}"))?;
-                    urls.extend(listed.into_iter().filter(|url| pattern::fits(name_of(url), file)));
+            let Some(star) = name.find('*') else {
+                urls.push((name + query, None));
+                continue;
+            };
+            let (folder, rest) = name.split_at(name[..star].rfind('/').map_or(0, |slash| slash + 1));
+            let parts: Vec<_> = rest.split('/').collect();
+            let folder = format!("{folder}{query}");
+            for (name, listed) in self.names(&folder, parts.len() > 1)?.1 {
+                let below: Vec<_> = name.split('/').collect();
+                if listed::fits_below(&below, &parts) {
+                    urls.push((crate::remote::in_folder(&folder, "", &name), Some(listed)));
                 }
-                _ => urls.push(name + query),
             }
         }
         if urls.is_empty() {
@@ -305,7 +340,13 @@ pub(super) fn url(url: &str, options: &OpenOptions) -> Option<Result<Box<dyn Rea
 
 #[cfg(not(feature = "object-store"))]
 pub(super) fn url(url: &str, _: &OpenOptions) -> Option<Result<Box<dyn Reader>>> {
-    is_url(url).then(|| Err(super::needs("object-store").at_path(shown(url))))
+    is_url(url).then(|| Err(no_store(url)))
+}
+
+/// The error for a URL that this build does not read.
+#[cfg(not(feature = "object-store"))]
+pub(crate) fn no_store(url: &str) -> feedline_core::Error {
+    super::needs("object-store").at_path(shown(url))
 }
 
 #[cfg(feature = "object-store")]
@@ -357,8 +398,7 @@ pub(crate) fn is_url(text: &str) -> bool {
 }
 
 /// `url` without user, password and query: these may be secret.
-#[cfg(not(feature = "object-store"))]
-fn shown(url: &str) -> String {
+pub(crate) fn shown(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));

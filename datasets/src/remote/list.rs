@@ -14,6 +14,12 @@ use super::tag::Tag;
 use super::url::Place;
 use super::{Object, Remote, RemoteFile, config, in_folder, thread};
 
+/// What a listing has of an object.
+pub(crate) struct Listed {
+    place: Place,
+    tag: Tag,
+}
+
 impl Remote {
     /// The URLs of the objects directly in the folder at `url`, sorted by name.
     ///
@@ -34,14 +40,29 @@ impl Remote {
     /// # Errors
     /// As [`list`](Self::list).
     pub(crate) fn below(&self, url: &str) -> Result<(PathBuf, Vec<(String, RemoteFile)>)> {
-        let (place, shown, mut objects) = self.listed(url, true)?;
+        let (shown, names) = self.names(url, true)?;
+        let file = |(name, listed): (String, Listed)| {
+            let file = self.of_listed(&in_folder(url, "", &name), listed)?;
+            Ok((name, file))
+        };
+        let files = names.into_iter().map(file).collect::<Result<_>>()?;
+        Ok((shown.trim_end_matches('/').into(), files))
+    }
+
+    /// The folder at `url`, without what could be secret, and the objects in it, or also those `below` it, in the
+    /// order of a walk on disk, each with its name from the folder on.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub(crate) fn names(&self, url: &str, below: bool) -> Result<(String, Vec<(String, Listed)>)> {
+        let (place, shown, mut objects) = self.listed(url, below)?;
         objects.sort_by(|a, b| a.location.cmp(&b.location));
         let folder = folder_of(&place);
         let name_of = |object: &ObjectMeta| {
             let parts: Vec<_> = object.location.prefix_match(&folder)?.collect();
             Some(parts.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join("/"))
         };
-        let mut files = Vec::with_capacity(objects.len());
+        let mut named = Vec::with_capacity(objects.len());
         for object in &objects {
             let Some(name) = name_of(object).filter(|name| !name.is_empty()) else { continue };
             // Some programs write an empty object for a folder.
@@ -51,22 +72,24 @@ impl Remote {
             if object.size == 0 && objects.get(first).is_some_and(is_inside) {
                 continue;
             }
-            let path = PathBuf::from(format!("{shown}{name}"));
-            let tag = Tag::of(object);
-            let file = if tag.strong().is_some() {
-                let id = self.0.files.fetch_add(1, Ordering::Relaxed);
-                let shown = path.to_string_lossy().into_owned();
-                let place = Place { store: place.store.clone(), path: object.location.clone(), shown };
-                let (place, changed) = (Arc::new(place), OnceLock::new());
-                let object = Object { id, place, tag, whole: None, changed };
-                RemoteFile { remote: self.clone(), object: Arc::new(object), path }
-            } else {
-                self.file(&in_folder(url, "", &name))?
-            };
-            files.push((name, file));
+            let (store, path) = (place.store.clone(), object.location.clone());
+            let place = Place { store, path, shown: format!("{shown}{name}") };
+            named.push((name, Listed { place, tag: Tag::of(object) }));
         }
-        files.sort_by(|(a, _), (b, _)| order(a).cmp(order(b)));
-        Ok((shown.trim_end_matches('/').into(), files))
+        named.sort_by(|(a, _), (b, _)| order(a).cmp(order(b)));
+        Ok((shown, named))
+    }
+
+    /// The object at `url`, which a listing has. It is fetched only if the listing does not pin its version.
+    pub(crate) fn of_listed(&self, url: &str, listed: Listed) -> Result<RemoteFile> {
+        let Listed { place, tag } = listed;
+        if tag.strong().is_none() {
+            return self.file(url);
+        }
+        let id = self.0.files.fetch_add(1, Ordering::Relaxed);
+        let path = PathBuf::from(&place.shown);
+        let object = Object { id, place: Arc::new(place), tag, whole: None, changed: OnceLock::new() };
+        Ok(RemoteFile { remote: self.clone(), object: Arc::new(object), path })
     }
 
     /// The place of an object in the folder at `url`, the folder's URL without what could be secret, and the

@@ -36,6 +36,15 @@ mod jsonl;
 mod links;
 #[path = "../made/mod.rs"]
 mod made;
+#[cfg(all(
+    feature = "arrow",
+    feature = "csv",
+    feature = "images",
+    feature = "jsonl",
+    feature = "parquet",
+    feature = "tar"
+))]
+mod manifest;
 #[cfg(feature = "mds")]
 mod mds;
 mod mnist;

@@ -4,7 +4,8 @@ use crate::server::{Fault, Served, Server};
 use crate::{LIMIT, made, options};
 use feedline_core::{DType, Dataset, ErrorKind};
 use feedline_datasets::{
-    OpenOptions, Reader, Remote, RemoteOptions, Split, TokenOptions, Tokens, open, open_url,
+    Manifest, ManifestOptions, OpenOptions, Reader, Remote, RemoteOptions, Split, TokenOptions, Tokens, open,
+    open_url,
 };
 use feedline_testkit::with_watchdog;
 
@@ -259,5 +260,77 @@ fn a_pair_of_ids_and_index_is_read_by_url_as_from_disk() {
         let alone = server.put("t/b.bin", Served::new(bin));
         let error = Tokens::open_remote(&remote, &[(&alone, 1.0)], TokenOptions::stated(1000)).unwrap_err();
         assert!(error.to_string().contains("no header that states the type"), "{error}");
+    });
+}
+
+/// A picture by its first bytes, and its last one.
+fn jpeg(last: u8) -> Served {
+    object(&[&b"\xFF\xD8\xFF\xE0"[..], &[last]].concat())
+}
+
+/// The last byte of each file, and its label.
+fn files(reader: &dyn Reader) -> Vec<(u8, Option<u8>)> {
+    let rows = (0..reader.len()).map(|row| made::read(reader, row));
+    rows.map(|row| (*row[0].last().unwrap(), row.get(1).map(|label| label[0]))).collect()
+}
+
+#[test]
+fn patterns_of_pictures_in_a_store_are_lists_of_files_with_classes() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        for (number, name) in (0..).zip(["bee/1.jpg", "ant/2.jpg", "ant/1.jpg", "3.jpg", "ant/x/4.jpg"]) {
+            server.put(&format!("bucket/set/{name}"), jpeg(number));
+        }
+        let remote = Remote::new(of_bucket(&server)).unwrap();
+        let of = |url: &str| files(&*remote.open(url).unwrap_or_else(|error| panic!("{url}: {error}")));
+        assert_eq!(of("s3://bucket/set/*.jpg"), [(3, None)]);
+        assert_eq!(of("s3://bucket/set/*/*.jpg"), [(2, Some(0)), (1, Some(0)), (0, Some(1))]);
+        assert_eq!(of("s3://bucket/set/{bee,ant}/1.jpg"), [(0, Some(1)), (2, Some(0))]);
+        let options = OpenOptions { class_from: Some(1), ..Default::default() };
+        let deep = remote.open_with("s3://bucket/set/**/*.jpg", &options).unwrap();
+        assert_eq!((deep.len(), deep.classes().unwrap().len()), (5, 4));
+        // A web server lists nothing: each name is asked for when its sample is read.
+        server.put("p/0.jpg", jpeg(7));
+        server.put("p/2.jpg", jpeg(9));
+        let before = server.requests().len();
+        let listed = open_url(&server.url("p/{0..2}.jpg?token=1"), crate::options()).unwrap();
+        assert_eq!((listed.len(), server.requests().len()), (3, before));
+        assert_eq!(made::read(&*listed, 2)[0].last(), Some(&9));
+        let error = listed.read(1, &mut feedline_datasets::Values::new()).unwrap_err();
+        assert!(error.to_string().contains("p/1.jpg") && !error.to_string().contains("token"), "{error}");
+        assert_eq!(error.sample(), Some(1));
+    });
+}
+
+#[test]
+fn a_manifest_names_files_by_url_or_from_a_root_that_is_one() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        server.put("p/a b.jpg", jpeg(1));
+        server.put("p/a%20b.jpg", jpeg(1));
+        server.put("q/c.jpg", jpeg(2));
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("f,label\na b.jpg,x\n{}?sig=7,y\ngone.jpg,x\n", server.url("q/c.jpg"));
+        let csv = dir.path().join("a.csv");
+        std::fs::write(&csv, &text).unwrap();
+        let root = server.url("p");
+        let options = ManifestOptions { root: Some(root.clone().into()), ..Default::default() };
+        let set = Manifest::open(&csv, &options).unwrap();
+        assert_eq!(server.requests().len(), 0, "no file is opened before it is read");
+        assert_eq!(set.path(1).unwrap().to_str(), Some(server.url("q/c.jpg").as_str()));
+        for (row, want) in [(0, 1), (1, 2), (0, 1)] {
+            assert_eq!(made::read(&set, row)[0].last(), Some(&want));
+        }
+        let error = set.read(2, &mut feedline_datasets::Values::new()).unwrap_err();
+        assert_eq!(error.sample(), Some(2));
+        assert!(
+            error.to_string().contains("names in row 2") && error.to_string().contains("p/gone.jpg"),
+            "{error}"
+        );
+        // The manifest itself by URL: its paths begin beside it.
+        server.put("m/a.csv", object(b"f,label\n../q/c.jpg,1\nd.jpg,2\n"));
+        server.put("m/d.jpg", jpeg(5));
+        let set = Manifest::open(server.url("m/a.csv"), &ManifestOptions::default()).unwrap();
+        assert_eq!(made::read(&set, 1)[0].last(), Some(&5));
     });
 }

@@ -19,6 +19,10 @@ pub(super) fn files(dir: &Path) {
             r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
             {"?": 0, "a": 1, "rose": 2, "is": 3}}, "pre_tokenizer": {"type": "Whitespace"}}"#,
         ),
+        ("pictures.csv", "file,species\ntrain/bee/1.bmp,bee\ntrain/bee/2.bmp,an ant\nval/cat/1.bmp,bee\n"),
+        ("clips.csv", "clip,word\n1.wav,yes\n2.wav,no\n"),
+        ("1.wav", "yes"),
+        ("2.wav", "no"),
         ("repository/README.md", "# A set\n"),
         ("saved/dataset_dict.json", r#"{"splits": ["train", "test"]}"#),
         ("saved/train/state.json", r#"{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}"#),

@@ -9,12 +9,15 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
+use feedline::bad_samples::Budget;
 use feedline::dataset::{Cost, Long, Packed, Unpadded};
-use feedline::{
-    Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler, Spec, World, source,
+use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
+use feedline::{Spec, World, source};
+use feedline_datasets::{
+    ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_pictures, open_with,
 };
-use feedline_datasets::{ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_with};
-use feedline_datasets::{Fixed, Idx, ImageDataset, Missing, OpenOptions, Ragged, Records, Split, Table};
+use feedline_datasets::{Fixed, Idx, ImageDataset, Manifest, ManifestOptions, Missing, OpenOptions};
+use feedline_datasets::{Ragged, Records, Split, Table};
 use feedline_images::Transforms;
 
 mod files;
@@ -29,7 +32,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 24] = [
+const PIECES: [Piece; 27] = [
     ("table", tables::table),
     ("missing", tables::missing),
     ("shards", tables::shards),
@@ -42,6 +45,9 @@ const PIECES: [Piece; 24] = [
     ("budget", text::budget),
     ("preferences", text::preferences),
     ("classes", pictures::classes),
+    ("list", pictures::list),
+    ("manifest", pictures::manifest),
+    ("clips", pictures::clips),
     ("saved", pictures::saved),
     ("hub", pictures::hub),
     ("webdataset", pictures::webdataset),

@@ -25,6 +25,54 @@ pub(super) fn classes() -> Done {
     Ok(())
 }
 
+pub(super) fn list() -> Done {
+    let ants = open("pictures/{train,val}/ant/*.bmp")?; // no classes: the list is one of sets
+    let reader = open("pictures/train/*/*.bmp")?; // classes: ant, bee, cat
+    let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?;
+    let options = OpenOptions { class_from: Some(1), ..Default::default() };
+    let both = open_with("pictures/*/*/*.bmp", &options)?;
+    assert_eq!((ants.len(), ants.classes()), (2, None));
+    assert_eq!(data.reader().classes().unwrap(), ["ant", "bee", "cat"]);
+    assert_eq!(column::<i64>(data, "label")?, [0, 1, 2]);
+    assert_eq!(both.classes().unwrap(), ["ant", "bee", "cat"]);
+    let both = ImageDataset::new(both, Transforms::new().center_crop(8))?;
+    assert_eq!(column::<i64>(both, "label")?, [0, 1, 2, 0, 2]);
+    Ok(())
+}
+
+pub(super) fn manifest() -> Done {
+    let options = ManifestOptions { root: Some("pictures".into()), ..Default::default() };
+    let reader = open_pictures("pictures.csv", &options)?; // columns `file` and `species`
+    let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?; // fields `image`, `species`
+    let one = BadSamples::Substitute { budget: Budget::Count(1) };
+    let mut loader = Loader::builder(data).batch_size(2).bad_samples(one).build_host()?;
+    let (mut species, mut replaced) = (Vec::new(), 0);
+    for batch in delivered(&mut loader)? {
+        assert_eq!(batch.field::<u8>("image")?.len() / (8 * 8 * 3), batch.field::<i64>("species")?.len());
+        species.extend_from_slice(batch.field::<i64>("species")?);
+        replaced += batch.substituted().len();
+    }
+    // Row 1 names a file that is not there.
+    assert_eq!((species[0], species[2], species.len(), replaced), (1, 1, 3, 1));
+    let reader = open_pictures("pictures.csv", &options)?;
+    assert_eq!(reader.classes().unwrap(), ["an ant", "bee"]);
+    let strict = ImageDataset::new(reader, Transforms::new().center_crop(8))?;
+    let error = Loader::builder(strict).batch_size(3).build_host()?.epoch(0)?.next().unwrap().unwrap_err();
+    assert!(error.to_string().contains("column \"file\" names in row 1"), "{error}");
+    Ok(())
+}
+
+pub(super) fn clips() -> Done {
+    let options = ManifestOptions { files: vec!["clip".into()], ..Default::default() };
+    let data = Ragged::measured(Box::new(Manifest::open("clips.csv", &options)?))?; // fields `clip`, `word`
+    let mut loader = Loader::builder(data).batch_size(2).build_host()?;
+    let batches = delivered(&mut loader)?;
+    let (bytes, offsets) = batches[0].ragged::<u8>("clip")?;
+    assert_eq!((bytes, offsets), (&b"yesno"[..], &[0, 3, 5][..]));
+    assert_eq!(batches[0].field::<i64>("word")?, [1, 0]);
+    Ok(())
+}
+
 pub(super) fn saved() -> Done {
     let options = OpenOptions { split: Some(Split::Train), ..Default::default() };
     let reader = open_with("saved", &options)?; // the folder that `save_to_disk` wrote

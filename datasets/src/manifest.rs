@@ -1,0 +1,329 @@
+//! Manifests: tables with columns of paths or URLs, which are read in their place.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
+
+use crate::error::one_line;
+use crate::open::{is_picture, open_with};
+use crate::reader::{Visit, at_file, inside};
+use crate::sample_file::SampleFile;
+use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Values};
+
+mod columns;
+mod places;
+
+use columns::{choose_files, choose_label, is_text};
+use places::Places;
+
+/// The formats of manifests.
+const TABLES: [&str; 4] = ["csv", "jsonl", "parquet", "arrow"];
+
+/// Number of files of each column whose content a fingerprint covers.
+const SAMPLED: usize = 256;
+
+/// How to read a [`Manifest`].
+///
+/// ```
+/// use feedline_datasets::ManifestOptions;
+///
+/// // Paths from the folder `pictures` on; the class is in the column `species`.
+/// let label = Some("species".to_owned());
+/// let options = ManifestOptions { root: Some("pictures".into()), label, ..Default::default() };
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ManifestOptions {
+    /// The folder or the URL that relative paths begin at; the manifest's own folder by default.
+    pub root: Option<PathBuf>,
+    /// The columns of paths or URLs; without any, those in which the first values are names of pictures.
+    pub files: Vec<String>,
+    /// The column of the class. By default a column of texts called `label`, `class`, `target` or the like, or the
+    /// only column beside those of files if it has texts.
+    pub label: Option<String>,
+    /// How the table is opened. The `classes` are those of the label: a class that they lack is an error of its
+    /// row.
+    pub open: OpenOptions,
+}
+
+/// The samples of a manifest: a table (CSV, JSON Lines, Parquet, Arrow) with columns of paths or URLs and others,
+/// as most annotation tools write them.
+///
+/// A column of files becomes a field of the same name with the bytes of each file. Paths are relative to the
+/// manifest's folder or to [`ManifestOptions::root`], unless they are absolute or URLs. The column of the label
+/// becomes the class (`i64`) if it has texts: its place among the sorted texts of the column
+/// ([`Reader::classes`]); numbers stay as they are. Other columns are those of the table.
+///
+/// A file is opened when its sample is read, so one that is missing or damaged is an error of its row, which a
+/// loader may replace (`BadSamples`).
+///
+/// ```
+/// use feedline_datasets::{Manifest, ManifestOptions, Reader, Values};
+///
+/// # let dir = std::env::temp_dir().join(format!("feedline-doc-manifest-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # #[cfg(feature = "csv")] {
+/// std::fs::write(dir.join("1.jpg"), "a picture")?;
+/// std::fs::write(dir.join("train.csv"), "file,species\n1.jpg,bee\n2.jpg,ant\n")?;
+/// let train = Manifest::open(dir.join("train.csv"), &ManifestOptions::default())?;
+/// assert_eq!(train.schema().to_string(), "file bytes [?], species i64 []");
+/// assert_eq!(train.classes().unwrap(), ["ant", "bee"]);
+/// let mut values = Values::new();
+/// train.read(0, &mut values)?;
+/// assert_eq!(values.fields()[0].bytes, b"a picture");
+/// assert!(train.read(1, &mut values).is_err(), "there is no 2.jpg");
+/// # }
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Manifest {
+    rows: Box<dyn Reader>,
+    /// For each field of the rows, what it becomes.
+    columns: Vec<Column>,
+    schema: Schema,
+    classes: Option<Vec<String>>,
+}
+
+/// What a column becomes.
+#[derive(Debug)]
+enum Column {
+    Same,
+    /// The file of each row; `None` where the row has no path.
+    Files(Vec<Option<SampleFile>>),
+    /// The class of each row.
+    Classes(Vec<Class>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Number(u32),
+    /// None of the stated classes.
+    Unknown,
+    /// The row cannot be read, or lacks a value.
+    None,
+}
+
+/// Opens pictures for [`ImageDataset`](crate::ImageDataset): as [`open_with`](crate::open_with), and a table
+/// without encoded pictures as a [`Manifest`].
+///
+/// # Errors
+/// As [`open_with`](crate::open_with) and [`Manifest::open`].
+pub fn open_pictures(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Box<dyn Reader>> {
+    let path = path.as_ref();
+    let reader = open_with(path, &options.open)?;
+    let fields = reader.schema().fields();
+    let is_named = fields.iter().any(|field| options.files.contains(&field.name) && is_text(field));
+    let has_pictures = fields.iter().any(|field| field.element == ElementType::Bytes);
+    if TABLES.contains(&reader.format()) && (is_named || !has_pictures) {
+        return Ok(Box::new(Manifest::of(reader, path, options)?));
+    }
+    let root = options.root.as_ref().map(|_| named("ManifestOptions::root", "root="));
+    let label = options.label.as_ref().map(|_| named("ManifestOptions::label", "label="));
+    if let Some(option) = root.or(label) {
+        let why = format!(
+            "{option} is for a manifest, a table with a column of paths, and this is {}: leave it out",
+            reader.format()
+        );
+        return Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
+    }
+    Ok(reader)
+}
+
+impl Manifest {
+    /// Opens a manifest. Reads its rows once, and none of its files.
+    ///
+    /// # Errors
+    /// As [`open_with`](crate::open_with); `Config` for data that are no table, a column that does not exist, and a
+    /// table without columns of files.
+    pub fn open(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Self> {
+        let path = path.as_ref();
+        Self::of(open_with(path, &options.open)?, path, options)
+    }
+
+    /// The manifest of the table `rows`, which was opened at `path`.
+    fn of(rows: Box<dyn Reader>, path: &Path, options: &ManifestOptions) -> Result<Self> {
+        let at = |error: Error| at_file(&*rows, 0, error);
+        if !TABLES.contains(&rows.format()) {
+            let why = format!(
+                "a manifest is a table (CSV, JSON Lines, Parquet, Arrow), and this is {}",
+                rows.format()
+            );
+            return Err(at(Error::new(ErrorKind::Config, why)));
+        }
+        let files = choose_files(&*rows, &options.files).map_err(at)?;
+        let label = choose_label(&*rows, &files, options.label.as_deref()).map_err(at)?;
+        let mut texts: Vec<_> = files.iter().copied().chain(label).collect();
+        texts.sort_unstable();
+        let mut cells = columns::read(&*rows, &texts);
+        let mut places = Places::new(&*rows, path, options.root.as_deref());
+        let fields = rows.schema().fields();
+        let (mut columns, mut schema, mut classes) = (Vec::new(), Vec::new(), None);
+        for (index, field) in fields.iter().enumerate() {
+            let Some(place) = texts.iter().position(|text| *text == index) else {
+                columns.push(Column::Same);
+                schema.push(field.clone());
+                continue;
+            };
+            let cells = std::mem::take(&mut cells[place]);
+            if files.contains(&index) {
+                let file =
+                    |(row, cell): (u64, Option<String>)| cell.map(|cell| places.file(row, &cell)).transpose();
+                columns.push(Column::Files((0..).zip(cells).map(file).collect::<Result<_>>()?));
+                schema.push(SchemaField::variable(field.name.as_str(), ElementType::Bytes));
+                continue;
+            }
+            let names = match &options.open.classes {
+                Some(stated) => stated.clone(),
+                None => Vec::from_iter(cells.iter().flatten().cloned().collect::<BTreeSet<_>>()),
+            };
+            columns.push(Column::Classes(numbers(&names, &cells)));
+            schema.push(SchemaField::fixed(field.name.as_str(), ElementType::Number(DType::I64), &[]));
+            classes = Some(names);
+        }
+        let classes = classes.or_else(|| rows.classes().map(<[String]>::to_vec));
+        Ok(Self { rows, columns, schema: Schema::new(schema), classes })
+    }
+
+    /// The error for the cell of `field` in row `row`.
+    fn refuse(&self, kind: ErrorKind, field: usize, row: u64, why: &str) -> Error {
+        let name = one_line(&self.schema.fields()[field].name);
+        let error = Error::new(kind, format!("column \"{name}\" in row {row} {why}"));
+        at_file(&*self.rows, row, error.at_sample(row))
+    }
+
+    /// The error for a row without a value in `field`: that of the table, or else that the cell is empty.
+    fn missing(&self, field: usize, row: u64, values: &mut Values) -> Error {
+        match self.rows.visit(row, values, &mut |_, _| Ok(())) {
+            Err(error) => at_file(&*self.rows, row, error),
+            Ok(()) => self.refuse(ErrorKind::Data, field, row, "is empty: write a value there"),
+        }
+    }
+
+    /// Reads the file of `field` in row `row` into `bytes`.
+    fn read_file(
+        &self,
+        (field, row): (usize, u64),
+        file: Option<&SampleFile>,
+        bytes: &mut Vec<u8>,
+        values: &mut Values,
+    ) -> Result<()> {
+        let Some(file) = file else { return Err(self.missing(field, row, values)) };
+        file.read(bytes).map_err(|error| {
+            let name = one_line(&self.schema.fields()[field].name);
+            let why = format!("cannot read the file that column \"{name}\" names in row {row}");
+            Error::new(error.kind(), why).with_source(error).at_path(file.path()).at_sample(row)
+        })
+    }
+
+    /// The files of a row, those of the first column first.
+    fn files(&self, row: u64) -> impl Iterator<Item = &SampleFile> {
+        self.columns.iter().filter_map(move |column| match column {
+            Column::Files(files) => files.get(usize::try_from(row).ok()?)?.as_ref(),
+            _ => None,
+        })
+    }
+}
+
+/// The class of each cell.
+fn numbers(names: &[String], cells: &[Option<String>]) -> Vec<Class> {
+    let numbers: std::collections::HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
+    let class = |cell: &Option<String>| match cell.as_deref() {
+        None => Class::None,
+        Some(name) => numbers.get(name).map_or(Class::Unknown, |&number| Class::Number(number)),
+    };
+    cells.iter().map(class).collect()
+}
+
+impl Reader for Manifest {
+    fn format(&self) -> &'static str {
+        "manifest"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.rows.len()
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
+    }
+
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
+        let row = sample as usize;
+        if self.columns.iter().any(|column| matches!(column, Column::Same)) {
+            let is_same = |field: usize| matches!(self.columns.get(field), Some(Column::Same));
+            let visited = self.rows.visit(sample, values, &mut |field, bytes| {
+                if is_same(field) { to(field, bytes) } else { Ok(()) }
+            });
+            visited.map_err(|error| at_file(&*self.rows, sample, error))?;
+        }
+        for (field, column) in self.columns.iter().enumerate() {
+            match column {
+                Column::Same => {}
+                Column::Classes(classes) => match classes[row] {
+                    Class::Number(class) => to(field, &i64::from(class).to_le_bytes())?,
+                    Class::None => return Err(self.missing(field, sample, values)),
+                    Class::Unknown => {
+                        let option = named("OpenOptions::classes", "classes=");
+                        let why = format!("is none of the stated classes: add it to {option}");
+                        return Err(self.refuse(ErrorKind::Data, field, sample, &why));
+                    }
+                },
+                Column::Files(files) => {
+                    let mut bytes = std::mem::take(&mut values.buffers().file);
+                    let read = self.read_file((field, sample), files[row].as_ref(), &mut bytes, values);
+                    let given = read.and_then(|()| to(field, &bytes));
+                    values.buffers().file = bytes;
+                    given?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        matches!(self.columns.get(field)?, Column::Same).then(|| self.rows.ticks_per_day(field)).flatten()
+    }
+
+    fn together(&self) -> Option<u64> {
+        self.rows.together()
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.rows.block_shuffle()
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        self.rows.prefetch(samples)
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        self.classes.as_deref()
+    }
+
+    /// The first file of the row; the manifest where the row has none.
+    fn path(&self, sample: u64) -> Option<&Path> {
+        self.files(sample).next().map(SampleFile::path).or_else(|| self.rows.path(sample))
+    }
+
+    /// Covers the manifest, and of its files on disk the length at this moment, and of up to 256 of a column the
+    /// content, see [`Fingerprint::file_sampled`].
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().number(self.rows.fingerprint()).number(self.len());
+        let state = self.classes.iter().flatten().fold(state, |state, name| state.bytes(name.as_bytes()));
+        let state = self.columns.iter().fold(state, |state, column| {
+            let Column::Files(files) = column else { return state.number(0) };
+            let every = files.len().div_ceil(SAMPLED).max(1);
+            (0..).zip(files).fold(state.number(1), |state, (row, file): (usize, _)| match file {
+                Some(file) => file.fingerprint(state, row % every == 0),
+                None => state,
+            })
+        });
+        state.value()
+    }
+}

@@ -1,0 +1,119 @@
+//! The columns of a manifest that name files, and the one that names the class.
+
+use feedline_core::{Error, ErrorKind, Result, named};
+
+use super::{is_picture, one_line};
+use crate::nulls::quoted;
+use crate::open::is_url;
+use crate::{ElementType, Reader, SchemaField, Values};
+
+/// Rows that tell whether a column names pictures.
+const LOOKED_AT: u64 = 64;
+
+/// Names of columns that hold the class of a picture, the likeliest first.
+const LABELS: [&str; 8] = ["label", "labels", "class", "class_name", "category", "target", "cls", "y"];
+
+/// Whether a column holds one text per row.
+pub(super) fn is_text(field: &SchemaField) -> bool {
+    field.element == ElementType::Text && field.shape == [None]
+}
+
+fn all(fields: &[SchemaField]) -> String {
+    quoted(&Vec::from_iter(fields.iter().map(|field| field.name.as_str())))
+}
+
+/// The columns of files: those of these `names`, or those whose first values are names of pictures.
+pub(super) fn choose_files(rows: &dyn Reader, names: &[String]) -> Result<Vec<usize>> {
+    let fields = rows.schema().fields();
+    if !names.is_empty() {
+        return names.iter().map(|name| text_named(fields, name)).collect();
+    }
+    let texts: Vec<usize> = (0..fields.len()).filter(|&field| is_text(&fields[field])).collect();
+    let (mut named_any, mut is_other) = (vec![false; texts.len()], vec![false; texts.len()]);
+    let mut values = Values::new();
+    for row in 0..rows.len().min(LOOKED_AT) {
+        // A row that cannot be read says nothing; it is an error when its sample is read.
+        let _ = rows.visit(row, &mut values, &mut |field, bytes| {
+            if let Ok(at) = texts.binary_search(&field)
+                && let text = String::from_utf8_lossy(bytes)
+                && !text.is_empty()
+            {
+                let name = if is_url(&text) { text.split(['?', '#']).next() } else { Some(&*text) };
+                let is_one = name.is_some_and(is_picture);
+                named_any[at] |= is_one;
+                is_other[at] |= !is_one;
+            }
+            Ok(())
+        });
+    }
+    let found: Vec<_> =
+        (0..texts.len()).filter(|&at| named_any[at] && !is_other[at]).map(|at| texts[at]).collect();
+    if found.is_empty() {
+        let why = format!(
+            "no column looks like paths of pictures, the columns are {}: {}",
+            all(fields),
+            named("name it in ManifestOptions::files", "name it by field=")
+        );
+        return Err(Error::new(ErrorKind::Config, why));
+    }
+    Ok(found)
+}
+
+fn text_named(fields: &[SchemaField], name: &str) -> Result<usize> {
+    let found = fields.iter().position(|field| field.name == name);
+    let why = match found {
+        Some(at) if is_text(&fields[at]) => return Ok(at),
+        Some(at) => format!("column \"{}\" holds no paths, it is {}", one_line(name), fields[at]),
+        None => {
+            format!("there is no column \"{}\" of paths; the columns are {}", one_line(name), all(fields))
+        }
+    };
+    Err(Error::new(ErrorKind::Config, why))
+}
+
+/// The column whose texts are the classes; `None` if there is none, or it holds numbers.
+pub(super) fn choose_label(rows: &dyn Reader, files: &[usize], label: Option<&str>) -> Result<Option<usize>> {
+    let fields = rows.schema().fields();
+    let is_free = |field: &usize| !files.contains(field);
+    if let Some(label) = label {
+        let Some(found) = fields.iter().position(|field| field.name == label) else {
+            let (name, all) = (one_line(label), all(fields));
+            let why = format!("there is no column \"{name}\" of labels; the columns are {all}");
+            return Err(Error::new(ErrorKind::Config, why));
+        };
+        if files.contains(&found) {
+            let why = format!("column \"{}\" is the label and a column of files: name two", one_line(label));
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        return Ok(Some(found).filter(|&found| is_text(&fields[found])));
+    }
+    let others: Vec<usize> = (0..fields.len()).filter(is_free).collect();
+    let by_name = LABELS.iter().find_map(|name| others.iter().find(|&&at| fields[at].name == *name));
+    let found = match (by_name, &others[..]) {
+        (Some(&found), _) => Some(found),
+        (None, &[only]) => Some(only),
+        _ => None,
+    };
+    Ok(found.filter(|&found| is_text(&fields[found])))
+}
+
+/// The texts of the columns `texts`, which are sorted, in each row; `None` where the row cannot be read or the cell
+/// is empty.
+pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Vec<Vec<Option<String>>> {
+    let mut cells: Vec<Vec<Option<String>>> = texts.iter().map(|_| Vec::new()).collect();
+    let mut values = Values::new();
+    for row in 0..rows.len() {
+        cells.iter_mut().for_each(|cells| cells.push(None));
+        // An error of the row is found again when its sample is read.
+        let _ = rows.visit(row, &mut values, &mut |field, bytes| {
+            if let Ok(at) = texts.binary_search(&field)
+                && let Some(cell) = cells[at].last_mut()
+            {
+                let text = String::from_utf8_lossy(bytes);
+                *cell = Some(text.into_owned()).filter(|text| !text.is_empty());
+            }
+            Ok(())
+        });
+    }
+    cells
+}

@@ -1,0 +1,89 @@
+//! Where the files of a manifest lie.
+
+use std::path::{Path, PathBuf};
+
+use feedline_core::Result;
+
+use crate::Reader;
+#[cfg(feature = "object-store")]
+use crate::Remote;
+use crate::open::is_url;
+use crate::sample_file::SampleFile;
+
+/// The folder of the manifest, or the root that is stated.
+pub(super) struct Places<'a> {
+    rows: &'a dyn Reader,
+    /// The URL of the manifest, with its query, which may be needed for its neighbours.
+    url: Option<String>,
+    root: Option<&'a Path>,
+    /// Made when the first URL is met.
+    #[cfg(feature = "object-store")]
+    remote: Option<Remote>,
+}
+
+impl<'a> Places<'a> {
+    /// The places of the manifest `rows`, which was opened at `path`.
+    pub(super) fn new(rows: &'a dyn Reader, path: &Path, root: Option<&'a Path>) -> Self {
+        let url = path.to_str().filter(|path| is_url(path)).map(str::to_owned);
+        Self {
+            rows,
+            url,
+            root,
+            #[cfg(feature = "object-store")]
+            remote: None,
+        }
+    }
+
+    /// The file that `name` stands for in row `row`.
+    pub(super) fn file(&mut self, row: u64, name: &str) -> Result<SampleFile> {
+        if is_url(name) {
+            return self.at_url(name.to_owned());
+        }
+        if Path::new(name).is_absolute() {
+            return Ok(SampleFile::on_disk(name.into()));
+        }
+        let name = name.strip_prefix("./").unwrap_or(name);
+        let folder = match (self.root, &self.url) {
+            (Some(root), _) => root.to_path_buf(),
+            (None, Some(url)) => folder_of(url).into(),
+            (None, None) => self.rows.path(row).and_then(Path::parent).map(PathBuf::from).unwrap_or_default(),
+        };
+        match folder.to_str().filter(|folder| is_url(folder)) {
+            Some(url) => self.at_url(in_folder(url, name)),
+            None => Ok(SampleFile::on_disk(folder.join(name))),
+        }
+    }
+
+    #[cfg(feature = "object-store")]
+    fn at_url(&mut self, url: String) -> Result<SampleFile> {
+        let remote = match &self.remote {
+            Some(remote) => remote,
+            None => self.remote.insert(Remote::new(Default::default())?),
+        };
+        Ok(SampleFile::at_url(remote, url))
+    }
+
+    #[cfg(not(feature = "object-store"))]
+    fn at_url(&mut self, url: String) -> Result<SampleFile> {
+        Err(crate::open::no_store(&url))
+    }
+}
+
+/// The URL of the folder that holds the object at `url`, with its query.
+fn folder_of(url: &str) -> String {
+    let (path, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
+    format!("{folder}/{query}")
+}
+
+/// The URL of the object `name` in the folder at `url`.
+#[cfg(feature = "object-store")]
+fn in_folder(url: &str, name: &str) -> String {
+    crate::remote::in_folder(url, "", name)
+}
+
+/// Without the feature a URL is only named in an error.
+#[cfg(not(feature = "object-store"))]
+fn in_folder(url: &str, name: &str) -> String {
+    format!("{url}/{name}")
+}

@@ -19,6 +19,7 @@
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
 //! | [`Manifest`], `open_pictures` | the files that a column of a table names |
+//! | `JointDataset`, `Paired` | pictures with masks, boxes and points, which move together (feature `images`) |
 //! | `Remote`, `open_url` | files in object stores and on web servers (feature `object-store`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`], [`TokenDocuments`] | token ids: streams cut into windows; documents, as Megatron and llm.c write them |
@@ -131,7 +132,7 @@ pub use fixed::Fixed;
 pub use folder::Folder;
 pub use idx::{Idx, IdxFile};
 #[cfg(feature = "images")]
-pub use images::ImageDataset;
+pub use images::{ImageDataset, JointDataset, Paired, Parts};
 #[cfg(feature = "jsonl")]
 pub use jsonl::{JsonLines, JsonLinesOptions};
 pub use manifest::{Manifest, ManifestOptions, open_pictures};

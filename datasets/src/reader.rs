@@ -143,6 +143,12 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The file that holds sample `sample`.
     fn path(&self, sample: u64) -> Option<&Path>;
 
+    /// The file that holds field `field` of sample `sample`, where its fields are in several files. Default:
+    /// [`path`](Self::path).
+    fn field_path(&self, sample: u64, _field: usize) -> Option<&Path> {
+        self.path(sample)
+    }
+
     /// A number that differs for other data, and is the same for a copy. It covers the content of files in
     /// memory; of other files the length and a sample of the content,
     /// see [`Fingerprint::file_sampled`](feedline_core::Fingerprint::file_sampled).

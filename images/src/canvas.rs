@@ -6,6 +6,7 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use feedline_core::named;
 
 use crate::orientation::Orientation;
+use crate::parts::{Move, Moves};
 use crate::{Filter, Region, Size};
 
 /// Max side of a picture before and after a resize: the weights take up to 50 bytes per pixel of a side.
@@ -33,6 +34,10 @@ pub struct Canvas {
     max_pixels: Option<u64>,
     /// The first change that was refused since the limit was set.
     refused: Option<String>,
+    /// How the pixels were moved since the canvas was filled.
+    moves: Moves,
+    /// Whether it has a size only: the moves are recorded, and no pixels are written.
+    is_blank: bool,
 }
 
 impl Canvas {
@@ -64,14 +69,40 @@ impl Canvas {
         assert_eq!(pixels.len(), size.bytes(), "pixels of a picture of {size}");
         self.pixels.clear();
         self.pixels.extend_from_slice(pixels);
-        self.size = size;
+        self.begin(size, Region::whole(size));
     }
 
-    /// Fills the canvas with the picture that `fill` writes; `fill` returns its size.
-    pub(crate) fn fill<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<Size, E>) -> Result<(), E> {
+    /// Fills the canvas with a region of a picture that `fill` writes: it returns the size of the picture, the
+    /// region, and the size of its pixels.
+    pub(crate) fn fill<E>(
+        &mut self,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<(Size, Region, Size), E>,
+    ) -> Result<(), E> {
         self.size = Size::default();
-        self.size = fill(&mut self.pixels)?;
+        let (source, region, size) = fill(&mut self.pixels)?;
+        self.begin(source, region);
+        self.size = size;
         Ok(())
+    }
+
+    /// Makes it a picture of `size` without pixels, for a list that moves those of a [`Plane`](crate::Plane).
+    pub(crate) fn set_blank(&mut self, size: Size) {
+        self.pixels.clear();
+        self.begin(size, Region::whole(size));
+        self.is_blank = true;
+    }
+
+    /// The canvas has `region` of a picture of `source`.
+    fn begin(&mut self, source: Size, region: Region) {
+        self.moves.begin(source);
+        self.moves.add(Move::Crop(region));
+        self.size = region.size;
+        self.is_blank = false;
+    }
+
+    /// How pixels were moved since the canvas was filled, for parts of the sample that move with them.
+    pub fn moves(&self) -> &Moves {
+        &self.moves
     }
 
     /// Limits what [`replace`](Self::replace) and [`resize`](Self::resize) make from now on.
@@ -104,14 +135,30 @@ impl Canvas {
     ///
     /// In a list of transforms, a size beyond [`Limits::pixels`](crate::Limits) fails the sample: `write` is
     /// not called, and the picture stays as it is.
+    ///
+    /// A change of size is not known to the other parts of a sample; [`crop`](Self::crop),
+    /// [`pad`](Self::pad) and [`resize`](Self::resize) are.
     pub fn replace(&mut self, to: Size, write: impl FnOnce(Size, &[u8], &mut [u8])) {
+        if to != self.size {
+            self.moves.lose();
+        }
+        self.write(to, write);
+    }
+
+    /// Replaces the picture; returns whether it did.
+    fn write(&mut self, to: Size, write: impl FnOnce(Size, &[u8], &mut [u8])) -> bool {
         if !self.allows(to) {
-            return;
+            return false;
+        }
+        if self.is_blank {
+            self.size = to;
+            return true;
         }
         self.spare.resize(to.bytes(), 0);
         write(self.size, &self.pixels, &mut self.spare);
         std::mem::swap(&mut self.pixels, &mut self.spare);
         self.size = to;
+        true
     }
 
     /// As [`replace`](Self::replace), at the same size, with memory for the sums of a row.
@@ -126,8 +173,30 @@ impl Canvas {
     /// # Panics
     /// If the region is not within the picture.
     pub fn crop(&mut self, region: Region) {
-        if region != Region::whole(self.size) {
-            self.replace(region.size, |size, from, to| crop(size, from, region, to));
+        if region != Region::whole(self.size)
+            && self.write(region.size, |size, from, to| crop(size, from, region, to))
+        {
+            self.moves.add(Move::Crop(region));
+        }
+    }
+
+    /// Adds a border of one colour: top, right, bottom, left.
+    ///
+    /// In a list of transforms, a size beyond [`Limits::pixels`](crate::Limits) fails the sample.
+    pub fn pad(&mut self, sides: [usize; 4], color: [u8; 3]) {
+        let [top, _, _, left] = sides;
+        let to = padded(self.size, sides);
+        let is_written = self.write(to, |size, from, pixels| {
+            pixels.as_chunks_mut::<3>().0.fill(color);
+            if size.pixels() > 0 {
+                let lines = pixels.chunks_exact_mut(3 * to.width).skip(top);
+                for (line, row) in lines.zip(from.chunks_exact(3 * size.width)) {
+                    line[3 * left..][..row.len()].copy_from_slice(row);
+                }
+            }
+        });
+        if is_written {
+            self.moves.add(Move::Pad(sides));
         }
     }
 
@@ -147,8 +216,13 @@ impl Canvas {
             let why = format!("{to} of one of {}, a side of more than {MAX_RESIZED_SIDE} pixels", self.size);
             return self.refuse(why);
         }
-        self.resize_once(between, filter);
-        self.resize_once(to, filter);
+        if self.is_blank {
+            self.size = to;
+        } else {
+            self.resize_once(between, filter);
+            self.resize_once(to, filter);
+        }
+        self.moves.add(Move::Resize(to, filter));
     }
 
     fn resize_once(&mut self, to: Size, filter: Filter) {
@@ -157,14 +231,7 @@ impl Canvas {
         }
         let Self { size, pixels, spare, resizer, .. } = self;
         spare.resize(to.bytes(), 0);
-        let algorithm = match filter {
-            Filter::Nearest => ResizeAlg::Nearest,
-            Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
-            Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
-            Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),
-            Filter::BilinearWithoutAntialias => ResizeAlg::Interpolation(FilterType::Bilinear),
-        };
-        let options = ResizeOptions::new().resize_alg(algorithm).use_alpha(false);
+        let options = options(filter);
         let (width, height) = (size.width as u32, size.height as u32);
         // Typed images: dynamic ones would compile the crate's code for every pixel type.
         let from = TypedImageRef::<U8x3>::from_buffer(width, height, pixels);
@@ -178,10 +245,30 @@ impl Canvas {
     }
 
     pub(crate) fn reorient(&mut self, orientation: Orientation) {
-        if orientation != Orientation::Upright {
-            self.replace(orientation.size(self.size), |size, from, to| orientation.apply(size, from, to));
+        if orientation != Orientation::Upright
+            && self.write(orientation.size(self.size), |size, from, to| orientation.apply(size, from, to))
+        {
+            self.moves.add(Move::Turn(orientation.turn()));
         }
     }
+}
+
+/// The size of a picture of `size` with a border: top, right, bottom, left.
+pub(crate) fn padded(size: Size, [top, right, bottom, left]: [usize; 4]) -> Size {
+    let sum = |before: usize, side: usize, after| before.saturating_add(side).saturating_add(after);
+    Size::new(sum(top, size.height, bottom), sum(left, size.width, right))
+}
+
+/// How the crate resizes by `filter`.
+pub(crate) fn options(filter: Filter) -> ResizeOptions {
+    let algorithm = match filter {
+        Filter::Nearest => ResizeAlg::Nearest,
+        Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
+        Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
+        Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),
+        Filter::BilinearWithoutAntialias => ResizeAlg::Interpolation(FilterType::Bilinear),
+    };
+    ResizeOptions::new().resize_alg(algorithm).use_alpha(false)
 }
 
 /// Copies `region` of the picture `from`, of `size`, to `to`.

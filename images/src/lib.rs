@@ -6,6 +6,7 @@
 //! | [`transform`], [`Transforms`] | the list of transforms from a decoded picture to a row of the batch |
 //! | [`device`] | the transforms that run on a GPU, after the copy |
 //! | [`Canvas`] | the pixels that transforms change |
+//! | [`Moves`], [`Plane`], [`BoxFormat`] | masks, boxes and points, which move with their picture |
 //!
 //! ```
 //! use feedline_core::{Context, Dataset, ReadError, Row, Spec};
@@ -34,15 +35,17 @@ mod canvas;
 pub mod decode;
 pub mod device;
 mod orientation;
+mod parts;
 mod size;
 pub mod transform;
 
 pub use canvas::Canvas;
 pub use decode::{Chroma, Decoder, Format, Limits, Picture, Reduction};
 pub use device::DevicePart;
+pub use parts::{BoxFormat, BoxRules, Corners, Level, MOVE_WORDS, Move, Moves, Plane, Sampling, Turn};
 pub use size::{Region, Size};
 pub use transform::{
-    CenterCrop, ChannelOrder, ColorJitter, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
-    Grayscale, IMAGENET_MEAN, IMAGENET_STD, Needs, Operation, Pad, QuarterTurn, RandAugment, RandomCrop,
+    CenterCrop, ChannelOrder, ColorJitter, Effect, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
+    Grayscale, IMAGENET_MEAN, IMAGENET_STD, Mode, Needs, Operation, Pad, QuarterTurn, RandAugment, RandomCrop,
     RandomResizedCrop, Resize, Scratch, Transform, Transforms, TrivialAugment,
 };

@@ -1,5 +1,6 @@
 //! The eight orientations of EXIF: rotated by quarters, mirrored or not.
 
+use crate::parts::Turn;
 use crate::{Region, Size};
 
 /// How a stored picture is rotated and mirrored before it is shown.
@@ -32,6 +33,21 @@ impl Orientation {
             8 => Self::Rotate270,
             _ => Self::Upright,
         }
+    }
+
+    /// The same as a move of pixels.
+    pub(crate) fn turn(self) -> Turn {
+        let (quarters, is_mirrored) = match self {
+            Self::Upright => (0, false),
+            Self::Rotate90 => (1, false),
+            Self::Rotate180 => (2, false),
+            Self::Rotate270 => (3, false),
+            Self::FlipLeftRight => (0, true),
+            Self::Transpose => (3, true),
+            Self::FlipTopBottom => (2, true),
+            Self::Transverse => (1, true),
+        };
+        Turn { is_mirrored, quarters }
     }
 
     /// The size that a stored picture of `size` has when it is upright.

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec, named,
+    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec, named,
 };
 use feedline_images::{Scratch, Transforms};
 
+use super::others::{Others, is_bytes};
 use crate::reader::at_file;
-use crate::{ElementType, Reader, Schema, SchemaField, Values};
+use crate::{Reader, Values};
 
 /// Names of fields with encoded pictures; the first one in the schema is decoded.
 const NAMES: [&str; 12] = [
@@ -52,9 +53,8 @@ pub struct ImageDataset {
     encoded: Option<Checked>,
     /// The reader's field that holds the picture.
     image: usize,
-    /// For each field after those of the picture: its index in the reader, and whether it is a number as
-    /// text.
-    others: Vec<(usize, bool)>,
+    /// The fields after those of the picture.
+    others: Others,
     spec: Spec,
 }
 
@@ -128,24 +128,11 @@ impl ImageDataset {
             let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
             return Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
         };
-        let mut spec = match encoded {
+        let spec = match encoded {
             None => transforms.field("image")?,
             Some(max_bytes) => transforms.add_encoded_fields(Spec::new(), "image", max_bytes)?,
         };
-        let mut others = Vec::new();
-        for (index, field) in fields.iter().enumerate() {
-            let is_text = field.name == "cls" && is_bytes(field);
-            if is_text {
-                spec = spec.field("label", DType::I64, [])?;
-            } else if field.shape.iter().all(Option::is_some) {
-                let one = Schema::new([field.clone()]).spec().map_err(|error| at_file(&*reader, 0, error))?;
-                let [one] = one.fields() else { continue };
-                spec = spec.field(one.name(), one.dtype(), one.shape())?;
-            } else {
-                continue;
-            }
-            others.push((index, is_text));
-        }
+        let (others, spec) = Others::add(&*reader, spec, |_| false)?;
         if reader.is_empty() {
             let why = "there are no samples: give a file that has some";
             return Err(at_file(&*reader, 0, Error::new(ErrorKind::Data, why)));
@@ -167,7 +154,6 @@ impl ImageDataset {
         context: &mut Context,
     ) -> Result<()> {
         let Memory { values, scratch } = memory;
-        let first = self.spec.fields().len() - self.others.len();
         self.reader.visit(id, values, &mut |index, bytes| {
             if index == self.image {
                 match &self.encoded {
@@ -182,42 +168,13 @@ impl ImageDataset {
                     }
                 };
             }
-            let other = self.others.iter().enumerate().find(|(_, (other, _))| *other == index);
-            let Some((field, (_, is_text))) = other else { return Ok(()) };
-            self.write_other(index, bytes, *is_text, first + field, row)
+            self.others.write(&*self.reader, index, bytes, row)
         })
-    }
-
-    /// Writes the reader's field `index` to field `field` of the row.
-    fn write_other(
-        &self,
-        index: usize,
-        bytes: &[u8],
-        is_text: bool,
-        field: usize,
-        row: &mut Row<'_, '_>,
-    ) -> Result<()> {
-        if is_text {
-            let text = String::from_utf8_lossy(bytes);
-            let label: i64 = text.trim().parse().map_err(|error| {
-                let why =
-                    format!("the class {:?} is not a whole number: repair the member \"cls\"", text.trim());
-                Error::new(ErrorKind::Sample, why).with_source(error)
-            })?;
-            row.write(field, &label.to_le_bytes());
-        } else if bytes.len() == row.bytes_mut(field).len() {
-            row.write(field, bytes);
-        } else {
-            let name = &self.reader.schema().fields()[index].name;
-            let why = format!("field \"{name}\" has {} bytes instead of its usual size", bytes.len());
-            return Err(Error::new(ErrorKind::Sample, why));
-        }
-        Ok(())
     }
 }
 
 /// The name of the reader's field that holds pictures.
-fn picture_field(reader: &dyn Reader) -> Result<String> {
+pub(super) fn picture_field(reader: &dyn Reader) -> Result<String> {
     let fields = reader.schema().fields();
     let found =
         NAMES.into_iter().find(|name| fields.iter().any(|field| field.name == *name && is_bytes(field)));
@@ -229,10 +186,6 @@ fn picture_field(reader: &dyn Reader) -> Result<String> {
         let why = format!("no field looks like encoded pictures, there are {names:?}: {how}");
         at_file(reader, 0, Error::new(ErrorKind::Config, why))
     })
-}
-
-fn is_bytes(field: &SchemaField) -> bool {
-    field.element == ElementType::Bytes && field.shape == [None]
 }
 
 impl Dataset for ImageDataset {

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 
+use super::levels::Numbers;
 use super::{Header, Why};
 use crate::Size;
 use crate::orientation::Orientation;
@@ -16,14 +17,19 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     Ok(Header { size, orientation: Orientation::Upright })
 }
 
-pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {
+/// A decoder that gives indices of the palette.
+fn decoder(bytes: &[u8], size: Size) -> Result<gif::Decoder<&[u8]>, Why> {
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::Indexed);
     options.check_frame_consistency(true);
     if let Some(bytes) = NonZeroU64::new(size.pixels()) {
         options.set_memory_limit(MemoryLimit::Bytes(bytes));
     }
-    let mut decoder = options.read_info(bytes)?;
+    Ok(options.read_info(bytes)?)
+}
+
+pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {
+    let mut decoder = decoder(bytes, size)?;
     let frame = decoder.next_frame_info()?.ok_or("the file has no frame")?;
     let (top, left) = (usize::from(frame.top), usize::from(frame.left));
     let (height, width) = (usize::from(frame.height), usize::from(frame.width));
@@ -47,4 +53,29 @@ pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>)
         line.iter_mut().zip(row).for_each(|(place, index)| *place = color(*index));
     }
     Ok(())
+}
+
+/// The indices of the first frame, and the one that is transparent.
+fn indices(bytes: &[u8], size: Size) -> Result<(Vec<u8>, Option<u8>), Why> {
+    let mut decoder = decoder(bytes, size)?;
+    let frame = decoder.next_frame_info()?.ok_or("the file has no frame")?;
+    let part = Size::new(frame.height.into(), frame.width.into());
+    let transparent = frame.transparent;
+    if part != size {
+        return Err(Why(format!("its first frame is {part}, and does not fill the picture of {size}")));
+    }
+    let mut indices = vec![0; size.height * size.width];
+    decoder.read_into_buffer(&mut indices)?;
+    Ok((indices, transparent))
+}
+
+/// The indices of the palette.
+pub(super) fn numbers(bytes: &[u8], size: Size) -> Result<Numbers, Why> {
+    Ok(Numbers::Bytes(indices(bytes, size)?.0))
+}
+
+/// 0 where the picture is transparent.
+pub(super) fn alpha(bytes: &[u8], size: Size) -> Result<Option<Vec<u8>>, Why> {
+    let (indices, transparent) = indices(bytes, size)?;
+    Ok(transparent.map(|index| indices.into_iter().map(|of| if of == index { 0 } else { 255 }).collect()))
 }

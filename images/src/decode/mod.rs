@@ -6,6 +6,7 @@
 //! | `turbo.rs` | JPEG by libjpeg-turbo, with the feature `turbojpeg` |
 //! | `bmp/` | BMP, by own code |
 //! | `png.rs`, `webp.rs`, `gif.rs` | the other formats, each by a crate |
+//! | `levels.rs` | masks, depth and alpha: pictures of numbers |
 //! | `exif.rs` | the orientation in EXIF |
 //! | `settings.rs` | limits, and chroma upsampling |
 //! | `reduction.rs` | decoding a JPEG at 1/2, 1/4 or 1/8 of its size |
@@ -14,6 +15,7 @@ mod bmp;
 mod exif;
 mod gif;
 mod jpeg;
+mod levels;
 mod png;
 mod reduction;
 mod settings;
@@ -245,7 +247,8 @@ impl Decoder {
         let mut pixels = std::mem::take(&mut self.pixels);
         let size = self.decode_region(bytes, &mut pixels, |size| (Region::whole(size), reduction));
         self.pixels = pixels;
-        Ok(Picture { size: size?, pixels: &self.pixels })
+        let (_, _, size) = size?;
+        Ok(Picture { size, pixels: &self.pixels })
     }
 
     /// Replaces the settings.
@@ -254,7 +257,8 @@ impl Decoder {
     }
 
     /// Decodes a region of the picture into `pixels`, which is resized to fit. `wanted` receives the size of
-    /// the picture, and returns the region and its reduction.
+    /// the picture, and returns the region and its reduction. Returns the size of the picture, the region, and
+    /// the size of its pixels.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -263,14 +267,15 @@ impl Decoder {
         bytes: &[u8],
         pixels: &mut Vec<u8>,
         wanted: impl FnOnce(Size) -> (Region, Reduction),
-    ) -> Result<Size> {
+    ) -> Result<(Size, Region, Size)> {
         let (format, header) = self.header(bytes)?;
-        let (region, reduction) = wanted(header.orientation.size(header.size));
+        let size = header.orientation.size(header.size);
+        let (region, reduction) = wanted(size);
         let reduction = if format == Format::Jpeg { reduction } else { Reduction::None };
-        let region = reduction.region(region);
-        pixels.resize(region.size.bytes(), 0);
-        self.fill(bytes, format, header, (region, reduction), pixels)?;
-        Ok(region.size)
+        let reduced = reduction.region(region);
+        pixels.resize(reduced.size.bytes(), 0);
+        self.fill(bytes, format, header, (reduced, reduction), pixels)?;
+        Ok((size, region, reduced.size))
     }
 
     /// Decodes `bytes` straight into `pixels`, such as a row of a batch.

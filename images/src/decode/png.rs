@@ -4,6 +4,7 @@ use std::io::Cursor;
 
 use png::{ColorType, Limits, Transformations};
 
+use super::levels::{Numbers, unpacked};
 use super::{Header, Why, exif, without_alpha};
 use crate::Size;
 use crate::orientation::Orientation;
@@ -53,13 +54,22 @@ fn exif_chunk(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {
+/// A reader of the pixels, after these transformations.
+fn reader(
+    bytes: &[u8],
+    size: Size,
+    transformations: Transformations,
+) -> Result<png::Reader<Cursor<&[u8]>>, Why> {
     let row = 2 * 4 * size.width + 1;
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: OTHER + 4 * row });
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
-    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
-    let mut reader = decoder.read_info()?;
+    decoder.set_transformations(transformations);
+    Ok(decoder.read_info()?)
+}
+
+pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {
+    let mut reader = reader(bytes, size, Transformations::EXPAND | Transformations::STRIP_16)?;
     let (color, _) = reader.output_color_type();
     if color == ColorType::Rgb {
         reader.next_frame(to)?;
@@ -69,4 +79,47 @@ pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>)
     reader.next_frame(raw)?;
     without_alpha(raw, color.samples(), to);
     Ok(())
+}
+
+/// The indices of a palette, or the levels of gray; `None` for a picture of colours.
+pub(super) fn numbers(bytes: &[u8], size: Size) -> Result<Option<Numbers>, Why> {
+    let mut reader = reader(bytes, size, Transformations::IDENTITY)?;
+    let (color, depth) = reader.output_color_type();
+    let bits = depth as usize;
+    let samples = color.samples();
+    if !matches!(color, ColorType::Indexed | ColorType::Grayscale | ColorType::GrayscaleAlpha) {
+        return Ok(None);
+    }
+    let mut rows = vec![0; size.height * (size.width * samples * bits).div_ceil(8)];
+    reader.next_frame(&mut rows)?;
+    Ok(Some(match bits {
+        16 => {
+            let levels = rows.as_chunks::<2>().0.iter().step_by(samples);
+            Numbers::Wide(levels.map(|bytes| u16::from_be_bytes(*bytes)).collect())
+        }
+        8 => Numbers::Bytes(rows.into_iter().step_by(samples).collect()),
+        // Gray of 2 and 4 bits is a coarser scale from black to white.
+        _ => {
+            let numbers = unpacked(&rows, size, bits).into_iter();
+            let by = match (color, bits) {
+                (ColorType::Grayscale, 2) => 85,
+                (ColorType::Grayscale, 4) => 17,
+                _ => 1,
+            };
+            Numbers::Bytes(numbers.map(|number| number * by).collect())
+        }
+    }))
+}
+
+/// The alpha; `None` if the picture has none.
+pub(super) fn alpha(bytes: &[u8], size: Size) -> Result<Option<Vec<u8>>, Why> {
+    let mut reader = reader(bytes, size, Transformations::EXPAND | Transformations::STRIP_16)?;
+    let (color, _) = reader.output_color_type();
+    let samples = color.samples();
+    if !matches!(color, ColorType::GrayscaleAlpha | ColorType::Rgba) {
+        return Ok(None);
+    }
+    let mut pixels = vec![0; size.height * size.width * samples];
+    reader.next_frame(&mut pixels)?;
+    Ok(Some(pixels.into_iter().skip(samples - 1).step_by(samples).collect()))
 }

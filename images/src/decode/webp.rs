@@ -32,3 +32,15 @@ pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>)
     without_alpha(raw, 4, to);
     Ok(())
 }
+
+/// The alpha; `None` if the picture has none.
+pub(super) fn alpha(bytes: &[u8], size: Size) -> Result<Option<Vec<u8>>, Why> {
+    let mut decoder = WebPDecoder::new(Cursor::new(bytes))?;
+    decoder.set_memory_limit(OTHER + 4 * size.bytes());
+    if !decoder.has_alpha() {
+        return Ok(None);
+    }
+    let mut pixels = vec![0; size.height * size.width * 4];
+    decoder.read_image(&mut pixels)?;
+    Ok(Some(pixels.into_iter().skip(3).step_by(4).collect()))
+}

@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::{Needs, Pad, Transform};
+use super::{Effect, Needs, Transform};
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
@@ -28,6 +28,10 @@ impl CenterCrop {
 }
 
 impl Transform for CenterCrop {
+    fn effect(&self) -> Effect {
+        Effect::Moves
+    }
+
     fn size(&self, _: Option<Size>) -> Option<Size> {
         Some(self.size)
     }
@@ -39,10 +43,10 @@ impl Transform for CenterCrop {
         Region { top: half(size.height - part.height), left: half(size.width - part.width), size: part }
     }
 
-    fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
+    fn apply(&self, canvas: &mut Canvas, _: &mut Random) {
         let sides = self.missing(canvas.size());
         if sides != [0; 4] {
-            Pad::new(sides, [0; 3]).apply(canvas, random);
+            canvas.pad(sides, [0; 3]);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::{Needs, Transform, color};
+use super::{Effect, Needs, Transform, color};
 use crate::Canvas;
 use crate::device::{Color, Record};
 
@@ -43,6 +43,10 @@ impl ColorJitter {
 }
 
 impl Transform for ColorJitter {
+    fn effect(&self) -> Effect {
+        Effect::Colors
+    }
+
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         let pixels = canvas.pixels_mut();
         self.draw(random, |change, factor| match change {

@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::{Needs, Transform};
+use super::{Effect, Needs, Transform};
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
@@ -63,6 +63,10 @@ impl Erase {
 }
 
 impl Transform for Erase {
+    fn effect(&self) -> Effect {
+        Effect::Colors
+    }
+
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         let Size { width, .. } = canvas.size();
         if let Some(Region { top, left, size }) = self.part(canvas.size(), random) {

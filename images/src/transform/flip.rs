@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::{Needs, Transform};
+use super::{Effect, Needs, Transform};
 use crate::Canvas;
 use crate::device::Record;
 use crate::orientation::Orientation;
@@ -15,6 +15,10 @@ pub struct FlipLeftRight {
 }
 
 impl Transform for FlipLeftRight {
+    fn effect(&self) -> Effect {
+        Effect::Moves
+    }
+
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         if random.uniform() < self.probability {
             canvas.reorient(Orientation::FlipLeftRight);
@@ -44,6 +48,10 @@ pub struct FlipTopBottom {
 }
 
 impl Transform for FlipTopBottom {
+    fn effect(&self) -> Effect {
+        Effect::Moves
+    }
+
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         if random.uniform() < self.probability {
             canvas.reorient(Orientation::FlipTopBottom);

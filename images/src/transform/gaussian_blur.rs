@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::Transform;
+use super::{Effect, Transform};
 use crate::{Canvas, Size};
 
 /// Max radius: a kernel of 33 pixels.
@@ -46,6 +46,10 @@ fn mirrored(index: isize, len: usize) -> usize {
 }
 
 impl Transform for GaussianBlur {
+    fn effect(&self) -> Effect {
+        Effect::Colors
+    }
+
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         let weights = self.weights(random.range(self.sigma.0, self.sigma.1));
         let radius = self.radius.min(MAX_RADIUS) as isize;

@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::{Needs, Transform, color};
+use super::{Effect, Needs, Transform, color};
 use crate::Canvas;
 use crate::device::{Color, Record};
 
@@ -14,6 +14,10 @@ pub struct Grayscale {
 }
 
 impl Transform for Grayscale {
+    fn effect(&self) -> Effect {
+        Effect::Colors
+    }
+
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         if random.uniform() < self.probability {
             for pixel in canvas.pixels_mut().as_chunks_mut::<3>().0 {

@@ -46,7 +46,7 @@ pub use erase::Erase;
 pub use flip::{FlipLeftRight, FlipTopBottom};
 pub use gaussian_blur::GaussianBlur;
 pub use grayscale::Grayscale;
-pub use output::{ChannelOrder, IMAGENET_MEAN, IMAGENET_STD};
+pub use output::{ChannelOrder, IMAGENET_MEAN, IMAGENET_STD, Mode};
 pub use pad::Pad;
 pub use quarter_turn::QuarterTurn;
 pub use random_crop::RandomCrop;
@@ -99,6 +99,12 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         (1..8).any(|key| drawn(key) != drawn(0))
     }
 
+    /// What it does to a picture. A list for samples of several parts takes no transform of which this is
+    /// unknown, since masks and boxes could not follow. Default: [`Effect::Unknown`].
+    fn effect(&self) -> Effect {
+        Effect::Unknown
+    }
+
     /// The fixed size that [`apply`](Self::apply) resizes the region to, if it does. With
     /// [`Transforms::scaled_decode`] the region may then be decoded reduced. Default: `None`.
     fn scaled_to(&self) -> Option<Size> {
@@ -116,6 +122,17 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     /// Draws the numbers that [`region`](Self::region) and [`apply`](Self::apply) would draw, and adds their
     /// changes to the record for the device.
     fn record(&self, _record: &mut Record, _random: &mut Random) {}
+}
+
+/// What a transform does to a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It moves pixels, by the region and the methods of [`Canvas`] only, which record their moves.
+    Moves,
+    /// It changes colours, and leaves each pixel at its place.
+    Colors,
+    /// Not stated.
+    Unknown,
 }
 
 /// The work that a transform needs on the device.

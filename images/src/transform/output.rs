@@ -2,7 +2,8 @@
 
 use feedline_core::{DType, Result, Spec};
 
-use crate::{Canvas, Size};
+use super::color::gray;
+use crate::{Canvas, Plane, Size};
 
 /// The mean of each channel of ImageNet, for levels from 0 to 1.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
@@ -19,10 +20,56 @@ pub enum ChannelOrder {
     First,
 }
 
+/// The channels of a picture in the batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Red, green and blue, `u8`.
+    #[default]
+    Rgb,
+    /// One channel, `u8`: the levels of a gray picture, the luma of a picture of colours.
+    Gray,
+    /// Red, green, blue and alpha, `u8`: 255 where a picture has no alpha.
+    RgbAlpha,
+    /// One channel of `u16`: gray of 16 bits, such as depth; other gray pictures as their numbers. Resized by the
+    /// filter of the transform.
+    U16,
+    /// One channel of `u8` without a dimension for it, `[height, width]`: the indices of a palette, or levels of
+    /// gray, as a mask has them. Resized to the nearest pixel.
+    Index,
+}
+
+impl Mode {
+    /// The mode of this name: `rgb`, `gray`, `rgba`, `u16`, `index`.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "rgb" => Self::Rgb,
+            "gray" => Self::Gray,
+            "rgba" => Self::RgbAlpha,
+            "u16" => Self::U16,
+            "index" => Self::Index,
+            _ => return None,
+        })
+    }
+
+    /// Whether a list moves the numbers of a picture, and no colours.
+    pub(super) fn is_plane(self) -> bool {
+        matches!(self, Self::U16 | Self::Index)
+    }
+
+    fn channels(self) -> usize {
+        match self {
+            Self::Rgb => 3,
+            Self::RgbAlpha => 4,
+            Self::Gray | Self::U16 | Self::Index => 1,
+        }
+    }
+}
+
 /// How a picture is written to the batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Output {
     pub(super) order: ChannelOrder,
+    pub(super) mode: Mode,
     /// The normalised value of each level, per channel; `None` if pictures stay `u8`.
     levels: Option<Box<[[f32; 256]; 3]>>,
     /// Mean and standard deviation of each channel, if pictures are normalised.
@@ -30,6 +77,11 @@ pub(super) struct Output {
 }
 
 impl Output {
+    /// Pixels as they are decoded.
+    pub(super) const fn as_it_is() -> Self {
+        Self { order: ChannelOrder::Last, mode: Mode::Rgb, levels: None, normal: None }
+    }
+
     /// `(level / 255 - mean) / std` as `f32`.
     pub(super) fn normalise(&mut self, mean: [f32; 3], std: [f32; 3]) {
         self.normal = Some((mean, std));
@@ -38,23 +90,87 @@ impl Output {
         self.levels = Some(Box::new(std::array::from_fn(channel)));
     }
 
+    /// The type of the field.
+    fn dtype(&self) -> DType {
+        match self.mode {
+            _ if self.levels.is_some() => DType::F32,
+            Mode::U16 => DType::U16,
+            Mode::Rgb | Mode::Gray | Mode::RgbAlpha | Mode::Index => DType::U8,
+        }
+    }
+
     /// Adds the field of pictures of this size to `spec`.
     pub(super) fn field(&self, spec: Spec, name: &str, size: Size) -> Result<Spec> {
-        let dtype = if self.levels.is_some() { DType::F32 } else { DType::U8 };
-        let shape = match self.order {
-            ChannelOrder::Last => [size.height, size.width, 3],
-            ChannelOrder::First => [3, size.height, size.width],
-        };
-        spec.field(name, dtype, shape)
+        let Size { height, width } = size;
+        let channels = self.mode.channels();
+        match (self.mode, self.order) {
+            (Mode::Index, _) => spec.field(name, self.dtype(), [height, width]),
+            (_, ChannelOrder::Last) => spec.field(name, self.dtype(), [height, width, channels]),
+            (_, ChannelOrder::First) => spec.field(name, self.dtype(), [channels, height, width]),
+        }
     }
 
     /// Bytes of the field of a picture of this size.
     pub(super) fn bytes(&self, size: Size) -> usize {
-        size.bytes().saturating_mul(if self.levels.is_some() { 4 } else { 1 })
+        let pixels = size.height.saturating_mul(size.width);
+        pixels.saturating_mul(self.mode.channels() * self.dtype().size())
+    }
+
+    /// Writes one level of each channel.
+    fn write_gray(&self, canvas: &Canvas, to: &mut [u8]) {
+        let levels = canvas.pixels().as_chunks::<3>().0.iter().map(|pixel| gray(*pixel));
+        match &self.levels {
+            None => to.iter_mut().zip(levels).for_each(|(place, level)| *place = level),
+            Some(table) => {
+                let places = to.as_chunks_mut::<4>().0.iter_mut();
+                places.zip(levels).for_each(|(place, level)| {
+                    *place = table[0][usize::from(level)].to_ne_bytes();
+                });
+            }
+        }
+    }
+
+    /// Writes the channels of alpha behind, or between, those of the picture.
+    fn write_with_alpha(&self, canvas: &Canvas, alpha: &Plane<u8>, to: &mut [u8]) {
+        let places = canvas.size().height * canvas.size().width;
+        let pixels = canvas.pixels().as_chunks::<3>().0.iter().zip(alpha.pixels());
+        for (at, ([r, g, b], alpha)) in pixels.enumerate() {
+            for (channel, level) in [*r, *g, *b, *alpha].into_iter().enumerate() {
+                let place = match self.order {
+                    ChannelOrder::Last => 4 * at + channel,
+                    ChannelOrder::First => channel * places + at,
+                };
+                match &self.levels {
+                    None => to[place] = level,
+                    Some(table) => {
+                        let scaled = f32::from(level) / 255.0;
+                        let value = table.get(channel).map_or(scaled, |table| table[usize::from(level)]);
+                        to[4 * place..][..4].copy_from_slice(&value.to_ne_bytes());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes a picture of `u16`, normalised from 0 to 65535.
+    pub(super) fn write_wide(&self, numbers: &[u16], to: &mut [u8]) {
+        match self.normal {
+            None => to.copy_from_slice(bytemuck::cast_slice(numbers)),
+            Some((mean, std)) => {
+                for (place, number) in to.as_chunks_mut::<4>().0.iter_mut().zip(numbers) {
+                    *place = ((f32::from(*number) / 65535.0 - mean[0]) / std[0]).to_ne_bytes();
+                }
+            }
+        }
     }
 
     /// Writes the picture to `to`, which has the length of the field.
-    pub(super) fn write(&self, canvas: &Canvas, to: &mut [u8]) {
+    pub(super) fn write(&self, canvas: &Canvas, alpha: &Plane<u8>, to: &mut [u8]) {
+        match self.mode {
+            Mode::Gray => return self.write_gray(canvas, to),
+            Mode::RgbAlpha => return self.write_with_alpha(canvas, alpha, to),
+            Mode::Rgb | Mode::U16 | Mode::Index => {}
+        }
         let pixels = canvas.pixels();
         let plane = pixels.len() / 3;
         let (triples, _) = pixels.as_chunks::<3>();
@@ -99,13 +215,13 @@ mod tests {
         for (order, wanted) in [(ChannelOrder::Last, &pixels), (ChannelOrder::First, &first)] {
             let mut output = Output { order, ..Output::default() };
             let mut bytes = vec![0; 12];
-            output.write(&canvas, &mut bytes);
+            output.write(&canvas, &Plane::new(), &mut bytes);
             assert_eq!(&bytes, wanted);
             // Means and deviations differ by channel, so a value in the wrong channel shows.
             let (mean, std) = ([0.1, 0.2, 0.3], [0.5, 0.25, 0.125]);
             output.normalise(mean, std);
             let mut bytes = vec![0; 48];
-            output.write(&canvas, &mut bytes);
+            output.write(&canvas, &Plane::new(), &mut bytes);
             for (index, (value, &level)) in bytes.as_chunks::<4>().0.iter().zip(wanted).enumerate() {
                 let channel = if order == ChannelOrder::Last { index % 3 } else { index / 4 };
                 let wanted = (f32::from(level) / 255.0 - mean[channel]) / std[channel];

@@ -2,7 +2,8 @@
 
 use feedline_core::Random;
 
-use super::{Needs, Transform};
+use super::{Effect, Needs, Transform};
+use crate::canvas::padded;
 use crate::device::Record;
 use crate::{Canvas, Size};
 
@@ -19,31 +20,19 @@ impl Pad {
     pub fn new(sides: [usize; 4], color: [u8; 3]) -> Self {
         Self { sides, color }
     }
-
-    fn wanted(&self, size: Size) -> Size {
-        let [top, right, bottom, left] = self.sides;
-        let sum = |before: usize, side: usize, after| before.saturating_add(side).saturating_add(after);
-        Size::new(sum(top, size.height, bottom), sum(left, size.width, right))
-    }
 }
 
 impl Transform for Pad {
     fn size(&self, size: Option<Size>) -> Option<Size> {
-        size.map(|size| self.wanted(size))
+        size.map(|size| padded(size, self.sides))
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Moves
     }
 
     fn apply(&self, canvas: &mut Canvas, _: &mut Random) {
-        let [top, _, _, left] = self.sides;
-        let to = self.wanted(canvas.size());
-        canvas.replace(to, |size, from, pixels| {
-            pixels.as_chunks_mut::<3>().0.fill(self.color);
-            if size.pixels() > 0 {
-                let lines = pixels.chunks_exact_mut(3 * to.width).skip(top);
-                for (line, row) in lines.zip(from.chunks_exact(3 * size.width)) {
-                    line[3 * left..][..row.len()].copy_from_slice(row);
-                }
-            }
-        });
+        canvas.pad(self.sides, self.color);
     }
 
     fn on_device(&self) -> Option<Needs> {

@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::Transform;
+use super::{Effect, Transform};
 use crate::orientation::Orientation;
 use crate::{Canvas, Size};
 
@@ -11,6 +11,10 @@ use crate::{Canvas, Size};
 pub struct QuarterTurn;
 
 impl Transform for QuarterTurn {
+    fn effect(&self) -> Effect {
+        Effect::Moves
+    }
+
     /// Only squares keep their size.
     fn size(&self, size: Option<Size>) -> Option<Size> {
         size.filter(|size| size.height == size.width)

@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::{CenterCrop, Needs, Transform};
+use super::{CenterCrop, Effect, Needs, Transform};
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
@@ -20,6 +20,10 @@ impl RandomCrop {
 }
 
 impl Transform for RandomCrop {
+    fn effect(&self) -> Effect {
+        Effect::Moves
+    }
+
     fn size(&self, _: Option<Size>) -> Option<Size> {
         Some(self.size)
     }

@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::{Filter, Needs, Transform};
+use super::{Effect, Filter, Needs, Transform};
 use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
@@ -42,6 +42,10 @@ impl RandomResizedCrop {
 }
 
 impl Transform for RandomResizedCrop {
+    fn effect(&self) -> Effect {
+        Effect::Moves
+    }
+
     fn size(&self, _: Option<Size>) -> Option<Size> {
         Some(self.size)
     }

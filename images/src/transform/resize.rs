@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::{Needs, Transform};
+use super::{Effect, Needs, Transform};
 use crate::device::Record;
 use crate::{Canvas, Size};
 
@@ -65,6 +65,10 @@ impl Resize {
 }
 
 impl Transform for Resize {
+    fn effect(&self) -> Effect {
+        Effect::Moves
+    }
+
     fn size(&self, size: Option<Size>) -> Option<Size> {
         match self.to {
             To::Size(size) => Some(size),

@@ -6,13 +6,13 @@ use feedline_core::{DType, Error, ErrorKind, Random, Result, Spec, named};
 
 use super::output::Output;
 use super::{
-    CenterCrop, ChannelOrder, ColorJitter, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
-    Grayscale, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform,
+    CenterCrop, ChannelOrder, ColorJitter, Effect, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
+    Grayscale, Mode, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform,
     TrivialAugment,
 };
 use crate::decode::Settings;
 use crate::device::{Mixing, WORDS};
-use crate::{Canvas, Chroma, Decoder, Limits, Reduction, Region, Size};
+use crate::{Canvas, Chroma, Decoder, Level, Limits, Moves, Plane, Reduction, Region, Sampling, Size};
 
 /// A list of transforms, applied to each picture in order, and the format of the batch's field.
 ///
@@ -55,6 +55,15 @@ pub struct Transforms {
 pub struct Scratch {
     pub(super) decoder: Decoder,
     pub(super) canvas: Canvas,
+    alpha: Plane<u8>,
+    wide: Plane<u16>,
+}
+
+impl Scratch {
+    /// How the picture that was read last has been moved, for the other parts of its sample.
+    pub fn moves(&self) -> &Moves {
+        self.canvas.moves()
+    }
 }
 
 impl Transforms {
@@ -158,6 +167,24 @@ impl Transforms {
         self
     }
 
+    /// Sets the channels and the type of the field. Default: [`Mode::Rgb`].
+    ///
+    /// [`normalise`](Self::normalise) takes the first number of each three for a picture of one channel, and keeps
+    /// alpha from 0 to 1; levels of 16 bits count from 0 to 65535.
+    ///
+    /// ```
+    /// use feedline_core::DType;
+    /// use feedline_images::{Mode, Transforms};
+    /// let depth = Transforms::new().center_crop(224).mode(Mode::U16);
+    /// let spec = depth.field("depth")?;
+    /// assert_eq!((spec.fields()[0].dtype(), spec.fields()[0].shape()), (DType::U16, &[224, 224, 1][..]));
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.output.mode = mode;
+        self
+    }
+
     /// Limits the size of pictures, encoded and between transforms. Default: [`Limits::default`].
     pub fn limits(mut self, limits: Limits) -> Self {
         self.settings.limits = limits;
@@ -191,6 +218,49 @@ impl Transforms {
         self.mixing.is_some() || self.steps.iter().any(|step| step.has_random_geometry())
     }
 
+    /// Checks that masks, boxes and points can move with the picture.
+    ///
+    /// # Errors
+    /// `Config` for a transform whose moves are not known ([`Effect::Unknown`]), such as RandAugment, for
+    /// [`scaled_decode`](Self::scaled_decode), which rounds crops, and for transforms on the device.
+    pub fn check_moves(&self) -> Result<()> {
+        self.check_effects("masks, boxes and points cannot follow", |effect| effect != Effect::Unknown)?;
+        let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
+        if self.scaled_decode {
+            let how = named("leave out scaled_decode()", "leave out scaled_decode=True");
+            return refuse(&format!("a scaled decode rounds crops, and masks and boxes would be off: {how}"));
+        }
+        if self.host.is_some() {
+            return refuse("masks, boxes and points move on the host: leave out on_device()");
+        }
+        Ok(())
+    }
+
+    fn check_effects(&self, why: &str, allows: impl Fn(Effect) -> bool) -> Result<()> {
+        let Some(step) = self.steps.iter().find(|step| !allows(step.effect())) else { return Ok(()) };
+        Err(Error::new(ErrorKind::Config, format!("{why} the transform {step:?}: leave it out")))
+    }
+
+    /// Checks that the list suits the mode.
+    fn check_mode(&self) -> Result<()> {
+        let mode = self.output.mode;
+        let refuse = |why: &str| Err(Error::new(ErrorKind::Config, format!("pictures of {mode:?} {why}")));
+        if mode.is_plane() {
+            let why = "a picture of numbers has no colours, so there is nothing to do for";
+            self.check_effects(why, |effect| effect == Effect::Moves)?;
+        }
+        if mode == Mode::RgbAlpha {
+            self.check_effects("alpha cannot follow", |effect| effect != Effect::Unknown)?;
+        }
+        if mode == Mode::Index && self.output.normal.is_some() {
+            return refuse("are numbers of classes: leave out normalise");
+        }
+        if mode != Mode::Rgb && (self.host.is_some() || self.scaled_decode) {
+            return refuse("are transformed on the host, and decoded whole: use mode rgb");
+        }
+        Ok(())
+    }
+
     /// A spec with one field, `name`, for the pictures that the list makes.
     ///
     /// # Errors
@@ -204,6 +274,7 @@ impl Transforms {
     /// # Errors
     /// As [`field`](Self::field), and as [`Spec::field`].
     pub fn add_field(&self, spec: Spec, name: &str) -> Result<Spec> {
+        self.check_mode()?;
         let Some(size) = self.host_size() else {
             let why = named(
                 "the transforms leave pictures in sizes of their own: add resize, random_resized_crop or \
@@ -240,8 +311,26 @@ impl Transforms {
         scratch: &mut Scratch,
         image: &mut [u8],
     ) -> Result<()> {
-        let Scratch { decoder, canvas } = scratch;
+        let Scratch { decoder, canvas, alpha, wide } = scratch;
         decoder.set(self.settings);
+        match self.output.mode {
+            Mode::Rgb | Mode::Gray => {}
+            Mode::RgbAlpha => decoder.decode_alpha(encoded, alpha)?,
+            Mode::U16 => {
+                decoder.decode_plane(encoded, wide)?;
+                self.move_plane(random, canvas, wide, Sampling::Filtered)?;
+                self.check_length(canvas.size(), image)?;
+                self.output.write_wide(wide.pixels(), image);
+                return Ok(());
+            }
+            Mode::Index => {
+                decoder.decode_plane(encoded, alpha)?;
+                self.move_plane(random, canvas, alpha, Sampling::Nearest)?;
+                self.check_length(canvas.size(), image)?;
+                image.copy_from_slice(alpha.pixels());
+                return Ok(());
+            }
+        }
         let first = self.host_steps().first();
         canvas.fill(|pixels| {
             decoder.decode_region(encoded, pixels, |size| {
@@ -254,7 +343,21 @@ impl Transforms {
         if let Some(first) = first {
             self.apply_step(&**first, random, canvas)?;
         }
-        self.finish(1, random, canvas, image)
+        self.finish(1, random, (canvas, alpha), image)
+    }
+
+    /// Draws the moves of a picture of one channel, and applies them.
+    fn move_plane<T: Level>(
+        &self,
+        random: &mut Random,
+        canvas: &mut Canvas,
+        plane: &mut Plane<T>,
+        sampling: Sampling,
+    ) -> Result<()> {
+        canvas.set_blank(plane.size());
+        self.apply_steps(0, random, canvas)?;
+        plane.apply(canvas.moves(), sampling);
+        Ok(())
     }
 
     /// Applies the transforms to decoded pixels, and writes the bytes of the field to `image`.
@@ -273,8 +376,14 @@ impl Transforms {
         scratch: &mut Scratch,
         image: &mut [u8],
     ) -> Result<()> {
-        scratch.canvas.set(size, pixels);
-        self.finish(0, random, &mut scratch.canvas, image)
+        if self.output.mode.is_plane() {
+            let why = format!("pictures of {:?} are decoded from files: call read", self.output.mode);
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let Scratch { canvas, alpha, .. } = scratch;
+        canvas.set(size, pixels);
+        alpha.begin(size).resize(size.height * size.width, 255);
+        self.finish(0, random, (canvas, alpha), image)
     }
 
     /// Applies a transform. The picture may grow to the limit, or to the fixed size of the transform.
@@ -286,26 +395,49 @@ impl Transforms {
         Err(Error::new(ErrorKind::Sample, format!("{step:?} makes a picture of {why}")))
     }
 
-    /// Applies the host's steps from number `from` on, and writes the result to `image`.
-    fn finish(&self, from: usize, random: &mut Random, canvas: &mut Canvas, image: &mut [u8]) -> Result<()> {
+    /// Applies the host's steps from number `from` on.
+    fn apply_steps(&self, from: usize, random: &mut Random, canvas: &mut Canvas) -> Result<()> {
         for step in self.host_steps().iter().skip(from) {
             let region = step.region(canvas.size(), random);
             canvas.crop(region);
             self.apply_step(&**step, random, canvas)?;
         }
-        let as_it_is = Output::default();
-        let output = if self.host.is_some() { &as_it_is } else { &self.output };
-        let bytes = output.bytes(canvas.size());
-        if bytes != image.len() {
-            let why = format!(
-                "the picture is {} after the transforms, {bytes} bytes instead of {}: end the list with one \
-                 size",
-                canvas.size(),
-                image.len()
-            );
-            return Err(Error::new(ErrorKind::Sample, why));
+        Ok(())
+    }
+
+    /// Checks that a picture of `size` fills the field.
+    fn check_length(&self, size: Size, image: &[u8]) -> Result<()> {
+        let bytes = self.written().bytes(size);
+        if bytes == image.len() {
+            return Ok(());
         }
-        output.write(canvas, image);
+        let why = format!(
+            "the picture is {size} after the transforms, {bytes} bytes instead of {}: end the list with one size",
+            image.len()
+        );
+        Err(Error::new(ErrorKind::Sample, why))
+    }
+
+    /// How the host writes the picture.
+    fn written(&self) -> &Output {
+        static AS_IT_IS: Output = Output::as_it_is();
+        if self.host.is_some() { &AS_IT_IS } else { &self.output }
+    }
+
+    /// Applies the host's steps from number `from` on, and writes the result to `image`.
+    fn finish(
+        &self,
+        from: usize,
+        random: &mut Random,
+        (canvas, alpha): (&mut Canvas, &mut Plane<u8>),
+        image: &mut [u8],
+    ) -> Result<()> {
+        self.apply_steps(from, random, canvas)?;
+        self.check_length(canvas.size(), image)?;
+        if self.output.mode == Mode::RgbAlpha {
+            alpha.apply(canvas.moves(), Sampling::Filtered);
+        }
+        self.written().write(canvas, alpha, image);
         Ok(())
     }
 }

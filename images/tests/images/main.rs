@@ -2,6 +2,7 @@
 
 mod bounds;
 mod epochs;
+mod moves;
 mod pillow;
 mod scaled;
 mod transforms;

@@ -1,0 +1,78 @@
+//! The fields of a reader that are no part of its pictures, such as labels.
+
+use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
+
+use crate::reader::at_file;
+use crate::{ElementType, Reader, Schema, SchemaField};
+
+/// The fields of one size, which are written as they are. WebDataset's `cls`, a number as text, becomes the field
+/// `label` (`i64`).
+#[derive(Debug)]
+pub(super) struct Others {
+    /// The index of each in the reader, and whether it is a number as text.
+    fields: Vec<(usize, bool)>,
+    /// The field of the data set that has the first of them.
+    first: usize,
+}
+
+impl Others {
+    /// Adds the fields of `reader` to `spec`, without those that are `taken`.
+    pub(super) fn add(
+        reader: &dyn Reader,
+        spec: Spec,
+        taken: impl Fn(usize) -> bool,
+    ) -> Result<(Self, Spec)> {
+        let (first, mut spec, mut fields) = (spec.fields().len(), spec, Vec::new());
+        for (index, field) in reader.schema().fields().iter().enumerate() {
+            if taken(index) {
+                continue;
+            }
+            let is_text = field.name == "cls" && is_bytes(field);
+            if is_text {
+                spec = spec.field("label", DType::I64, [])?;
+            } else if field.shape.iter().all(Option::is_some) {
+                let one = Schema::new([field.clone()]).spec().map_err(|error| at_file(reader, 0, error))?;
+                let [one] = one.fields() else { continue };
+                spec = spec.field(one.name(), one.dtype(), one.shape())?;
+            } else {
+                continue;
+            }
+            fields.push((index, is_text));
+        }
+        Ok((Self { fields, first }, spec))
+    }
+
+    /// Writes the reader's field `index`, if it is one of these.
+    pub(super) fn write(
+        &self,
+        reader: &dyn Reader,
+        index: usize,
+        bytes: &[u8],
+        row: &mut Row<'_, '_>,
+    ) -> Result<()> {
+        let found = self.fields.iter().enumerate().find(|(_, (other, _))| *other == index);
+        let Some((place, (_, is_text))) = found else { return Ok(()) };
+        let field = self.first + place;
+        if *is_text {
+            let text = String::from_utf8_lossy(bytes);
+            let label: i64 = text.trim().parse().map_err(|error| {
+                let why =
+                    format!("the class {:?} is not a whole number: repair the member \"cls\"", text.trim());
+                Error::new(ErrorKind::Sample, why).with_source(error)
+            })?;
+            row.write(field, &label.to_le_bytes());
+        } else if bytes.len() == row.bytes_mut(field).len() {
+            row.write(field, bytes);
+        } else {
+            let name = &reader.schema().fields()[index].name;
+            let why = format!("field \"{name}\" has {} bytes instead of its usual size", bytes.len());
+            return Err(Error::new(ErrorKind::Sample, why));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a field holds files, such as encoded pictures.
+pub(super) fn is_bytes(field: &SchemaField) -> bool {
+    field.element == ElementType::Bytes && field.shape == [None]
+}

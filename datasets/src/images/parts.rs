@@ -1,0 +1,220 @@
+//! Which fields of a reader move with its pictures.
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_images::{BoxFormat, BoxRules};
+
+use super::dataset::picture_field;
+use super::numbers::are_numbers;
+use super::others::is_bytes;
+use crate::reader::at_file;
+use crate::{Reader, SchemaField};
+
+/// The parts of a sample: a picture, and what moves with it. A [`JointDataset`](crate::JointDataset) reads them.
+///
+/// ```
+/// use feedline_datasets::Parts;
+/// use feedline_images::BoxFormat;
+///
+/// let segmentation = Parts::new().mask("mask");
+/// let detection = Parts::new().boxes("bbox", BoxFormat::xywh()).beside(["category", "iscrowd"]);
+/// let people = Parts::new().points("keypoints"); // x and y of each
+/// # drop((segmentation, detection, people));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Parts {
+    pub(super) image: Option<String>,
+    /// Masks, and depth.
+    pub(super) planes: Vec<(String, Depth)>,
+    pub(super) boxes: Option<(String, BoxFormat)>,
+    pub(super) points: Vec<String>,
+    pub(super) beside: Vec<String>,
+    pub(super) rules: BoxRules,
+    /// The format of boxes in a batch.
+    pub(super) format: BoxFormat,
+    pub(super) max_boxes: Option<usize>,
+    pub(super) reports_moves: bool,
+}
+
+/// The type of a picture of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// A mask.
+    U8,
+    /// Depth.
+    U16,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self {
+            image: None,
+            planes: Vec::new(),
+            boxes: None,
+            points: Vec::new(),
+            beside: Vec::new(),
+            rules: BoxRules::default(),
+            format: BoxFormat::xyxy(),
+            max_boxes: None,
+            reports_moves: false,
+        }
+    }
+}
+
+impl Parts {
+    /// A picture alone, in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The picture is in the reader's field `name`.
+    pub fn image(self, name: &str) -> Self {
+        Self { image: Some(name.to_owned()), ..self }
+    }
+
+    /// The field `name` holds masks as encoded pictures: the batch has their numbers, `u8`
+    /// `[height, width]`, see [`Decoder::decode_plane`](feedline_images::Decoder::decode_plane). They are resized
+    /// to the nearest pixel; a border is 0.
+    pub fn mask(mut self, name: &str) -> Self {
+        self.planes.push((name.to_owned(), Depth::U8));
+        self
+    }
+
+    /// As [`mask`](Self::mask), for depth or masks of 16 bits: `u16`.
+    pub fn depth(mut self, name: &str) -> Self {
+        self.planes.push((name.to_owned(), Depth::U16));
+        self
+    }
+
+    /// The field `name` holds the boxes of a picture in this format, such as lists of four numbers. The batch has
+    /// them as ragged `f32`, items of four, in the format of [`box_format`](Self::box_format).
+    ///
+    /// A box is clamped to the picture and left out if less than [`min_size`](Self::min_size) of it remains, as by
+    /// torchvision's `SanitizeBoundingBoxes`. A box with a number that is not finite, that ends before it begins,
+    /// or that is more than a pixel outside of the decoded picture makes a bad sample.
+    pub fn boxes(self, name: &str, format: BoxFormat) -> Self {
+        Self { boxes: Some((name.to_owned(), format)), ..self }
+    }
+
+    /// The format of boxes in a batch. Default: [`BoxFormat::xyxy`].
+    pub fn box_format(self, format: BoxFormat) -> Self {
+        Self { format, ..self }
+    }
+
+    /// The fields `names` have an item for each box, such as its class: an item is left out with its box.
+    /// Without boxes, the same for [`points`](Self::points).
+    pub fn beside<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.beside.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// The field `name` holds points of a picture, `x` and `y` of each in pixels: `[?, 2]`, or `[?, n, 2]` for
+    /// groups of `n` points. Points that leave the picture are left out, and groups of which one does, as by
+    /// torchvision's `SanitizeKeyPoints`.
+    ///
+    /// With a third number, as in COCO's keypoints, it is kept, and a point that leaves the picture or has a zero
+    /// there becomes three zeros: not visible, and not left out. Left and right of a body are not exchanged by a
+    /// flip. Name the field in [`beside`](Self::beside) too if it has an item for each box: then it is left out
+    /// with its box only.
+    pub fn points(mut self, name: &str) -> Self {
+        self.points.push(name.to_owned());
+        self
+    }
+
+    /// Boxes of less width or height, in pixels of the finished picture, or of less than a pixel's area, are left
+    /// out. Default: 1.
+    pub fn min_size(mut self, pixels: f32) -> Self {
+        self.rules.min_size = pixels;
+        self
+    }
+
+    /// Boxes that reach beyond their decoded picture are cut to it. By default they make a bad sample.
+    pub fn clip(mut self) -> Self {
+        self.rules.clip = true;
+        self
+    }
+
+    /// The max number of boxes or points of a sample. By default every sample is read once to find it, unless the
+    /// reader knows, and the numbers are kept in the user's cache as by
+    /// [`Ragged::measured`](crate::Ragged::measured).
+    pub fn max_boxes(self, items: usize) -> Self {
+        Self { max_boxes: Some(items), ..self }
+    }
+
+    /// Adds the ragged field `moves` (`i32`, items of five): how the sample's draw moved it, see
+    /// [`Move::words`](feedline_images::Move::words).
+    pub fn report_moves(self) -> Self {
+        Self { reports_moves: true, ..self }
+    }
+
+    /// The index in `reader` of each part.
+    pub(super) fn find(&self, reader: &dyn Reader) -> Result<Found> {
+        let fields = reader.schema().fields();
+        let refuse = |why: String| {
+            let error = Error::new(ErrorKind::Config, why);
+            Err(at_file(reader, 0, error))
+        };
+        let find = |name: &str, what: &str, fits: &dyn Fn(&SchemaField) -> bool| {
+            let place = fields.iter().position(|field| field.name == name);
+            match place {
+                Some(place) if fits(&fields[place]) => Ok(place),
+                Some(place) => refuse(format!("the field {} cannot be {what}", fields[place])),
+                None => refuse(format!("no field \"{name}\" for {what}: there are {}", reader.schema())),
+            }
+        };
+        let image = match &self.image {
+            Some(name) => name,
+            None => picture_field(reader)?,
+        };
+        let image = find(image, "the picture, which is encoded bytes", &is_bytes)?;
+        let planes = self.planes.iter().map(|(name, _)| find(name, "a mask, which is encoded bytes", &is_bytes));
+        let are_boxes = |field: &SchemaField| {
+            are_numbers(field.element) && matches!(field.shape[..], [None, Some(4) | None])
+        };
+        let boxes = self.boxes.as_ref().map(|(name, _)| find(name, "boxes, lists of four numbers", &are_boxes));
+        let are_points = |field: &SchemaField| {
+            let is_last = matches!(field.shape.last(), Some(Some(2 | 3)));
+            are_numbers(field.element) && is_last && field.shape.first() == Some(&None) && has_items(field)
+        };
+        let points = self.points.iter().map(|name| find(name, "points, lists of two or three numbers", &are_points));
+        let beside = self.beside.iter().filter(|name| !self.points.contains(name));
+        let beside = beside.map(|name| find(name, "beside the boxes, an item for each", &has_items));
+        if !self.beside.is_empty() && self.boxes.is_none() && self.points.is_empty() {
+            return refuse(format!("the fields {:?} are beside no boxes: state the boxes too", self.beside));
+        }
+        Ok(Found {
+            image,
+            planes: planes.collect::<Result<_>>()?,
+            boxes: boxes.transpose()?,
+            points: points.collect::<Result<_>>()?,
+            beside: beside.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// Whether a field has items of one size.
+fn has_items(field: &SchemaField) -> bool {
+    matches!(&field.shape[..], [None, rest @ ..] if rest.iter().all(Option::is_some))
+}
+
+/// The index in the reader of each part.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) image: usize,
+    pub(super) planes: Vec<usize>,
+    pub(super) boxes: Option<usize>,
+    pub(super) points: Vec<usize>,
+    /// Without points.
+    pub(super) beside: Vec<usize>,
+}
+
+impl Found {
+    /// The fields that vary in length, in the order in which the data set has them.
+    pub(super) fn ragged(&self) -> impl Iterator<Item = usize> {
+        self.boxes.iter().chain(&self.points).chain(&self.beside).copied()
+    }
+
+    /// Whether the reader's field `index` is a part.
+    pub(super) fn has(&self, index: usize) -> bool {
+        index == self.image || self.planes.contains(&index) || self.ragged().any(|part| part == index)
+    }
+}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _collate, _feedline, _options, _own
+from . import _collate, _feedline, _options, _own, _parts
 from . import transforms as _transforms
 from ._errors import ConfigError
 from ._columns import Place
@@ -569,6 +569,17 @@ def images(
     channels_first: bool = True,
     scaled_decode: bool = False,
     decode: str = "cpu",
+    mode: str = "rgb",
+    mask: _parts.Names | None = None,
+    depth: _parts.Names | None = None,
+    boxes: str | tuple[str, str] | None = None,
+    box_format: str = "xyxy",
+    points: _parts.Names | None = None,
+    beside: _parts.Names | None = None,
+    min_size: float = 1.0,
+    clip_boxes: bool = False,
+    max_boxes: int | None = None,
+    moves: bool = False,
 ) -> Data:
     """Opens encoded pictures, which are decoded and transformed on their way: JPEG, PNG, WebP, BMP, GIF.
 
@@ -577,6 +588,9 @@ def images(
     column of their paths or URLs. A sample has the field ``image``, and the other fields of one size, such as
     ``label``. The list must end with one size for all pictures. A file that is missing or damaged is a bad sample,
     see ``Loader(bad_samples=)``.
+
+    Masks, depth, boxes and points of a sample move with its picture: the list draws once. Colours change in the
+    picture only. RandAugment and TrivialAugmentWide are refused with them.
 
     Args:
         transforms: See :mod:`feedline.transforms`. Without ``Normalize`` the pictures stay ``uint8``.
@@ -597,8 +611,52 @@ def images(
             numbers and substitutes are the same with all three. Pixels of nvJPEG differ by a few levels: they
             are exact with ``"cpu"``, with ``"gpu"`` on one kind of GPU, and not with ``"auto"``, where the
             processor of a picture depends on timing. A batch reserves memory for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
+        mode: ``"rgb"``; ``"gray"``, one channel; ``"rgba"``, with alpha, 255 where a picture has none; ``"u16"``,
+            one channel of 16 bits; ``"index"``, ``[height, width]``: the numbers of a palette or of gray, to the
+            nearest pixel.
+        mask: The folder of masks with the names of the pictures, or a field that holds them, or several fields:
+            palettes and gray become their numbers, ``uint8`` ``[height, width]``. They are resized to the nearest
+            pixel, as ``tv_tensors.Mask``; a border is 0.
+        depth: The same, for 16 bits: ``uint16``.
+        boxes: The field with lists of four numbers, and their format: ``("bbox", "xywh")``. Formats are
+            ``"xyxy"``, ``"xywh"`` and ``"cxcywh"``, with an ``n`` at the end for numbers from 0 to 1. They become
+            ragged ``float32``. A box is clamped to the picture, and left out if less than ``min_size`` pixels of
+            its width or height remain, or less than a pixel of area, as by torchvision's ``SanitizeBoundingBoxes``.
+            One that is not finite, ends before it begins, or is outside of its file's picture by more than a pixel
+            is a bad sample.
+        box_format: The format of boxes in a batch.
+        points: A field of points, ``[?, 2]``, or of groups of points, ``[?, n, 2]``. One that leaves the picture is
+            left out, with its group, as by torchvision's ``SanitizeKeyPoints``. With a third number, as in COCO, it
+            becomes three zeros, and is not left out. A flip does not exchange left and right of a body.
+        beside: Fields with an item for each box, such as its class, left out with it; without boxes, for each of
+            the points.
+        min_size: See ``boxes``.
+        clip_boxes: Cuts boxes that are outside of their file's picture.
+        max_boxes: The max number of boxes or points of a sample. By default every sample is read once to find it.
+        moves: Adds the field ``moves``: how the sample was moved, see :func:`feedline.transforms.moves`.
     """
     steps = [_step(place, step) for place, step in enumerate(transforms)]
+    listed = (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from))
+    given = _parts.parts(
+        field=field,
+        mask=mask,
+        depth=depth,
+        boxes=boxes,
+        box_format=box_format,
+        points=points,
+        beside=beside,
+        min_size=min_size,
+        clip_boxes=clip_boxes,
+        max_boxes=max_boxes,
+        moves=moves,
+    )
+    if given is not None:
+        if decode != "cpu" or scaled_decode:
+            raise ConfigError('masks, boxes, points and moves need decode="cpu", and no scaled_decode')
+        named = None if classes is None else list(classes)
+        return of_set(
+            _feedline.open_joint(os.fspath(path), split, named, steps, channels_first, mode, listed, given)
+        )
     return of_set(
         _feedline.DataSet.images(
             os.fspath(path),
@@ -609,7 +667,8 @@ def images(
             channels_first,
             scaled_decode,
             decode,
-            (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from)),
+            listed,
+            mode,
         )
     )
 
@@ -619,7 +678,7 @@ def _step(place: int, step: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(step, Transform):
         return type(step).__name__, step.options()
     name = type(step).__name__
-    ours = _transforms.__all__
+    ours = [name for name in _transforms.__all__ if name[0].isupper()]
     how = f"use feedline.transforms.{name}" if name in ours else f"use one of {', '.join(ours)}"
     raise ConfigError(f"transform {place} is {type(step).__module__}.{name}, which runs in Python: {how}")
 

@@ -11,6 +11,17 @@ def leave() -> None: ...
 def is_closing() -> bool: ...
 def forget_workers() -> None: ...
 
+def open_joint(
+    path: str,
+    split: str | None,
+    classes: Sequence[str] | None,
+    steps: Sequence[tuple[str, dict[str, Any]]],
+    channels_first: bool,
+    mode: str,
+    listed: tuple[str | None, str | None, int | None],
+    given: Mapping[str, Any],
+) -> DataSet: ...
+
 class DataSet:
     @staticmethod
     def open(
@@ -38,6 +49,7 @@ class DataSet:
         scaled_decode: bool,
         decode: str,
         listed: tuple[str | None, str | None, int | None],
+        mode: str,
     ) -> DataSet: ...
     @staticmethod
     def own(

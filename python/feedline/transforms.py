@@ -32,6 +32,7 @@ __all__ = [
     "RandomVerticalFlip",
     "Resize",
     "TrivialAugmentWide",
+    "moves",
 ]
 
 _Size = Union[int, Sequence[int]]
@@ -194,5 +195,31 @@ class RandomErasing(Transform):
 class Normalize(Transform):
     """Makes ``float32`` of the levels: ``(level / 255 - mean) / std``. Runs last. Default: ImageNet."""
 
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+
+    def options(self) -> dict[str, Any]:
+        return {name: tuple(value) * 3 if len(value) == 1 else value for name, value in vars(self).items()}
+
+
+def moves(rows: Any) -> list[tuple[str, dict[str, Any]]]:
+    """How a sample was moved: functions of ``torchvision.transforms.v2.functional``, and their arguments.
+
+    ``rows`` is the field ``moves`` of a sample, see :func:`feedline.images`. The functions move any other part of
+    the sample in the same way:
+
+    >>> moves([[0, 1, 2, 8, 9], [2, 4, 4, 0, 0], [3, 1, 0, 0, 0]])
+    [('crop', {'top': 1, 'left': 2, 'height': 8, 'width': 9}), ('resize', {'size': [4, 4]}), ('horizontal_flip', {})]
+    """
+    steps: list[tuple[str, dict[str, Any]]] = []
+    for kind, a, b, c, d in ([int(number) for number in row] for row in rows):
+        if kind == 0:
+            steps.append(("crop", {"top": a, "left": b, "height": c, "width": d}))
+        elif kind == 1:
+            steps.append(("pad", {"padding": [d, a, b, c]}))
+        elif kind == 2:
+            steps.append(("resize", {"size": [a, b]}))
+        elif a:
+            # Mirrored, and turned by two quarters, is upside down.
+            steps.append(("vertical_flip" if b else "horizontal_flip", {}))
+    return steps

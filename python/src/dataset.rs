@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::raise;
 use crate::interpreter;
+use crate::joint::mode_named;
 use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
 use crate::pictures::Encoded;
 use crate::processes::{Processes, ReadBy, Reading};
@@ -69,6 +70,11 @@ impl DataSet {
         let known = fields.filter_map(|name| Some((name.to_owned(), set.lengths(name).ok()?.to_vec())));
         let lengths = known.collect();
         Self { lengths, ..Self::new(kind, set) }
+    }
+
+    /// This set, with the names of its classes.
+    pub(crate) fn with_classes(self, classes: Option<Vec<String>>) -> Self {
+        Self { classes, ..self }
     }
 
     /// This set, with what became of its documents.
@@ -175,7 +181,7 @@ pub(crate) fn open_options(
 }
 
 /// The options of a manifest.
-fn manifest_options(
+pub(crate) fn manifest_options(
     files: Vec<String>,
     root: Option<String>,
     label: Option<String>,
@@ -256,7 +262,7 @@ impl DataSet {
     /// (`gpu`, `auto`). `listed` has the root and the column of the label of a manifest, and the folder that is the
     /// class in a pattern.
     #[staticmethod]
-    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode, listed))]
+    #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode, listed, mode))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn images(
         py: Python<'_>,
@@ -269,7 +275,9 @@ impl DataSet {
         scaled_decode: bool,
         decode: &str,
         listed: (Option<String>, Option<String>, Option<usize>),
+        mode: &str,
     ) -> PyResult<Self> {
+        let mode = mode_named(mode)?;
         let options = open_options(split, classes, false, false, None, Vec::new())?;
         let (root, label, class_from) = listed;
         let options = OpenOptions { class_from, ..options };
@@ -288,10 +296,10 @@ impl DataSet {
             let why = "field and scaled_decode are for decode=\"cpu\": leave them out";
             return Err(raise(Error::new(ErrorKind::Config, why)));
         }
-        let list = transforms(Transforms::new(), &steps, channels_first, scaled_decode)?;
+        let list = transforms(Transforms::new().mode(mode), &steps, channels_first, scaled_decode)?;
         let encoded = match decode {
             Some(decode) => {
-                let start = Transforms::new().on_device();
+                let start = Transforms::new().mode(mode).on_device();
                 Some((decode, transforms(start, &steps, channels_first, false)?))
             }
             None => None,
@@ -494,8 +502,9 @@ impl DataSet {
             };
             let why = format!(
                 "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in its \
-                 own way, so their pictures would not match: zip them without these transforms and transform both \
-                 in one map, or give independent=True if they need not match",
+                 own way, so their pictures would not match: read both by feedline.images(path, \
+                 transforms, mask=\"masks\"), whose transforms move both, or give independent=True if they \
+                 need not match",
                 fields(first),
                 fields(second)
             );

@@ -16,6 +16,7 @@
 //! | `table.rs` | the steps of a table |
 //! | `text.rs` | windows of token ids, packed and unpadded documents, conversations |
 //! | `pictures.rs` | pictures that lanes of the loader decode, on the GPU |
+//! | `joint.rs` | pictures with masks, boxes and points |
 //! | `transforms.rs` | the transforms of pictures |
 //! | `sampler.rs` | the order of samples |
 //! | `error.rs` | errors as exceptions |
@@ -31,6 +32,7 @@ mod capsule;
 mod dataset;
 mod error;
 mod interpreter;
+mod joint;
 mod loader;
 mod open;
 mod options;
@@ -63,6 +65,7 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<processes::Processes>()?;
     module.add_class::<processes::Reading>()?;
     module.add_function(wrap_pyfunction!(table::open_table, module)?)?;
+    module.add_function(wrap_pyfunction!(joint::open_joint, module)?)?;
     module.add_function(wrap_pyfunction!(text::open_tokens, module)?)?;
     module.add_function(wrap_pyfunction!(text::packed, module)?)?;
     module.add_function(wrap_pyfunction!(text::open_chats, module)?)?;

@@ -58,11 +58,11 @@ def said(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
 
 
-def bitmap(path: Path, blue: int) -> None:
+def bitmap(path: Path, blue: int, green: int = 2, red: int = 3) -> None:
     """A picture of 8 x 8 pixels of one colour."""
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     header = struct.pack("<13I", 246, 0, 54, 40, 8, 8, 1 | 24 << 16, 0, 192, 0, 0, 0, 0)
-    path.write_bytes(b"BM" + header + bytes([blue, 2, 3]) * 64)
+    path.write_bytes(b"BM" + header + bytes([blue, green, red]) * 64)
 
 
 @pytest.fixture
@@ -86,6 +86,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "clips.csv").write_text("clip,word\n1.wav,yes\n2.wav,no\n")
     (tmp_path / "1.wav").write_bytes(b"yes")
     (tmp_path / "2.wav").write_bytes(b"no")
+    for number in range(3):
+        bitmap(tmp_path / "photographs" / f"{number}.bmp", number)
+        bitmap(tmp_path / "masks" / f"{number}.bmp", number, number, number)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -96,9 +99,9 @@ def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
         assert len(piece.splitlines()) <= 10
         scope: dict[str, Any] = {"feedline": feedline, "__builtins__": __builtins__}
         exec(compile(piece, str(PAGE), "exec"), scope)
-        names.append(set(scope) & {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species"})
+        names.append(set(scope) & {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species", "mask"})
     text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}]
-    assert names == [*text, {"both"}, {"species"}, set()]
+    assert names == [*text, {"mask"}, {"both"}, {"species"}, set()]
 
 
 def test_lists_and_manifests_of_the_page(folder: Path) -> None:

@@ -149,16 +149,15 @@ impl Parts {
     /// The index in `reader` of each part.
     pub(super) fn find(&self, reader: &dyn Reader) -> Result<Found> {
         let fields = reader.schema().fields();
-        let refuse = |why: String| {
-            let error = Error::new(ErrorKind::Config, why);
-            Err(at_file(reader, 0, error))
-        };
+        let refuse = |why: String| at_file(reader, 0, Error::new(ErrorKind::Config, why));
         let find = |name: &str, what: &str, fits: &dyn Fn(&SchemaField) -> bool| {
             let place = fields.iter().position(|field| field.name == name);
             match place {
                 Some(place) if fits(&fields[place]) => Ok(place),
-                Some(place) => refuse(format!("the field {} cannot be {what}", fields[place])),
-                None => refuse(format!("no field \"{name}\" for {what}: there are {}", reader.schema())),
+                Some(place) => Err(refuse(format!("the field {} cannot be {what}", fields[place]))),
+                None => {
+                    Err(refuse(format!("no field \"{name}\" for {what}: there are {}", reader.schema())))
+                }
             }
         };
         let image = match &self.image {
@@ -179,7 +178,8 @@ impl Parts {
         let beside = self.beside.iter().filter(|name| !self.points.contains(name));
         let beside = beside.map(|name| find(name, "beside the boxes, an item for each", &has_items));
         if !self.beside.is_empty() && self.boxes.is_none() && self.points.is_empty() {
-            return refuse(format!("the fields {:?} are beside no boxes: state the boxes too", self.beside));
+            let why = format!("the fields {:?} are beside no boxes: state the boxes too", self.beside);
+            return Err(refuse(why));
         }
         Ok(Found {
             image,

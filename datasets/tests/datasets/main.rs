@@ -30,6 +30,8 @@ mod idx_errors;
 mod idx_rows;
 #[cfg(all(feature = "images", feature = "tar"))]
 mod images;
+#[cfg(feature = "images")]
+mod joint;
 #[cfg(feature = "jsonl")]
 mod jsonl;
 #[cfg(feature = "tar")]

@@ -101,3 +101,25 @@ pub(crate) fn read(reader: &dyn Reader, sample: u64) -> Vec<Vec<u8>> {
     reader.read(sample, &mut values).unwrap();
     values.fields().iter().map(|value| value.bytes.clone()).collect()
 }
+
+/// A PNG of `side` x `side` pixels, with the bytes of its rows: `depth` bits per sample, and PNG's number of the
+/// colour type.
+#[cfg(feature = "images")]
+pub fn png(side: usize, depth: u8, color: u8, rows: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let chunk = |name: &[u8; 4], content: &[u8]| {
+        let body = [name, content].concat();
+        let mut crc = flate2::Crc::new();
+        crc.update(&body);
+        let len = (content.len() as u32).to_be_bytes();
+        [&len[..], &body, &crc.sum().to_be_bytes()].concat()
+    };
+    let side_bytes = (side as u32).to_be_bytes();
+    let header = [&side_bytes[..], &side_bytes, &[depth, color, 0, 0, 0]].concat();
+    let mut pixels = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    for row in rows.chunks(rows.len() / side) {
+        pixels.write_all(&[&[0], row].concat()).unwrap();
+    }
+    let parts = [chunk(b"IHDR", &header), chunk(b"IDAT", &pixels.finish().unwrap()), chunk(b"IEND", b"")];
+    [&b"\x89PNG\r\n\x1A\n"[..], &parts.concat()].concat()
+}

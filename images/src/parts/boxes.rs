@@ -51,14 +51,14 @@ impl BoxFormat {
         Self { is_normalised: true, ..self }
     }
 
-    /// The format of this name: `xyxy`, `xywh` or `cxcywh`.
+    /// The format of this name: `xyxy`, `xywh` or `cxcywh`, with an `n` at its end if it is normalised.
     pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "xyxy" => Some(Self::xyxy()),
-            "xywh" => Some(Self::xywh()),
-            "cxcywh" => Some(Self::cxcywh()),
-            _ => None,
-        }
+        Some(match name {
+            "xyxy" => Self::xyxy(),
+            "xywh" => Self::xywh(),
+            "cxcywh" => Self::cxcywh(),
+            _ => Self::named(name.strip_suffix('n').filter(|name| !name.ends_with('n'))?)?.normalised(),
+        })
     }
 
     /// Width and height in a unit of the format.

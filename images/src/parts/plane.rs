@@ -97,6 +97,14 @@ impl<T: Level> Plane<T> {
         &mut self.pixels
     }
 
+    /// Writes the pixels to the field of a row, in native byte order.
+    ///
+    /// # Panics
+    /// If `to` does not have their length.
+    pub fn write(&self, to: &mut [u8]) {
+        to.copy_from_slice(bytemuck::cast_slice(&self.pixels));
+    }
+
     /// Moves the pixels as `moves` moved those of a picture of the same size; a border is 0.
     ///
     /// # Panics

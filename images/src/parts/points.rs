@@ -5,11 +5,19 @@ use super::{Move, Moves, Turn};
 use crate::Region;
 
 impl Moves {
-    /// Moves a point, given as x and y of a pixel, as the picture; `None` if it is not in the picture any more.
+    /// As [`place_of_point`](Self::place_of_point); `None` if the point is not in the picture any more.
+    pub fn of_point(&self, point: [f32; 2]) -> Option<[f32; 2]> {
+        let [x, y] = self.place_of_point(point);
+        let size = self.size();
+        let is_inside = (0.0..size.width as f32).contains(&x) && (0.0..size.height as f32).contains(&y);
+        is_inside.then_some([x, y])
+    }
+
+    /// Moves a point, given as x and y of a pixel, as the picture; it may leave it.
     ///
     /// As in torchvision, the first pixel is at 0 and the last one at the width minus 1, so a mirrored picture
     /// has `x` at `width - 1 - x`.
-    pub fn of_point(&self, [x, y]: [f32; 2]) -> Option<[f32; 2]> {
+    pub fn place_of_point(&self, [x, y]: [f32; 2]) -> [f32; 2] {
         let (mut x, mut y) = (x, y);
         let mut size = self.source();
         for step in self.list() {
@@ -34,7 +42,6 @@ impl Moves {
             };
             size = to;
         }
-        let is_inside = (0.0..size.width as f32).contains(&x) && (0.0..size.height as f32).contains(&y);
-        is_inside.then_some([x, y])
+        [x, y]
     }
 }

@@ -72,6 +72,7 @@ impl Transforms {
         let Some(host) = self.host else {
             return refuse("no transform runs on the device: add on_device()".into());
         };
+        self.check_mode()?;
         let steps = self.steps[host..].to_vec();
         let mut needs = if self.mixing.is_some() { Needs::Work } else { Needs::Copy };
         for step in &steps {

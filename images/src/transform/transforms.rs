@@ -242,7 +242,7 @@ impl Transforms {
     }
 
     /// Checks that the list suits the mode.
-    fn check_mode(&self) -> Result<()> {
+    pub(super) fn check_mode(&self) -> Result<()> {
         let mode = self.output.mode;
         let refuse = |why: &str| Err(Error::new(ErrorKind::Config, format!("pictures of {mode:?} {why}")));
         if mode.is_plane() {
@@ -259,6 +259,11 @@ impl Transforms {
             return refuse("are transformed on the host, and decoded whole: use mode rgb");
         }
         Ok(())
+    }
+
+    /// The size of all pictures that the host's part of the list makes; `None` if they differ.
+    pub fn size(&self) -> Option<Size> {
+        self.host_size()
     }
 
     /// A spec with one field, `name`, for the pictures that the list makes.

@@ -37,10 +37,11 @@ impl Zip {
         };
         Err(config(format!(
             "parts {one} ({}) and {other} ({}) of the zip crop, flip or turn pictures at random, each in its own \
-             way, so their pictures would not match: zip them without these transforms and transform both in \
-             one map, or use {} if they need not match",
+             way, so their pictures would not match: read pictures and masks by {}, whose transforms move both, or \
+             use {} if they need not match",
             fields(first),
             fields(second),
+            named("JointDataset", "feedline.images(path, transforms, mask=\"masks\")"),
             named("Zip::independent", "independent=True")
         )))
     }

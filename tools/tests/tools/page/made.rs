@@ -49,17 +49,25 @@ pub(super) fn files(dir: &Path) {
 
 /// A picture of 8 x 8 pixels of one colour.
 fn bitmap(blue: u8) -> Vec<u8> {
+    bitmap_of([blue, 2, 3])
+}
+
+fn bitmap_of(color: [u8; 3]) -> Vec<u8> {
     let mut bytes = b"BM".to_vec();
     for number in [246u32, 0, 54, 40, 8, 8, 1 | 24 << 16, 0, 192, 0, 0, 0, 0] {
         bytes.extend(number.to_le_bytes());
     }
-    bytes.extend([blue, 2, 3].repeat(64));
+    bytes.extend(color.repeat(64));
     bytes
 }
 
 fn pictures(dir: &Path) {
     for (number, name) in ["train/ant", "train/bee", "train/cat", "val/ant", "val/cat"].iter().enumerate() {
         write(dir, &format!("pictures/{name}/1.bmp"), &bitmap(number as u8));
+    }
+    for number in 4..7 {
+        write(dir, &format!("photographs/{number}.bmp"), &bitmap(number));
+        write(dir, &format!("masks/{number}.bmp"), &bitmap_of([number; 3]));
     }
     let train = open(dir.join("pictures/train")).unwrap();
     let saved = dir.join("saved/train/data-00000-of-00001.arrow");

@@ -16,8 +16,8 @@ use feedline::{Spec, World, source};
 use feedline_datasets::{
     ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_pictures, open_with,
 };
-use feedline_datasets::{Fixed, Idx, ImageDataset, Manifest, ManifestOptions, Missing, OpenOptions};
-use feedline_datasets::{Ragged, Records, Split, Table};
+use feedline_datasets::{Fixed, Idx, ImageDataset, JointDataset, Manifest, ManifestOptions, Missing};
+use feedline_datasets::{OpenOptions, Paired, Parts, Ragged, Records, Split, Table};
 use feedline_images::Transforms;
 
 mod files;
@@ -32,7 +32,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 27] = [
+const PIECES: [Piece; 28] = [
     ("table", tables::table),
     ("missing", tables::missing),
     ("shards", tables::shards),
@@ -45,6 +45,7 @@ const PIECES: [Piece; 27] = [
     ("budget", text::budget),
     ("preferences", text::preferences),
     ("classes", pictures::classes),
+    ("masks", pictures::masks),
     ("list", pictures::list),
     ("manifest", pictures::manifest),
     ("clips", pictures::clips),

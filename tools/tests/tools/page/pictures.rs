@@ -25,6 +25,24 @@ pub(super) fn classes() -> Done {
     Ok(())
 }
 
+pub(super) fn masks() -> Done {
+    let pairs = Paired::open("photographs", "masks")?; // the files of one name
+    let transforms = Transforms::new().random_resized_crop(8).flip(0.5).color_jitter(0.2, 0.2, 0.2, 0.0);
+    let data = JointDataset::new(Box::new(pairs), Parts::new().mask("mask"), transforms)?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        let (images, masks) = (batch.field::<u8>("image")?, batch.field::<u8>("mask")?);
+        assert_eq!(images.len(), 3 * masks.len()); // a class for each pixel
+    }
+    let mut classes = std::collections::BTreeSet::new();
+    for batch in delivered(&mut loader)? {
+        classes.extend(batch.field::<u8>("mask")?.to_vec());
+    }
+    assert_eq!(classes.into_iter().collect::<Vec<_>>(), [4, 5, 6]);
+    Ok(())
+}
+
 pub(super) fn list() -> Done {
     let ants = open("pictures/{train,val}/ant/*.bmp")?; // no classes: the list is one of sets
     let reader = open("pictures/train/*/*.bmp")?; // classes: ant, bee, cat

@@ -1,0 +1,239 @@
+//! Boxes, points and what is beside them: from the reader to the row.
+
+use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
+use feedline_images::{MOVE_WORDS, Moves};
+
+use super::numbers;
+use super::parts::{Found, Parts};
+use crate::lengths;
+use crate::reader::at_file;
+use crate::{Reader, SchemaField, Value};
+
+/// The fields of a sample that vary in length.
+#[derive(Debug)]
+pub(super) struct Lists {
+    /// The index of each in the reader.
+    fields: Vec<(usize, List)>,
+    /// The field of the data set that has the first of them.
+    first: usize,
+    /// The field of the moves.
+    moves: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Boxes,
+    Points {
+        /// Two or three numbers.
+        numbers: usize,
+        /// Points of an item.
+        group: usize,
+        /// Whether items are those of the boxes.
+        is_beside: bool,
+    },
+    Beside {
+        item_bytes: usize,
+    },
+}
+
+/// Buffers for the lists of a sample.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    numbers: Vec<f32>,
+    /// Which items are kept, of the boxes or the points.
+    kept: Vec<bool>,
+    bytes: Vec<u8>,
+}
+
+impl Lists {
+    /// Adds the fields of the lists to `spec`.
+    pub(super) fn add(reader: &dyn Reader, parts: &Parts, found: &Found, spec: Spec) -> Result<(Self, Spec)> {
+        let (first, mut spec, mut fields) = (spec.fields().len(), spec, Vec::new());
+        let max = max_items(reader, parts, found)?;
+        for index in found.ragged() {
+            let field = &reader.schema().fields()[index];
+            let item: Vec<usize> = field.shape.iter().skip(1).copied().flatten().collect();
+            let list;
+            (spec, list) = if found.boxes == Some(index) {
+                (spec.ragged(&field.name, DType::F32, [4], max)?, List::Boxes)
+            } else if found.points.contains(&index) {
+                let numbers = item.last().copied().unwrap_or(2);
+                let group = item.iter().product::<usize>() / numbers;
+                let is_beside = found.boxes.is_some() && parts.beside.contains(&field.name);
+                let spec = spec.ragged(&field.name, DType::F32, item, max)?;
+                (spec, List::Points { numbers, group, is_beside })
+            } else {
+                let (dtype, more) = field.batch_type().map_err(|error| at_file(reader, 0, error))?;
+                let item = [&item[..], more].concat();
+                let item_bytes = dtype.size() * item.iter().product::<usize>();
+                (spec.ragged(&field.name, dtype, item, max)?, List::Beside { item_bytes })
+            };
+            fields.push((index, list));
+        }
+        let moves = parts.reports_moves.then_some(first + fields.len());
+        if moves.is_some() {
+            spec = spec.ragged("moves", DType::I32, [MOVE_WORDS], MAX_MOVES)?;
+        }
+        Ok((Self { fields, first, moves }, spec))
+    }
+
+    /// Writes the lists of a sample, moved as its picture.
+    pub(super) fn write(
+        &self,
+        schema: &[SchemaField],
+        parts: &Parts,
+        values: &[Value],
+        moves: &Moves,
+        (row, buffers): (&mut Row<'_, '_>, &mut Buffers),
+    ) -> Result<()> {
+        // The field whose items are kept or not.
+        let mut of: Option<&str> = None;
+        for (to, (index, list)) in (self.first..).zip(&self.fields) {
+            let (field, value) = (&schema[*index], &values[*index]);
+            match *list {
+                List::Boxes => {
+                    move_boxes(parts, field, value, moves, buffers)?;
+                    of = Some(&field.name);
+                    row.write_ragged(to, &buffers.numbers)?;
+                }
+                List::Points { numbers, group, is_beside } => {
+                    let kept = move_points((numbers, group), is_beside, field, value, moves, buffers)?;
+                    if is_beside {
+                        check_items(field, kept.len(), of, &buffers.kept)?;
+                    } else if of.is_none() {
+                        buffers.kept.clone_from(&kept);
+                        of = Some(&field.name);
+                    }
+                    let kept = if is_beside { &buffers.kept } else { &kept };
+                    keep(&mut buffers.numbers, numbers * group, kept);
+                    row.write_ragged(to, &buffers.numbers)?;
+                }
+                List::Beside { item_bytes } => {
+                    check_items(field, value.bytes.len() / item_bytes, of, &buffers.kept)?;
+                    buffers.bytes.clone_from(&value.bytes);
+                    keep(&mut buffers.bytes, item_bytes, &buffers.kept);
+                    row.write_ragged_bytes(to, &buffers.bytes)?;
+                }
+            }
+        }
+        let Some(to) = self.moves else { return Ok(()) };
+        let words: Vec<i32> = moves.list().iter().flat_map(|step| step.words()).collect();
+        row.write_ragged(to, &words)
+    }
+}
+
+/// The max moves of a sample that are reported: three for each of 21 transforms, and one.
+const MAX_MOVES: usize = 64;
+
+/// The max number of items of a sample in any of the lists.
+fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize> {
+    if let (Some(max), _) | (None, Some(max)) = (parts.max_boxes, found.ragged().next().is_none().then_some(1)) {
+        return Ok(max);
+    }
+    let schema = reader.schema().fields();
+    let is_flat = |field: &SchemaField| field.shape == [None, None];
+    let items = (0..schema.len()).map(|index| {
+        let field = &schema[index];
+        let item: usize = field.shape.iter().skip(1).flatten().product();
+        // The reader counts numbers where it knows of no boxes.
+        let item = if is_flat(field) { 1 } else { item };
+        let bytes = field.element.size() * item;
+        (field.shape.first() == Some(&None)).then_some(found.ragged().any(|part| part == index).then_some(bytes))
+    });
+    // A reader that knows its lengths knows all of them.
+    let items: Vec<_> = items.map(Option::flatten).collect();
+    let lengths = lengths::of(reader, &items, None)?;
+    let counts = lengths.iter().zip(schema).filter_map(|(lengths, field)| {
+        let max = lengths.as_ref()?.iter().copied().max()? as usize;
+        Some(if is_flat(field) { max.div_ceil(4) } else { max })
+    });
+    Ok(counts.max().unwrap_or(1).max(1))
+}
+
+/// Reads the boxes, and moves them: those that are kept are then the numbers.
+fn move_boxes(
+    parts: &Parts,
+    field: &SchemaField,
+    value: &Value,
+    moves: &Moves,
+    Buffers { numbers, kept, .. }: &mut Buffers,
+) -> Result<()> {
+    numbers::read(field, &value.bytes, numbers)?;
+    let (boxes, rest) = numbers.as_chunks_mut::<4>();
+    if !rest.is_empty() || field.shape == [None, None] && value.shape.last().is_some_and(|&last| last != 4) {
+        // A list without items says nothing of their length.
+        if !(boxes.is_empty() && rest.is_empty()) {
+            return Err(bad(field, "has boxes of other than four numbers"));
+        }
+    }
+    let format = parts.boxes.as_ref().map_or(parts.format, |(_, format)| *format);
+    kept.clear();
+    for (number, place) in boxes.iter_mut().enumerate() {
+        let corners = parts.rules.check(number, format.corners(*place, moves.source()), moves.source());
+        let corners = corners.map_err(|error| bad(field, error.message()))?;
+        let moved = moves.of_box(corners);
+        kept.push(parts.rules.keeps(moved));
+        *place = parts.format.numbers(moved, moves.size());
+    }
+    keep(numbers, 4, kept);
+    Ok(())
+}
+
+/// Reads the points and moves them; returns which items are kept, if they are not those of boxes.
+fn move_points(
+    (each, group): (usize, usize),
+    is_beside: bool,
+    field: &SchemaField,
+    value: &Value,
+    moves: &Moves,
+    buffers: &mut Buffers,
+) -> Result<Vec<bool>> {
+    let numbers = &mut buffers.numbers;
+    numbers::read(field, &value.bytes, numbers)?;
+    let mut kept = vec![true; numbers.len() / (each * group)];
+    for (at, point) in numbers.chunks_exact_mut(each).enumerate() {
+        let item = at / group;
+        let [x, y, rest @ ..] = point else { continue };
+        if let [0.0] = rest {
+            (*x, *y) = (0.0, 0.0);
+            continue;
+        }
+        if !(x.is_finite() && y.is_finite()) {
+            return Err(bad(field, &format!("has a point that is not finite, x {x}, y {y}, in item {item}")));
+        }
+        let place = [*x, *y];
+        match (moves.of_point(place), rest) {
+            (Some(moved), _) => [*x, *y] = moved,
+            // Not visible.
+            (None, [visible]) => [*x, *y, *visible] = [0.0; 3],
+            (None, _) => {
+                [*x, *y] = moves.place_of_point(place);
+                kept[item] = is_beside;
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// Keeps some of the items of `each` elements.
+fn keep<T: Copy>(items: &mut Vec<T>, each: usize, kept: &[bool]) {
+    let mut end = 0;
+    for at in (0..kept.len()).filter(|&at| kept[at]) {
+        items.copy_within(at * each..(at + 1) * each, end);
+        end += each;
+    }
+    items.truncate(end);
+}
+
+/// Checks that `field` has an item for each one of the field `of`.
+fn check_items(field: &SchemaField, items: usize, of: Option<&str>, kept: &[bool]) -> Result<()> {
+    if items == kept.len() {
+        return Ok(());
+    }
+    let of = of.unwrap_or_default();
+    Err(bad(field, &format!("has {items} items, and \"{of}\", beside which it is, has {}", kept.len())))
+}
+
+fn bad(field: &SchemaField, why: &str) -> Error {
+    Error::new(ErrorKind::Sample, format!("field \"{}\": {why}", field.name))
+}

@@ -1,0 +1,173 @@
+//! Pictures with masks, depth, boxes and points, which are moved together.
+
+use std::path::Path;
+
+use feedline_core::{
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec,
+};
+use feedline_images::{Decoder, Level, Moves, Plane, Sampling, Scratch, Size, Transforms};
+
+use super::boxes::{Buffers, Lists};
+use super::others::Others;
+use super::parts::{Depth, Found, Parts};
+use crate::reader::at_file;
+use crate::{Reader, Values};
+
+/// Pictures with what belongs to them: one list of transforms moves all parts of a sample, by one draw.
+///
+/// A sample has the field `image`, then its masks and depth, boxes, points and what is beside them, under the names
+/// that the reader has for them, and every other field of one size, such as `label`. [`Parts`] says which they
+/// are. Colours change in the picture only.
+///
+/// ```no_run
+/// use feedline_datasets::{JointDataset, Paired, Parts};
+/// use feedline_images::Transforms;
+///
+/// let pairs = Paired::open("photographs", "masks")?; // 7.jpg with 7.png
+/// let transforms = Transforms::new().random_resized_crop(512).flip(0.5).color_jitter(0.4, 0.4, 0.4, 0.1);
+/// let data = JointDataset::new(Box::new(pairs), Parts::new().mask("mask"), transforms)?;
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct JointDataset {
+    reader: Box<dyn Reader>,
+    transforms: Transforms,
+    parts: Parts,
+    found: Found,
+    lists: Lists,
+    others: Others,
+    size: Size,
+    spec: Spec,
+}
+
+/// A worker's memory.
+#[derive(Default)]
+struct Memory {
+    values: Values,
+    scratch: Scratch,
+    decoder: Decoder,
+    mask: Plane<u8>,
+    depth: Plane<u16>,
+    buffers: Buffers,
+}
+
+impl JointDataset {
+    /// The data set of `reader`, of which these fields are the parts of a sample.
+    ///
+    /// # Errors
+    /// `Config` for a field that is not there or cannot be that part, for transforms whose moves are not known
+    /// ([`Transforms::check_moves`]), and as [`ImageDataset::new`](crate::ImageDataset::new); `Data` if there are
+    /// no samples, and as [`Reader::read`] where boxes are counted.
+    pub fn new(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
+        transforms.check_moves()?;
+        if reader.is_empty() {
+            let why = "there are no samples: give a file that has some";
+            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Data, why)));
+        }
+        let found = parts.find(&*reader)?;
+        let mut spec = transforms.field("image")?;
+        let size = transforms.size().unwrap_or_default();
+        for (name, depth) in &parts.planes {
+            let dtype = if *depth == Depth::U8 { DType::U8 } else { DType::U16 };
+            spec = spec.field(name, dtype, [size.height, size.width])?;
+        }
+        let (lists, spec) = Lists::add(&*reader, &parts, &found, spec)?;
+        let (others, spec) = Others::add(&*reader, spec, |index| found.has(index))?;
+        Ok(Self { reader, transforms, parts, found, lists, others, size, spec })
+    }
+
+    /// The reader.
+    pub fn reader(&self) -> &dyn Reader {
+        &*self.reader
+    }
+
+    fn write(
+        &self,
+        id: u64,
+        row: &mut Row<'_, '_>,
+        memory: &mut Memory,
+        context: &mut Context,
+    ) -> Result<()> {
+        let Memory { values, scratch, decoder, mask, depth, buffers } = memory;
+        self.reader.read(id, values)?;
+        let values = values.fields();
+        let image = &values[self.found.image].bytes;
+        self.transforms.read(image, context.random(), scratch, row.bytes_mut(0))?;
+        let moves = scratch.moves();
+        if !moves.lead_to(self.size) {
+            let why = "a transform has moved the picture in a way that it did not record: correct its effect()";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        for (place, (index, (name, kind))) in self.found.planes.iter().zip(&self.parts.planes).enumerate() {
+            let (bytes, to) = (&values[*index].bytes, row.bytes_mut(place + 1));
+            let written = match kind {
+                Depth::U8 => write_plane(decoder, bytes, moves, mask, to),
+                Depth::U16 => write_plane(decoder, bytes, moves, depth, to),
+            };
+            written.map_err(|error| {
+                let error = Error::new(error.kind(), format!("field \"{name}\": {}", error.message()));
+                self.reader.field_path(id, *index).map_or(error.clone(), |path| error.at_path(path))
+            })?;
+        }
+        let schema = self.reader.schema().fields();
+        self.lists.write(schema, &self.parts, values, moves, (row, buffers))?;
+        for (index, value) in values.iter().enumerate() {
+            self.others.write(&*self.reader, index, &value.bytes, row)?;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a mask or depth, moves it as its picture, and writes it.
+fn write_plane<T: Level + From<u8>>(
+    decoder: &mut Decoder,
+    bytes: &[u8],
+    moves: &Moves,
+    plane: &mut Plane<T>,
+    to: &mut [u8],
+) -> Result<()> {
+    decoder.decode_plane(bytes, plane)?;
+    if plane.size() != moves.source() {
+        let why = format!("the mask is {}, and its picture is {}", plane.size(), moves.source());
+        return Err(Error::new(ErrorKind::Sample, why));
+    }
+    plane.apply(moves, Sampling::Nearest);
+    plane.write(to);
+    Ok(())
+}
+
+impl Dataset for JointDataset {
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let written =
+            context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
+        written.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)).into())
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
+    fn has_random_geometry(&self) -> bool {
+        self.transforms.has_random_geometry()
+    }
+
+    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
+        self.reader.prefetch(ids)
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.reader.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+    }
+}

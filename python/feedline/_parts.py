@@ -1,0 +1,63 @@
+"""The parts of a sample of pictures: masks, depth, boxes and points, as the compiled part takes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Union
+
+from . import _options
+from ._errors import ConfigError
+
+Names = Union[str, "os.PathLike[str]", Sequence[str]]
+
+
+def names(option: str, given: Names | None) -> list[str]:
+    """One name or several."""
+    if given is None:
+        return []
+    if isinstance(given, (str, os.PathLike)):
+        return [os.fspath(given)]
+    if not all(isinstance(name, str) for name in given):
+        raise ConfigError(f"{option} is {given!r}: give names of fields")
+    return list(given)
+
+
+def parts(
+    *,
+    field: str | None,
+    mask: Names | None,
+    depth: Names | None,
+    boxes: str | tuple[str, str] | None,
+    box_format: str,
+    points: Names | None,
+    beside: Names | None,
+    min_size: float,
+    clip_boxes: bool,
+    max_boxes: int | None,
+    moves: bool,
+) -> dict[str, Any] | None:
+    """The parts, or ``None`` for pictures alone."""
+    given: dict[str, Any] = {
+        "mask": names("mask", mask),
+        "depth": names("depth", depth),
+        "points": names("points", points),
+        "beside": names("beside", beside),
+    }
+    if not any(given.values()) and boxes is None and not moves:
+        return None
+    if boxes is not None:
+        both = (boxes, "xyxy") if isinstance(boxes, str) else tuple(boxes)
+        if len(both) != 2 or not all(isinstance(part, str) for part in both):
+            raise ConfigError(f'boxes is {boxes!r}: give the field and the format, ("bbox", "xywh")')
+        given["boxes"] = both
+    else:
+        given["boxes"] = None
+    return given | {
+        "field": field,
+        "box_format": box_format,
+        "min_size": _options.number("min_size", min_size),
+        "clip": bool(clip_boxes),
+        "max_boxes": _options.maybe("max_boxes", max_boxes),
+        "moves": bool(moves),
+    }

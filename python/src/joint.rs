@@ -1,0 +1,121 @@
+//! Pictures with masks, boxes and points: `feedline.images` with its parts.
+
+use std::path::Path;
+
+use feedline::{Error, ErrorKind};
+use feedline_datasets::{JointDataset, ManifestOptions, OpenOptions, Paired, Parts, Reader, open_pictures};
+use feedline_images::{BoxFormat, Mode, Transforms};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::dataset::{DataSet, manifest_options, open_options};
+use crate::error::raise;
+use crate::interpreter::detached;
+use crate::transforms::transforms;
+
+/// The parts of a sample, as `_pictures.py` gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Given {
+    field: Option<String>,
+    /// Fields, or one folder.
+    mask: Vec<String>,
+    depth: Vec<String>,
+    /// The field of boxes, and its format.
+    boxes: Option<(String, String)>,
+    box_format: String,
+    points: Vec<String>,
+    beside: Vec<String>,
+    min_size: f32,
+    clip: bool,
+    max_boxes: Option<usize>,
+    moves: bool,
+}
+
+/// Opens pictures whose parts move with them.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
+pub(crate) fn open_joint(
+    py: Python<'_>,
+    path: &str,
+    split: Option<&str>,
+    classes: Option<Vec<String>>,
+    steps: Vec<(String, Bound<'_, PyDict>)>,
+    channels_first: bool,
+    mode: &str,
+    listed: (Option<String>, Option<String>, Option<usize>),
+    given: Given,
+) -> PyResult<DataSet> {
+    let (root, label, class_from) = listed;
+    let options = open_options(split, classes, false, false, None, Vec::new())?;
+    let options = OpenOptions { class_from, ..options };
+    // The columns of paths of a manifest are found, unless one of them is named.
+    let files = given.field.iter().flat_map(|field| [field].into_iter().chain(&given.mask).chain(&given.depth));
+    let options = manifest_options(files.cloned().collect(), root, label, options);
+    let start = Transforms::new().mode(mode_named(mode)?);
+    let list = transforms(start, &steps, channels_first, false)?;
+    let opened = detached(py, || {
+        let (reader, masks, depths) = opened(path, &options, &given)?;
+        let classes = reader.classes().map(<[String]>::to_vec);
+        let set = JointDataset::new(reader, parts(&given, &masks, &depths)?, list)?;
+        Ok(DataSet::new("images", set).with_classes(classes))
+    });
+    opened.map_err(raise)
+}
+
+/// The reader, and the fields of masks and depth.
+fn opened(
+    path: &str,
+    options: &ManifestOptions,
+    given: &Given,
+) -> feedline::Result<(Box<dyn Reader>, Vec<String>, Vec<String>)> {
+    let folders = [("mask", &given.mask), ("depth", &given.depth)];
+    for (name, folder) in folders {
+        let [folder] = &folder[..] else { continue };
+        if !(Path::new(path).is_dir() && Path::new(folder).is_dir()) {
+            continue;
+        }
+        let pairs = Paired::open_with(path, folder, &options.open)?.named(name)?;
+        let fields = |of: &str, given: &[String]| if of == name { vec![of.to_owned()] } else { given.to_vec() };
+        return Ok((Box::new(pairs), fields("mask", &given.mask), fields("depth", &given.depth)));
+    }
+    Ok((open_pictures(path, options)?, given.mask.clone(), given.depth.clone()))
+}
+
+fn parts(given: &Given, masks: &[String], depths: &[String]) -> feedline::Result<Parts> {
+    let parts = Parts::new().beside(&given.beside).min_size(given.min_size);
+    let mut parts = parts.box_format(format_named(&given.box_format)?);
+    if let Some(field) = &given.field {
+        parts = parts.image(field);
+    }
+    parts = masks.iter().fold(parts, |parts, name| parts.mask(name));
+    parts = depths.iter().fold(parts, |parts, name| parts.depth(name));
+    if let Some((name, format)) = &given.boxes {
+        parts = parts.boxes(name, format_named(format)?);
+    }
+    parts = given.points.iter().fold(parts, |parts, name| parts.points(name));
+    if given.clip {
+        parts = parts.clip();
+    }
+    if let Some(items) = given.max_boxes {
+        parts = parts.max_boxes(items);
+    }
+    Ok(if given.moves { parts.report_moves() } else { parts })
+}
+
+pub(crate) fn mode_named(name: &str) -> PyResult<Mode> {
+    Mode::named(name).ok_or_else(|| {
+        let why = format!("mode {name:?}: use \"rgb\", \"gray\", \"rgba\", \"u16\" or \"index\"");
+        raise(Error::new(ErrorKind::Config, why))
+    })
+}
+
+fn format_named(name: &str) -> feedline::Result<BoxFormat> {
+    BoxFormat::named(name).ok_or_else(|| {
+        let why = format!(
+            "box format {name:?}: use \"xyxy\", \"xywh\" or \"cxcywh\", or the same with an n at its end for \
+             boxes from 0 to 1"
+        );
+        Error::new(ErrorKind::Config, why)
+    })
+}

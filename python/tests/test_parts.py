@@ -1,0 +1,220 @@
+"""Masks, boxes and points that move with their picture, held against torchvision v2 with the same parameters."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feedline
+from feedline import transforms as T
+
+Image = pytest.importorskip("PIL.Image", reason="not run: Pillow is not installed")
+
+MOVING = [
+    T.Pad(3), T.RandomResizedCrop(40, scale=(0.3, 1.0)), T.RandomHorizontalFlip(), T.RandomVerticalFlip(),
+    T.RandomCrop(32), T.ColorJitter(0.2), T.CenterCrop((30, 36)),
+]  # fmt: skip
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Photographs and masks: palettes and gray."""
+    random = np.random.default_rng(45)
+    for folder in ("photographs", "masks", "depth"):
+        (tmp_path / folder).mkdir()
+    for number in range(24):
+        height, width = (int(side) for side in random.integers(40, 90, 2))
+        mask = np.kron(random.integers(0, 21, (12, 12), np.uint8), np.ones((8, 8), np.uint8))[:height, :width]
+        # The picture says the number of the mask.
+        picture = np.stack([mask * 12, mask * 12, 255 - mask * 12], -1)
+        Image.fromarray(picture).save(tmp_path / "photographs" / f"{number}.png")
+        shown = Image.fromarray(mask)
+        if number % 2:
+            shown.putpalette(random.integers(0, 256, 768, np.uint8).tobytes())
+        shown.save(tmp_path / "masks" / f"{number}.png")
+        Image.fromarray(mask.astype(np.uint16) * 2900).save(tmp_path / "depth" / f"{number}.png")
+    return tmp_path
+
+
+def table(folder: Path) -> Path:
+    """Photographs with boxes, classes and points, as Parquet with lists."""
+    pa = pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
+    pq = pytest.importorskip("pyarrow.parquet", reason="not run: pyarrow is not installed")
+    random = np.random.default_rng(46)
+    rows = []
+    for path in sorted((folder / "photographs").iterdir()):
+        width, height = Image.open(path).size
+        count = int(random.integers(0, 7))
+        corners = random.random((count, 2, 2)) * [width, height]
+        boxes = np.concatenate([corners.min(1), corners.max(1) - corners.min(1)], 1)
+        rows.append(
+            {
+                "image": path.read_bytes(),
+                "bbox": boxes.tolist(),
+                "category": random.integers(0, 9, count).tolist(),
+                "points": (random.random((count, 2)) * [width, height]).tolist(),
+            }
+        )
+    four, two = pa.list_(pa.list_(pa.float64(), 4)), pa.list_(pa.list_(pa.float64(), 2))
+    schema = pa.schema(
+        {"image": pa.binary(), "bbox": four, "category": pa.list_(pa.int64()), "points": two}.items()
+    )
+    pq.write_table(pa.Table.from_pylist(rows, schema), folder / "boxes.parquet")
+    return folder / "boxes.parquet"
+
+
+def batches(data: feedline.Data, **options: Any) -> Any:
+    return feedline.Loader(data, 8, shuffle=7, framework="numpy", copy=True, **options)
+
+
+def test_masks_follow_their_picture_and_are_torchvisions_with_the_same_moves(pairs: Path) -> None:
+    torch = pytest.importorskip("torch", reason="not run: torch is not installed")
+    tv = pytest.importorskip("torchvision", reason="not run: torchvision is not installed")
+    F = importlib.import_module("torchvision.transforms.v2.functional")
+    data = feedline.images(pairs / "photographs", MOVING, mask=pairs / "masks", moves=True)
+    assert [field.name for field in data.fields] == ["image", "mask", "moves"]
+    seen = 0
+    for batch in batches(data):
+        for mask, moves, one in zip(batch["mask"], batch["moves"].rows(), batch.ids, strict=True):
+            path = Path(data.path(int(one)) or "")
+            whole = torch.from_numpy(np.array(Image.open(pairs / "masks" / path.name)))
+            wanted = tv.tv_tensors.Mask(whole)
+            for name, options in T.moves(moves):
+                wanted = getattr(F, name)(wanted, **options)
+            assert (mask == wanted.numpy()).all(), path
+            seen += 1
+    assert seen == 24
+
+
+def test_pictures_are_torchvisions_with_the_same_moves_within_two_levels(pairs: Path) -> None:
+    torch = pytest.importorskip("torch", reason="not run: torch is not installed")
+    pytest.importorskip("torchvision", reason="not run: torchvision is not installed")
+    F = importlib.import_module("torchvision.transforms.v2.functional")
+    steps = [step for step in MOVING if not isinstance(step, T.ColorJitter)]
+    data = feedline.images(pairs / "photographs", steps, moves=True)
+    worst, off = 0, 0
+    for batch in batches(data):
+        for image, moves, one in zip(batch["image"], batch["moves"].rows(), batch.ids, strict=True):
+            wanted = torch.from_numpy(np.array(Image.open(data.path(int(one))).convert("RGB"))).permute(2, 0, 1)
+            for name, options in T.moves(moves):
+                wanted = getattr(F, name)(wanted, **options)
+            far = np.abs(image.astype(int) - wanted.numpy().astype(int))
+            worst, off = max(worst, int(far.max())), off + int((far > 1).sum())
+    assert worst <= 2, (worst, off)
+
+
+@pytest.mark.parametrize("to", ["xyxy", "xywh", "cxcywh", "xyxyn", "cxcywhn"])
+def test_boxes_and_points_are_torchvisions_with_the_same_moves(pairs: Path, to: str) -> None:
+    torch = pytest.importorskip("torch", reason="not run: torch is not installed")
+    tv = pytest.importorskip("torchvision", reason="not run: torchvision is not installed")
+    F = importlib.import_module("torchvision.transforms.v2.functional")
+    path = table(pairs)
+    files = feedline.open(path)
+    given = {"boxes": ("bbox", "xywh"), "beside": ["category"], "points": "points", "box_format": to}
+    data = feedline.images(path, MOVING, moves=True, **given)
+    kept = left_out = 0
+    for batch in batches(data):
+        rows = zip(*(batch[name].rows() for name in ("bbox", "category", "points", "moves")), strict=True)
+        for (boxes, classes, points, moves), one in zip(rows, batch.ids, strict=True):
+            sample = files[int(one)]
+            width, height = Image.open(sorted((pairs / "photographs").iterdir())[int(one)]).size
+            given_boxes = torch.from_numpy(sample["bbox"].reshape(-1, 4).astype(np.float32))
+            moved = tv.tv_tensors.BoundingBoxes(given_boxes, format="XYWH", canvas_size=(height, width))
+            spots = torch.from_numpy(sample["points"].reshape(-1, 2).astype(np.float32))
+            spots = tv.tv_tensors.KeyPoints(spots, canvas_size=(height, width))
+            for name, options in T.moves(moves):
+                moved, spots = (getattr(F, name)(part, **options) for part in (moved, spots))
+            moved, valid = F.sanitize_bounding_boxes(F.clamp_bounding_boxes(moved))
+            moved = F.convert_bounding_box_format(moved, new_format=to.rstrip("n").upper()).numpy()
+            if to.endswith("n"):
+                moved = moved / np.array([36, 30, 36, 30])
+            assert np.abs(boxes - moved).max(initial=0) < 1e-3
+            assert (classes == sample["category"][valid.numpy()]).all()
+            plain = spots.as_subclass(torch.Tensor).reshape(-1, 1, 2)
+            wanted, _ = F.sanitize_keypoints(plain, canvas_size=(30, 36))
+            assert np.abs(points - wanted.reshape(-1, 2).numpy()).max(initial=0) < 1e-3
+            kept, left_out = kept + len(boxes), left_out + len(valid) - len(boxes)
+    assert kept > 10 and left_out > 5, (kept, left_out)
+
+
+def test_depth_of_sixteen_bits_and_gray_and_alpha_keep_their_numbers(pairs: Path, tmp_path: Path) -> None:
+    crop = [T.CenterCrop(32)]
+    both = feedline.images(pairs / "photographs", crop, mask=pairs / "masks")
+    depth = feedline.images(pairs / "depth", crop, mode="u16")
+    beside = feedline.images(pairs / "photographs", crop, depth=pairs / "depth")
+    index = feedline.images(pairs / "masks", crop, mode="index")
+    gray = feedline.images(pairs / "photographs", crop, mode="gray")
+    assert depth.fields[0][1:3] == ("u16", (1, 32, 32)) and gray.fields[0][1:3] == ("u8", (1, 32, 32))
+    for one in range(len(both)):
+        mask = both[one]["mask"]
+        assert (depth[one]["image"] == mask.astype(np.uint16) * 2900).all()
+        assert (beside[one]["depth"] == mask.astype(np.uint16) * 2900).all()
+        assert (index[one]["image"] == mask).all()
+        wanted = Image.open(both.path(one)).convert("L")
+        left, top = (round((side - 32) / 2) for side in wanted.size)
+        wanted = np.asarray(wanted.crop((left, top, left + 32, top + 32)))
+        assert (gray[one]["image"][0] == wanted).all()
+    folder = tmp_path / "alpha"
+    folder.mkdir()
+    pixels = np.random.default_rng(3).integers(0, 256, (40, 50, 4), np.uint8)
+    Image.fromarray(pixels).save(folder / "0.png")
+    Image.fromarray(pixels[..., :3]).save(folder / "1.png")
+    rgba = feedline.images(folder, [T.CenterCrop((40, 50))], mode="rgba", channels_first=False)
+    assert (rgba[0]["image"] == pixels).all()
+    assert (rgba[1]["image"][..., 3] == 255).all() and (rgba[1]["image"][..., :3] == pixels[..., :3]).all()
+
+
+def test_bad_boxes_and_masks_are_bad_samples_that_name_their_file(pairs: Path) -> None:
+    Image.fromarray(np.zeros((8, 9), np.uint8)).save(pairs / "masks" / "5.png")
+    crop = [T.RandomCrop(32)]
+    data = feedline.images(pairs / "photographs", crop, mask=pairs / "masks")
+    with pytest.raises(feedline.SampleError, match=r"the mask is 9 x 8, and its picture is .*masks/5\.png"):
+        list(batches(data))
+    loader = batches(data, bad_samples=1)
+    assert sum(batch.rows for batch in loader) == 24
+    pq = pytest.importorskip("pyarrow.parquet", reason="not run: pyarrow is not installed")
+    path = table(pairs)
+    columns = pq.read_table(path)
+    for box, why in (
+        ([float("nan"), 0.0, 3.0, 3.0], "not finite"),
+        ([0.0, 0.0, 300.0, 3.0], "outside of its picture"),
+        ([5.0, 5.0, -3.0, 3.0], "ends before it begins"),
+    ):
+        rows = columns.to_pylist()
+        rows[3] |= {"bbox": [box], "category": [1], "points": []}
+        pq.write_table(columns.from_pylist(rows, columns.schema), path)
+        data = feedline.images(path, crop, boxes=("bbox", "xywh"), beside="category")
+        with pytest.raises(feedline.SampleError, match=f'"bbox": box 0, .*{why}.*boxes.parquet'):
+            list(batches(data))
+        assert sum(batch.rows for batch in batches(data, bad_samples=1)) == 24
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"mask": "masks", "decode": "gpu"}, 'need decode="cpu"'),
+        ({"mask": "no such"}, 'no field "no such"'),
+        ({"boxes": ("a", "b", "c")}, "give the field and the format"),
+        ({"boxes": ("bbox", "yxyx")}, "box format"),
+        ({"mode": "cmyk"}, "mode"),
+        ({"mode": "u16", "decode": "auto"}, "U16"),
+    ],
+)
+def test_what_cannot_be_is_refused(pairs: Path, options: dict[str, Any], why: str) -> None:
+    with pytest.raises(feedline.ConfigError, match=why):
+        feedline.images(pairs / "photographs", [T.CenterCrop(8)], **options)
+
+
+def test_a_picture_and_a_mask_that_are_zipped_are_told_what_to_write(pairs: Path) -> None:
+    def part(folder: str) -> feedline.Data:
+        return feedline.images(pairs / folder, [T.RandomCrop(32)])
+
+    mask = feedline.images(pairs / "masks", [T.RandomCrop(32)], mode="index")
+    with pytest.raises(feedline.ConfigError, match=r'feedline.images\(path, transforms, mask="masks"\)'):
+        feedline.zip(part("photographs"), mask.map(lambda sample: {"mask": sample["image"]}))
+    with pytest.raises(feedline.ConfigError, match="RandAugment"):
+        feedline.images(pairs / "photographs", [T.RandAugment(), T.CenterCrop(8)], mask=pairs / "masks")

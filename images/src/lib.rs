@@ -46,6 +46,6 @@ pub use parts::{BoxFormat, BoxRules, Corners, Level, MOVE_WORDS, Move, Moves, Pl
 pub use size::{Region, Size};
 pub use transform::{
     CenterCrop, ChannelOrder, ColorJitter, Effect, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
-    Grayscale, IMAGENET_MEAN, IMAGENET_STD, Mode, Needs, Operation, Pad, QuarterTurn, RandAugment, RandomCrop,
-    RandomResizedCrop, Resize, Scratch, Transform, Transforms, TrivialAugment,
+    Grayscale, IMAGENET_MEAN, IMAGENET_STD, Mode, Needs, Operation, Pad, QuarterTurn, RandAugment,
+    RandomCrop, RandomResizedCrop, Resize, Scratch, Transform, Transforms, TrivialAugment,
 };

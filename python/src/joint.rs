@@ -50,7 +50,8 @@ pub(crate) fn open_joint(
     let options = open_options(split, classes, false, false, None, Vec::new())?;
     let options = OpenOptions { class_from, ..options };
     // The columns of paths of a manifest are found, unless one of them is named.
-    let files = given.field.iter().flat_map(|field| [field].into_iter().chain(&given.mask).chain(&given.depth));
+    let files =
+        given.field.iter().flat_map(|field| [field].into_iter().chain(&given.mask).chain(&given.depth));
     let options = manifest_options(files.cloned().collect(), root, label, options);
     let start = Transforms::new().mode(mode_named(mode)?);
     let list = transforms(start, &steps, channels_first, false)?;
@@ -76,7 +77,8 @@ fn opened(
             continue;
         }
         let pairs = Paired::open_with(path, folder, &options.open)?.named(name)?;
-        let fields = |of: &str, given: &[String]| if of == name { vec![of.to_owned()] } else { given.to_vec() };
+        let fields =
+            |of: &str, given: &[String]| if of == name { vec![of.to_owned()] } else { given.to_vec() };
         return Ok((Box::new(pairs), fields("mask", &given.mask), fields("depth", &given.depth)));
     }
     Ok((open_pictures(path, options)?, given.mask.clone(), given.depth.clone()))

@@ -193,6 +193,17 @@ def test_bad_boxes_and_masks_are_bad_samples_that_name_their_file(pairs: Path) -
         assert sum(batch.rows for batch in batches(data, bad_samples=1)) == 24
 
 
+def test_a_manifest_names_photographs_and_their_masks(pairs: Path) -> None:
+    rows = [f"photographs/{number}.png,masks/{number}.png,{number % 3}" for number in range(24)]
+    (pairs / "pairs.csv").write_text("\n".join(["file,mask,kind", *rows]) + "\n")
+    steps = [T.RandomCrop(32), T.RandomHorizontalFlip()]
+    data = feedline.images(pairs / "pairs.csv", steps, mask="mask")
+    assert [field.name for field in data.fields] == ["image", "mask", "kind"]
+    for batch in batches(data):
+        assert (batch["image"][:, 0] == batch["mask"] * 12).all()
+        assert (batch["kind"] == batch.ids % 3).all()
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

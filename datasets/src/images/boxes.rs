@@ -127,7 +127,9 @@ const MAX_MOVES: usize = 64;
 
 /// The max number of items of a sample in any of the lists.
 fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize> {
-    if let (Some(max), _) | (None, Some(max)) = (parts.max_boxes, found.ragged().next().is_none().then_some(1)) {
+    if let (Some(max), _) | (None, Some(max)) =
+        (parts.max_boxes, found.ragged().next().is_none().then_some(1))
+    {
         return Ok(max);
     }
     let schema = reader.schema().fields();
@@ -138,7 +140,8 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
         // The reader counts numbers where it knows of no boxes.
         let item = if is_flat(field) { 1 } else { item };
         let bytes = field.element.size() * item;
-        (field.shape.first() == Some(&None)).then_some(found.ragged().any(|part| part == index).then_some(bytes))
+        (field.shape.first() == Some(&None))
+            .then_some(found.ragged().any(|part| part == index).then_some(bytes))
     });
     // A reader that knows its lengths knows all of them.
     let items: Vec<_> = items.map(Option::flatten).collect();

@@ -95,7 +95,8 @@ impl JointDataset {
         self.transforms.read(image, context.random(), scratch, row.bytes_mut(0))?;
         let moves = scratch.moves();
         if !moves.lead_to(self.size) {
-            let why = "a transform has moved the picture in a way that it did not record: correct its effect()";
+            let why =
+                "a transform has moved the picture in a way that it did not record: correct its effect()";
             return Err(Error::new(ErrorKind::Config, why));
         }
         for (place, (index, (name, kind))) in self.found.planes.iter().zip(&self.parts.planes).enumerate() {

@@ -37,7 +37,11 @@ pub(super) fn read(field: &SchemaField, bytes: &[u8], to: &mut Vec<f32>) -> Resu
     if is_whole {
         return Ok(());
     }
-    Err(data(format!("field \"{}\" has {} bytes, which are not whole numbers of its type", field.name, bytes.len())))
+    Err(data(format!(
+        "field \"{}\" has {} bytes, which are not whole numbers of its type",
+        field.name,
+        bytes.len()
+    )))
 }
 
 /// Replaces `to` by the numbers; returns whether they were whole ones.

@@ -69,13 +69,21 @@ impl Paired {
         for image in 0..images.len() {
             let Some(mask) = by_name.remove(&stem(&images, image_root, image)) else {
                 let masks = one_line(mask_root.display());
-                return at(&images, image, format!("no mask in {masks} has this name: both folders must agree"));
+                return at(
+                    &images,
+                    image,
+                    format!("no mask in {masks} has this name: both folders must agree"),
+                );
             };
             mask_of.push(mask);
         }
         if let Some(mask) = by_name.into_values().min() {
             let images = one_line(image_root.display());
-            return at(&masks, mask, format!("no picture in {images} has this name: both folders must agree"));
+            return at(
+                &masks,
+                mask,
+                format!("no picture in {images} has this name: both folders must agree"),
+            );
         }
         let mut fields = images.schema().fields().to_vec();
         if let Some(first) = fields.first_mut() {
@@ -93,7 +101,10 @@ impl Paired {
     pub fn named(mut self, name: &str) -> Result<Self> {
         let mut fields = self.schema.fields().to_vec();
         if fields.iter().rev().skip(1).any(|field| field.name == name) {
-            return Err(Error::new(ErrorKind::Config, format!("the photographs have a field \"{name}\" already")));
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!("the photographs have a field \"{name}\" already"),
+            ));
         }
         if let Some(last) = fields.last_mut() {
             last.name = name.to_owned();

@@ -155,26 +155,30 @@ impl Parts {
             match place {
                 Some(place) if fits(&fields[place]) => Ok(place),
                 Some(place) => Err(refuse(format!("the field {} cannot be {what}", fields[place]))),
-                None => {
-                    Err(refuse(format!("no field \"{name}\" for {what}: there are {}", reader.schema())))
-                }
+                None => Err(refuse(format!("no field \"{name}\" for {what}: there are {}", reader.schema()))),
             }
         };
-        let image = match &self.image {
-            Some(name) => name,
-            None => picture_field(reader)?,
+        let is_plane = |field: &&SchemaField| self.planes.iter().any(|(name, _)| *name == field.name);
+        let mut others = fields.iter().filter(|field| is_bytes(field) && !is_plane(field));
+        let image = match (&self.image, others.next(), others.next()) {
+            (Some(name), ..) => name.clone(),
+            (None, Some(only), None) => only.name.clone(),
+            (None, ..) => picture_field(reader)?,
         };
-        let image = find(image, "the picture, which is encoded bytes", &is_bytes)?;
-        let planes = self.planes.iter().map(|(name, _)| find(name, "a mask, which is encoded bytes", &is_bytes));
+        let image = find(&image, "the picture, which is encoded bytes", &is_bytes)?;
+        let planes =
+            self.planes.iter().map(|(name, _)| find(name, "a mask, which is encoded bytes", &is_bytes));
         let are_boxes = |field: &SchemaField| {
             are_numbers(field.element) && matches!(field.shape[..], [None, Some(4) | None])
         };
-        let boxes = self.boxes.as_ref().map(|(name, _)| find(name, "boxes, lists of four numbers", &are_boxes));
+        let boxes =
+            self.boxes.as_ref().map(|(name, _)| find(name, "boxes, lists of four numbers", &are_boxes));
         let are_points = |field: &SchemaField| {
             let is_last = matches!(field.shape.last(), Some(Some(2 | 3)));
             are_numbers(field.element) && is_last && field.shape.first() == Some(&None) && has_items(field)
         };
-        let points = self.points.iter().map(|name| find(name, "points, lists of two or three numbers", &are_points));
+        let points =
+            self.points.iter().map(|name| find(name, "points, lists of two or three numbers", &are_points));
         let beside = self.beside.iter().filter(|name| !self.points.contains(name));
         let beside = beside.map(|name| find(name, "beside the boxes, an item for each", &has_items));
         if !self.beside.is_empty() && self.boxes.is_none() && self.points.is_empty() {

@@ -218,7 +218,8 @@ fn photographs_and_masks_of_two_folders_are_paired_by_name() {
 fn zip_refuses_a_picture_and_a_mask_that_are_each_moved_and_names_what_moves_both() {
     let dir = tempdir().unwrap();
     write(dir.path(), "a/0.png", &picture());
-    let part = || feedline_datasets::ImageDataset::new(open(dir.path().join("a")).unwrap(), moving()).unwrap();
+    let part =
+        || feedline_datasets::ImageDataset::new(open(dir.path().join("a")).unwrap(), moving()).unwrap();
     let renamed = part().map(Spec::new().field("mask", DType::U8, [16, 16, 3]).unwrap(), |sample, row, _| {
         row.write(0, sample.bytes(0));
         Ok(())
@@ -229,20 +230,23 @@ fn zip_refuses_a_picture_and_a_mask_that_are_each_moved_and_names_what_moves_bot
 
 fn one(list: &[f64], parts: Parts) -> std::result::Result<Vec<Vec<u8>>, Error> {
     let classes: Vec<i64> = (0..list.len() as i64 / 4).collect();
-    let set = Memory::new(3).encoded("image", picture()).list("bbox", &[4], list).classes("category", &classes);
+    let set =
+        Memory::new(3).encoded("image", picture()).list("bbox", &[4], list).classes("category", &classes);
     read(&set.joint(parts.beside(["category"]), Transforms::new().center_crop(12)).unwrap(), 2)
 }
 
 #[test]
 fn boxes_of_every_format_are_cut_and_left_out_with_what_is_beside_them() {
     // The crop has the pixels 6 to 18. One box is whole, one cut, one gone, one too thin.
-    let corners = [[7.0, 8.0, 9.0, 11.0], [0.0, 0.0, 8.0, 9.0], [0.0, 0.0, 5.0, 5.0], [10.0, 10.0, 10.5, 14.0]];
+    let corners =
+        [[7.0, 8.0, 9.0, 11.0], [0.0, 0.0, 8.0, 9.0], [0.0, 0.0, 5.0, 5.0], [10.0, 10.0, 10.5, 14.0]];
     for (format, numbers) in [
         (BoxFormat::xyxy(), corners),
         (BoxFormat::xywh(), corners.map(|[a, b, c, d]: [f64; 4]| [a, b, c - a, d - b])),
         (
             BoxFormat::cxcywh().normalised(),
-            corners.map(|[a, b, c, d]| [(a + c) / 2.0, (b + d) / 2.0, c - a, d - b].map(|place| place / 24.0)),
+            corners
+                .map(|[a, b, c, d]| [(a + c) / 2.0, (b + d) / 2.0, c - a, d - b].map(|place| place / 24.0)),
         ),
     ] {
         let fields = one(&numbers.concat(), Parts::new().boxes("bbox", format)).unwrap();
@@ -268,7 +272,10 @@ fn bad_boxes_points_and_masks_are_errors_of_their_sample() {
         assert_eq!((error.kind(), error.sample()), (ErrorKind::Sample, Some(2)), "{error}");
         assert!(error.to_string().contains(part), "{error}");
     };
-    refused(one(&[0.0, 0.0, 4.0, 4.0, 1.0, 1.0, f64::NAN, 2.0], xyxy()), "field \"bbox\": box 1, from x 1, y 1");
+    refused(
+        one(&[0.0, 0.0, 4.0, 4.0, 1.0, 1.0, f64::NAN, 2.0], xyxy()),
+        "field \"bbox\": box 1, from x 1, y 1",
+    );
     refused(one(&[0.0, 0.0, 26.0, 4.0], xyxy()), "is outside of its picture of 24 x 24");
     refused(one(&[5.0, 0.0, 4.0, 4.0], xyxy()), "ends before it begins");
     one(&[-9.0, 0.0, 99.0, 24.0], xyxy().clip()).unwrap();
@@ -316,7 +323,8 @@ fn visible_points_follow_coco_and_groups_stay_with_their_boxes() {
     let crop = || Transforms::new().center_crop(12);
     let set = |parts| {
         let memory = Memory::new(3).encoded("image", picture()).list("bbox", &[4], &boxes);
-        let fields = read(&memory.list("keypoints", &[2, 3], &people).joint(parts, crop()).unwrap(), 0).unwrap();
+        let fields =
+            read(&memory.list("keypoints", &[2, 3], &people).joint(parts, crop()).unwrap(), 0).unwrap();
         floats(&fields[2])
     };
     let parts = || Parts::new().boxes("bbox", BoxFormat::xyxy()).points("keypoints");

@@ -72,7 +72,8 @@ impl Decoder {
             // Alpha of BMP has no standard, and JPEG has none.
             Format::Bmp | Format::Jpeg => Ok(None),
         });
-        let alpha = alpha.unwrap_or_else(|panic| Err(Why::from(panic))).map_err(|why| refused(format, why))?;
+        let alpha =
+            alpha.unwrap_or_else(|panic| Err(Why::from(panic))).map_err(|why| refused(format, why))?;
         let to = plane.begin(size);
         match alpha {
             Some(alpha) => to.extend(alpha),

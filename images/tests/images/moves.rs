@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{ErrorKind, Random};
 use feedline_images::{
-    BoxFormat, BoxRules, Canvas, Decoder, Effect, Filter, Mode, Move, Moves, Plane, RandAugment, Region, Sampling,
-    Scratch, Size, Transform, Transforms, Turn,
+    BoxFormat, BoxRules, Canvas, Decoder, Effect, Filter, Mode, Move, Moves, Plane, RandAugment, Region,
+    Sampling, Scratch, Size, Transform, Transforms, Turn,
 };
 
 fn golden(name: &str) -> PathBuf {

@@ -161,12 +161,7 @@ unsafe impl Backend for Host {
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<()> {
         self.check_lost()?;
         let event = self.event(event)?;
-        // The number is issued under the queue's lock: a wait for it that another thread submits to the
-        // same stream is queued after it.
-        self.stream(stream)?.queue().push(|| {
-            let number = event.issue();
-            Command::Record(event, number)
-        })
+        self.stream(stream)?.queue().record(event)
     }
 
     unsafe fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {

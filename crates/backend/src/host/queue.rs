@@ -87,6 +87,27 @@ impl Queue {
         }
     }
 
+    /// Records `event` behind the commands so far: if all of them have run at once, without a wake-up of the
+    /// stream's thread.
+    pub(super) fn record(&self, event: Arc<Event>) -> Result<()> {
+        let is_recorded = self.state.with(|state| {
+            let is_done = state.is_done() && !state.closed;
+            if is_done {
+                event.complete(event.issue());
+            }
+            is_done
+        });
+        if is_recorded {
+            return Ok(());
+        }
+        // The number is issued under the queue's lock: a wait for it that another thread submits to the same
+        // stream is queued after it.
+        self.push(|| {
+            let number = event.issue();
+            Command::Record(event, number)
+        })
+    }
+
     /// Pops the first command, blocking until there is one; `None` when the queue is closed and empty.
     /// Only the stream's thread calls it, after it has run the previous command.
     pub(super) fn pop(&self) -> Option<Command> {
@@ -110,6 +131,12 @@ impl Queue {
 
     /// Whether every command has run.
     pub(super) fn is_done(&self) -> bool {
-        self.state.with(|state| state.commands.is_empty() && !state.running)
+        self.state.with(|state| state.is_done())
+    }
+}
+
+impl State {
+    fn is_done(&self) -> bool {
+        self.commands.is_empty() && !self.running
     }
 }

@@ -1,8 +1,9 @@
 //! Pinned host memory that tracks the end of the last copy out of it.
 
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use feedline_backend::{Access, BackendKind};
+use feedline_backend::{Access, Address, BackendKind};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
@@ -13,7 +14,8 @@ use crate::{Device, Event, Stream};
 /// A block of pinned host memory.
 pub struct Pinned {
     device: Arc<Core>,
-    ptr: *mut u8,
+    /// Changes only in [`exchange`](Self::exchange), so it needs no order of its own.
+    ptr: AtomicPtr<u8>,
     bytes: usize,
     /// The event of the last copy out of this block; `None` before the first one.
     copied: Mutex<Option<Arc<Event>>>,
@@ -42,7 +44,7 @@ impl Pinned {
         let ptr = device.backend.alloc_host(bytes)?;
         device.stats.pinned_bytes.add(bytes as u64);
         let (copied, readers) = (Mutex::default(), OnceLock::new());
-        Ok(Self { device: device.clone(), ptr, bytes, copied, readers, leaked: false })
+        Ok(Self { device: device.clone(), ptr: AtomicPtr::new(ptr), bytes, copied, readers, leaked: false })
     }
 
     /// Lets each of `streams` read this block, and no other. Without this call, the stream of the first copy is
@@ -57,7 +59,7 @@ impl Pinned {
     /// Names the block in the messages of a race checker.
     #[doc(hidden)] // For the slots of a loader.
     pub fn named(self, name: &str) -> Self {
-        self.device.backend.name_memory(self.ptr as u64, name);
+        self.device.backend.name_memory(self.as_ptr() as u64, name);
         self
     }
 
@@ -70,12 +72,23 @@ impl Pinned {
         work: impl FnOnce(*const u8) -> Result<()>,
     ) -> Result<()> {
         self.accepts(stream)?;
-        work(self.ptr)?;
+        work(self.as_ptr())?;
         stream.record(copied)?;
         let earlier = self.copied.lock().unwrap_or_else(PoisonError::into_inner).replace(copied.clone());
         // After the lock is released.
         drop(earlier);
         Ok(())
+    }
+
+    /// Takes the memory at `address`, of this block's size, and returns the address of its own. Host memory is
+    /// the device memory of the host device, so a batch need not be copied there.
+    ///
+    /// # Safety
+    /// The device is the host device. `address` is from its allocator, and the caller owns it. Nothing holds the
+    /// address of this block, and nothing fills it before all uses of the memory at `address` have ended.
+    pub(crate) unsafe fn exchange(&self, address: Address) -> Address {
+        // The lease of the slot orders this with other uses of the block.
+        Address(self.ptr.swap(address.0 as *mut u8, Ordering::Relaxed) as u64)
     }
 
     /// The event of the last copy. It is not recorded again while the caller holds it.
@@ -93,16 +106,16 @@ impl Pinned {
         debug_assert!(offset + bytes <= self.bytes);
         // SAFETY: the range lies in this block. Owners request write access right before they overwrite
         // the range, and have exclusive access to it: a slot that was just acquired, or a new block.
-        unsafe { self.device.backend.host_access(self.ptr.wrapping_add(offset), bytes, access) }
+        unsafe { self.device.backend.host_access(self.as_ptr().wrapping_add(offset), bytes, access) }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
         if !self.leaked {
-            // SAFETY: from `alloc_host` with this size, freed once; owners wait for the last copy before
-            // they drop this.
-            if let Err(error) = unsafe { self.device.backend.free_host(self.ptr, self.bytes) } {
+            // SAFETY: from `alloc_host` with this size, or exchanged for such memory, and freed once; owners wait
+            // for the last copy before they drop this.
+            if let Err(error) = unsafe { self.device.backend.free_host(self.as_ptr(), self.bytes) } {
                 self.device.stats.report(error);
             }
         }
@@ -110,19 +123,15 @@ impl Drop for Pinned {
     }
 }
 
-// SAFETY: this value alone owns the block; access to its bytes goes through leases (`HostMemory`).
-unsafe impl Send for Pinned {}
-// SAFETY: shared references expose only the address and the size; `LastCopy` is Sync.
-unsafe impl Sync for Pinned {}
-
-// SAFETY: the backend allocated zeroed memory that does not move. `read_by` records an event after all
+// SAFETY: the backend allocated zeroed memory, which is exchanged for other memory only while its slot is
+// submitted (`WriteLease::hand_over`). `read_by` records an event after all
 // work that it submits, and no event is recorded again while this refers to it. A block is submitted again
 // only after a wait for the last event, so that event covers the reads of every stream. A submission that
 // failed may have left a copy behind that no event covers; `wait_drained` covers that too, since it drains all
 // streams that ever read this block.
 unsafe impl HostMemory for Pinned {
     fn as_ptr(&self) -> *mut u8 {
-        self.ptr
+        self.ptr.load(Ordering::Relaxed)
     }
 
     fn len(&self) -> usize {

@@ -8,7 +8,8 @@ use feedline_core::{Error, ErrorKind, Result};
 /// A block of host memory that a device reads by copies that the host starts.
 ///
 /// # Safety
-/// - `as_ptr` is valid for reads and writes of `len` initialised bytes, and never changes.
+/// - `as_ptr` is valid for reads and writes of `len` initialised bytes. It changes only within
+///   [`ReadyLease::submit`](crate::ReadyLease::submit), by its closure.
 /// - Nothing else in the program reads or writes these bytes, except the copies started by
 ///   [`ReadyLease::submit`](crate::ReadyLease::submit).
 /// - `landed` and `wait_landed` return `Ok(true)` or `Ok(())` only when every copy submitted so far has

@@ -8,7 +8,7 @@ use feedline_backend::Address;
 use feedline_backend::host::Host;
 use feedline_core::timeline::now;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
-use feedline_slots::ReadyLease;
+use feedline_slots::{HostMemory, ReadyLease};
 
 use crate::capture::SlotId;
 use crate::slot::ring::{MAX_READERS, Slot, SlotRef, SlotRing};
@@ -104,9 +104,14 @@ impl WriteLease {
             let why = format!("bytes {part:?} do not fit a device slot of {slot} bytes");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        self.fill(stream.core(), from, |copier, at, slot| {
+        if self.ring.takes_over(host) {
+            return self.hand_over(stream.core(), from);
+        }
+        self.fill(stream.core(), from, |copier, pinned, slot| {
+            let (at, slot) = (pinned.as_ptr(), slot.address());
             parts.iter().try_for_each(|part| {
-                let (at, slot) = (at.wrapping_add(part.start), Address(slot.0 + part.start as u64));
+                let (at, slot) =
+                    (at.wrapping_add(part.start).cast_const(), Address(slot.0 + part.start as u64));
                 // SAFETY: both slots have these bytes, checked above. `fill` keeps the host away from the
                 // block until the copies are done, and orders them after all readers of the slot.
                 unsafe { copier.device.backend.copy_to_device(copier.id(), at, slot, part.len()) }
@@ -143,10 +148,24 @@ impl WriteLease {
                 "a ring of device slots is filled from the columns of one data set only",
             ));
         }
-        self.fill(stream.core(), from, |copier, at, slot| {
+        self.fill(stream.core(), from, |copier, pinned, slot| {
+            let (at, slot) = (pinned.as_ptr().cast_const(), slot.address());
             // SAFETY: `accepts` returned Ok. `fill` keeps the host away from the block until the work is
             // done, and orders the work after all readers of the slot.
             unsafe { columns.send(copier, ids, at, slot) }
+        })
+    }
+
+    /// As [`upload`](Self::upload), without a copy: the two slots exchange their memory.
+    #[track_caller]
+    fn hand_over<T>(self, copier: &Arc<StreamCore>, from: ReadyLease<Pinned, T>) -> Result<Loaded> {
+        self.fill(copier, from, |_, pinned, slot| {
+            // SAFETY: `takes_over` says that the device is the host and that both have one size. This lease owns
+            // the slot's memory. `submit` has the host slot's only lease, so nobody holds its address, and lends
+            // it again once `event` has completed, which `fill` records behind the wait for the slot's readers.
+            let filled = unsafe { pinned.exchange(slot.address()) };
+            slot.set_address(filled);
+            Ok(())
         })
     }
 
@@ -163,7 +182,7 @@ impl WriteLease {
         mut self,
         copier: &Arc<StreamCore>,
         from: ReadyLease<Pinned, T>,
-        work: impl FnOnce(&Arc<StreamCore>, *const u8, Address) -> Result<()>,
+        work: impl FnOnce(&Arc<StreamCore>, &Pinned, &Slot) -> Result<()>,
     ) -> Result<Loaded> {
         let _site = copier.device.call_site();
         // Checked before the submission: after it, an error loses both slots.
@@ -171,14 +190,14 @@ impl WriteLease {
         from.memory().accepts(copier)?;
         let event = self.ring.copy_events.take(&self.ring.device)?;
         self.order(copier)?;
-        let address = self.ring.slots[self.index].address;
         // From here on, a panic must not release a slot that the device may write.
         self.on_drop = OnDrop::Lose;
+        let slot = &self.ring.slots[self.index];
         let copied = from.submit(|pinned, _| {
             // `submit` keeps the host away from the block until `event` completes. The slot belongs to
             // this lease; every reader has recorded its end, and the stream waits for those events before
             // it writes.
-            pinned.read_by(copier, &event, |at| work(copier, at, address))
+            pinned.read_by(copier, &event, |_| work(copier, pinned, slot))
         });
         if let Err(error) = copied {
             self.lose(&error);
@@ -316,7 +335,7 @@ impl Reader {
     /// `Config` if they lie outside the slot or are not aligned.
     pub fn view<T: Element>(&self, offset: usize, len: usize) -> Result<View<'_, T>> {
         self.ring.check_range::<T>(offset, len)?;
-        let address = Address(self.slot().address.0 + offset as u64);
+        let address = Address(self.slot().address().0 + offset as u64);
         let view = View::new(address, len, self.stream.core(), Some(self.slot_id()));
         Ok(view.of_step(self.info().step))
     }
@@ -354,7 +373,7 @@ impl Reader {
             return Err(Error::new(ErrorKind::Config, why));
         }
         self.wait_until_copied()?;
-        let address = self.slot().address.0 as *const u8;
+        let address = self.slot().address().0 as *const u8;
         // SAFETY: on the host an address is a pointer, here to `bytes` initialised bytes. The copy into them
         // has ended, the next one waits for this reader, and the views of a batch can only be read.
         Ok(unsafe { std::slice::from_raw_parts(address, self.ring.bytes) })

@@ -129,7 +129,7 @@ impl<'a> SlotMut<'a> {
         let (ring, index) = (&self.lease.ring, self.lease.index);
         ring.check_range::<T>(offset, len)?;
         self.open()?;
-        let address = Address(ring.slots[index].address.0 + offset as u64);
+        let address = Address(ring.slots[index].address().0 + offset as u64);
         Ok(ViewMut::new(address, len, self.writer, Some(ring.slot_id(index))))
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline_backend::Address;
+use feedline_backend::host::Host;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::Monitor;
 
@@ -39,7 +40,9 @@ pub enum Held {
 }
 
 pub(crate) struct Slot {
-    pub(crate) address: Address,
+    /// Changes only in a ring that takes over host slots, by the holder of the slot's `WriteLease`. The leases
+    /// order that with other uses.
+    address: AtomicU64,
     /// Reader `i` records its end in `consumed[i]`.
     pub(crate) consumed: [Event; MAX_READERS],
     /// The number of readers since the last upload: the first `joined` events of `consumed` are valid.
@@ -112,6 +115,8 @@ pub struct SlotRing {
     /// The streams that write these slots: those of [`set_writers`](Self::set_writers), or the one of the
     /// first copy.
     writers: OnceLock<Box<[Arc<StreamCore>]>>,
+    /// Whether batches are handed over with the memory of their host slots.
+    takes_over: AtomicBool,
     /// The columns that the copy stream gathers from, if any. Kept until that stream has been drained.
     pub(crate) columns: OnceLock<Arc<StridedColumns>>,
 }
@@ -139,7 +144,7 @@ impl SlotRing {
         let mut slots = Vec::with_capacity(count);
         let built = (0..count).try_for_each(|index| {
             let slot = Slot::new(core, bytes)?;
-            core.backend.name_memory(slot.address.0, &format!("device slot {index}"));
+            core.backend.name_memory(slot.address().0, &format!("device slot {index}"));
             slots.push(slot);
             Ok(())
         });
@@ -156,6 +161,7 @@ impl SlotRing {
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
             writers: OnceLock::new(),
+            takes_over: AtomicBool::new(false),
             columns: OnceLock::new(),
         });
         built?;
@@ -170,6 +176,20 @@ impl SlotRing {
     /// `Config` for a stream of another device, and once the ring has its streams.
     pub fn set_writers(&self, streams: &[Stream]) -> Result<()> {
         StreamCore::set_owners(streams, &self.writers, &self.device, "a ring of device slots")
+    }
+
+    /// On the host device, hands a batch over with the memory of its host slot, which gets that of the device slot
+    /// in exchange: nothing is copied. Then [`addresses`](Self::addresses) change. Does nothing on another device.
+    #[doc(hidden)] // For the loader.
+    pub fn take_over_host_slots(&self) {
+        // The host backend only: other devices do not read host memory in place.
+        let is_host = self.device.backend.downcast_ref::<Host>().is_some();
+        self.takes_over.store(is_host, Ordering::Relaxed);
+    }
+
+    /// Whether a batch in a host slot of `bytes` bytes is handed over with its memory.
+    pub(crate) fn takes_over(&self, bytes: usize) -> bool {
+        self.takes_over.load(Ordering::Relaxed) && bytes == self.bytes
     }
 
     /// Returns an error for a stream of another device, and for one that does not write these slots.
@@ -306,7 +326,7 @@ impl SlotRing {
     /// The addresses of the slots. They are fixed for the life of the ring, so a step recorded once per
     /// slot can be replayed.
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
-        self.slots.iter().map(|slot| slot.address)
+        self.slots.iter().map(Slot::address)
     }
 }
 
@@ -322,7 +342,7 @@ impl Slot {
         let address = device.backend.alloc_device(bytes)?;
         device.stats.device_bytes.add(bytes as u64);
         Ok(Self {
-            address,
+            address: AtomicU64::new(address.0),
             consumed,
             joined: AtomicU32::new(0),
             live: AtomicU32::new(0),
@@ -332,6 +352,16 @@ impl Slot {
             is_used_elsewhere: AtomicBool::new(false),
             lost: AtomicBool::new(false),
         })
+    }
+
+    /// The memory.
+    pub(crate) fn address(&self) -> Address {
+        Address(self.address.load(Ordering::Relaxed))
+    }
+
+    /// Gets other memory, of the same size. Only the holder of the slot's `WriteLease` may call it.
+    pub(crate) fn set_address(&self, address: Address) {
+        self.address.store(address.0, Ordering::Relaxed);
     }
 
     /// The event of the last copy, if its batch was dropped unread.
@@ -420,9 +450,9 @@ impl Drop for SlotRing {
         for slot in &self.slots {
             let unknown = slot.lost.load(Ordering::Acquire) || slot.live.load(Ordering::Acquire) > 0;
             let freed = match (unknown, drained.clone().and_then(|()| slot.drain())) {
-                // SAFETY: from `alloc_device` with this size, freed once; every copy and every reader has
+                // SAFETY: from `alloc_device` with this size, or exchanged for such memory, and freed once; every copy and every reader has
                 // ended.
-                (false, Ok(())) => unsafe { self.device.backend.free_device(slot.address, self.bytes) },
+                (false, Ok(())) => unsafe { self.device.backend.free_device(slot.address(), self.bytes) },
                 (true, _) => Err(Error::new(
                     ErrorKind::Device,
                     "a device slot was leaked: its reader was forgotten, or could not record its end",

@@ -86,6 +86,7 @@ pub struct LoaderBuilder {
     pub(crate) transfer_mode: TransferMode,
     pub(crate) epochs: Option<u64>,
     pub(crate) is_under_one_lock: bool,
+    pub(crate) is_handed_over: bool,
     pub(crate) held_timeout: Duration,
     pub(crate) drop_timeout: Duration,
     pub(crate) bad_samples: BadSamples,
@@ -123,6 +124,7 @@ impl LoaderBuilder {
             transfer_mode: TransferMode::Auto,
             epochs: None,
             is_under_one_lock: false,
+            is_handed_over: false,
             held_timeout: HELD_LIMIT,
             drop_timeout: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
@@ -286,6 +288,13 @@ impl LoaderBuilder {
     #[doc(hidden)] // For the Python package.
     pub fn under_one_lock(self) -> Self {
         Self { is_under_one_lock: true, ..self }
+    }
+
+    /// On the host device, large batches are handed over with the memory of their host slots, rather than copied:
+    /// [`Loader::slot_addresses`](crate::Loader::slot_addresses) are not fixed then.
+    #[doc(hidden)] // For the Python package.
+    pub fn hands_over(self) -> Self {
+        Self { is_handed_over: true, ..self }
     }
 
     /// How long a wait for the next batch may last while the batches before it hold every device slot, because

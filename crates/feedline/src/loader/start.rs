@@ -12,7 +12,9 @@ use feedline_slots::Ring;
 
 use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
-use crate::decode::{ActiveWorkers, Decoder, Filling, HostInfo, SourceReader, WorkerPool, start_filling};
+use crate::decode::{
+    ActiveWorkers, CACHED, Decoder, Filling, HostInfo, SourceReader, WorkerPool, start_filling,
+};
 use crate::device_map::{DeviceLanes, MapWork, Outcome, streams};
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
@@ -242,9 +244,14 @@ fn allocate(
     };
     let host_slots = Ring::<Pinned, HostInfo>::new(pinned);
     let ring = |count, layout: &Layout| SlotRing::new(device, count, layout.bytes());
+    // Smaller ones stay in the cache of the worker that fills them.
+    let is_handed_over = builder.is_handed_over && layout.bytes() > *CACHED.end();
     let (copied, slots) = match (&builder.device_map, host_readers) {
         (None, _) => {
             let slots = ring(builder.copied_slots(layout), layout)?;
+            if is_handed_over {
+                slots.take_over_host_slots();
+            }
             (slots.clone(), slots)
         }
         (Some(_), None) => {

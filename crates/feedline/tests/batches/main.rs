@@ -11,6 +11,7 @@ mod draws;
 mod files_on_disk;
 mod gapless;
 mod hand_off;
+mod handed_over;
 mod host;
 mod iterable;
 mod large;

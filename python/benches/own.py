@@ -287,6 +287,7 @@ def measure(loader: str, name: str, workers: int, seconds: float) -> None:
         "pss_mb": _pss(),
         "start_s": started,
         "seconds": time.perf_counter() - start,
+        "read_by": str(getattr(batches, "_reads", "")),
     }
     print(json.dumps(result), flush=True)
     # Not the end of the loaders: some of them take long.
@@ -342,7 +343,7 @@ def _pss() -> float:
     return total / 1024
 
 
-def run(loader: str, name: str, workers: int, seconds: float) -> dict[str, float] | str:
+def run(loader: str, name: str, workers: int, seconds: float) -> dict[str, Any] | str:
     command = [sys.executable, __file__, "--device", DEVICE, "--one", loader, name, str(workers), str(seconds)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60 + 10 * seconds)
@@ -350,7 +351,7 @@ def run(loader: str, name: str, workers: int, seconds: float) -> dict[str, float
         return "timed out"
     if done.returncode != 0:
         return (done.stderr.strip().splitlines() or ["failed"])[-1]
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -402,7 +403,9 @@ def main() -> None:
                 continue
             # In turns, so that a slow moment of the machine is not one loader's.
             cells[name, count] = {one: run(one, name, count, seconds) for one in ("feedline", "DataLoader")}
-            print(f"{name}, {count} workers: {_cell(cells[name, count])}", file=sys.stderr, flush=True)
+            by = cells[name, count]["feedline"]
+            by = "" if isinstance(by, str) else f" ({by['read_by']})"
+            print(f"{name}, {count} workers: {_cell(cells[name, count])}{by}", file=sys.stderr, flush=True)
     head = "".join(f" {count} workers: feedline, DataLoader, ratio |" for count in counts)
     print(f"| sample, on {DEVICE} |{head}\n|{' --- |' * (1 + len(counts))}", flush=True)
     for name in names:
@@ -425,7 +428,7 @@ def main() -> None:
             print(f"{other}, {name}, {count} workers: {_shown(found)}", flush=True)
 
 
-def _shown(found: dict[str, float] | str) -> str:
+def _shown(found: dict[str, Any] | str) -> str:
     return found if isinstance(found, str) else f"{found['rate']:,.0f}"
 
 

@@ -112,6 +112,11 @@ class Collating(Reader):
         self._watch = SharedWatch()
 
     @property
+    def parts(self) -> list[tuple[str, Any]]:
+        """What is sent to another process, by name."""
+        return [*super().parts, ("collate_fn", self.function)]
+
+    @property
     def is_batched(self) -> bool:
         """Whether several samples are read in one call."""
         return True

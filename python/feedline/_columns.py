@@ -5,8 +5,10 @@ Needs NumPy only, so that a worker process can import it.
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, Union
 
@@ -52,6 +54,14 @@ _SCALARS: dict[str, set[type]] = {
 }
 
 
+#: The codes of `struct` for types of numbers, and the types of Python that it packs exactly.
+_PACKED: dict[str, tuple[str, set[type]]] = {
+    "bool": ("?", {bool}),
+    "i64": ("q", {int}),
+    "f64": ("d", {float, np.float64}),
+}
+
+
 class Misfit(ValueError):
     """A sample is not like the first one."""
 
@@ -84,10 +94,17 @@ class Columns:
         except ValueError as error:
             raise error if isinstance(error, ConfigError) else ConfigError(str(error)) from error.__cause__
         self._groups = _groups(self._columns)
+        self._numbers = [self._numbers_of(column, places) for column, places in self._groups]
         #: The columns of a batch.
         self.fields: list[Field] = [column.field for column, _ in self._groups]
         #: NumPy's type of each column.
         self.dtypes = [column.dtype for column, _ in self._groups]
+        #: Bytes of a sample in fields of one size.
+        self.row_bytes = sum(
+            dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+            for (_, _, shape, most), dtype in zip(self.fields, self.dtypes, strict=True)
+            if most is None
+        )
         #: Where the fields are, if some share a column; else empty.
         self.places: list[Place] = []
         if len(self._groups) < len(self._columns):
@@ -123,22 +140,47 @@ class Columns:
         for (column, values), to in zip(self._checked(samples), out, strict=True):
             column.write(values, to)
 
+    def _numbers_of(self, column: Any, places: list[int]) -> _Numbers | None:
+        """How the fields that share a column are packed at once; ``None`` if they are not."""
+        packed = _PACKED.get(column.field[1])
+        if len(places) == 1 or packed is None or column.shape != (len(places),):
+            return None
+        keys = [self._names[place] for place in places] if self._is_dict else places
+        return _Numbers(itemgetter(*keys), column.dtype, len(places), *packed)
+
     def _checked(self, samples: Sequence[Any]) -> list[tuple[Any, Any]]:
         """The columns of a batch, and the values of each as it wants them."""
-        checked: list[Any] = []
+        numbers = [None] * len(self._groups) if not any(self._numbers) else self._packed_numbers(samples)
+        if all(one is not None for one in numbers):
+            return [(column, values) for (column, _), values in zip(self._groups, numbers, strict=True)]
+        checked: dict[int, Any] = {}
         misfits = []
-        for column, values in zip(self._columns, self._split(samples), strict=True):
+        split = self._split(samples)
+        left = [at for (_, places), found in zip(self._groups, numbers, strict=True) if found is None for at in places]
+        for place in sorted(left):
             try:
-                checked.append(column.checked(values))
+                checked[place] = self._columns[place].checked(split[place])
             except Misfit as misfit:
                 misfits.append(misfit)
         if misfits:
             raise min(misfits, key=attrgetter("position"))
         columns = []
-        for column, places in self._groups:
-            values = [checked[place] for place in places]
-            columns.append((column, values[0] if len(places) == 1 else column.stacked(values)))
+        for (column, places), found in zip(self._groups, numbers, strict=True):
+            if found is None:
+                values = [checked[place] for place in places]
+                found = values[0] if len(places) == 1 else column.stacked(values)
+            columns.append((column, found))
         return columns
+
+    def _packed_numbers(self, samples: Sequence[Any]) -> list[Array | None]:
+        """The values of each column of numbers that are packed at once; ``None`` of the others."""
+        kinds = {dict} if self._is_dict else {tuple, list}
+        if not samples or not set(map(type, samples)) <= kinds or set(map(len, samples)) != {len(self._names)}:
+            return [None] * len(self._groups)
+        try:
+            return [None if one is None else one.packed(samples) for one in self._numbers]
+        except KeyError:
+            return [None] * len(self._groups)
 
     def _values(self, samples: Sequence[Any]) -> list[Sequence[Any]]:
         """The values of each field of dicts that have all of them."""
@@ -171,6 +213,27 @@ class Columns:
                 raise Misfit(position, why)
             rows.append([fields[name] for name in self._names])
         return list(zip(*rows, strict=True)) if rows else [[] for _ in self._names]
+
+
+class _Numbers:
+    """Fields of one type that share a column, packed by one call."""
+
+    def __init__(
+        self, get: Callable[[Any], Any], dtype: np.dtype[Any], fields: int, code: str, kinds: set[type]
+    ) -> None:
+        self._get, self._dtype, self._fields, self._code, self._kinds = get, dtype, fields, code, kinds
+
+    def packed(self, samples: Sequence[Any]) -> Array | None:
+        """A row for each sample; ``None`` if a value is of another type."""
+        values = list(chain.from_iterable(map(self._get, samples)))
+        if not set(map(type, values)) <= self._kinds:
+            return None
+        try:
+            packed = struct.pack(f"={len(values)}{self._code}", *values)
+        except struct.error:
+            # A whole number beyond the type.
+            return None
+        return np.frombuffer(packed, self._dtype).reshape(-1, self._fields)
 
 
 class _Column:

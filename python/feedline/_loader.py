@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from . import _feedline, _options, _own, _values
 from ._batch import Batch, Copied, forms_of
 from ._collate import nested
@@ -25,7 +27,7 @@ from ._frameworks import framework as framework_of
 from ._report import Report
 from ._sampler import Sampler, order_of
 from ._source import Source
-from ._workers.choice import Choice, has_lock
+from ._workers.choice import BatchMap, Choice, has_lock
 
 _log = logging.getLogger("feedline")
 
@@ -121,13 +123,15 @@ class Loader:
         collate_fn: Called with the list of the samples of a batch, as by a ``DataLoader``; see :class:`Data`.
         max_length: Max items of fields whose length varies, for what is not a :class:`Data` yet.
         workers: Threads that decode; where your own Python code reads the samples, processes. Default: a
-            thread per core, and two threads for your own code, which take turns at the interpreter's lock. 0
-            is one thread.
+            thread per core, and one to four threads for your own code, which take turns at the interpreter's
+            lock. 0 is one thread.
         parallel: What reads samples of your own Python code: ``"processes"``, ``"threads"``, or ``"auto"``: as
             many processes as ``workers`` says, and threads without ``workers``, on a free-threaded build,
             where the data cannot be sent to a process, which a warning says, and where the first sample, read
             by threads and by one, shows that they read about as many (downloads, waits, long work without the
             interpreter's lock). The report and the loader's ``repr`` have what was chosen and measured.
+            ``map_batch`` is called where the samples are read; of data that feedline reads itself, by processes
+            if a batch of the first sample takes it a millisecond or more, mostly with the lock.
         prefetch: Slots for batches on the device. Default: 3 to 8, by size.
         world: ``"env"`` for the ranks of torchrun, Open MPI or Slurm, ``"torch"`` for those of
             ``torch.distributed``, a pair of rank and size, or ``None`` for one process that reads all.
@@ -137,7 +141,8 @@ class Loader:
         bad_samples: How many samples, or which share of them, may be unreadable and get a substitute.
         skip: Steps to leave out, by epoch: ``{3: range(100, 120)}``.
         map_batch: Called by a worker with a dict of a batch's NumPy arrays, to change them in place and return
-            nothing, or to return all fields, in the same shapes.
+            nothing, or to return all fields, in the same shapes. The global generators of ``random``, NumPy and
+            torch are seeded for the batch before.
         device_map: Called with a dict of a batch's tensors on the device, ahead of the step and on a stream of
             its own, without gradients: returns a dict of the batch's tensors, or changes the dict and returns
             nothing. It runs on the thread of the loop, where the generators of torch are seeded for the batch
@@ -227,7 +232,8 @@ class Loader:
         self._has_delivered = False
         self._watches_bad_samples = bool(bad_samples)
         # Before the threads, so that they end first when the loader is collected: a thread may wait for one.
-        self._reads = Choice(getattr(self.data, "_leaves", []), workers, parallel)
+        mapping = None if map_batch is None else _mapping(map_batch, self.data, self.batch_size)
+        self._reads = Choice(getattr(self.data, "_leaves", []), workers, parallel, mapping)
         is_source = isinstance(self.data, Source)
         try:
             options = {
@@ -258,7 +264,7 @@ class Loader:
                 "drop_timeout": _options.number("drop_timeout", drop_timeout),
                 "is_under_one_lock": self._reads.is_under_one_lock or (is_source and has_lock()),
                 "decodes_on_lanes": decodes_on_lanes,
-                "map_batch": None if map_batch is None else _hook(map_batch, self.data),
+                "map_batch": None if mapping is None else mapping.map,
             }
             self._inner = _feedline.Loader(self.data._set, options)
             if device_map is not None:
@@ -444,6 +450,8 @@ class Loader:
         rank = f", rank {self.rank} of {self.world_size}" if self.world_size > 1 else ""
         of = f"{self.data.shards} shards" if isinstance(self.data, Source) else f"{len(self.data)} samples"
         reads = f", read by {self._reads}" if self._reads.is_own else ""
+        if self._reads.maps:
+            reads += ", map_batch by them" if reads else f", map_batch by {self._reads}"
         steps = "" if self._inner.steps is None else f"{self._inner.steps} steps, "
         return (
             f"Loader({of}, batches of {self.batch_size}, {steps}"
@@ -566,6 +574,21 @@ def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | N
     if value is None or dtype is None:
         return multiple, None
     return multiple, _values.one(name, value, _values.numpy_dtype(dtype), "pad")
+
+
+def _mapping(function: Callable[[dict[str, Any]], Any], data: Data | Source, rows: int) -> BatchMap:
+    """The function of a batch, and how it is measured: on a batch of the first sample."""
+    hook = _hook(function, data)
+
+    def example() -> list[Any]:
+        assert isinstance(data, Data)
+        names = [column.name for column in fields_at((), data._set.fields())]
+        columns = dict(zip(names, data._set.read(0, 0, 0), strict=True))
+        given = zip(hook.fields, hook.dtypes, strict=True)
+        return [np.repeat(np.frombuffer(columns[name], dtype).reshape(1, *shape), rows, 0)
+                for (name, _, shape, _), dtype in given]
+
+    return BatchMap(_feedline.MapBatch(hook), hook, example if isinstance(data, Data) else None)
 
 
 def _hook(function: Callable[[dict[str, Any]], Any], data: Data | Source) -> _own.Hook:

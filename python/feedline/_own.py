@@ -97,6 +97,11 @@ class Reader:
         return len(self._data)
 
     @property
+    def parts(self) -> list[tuple[str, Any]]:
+        """What is sent to another process, by name."""
+        return [("data", self._data)]
+
+    @property
     def fingerprint(self) -> int | None:
         """A number that identifies the data, if it has one."""
         return fingerprint_of(self._data)
@@ -162,6 +167,8 @@ class Reader:
         """
 
         def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+            if len(which) == len(ids):
+                return self.samples(ids, draws)
             chosen = None if draws is None else [draws[index] for index in which]
             return self.samples([ids[index] for index in which], chosen)
 
@@ -244,7 +251,10 @@ def _iterate(shard: Any) -> Iterable[Any]:
 
 
 class Hook:
-    """A hook on a batch: gets its arrays by name, changes them in place or returns others."""
+    """A function of a batch: gets its arrays by name, changes them in place or returns others."""
+
+    #: A data set has other samples of its own; for the workers.
+    is_whole = False
 
     def __init__(
         self,
@@ -252,18 +262,48 @@ class Hook:
         columns: Sequence[tuple[str, Any, list[int]]],
         places: Sequence[Place],
     ) -> None:
-        self._function, self._columns = function, columns
+        self.function, self._columns = function, columns
         fixed = {name for name, *_ in columns}
         all_places = places or [(name, name, None) for name, *_ in columns]
         self._places = [place for place in all_places if place[1] in fixed]
+        #: The fields and the types of a block of rows, as a worker lays them out.
+        self.fields = [(name, "", shape, None) for name, _, shape in columns]
+        self.dtypes = [dtype for _, dtype, _ in columns]
+        self._watch = SharedWatch()
 
-    def __call__(self, columns: list[bytearray], rows: int) -> list[bytes]:
-        arrays = {
-            name: np.frombuffer(column, dtype).reshape(rows, *shape)
-            for (name, dtype, shape), column in zip(self._columns, columns, strict=True)
-        }
+    def as_before(self) -> Hook:
+        """As that of a reader: it has read nothing."""
+        return self
+
+    @property
+    def parts(self) -> list[tuple[str, Any]]:
+        """What is sent to another process, by name."""
+        return [("map_batch", self.function)]
+
+    def __call__(self, columns: list[bytes], rows: int, key: int) -> list[tuple[int, int, Any]]:
+        """Calls the function in a thread of this process. Returns the address, the bytes and the array of each
+        column."""
+
+        def read(_: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+            given = zip(columns, self.dtypes, self.fields, strict=True)
+            return self.attempt([np.frombuffer(one, dtype).reshape(rows, *of[2]) for one, dtype, of in given])
+
+        found, error = self._watch.read(read, [key])
+        if error is not None:
+            raise error
+        return [(array.__array_interface__["data"][0], array.nbytes, array) for array in found[0]]
+
+    def attempt(self, arrays: Sequence[Any]) -> tuple[list[Any], BaseException | None]:
+        """Calls the function on copies of the columns: a list of the result, or its exception."""
+        try:
+            return [self._mapped([array.copy() for array in arrays])], None
+        except BaseException as error:  # noqa: BLE001
+            return [], error
+
+    def _mapped(self, columns: list[Any]) -> list[Any]:
+        arrays = {name: column for (name, *_), column in zip(self._columns, columns, strict=True)}
         batch = {name: arrays[of] if at is None else arrays[of][:, at] for name, of, at in self._places}
-        result = self._function(batch)
+        result = self.function(batch)
         if result is not None:
             unknown = [name for name in result if name not in batch]
             if unknown:
@@ -282,7 +322,7 @@ class Hook:
                 arrays[of] = value
             else:
                 arrays[of][:, at] = value
-        return [arrays[name].tobytes() for name, *_ in self._columns]
+        return [np.ascontiguousarray(arrays[name]) for name, *_ in self._columns]
 
     @staticmethod
     def _checked(value: Any, name: str, column: Any, at: int | None) -> Any:

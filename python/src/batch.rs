@@ -143,7 +143,10 @@ impl Field {
         let is_cuda = self.device().device_type == CUDA;
         // SAFETY: DLPack's contract for the argument: a stream of this device, valid while it is used.
         let consumer = unsafe { Consumer::from_python(stream, is_cuda) }.map_err(raise)?;
-        let tensor = detached(py, || self.tensor(consumer)).map_err(raise)?;
+        // A batch on the host has arrived when it is delivered. To give up the interpreter's lock for nothing would
+        // hand it to a thread that reads samples, for a whole call.
+        let tensor = if is_cuda { detached(py, || self.tensor(consumer)) } else { self.tensor(consumer) };
+        let tensor = tensor.map_err(raise)?;
         capsule(py, tensor, max_version.is_some_and(|(major, _)| major >= 1))
     }
 
@@ -153,7 +156,8 @@ impl Field {
         if self.device().device_type == CUDA {
             return Err(PyAttributeError::new_err("the batch is on a GPU"));
         }
-        let tensor = detached(py, || self.tensor(Consumer::Cpu)).map_err(raise)?;
+        // As in `__dlpack__`.
+        let tensor = self.tensor(Consumer::Cpu).map_err(raise)?;
         let described = &tensor.get().dl_tensor;
         let rank = usize::try_from(described.ndim).unwrap_or(0);
         // SAFETY: `ndim` sizes, alive as long as `tensor`.

@@ -62,6 +62,7 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Field>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<source::Source>()?;
+    module.add_class::<own::MapBatch>()?;
     module.add_class::<processes::Processes>()?;
     module.add_class::<processes::Reading>()?;
     module.add_function(wrap_pyfunction!(table::open_table, module)?)?;

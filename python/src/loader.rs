@@ -139,6 +139,9 @@ impl Loader {
 
     /// The next batch of the epoch; `None` at its end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        if let Some(share) = self.next_at_hand()? {
+            return Ok(Some(self.count(share)));
+        }
         let start = Instant::now();
         loop {
             match self.with_state(py, |state| state.next(TICK))? {
@@ -255,6 +258,19 @@ impl Loader {
     /// The position after the batches delivered so far.
     fn position(&self) -> (Cursor, BadSampleReport) {
         (self.about.progress.cursor(), self.about.progress.bad_sample_report())
+    }
+
+    /// The next batch, if it is there. Keeps the interpreter's lock: a thread that reads samples would take it, and
+    /// keep it for a whole call.
+    fn next_at_hand(&self) -> PyResult<Option<Share>> {
+        if self.open.is_forked() {
+            return Ok(None);
+        }
+        let Some(mut state) = self.open.try_lock() else { return Ok(None) };
+        match state.next(Duration::ZERO).map_err(raise)? {
+            Answer::Batch(share) => Ok(Some(share)),
+            Answer::NotYet | Answer::Over => Ok(None),
+        }
     }
 
     /// Does something with the state, without the interpreter's lock.

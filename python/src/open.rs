@@ -38,6 +38,15 @@ impl Open {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The state, unless another thread has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Ends the loader; waits for its threads. Does nothing the second time.
     pub(crate) fn close(&self) -> Result<()> {
         self.stop.stop();

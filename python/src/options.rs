@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::dataset::DataSet;
 use crate::error::raise;
-use crate::own::call_hook;
+use crate::own::MapBatch;
 use crate::sampler::Sampler;
 use crate::source::Source;
 
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     pub(crate) pinned_budget: Option<usize>,
     pub(crate) held_timeout: f64,
     pub(crate) drop_timeout: f64,
-    pub(crate) map_batch: Option<Py<PyAny>>,
+    pub(crate) map_batch: Option<Py<MapBatch>>,
     /// Whether Python code reads the samples, under the interpreter's lock.
     pub(crate) is_under_one_lock: bool,
     /// Whether lanes of the loader decode pictures, where they may.
@@ -74,7 +74,7 @@ pub(crate) fn builder(
         Samples::Source(source) => (feedline::Loader::source_builder(source.0.clone()), None),
     };
     // The loop in `loader.rs` counts the time itself, so that signals end its wait.
-    let mut builder = builder.batch_size(options.batch_size).held_timeout(Duration::MAX);
+    let mut builder = builder.batch_size(options.batch_size).held_timeout(Duration::MAX).hands_over();
     if let Some(seed) = options.shuffle {
         builder = match data {
             Samples::Data(_) => builder.shuffle(seed),
@@ -145,7 +145,7 @@ pub(crate) fn builder(
         if pictures.is_some() {
             return config("map_batch needs pictures that the workers decode: use decode=\"cpu\"".into());
         }
-        builder = builder.map_batch(move |batch, _| call_hook(&hook, batch));
+        builder = builder.map_batch(move |batch, context| hook.get().call(batch, context));
     }
     Ok((builder, pictures))
 }

@@ -11,12 +11,12 @@ use feedline_core::Fingerprint;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyByteArray, PyBytes};
+use pyo3::types::PyBytes;
 
 use crate::error::Raised;
 use crate::interpreter::{attach, is_worker, may_go_on};
-use crate::placed::Placed;
-use crate::processes::ReadBy;
+use crate::placed::{Placed, Whole};
+use crate::processes::{Processes, ReadBy, Reading};
 
 /// A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
 pub(crate) type FieldOf = (String, String, Vec<usize>, Option<usize>);
@@ -66,8 +66,9 @@ pub(crate) struct OwnData {
     read_by: Arc<ReadBy>,
 }
 
-/// Bytes of the samples that are read in one call: they stay in the processor's cache until they are copied.
-const AT_ONCE: usize = 1 << 20;
+/// Bytes of the samples that are read in one call. They stay in a cache of the processor until they are copied, and
+/// a call costs little against its copies.
+const AT_ONCE: usize = 4 << 20;
 
 /// The samples of one call of `_own.Reader.read_many`: how many, their fields, and what ended the reading.
 struct Stacked {
@@ -178,9 +179,7 @@ impl OwnData {
                     column.copy_from_slice(bytes);
                 }
                 Column::Placed(placed) => {
-                    let column = rows.column_mut(index).get_mut(..count * field.row_bytes());
-                    let copied = column.is_some_and(|column| placed.copy(column, field.row_bytes()));
-                    if !copied {
+                    if field.as_ragged().is_some() || !placed.copy(&mut rows, index, count) {
                         return Err(wrong("the reader gave rows of another size"));
                     }
                 }
@@ -288,29 +287,53 @@ impl Drop for InSample {
     }
 }
 
-/// Calls the hook `hook` on a filled batch: a `_own.Hook`, which gets a copy of each field that is not ragged,
-/// and returns the bytes of those that it changes.
-pub(crate) fn call_hook(hook: &Py<PyAny>, batch: &mut FilledBatch<'_>) -> Result<(), ReadError> {
-    let fixed: Vec<usize> = {
-        let fields = batch.rows().spec().fields().iter().enumerate();
-        fields.filter(|(_, field)| field.as_ragged().is_none()).map(|(index, _)| index).collect()
-    };
-    attach(|py| {
-        let raised = |error| -> ReadError { Raised::new(py, error).into() };
+/// A function of a batch, written in Python: a `_own.Hook`.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct MapBatch {
+    hook: Py<PyAny>,
+    /// The processes that call it in place of this one.
+    read_by: Arc<ReadBy>,
+}
+
+#[pymethods]
+impl MapBatch {
+    #[new]
+    fn new(hook: Py<PyAny>) -> Self {
+        Self { hook, read_by: Arc::default() }
+    }
+
+    /// A loader lets `count` of `new` processes call the function, which has a number there.
+    fn read_by(&self, py: Python<'_>, count: usize, new: (PyRef<'_, Processes>, u32)) -> PyResult<Reading> {
+        Reading::begin(py, &self.read_by, count, Some((&new.0, new.1)))
+    }
+}
+
+impl MapBatch {
+    /// Calls it on a filled batch: it gets a copy of each field that is not ragged, and gives the array of each.
+    pub(crate) fn call(&self, batch: &mut FilledBatch<'_>, context: &Context) -> Result<(), ReadError> {
+        let key = context.key();
+        if let Some(done) = self.read_by.map(key, batch.rows()) {
+            return done;
+        }
+        let fixed: Vec<usize> = {
+            let fields = batch.rows().spec().fields().iter().enumerate();
+            fields.filter(|(_, field)| field.as_ragged().is_none()).map(|(index, _)| index).collect()
+        };
         let rows = batch.len();
-        let columns: Vec<_> =
-            fixed.iter().map(|&index| PyByteArray::new(py, batch.rows().column_mut(index))).collect();
-        let changed = hook.bind(py).call1((columns, rows)).map_err(raised)?;
-        let changed: Vec<Option<Bound<'_, PyBytes>>> = changed.extract().map_err(raised)?;
-        for (&index, bytes) in fixed.iter().zip(&changed) {
-            let Some(bytes) = bytes else { continue };
-            let column = batch.rows().column_mut(index);
-            if column.len() != bytes.as_bytes().len() {
-                let why = format!("the hook returned {} bytes for {}", bytes.as_bytes().len(), column.len());
-                return Err(Error::new(ErrorKind::Sample, why).into());
+        let changed: Vec<Whole> = attach(|py| {
+            let raised = |error| -> ReadError { Raised::new(py, error).into() };
+            let columns: Vec<_> =
+                fixed.iter().map(|&index| PyBytes::new(py, batch.rows().column_mut(index))).collect();
+            let changed = self.hook.bind(py).call1((columns, rows, key)).map_err(raised)?;
+            changed.extract().map_err(raised)
+        })?;
+        for (&index, array) in fixed.iter().zip(&changed) {
+            if !array.copy(batch.rows().column_mut(index)) {
+                return Err(
+                    Error::new(ErrorKind::Sample, "the hook returned an array of another size").into()
+                );
             }
-            column.copy_from_slice(bytes.as_bytes());
         }
         Ok(())
-    })
+    }
 }

@@ -1,25 +1,49 @@
 //! Long rows of a data set written in Python, copied from the arrays that have them.
 
+use feedline::dataset::Rows;
 use pyo3::prelude::*;
 
 /// The addresses of the rows of a field, and the arrays of Python that they are of: of `_columns._Fixed.rows`.
 #[derive(FromPyObject)]
 pub(crate) struct Placed(Vec<usize>, Py<PyAny>);
 
-impl Placed {
-    /// Copies the rows to `column`, without the interpreter's lock. Returns whether it has room for as many.
-    pub(crate) fn copy(&self, column: &mut [u8], row: usize) -> bool {
-        let Self(addresses, _arrays) = self;
-        if row == 0 || column.len() != addresses.len() * row {
+/// The elements of a field of a batch: their address, their bytes, and the array that they are of.
+#[derive(FromPyObject)]
+pub(crate) struct Whole(usize, usize, Py<PyAny>);
+
+impl Whole {
+    /// Copies the elements to `column`, without the interpreter's lock. Returns whether it has room for as many.
+    pub(crate) fn copy(&self, column: &mut [u8]) -> bool {
+        let Self(address, bytes, _array) = self;
+        if column.len() != *bytes {
             return false;
         }
-        for (&address, to) in addresses.iter().zip(column.chunks_exact_mut(row)) {
+        if !column.is_empty() {
+            let from = std::ptr::with_exposed_provenance::<u8>(*address);
+            // SAFETY: `_own.Hook` gives the address and the bytes of a compact array, which `self` keeps.
+            column.copy_from_slice(unsafe { std::slice::from_raw_parts(from, *bytes) });
+        }
+        true
+    }
+}
+
+impl Placed {
+    /// Copies the rows into field `index` of the first rows, without the interpreter's lock. Returns whether there
+    /// is one for each of `count` rows.
+    pub(crate) fn copy(&self, rows: &mut Rows<'_>, index: usize, count: usize) -> bool {
+        let Self(addresses, _arrays) = self;
+        let bytes = rows.spec().fields()[index].row_bytes();
+        if bytes == 0 || addresses.len() != count || count > rows.len() {
+            return false;
+        }
+        let row = |&address: &usize| {
             let from = std::ptr::with_exposed_provenance::<u8>(address);
             // SAFETY: `_columns.py` gives the address of a compact array whose type and shape are those of the
-            // field, so it has `row` bytes. The list of the arrays keeps it, and NumPy resizes no array that is
+            // field, so it has `bytes` bytes. The list of the arrays keeps it, and NumPy resizes no array that is
             // referred to. A thread that changes its elements meanwhile makes a wrong byte, as in a copy by NumPy.
-            unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), row) };
-        }
+            unsafe { std::slice::from_raw_parts(from, bytes) }
+        };
+        rows.write(index, addresses.iter().map(row));
         true
     }
 }

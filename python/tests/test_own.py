@@ -242,6 +242,16 @@ def test_samplers() -> None:
         feedline.Loader(data, 10, sampler=bucketed, shuffle=3)
 
 
+class Long:
+    """Rows that take long to copy."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return np.zeros(100_000, np.uint8)
+
+
 def test_few_workers_read_what_python_code_reads() -> None:
     """More threads would wait for the interpreter's lock; the rest of the data has a thread per core."""
     from feedline._workers import choice
@@ -253,8 +263,15 @@ def test_few_workers_read_what_python_code_reads() -> None:
     own = feedline.Data(Squares(), max_length={"text": 4})
     python = [own, own.subset([1, 2]), feedline.Data(own), arrays.map(dict), feedline.zip(arrays.map(dict))]
     python += [feedline.concat(arrays, arrays.map(dict)), feedline.mix([(arrays, 1.0), (arrays.map(dict), 1.0)])]
-    few = min(2, os.cpu_count() or 2) if getattr(sys, "_is_gil_enabled", lambda: True)() else None
-    assert [threads(data) for data in python] == [few] * len(python)
+    python += [feedline.Data(Long())]
+    cores, has_lock = os.cpu_count() or 2, getattr(sys, "_is_gil_enabled", lambda: True)()
+    # What the first sample took: quick ones, and others.
+    for seconds, one, long in [(1e-6, 1, 4), (1e-3, 2, 2)]:
+        for data in python:
+            for leaf in data._leaves:
+                leaf.reader.first_seconds = seconds
+        wanted = [min(one, cores)] * (len(python) - 1) + [min(long, cores)]
+        assert [threads(data) for data in python] == (wanted if has_lock else [None] * len(python))
     assert [threads(data) for data in (arrays, feedline.concat(arrays, arrays.take(3)))] == [None] * 2
     with feedline.Loader(own, 5, workers=3, parallel="threads") as loader:
         assert sum(len(batch["id"]) for batch in loader.epoch(0)) == 50

@@ -1,4 +1,4 @@
-"""How long a sample of Python code takes, and whether threads read such samples side by side."""
+"""How long a sample of Python code takes, or a function of a batch, and whether threads run it side by side."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class Measured(NamedTuple):
     gain: float | None
     #: The threads.
     threads: int
+    #: What was measured.
+    what: str = "a sample"
 
     @property
     def are_threads_as_good(self) -> bool:
@@ -34,10 +36,11 @@ class Measured(NamedTuple):
         return self.gain is not None and self.gain >= _AS_GOOD * self.threads
 
     def __str__(self) -> str:
-        takes = f"a sample takes {_shown(self.seconds)}"
+        takes = f"{self.what} takes {_shown(self.seconds)}"
         if self.gain is None:
             return takes
-        return f"{takes}, and {self.threads} threads read {self.gain:.1f} times as many as one"
+        does = "read" if self.what == "a sample" else "do"
+        return f"{takes}, and {self.threads} threads {does} {self.gain:.1f} times as many as one"
 
 
 def _shown(seconds: float) -> str:
@@ -63,6 +66,28 @@ def measured(reader: Any, varies: bool, threads: int) -> Measured | None:
         return Measured(seconds, threads * each * seconds / took, threads)
     finally:
         before.restore()
+
+
+class Hooked:
+    """A function of a batch, measured as the reader of a sample: on a batch of the first sample."""
+
+    def __init__(self, hook: Any, batch: list[Any]) -> None:
+        self._hook, self._batch = hook, batch
+        start = time.perf_counter()
+        before = States()
+        hook.attempt(batch)
+        before.restore()
+        self.first_seconds = time.perf_counter() - start
+
+    def samples(self, *_: Any) -> tuple[list[Any], BaseException | None]:
+        found: tuple[list[Any], BaseException | None] = self._hook.attempt(self._batch)
+        return found
+
+
+def hook_measured(hook: Any, batch: list[Any], threads: int) -> Measured | None:
+    """As :func:`measured`, of a function of a batch."""
+    found = measured(Hooked(hook, batch), False, threads)
+    return None if found is None else found._replace(what="map_batch")
 
 
 def _read(reader: Any, varies: bool) -> bool:

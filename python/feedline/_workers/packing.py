@@ -173,9 +173,8 @@ def _map(
 
 def _why(readers: list[Any], error: BaseException) -> str:
     """The attribute that cannot be pickled, and why."""
-    parts = [("data", reader._data) for reader, _ in readers]
-    parts += [("collate_fn", reader.function) for reader, _ in readers if reader.is_whole]
-    of = [part for part in parts if not _can_be_pickled(part[1])] or [("data", readers)]
+    parts = [part for reader, _ in readers for part in reader.parts]
+    of = [part for part in parts if not can_be_pickled(part[1])] or [("data", readers)]
     place, culprit = _culprit(of[0][1], of[0][0], set())
     what = _described(culprit)
     reason = " ".join(str(error).split())
@@ -200,7 +199,7 @@ def _culprit(value: Any, place: str, seen: set[int]) -> tuple[str, Any]:
     """The innermost part of ``value`` that cannot be pickled."""
     seen.add(id(value))
     for name, part in _parts(value):
-        if id(part) not in seen and not _can_be_pickled(part):
+        if id(part) not in seen and not can_be_pickled(part):
             return _culprit(part, f"{place}{name}", seen)
     return place, value
 
@@ -222,7 +221,8 @@ def _parts(value: Any) -> Iterable[tuple[str, Any]]:
     return [(f".{name}", part) for name, part in named.items()]
 
 
-def _can_be_pickled(value: Any) -> bool:
+def can_be_pickled(value: Any) -> bool:
+    """Whether a value can be sent to another process."""
     try:
         _Pickler(io.BytesIO(), []).dump(value)
     except Exception:

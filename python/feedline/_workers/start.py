@@ -114,10 +114,10 @@ class Server:
         """Sockets that are about to be closed."""
         _own.difference_update(own)
 
-    def lost(self, process: int, told: str, reads: list[str]) -> None:
+    def lost(self, process: int, told: str, does: list[str]) -> None:
         """Warns of a worker that died."""
-        while_reading = f" while it read {reads[0]}" if reads else ""
-        _log.warning("worker process %d %s%s: a new one takes its place", process, told, while_reading)
+        while_it = f" while it {does[0]}" if does else ""
+        _log.warning("worker process %d %s%s: a new one takes its place", process, told, while_it)
 
     def _ask(self, request: dict[str, Any], files: list[int]) -> dict[str, Any]:
         try:

@@ -28,7 +28,7 @@ from .seeds import States, Watch
 
 #: Kind, data set, samples, whether to seed; the number of the request, epoch, bytes of the block.
 REQUEST = struct.Struct("<IIIIQQQ")
-HELLO, READ = 0, 1
+HELLO, READ, MAP = 0, 1, 2
 #: Status, samples that were read, whether they used random generators, microseconds.
 ANSWER = struct.Struct("<IIII")
 DONE, FAILED, UNUSABLE = 0, 1, 2
@@ -128,6 +128,11 @@ class Rows:
         self._at += made.nbytes + -made.nbytes % _ALIGN
         return made
 
+    @property
+    def arrays(self) -> list[Any]:
+        """The arrays of the rows, of fields of one size."""
+        return self._out
+
     def write(self, samples: list[Any], first: int) -> tuple[int, BaseException | None]:
         """Writes samples as the rows from ``first`` on: how many, and why no more."""
         if not samples:
@@ -181,7 +186,7 @@ class Worker:
             lane.answer(DONE, 0)
             return
         numbers = request[REQUEST.size :].cast("Q").tolist()
-        ids, keys = numbers[:count], numbers[count:]
+        ids, keys = ([], numbers) if kind == MAP else (numbers[:count], numbers[count:])
         (reader, varies), watch = self._readers[number], self._watches[number]
 
         def read(which: Sequence[int]) -> tuple[list[Any], BaseException | None]:
@@ -193,12 +198,15 @@ class Worker:
         start = time.perf_counter_ns()
         lane.begin(own, size)
         try:
-            rows, seeds = lane.rows(number, reader.columns, count), watch if is_seeded else None
-            if reader.is_whole:
+            seeds = watch if is_seeded else None
+            if kind == MAP:
+                done, error = _mapped(lane.rows(number, reader, count), reader, keys, watch)
+            elif reader.is_whole:
                 draws = [(epoch, key) for key in keys] if varies else None
+                rows = lane.rows(number, reader.columns, count)
                 done, error = _filled_whole(rows, reader, (ids, draws, keys), seeds)
             else:
-                done, error = _filled(rows, read, keys, seeds)
+                done, error = _filled(lane.rows(number, reader.columns, count), read, keys, seeds)
         except BaseException as raised:
             # Of this program, not of a sample.
             done, error = 0, raised
@@ -240,6 +248,24 @@ def _filled_whole(
             break
     written, misfit = rows.write(samples, 0)
     return written, misfit or error
+
+
+def _mapped(rows: Rows, hook: Any, keys: list[int], watch: Watch) -> tuple[int, BaseException | None]:
+    """Calls a function of a batch on the rows, which the loader has written, and writes what it gives."""
+
+    def read(_: Sequence[int]) -> tuple[list[Any], BaseException | None]:
+        found: tuple[list[Any], BaseException | None] = hook.attempt(rows.arrays)
+        return found
+
+    while True:
+        before = States()
+        found, error = watch.seeding(read, keys)([0])
+        if not watch.has_found(before):
+            break
+    for arrays in found:
+        for column, array in zip(rows.arrays, arrays, strict=True):
+            column[...] = array
+    return len(found), error
 
 
 def _fill(rows: Rows, read: Read, count: int) -> tuple[int, BaseException | None]:

@@ -75,6 +75,16 @@ impl Block {
         Ok(())
     }
 
+    /// Writes the fields of one size of all rows, for a function of the worker that changes them.
+    pub(super) fn write_fixed(&self, rows: &mut Rows<'_>) -> io::Result<()> {
+        each_fixed(rows, |column, at| self.file.write_all_at(column, at))
+    }
+
+    /// Copies these fields back.
+    pub(super) fn read_fixed(&self, rows: &mut Rows<'_>) -> io::Result<()> {
+        each_fixed(rows, |column, at| self.file.read_exact_at(column, at))
+    }
+
     fn lengths(&self, at: u64, count: usize) -> io::Result<Vec<u64>> {
         let mut lengths = vec![0; count];
         self.file.read_exact_at(bytemuck::cast_slice_mut(&mut lengths), at)?;
@@ -89,6 +99,25 @@ pub(super) fn bytes_of(spec: &Spec, count: usize) -> u64 {
         Some(most) => aligned(size_of::<u64>() * count) + aligned(most * field.item_bytes() * count),
     };
     ALIGN + spec.fields().iter().map(field).sum::<u64>()
+}
+
+/// Bytes of a block for the fields of one size of `count` rows.
+pub(super) fn fixed_bytes(spec: &Spec, count: usize) -> u64 {
+    let fixed = spec.fields().iter().filter(|field| field.as_ragged().is_none());
+    ALIGN + fixed.map(|field| aligned(field.row_bytes() * count)).sum::<u64>()
+}
+
+/// Calls `work` with each field of one size of all rows, and its place in a block.
+fn each_fixed(rows: &mut Rows<'_>, work: impl Fn(&mut [u8], u64) -> io::Result<()>) -> io::Result<()> {
+    let mut at = ALIGN;
+    for (index, field) in rows.spec().fields().iter().enumerate() {
+        if field.as_ragged().is_none() {
+            let column = rows.column_mut(index);
+            work(column, at)?;
+            at += aligned(column.len());
+        }
+    }
+    Ok(())
 }
 
 /// The number of the request that the worker of a block has begun last; 0 for none.

@@ -16,6 +16,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The kinds of requests.
 const HELLO: u32 = 0;
 const READ: u32 = 1;
+const MAP: u32 = 2;
 
 /// The statuses of answers.
 const DONE: u32 = 0;
@@ -39,25 +40,25 @@ pub(super) struct Lane {
 pub(super) struct End {
     pub(super) socket: UnixStream,
     pub(super) block: Arc<File>,
-    /// The number of the request, and its samples in words.
+    /// The number of the request, and what the worker does in words.
     asked: Mutex<(u64, String)>,
 }
 
 impl End {
-    /// The samples that the worker reads, or read when it died; `None` if it had not begun.
-    pub(super) fn reads(&self) -> Option<String> {
+    /// What the worker does, or did when it died; `None` if it had not begun.
+    pub(super) fn does(&self) -> Option<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         (asked.0 > 0 && begun(&self.block) == asked.0).then(|| asked.1.clone())
     }
 
     fn set_asked(&self, number: u64, ids: &[u64]) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let samples = match ids {
-            [] => String::new(),
-            [one] => format!("sample {one}"),
-            [first, ..] => format!("{} samples, sample {first} first", ids.len()),
+        let what = match ids {
+            [] => "ran map_batch".to_owned(),
+            [one] => format!("read sample {one}"),
+            [first, ..] => format!("read {} samples, sample {first} first", ids.len()),
         };
-        *asked = (number, samples);
+        *asked = (number, what);
     }
 
     /// Ends both directions of the socket: whoever waits for it gets an end.
@@ -68,10 +69,13 @@ impl End {
 
 /// What is asked of a worker.
 pub(super) struct Request<'a> {
-    /// The number of the data set.
+    /// The number of the data set, or of the function of a batch.
     pub(super) set: u32,
+    /// Rows.
+    pub(super) count: usize,
+    /// The sample of each; none for a function of a batch.
     pub(super) ids: &'a [u64],
-    /// The key of random numbers of each sample.
+    /// The key of random numbers of each sample, or of the batch.
     pub(super) keys: &'a [u64],
     pub(super) epoch: u64,
     /// Whether the global generators are seeded.
@@ -120,13 +124,19 @@ impl Lane {
     /// Asks whether the worker has loaded the data set.
     pub(super) fn hello(&mut self) -> Result<Answer, Lost> {
         let (ids, keys) = (&[], &[]);
-        self.send(HELLO, &Request { set: 0, ids, keys, epoch: 0, is_seeded: false, bytes: 0 })?;
+        self.send(HELLO, &Request { set: 0, count: 0, ids, keys, epoch: 0, is_seeded: false, bytes: 0 })?;
         self.receive()
     }
 
     /// Lets the worker read samples into the block.
     pub(super) fn read(&mut self, request: &Request<'_>) -> Result<Answer, Lost> {
         self.send(READ, request)?;
+        self.receive()
+    }
+
+    /// Lets the worker call its function on the rows in the block.
+    pub(super) fn map(&mut self, request: &Request<'_>) -> Result<Answer, Lost> {
+        self.send(MAP, request)?;
         self.receive()
     }
 
@@ -138,7 +148,7 @@ impl Lane {
         message.extend([0; 4]);
         self.requests += 1;
         self.end.set_asked(self.requests, request.ids);
-        let head = [kind, request.set, request.ids.len() as u32, u32::from(request.is_seeded)];
+        let head = [kind, request.set, request.count as u32, u32::from(request.is_seeded)];
         head.iter().for_each(|number| message.extend(number.to_le_bytes()));
         let numbers = [self.requests, request.epoch, bytes].into_iter().chain(request.ids.iter().copied());
         numbers.chain(request.keys.iter().copied()).for_each(|number| message.extend(number.to_le_bytes()));

@@ -81,10 +81,7 @@ impl ReadBy {
             let (pool, set) = match self.who() {
                 Who::Processes(pool, set) => (pool, set),
                 Who::Here => return None,
-                Who::Nobody => {
-                    let why = "the worker processes have ended";
-                    return Some(Err((0, Error::new(ErrorKind::Stopped, why).into())));
-                }
+                Who::Nobody => return Some(Err((0, ended()))),
             };
             let wanted = Wanted { set, ids, keys, epoch: context.key_epoch(), is_seeded, is_whole };
             match pool.read(&wanted, rows) {
@@ -103,6 +100,23 @@ impl ReadBy {
         }
     }
 
+    /// Lets a process call a function on the fields of one size of a batch, whose random numbers have the key `key`;
+    /// `None` if the thread that asks has to. Blocks until it has returned.
+    pub(crate) fn map(&self, key: u64, rows: &mut Rows<'_>) -> Option<Result<(), ReadError>> {
+        loop {
+            let (pool, number) = match self.who() {
+                Who::Processes(pool, number) => (pool, number),
+                Who::Here => return None,
+                Who::Nobody => return Some(Err(ended())),
+            };
+            match pool.map((number, key), rows) {
+                Ok(()) => return Some(Ok(())),
+                Err(Unread::Sample(_, error)) => return Some(Err(error)),
+                Err(Unread::Closed) => {}
+            }
+        }
+    }
+
     /// Whether processes read the set.
     pub(crate) fn has_processes(&self) -> bool {
         self.lock().pool.is_some()
@@ -111,6 +125,10 @@ impl ReadBy {
     fn lock(&self) -> MutexGuard<'_, Users> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn ended() -> ReadError {
+    Error::new(ErrorKind::Stopped, "the worker processes have ended").into()
 }
 
 /// Worker processes for the data sets of one loader.

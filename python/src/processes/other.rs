@@ -71,6 +71,10 @@ impl ReadBy {
         None
     }
 
+    pub(crate) fn map(&self, _key: u64, _: &mut Rows<'_>) -> Option<Result<(), ReadError>> {
+        None
+    }
+
     pub(crate) fn has_processes(&self) -> bool {
         false
     }

@@ -10,7 +10,7 @@ use feedline::{Error, ErrorKind, ReadError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::block::bytes_of;
+use super::block::{bytes_of, fixed_bytes};
 use super::lane::{Answer, End, Failed, Lane, Lost, Request};
 use crate::error::Raised;
 use crate::interpreter::{attach, detached};
@@ -267,6 +267,7 @@ impl Pool {
         let range = first..first + count;
         let request = Request {
             set: wanted.set,
+            count,
             ids: &wanted.ids[range.clone()],
             keys: &wanted.keys[range],
             epoch: wanted.epoch,
@@ -275,32 +276,62 @@ impl Pool {
         };
         let answer = match lane.read(&request) {
             Ok(answer) => answer,
-            Err(_) if self.is_closed.load(Ordering::SeqCst) => return Err(Unread::Closed),
-            Err(lost) => {
-                return match self.replace(lane, &lost) {
-                    Ok(true) => Ok(Asked::Died),
-                    Ok(false) => Ok(Asked::NotBegun),
-                    Err(_) if self.is_closed.load(Ordering::SeqCst) => Err(Unread::Closed),
-                    Err(why) => Err(Unread::Sample(first, Error::new(ErrorKind::Sample, why).into())),
-                };
-            }
+            Err(lost) => return self.lost(lane, &lost, first),
         };
         let copied = lane.block.copy((answer.read.min(count), count), rows, first);
         self.give_back(lane);
         copied.map_err(|(row, error)| Unread::Sample(first + row, error))?;
         match answer.failed {
             None => Ok(Asked::Read(Took { is_random: answer.is_random, ns: answer.ns })),
-            Some(Failed::Sample(payload) | Failed::Unusable(payload)) => {
-                let raised = attach(|py| {
-                    Ok(match rebuilt(py, &payload) {
-                        Ok((text, error)) => Raised::with_text(text, error),
-                        Err(error) => Raised::new(py, error),
-                    })
-                });
-                let error = raised.map_or_else(|ended| ended, Into::into);
-                Err(Unread::Sample(first + answer.read.min(count - 1), error))
+            Some(failed) => Err(Unread::Sample(first + answer.read.min(count - 1), raised(&failed))),
+        }
+    }
+
+    /// What became of a request whose worker was lost: another one takes its place.
+    fn lost(&self, lane: Lane, lost: &Lost, first: usize) -> Result<Asked, Unread> {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Err(Unread::Closed);
+        }
+        match self.replace(lane, lost) {
+            Ok(true) => Ok(Asked::Died),
+            Ok(false) => Ok(Asked::NotBegun),
+            Err(_) if self.is_closed.load(Ordering::SeqCst) => Err(Unread::Closed),
+            Err(why) => Err(Unread::Sample(first, Error::new(ErrorKind::Sample, why).into())),
+        }
+    }
+
+    /// Lets a worker call function number `set` on the fields of one size of a batch, whose random numbers have
+    /// the key `key`.
+    pub(crate) fn map(&self, (set, key): (u32, u64), rows: &mut Rows<'_>) -> Result<(), Unread> {
+        let mut deaths = 0;
+        while deaths < DEATHS {
+            match self.ask_to_map((set, key), rows)? {
+                Asked::Read(_) => return Ok(()),
+                Asked::NotBegun => {}
+                Asked::Died => deaths += 1,
             }
         }
+        let why = format!("{DEATHS} worker processes died while they ran it");
+        Err(Unread::Sample(0, Error::new(ErrorKind::Sample, why).into()))
+    }
+
+    fn ask_to_map(&self, (set, key): (u32, u64), rows: &mut Rows<'_>) -> Result<Asked, Unread> {
+        let Some(mut lane) = self.take() else { return Err(self.why_none(0)) };
+        let (count, bytes) = (rows.len(), fixed_bytes(rows.spec(), rows.len()));
+        let request = Request { set, count, ids: &[], keys: &[key], epoch: 0, is_seeded: true, bytes };
+        // Without memory for the block the worker is as good as lost.
+        let written = lane.block.reserve(bytes).and_then(|_| lane.block.write_fixed(rows));
+        let answer = match written.map_err(|_| Lost::Ended).and_then(|()| lane.map(&request)) {
+            Ok(answer) => answer,
+            Err(lost) => return self.lost(lane, &lost, 0),
+        };
+        let read = match answer.failed {
+            None => lane.block.read_fixed(rows).map_err(ReadError::from),
+            Some(failed) => Err(raised(&failed)),
+        };
+        self.give_back(lane);
+        read.map_err(|error| Unread::Sample(0, error))?;
+        Ok(Asked::Read(Took::default()))
     }
 
     /// A free lane, of the worker that has least to do. Waits for one; `None` once the pool is closed, or
@@ -345,7 +376,7 @@ impl Pool {
     /// Starts a new worker in place of the one of `lane`, unless that was done already. Returns whether it had
     /// begun the request of the lane.
     fn replace(&self, lane: Lane, lost: &Lost) -> Result<bool, String> {
-        let has_begun = lane.end.reads().is_some();
+        let has_begun = lane.end.does().is_some();
         let worker = {
             let mut state = self.lock();
             let found = state.workers.iter().position(|worker| worker.number == lane.worker);
@@ -355,7 +386,7 @@ impl Pool {
         };
         worker.ends.iter().for_each(|end| end.shut());
         let own: Vec<_> = worker.ends.iter().map(|end| end.socket.as_raw_fd()).collect();
-        let reads: Vec<_> = worker.ends.iter().filter_map(|end| end.reads()).collect();
+        let does: Vec<_> = worker.ends.iter().filter_map(|end| end.does()).collect();
         self.deaths.fetch_add(1, Ordering::Relaxed);
         let replaced = attach(|py| {
             let raised = |error| -> ReadError { Raised::new(py, error).into() };
@@ -368,7 +399,7 @@ impl Pool {
             };
             let is_closed = self.is_closed.load(Ordering::SeqCst);
             if !is_closed {
-                server.call_method1(intern!(py, "lost"), (process, told, &reads)).map_err(raised)?;
+                server.call_method1(intern!(py, "lost"), (process, told, &does)).map_err(raised)?;
                 self.add(py).map_err(raised)?;
             }
             Ok(())
@@ -434,6 +465,18 @@ impl Drop for Pool {
             Python::try_attach(|py| self.close(py));
         }
     }
+}
+
+/// The exception of a worker.
+fn raised(failed: &Failed) -> ReadError {
+    let (Failed::Sample(payload) | Failed::Unusable(payload)) = failed;
+    let raised = attach(|py| {
+        Ok(match rebuilt(py, payload) {
+            Ok((text, error)) => Raised::with_text(text, error),
+            Err(error) => Raised::new(py, error),
+        })
+    });
+    raised.map_or_else(|ended| ended, Into::into)
 }
 
 /// The error of a sample that workers died of.

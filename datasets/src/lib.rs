@@ -19,6 +19,7 @@
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
 //! | [`Manifest`], `open_pictures` | the files that a column of a table names |
+//! | `Annotated` | pictures with the boxes of COCO, Pascal VOC and YOLO (feature `annotations`) |
 //! | `JointDataset`, `Paired` | pictures with masks, boxes and points, which move together (feature `images`) |
 //! | `Remote`, `open_url` | files in object stores and on web servers (feature `object-store`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
@@ -32,6 +33,8 @@
 // One exception, in `bytes`: to map a file is a promise that only the caller can make.
 #![deny(unsafe_code)]
 
+#[cfg(feature = "annotations")]
+mod annotations;
 pub mod arrays;
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -118,6 +121,8 @@ mod token_files;
 mod tokenized;
 mod tokens;
 
+#[cfg(feature = "annotations")]
+pub use annotations::Annotated;
 pub use arrays::Arrays;
 #[cfg(feature = "arrow")]
 pub use arrow::ArrowFile;

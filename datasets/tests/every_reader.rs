@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use feedline_core::{Context, DType, Dataset, Layout, Rows, Sampler, Scratch, Spec};
 use feedline_datasets::{
-    ChatOptions, Chats, Manifest, ManifestOptions, PackOptions, Ragged, Reader, Records, Table, TokenOptions,
-    Tokenized, Tokens, Values, open, pack,
+    Annotated, ChatOptions, Chats, Manifest, ManifestOptions, PackOptions, Paired, Ragged, Reader, Records,
+    Table, TokenOptions, Tokenized, Tokens, Values, open, pack,
 };
 use feedline_testkit::alloc::CountingAllocator;
 use feedline_testkit::emulated;
@@ -137,6 +137,14 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     for id in 0..SAMPLES {
         write(dir, &format!("folder/{}/{id}", id % 3), text(id).as_bytes());
     }
+    for id in 0..SAMPLES {
+        write(dir, &format!("pictures/{id:04}.jpg"), text(id).as_bytes());
+        write(dir, &format!("masks/{id:04}.png"), text(SAMPLES - id).as_bytes());
+        write(dir, &format!("boxes/{id:04}.txt"), "1 0.5 0.5 0.25 0.25\n".repeat(id % 9).as_bytes());
+    }
+    let pictures = dir.join("pictures");
+    let paired = Paired::open(&pictures, dir.join("masks")).unwrap();
+    let annotated = Annotated::open(&pictures, dir.join("boxes")).unwrap();
     let csv = write(dir, "a.csv", &lines(|id| format!("{id},{}.5,\"{}\"", id * 3, text(id))));
     let json = lines(|id| format!("{{\"a\": {id}, \"b\": \"{}\"}}", text(id)));
     let (shard, columns) = mds();
@@ -183,6 +191,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     let fixed = Records::open(numbers, bytes).unwrap().into_reader();
     let table = Table::open(csv.clone()).reader().unwrap();
     vec![
+        ("Annotated", "", Box::new(annotated)),
         ("Arrays", "in memory", of(write(dir, "a.npy", &array(SAMPLES)))),
         ("ArrowFile", "packed", of(dir.join("packed.arrow"))),
         ("ArrowFile", "compressed", of(compressed)),
@@ -195,6 +204,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
         ("Lines", "", of(lines)),
         ("Manifest", "", Box::new(manifest)),
         ("Mds", "", of(write(dir, "a.mds", &shard))),
+        ("Paired", "", Box::new(paired)),
         ("ParquetFile", "", of(parquet)),
         ("RecordReader", "", fixed),
         ("Rows", "", of(dir.join("listed"))),

@@ -1,5 +1,7 @@
 //! Tests of the readers.
 
+#[cfg(feature = "annotations")]
+mod annotations;
 mod any_bytes;
 mod arrays;
 #[path = "../bounded/mod.rs"]

@@ -104,8 +104,7 @@ pub(crate) fn read(reader: &dyn Reader, sample: u64) -> Vec<Vec<u8>> {
 
 /// A PNG of `side` x `side` pixels, with the bytes of its rows: `depth` bits per sample, and PNG's number of the
 /// colour type.
-#[cfg(feature = "images")]
-pub fn png(side: usize, depth: u8, color: u8, rows: &[u8]) -> Vec<u8> {
+pub(crate) fn png(side: usize, depth: u8, color: u8, rows: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let chunk = |name: &[u8; 4], content: &[u8]| {
         let body = [name, content].concat();

@@ -1,0 +1,167 @@
+//! COCO's JSON: one file with all pictures, categories and annotations.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_images::BoxFormat;
+use serde::Deserialize;
+
+use super::Read;
+use super::table::{Annotation, Boxes};
+use crate::disk::read_whole;
+use crate::error::{data, one_line};
+
+/// The largest id of a category that is a place in the list of classes.
+const MAX_CLASS: i64 = 1 << 16;
+
+#[derive(Deserialize)]
+struct File {
+    images: Vec<Image>,
+    #[serde(default)]
+    categories: Vec<Category>,
+    annotations: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    id: i64,
+    file_name: String,
+}
+
+#[derive(Deserialize)]
+struct Category {
+    id: i64,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    id: Option<i64>,
+    image_id: i64,
+    category_id: Option<i64>,
+    bbox: Option<Vec<Option<f64>>>,
+    area: Option<f64>,
+    #[serde(default)]
+    iscrowd: Crowd,
+    #[serde(default)]
+    keypoints: Vec<Option<f64>>,
+}
+
+/// A number, or `true` and `false` as some tools write.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Crowd {
+    Number(i64),
+    Bool(bool),
+}
+
+impl Default for Crowd {
+    fn default() -> Self {
+        Self::Bool(false)
+    }
+}
+
+pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>) -> Result<Read> {
+    let mut bytes = Vec::new();
+    read_whole(path, &mut bytes)?;
+    let refuse = |why: String| data(why).at_path(path);
+    let bytes = null_for_nan(bytes);
+    let File { images: mut listed, mut categories, annotations } = serde_json::from_slice(&bytes)
+        .map_err(|error| refuse(format!("this is not COCO's JSON: {}", one_line(error))))?;
+    drop(bytes);
+    listed.sort_by_key(|image| image.id);
+    if let Some(twice) = listed.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        return Err(refuse(format!("two pictures have the id {}: give each an id of its own", twice[0].id)));
+    }
+    let number_of: HashMap<_, _> =
+        listed.iter().enumerate().map(|(number, image)| (image.id, number)).collect();
+    categories.sort_by_key(|category| category.id);
+    let known: HashMap<_, _> = categories.iter().map(|category| (category.id, &category.name)).collect();
+    let mut all = Vec::with_capacity(annotations.len());
+    for (place, item) in annotations.into_iter().enumerate() {
+        let name = item.id.map_or(format!("number {place}"), |id| format!("with the id {id}"));
+        let bad = |why: String| refuse(format!("the annotation {name} {why}"));
+        let Some(&picture) = number_of.get(&item.image_id) else {
+            return Err(bad(format!(
+                "is of the picture {}, which is not in the list of images",
+                item.image_id
+            )));
+        };
+        let bbox: Option<[f32; 4]> = item.bbox.and_then(|bbox| numbers(&bbox).try_into().ok());
+        let Some(corners) = bbox else { return Err(bad("has no bbox of four numbers".into())) };
+        let Some(label) = item.category_id.filter(|id| known.contains_key(id)) else {
+            return Err(bad(format!("has the category {:?}, which is not in the list", item.category_id)));
+        };
+        if !item.keypoints.len().is_multiple_of(3) {
+            return Err(bad(format!(
+                "has {} numbers of keypoints, which are not threes",
+                item.keypoints.len()
+            )));
+        }
+        let flag = !matches!(item.iscrowd, Crowd::Number(0) | Crowd::Bool(false));
+        let area = item.area.map_or(corners[2] * corners[3], |area| area as f32);
+        all.push(Annotation { picture, corners, label, area, flag, keypoints: numbers(&item.keypoints) });
+    }
+    let classes = names(&categories);
+    if let (Some(stated), false) = (stated, classes.is_empty()) {
+        if stated != classes {
+            let why =
+                "its categories are not the stated classes: labels are category ids, so leave out classes";
+            return Err(Error::new(ErrorKind::Config, why).at_path(path));
+        }
+    }
+    let ids = listed.iter().map(|image| image.id).collect();
+    Ok(Read {
+        format: "coco",
+        pictures: listed.iter().map(|image| images.join(&image.file_name)).collect(),
+        boxes: Boxes::new(listed.len(), all, Some("iscrowd")).with_ids(ids),
+        box_format: BoxFormat::xywh(),
+        classes,
+    })
+}
+
+/// The numbers; what is none is NaN, which the sample is refused for.
+fn numbers(given: &[Option<f64>]) -> Vec<f32> {
+    given.iter().map(|number| number.map_or(f32::NAN, |number| number as f32)).collect()
+}
+
+/// The names by their ids; none if an id is no place in a list.
+fn names(categories: &[Category]) -> Vec<String> {
+    let Some(last) = categories.last().filter(|last| last.id < MAX_CLASS && categories[0].id >= 0) else {
+        return Vec::new();
+    };
+    let mut names = vec!["N/A".to_owned(); last.id as usize + 1];
+    for category in categories {
+        names[category.id as usize].clone_from(&category.name);
+    }
+    names
+}
+
+/// Replaces `NaN` and infinities, which Python writes and JSON does not have, by `null`: the sample is refused, and
+/// not the file.
+fn null_for_nan(json: Vec<u8>) -> Vec<u8> {
+    const WORDS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+    let (mut plain, mut copied, mut at, mut is_text) = (Vec::new(), 0, 0, false);
+    while let Some(byte) = json.get(at) {
+        match byte {
+            b'\\' if is_text => at += 1,
+            b'"' => is_text = !is_text,
+            b'N' | b'I' | b'-' if !is_text => {
+                if let Some(word) = WORDS.into_iter().find(|word| json[at..].starts_with(word)) {
+                    plain.extend_from_slice(&json[copied..at]);
+                    plain.extend_from_slice(b"null");
+                    at += word.len() - 1;
+                    copied = at + 1;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if copied == 0 {
+        return json;
+    }
+    plain.extend_from_slice(&json[copied..]);
+    plain
+}

@@ -1,0 +1,274 @@
+//! Pictures with the boxes of COCO's JSON, Pascal VOC's XML and YOLO's text files (feature `annotations`).
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `coco.rs`, `voc.rs`, `yolo.rs` | one format each, read as a whole when it is opened |
+//! | `table.rs` | the boxes of all pictures, and what is beside them |
+
+mod coco;
+mod table;
+mod voc;
+mod yolo;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use feedline_core::{Fingerprint, Result};
+use feedline_images::{BoxFormat, Transforms};
+
+use self::table::Boxes;
+use crate::disk::read_whole;
+use crate::error::{data, one_line};
+use crate::reader::outside;
+use crate::{ElementType, JointDataset, Parts, Reader, Schema, SchemaField, Values};
+
+/// Number of pictures whose content a fingerprint covers.
+const SAMPLED: usize = 256;
+
+/// Pictures in a folder, and boxes in files of their own.
+///
+/// A sample has the fields `image`, the file's bytes, `boxes` (`f32`, items of four, as the file has them) and
+/// `labels` (`i64`, one per box), and:
+///
+/// | format | recognised by | boxes | also | labels |
+/// | --- | --- | --- | --- | --- |
+/// | COCO | one `.json` file | left, top, width, height | `area` (`f32`), `iscrowd` (`bool`), `keypoints` (`f32` `[?, n, 3]`) if there are some, `image_id` | `category_id` |
+/// | Pascal VOC | a folder of `.xml` files | left, top, right, bottom | `difficult` (`bool`) | the number of the name in the sorted list of all names |
+/// | YOLO | a folder of `.txt` files | centre, width, height, from 0 to 1 | | the number of the class |
+///
+/// Pictures are in the order of their ids with COCO, else of their names. Those without boxes are samples too: in
+/// COCO's list, or with YOLO without a text file. [`classes`](Reader::classes) has the names by label, `N/A` for
+/// numbers that no category has; with YOLO those of `classes.txt`, if it is there.
+///
+/// ```no_run
+/// use feedline_datasets::{Annotated, JointDataset};
+/// use feedline_images::Transforms;
+///
+/// let photographs = Annotated::open("train2017", "annotations/instances_train2017.json")?;
+/// let data = JointDataset::annotated(photographs, Transforms::new().random_resized_crop(512).flip(0.5))?;
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Annotated {
+    format: &'static str,
+    annotations: PathBuf,
+    pictures: Vec<PathBuf>,
+    boxes: Boxes,
+    box_format: BoxFormat,
+    classes: Vec<String>,
+    schema: Schema,
+    fingerprint: u64,
+}
+
+/// What a format's file says.
+struct Read {
+    format: &'static str,
+    pictures: Vec<PathBuf>,
+    boxes: Boxes,
+    box_format: BoxFormat,
+    classes: Vec<String>,
+}
+
+impl Annotated {
+    /// Opens the pictures in the folder `images`, with the boxes of the file or the folder `annotations`.
+    ///
+    /// Reads all annotations, and no picture.
+    ///
+    /// # Errors
+    /// `Data` for annotations of no known format, a file that is damaged, an annotation of a picture that is not
+    /// there, and a name that is not among stated classes; each with the file, and the line or the id.
+    pub fn open(images: impl AsRef<Path>, annotations: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(images, annotations, None)
+    }
+
+    /// As [`open`](Self::open), with the classes of the training set: the label of a name of Pascal VOC is its place
+    /// in this list.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `Data` for COCO's file with other classes.
+    pub fn open_with(
+        images: impl AsRef<Path>,
+        annotations: impl AsRef<Path>,
+        classes: Option<&[String]>,
+    ) -> Result<Self> {
+        let (images, path) = (images.as_ref(), annotations.as_ref());
+        let read = match kind(path)? {
+            Kind::Coco => coco::read(path, images, classes)?,
+            Kind::Voc(files) => voc::read(&files, images, classes)?,
+            Kind::Yolo => yolo::read(path, images, classes)?,
+        };
+        let Read { format, pictures, boxes, box_format, classes } = read;
+        if pictures.is_empty() {
+            return Err(data("there are no pictures: give annotations that have some").at_path(path));
+        }
+        let mut fields = vec![SchemaField::variable("image", ElementType::Bytes)];
+        fields.extend(boxes.fields());
+        let state = boxes.fingerprint(Fingerprint::new().number(pictures.len() as u64));
+        let every = pictures.len().div_ceil(SAMPLED).max(1);
+        let state = pictures.iter().enumerate().fold(state, |state, (number, picture)| {
+            let below = picture.strip_prefix(images).unwrap_or(picture);
+            let state = state.bytes(below.as_os_str().as_encoded_bytes());
+            // A missing file fails when it is read.
+            if number % every == 0 { state.file_sampled(picture).unwrap_or(state) } else { state }
+        });
+        Ok(Self {
+            format,
+            annotations: path.to_path_buf(),
+            pictures,
+            boxes,
+            box_format,
+            classes,
+            schema: Schema::new(fields),
+            fingerprint: state.value(),
+        })
+    }
+
+    /// The parts of a sample: the boxes with all that is beside them.
+    pub fn parts(&self) -> Parts {
+        let names = self.boxes.fields().into_iter().map(|field| field.name);
+        let beside = names.filter(|name| !["boxes", "image_id"].contains(&&**name));
+        let parts = Parts::new().image("image").boxes("boxes", self.box_format).beside(beside);
+        let parts = parts.max_boxes(self.boxes.most().max(1));
+        if self.boxes.keypoints().is_some() { parts.points("keypoints") } else { parts }
+    }
+
+    /// The format of the boxes.
+    pub fn box_format(&self) -> BoxFormat {
+        self.box_format
+    }
+}
+
+impl JointDataset {
+    /// The data set of pictures with boxes, which one list of transforms moves together: `image`, `boxes` (`f32`,
+    /// left, top, right, bottom), `labels` and what else is beside them. State other options by
+    /// [`Annotated::parts`] and [`new`](Self::new).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn annotated(pictures: Annotated, transforms: Transforms) -> Result<Self> {
+        let parts = pictures.parts();
+        Self::new(Box::new(pictures), parts, transforms)
+    }
+}
+
+/// The format of annotations.
+enum Kind {
+    Coco,
+    /// The files, sorted.
+    Voc(Vec<PathBuf>),
+    Yolo,
+}
+
+fn kind(path: &Path) -> Result<Kind> {
+    if !path.is_dir() {
+        return match path.extension().and_then(OsStr::to_str) {
+            Some("json") => Ok(Kind::Coco),
+            _ => Err(unknown().at_path(path)),
+        };
+    }
+    let of = |extension: &'static str| files(path, move |file| has_extension(file, extension));
+    let (xml, txt) = (of("xml")?, of("txt")?);
+    match (xml.is_empty(), txt.is_empty()) {
+        (false, true) => Ok(Kind::Voc(xml.into_values().collect())),
+        (true, false) => Ok(Kind::Yolo),
+        _ => Err(unknown().at_path(path)),
+    }
+}
+
+fn unknown() -> feedline_core::Error {
+    data(
+        "these are no annotations: give COCO's file, with the extension .json, or a folder of Pascal VOC's .xml or of \
+         YOLO's .txt files, of one kind",
+    )
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|own| own.eq_ignore_ascii_case(extension))
+}
+
+/// The files below a folder that are `wanted`, by their paths from there on without extension.
+///
+/// # Errors
+/// `Data` for two files of one name: boxes would belong to either.
+fn files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<BTreeMap<PathBuf, PathBuf>> {
+    let (mut all, mut folders, mut levels) = (BTreeMap::new(), vec![root.to_path_buf()], 0);
+    while !folders.is_empty() {
+        levels += 1;
+        if levels > 16 {
+            return Err(data("folders are nested more than 16 deep: is a link a loop?").at_path(root));
+        }
+        let mut below = Vec::new();
+        for folder in folders {
+            let (more, files) = crate::folder::list(&folder)?;
+            below.extend(more);
+            for file in files.into_iter().filter(|file| wanted(file)) {
+                let stem = file.strip_prefix(root).unwrap_or(&file).with_extension("");
+                if let Some(other) = all.insert(stem, file.clone()) {
+                    let why = format!(
+                        "this file and {} have one name: keep one of them",
+                        one_line(other.display())
+                    );
+                    return Err(data(why).at_path(file));
+                }
+            }
+        }
+        folders = below;
+    }
+    Ok(all)
+}
+
+/// The label of `name` in the list of stated classes.
+fn label_of(name: &str, classes: &[String]) -> Result<i64> {
+    let place = classes.iter().position(|class| class == name);
+    place.map(|place| place as i64).ok_or_else(|| {
+        let why = format!(
+            "the class \"{}\" is none of the {} stated classes: add it",
+            one_line(name),
+            classes.len()
+        );
+        data(why)
+    })
+}
+
+impl Reader for Annotated {
+    fn format(&self) -> &'static str {
+        self.format
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.pictures.len() as u64
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        let number = usize::try_from(sample).ok();
+        let Some((number, path)) = number.and_then(|number| Some((number, self.pictures.get(number)?)))
+        else {
+            return Err(outside(sample, self.len(), &self.annotations));
+        };
+        let values = values.begin(self.schema.fields().len());
+        let Some((image, others)) = values.split_first_mut() else { return Ok(()) };
+        read_whole(path, &mut image.bytes).map_err(|error| error.at_sample(sample))?;
+        let len = image.bytes.len();
+        image.set_shape([len]);
+        self.boxes.write(number, others);
+        Ok(())
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        (!self.classes.is_empty()).then_some(&self.classes)
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        self.pictures.get(usize::try_from(sample).ok()?).map(PathBuf::as_path)
+    }
+
+    /// Covers all annotations, and of the pictures their names and the content of 256.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}

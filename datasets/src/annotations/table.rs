@@ -1,0 +1,133 @@
+//! The boxes of all pictures, in memory.
+
+use feedline_core::{DType, Fingerprint};
+
+use crate::{ElementType, SchemaField, Value};
+
+/// The annotation of one box.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Annotation {
+    /// The number of the picture.
+    pub(super) picture: usize,
+    pub(super) corners: [f32; 4],
+    pub(super) label: i64,
+    pub(super) area: f32,
+    /// `iscrowd`, or `difficult`.
+    pub(super) flag: bool,
+    /// Three numbers per point; zeros if the box has none.
+    pub(super) keypoints: Vec<f32>,
+}
+
+/// The boxes of all pictures, in the order of the pictures.
+#[derive(Debug, Default)]
+pub(super) struct Boxes {
+    /// The first annotation of each picture, and the end.
+    starts: Vec<usize>,
+    corners: Vec<[f32; 4]>,
+    labels: Vec<i64>,
+    /// Empty without areas.
+    areas: Vec<f32>,
+    flags: Vec<bool>,
+    /// The name of the flags; `None` without.
+    flag: Option<&'static str>,
+    /// Points of a box; 0 without.
+    points: usize,
+    keypoints: Vec<f32>,
+    /// Empty without.
+    picture_ids: Vec<i64>,
+}
+
+impl Boxes {
+    /// The boxes of `pictures` pictures.
+    pub(super) fn new(pictures: usize, mut annotations: Vec<Annotation>, flag: Option<&'static str>) -> Self {
+        // The order within a picture stays.
+        annotations.sort_by_key(|annotation| annotation.picture);
+        let starts = (0..=pictures).map(|picture| annotations.partition_point(|one| one.picture < picture));
+        let points = annotations.iter().map(|one| one.keypoints.len() / 3).max().unwrap_or(0);
+        let mut boxes = Self { starts: starts.collect(), flag, points, ..Self::default() };
+        for annotation in annotations {
+            boxes.corners.push(annotation.corners);
+            boxes.labels.push(annotation.label);
+            boxes.flags.push(annotation.flag);
+            let end = boxes.keypoints.len() + 3 * points;
+            boxes.keypoints.extend(annotation.keypoints);
+            boxes.keypoints.resize(end, 0.0);
+            boxes.areas.push(annotation.area);
+        }
+        boxes
+    }
+
+    /// Adds the id of each picture. Only COCO has them, and areas.
+    pub(super) fn with_ids(self, picture_ids: Vec<i64>) -> Self {
+        Self { picture_ids, ..self }
+    }
+
+    /// Points of a box, if boxes have some.
+    pub(super) fn keypoints(&self) -> Option<usize> {
+        (self.points > 0).then_some(self.points)
+    }
+
+    /// The fields behind the picture.
+    pub(super) fn fields(&self) -> Vec<SchemaField> {
+        let number = ElementType::Number;
+        let list = |name: &str, element, item: &[usize]| {
+            let shape = [None].into_iter().chain(item.iter().copied().map(Some)).collect();
+            SchemaField { name: name.to_owned(), element, shape }
+        };
+        let mut fields =
+            vec![list("boxes", number(DType::F32), &[4]), list("labels", number(DType::I64), &[])];
+        fields.extend(self.flag.map(|flag| list(flag, ElementType::Bool, &[])));
+        if !self.picture_ids.is_empty() {
+            fields.push(list("area", number(DType::F32), &[]));
+        }
+        fields.extend(self.keypoints().map(|points| list("keypoints", number(DType::F32), &[points, 3])));
+        if !self.picture_ids.is_empty() {
+            fields.push(SchemaField::fixed("image_id", number(DType::I64), &[]));
+        }
+        fields
+    }
+
+    /// Writes the fields of a picture, in the order of [`fields`](Self::fields).
+    pub(super) fn write(&self, picture: usize, values: &mut [Value]) {
+        let of = self.starts[picture]..self.starts[picture + 1];
+        let items = of.len();
+        let mut values = values.iter_mut();
+        let mut set = |bytes: Vec<u8>, shape: &[usize]| {
+            let Some(value) = values.next() else { return };
+            value.bytes = bytes;
+            value.set_shape(shape.iter().copied());
+        };
+        let bytes = |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        set(bytes(self.corners[of.clone()].as_flattened()), &[items, 4]);
+        set(self.labels[of.clone()].iter().flat_map(|label| label.to_le_bytes()).collect(), &[items]);
+        if self.flag.is_some() {
+            set(self.flags[of.clone()].iter().map(|&flag| u8::from(flag)).collect(), &[items]);
+        }
+        let id = self.picture_ids.get(picture);
+        if id.is_some() {
+            set(bytes(&self.areas[of.clone()]), &[items]);
+        }
+        if let Some(points) = self.keypoints() {
+            let each = 3 * points;
+            set(bytes(&self.keypoints[each * of.start..each * of.end]), &[items, points, 3]);
+        }
+        if let Some(id) = id {
+            set(id.to_le_bytes().to_vec(), &[]);
+        }
+    }
+
+    /// The max number of boxes of a picture.
+    pub(super) fn most(&self) -> usize {
+        self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
+    }
+
+    /// Adds everything to a fingerprint.
+    pub(super) fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
+        let state = self.starts.iter().fold(state, |state, start| state.number(*start as u64));
+        let numbers = self.corners.as_flattened().iter().chain(&self.areas).chain(&self.keypoints);
+        let state = numbers.fold(state, |state, number| state.number(u64::from(number.to_bits())));
+        let state =
+            self.labels.iter().chain(&self.picture_ids).fold(state, |state, id| state.number(*id as u64));
+        self.flags.iter().fold(state, |state, flag| state.number(u64::from(*flag)))
+    }
+}

@@ -1,0 +1,257 @@
+//! Boxes of COCO's JSON, Pascal VOC's XML and YOLO's text files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedline_core::{CheckOptions, Context, Dataset, Error, ErrorKind, Layout, Rows, check_dataset};
+use feedline_datasets::{Annotated, JointDataset, Reader, Values};
+use feedline_images::Transforms;
+use tempfile::{TempDir, tempdir};
+
+use crate::made::{png, write};
+
+const COCO: &str = r#"{"info": {"year": "NaN"}, "licenses": [],
+    "images": [{"id": 9, "file_name": "c.png", "width": 24, "height": 24}, {"id": 2, "file_name": "a.png"},
+        {"id": 5, "file_name": "b.png"}],
+    "categories": [{"id": 3, "name": "cat"}, {"id": 1, "name": "a \"person\""}],
+    "annotations": [
+        {"id": 70, "image_id": 9, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 9.5, "iscrowd": 1,
+         "segmentation": [[1, 2, 3, 4]], "keypoints": [1, 2, 2, 3, 4, 1], "num_keypoints": 2},
+        {"id": 71, "image_id": 2, "category_id": 1, "bbox": [NaN, 2, 3, 4], "area": 12, "iscrowd": 0},
+        {"id": 72, "image_id": 9, "category_id": 1, "bbox": [5, 6, 7, 8]}]}"#;
+
+const VOC: &str = r#"<?xml version="1.0"?>
+<annotation>
+    <folder>VOC2012</folder><filename>elsewhere.jpg</filename>
+    <size><width>24</width><height>24</height><depth>3</depth></size>
+    <object><name>dog &amp; cat</name><difficult>1</difficult>
+        <bndbox><xmin>2</xmin><ymin>3</ymin><xmax>10.5</xmax><ymax>12</ymax></bndbox>
+        <part><name>head</name><bndbox><xmin>4</xmin><ymin>4</ymin><xmax>6</xmax><ymax>6</ymax></bndbox></part>
+    </object>
+    <object><name><![CDATA[bird]]></name><bndbox><ymin>1</ymin><xmin>5</xmin><ymax>7</ymax><xmax>9</xmax></bndbox>
+    </object>
+</annotation>"#;
+
+fn picture() -> Vec<u8> {
+    png(24, 8, 0, &[7; 24 * 24])
+}
+
+/// The files of all three formats.
+fn made() -> TempDir {
+    let dir = tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        write(dir.path(), &format!("images/{name}.png"), &picture());
+    }
+    write(dir.path(), "coco.json", COCO.as_bytes());
+    write(dir.path(), "voc/a.xml", VOC.as_bytes());
+    write(dir.path(), "voc/c.xml", b"<annotation><filename>c.png</filename></annotation>");
+    write(dir.path(), "yolo/b.txt", b"2 0.5 0.25 0.5 0.5\n\n0\t0.1 0.1 2e-1 0.2\n");
+    write(dir.path(), "yolo/classes.txt", b"bird\ncat\ndog\n");
+    dir
+}
+
+fn opened(dir: &TempDir, annotations: &str) -> Result<Annotated, Error> {
+    Annotated::open(dir.path().join("images"), dir.path().join(annotations))
+}
+
+/// Each field of a sample, without the picture.
+fn sample(reader: &dyn Reader, sample: u64) -> Vec<(Vec<u8>, Vec<usize>)> {
+    let mut values = Values::new();
+    reader.read(sample, &mut values).unwrap();
+    assert_eq!(values.fields()[0].bytes, picture());
+    values.fields()[1..].iter().map(|value| (value.bytes.clone(), value.shape.clone())).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+fn longs(bytes: &[u8]) -> Vec<i64> {
+    bytes.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+}
+
+#[test]
+fn cocos_file_is_read_in_the_order_of_ids() {
+    let dir = made();
+    let reader = opened(&dir, "coco.json").unwrap();
+    assert_eq!((reader.format(), reader.len()), ("coco", 3));
+    assert_eq!(
+        reader.schema().to_string(),
+        "image bytes [?], boxes f32 [?, 4], labels i64 [?], iscrowd bool [?], area f32 [?], keypoints f32 [?, 2, 3], \
+         image_id i64 []"
+    );
+    assert_eq!(reader.classes().unwrap(), ["N/A", "a \"person\"", "N/A", "cat"]);
+    let [first, empty, last] = [0, 1, 2].map(|id| sample(&reader, id));
+    assert!(floats(&first[0].0)[0].is_nan() && first[0].1 == [1, 4]);
+    assert_eq!((empty[0].0.len(), longs(&empty[5].0)), (0, vec![5]));
+    assert_eq!(floats(&last[0].0), [1.0, 2.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    assert_eq!((longs(&last[1].0), &last[2].0[..]), (vec![3, 1], &[1, 0][..]));
+    // Without an area it is that of the box.
+    assert_eq!(floats(&last[3].0), [9.5, 56.0]);
+    assert_eq!(floats(&last[4].0), [1.0, 2.0, 2.0, 3.0, 4.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!((last[4].1.as_slice(), longs(&last[5].0)), (&[2, 2, 3][..], vec![9]));
+    assert!(reader.path(2).unwrap().ends_with("images/c.png"));
+}
+
+#[test]
+fn pascal_vocs_files_have_the_boxes_of_objects_and_not_of_parts() {
+    let dir = made();
+    let reader = opened(&dir, "voc").unwrap();
+    assert_eq!((reader.format(), reader.len()), ("voc", 2));
+    assert_eq!(
+        reader.schema().to_string(),
+        "image bytes [?], boxes f32 [?, 4], labels i64 [?], difficult bool [?]"
+    );
+    assert_eq!(reader.classes().unwrap(), ["bird", "dog & cat"]);
+    let fields = sample(&reader, 0);
+    assert_eq!(floats(&fields[0].0), [2.0, 3.0, 10.5, 12.0, 5.0, 1.0, 9.0, 7.0]);
+    assert_eq!((longs(&fields[1].0), &fields[2].0[..]), (vec![1, 0], &[1, 0][..]));
+    assert_eq!(sample(&reader, 1)[0].1, [0, 4]);
+    let classes = ["dog & cat", "cow", "bird"].map(str::to_owned);
+    let (images, voc) = (dir.path().join("images"), dir.path().join("voc"));
+    let stated = Annotated::open_with(&images, &voc, Some(&classes)).unwrap();
+    assert_eq!(longs(&sample(&stated, 0)[1].0), [0, 2]);
+    let error = Annotated::open_with(&images, &voc, Some(&classes[..2])).unwrap_err();
+    assert_eq!(error.path(), Some(&*voc.join("a.xml")));
+    assert!(error.to_string().contains("the class \"bird\" is none of the 2 stated classes"), "{error}");
+}
+
+#[test]
+fn yolos_texts_may_be_missing_and_may_lie_beside_the_pictures() {
+    let dir = made();
+    let check = |reader: Annotated| {
+        assert_eq!((reader.format(), reader.len()), ("yolo", 3));
+        assert_eq!(reader.classes().unwrap(), ["bird", "cat", "dog"]);
+        assert_eq!(
+            (sample(&reader, 0)[0].1.as_slice(), sample(&reader, 2)[0].1.as_slice()),
+            (&[0, 4][..], &[0, 4][..])
+        );
+        let fields = sample(&reader, 1);
+        assert_eq!(floats(&fields[0].0), [0.5, 0.25, 0.5, 0.5, 0.1, 0.1, 0.2, 0.2]);
+        assert_eq!(longs(&fields[1].0), [2, 0]);
+    };
+    check(opened(&dir, "yolo").unwrap());
+    for name in ["b.txt", "classes.txt"] {
+        fs::rename(dir.path().join("yolo").join(name), dir.path().join("images").join(name)).unwrap();
+    }
+    check(opened(&dir, "images").unwrap());
+}
+
+#[test]
+fn annotations_that_do_not_fit_are_refused_with_their_file_and_place() {
+    let dir = made();
+    let root = dir.path();
+    let coco = |old: &str, new: &str| {
+        let text = COCO.replacen(old, new, 1);
+        assert_ne!(text, COCO);
+        write(root, "bad.json", text.as_bytes())
+    };
+    let refused = |path: PathBuf, part: &str| {
+        let error = Annotated::open(root.join("images"), &path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+        assert!(error.path().is_some_and(|at| at.starts_with(&path)), "{error}");
+        assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{error}");
+    };
+    refused(coco("\"image_id\": 2", "\"image_id\": 4"), "the annotation with the id 71 is of the picture 4");
+    refused(
+        coco("\"category_id\": 3", "\"category_id\": 8"),
+        "the annotation with the id 70 has the category",
+    );
+    refused(coco("[5, 6, 7, 8]", "[5, 6, 7]"), "the annotation with the id 72 has no bbox of four numbers");
+    refused(coco("\"id\": 5", "\"id\": 9"), "two pictures have the id 9");
+    refused(coco("[1, 2, 2, 3, 4, 1]", "[1, 2, 2, 3]"), "has 4 numbers of keypoints");
+    refused(coco("\"annotations\"", "\"notes\""), "this is not COCO's JSON: missing field `annotations`");
+    let voc = |name: &str, old: &str, new: &str| {
+        let text = VOC.replacen(old, new, 1);
+        assert_ne!(text, VOC);
+        let folder = root.join(name);
+        write(root, &format!("{name}/a.xml"), text.as_bytes());
+        folder
+    };
+    refused(voc("v0", "<xmin>2</xmin>", "<xmin>two</xmin>"), "line 6: \"two\" is no number");
+    refused(voc("v1", "<xmin>2</xmin>", ""), "line 8: an object lacks its name or a side of its bndbox");
+    refused(voc("v2", "</size>", "</sizes>"), "line 4: this is not XML");
+    refused(voc("v3", "&amp;", "&dog;"), "the entity \"dog\" is not known");
+    write(root, "v4/z.xml", VOC.as_bytes());
+    refused(root.join("v4"), "the picture \"elsewhere.jpg\" is not in");
+    let yolo = |name: &str, file: &str, text: &str| {
+        write(root, &format!("{name}/{file}"), text.as_bytes());
+        root.join(name)
+    };
+    refused(
+        yolo("y0", "a.txt", "0 0.5 0.5 0.1 0.1\n0 0.5 0.5 0.1\n"),
+        "line 2: a box is a class and four numbers",
+    );
+    refused(yolo("y1", "a.txt", "0.5 0.5 0.5 0.1 0.1"), "line 1: the class \"0.5\" is no whole number");
+    refused(yolo("y2", "a.txt", "0 1 2 3 4 5 6 7"), "polygons are not boxes");
+    refused(yolo("y3", "z.txt", "0 0.5 0.5 0.1 0.1"), "no picture in");
+    write(root, "y4/classes.txt", b"bird\n");
+    refused(yolo("y4", "a.txt", "1 0.5 0.5 0.1 0.1"), "there is no class 1: there are 1 names");
+    refused(root.join("images"), "these are no annotations");
+    refused(write(root, "boxes.xml", b""), "these are no annotations");
+}
+
+#[test]
+fn annotations_cut_anywhere_are_errors() {
+    let dir = made();
+    for end in 0..COCO.len() {
+        let path = write(dir.path(), "cut.json", &COCO.as_bytes()[..end]);
+        let error = Annotated::open(dir.path().join("images"), &path).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(&*path)), "{end}: {error}");
+    }
+    for end in 0..VOC.len() {
+        let path = write(dir.path(), "cut/a.xml", &VOC.as_bytes()[..end]);
+        let error = Annotated::open(dir.path().join("images"), dir.path().join("cut")).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(&*path)), "{end}: {error}");
+    }
+}
+
+/// A sample of `set`: the bytes of each field.
+fn read(set: &dyn Dataset, id: u64) -> Result<Vec<Vec<u8>>, Error> {
+    let layout = Layout::new(set.spec(), 1).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 1);
+    let mut context = Context::new(7, 0);
+    context.begin(0, id);
+    set.read(id, &mut rows.row(0), &mut context).map_err(|error| *error.downcast::<Error>().unwrap())?;
+    drop(rows);
+    let bytes = |(index, field): (usize, &feedline_core::Field)| match field.as_ragged() {
+        Some(_) => layout.row_values(&slab, index, 0).to_vec(),
+        None => slab[layout.offset(index)..][..field.row_bytes()].to_vec(),
+    };
+    Ok(set.spec().fields().iter().enumerate().map(bytes).collect())
+}
+
+#[test]
+fn boxes_of_each_format_become_corners_that_moved_with_their_picture() {
+    let dir = made();
+    let crop = || Transforms::new().center_crop(20);
+    // The crop has the pixels 2 to 22.
+    for (annotations, id, boxes, labels) in [
+        ("coco.json", 2, [0.0, 0.0, 2.5, 4.0, 3.0, 4.0, 10.0, 12.0], [3, 1]),
+        ("voc", 0, [0.0, 1.0, 8.5, 10.0, 3.0, 0.0, 7.0, 5.0], [1, 0]),
+        ("yolo", 1, [4.0, 0.0, 16.0, 10.0, 0.0, 0.0, 2.8, 2.8], [2, 0]),
+    ] {
+        let set = JointDataset::annotated(opened(&dir, annotations).unwrap(), crop()).unwrap();
+        let field = |name: &str| set.spec().index_of(name).unwrap();
+        let fields = read(&set, id).unwrap();
+        let found = floats(&fields[field("boxes")]);
+        assert!(found.len() == 8 && found.iter().zip(boxes).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?}");
+        assert_eq!(longs(&fields[field("labels")]), labels);
+        if annotations != "coco.json" {
+            assert!(check_dataset(&set, &CheckOptions::default()).unwrap().is_clean());
+            continue;
+        }
+        assert_eq!(longs(&fields[field("image_id")]), [9]);
+        // The first point has left the picture, the second one is (1, 2) there.
+        assert_eq!(floats(&fields[field("keypoints")])[..6], [0.0, 0.0, 0.0, 1.0, 2.0, 1.0]);
+        let error = read(&set, 0).unwrap_err();
+        assert_eq!((error.kind(), error.sample()), (ErrorKind::Sample, Some(0)));
+        assert_eq!(error.path(), Some(&*dir.path().join("images/a.png")));
+        assert!(error.to_string().contains("box 0, from x NaN"), "{error}");
+    }
+    let missing: &Path = &dir.path().join("images/a.png");
+    fs::remove_file(missing).unwrap();
+    let set = JointDataset::annotated(opened(&dir, "coco.json").unwrap(), crop()).unwrap();
+    assert_eq!(read(&set, 0).unwrap_err().path(), Some(missing));
+}

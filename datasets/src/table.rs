@@ -393,13 +393,15 @@ mod tests {
 
     fn fields() -> Vec<Field> {
         let item = |kind| Arc::new(Field::new("item", kind, true));
+        let list = |kind| DataType::List(item(kind));
         let inner =
             vec![Field::new("x", DataType::Float32, true), Field::new("y.z", DataType::Boolean, true)];
         vec![
             Field::new("a", DataType::Struct(inner.into()), true),
             Field::new("b", DataType::List(item(DataType::Utf8)), true),
             Field::new("c", DataType::List(item(DataType::FixedSizeList(item(DataType::UInt64), 3))), true),
-            Field::new("d", DataType::List(item(DataType::List(item(DataType::Int8)))), true),
+            Field::new("d", list(list(list(DataType::Int8))), true),
+            Field::new("e", list(list(DataType::Int8)), true),
         ]
     }
 
@@ -407,11 +409,13 @@ mod tests {
     fn columns_are_chosen_by_name_and_structs_with_all_their_fields() {
         let all = layout(fields(), None).unwrap_err().to_string();
         assert!(all.contains("column \"d\" is of type List(") && !all.contains('\n'), "{all}");
-        let text = layout(fields(), Some(&["c", "a", "b"])).unwrap();
-        assert_eq!(text, "a.x f32 [], a.y.z bool [], b text [?], b.lengths i64 [?], c u64 [?, 3]");
+        let text = layout(fields(), Some(&["c", "a", "b", "e"])).unwrap();
+        let wanted = "a.x f32 [], a.y.z bool [], b text [?], b.lengths i64 [?], c u64 [?, 3], e i8 [?], \
+                      e.lengths i64 [?]";
+        assert_eq!(text, wanted);
         assert_eq!(layout(fields(), Some(&["a.y.z"])).unwrap(), "a.y.z bool []");
-        let none = layout(fields(), Some(&["a", "e"])).unwrap_err().to_string();
-        assert!(none.contains("no column \"e\""), "{none}");
+        let none = layout(fields(), Some(&["a", "f"])).unwrap_err().to_string();
+        assert!(none.contains("no column \"f\""), "{none}");
     }
 
     #[test]

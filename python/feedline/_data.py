@@ -570,6 +570,7 @@ def images(
     scaled_decode: bool = False,
     decode: str = "cpu",
     mode: str = "rgb",
+    annotations: str | os.PathLike[str] | None = None,
     mask: _parts.Names | None = None,
     depth: _parts.Names | None = None,
     boxes: str | tuple[str, str] | None = None,
@@ -614,6 +615,10 @@ def images(
         mode: ``"rgb"``; ``"gray"``, one channel; ``"rgba"``, with alpha, 255 where a picture has none; ``"u16"``,
             one channel of 16 bits; ``"index"``, ``[height, width]``: the numbers of a palette or of gray, to the
             nearest pixel.
+        annotations: COCO's JSON, or the folder of Pascal VOC's XML or of YOLO's text files, of the pictures in the
+            folder ``path``. They add ``boxes`` and ``labels``, ragged, and with COCO ``iscrowd``, ``area``,
+            ``keypoints`` and ``image_id``, with VOC ``difficult``. Labels are COCO's ``category_id``, places in
+            ``classes`` or in the sorted names of VOC, and YOLO's numbers; :attr:`Data.classes` has their names.
         mask: The folder of masks with the names of the pictures, or a field that holds them, or several fields:
             palettes and gray become their numbers, ``uint8`` ``[height, width]``. They are resized to the nearest
             pixel, as ``tv_tensors.Mask``; a border is 0.
@@ -639,6 +644,7 @@ def images(
     listed = (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from))
     given = _parts.parts(
         field=field,
+        annotations=annotations,
         mask=mask,
         depth=depth,
         boxes=boxes,

@@ -26,6 +26,7 @@ def names(option: str, given: Names | None) -> list[str]:
 def parts(
     *,
     field: str | None,
+    annotations: str | os.PathLike[str] | None,
     mask: Names | None,
     depth: Names | None,
     boxes: str | tuple[str, str] | None,
@@ -44,7 +45,9 @@ def parts(
         "points": names("points", points),
         "beside": names("beside", beside),
     }
-    if not any(given.values()) and boxes is None and not moves:
+    if annotations is not None and (any(given.values()) or boxes is not None or field is not None):
+        raise ConfigError("annotations have boxes and what is beside them: leave out field, boxes, mask and the like")
+    if not any(given.values()) and boxes is None and annotations is None and not moves:
         return None
     if boxes is not None:
         both = (boxes, "xyxy") if isinstance(boxes, str) else tuple(boxes)
@@ -55,6 +58,7 @@ def parts(
         given["boxes"] = None
     return given | {
         "field": field,
+        "annotations": None if annotations is None else os.fspath(annotations),
         "box_format": box_format,
         "min_size": _options.number("min_size", min_size),
         "clip": bool(clip_boxes),

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use feedline::{Error, ErrorKind};
-use feedline_datasets::{JointDataset, ManifestOptions, OpenOptions, Paired, Parts, Reader, open_pictures};
+use feedline_datasets::{
+    Annotated, JointDataset, ManifestOptions, OpenOptions, Paired, Parts, Reader, open_pictures,
+};
 use feedline_images::{BoxFormat, Mode, Transforms};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -18,6 +20,8 @@ use crate::transforms::transforms;
 #[pyo3(from_item_all)]
 pub(crate) struct Given {
     field: Option<String>,
+    /// The file or the folder of boxes.
+    annotations: Option<String>,
     /// Fields, or one folder.
     mask: Vec<String>,
     depth: Vec<String>,
@@ -56,9 +60,16 @@ pub(crate) fn open_joint(
     let start = Transforms::new().mode(mode_named(mode)?);
     let list = transforms(start, &steps, channels_first, false)?;
     let opened = detached(py, || {
+        if let Some(annotations) = &given.annotations {
+            let pictures = Annotated::open_with(path, annotations, options.open.classes.as_deref())?;
+            let classes = pictures.classes().map(<[String]>::to_vec);
+            let parts = with(pictures.parts(), &given, &[], &[])?;
+            let set = JointDataset::new(Box::new(pictures), parts, list)?;
+            return Ok(DataSet::new("images", set).with_classes(classes));
+        }
         let (reader, masks, depths) = opened(path, &options, &given)?;
         let classes = reader.classes().map(<[String]>::to_vec);
-        let set = JointDataset::new(reader, parts(&given, &masks, &depths)?, list)?;
+        let set = JointDataset::new(reader, with(Parts::new(), &given, &masks, &depths)?, list)?;
         Ok(DataSet::new("images", set).with_classes(classes))
     });
     opened.map_err(raise)
@@ -84,8 +95,9 @@ fn opened(
     Ok((open_pictures(path, options)?, given.mask.clone(), given.depth.clone()))
 }
 
-fn parts(given: &Given, masks: &[String], depths: &[String]) -> feedline::Result<Parts> {
-    let parts = Parts::new().beside(&given.beside).min_size(given.min_size);
+/// `parts` and those that are given.
+fn with(parts: Parts, given: &Given, masks: &[String], depths: &[String]) -> feedline::Result<Parts> {
+    let parts = parts.beside(&given.beside).min_size(given.min_size);
     let mut parts = parts.box_format(format_named(&given.box_format)?);
     if let Some(field) = &given.field {
         parts = parts.image(field);

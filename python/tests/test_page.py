@@ -89,6 +89,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(3):
         bitmap(tmp_path / "photographs" / f"{number}.bmp", number)
         bitmap(tmp_path / "masks" / f"{number}.bmp", number, number, number)
+    images = [{"id": number, "file_name": f"{number}.bmp"} for number in range(3)]
+    boxes = [{"image_id": 2, "category_id": 1, "bbox": [0, 0, 8, 8]}, {"image_id": 0, "category_id": 2, "bbox": [1, 1, 3, 4]}]
+    named = [{"id": 1, "name": "bee"}, {"id": 2, "name": "ant"}]
+    whole = {"images": images, "annotations": boxes, "categories": named}
+    (tmp_path / "instances.json").write_text(json.dumps(whole))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -99,9 +104,9 @@ def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
         assert len(piece.splitlines()) <= 10
         scope: dict[str, Any] = {"feedline": feedline, "__builtins__": __builtins__}
         exec(compile(piece, str(PAGE), "exec"), scope)
-        names.append(set(scope) & {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species", "mask"})
+        names.append(set(scope) & {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species", "mask", "boxes"})
     text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}]
-    assert names == [*text, {"mask"}, {"both"}, {"species"}, set()]
+    assert names == [*text, {"mask"}, {"boxes", "labels"}, {"both"}, {"species"}, set()]
 
 
 def test_lists_and_manifests_of_the_page(folder: Path) -> None:

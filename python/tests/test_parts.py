@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,27 @@ def table(folder: Path) -> Path:
     )
     pq.write_table(pa.Table.from_pylist(rows, schema), folder / "boxes.parquet")
     return folder / "boxes.parquet"
+
+
+def coco(folder: Path) -> Path:
+    """The photographs with boxes, as COCO's file."""
+    random = np.random.default_rng(47)
+    images, annotations = [], []
+    for number in range(24):
+        width, height = Image.open(folder / "photographs" / f"{number}.png").size
+        images.append({"id": 1000 - number, "file_name": f"{number}.png", "width": width, "height": height})
+        for _ in range(int(random.integers(0, 6))):
+            (left, right), (top, bottom) = (sorted(random.random(2) * side) for side in (width, height))
+            box = [left, top, right - left, bottom - top]
+            annotations.append(
+                {"id": len(annotations), "image_id": 1000 - number, "category_id": int(random.choice([1, 3])),
+                 "bbox": box, "area": box[2] * box[3], "iscrowd": 0}
+            )  # fmt: skip
+    random.shuffle(annotations)
+    categories = [{"id": 3, "name": "cat"}, {"id": 1, "name": "person"}]
+    path = folder / "instances.json"
+    path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+    return path
 
 
 def batches(data: feedline.Data, **options: Any) -> Any:
@@ -139,6 +161,60 @@ def test_boxes_and_points_are_torchvisions_with_the_same_moves(pairs: Path, to: 
             assert np.abs(points - wanted.reshape(-1, 2).numpy()).max(initial=0) < 1e-3
             kept, left_out = kept + len(boxes), left_out + len(valid) - len(boxes)
     assert kept > 10 and left_out > 5, (kept, left_out)
+
+
+def test_cocos_boxes_are_those_of_the_file_and_are_torchvisions_with_the_same_moves(pairs: Path) -> None:
+    torch = pytest.importorskip("torch", reason="not run: torch is not installed")
+    tv = pytest.importorskip("torchvision", reason="not run: torchvision is not installed")
+    F = importlib.import_module("torchvision.transforms.v2.functional")
+    file = json.loads(coco(pairs).read_text())
+    data = feedline.images(pairs / "photographs", MOVING, annotations=pairs / "instances.json", moves=True)
+    assert data.classes == ["N/A", "person", "N/A", "cat"] and len(data) == 24
+    kept = 0
+    for batch in batches(data):
+        rows = zip(*(batch[name].rows() for name in ("boxes", "labels", "area", "moves")), strict=True)
+        for (boxes, labels, areas, moves), image, one in zip(rows, batch["image_id"], batch.ids, strict=True):
+            # In the order of ids, as pycocotools' `getImgIds` sorted, and its `loadAnns` of each.
+            assert image == sorted(image["id"] for image in file["images"])[int(one)]
+            own = [annotation for annotation in file["annotations"] if annotation["image_id"] == image]
+            width, height = Image.open(data.path(int(one))).size
+            given = torch.tensor([annotation["bbox"] for annotation in own], dtype=torch.float32).reshape(-1, 4)
+            moved = tv.tv_tensors.BoundingBoxes(given, format="XYWH", canvas_size=(height, width))
+            for name, options in T.moves(moves):
+                moved = getattr(F, name)(moved, **options)
+            moved, valid = F.sanitize_bounding_boxes(F.clamp_bounding_boxes(moved))
+            wanted = F.convert_bounding_box_format(moved, new_format="XYXY").numpy()
+            assert np.abs(boxes - wanted).max(initial=0) < 1e-3
+            own = [annotation for annotation, is_kept in zip(own, valid.tolist(), strict=True) if is_kept]
+            assert labels.tolist() == [annotation["category_id"] for annotation in own]
+            assert areas.tolist() == [float(np.float32(annotation["area"])) for annotation in own]
+            kept += len(own)
+    assert kept > 20
+
+
+def test_columns_of_objects_as_the_hub_has_them_are_boxes(pairs: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
+    pq = pytest.importorskip("pyarrow.parquet", reason="not run: pyarrow is not installed")
+    picture = (pairs / "photographs" / "0.png").read_bytes()
+    objects = [
+        {"id": [7, 8], "bbox": [[1.0, 2.0, 8.0, 9.0], [0.0, 0.0, 3.0, 4.0]], "category": [4, 5]},
+        {"id": [], "bbox": [], "category": []},
+        {"id": [9], "bbox": [[5.0, 5.0, 2.0, 2.0]], "category": [6]},
+    ]
+    rows = [{"image": {"bytes": picture, "path": "0.png"}, "image_id": at, "objects": of} for at, of in enumerate(objects)]
+    pq.write_table(pa.Table.from_pylist(rows), pairs / "hub.parquet")
+    width, height = Image.open(pairs / "photographs" / "0.png").size
+    data = feedline.images(
+        pairs / "hub.parquet",
+        [T.Pad(1), T.CenterCrop((height, width))],
+        field="image.bytes",
+        boxes=("objects.bbox", "xywh"),
+        beside=["objects.category", "objects.id"],
+        box_format="xywh",
+    )
+    for sample, of in zip(data, objects, strict=True):
+        assert sample["objects.bbox"].reshape(-1, 4).tolist() == of["bbox"]
+        assert sample["objects.category"].tolist() == of["category"] and sample["objects.id"].tolist() == of["id"]
 
 
 def test_depth_of_sixteen_bits_and_gray_and_alpha_keep_their_numbers(pairs: Path, tmp_path: Path) -> None:

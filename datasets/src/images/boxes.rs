@@ -22,7 +22,10 @@ pub(super) struct Lists {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
-    Boxes,
+    Boxes {
+        /// The reader's field of the lengths of the boxes' lists.
+        lengths: Option<usize>,
+    },
     Points {
         /// Two or three numbers.
         numbers: usize,
@@ -55,7 +58,7 @@ impl Lists {
             let item: Vec<usize> = field.shape.iter().skip(1).copied().flatten().collect();
             let list;
             (spec, list) = if found.boxes == Some(index) {
-                (spec.ragged(&field.name, DType::F32, [4], max)?, List::Boxes)
+                (spec.ragged(&field.name, DType::F32, [4], max)?, List::Boxes { lengths: found.lengths })
             } else if found.points.contains(&index) {
                 let numbers = item.last().copied().unwrap_or(2);
                 let group = item.iter().product::<usize>() / numbers;
@@ -91,7 +94,11 @@ impl Lists {
         for (to, (index, list)) in (self.first..).zip(&self.fields) {
             let (field, value) = (&schema[*index], &values[*index]);
             match *list {
-                List::Boxes => {
+                List::Boxes { lengths } => {
+                    let lengths = lengths.map_or(&[][..], |lengths| values[lengths].bytes.as_chunks::<8>().0);
+                    if lengths.iter().any(|&length| i64::from_le_bytes(length) != 4) {
+                        return Err(bad(field, "has boxes of other than four numbers"));
+                    }
                     move_boxes(parts, field, value, moves, buffers)?;
                     of = Some(&field.name);
                     row.write_ragged(to, &buffers.numbers)?;
@@ -133,12 +140,14 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
         return Ok(max);
     }
     let schema = reader.schema().fields();
-    let is_flat = |field: &SchemaField| field.shape == [None, None];
+    let is_flat = |at: usize, field: &SchemaField| {
+        field.shape == [None, None] || found.boxes == Some(at) && field.shape == [None]
+    };
     let items = (0..schema.len()).map(|index| {
         let field = &schema[index];
         let item: usize = field.shape.iter().skip(1).flatten().product();
         // The reader counts numbers where it knows of no boxes.
-        let item = if is_flat(field) { 1 } else { item };
+        let item = if is_flat(index, field) { 1 } else { item };
         let bytes = field.element.size() * item;
         (field.shape.first() == Some(&None))
             .then_some(found.ragged().any(|part| part == index).then_some(bytes))
@@ -146,9 +155,9 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
     // A reader that knows its lengths knows all of them.
     let items: Vec<_> = items.map(Option::flatten).collect();
     let lengths = lengths::of(reader, &items, None)?;
-    let counts = lengths.iter().zip(schema).filter_map(|(lengths, field)| {
+    let counts = lengths.iter().zip(schema).enumerate().filter_map(|(at, (lengths, field))| {
         let max = lengths.as_ref()?.iter().copied().max()? as usize;
-        Some(if is_flat(field) { max.div_ceil(4) } else { max })
+        Some(if is_flat(at, field) { max.div_ceil(4) } else { max })
     });
     Ok(counts.max().unwrap_or(1).max(1))
 }

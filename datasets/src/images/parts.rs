@@ -168,8 +168,18 @@ impl Parts {
         let image = find(&image, "the picture, which is encoded bytes", &is_bytes)?;
         let planes =
             self.planes.iter().map(|(name, _)| find(name, "a mask, which is encoded bytes", &is_bytes));
+        // Lists of lists come as their numbers, with the lengths of the inner lists.
+        let lengths_of = |field: &SchemaField| {
+            let name = format!("{}.lengths", field.name);
+            fields.iter().position(|other| other.name == name)
+        };
         let are_boxes = |field: &SchemaField| {
-            are_numbers(field.element) && matches!(field.shape[..], [None, Some(4) | None])
+            let fits = match field.shape[..] {
+                [None, Some(4) | None] => true,
+                [None] => lengths_of(field).is_some(),
+                _ => false,
+            };
+            fits && are_numbers(field.element)
         };
         let boxes =
             self.boxes.as_ref().map(|(name, _)| find(name, "boxes, lists of four numbers", &are_boxes));
@@ -185,10 +195,14 @@ impl Parts {
             let why = format!("the fields {:?} are beside no boxes: state the boxes too", self.beside);
             return Err(refuse(why));
         }
+        let boxes = boxes.transpose()?;
         Ok(Found {
             image,
             planes: planes.collect::<Result<_>>()?,
-            boxes: boxes.transpose()?,
+            boxes,
+            lengths: boxes
+                .filter(|&boxes| fields[boxes].shape == [None])
+                .and_then(|at| lengths_of(&fields[at])),
             points: points.collect::<Result<_>>()?,
             beside: beside.collect::<Result<_>>()?,
         })
@@ -206,6 +220,8 @@ pub(super) struct Found {
     pub(super) image: usize,
     pub(super) planes: Vec<usize>,
     pub(super) boxes: Option<usize>,
+    /// The lengths of the boxes' lists, if these are lists of any length.
+    pub(super) lengths: Option<usize>,
     pub(super) points: Vec<usize>,
     /// Without points.
     pub(super) beside: Vec<usize>,

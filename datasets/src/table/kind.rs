@@ -9,7 +9,7 @@ use crate::ElementType;
 pub(super) struct Kind {
     pub(super) element: ElementType,
     pub(super) shape: Vec<Option<usize>>,
-    /// Whether it is a list of values of varying size, such as texts.
+    /// Whether it is a list of values of varying size, such as texts or lists of numbers.
     pub(super) lengths: bool,
 }
 
@@ -50,12 +50,11 @@ pub(super) fn kind(column: &DataType) -> Option<Kind> {
         }
         List(item) | LargeList(item) => {
             let mut kind = kind(item.data_type())?;
-            if kind.shape == [None]
-                && !kind.lengths
-                && matches!(kind.element, ElementType::Bytes | ElementType::Text)
-            {
-                return (!matches!(item.data_type(), List(_) | LargeList(_)))
-                    .then_some(Kind { lengths: true, ..kind });
+            if kind.shape == [None] && !kind.lengths {
+                // Of lists of texts the lengths of the texts would be lost.
+                let are_lists = matches!(item.data_type(), List(_) | LargeList(_));
+                let are_texts = matches!(kind.element, ElementType::Bytes | ElementType::Text);
+                return (!(are_lists && are_texts)).then_some(Kind { lengths: true, ..kind });
             }
             kind.shape.insert(0, None);
             (!kind.shape[1..].contains(&None)).then_some(kind)

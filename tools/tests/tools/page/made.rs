@@ -69,6 +69,10 @@ fn pictures(dir: &Path) {
         write(dir, &format!("photographs/{number}.bmp"), &bitmap(number));
         write(dir, &format!("masks/{number}.bmp"), &bitmap_of([number; 3]));
     }
+    let boxes = r#"{"images": [{"id": 4, "file_name": "4.bmp"}, {"id": 5, "file_name": "5.bmp"}, {"id": 6,
+        "file_name": "6.bmp"}], "categories": [{"id": 1, "name": "bee"}, {"id": 2, "name": "ant"}], "annotations": [
+        {"image_id": 6, "category_id": 1, "bbox": [0, 0, 8, 8]}, {"image_id": 4, "category_id": 2, "bbox": [1, 1, 3, 4]}]}"#;
+    write(dir, "instances.json", boxes.as_bytes());
     let train = open(dir.join("pictures/train")).unwrap();
     let saved = dir.join("saved/train/data-00000-of-00001.arrow");
     pack(&*train, saved, PackOptions::default(), |_| ()).unwrap();

@@ -13,11 +13,11 @@ use feedline::bad_samples::Budget;
 use feedline::dataset::{Cost, Long, Packed, Unpadded};
 use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
 use feedline::{Spec, World, source};
+use feedline_datasets::{Annotated, Fixed, Idx, ImageDataset, JointDataset, Manifest, ManifestOptions};
 use feedline_datasets::{
     ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_pictures, open_with,
 };
-use feedline_datasets::{Fixed, Idx, ImageDataset, JointDataset, Manifest, ManifestOptions, Missing};
-use feedline_datasets::{OpenOptions, Paired, Parts, Ragged, Records, Split, Table};
+use feedline_datasets::{Missing, OpenOptions, Paired, Parts, Ragged, Records, Split, Table};
 use feedline_images::Transforms;
 
 mod files;
@@ -32,7 +32,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 28] = [
+const PIECES: [Piece; 29] = [
     ("table", tables::table),
     ("missing", tables::missing),
     ("shards", tables::shards),
@@ -46,6 +46,7 @@ const PIECES: [Piece; 28] = [
     ("preferences", text::preferences),
     ("classes", pictures::classes),
     ("masks", pictures::masks),
+    ("boxes", pictures::boxes),
     ("list", pictures::list),
     ("manifest", pictures::manifest),
     ("clips", pictures::clips),

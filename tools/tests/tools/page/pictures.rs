@@ -43,6 +43,28 @@ pub(super) fn masks() -> Done {
     Ok(())
 }
 
+pub(super) fn boxes() -> Done {
+    let photographs = Annotated::open("photographs", "instances.json")?; // or a folder of .xml, or of .txt
+    let transforms = Transforms::new().random_resized_crop(8).flip(0.5);
+    let data = JointDataset::annotated(photographs, transforms)?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        let (boxes, of) = batch.ragged::<f32>("boxes")?; // sample n has the boxes of[n]..of[n + 1]
+        let (labels, _) = batch.ragged::<i64>("labels")?; // also `area`, `iscrowd`, `image_id`
+        assert_eq!((boxes.len(), of.len()), (4 * labels.len(), batch.ids().len() + 1));
+    }
+    let photographs = Annotated::open("photographs", "instances.json")?;
+    let whole = JointDataset::annotated(photographs, Transforms::new().center_crop(8))?;
+    let mut loader = Loader::builder(whole).batch_size(3).build_host()?;
+    let batches = delivered(&mut loader)?;
+    let (boxes, of) = batches[0].ragged::<f32>("boxes")?;
+    assert_eq!((boxes, of), (&[1.0, 1.0, 4.0, 5.0, 0.0, 0.0, 8.0, 8.0][..], &[0, 1, 1, 2][..]));
+    assert_eq!(batches[0].ragged::<i64>("labels")?.0, [2, 1]);
+    assert_eq!(batches[0].field::<i64>("image_id")?, [4, 5, 6]);
+    Ok(())
+}
+
 pub(super) fn list() -> Done {
     let ants = open("pictures/{train,val}/ant/*.bmp")?; // no classes: the list is one of sets
     let reader = open("pictures/train/*/*.bmp")?; // classes: ant, bee, cat

@@ -1,6 +1,7 @@
 //! Arrow's interprocess format, files and streams: record batches of columns.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -79,6 +80,7 @@ pub struct ArrowFile {
     ends: Vec<u64>,
     /// The batches, if they are read in place.
     ready: Vec<Batch>,
+    cache_bytes: u64,
     decoded: Cache<Batch>,
     metadata: HashMap<String, String>,
     fingerprint: u64,
@@ -162,9 +164,20 @@ impl ArrowFile {
         let state = content.fingerprint_sampled(state)?;
         let decoded = Cache::new(index.batches.len(), options.cache_bytes);
         let (path, batches, metadata) = (path.to_path_buf(), index.batches, index.metadata);
-        let fingerprint = state.value();
-        let file =
-            Self { path, content, layout, decoder, batches, ends, ready, decoded, metadata, fingerprint };
+        let (cache_bytes, fingerprint) = (options.cache_bytes, state.value());
+        let file = Self {
+            path,
+            content,
+            layout,
+            decoder,
+            batches,
+            ends,
+            ready,
+            cache_bytes,
+            decoded,
+            metadata,
+            fingerprint,
+        };
         // A remote file is not fetched as a whole only to compare its checksum.
         if file.content.len() <= VERIFIED && !file.content.is_remote() {
             file.verify()?;
@@ -297,7 +310,7 @@ impl Reader for ArrowFile {
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let [batch] = &self.ready[..] else { return None };
-        let (rows, width) = self.layout.ready(batch, field)?;
+        let (rows, width) = batch.ready(field)?;
         // All columns refer to the whole content, so that it is pinned once. Rows outside it were copied.
         let all = self.content.bytes()?;
         let first = (rows.as_ptr() as usize).checked_sub(all.as_ptr() as usize)?;
@@ -306,7 +319,7 @@ impl Reader for ArrowFile {
 
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
         let (batch, row) = self.find(sample);
-        let (rows, width) = self.layout.ready(self.ready.get(batch)?, field)?;
+        let (rows, width) = self.ready.get(batch)?.ready(field)?;
         rows.get(row * width..)?.get(..width)
     }
 
@@ -329,6 +342,22 @@ impl Reader for ArrowFile {
 
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         self.layout.ticks_per_day(field)
+    }
+
+    fn neighbours(&self, sample: u64) -> Range<u64> {
+        if sample >= self.len() {
+            return sample..sample;
+        }
+        let (batch, _) = self.find(sample);
+        self.first(batch)..self.ends[batch]
+    }
+
+    fn forget(&self, sample: u64) {
+        self.decoded.forget(self.find(sample).0);
+    }
+
+    fn row_memory(&self) -> u64 {
+        self.cache_bytes
     }
 
     fn together(&self) -> Option<u64> {

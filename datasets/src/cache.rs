@@ -217,6 +217,20 @@ impl<T> Cache<T> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Drops part `index`, unless a thread decodes it.
+    #[cfg(feature = "table")]
+    pub(crate) fn forget(&self, index: usize) {
+        let Some(part) = self.parts.get(index) else { return };
+        let Ok(mut place) = part.value.try_write() else { return };
+        let value = place.take();
+        drop(place);
+        if value.is_some() {
+            let mut held = self.held();
+            held.parts.retain(|(part, _)| *part != index);
+            self.is_complete.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Marks the part as the most recently used.
     fn touch(&self, part: &Part<T>) {
         part.used.store(self.clock.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Several readers of one format, one after another.
 
+use std::ops::Range;
 use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Fingerprint, Prefetched, Result};
@@ -151,6 +152,24 @@ impl Reader for Shards {
         let (reader, inside) = self.find(sample)?;
         let decoded = reader.decoded(inside).map_err(|error| error.at_sample(sample))?;
         Ok(decoded.map(|decoded| decoded.behind(sample - inside)))
+    }
+
+    fn neighbours(&self, sample: u64) -> Range<u64> {
+        let Ok((reader, inside)) = self.find(sample) else { return sample..sample };
+        let Range { start, end } = reader.neighbours(inside);
+        let before = sample - inside;
+        start + before..end.saturating_add(before)
+    }
+
+    fn forget(&self, sample: u64) {
+        if let Ok((reader, inside)) = self.find(sample) {
+            reader.forget(inside);
+        }
+    }
+
+    /// That of one shard: they are opened with one option.
+    fn row_memory(&self) -> u64 {
+        self.readers.iter().map(|reader| reader.row_memory()).min().unwrap_or_default()
     }
 
     fn together(&self) -> Option<u64> {

@@ -11,6 +11,7 @@ use crate::column_type::ColumnType;
 use crate::error::{data, one_line};
 use crate::nulls::missing;
 use crate::reader::inside;
+use crate::row_memory::CACHE_BYTES;
 use crate::{ElementType, Nulls, Reader, Schema, Values};
 
 mod quotes;
@@ -25,7 +26,7 @@ pub(crate) use sniff::is_table;
 const BOM: char = '\u{FEFF}';
 
 /// How to read a table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvOptions {
     /// The byte between cells. `None` tries a comma, a tab, a semicolon and a bar.
     pub delimiter: Option<u8>,
@@ -48,6 +49,17 @@ pub struct CsvOptions {
     /// Columns of codes, such as those that a `Table` numbers: they are text if a whole number among their
     /// cells is not written as numbers are, so that `007`, `+7` and `7` differ. In other columns they are 7.
     pub codes: Vec<String>,
+    /// Max bytes of the rows in memory, decoded once, if all fields have one size. A table with more is read from
+    /// its file.
+    pub cache_bytes: u64,
+}
+
+impl Default for CsvOptions {
+    /// All columns, the types of their values, and 512 MiB for rows.
+    fn default() -> Self {
+        let (columns, types, masks, nulls, codes) = Default::default();
+        Self { delimiter: None, header: None, columns, types, masks, nulls, codes, cache_bytes: CACHE_BYTES }
+    }
 }
 
 impl CsvOptions {
@@ -80,6 +92,7 @@ pub struct Csv {
     schema: Schema,
     columns: Vec<Column>,
     nulls: Nulls,
+    cache_bytes: u64,
     fingerprint: u64,
 }
 
@@ -241,6 +254,10 @@ impl Reader for Csv {
         inside(sample, self.len(), &self.path)?;
         let read = SCRATCH.with_borrow_mut(|scratch| self.fill(sample, scratch, values));
         read.map_err(|error| error.at_path(&self.path).at_sample(sample))
+    }
+
+    fn row_memory(&self) -> u64 {
+        self.cache_bytes
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

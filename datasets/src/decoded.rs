@@ -16,6 +16,56 @@ pub trait DecodedRows: Debug + Send + Sync {
     /// Field `field` of row `row`, if its bytes are contiguous and the same as [`Reader::read`] gives. `None`
     /// otherwise, for a null, and for a row whose read is an error.
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]>;
+
+    /// The bytes of field `field` of row `row` and of the rows behind it, as far as they lie one behind another, and
+    /// the bytes of one; `None`, the default, if they do not, or the read of one of them is an error.
+    fn run(&self, _row: usize, _field: usize) -> Option<(&[u8], usize)> {
+        None
+    }
+
+    /// Writes field `field` of `rows`, as [`Reader::read`] gives it, into `to`: `width` bytes of a row in every
+    /// `stride`. Stops at a row of another size, and at one that is to be read by itself, as one whose read is an
+    /// error. Returns how many rows it has written.
+    fn write(
+        &self,
+        rows: Range<usize>,
+        field: usize,
+        width: usize,
+        (to, stride): (&mut [u8], usize),
+    ) -> usize {
+        let mut written = 0;
+        while let Some(row) = rows.clone().nth(written) {
+            let places = to.chunks_mut(stride).skip(written).filter(|place| place.len() >= width);
+            let before = written;
+            if let Some((bytes, size)) = self.run(row, field).filter(|(_, size)| *size == width) {
+                for (value, place) in bytes.chunks_exact(size).zip(places).take(rows.end - row) {
+                    copy(value, &mut place[..width]);
+                    written += 1;
+                }
+            } else if let Some(value) = self.slice(row, field).filter(|value| value.len() == width) {
+                for place in places.take(1) {
+                    copy(value, &mut place[..width]);
+                    written += 1;
+                }
+            }
+            if written == before {
+                break;
+            }
+        }
+        written
+    }
+}
+
+/// Copies a value; most have four or eight bytes.
+#[inline]
+pub(crate) fn copy(value: &[u8], to: &mut [u8]) {
+    if let (Ok(value), Ok(to)) = (<&[u8; 4]>::try_from(value), <&mut [u8; 4]>::try_from(&mut *to)) {
+        *to = *value;
+    } else if let (Ok(value), Ok(to)) = (<&[u8; 8]>::try_from(value), <&mut [u8; 8]>::try_from(&mut *to)) {
+        *to = *value;
+    } else {
+        to.copy_from_slice(value);
+    }
 }
 
 /// Neighbours that were decoded together, such as a row group of a Parquet file.
@@ -26,14 +76,12 @@ pub trait DecodedRows: Debug + Send + Sync {
 pub struct Decoded {
     samples: Range<u64>,
     rows: Arc<dyn DecodedRows>,
-    /// For each field the one of the rows that has its bytes; `None` if the fields are those of the rows.
-    fields: Option<Arc<[Option<usize>]>>,
 }
 
 impl Decoded {
     /// The rows of `samples`, in order.
     pub fn new(samples: Range<u64>, rows: Arc<dyn DecodedRows>) -> Self {
-        Self { samples, rows, fields: None }
+        Self { samples, rows }
     }
 
     /// Whether `sample` is one of them.
@@ -41,22 +89,30 @@ impl Decoded {
         self.samples.contains(&sample)
     }
 
-    /// Field `field` of `sample`, if its bytes are contiguous.
-    pub fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        let row = sample.checked_sub(self.samples.start).filter(|_| self.has(sample))?;
-        let field = self.fields.as_ref().map_or(Some(field), |fields| *fields.get(field)?)?;
-        self.rows.slice(usize::try_from(row).ok()?, field)
+    /// The samples, in order.
+    pub fn samples(&self) -> Range<u64> {
+        self.samples.clone()
     }
 
-    /// The same rows with other fields: field `n` is field `fields[n]`, or none that is contiguous.
-    #[cfg(feature = "tabular")]
-    pub(crate) fn with_fields(self, fields: Arc<[Option<usize>]>) -> Self {
-        let before = self.fields.clone();
-        let field = |field: &Option<usize>| match (&before, *field) {
-            (Some(before), Some(field)) => *before.get(field)?,
-            (_, field) => field,
-        };
-        Self { fields: Some(fields.iter().map(field).collect()), ..self }
+    /// Field `field` of `sample`, if its bytes are contiguous.
+    pub fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        self.rows.slice(self.row(sample)?, field)
+    }
+
+    /// As [`DecodedRows::run`].
+    pub fn run(&self, sample: u64, field: usize) -> Option<(&[u8], usize)> {
+        self.rows.run(self.row(sample)?, field)
+    }
+
+    /// Writes field `field` of the samples from `sample` to the last one, as [`DecodedRows::write`] does.
+    pub fn write(&self, sample: u64, field: usize, width: usize, to: (&mut [u8], usize)) -> usize {
+        let end = usize::try_from(self.samples.end - self.samples.start).unwrap_or(usize::MAX);
+        self.row(sample).map_or(0, |row| self.rows.write(row..end, field, width, to))
+    }
+
+    fn row(&self, sample: u64) -> Option<usize> {
+        let row = sample.checked_sub(self.samples.start).filter(|_| self.has(sample))?;
+        usize::try_from(row).ok()
     }
 
     /// The same rows, with sample numbers increased by `before`.

@@ -9,12 +9,14 @@ use feedline_core::{
 };
 
 use crate::decoded::{Decoded, runs, slice};
+use crate::row_memory::{self, RowMemory};
 use crate::{Reader, Values};
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].
 ///
-/// If the rows are in memory, there is a [column](Dataset::column) for zero-copy loading. `read` uses no
-/// random numbers.
+/// If the fields are in memory, there is a [column](Dataset::column) for zero-copy loading. The rows of a table
+/// are held in memory, decoded once, if all of them take no more bytes than its cache
+/// ([`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes)). `read` uses no random numbers.
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -30,6 +32,7 @@ use crate::{Reader, Values};
 pub struct Fixed {
     reader: Box<dyn Reader>,
     spec: Spec,
+    memory: Option<RowMemory>,
 }
 
 impl Fixed {
@@ -46,7 +49,8 @@ impl Fixed {
         if reader.is_empty() {
             return Err(at(Error::new(ErrorKind::Data, "there are no samples: give a file that has some")));
         }
-        Ok(Self { reader, spec })
+        let memory = RowMemory::new(&*reader, &spec);
+        Ok(Self { reader, spec, memory })
     }
 
     /// The reader.
@@ -65,6 +69,11 @@ impl Dataset for Fixed {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        if let Some(memory) = &self.memory
+            && memory.copy_one(&*self.reader, id, row)
+        {
+            return Ok(());
+        }
         self.read_with(id, row, context.scratch())
     }
 
@@ -77,6 +86,7 @@ impl Dataset for Fixed {
         if self.copy(ids, rows) {
             return Ok(());
         }
+        // Otherwise the reader says what is wrong.
         runs(&*self.reader, ids, |from, ids, held| {
             let rows = &mut rows.part(from..from + ids.len());
             if !held.is_empty() && self.copy_decoded(ids, rows, held) {
@@ -91,11 +101,19 @@ impl Dataset for Fixed {
     }
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.reader.block_shuffle()
+        if self.memory.is_some() { None } else { self.reader.block_shuffle() }
+    }
+
+    fn table_rows(&self) -> Option<(u64, bool)> {
+        let is_table = self.memory.is_some() || self.reader.row_memory() > 0 && !self.is_ready();
+        is_table.then(|| (row_memory::bytes(&*self.reader, &self.spec), self.memory.is_some()))
     }
 
     fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
-        self.reader.prefetch(ids)
+        match &self.memory {
+            Some(memory) => memory.prefetch(&*self.reader, ids),
+            None => self.reader.prefetch(ids),
+        }
     }
 
     fn path(&self, id: u64) -> Option<&Path> {
@@ -108,8 +126,16 @@ impl Dataset for Fixed {
 }
 
 impl Fixed {
-    /// Copies the rows of `ids` field by field if all are in memory; returns whether it did.
+    /// Whether every field lies in memory as a column.
+    fn is_ready(&self) -> bool {
+        (0..self.spec.fields().len()).all(|field| self.reader.column(field).is_some())
+    }
+
+    /// Copies the rows of `ids` if all are in memory; returns whether it did.
     fn copy(&self, ids: &[u64], rows: &mut Rows<'_>) -> bool {
+        if let Some(memory) = &self.memory {
+            return memory.copy(&*self.reader, ids, rows);
+        }
         let is_ready = |field| ids.first().is_some_and(|&id| self.reader.slice(id, field).is_some());
         if !(0..self.spec.fields().len()).all(is_ready) {
             return false;

@@ -13,6 +13,7 @@ use crate::error::{data, one_line};
 use crate::json::entries;
 use crate::nulls::{missing, no_columns, present};
 use crate::reader::inside;
+use crate::row_memory::CACHE_BYTES;
 use crate::{ElementType, Lines, Nulls, Reader, Schema, SchemaField, Value, Values};
 
 mod types;
@@ -23,7 +24,7 @@ use types::Seen;
 const MAX_COLUMNS: usize = 1 << 16;
 
 /// How to read a JSON Lines file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonLinesOptions {
     /// The keys to read, in the order of first appearance; `None` reads all.
     pub columns: Option<Vec<String>>,
@@ -38,6 +39,17 @@ pub struct JsonLinesOptions {
     /// Columns of codes, such as those that a `Table` numbers: a list or an object among their values is an
     /// error.
     pub codes: Vec<String>,
+    /// Max bytes of the rows in memory, decoded once, if all fields have one size. A table with more is read from
+    /// its file.
+    pub cache_bytes: u64,
+}
+
+impl Default for JsonLinesOptions {
+    /// All columns, the types of their values, and 512 MiB for rows.
+    fn default() -> Self {
+        let (columns, types, masks, nulls, codes) = Default::default();
+        Self { columns, types, masks, nulls, codes, cache_bytes: CACHE_BYTES }
+    }
 }
 
 impl JsonLinesOptions {
@@ -67,6 +79,7 @@ pub struct JsonLines {
     nulls: Nulls,
     /// The column of each key; `None` for one that is not read.
     numbers: HashMap<String, Option<usize>>,
+    cache_bytes: u64,
 }
 
 /// A column that is read.
@@ -328,7 +341,8 @@ impl Scan {
         }
         let schema = Schema::new(fields);
         schema.check_names().map_err(at)?;
-        Ok(JsonLines { lines: self.lines, len: self.len, schema, columns, nulls: options.nulls, numbers })
+        let (nulls, cache_bytes) = (options.nulls, options.cache_bytes);
+        Ok(JsonLines { lines: self.lines, len: self.len, schema, columns, nulls, numbers, cache_bytes })
     }
 }
 
@@ -391,6 +405,10 @@ impl Reader for JsonLines {
                 self.path(sample).map_or(error.clone(), |path| error.at_path(path))
             })
         })
+    }
+
+    fn row_memory(&self) -> u64 {
+        self.cache_bytes
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

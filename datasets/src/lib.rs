@@ -94,6 +94,7 @@ mod reader;
 pub mod records;
 #[cfg(feature = "object-store")]
 mod remote;
+mod row_memory;
 #[cfg(feature = "arrow")]
 mod rows;
 #[cfg(feature = "safetensors")]

@@ -1,6 +1,7 @@
 //! Parquet files: columns in row groups, encoded and compressed.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,6 +62,7 @@ pub struct ParquetFile {
     /// Cumulative row counts of the row groups.
     ends: Vec<u64>,
     block_shuffle: Option<(u64, u64)>,
+    cache_bytes: u64,
     groups: Cache<Group>,
     fingerprint: u64,
 }
@@ -90,6 +92,14 @@ impl DecodedRows for Group {
         }
         let (batch, row) = self.find(row);
         batch.slice(row, field)
+    }
+
+    fn run(&self, row: usize, field: usize) -> Option<(&[u8], usize)> {
+        if !self.too_large.is_empty() || row / self.rows >= self.batches.len() {
+            return None;
+        }
+        let (batch, row) = self.find(row);
+        batch.run(row, field)
     }
 }
 
@@ -170,6 +180,7 @@ impl ParquetFile {
             times,
             ends,
             block_shuffle,
+            cache_bytes: options.cache_bytes,
             groups,
             fingerprint,
         })
@@ -371,6 +382,18 @@ impl Reader for ParquetFile {
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
         let (number, group) = self.group_of(sample)?;
         Ok(Some(Decoded::new(self.row_group(number), group)))
+    }
+
+    fn neighbours(&self, sample: u64) -> Range<u64> {
+        if sample < self.len() { self.row_group(self.number(sample)) } else { sample..sample }
+    }
+
+    fn forget(&self, sample: u64) {
+        self.groups.forget(self.number(sample));
+    }
+
+    fn row_memory(&self) -> u64 {
+        self.cache_bytes
     }
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {

@@ -1,6 +1,7 @@
 //! Random access to the samples of a file, whatever their sizes.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Prefetched, Result, StridedColumn};
@@ -97,6 +98,22 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// As [`read`](Self::read).
     fn decoded(&self, _sample: u64) -> Result<Option<Decoded>> {
         Ok(None)
+    }
+
+    /// The samples that are [decoded together](Self::together) with `sample`; only itself, the default, if samples
+    /// are read one by one.
+    fn neighbours(&self, sample: u64) -> Range<u64> {
+        sample..sample.saturating_add(1)
+    }
+
+    /// Drops what a cache holds of the samples that are decoded together with `sample`: the caller has a copy of
+    /// their rows. Does nothing by default.
+    fn forget(&self, _sample: u64) {}
+
+    /// Max bytes for the rows of all samples in memory, decoded once, where a data set of samples of one size may
+    /// hold them ([`Fixed`](crate::Fixed), `Table`). 0, the default, if reading a sample costs no more than a copy.
+    fn row_memory(&self) -> u64 {
+        0
     }
 
     /// As [`Dataset::prefetch`](feedline_core::Dataset::prefetch): decodes one group of samples that are

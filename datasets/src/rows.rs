@@ -61,6 +61,10 @@ impl Reader for Rows {
         self.reader.together()
     }
 
+    fn row_memory(&self) -> u64 {
+        self.reader.row_memory()
+    }
+
     fn prefetch(&self, samples: &[u64]) -> Prefetched {
         self.reader.prefetch(&Vec::from_iter(samples.iter().filter_map(|sample| self.find(*sample).ok())))
     }

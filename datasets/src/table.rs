@@ -13,6 +13,7 @@ use crate::error::{data, one_line};
 use crate::features::Features;
 use crate::nulls::{Nulls, missing, no_columns, present};
 use crate::reader::Visit;
+use crate::row_memory::CACHE_BYTES;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
 mod column;
@@ -39,7 +40,8 @@ pub struct TableOptions {
     pub nulls: Nulls,
     /// Arrow files of up to this many bytes are held in memory. Parquet files stay on disk.
     pub memory_limit: u64,
-    /// Bytes of decoded row groups or record batches in a cache that all workers share. It drops the least
+    /// Max bytes of the rows in memory, decoded once, if all fields have one size. Of a larger file, bytes of
+    /// decoded row groups or record batches in a cache that all workers share. It drops the least
     /// recently used first; an oversized one stays until the next insert. In addition, each worker holds up
     /// to four while it copies rows out of them, and once the cache is full, the allocator keeps some freed
     /// memory for the next ones: on Linux with the GNU C library up to 64 MiB per worker.
@@ -50,7 +52,7 @@ impl Default for TableOptions {
     /// All columns, no nulls, files of up to [`MEMORY_LIMIT`] in memory, and a cache of 512 MiB.
     fn default() -> Self {
         let (columns, masks, nulls) = (None, Vec::new(), Nulls::Refuse);
-        Self { columns, masks, nulls, memory_limit: MEMORY_LIMIT, cache_bytes: 512 << 20 }
+        Self { columns, masks, nulls, memory_limit: MEMORY_LIMIT, cache_bytes: CACHE_BYTES }
     }
 }
 
@@ -243,11 +245,12 @@ impl Layout {
         }
         Ok(())
     }
+}
 
-    /// The bytes of all rows of field `field`, and the size of one row, if they are contiguous in `batch`.
-    #[cfg(feature = "arrow")]
-    pub(crate) fn ready<'a>(&self, batch: &'a Batch, field: usize) -> Option<(&'a [u8], usize)> {
-        let (part, column) = batch.columns.get(field)?;
+impl Batch {
+    /// The bytes of all rows of field `field`, and the size of one row, if they are contiguous.
+    pub(crate) fn ready(&self, field: usize) -> Option<(&[u8], usize)> {
+        let (part, column) = self.columns.get(field)?;
         (*part == Part::Values).then(|| column.ready())?
     }
 }
@@ -260,6 +263,11 @@ impl DecodedRows for Batch {
             Part::Present => Some(if column.is_missing(row) { &[0] } else { &[1] }),
             Part::Lengths | Part::Json | Part::MarkedJson => None,
         }
+    }
+
+    fn run(&self, row: usize, field: usize) -> Option<(&[u8], usize)> {
+        let (bytes, size) = self.ready(field)?;
+        Some((bytes.get(row.checked_mul(size)?..)?, size)).filter(|_| size > 0)
     }
 }
 

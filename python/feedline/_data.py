@@ -462,6 +462,7 @@ def open(
     nulls: str = "refuse",
     empty_members: bool = False,
     memory_limit: int | None = None,
+    cache_bytes: int | None = None,
     types: Mapping[str, str] | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
     text: str = "text",
@@ -491,6 +492,9 @@ def open(
         nulls: ``"refuse"`` a missing value of a table, or ``"fill"`` in NaN, zero or nothing.
         empty_members: Whether a sample of a tar archive may lack a member that others have.
         memory_limit: Plain files of up to this many bytes are held in memory.
+        cache_bytes: The rows of a table whose fields have one size are decoded once and held in memory if all take up
+            to so many bytes, by default 512 MiB. Of a larger one so many bytes of row groups are kept: shuffle it by
+            blocks, see :meth:`feedline.Sampler.block`.
         types: The types of columns of CSV and JSON Lines, where they are not to be those of their cells:
             ``{"zip": "text"}``, with ``int64``, ``uint64``, ``float64``, ``bool`` or ``text``.
         tokenizer: A ``tokenizer.json`` of Hugging Face: the workers make token ids of the field ``text``,
@@ -534,13 +538,14 @@ def open(
             else (os.fspath(tokenizer), text, special_tokens, _options.maybe("max_tokens", max_tokens)),
             _options.maybe("class_from", class_from),
             _manifest(files, root, label),
+            _options.maybe("cache_bytes", cache_bytes),
         )
     )
     options: dict[str, Any] = {"split": split, "classes": classes, "nulls": nulls, "text": text}
     options |= {"max_length": max_length, "memory_limit": memory_limit, "tokenizer": tokenizer}
     options |= {"special_tokens": special_tokens, "max_tokens": max_tokens, "empty_members": empty_members}
     options |= {"types": None if types is None else dict(types), "class_from": class_from}
-    options |= {"files": files, "root": root, "label": label}
+    options |= {"files": files, "root": root, "label": label, "cache_bytes": cache_bytes}
     data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), options)
     return data
 

@@ -37,6 +37,7 @@ class DataSet:
         tokenizer: tuple[str, str, bool, int | None] | None,
         class_from: int | None,
         manifest: tuple[Sequence[str], str | None, str | None] | None,
+        cache_bytes: int | None,
     ) -> DataSet: ...
     @staticmethod
     def images(

@@ -34,6 +34,7 @@ def table(
     fitted: str | os.PathLike[str] | None = None,
     split: str | None = None,
     memory_limit: int | None = None,
+    cache_bytes: int | None = None,
 ) -> Data:
     """Opens a table as training data: Parquet, Arrow, CSV, JSON Lines, and every other format.
 
@@ -63,6 +64,7 @@ def table(
             numbers.
         split: As for :func:`feedline.open`.
         memory_limit: As for :func:`feedline.open`.
+        cache_bytes: As for :func:`feedline.open`.
 
     >>> import feedline, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "train.csv")
@@ -78,6 +80,7 @@ def table(
             {
                 "split": split,
                 "memory_limit": _options.maybe("memory_limit", memory_limit),
+                "cache_bytes": _options.maybe("cache_bytes", cache_bytes),
                 "types": _options.types(types),
                 "select": None if select is None else _names(select),
                 "stack": [

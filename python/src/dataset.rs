@@ -209,7 +209,7 @@ impl DataSet {
     #[staticmethod]
     #[pyo3(signature = (
         path, split, classes, empty_members, fill_nulls, memory_limit, types, max_length, default_length,
-        tokenizer, class_from, manifest
+        tokenizer, class_from, manifest, cache_bytes
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn open(
@@ -226,9 +226,11 @@ impl DataSet {
         tokenizer: Option<(String, String, bool, Option<usize>)>,
         class_from: Option<usize>,
         manifest: Option<(Vec<String>, Option<String>, Option<String>)>,
+        cache_bytes: Option<u64>,
     ) -> PyResult<Self> {
         let options = open_options(split, classes, empty_members, fill_nulls, memory_limit, types)?;
-        let options = OpenOptions { class_from, ..options };
+        let cache_bytes = cache_bytes.unwrap_or(options.cache_bytes);
+        let options = OpenOptions { class_from, cache_bytes, ..options };
         detached(py, || {
             let mut reader: Box<dyn Reader> = match manifest {
                 None => open_with(path, &options)?,

@@ -1,7 +1,7 @@
 //! Tables as training data: the steps of `feedline.table`.
 
 use feedline::{DType, Error, ErrorKind};
-use feedline_datasets::{Class, Missing, Table};
+use feedline_datasets::{Class, Missing, OpenOptions, Table};
 use pyo3::prelude::*;
 
 use crate::dataset::{DataSet, open_options};
@@ -15,6 +15,7 @@ use crate::own::dtype_named;
 pub(crate) struct Steps {
     split: Option<String>,
     memory_limit: Option<u64>,
+    cache_bytes: Option<u64>,
     /// Columns, and the stated types of their cells.
     types: Vec<(String, String)>,
     select: Option<Vec<String>>,
@@ -63,6 +64,8 @@ enum Fill {
 #[pyfunction]
 pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<DataSet> {
     let options = open_options(steps.split.as_deref(), None, false, false, steps.memory_limit, steps.types)?;
+    let cache_bytes = steps.cache_bytes.unwrap_or(options.cache_bytes);
+    let options = OpenOptions { cache_bytes, ..options };
     let casts = steps.cast.iter().map(|(name, dtype)| Ok((name, dtype_named(dtype)?)));
     let casts: Vec<(&String, DType)> = casts.collect::<feedline::Result<_>>().map_err(raise)?;
     if let Some((name, _)) = steps.category.iter().find(|(_, list)| list.as_ref().is_some_and(Vec::is_empty))

@@ -83,6 +83,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         bitmap(tmp_path / "pictures" / name / "1.bmp", number)
     rows = "train/bee/1.bmp,bee\ntrain/bee/2.bmp,an ant\nval/cat/1.bmp,bee\n"
     (tmp_path / "pictures.csv").write_text("file,species\n" + rows)
+    (tmp_path / "flowers.csv").write_text("length,width,kind\n1.5,2.5,0\n3,4,1\n5.25,6,2\n")
     (tmp_path / "clips.csv").write_text("clip,word\n1.wav,yes\n2.wav,no\n")
     (tmp_path / "1.wav").write_bytes(b"yes")
     (tmp_path / "2.wav").write_bytes(b"no")
@@ -104,9 +105,10 @@ def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
         assert len(piece.splitlines()) <= 10
         scope: dict[str, Any] = {"feedline": feedline, "__builtins__": __builtins__}
         exec(compile(piece, str(PAGE), "exec"), scope)
-        names.append(set(scope) & {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species", "mask", "boxes"})
+        words = {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species", "mask", "boxes", "flowers"}
+        names.append(set(scope) & words)
     text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}]
-    assert names == [*text, {"mask"}, {"boxes", "labels"}, {"both"}, {"species"}, set()]
+    assert names == [{"flowers"}, *text, {"mask"}, {"boxes", "labels"}, {"both"}, {"species"}, set()]
 
 
 def test_lists_and_manifests_of_the_page(folder: Path) -> None:

@@ -321,3 +321,46 @@ def test_a_resumed_table_goes_on(tmp_path: Path) -> None:
     again = loader()
     again.load_state_dict(one.state_dict())
     assert [batch.ids.tolist() for batch in again] == whole[7:]
+
+
+def test_rows_in_memory_are_those_of_the_file_in_the_same_order_after_a_resume(tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet", reason="not run: pyarrow is not installed")
+
+    rng = np.random.default_rng(5)
+    columns = {f"f{at}": rng.standard_normal(3000).astype(np.float32) for at in range(20)}
+    columns["label"] = rng.integers(0, 1000, 3000)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pyarrow.table(columns), path, row_group_size=400)
+    names = [f"f{at}" for at in range(20)]
+    row = 20 * 4 + 8
+
+    def open_with(cache_bytes: int | None) -> feedline.Data:
+        return feedline.table(path, stack={"x": names}, standardize="f3", cache_bytes=cache_bytes)
+
+    def batches(data: feedline.Data, state: Any = None, limit: int = 10**9) -> tuple[list[Any], Any]:
+        rows = []
+        with feedline.Loader(data, 64, shuffle=7, framework="numpy", workers=2) as loader:
+            if state is not None:
+                loader.load_state_dict(state)
+            for batch in loader:
+                rows.append((batch.ids.tolist(), batch["x"].tobytes(), batch["label"].tobytes()))
+                if len(rows) == limit:
+                    break
+            return rows, loader.state_dict()
+
+    memory, other = open_with(None), open_with(3000 * row - 1)
+    assert memory.fingerprint == other.fingerprint
+    whole, _ = batches(memory)
+    assert whole == batches(other)[0] and len(whole) == 47
+    by_id = np.array(columns["label"])
+    for ids, _, labels in whole:
+        assert np.array_equal(np.frombuffer(labels, np.int64), by_id[ids])
+    for step in range(1, 47, 5):
+        first, state = batches(memory, limit=step)
+        assert first + batches(other, state)[0] == whole
+    with feedline.Loader(memory, 64, shuffle=7) as loader:
+        assert sum(len(batch.ids) for batch in loader) == 3000
+        assert "in memory, decoded once" in str(loader.report())
+    with feedline.Loader(other, 64, shuffle=7) as loader:
+        assert sum(len(batch.ids) for batch in loader) == 3000
+        assert f"cache_bytes of {3000 * row} holds them in memory" in str(loader.report())

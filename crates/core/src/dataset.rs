@@ -88,6 +88,12 @@ pub trait Dataset: Send + Sync + 'static {
         None
     }
 
+    /// Of a table: the bytes of all of its rows, and whether they are held in memory, decoded once; otherwise they
+    /// are decoded in groups. `None`, the default, for another set.
+    fn table_rows(&self) -> Option<(u64, bool)> {
+        None
+    }
+
     /// Whether a read crops, flips or turns pictures at random. [`zip`](Self::zip) refuses two such sets,
     /// because each draws numbers of its own: an image and its mask would not match. A set that reads from
     /// others returns what they return. Default: no.

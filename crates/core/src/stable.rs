@@ -57,6 +57,10 @@ impl Dataset for StableDataset {
         self.inner.block_shuffle()
     }
 
+    fn table_rows(&self) -> Option<(u64, bool)> {
+        self.inner.table_rows()
+    }
+
     fn has_random_geometry(&self) -> bool {
         self.inner.has_random_geometry()
     }

@@ -191,6 +191,12 @@ impl Diagnosis {
                  so a group is decoded for most samples: {}",
                 by_blocks(block, window)
             );
+            if let Some((bytes, false)) = setup.table_rows {
+                diagnosis.text += &format!(
+                    ", or hold all rows in memory by {} of {bytes}",
+                    named("OpenOptions::cache_bytes", "cache_bytes")
+                );
+            }
         }
         if setup.device_slots < 8 {
             let depth = 2 * setup.device_slots;
@@ -404,14 +410,21 @@ mod tests {
     #[test]
     fn a_shuffle_beyond_the_cache_is_told_which_sampler_to_write() {
         let text = |block_shuffle| {
-            let setup =
-                Setup { workers: 4, device_slots: 8, batch_size: 64, block_shuffle, ..Setup::default() };
+            let setup = Setup {
+                workers: 4,
+                device_slots: 8,
+                batch_size: 64,
+                block_shuffle,
+                table_rows: Some((5000, false)),
+                ..Setup::default()
+            };
             let service = ServiceTimes { decode_ns: 6_000_000, step_ns: 100_000, ..ServiceTimes::default() };
             let profile = Profile { setup, samples: vec![service], ..Profile::default() };
             Diagnosis::on(16, &setup, &service, &WhatIf::default().predict(&profile, 200).account, None).text
         };
         let advice = "write sampler(Sampler::block(1000, 4000)?) and seed(SEED) in place of shuffle(SEED)";
-        assert!(text(Some((1000, 4000))).contains(advice));
+        let told = text(Some((1000, 4000)));
+        assert!(told.contains(advice) && told.contains("OpenOptions::cache_bytes of 5000"), "{told}");
         assert!(!text(None).contains("shuffle"));
     }
 

@@ -468,6 +468,7 @@ mod tests {
             is_source: true,
             is_zero_copy: false,
             block_shuffle: Some((u64::MAX, u64::MAX)),
+            table_rows: Some((u64::MAX, false)),
             is_under_one_lock: true,
         };
         let on_host = Setup { lanes_read_host: true, ..huge };

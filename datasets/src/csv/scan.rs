@@ -180,7 +180,8 @@ impl Scan {
         let state = Fingerprint::new().number(starts.len() as u64).number(delimiter.into());
         let fingerprint = content.fingerprint_sampled(state)?.value();
         let (cells, nulls) = (names.len(), options.nulls);
-        Ok(Csv { path, content, delimiter, starts, cells, schema, columns, nulls, fingerprint })
+        let cache_bytes = options.cache_bytes;
+        Ok(Csv { path, content, delimiter, starts, cells, schema, columns, nulls, cache_bytes, fingerprint })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Options for opening data.
 
+use crate::row_memory::CACHE_BYTES;
 use crate::{ElementType, MEMORY_LIMIT, Nulls};
 
 /// How files and folders are opened. Each reader's `open_with` says which options it takes.
@@ -41,6 +42,10 @@ pub struct OpenOptions {
     pub masks: Vec<String>,
     /// What a missing value becomes in other columns of a table.
     pub nulls: Nulls,
+    /// Max bytes of a table's rows in memory, 512 MiB: those of one size are decoded once and then copied from there.
+    /// Of a larger table, Arrow and Parquet keep so many bytes of decoded batches and row groups, see
+    /// `TableOptions::cache_bytes`; CSV and JSON Lines are read from their files.
+    pub cache_bytes: u64,
     /// Columns of codes, of CSV and JSON Lines: whole numbers such as `007` are text, and lists are refused.
     pub codes: Vec<String>,
 }
@@ -55,22 +60,22 @@ impl OpenOptions {
     #[cfg(feature = "table")]
     pub(super) fn table(&self) -> crate::TableOptions {
         let (columns, masks) = (self.columns.clone(), self.masks.clone());
-        let (memory_limit, nulls) = (self.memory_limit, self.nulls);
-        crate::TableOptions { columns, masks, memory_limit, nulls, ..Default::default() }
+        let Self { memory_limit, nulls, cache_bytes, .. } = *self;
+        crate::TableOptions { columns, masks, nulls, memory_limit, cache_bytes }
     }
 
     /// The options of a CSV file.
     #[cfg(feature = "csv")]
     pub(super) fn csv(&self) -> crate::CsvOptions {
-        let Self { columns, types, masks, nulls, codes, .. } = self.clone();
-        crate::CsvOptions { columns, types, masks, nulls, codes, ..Default::default() }
+        let Self { columns, types, masks, nulls, codes, cache_bytes, .. } = self.clone();
+        crate::CsvOptions { columns, types, masks, nulls, codes, cache_bytes, ..Default::default() }
     }
 
     /// The options of a JSON Lines file.
     #[cfg(feature = "jsonl")]
     pub(super) fn jsonl(&self) -> crate::JsonLinesOptions {
-        let Self { columns, types, masks, nulls, codes, .. } = self.clone();
-        crate::JsonLinesOptions { columns, types, masks, nulls, codes }
+        let Self { columns, types, masks, nulls, codes, cache_bytes, .. } = self.clone();
+        crate::JsonLinesOptions { columns, types, masks, nulls, codes, cache_bytes }
     }
 }
 
@@ -87,6 +92,7 @@ impl Default for OpenOptions {
             masks: Vec::new(),
             nulls: Nulls::Refuse,
             codes: Vec::new(),
+            cache_bytes: CACHE_BYTES,
         }
     }
 }

@@ -271,7 +271,6 @@ impl Column {
     }
 
     /// The bytes of all rows and the size of one, if they are contiguous in the form that samples have.
-    #[cfg(feature = "arrow")]
     pub(crate) fn ready(&self) -> Option<(&[u8], usize)> {
         match &self.cells {
             Cells::Fixed { bytes, width } if self.nulls.is_none() => Some((bytes, *width)),

@@ -132,6 +132,11 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
+    /// Whether the bytes of a number are those of the same number as `dtype`.
+    pub(super) fn is_plain(&self, dtype: DType) -> bool {
+        self.time.is_none() && self.element == ElementType::Number(dtype)
+    }
+
     /// Bytes of a number; those of the whole value where they vary.
     pub(super) fn size(&self, value: &[u8]) -> usize {
         if matches!(self.time, Some((_, None))) { value.len().max(1) } else { self.element.size() }

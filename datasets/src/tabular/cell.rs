@@ -6,10 +6,10 @@ use super::cast::{Number, Numbers, shown};
 use super::description::Description;
 use super::moments::Scale;
 use super::plan::Column;
-use super::reader::Parts;
 use super::vocabulary::{self, Vocabulary};
 use super::{Missing, refuse};
 use crate::ElementType;
+use crate::decoded::copy;
 use crate::error::{data, one_line};
 use crate::nulls::missing;
 
@@ -24,6 +24,8 @@ pub(super) struct Cell {
     /// Elements.
     pub(super) count: usize,
     step: Step,
+    /// Whether the value becomes one of the same type.
+    is_plain: bool,
     /// The bytes for a missing value.
     pub(super) fill: Option<Vec<u8>>,
 }
@@ -55,7 +57,9 @@ impl Cell {
         };
         let count = if column.category.is_some() { 1 } else { count.unwrap_or_default() };
         let (name, numbers) = (name.clone(), *numbers);
-        let cell = Self { name, field: *field, present: *present, numbers, dtype, count, step, fill: None };
+        let is_plain = matches!(step, Step::Cast) && numbers.is_plain(dtype);
+        let (field, present) = (*field, *present);
+        let cell = Self { name, field, present, numbers, dtype, count, step, is_plain, fill: None };
         let fill = match &column.missing {
             None => None,
             Some(Missing::Text(text)) => Some(cell.fill_text(text)?),
@@ -105,16 +109,19 @@ impl Cell {
     }
 
     /// Writes the value of row `row`, or that for a missing one.
-    pub(super) fn write(&self, row: u64, parts: &Parts, to: &mut [u8]) -> Result<()> {
-        if !parts.is_there(self.present) {
+    pub(super) fn write(&self, row: u64, value: Option<&[u8]>, to: &mut [u8]) -> Result<()> {
+        let Some(value) = value else {
             to.copy_from_slice(self.fill.as_ref().ok_or_else(|| missing(&self.name, row))?);
             return Ok(());
-        }
-        let value = parts.value(self.field);
+        };
         if let Step::Category(vocabulary) = &self.step {
             let number = vocabulary.number(value).map(|number| Number::Whole(number.into()));
             let written = number.is_some_and(|number| number.write(self.dtype, to));
             return if written { Ok(()) } else { Err(self.unknown(row, value, number)) };
+        }
+        if self.is_plain && value.len() == to.len() {
+            copy(value, to);
+            return Ok(());
         }
         let size = self.numbers.size(value);
         // An empty text is not a time, and has no bytes to read.

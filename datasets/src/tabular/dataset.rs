@@ -57,6 +57,10 @@ impl Dataset for TableDataset {
         self.rows.block_shuffle()
     }
 
+    fn table_rows(&self) -> Option<(u64, bool)> {
+        self.rows.table_rows()
+    }
+
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
         self.rows.prefetch(ids, context)
     }

@@ -12,7 +12,7 @@ use super::description::Description;
 use super::plan::{Column, Field, Plan};
 use crate::nulls::missing;
 use crate::reader::{Visit, at_file};
-use crate::{Decoded, Reader, Schema, Values};
+use crate::{Decoded, DecodedRows, Reader, Schema, Values};
 
 /// The fields of a row that are kept until all have come, by their index in the reader.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ pub(super) fn kept<'a>(columns: impl IntoIterator<Item = &'a Column>, fields: us
 #[derive(Debug)]
 pub(super) struct TableReader {
     reader: Box<dyn Reader>,
-    made: Made,
+    made: Arc<Made>,
     fingerprint: u64,
 }
 
@@ -136,7 +136,7 @@ impl TableReader {
     /// The rows of `reader`. `text` is the description of the table.
     pub(super) fn new(reader: Box<dyn Reader>, made: Made, text: &str) -> Self {
         let fingerprint = Fingerprint::new().number(reader.fingerprint()).bytes(text.as_bytes()).value();
-        Self { reader, made, fingerprint }
+        Self { reader, made: made.into(), fingerprint }
     }
 
     /// The categories of each column that has some.
@@ -174,13 +174,112 @@ impl TableReader {
                     for cell in cells {
                         let start = numbers.len();
                         numbers.resize(start + cell.count * cell.dtype.size(), 0);
-                        cell.write(sample, parts, &mut numbers[start..])?;
+                        let value = parts.is_there(cell.present).then(|| parts.value(cell.field));
+                        cell.write(sample, value, &mut numbers[start..])?;
                     }
                     to(index, numbers)?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Decoded rows of the table's reader, with the steps of the table.
+#[derive(Debug)]
+struct MadeRows {
+    rows: Decoded,
+    made: Arc<Made>,
+}
+
+impl MadeRows {
+    fn sample(&self, row: usize) -> u64 {
+        self.rows.samples().start + row as u64
+    }
+
+    /// Whether the row has a value of a column; `None` if its read is to say.
+    fn is_there(&self, sample: u64, present: Option<usize>) -> Option<bool> {
+        present.map_or(Some(true), |present| Some(self.rows.slice(sample, present)? != [0]))
+    }
+
+    /// Writes a part of a field, `offset` bytes behind its first one, of `rows`; returns how many it has written.
+    fn write_cell(
+        &self,
+        rows: Range<usize>,
+        cell: &Cell,
+        offset: usize,
+        to: &mut [u8],
+        stride: usize,
+    ) -> usize {
+        let (width, mut written) = (cell.count * cell.dtype.size(), 0);
+        let mut places = to.chunks_mut(stride).filter_map(|place| place.get_mut(offset..offset + width));
+        while rows.start + written < rows.end {
+            let sample = self.sample(rows.start + written);
+            let before = written;
+            let run = if cell.present.is_none() { self.rows.run(sample, cell.field) } else { None };
+            if let Some((bytes, size)) = run {
+                let left = rows.end - rows.start - written;
+                for (sample, value) in (sample..).zip(bytes.chunks_exact(size).take(left)) {
+                    let is_written =
+                        places.next().is_some_and(|to| cell.write(sample, Some(value), to).is_ok());
+                    if !is_written {
+                        return written;
+                    }
+                    written += 1;
+                }
+            } else if let Some(is_there) = self.is_there(sample, cell.present)
+                && let Some(value) = self.rows.slice(sample, cell.field)
+                && let Some(to) = places.next()
+                && cell.write(sample, Some(value).filter(|_| is_there), to).is_ok()
+            {
+                written += 1;
+            }
+            if written == before {
+                break;
+            }
+        }
+        written
+    }
+}
+
+impl DecodedRows for MadeRows {
+    fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
+        self.rows.slice(self.sample(row), (*self.made.same.get(field)?)?)
+    }
+
+    fn run(&self, row: usize, field: usize) -> Option<(&[u8], usize)> {
+        self.rows.run(self.sample(row), (*self.made.same.get(field)?)?)
+    }
+
+    fn write(
+        &self,
+        rows: Range<usize>,
+        field: usize,
+        width: usize,
+        (to, stride): (&mut [u8], usize),
+    ) -> usize {
+        match self.made.fields.get(field) {
+            Some(Rule::Numbers(cells)) => {
+                let mut offset = 0;
+                let written = cells.iter().map(|cell| {
+                    let written = self.write_cell(rows.clone(), cell, offset, to, stride);
+                    offset += cell.count * cell.dtype.size();
+                    written
+                });
+                let written = written.min().unwrap_or(0);
+                if offset == width { written } else { 0 }
+            }
+            Some(Rule::Present(present)) => {
+                let there = rows.clone().map_while(|row| self.is_there(self.sample(row), *present));
+                let places = to.chunks_mut(stride).filter_map(|place| place.first_mut());
+                there.zip(places).map(|(is_there, to)| *to = is_there.into()).count()
+            }
+            Some(Rule::Pass) => match self.made.same.get(field).copied().flatten() {
+                Some(of) => self.rows.write(self.sample(rows.start), of, width, (to, stride)).min(rows.len()),
+                None => 0,
+            },
+            Some(Rule::Fill(_)) | None => 0,
+        }
     }
 }
 
@@ -258,7 +357,21 @@ impl Reader for TableReader {
     }
 
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
-        Ok(self.reader.decoded(sample)?.map(|decoded| decoded.with_fields(self.made.same.clone())))
+        let rows = self.reader.decoded(sample)?;
+        Ok(rows
+            .map(|rows| Decoded::new(rows.samples(), Arc::new(MadeRows { rows, made: self.made.clone() }))))
+    }
+
+    fn neighbours(&self, sample: u64) -> Range<u64> {
+        self.reader.neighbours(sample)
+    }
+
+    fn forget(&self, sample: u64) {
+        self.reader.forget(sample);
+    }
+
+    fn row_memory(&self) -> u64 {
+        self.reader.row_memory()
     }
 
     /// Those of the only category; without one, those of the reader.

@@ -58,6 +58,8 @@ mod no_threads;
 mod pack;
 mod ragged;
 mod records;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod row_memory;
 mod samples;
 #[cfg(all(feature = "arrow", feature = "npz"))]
 mod saved;

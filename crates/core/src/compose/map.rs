@@ -126,6 +126,10 @@ impl Dataset for Map {
         self.inner.block_shuffle()
     }
 
+    fn table_rows(&self) -> Option<(u64, bool)> {
+        self.inner.table_rows()
+    }
+
     fn has_random_geometry(&self) -> bool {
         self.inner.has_random_geometry()
     }

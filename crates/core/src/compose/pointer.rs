@@ -38,6 +38,10 @@ macro_rules! forward {
                 (**self).block_shuffle()
             }
 
+            fn table_rows(&self) -> Option<(u64, bool)> {
+                (**self).table_rows()
+            }
+
             fn has_random_geometry(&self) -> bool {
                 (**self).has_random_geometry()
             }

@@ -204,6 +204,7 @@ fn setup(
         is_source: builder.input.stable_dataset().is_none(),
         is_zero_copy: mode.needs_no_decoding(),
         is_under_one_lock: builder.is_under_one_lock,
+        table_rows: builder.input.stable_dataset().and_then(|set| set.table_rows()),
         block_shuffle: match batch_sampler.options().sampler {
             Sampler::Shuffle => builder.input.stable_dataset().and_then(|set| set.block_shuffle()),
             _ => None,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use feedline_core::named;
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Causes};
@@ -38,6 +39,10 @@ pub struct Setup {
     /// cache.
     #[serde(default)]
     pub block_shuffle: Option<(u64, u64)>,
+    /// Of a table: the bytes of all of its rows, and whether they are held in memory, decoded once; otherwise they
+    /// are decoded in groups.
+    #[serde(default)]
+    pub table_rows: Option<(u64, bool)>,
     /// Whether samples are read under one lock, as by code in Python, so that more workers do not help.
     #[serde(default)]
     pub is_under_one_lock: bool,
@@ -203,6 +208,17 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.run.write(format_args!("run from epoch {} to {}", self.run.epoch, self.epoch.epoch), f)?;
         writeln!(f, "  waited for data      {:>5.1} %", 100.0 * self.run.wait_share())?;
+        if let Some((bytes, is_held)) = self.setup.table_rows {
+            let mib = bytes.div_ceil(1 << 20);
+            match is_held {
+                true => writeln!(f, "  rows of the table    {mib} MiB in memory, decoded once")?,
+                false => writeln!(
+                    f,
+                    "  rows of the table    {mib} MiB, decoded in groups: {} of {bytes} holds them in memory",
+                    named("OpenOptions::cache_bytes", "cache_bytes")
+                )?,
+            }
+        }
         if let Some(waiting) = self.waiting {
             writeln!(f, "  the consumer has been waiting for {:.1} s", waiting.as_secs_f64())?;
         }

@@ -32,8 +32,9 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 29] = [
+const PIECES: [Piece; 30] = [
     ("table", tables::table),
+    ("in memory", tables::in_memory),
     ("missing", tables::missing),
     ("shards", tables::shards),
     ("windows", text::windows),

@@ -20,6 +20,24 @@ pub(super) fn table() -> Done {
     Ok(())
 }
 
+pub(super) fn in_memory() -> Done {
+    let options = OpenOptions { cache_bytes: 8 << 30, ..Default::default() };
+    let data = Table::open_with("flowers.csv", options).stack("x", ["length", "width"]).build()?;
+    assert_eq!(data.table_rows().map(|(_, in_memory)| in_memory), Some(true));
+    let mut loader = Loader::builder(data).batch_size(2).build_host()?;
+    assert_eq!(delivered(&mut loader)?[0].field::<f32>("x")?, [1.5, 2.5, 3.0, 4.0]);
+    assert!(loader.report().to_string().contains("rows of the table    1 MiB in memory, decoded once"));
+    let options = OpenOptions { cache_bytes: 0, ..Default::default() };
+    let beyond = Table::open_with("flowers.csv", options).stack("x", ["length", "width"]).build()?;
+    assert_eq!(beyond.table_rows(), None, "without a budget nothing is said of it");
+    let options = OpenOptions { cache_bytes: 1, ..Default::default() };
+    let beyond = Table::open_with("flowers.csv", options).stack("x", ["length", "width"]).build()?;
+    let loader = Loader::builder(beyond).batch_size(2).build_host()?;
+    let report = loader.report().to_string();
+    assert!(report.contains("decoded in groups: OpenOptions::cache_bytes of 72 holds them"), "{report}");
+    Ok(())
+}
+
 pub(super) fn missing() -> Done {
     let table = |path: &str| {
         Table::open(path)

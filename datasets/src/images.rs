@@ -7,6 +7,7 @@
 //! | `parts.rs` | which fields of a reader these are |
 //! | `boxes.rs`, `numbers.rs` | boxes, points and what belongs to them, from the reader to the row |
 //! | `paired.rs` | the files of two folders, by their names |
+//! | `views.rs` | several random views of one decoded picture |
 //! | `others.rs` | the fields that belong to no picture |
 //! | `file.rs` | a file that is one picture |
 
@@ -18,9 +19,11 @@ mod numbers;
 mod others;
 mod paired;
 mod parts;
+mod views;
 
 pub use dataset::ImageDataset;
 pub(crate) use file::ImageFile;
 pub use joint::JointDataset;
 pub use paired::Paired;
 pub use parts::Parts;
+pub use views::{Views, ViewsDataset};

@@ -19,6 +19,7 @@
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
 //! | [`Manifest`], `open_pictures` | the files that a column of a table names |
+//! | `ViewsDataset` | several random views of one decoded picture (feature `images`) |
 //! | `Annotated` | pictures with the boxes of COCO, Pascal VOC and YOLO (feature `annotations`) |
 //! | `JointDataset`, `Paired` | pictures with masks, boxes and points, which move together (feature `images`) |
 //! | `Remote`, `open_url` | files in object stores and on web servers (feature `object-store`) |
@@ -138,7 +139,7 @@ pub use fixed::Fixed;
 pub use folder::Folder;
 pub use idx::{Idx, IdxFile};
 #[cfg(feature = "images")]
-pub use images::{ImageDataset, JointDataset, Paired, Parts};
+pub use images::{ImageDataset, JointDataset, Paired, Parts, Views, ViewsDataset};
 #[cfg(feature = "jsonl")]
 pub use jsonl::{JsonLines, JsonLinesOptions};
 pub use manifest::{Manifest, ManifestOptions, open_pictures};

@@ -85,5 +85,7 @@ mod tokens;
 #[path = "../training/mod.rs"]
 mod training;
 mod training_packing;
+#[cfg(feature = "images")]
+mod views;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod whole_numbers;

@@ -10,9 +10,12 @@ use super::{
     Grayscale, Mode, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform,
     TrivialAugment,
 };
+use crate::canvas::crop;
 use crate::decode::Settings;
 use crate::device::{Mixing, WORDS};
-use crate::{Canvas, Chroma, Decoder, Level, Limits, Moves, Plane, Reduction, Region, Sampling, Size};
+use crate::{
+    Canvas, Chroma, Decoder, Level, Limits, Moves, Picture, Plane, Reduction, Region, Sampling, Size,
+};
 
 /// A list of transforms, applied to each picture in order, and the format of the batch's field.
 ///
@@ -261,6 +264,32 @@ impl Transforms {
         Ok(())
     }
 
+    /// Checks that [`apply`](Self::apply) to the decoded picture gives what [`read`](Self::read) gives: so several
+    /// lists can share one decoded picture.
+    ///
+    /// # Errors
+    /// `Config` for pictures of numbers or with alpha, for [`scaled_decode`](Self::scaled_decode), and for transforms
+    /// on the device.
+    pub fn check_shared_decode(&self) -> Result<()> {
+        let why = match self.output.mode {
+            _ if self.host.is_some() => "its transforms run on the device: leave out on_device()",
+            _ if self.scaled_decode => "the decode is scaled for it: leave out the scaled decode",
+            Mode::Rgb | Mode::Gray => return Ok(()),
+            Mode::RgbAlpha | Mode::U16 | Mode::Index => "its mode decodes in another way: use rgb or gray",
+        };
+        let why = format!("the list cannot share a decoded picture with others, since {why}");
+        Err(Error::new(ErrorKind::Config, why))
+    }
+
+    /// Decodes a picture with the list's limits and chroma upsampling, and without its transforms.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`].
+    pub fn decode<'a>(&self, encoded: &[u8], decoder: &'a mut Decoder) -> Result<Picture<'a>> {
+        decoder.set(self.settings);
+        decoder.decode(encoded)
+    }
+
     /// The size of all pictures that the host's part of the list makes; `None` if they differ.
     pub fn size(&self) -> Option<Size> {
         self.host_size()
@@ -385,10 +414,22 @@ impl Transforms {
             let why = format!("pictures of {:?} are decoded from files: call read", self.output.mode);
             return Err(Error::new(ErrorKind::Config, why));
         }
+        assert_eq!(pixels.len(), size.bytes(), "pixels of a picture of {size}");
         let Scratch { canvas, alpha, .. } = scratch;
-        canvas.set(size, pixels);
         alpha.begin(size).resize(size.height * size.width, 255);
-        self.finish(0, random, (canvas, alpha), image)
+        let Some(first) = self.host_steps().first() else {
+            canvas.set(size, pixels);
+            return self.finish(0, random, (canvas, alpha), image);
+        };
+        // Only the region that is needed is copied.
+        let region = first.region(size, random);
+        canvas.fill(|to| {
+            to.resize(region.size.bytes(), 0);
+            crop(size, pixels, region, to);
+            Ok::<_, Error>((size, region, region.size))
+        })?;
+        self.apply_step(&**first, random, canvas)?;
+        self.finish(1, random, (canvas, alpha), image)
     }
 
     /// Applies a transform. The picture may grow to the limit, or to the fixed size of the transform.

@@ -1,0 +1,188 @@
+//! Several random views of one decoded picture.
+
+use std::path::Path;
+
+use feedline_core::{
+    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec,
+};
+use feedline_images::{Decoder, Scratch, Transforms};
+
+use super::dataset::picture_field;
+use super::others::Others;
+use crate::reader::at_file;
+use crate::{Reader, Values};
+
+/// The lists of transforms that make the views of a picture.
+///
+/// ```
+/// use feedline_datasets::Views;
+/// use feedline_images::Transforms;
+///
+/// let whole = Transforms::new().random_resized_crop(224).flip(0.5).color_jitter(0.4, 0.4, 0.2, 0.1);
+/// let part = Transforms::new().random_resized_crop(96).flip(0.5);
+/// let views = Views::new().add(2, whole).add(6, part); // `view0` to `view7`
+/// assert_eq!(views.len(), 8);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Views {
+    /// The list of each view.
+    lists: Vec<Transforms>,
+}
+
+impl Views {
+    /// No views.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `count` views by one list: each draws numbers of its own. Limits and chroma upsampling are those of the
+    /// first list.
+    pub fn add(mut self, count: usize, transforms: Transforms) -> Self {
+        self.lists.extend(std::iter::repeat_n(transforms, count));
+        self
+    }
+
+    /// Number of views.
+    pub fn len(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// Whether there are no views.
+    pub fn is_empty(&self) -> bool {
+        self.lists.is_empty()
+    }
+}
+
+/// Random views of each picture, for contrastive and self-supervised learning: a picture is read and decoded once,
+/// and each list transforms it by numbers of its own.
+///
+/// A sample has the fields `view0`, `view1` and so on, and every other field of one size, such as `label`.
+///
+/// ```no_run
+/// use feedline_datasets::{Views, ViewsDataset, open};
+/// use feedline_images::Transforms;
+///
+/// let list = Transforms::new().random_resized_crop(224).flip(0.5).grayscale(0.2);
+/// let data = ViewsDataset::new(open("photographs")?, Views::new().add(2, list))?;
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ViewsDataset {
+    reader: Box<dyn Reader>,
+    /// The reader's field of pictures.
+    image: usize,
+    lists: Vec<Transforms>,
+    others: Others,
+    spec: Spec,
+}
+
+/// A worker's memory.
+#[derive(Default)]
+struct Memory {
+    values: Values,
+    decoder: Decoder,
+    scratch: Scratch,
+}
+
+impl ViewsDataset {
+    /// The views of the pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
+    ///
+    /// # Errors
+    /// `Config` without views, and for a list that cannot share a decoded picture
+    /// ([`Transforms::check_shared_decode`]); as [`ImageDataset::new`](crate::ImageDataset::new).
+    pub fn new(reader: Box<dyn Reader>, views: Views) -> Result<Self> {
+        let name = picture_field(&*reader)?;
+        Self::with_field(reader, &name, views)
+    }
+
+    /// The views of the pictures in the reader's field called `name`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
+    pub fn with_field(reader: Box<dyn Reader>, name: &str, views: Views) -> Result<Self> {
+        let refuse = |why: String| at_file(&*reader, 0, Error::new(ErrorKind::Config, why));
+        let fields = reader.schema().fields();
+        let found = fields.iter().position(|field| field.name == name && super::others::is_bytes(field));
+        let Some(image) = found else {
+            return Err(refuse(format!("no field \"{name}\" that holds bytes, in {}", reader.schema())));
+        };
+        if views.is_empty() {
+            return Err(refuse("there are no views: add some".into()));
+        }
+        if reader.is_empty() {
+            let why = "there are no samples: give a file that has some";
+            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Data, why)));
+        }
+        let mut spec = Spec::new();
+        for (number, list) in views.lists.iter().enumerate() {
+            list.check_shared_decode()?;
+            spec = list.add_field(spec, &format!("view{number}"))?;
+        }
+        let (others, spec) = Others::add(&*reader, spec, |index| index == image)?;
+        Ok(Self { reader, image, lists: views.lists, others, spec })
+    }
+
+    /// The reader.
+    pub fn reader(&self) -> &dyn Reader {
+        &*self.reader
+    }
+
+    fn write(
+        &self,
+        id: u64,
+        row: &mut Row<'_, '_>,
+        memory: &mut Memory,
+        context: &mut Context,
+    ) -> Result<()> {
+        let Memory { values, decoder, scratch } = memory;
+        self.reader.visit(id, values, &mut |index, bytes| {
+            if index != self.image {
+                return self.others.write(&*self.reader, index, bytes, row);
+            }
+            // With the limits and the chroma of the first list.
+            let Some(first) = self.lists.first() else { return Ok(()) };
+            let picture = first.decode(bytes, decoder)?;
+            for (view, list) in self.lists.iter().enumerate() {
+                let to = row.bytes_mut(view);
+                list.apply(picture.size, picture.pixels, context.random(), scratch, to)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Dataset for ViewsDataset {
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let written =
+            context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
+        written.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)).into())
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        self.reader.block_shuffle()
+    }
+
+    fn has_random_geometry(&self) -> bool {
+        self.lists.iter().any(Transforms::has_random_geometry)
+    }
+
+    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
+        self.reader.prefetch(ids)
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.reader.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+    }
+}

@@ -1,0 +1,115 @@
+//! Several random views of one decoded picture.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use feedline_core::{CheckOptions, Context, DType, Dataset, ErrorKind, Layout, Result, Rows, check_dataset};
+use feedline_datasets::{
+    ElementType, ImageDataset, Reader, Schema, SchemaField, Values, Views, ViewsDataset,
+};
+use feedline_images::{Mode, Transforms};
+
+use crate::made::png;
+
+/// Pictures in memory, which count how often they are read.
+#[derive(Debug)]
+struct Pictures {
+    schema: Schema,
+    reads: Arc<AtomicU64>,
+}
+
+impl Pictures {
+    fn new() -> (Box<dyn Reader>, Arc<AtomicU64>) {
+        let label = SchemaField::fixed("label", ElementType::Number(DType::I64), &[]);
+        let schema = Schema::new([SchemaField::variable("image", ElementType::Bytes), label]);
+        let reads = Arc::new(AtomicU64::new(0));
+        (Box::new(Self { schema, reads: reads.clone() }), reads)
+    }
+}
+
+impl Reader for Pictures {
+    fn format(&self) -> &'static str {
+        "memory"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        20
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let [image, label] = values.begin(2) else { unreachable!() };
+        let pixels: Vec<u8> = (0..24 * 24 * 3).map(|at: u64| (at * 7 + sample * 31) as u8).collect();
+        image.set_bytes(&png(24, 8, 2, &pixels));
+        label.bytes = (sample as i64).to_le_bytes().to_vec();
+        label.set_shape([]);
+        Ok(())
+    }
+
+    fn path(&self, _: u64) -> Option<&std::path::Path> {
+        None
+    }
+
+    fn fingerprint(&self) -> u64 {
+        3
+    }
+}
+
+/// The fields of sample `id` in `epoch`.
+fn read(set: &dyn Dataset, id: u64, epoch: u64) -> Vec<Vec<u8>> {
+    let layout = Layout::new(set.spec(), 1).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 1);
+    let mut context = Context::new(7, epoch);
+    context.begin(0, id);
+    set.read(id, &mut rows.row(0), &mut context).unwrap();
+    (0..set.spec().fields().len()).map(|field| rows.column_mut(field).to_vec()).collect()
+}
+
+fn list(size: usize) -> Transforms {
+    Transforms::new().random_resized_crop(size).flip(0.5).color_jitter(0.3, 0.0, 0.0, 0.0)
+}
+
+#[test]
+fn views_of_one_read_are_those_of_the_list_and_differ() {
+    let (reader, reads) = Pictures::new();
+    let set = ViewsDataset::new(reader, Views::new().add(2, list(16)).add(3, list(8))).unwrap();
+    let fields: Vec<_> = set.spec().fields().iter().map(|field| (field.name(), field.shape())).collect();
+    let (large, small) = (&[16, 16, 3][..], &[8, 8, 3][..]);
+    let wanted = [("view0", large), ("view1", large), ("view2", small), ("view3", small), ("view4", small)];
+    assert_eq!(fields, [&wanted[..], &[("label", &[][..])]].concat());
+    assert!(check_dataset(&set, &CheckOptions::default()).unwrap().is_clean());
+    let alone = ImageDataset::new(Pictures::new().0, list(16)).unwrap();
+    for id in 0..20 {
+        let before = reads.load(Ordering::Relaxed);
+        let views = read(&set, id, 0);
+        assert_eq!(reads.load(Ordering::Relaxed), before + 1);
+        // The first view draws what a set of one view draws.
+        assert_eq!(views[0], read(&alone, id, 0)[0]);
+        assert!(views[0] != views[1] && views[2] != views[3] && views[3] != views[4], "{id}");
+        assert_eq!(views[5], (id as i64).to_le_bytes());
+        assert_eq!(views, read(&set, id, 0));
+        assert_ne!(views[..5], read(&set, id, 1)[..5]);
+    }
+}
+
+#[test]
+fn lists_that_cannot_share_a_picture_are_refused() {
+    for (views, part) in [
+        (Views::new(), "there are no views"),
+        (Views::new().add(1, list(8)).add(1, list(8).scaled_decode()), "the decode is scaled"),
+        (Views::new().add(2, list(8).mode(Mode::RgbAlpha)), "use rgb or gray"),
+        (Views::new().add(2, Transforms::new().on_device().random_resized_crop(8)), "on the device"),
+        (Views::new().add(2, Transforms::new().flip(0.5)), "sizes of their own"),
+        (Views::new().add(16, list(8)), "at most 16 fields"),
+    ] {
+        let error = ViewsDataset::new(Pictures::new().0, views).unwrap_err();
+        assert!(error.kind() == ErrorKind::Config && error.to_string().contains(part), "{part}: {error}");
+    }
+    let gray = ViewsDataset::new(Pictures::new().0, Views::new().add(2, list(8).mode(Mode::Gray))).unwrap();
+    assert_eq!(gray.spec().fields()[1].shape(), [8, 8, 1]);
+}

@@ -586,6 +586,7 @@ def images(
     clip_boxes: bool = False,
     max_boxes: int | None = None,
     moves: bool = False,
+    views: int | Sequence[tuple[int, Sequence[Transform]]] | None = None,
 ) -> Data:
     """Opens encoded pictures, which are decoded and transformed on their way: JPEG, PNG, WebP, BMP, GIF.
 
@@ -644,6 +645,9 @@ def images(
         clip_boxes: Cuts boxes that are outside of their file's picture.
         max_boxes: The max number of boxes or points of a sample. By default every sample is read once to find it.
         moves: Adds the field ``moves``: how the sample was moved, see :func:`feedline.transforms.moves`.
+        views: So many random views of each picture, which is decoded once, as the fields ``view0``, ``view1`` and so
+            on in place of ``image``; or several lists of transforms, each with the number of its views:
+            ``views=[(2, large), (6, small)]``.
     """
     steps = [_step(place, step) for place, step in enumerate(transforms)]
     listed = (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from))
@@ -661,6 +665,14 @@ def images(
         max_boxes=max_boxes,
         moves=moves,
     )
+    if views is not None:
+        if given is not None or decode != "cpu" or scaled_decode:
+            raise ConfigError('views are of pictures alone, with decode="cpu" and no scaled_decode')
+        lists = _views(views, steps)
+        named = None if classes is None else list(classes)
+        return of_set(
+            _feedline.open_views(os.fspath(path), split, named, field, lists, channels_first, mode, listed)
+        )
     if given is not None:
         if decode != "cpu" or scaled_decode:
             raise ConfigError('masks, boxes, points and moves need decode="cpu", and no scaled_decode')
@@ -682,6 +694,19 @@ def images(
             mode,
         )
     )
+
+
+def _views(views: Any, steps: list[Any]) -> list[tuple[int, list[tuple[str, dict[str, Any]]]]]:
+    """The number of views of each list of transforms."""
+    if isinstance(views, int):
+        return [(_options.whole("views", views), steps)]
+    if steps:
+        raise ConfigError("views have transforms of their own: leave out the other list, or give views=2")
+    lists = []
+    for count, own in views:
+        own = [_step(place, step) for place, step in enumerate(own)]
+        lists.append((_options.whole("a number of views", count), own))
+    return lists
 
 
 def _step(place: int, step: Any) -> tuple[str, dict[str, Any]]:

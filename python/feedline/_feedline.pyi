@@ -22,6 +22,17 @@ def open_joint(
     given: Mapping[str, Any],
 ) -> DataSet: ...
 
+def open_views(
+    path: str,
+    split: str | None,
+    classes: Sequence[str] | None,
+    field: str | None,
+    views: Sequence[tuple[int, Sequence[tuple[str, dict[str, Any]]]]],
+    channels_first: bool,
+    mode: str,
+    listed: tuple[str | None, str | None, int | None],
+) -> DataSet: ...
+
 class DataSet:
     @staticmethod
     def open(

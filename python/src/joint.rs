@@ -1,10 +1,11 @@
-//! Pictures with masks, boxes and points: `feedline.images` with its parts.
+//! Pictures with masks, boxes and points, and with several views: `feedline.images` with its parts.
 
 use std::path::Path;
 
 use feedline::{Error, ErrorKind};
 use feedline_datasets::{
-    Annotated, JointDataset, ManifestOptions, OpenOptions, Paired, Parts, Reader, open_pictures,
+    Annotated, JointDataset, ManifestOptions, OpenOptions, Paired, Parts, Reader, Views, ViewsDataset,
+    open_pictures,
 };
 use feedline_images::{BoxFormat, Mode, Transforms};
 use pyo3::prelude::*;
@@ -70,6 +71,41 @@ pub(crate) fn open_joint(
         let (reader, masks, depths) = opened(path, &options, &given)?;
         let classes = reader.classes().map(<[String]>::to_vec);
         let set = JointDataset::new(reader, with(Parts::new(), &given, &masks, &depths)?, list)?;
+        Ok(DataSet::new("images", set).with_classes(classes))
+    });
+    opened.map_err(raise)
+}
+
+/// Opens pictures of which each sample has several views: for each list of transforms, how many.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
+pub(crate) fn open_views(
+    py: Python<'_>,
+    path: &str,
+    split: Option<&str>,
+    classes: Option<Vec<String>>,
+    field: Option<String>,
+    views: Vec<(usize, Vec<(String, Bound<'_, PyDict>)>)>,
+    channels_first: bool,
+    mode: &str,
+    listed: (Option<String>, Option<String>, Option<usize>),
+) -> PyResult<DataSet> {
+    let (root, label, class_from) = listed;
+    let options = open_options(split, classes, false, false, None, Vec::new())?;
+    let options = OpenOptions { class_from, ..options };
+    let options = manifest_options(field.iter().cloned().collect(), root, label, options);
+    let mut lists = Views::new();
+    for (count, steps) in &views {
+        let start = Transforms::new().mode(mode_named(mode)?);
+        lists = lists.add(*count, transforms(start, steps, channels_first, false)?);
+    }
+    let opened = detached(py, || {
+        let reader = open_pictures(path, &options)?;
+        let classes = reader.classes().map(<[String]>::to_vec);
+        let set = match &field {
+            Some(field) => ViewsDataset::with_field(reader, field, lists)?,
+            None => ViewsDataset::new(reader, lists)?,
+        };
         Ok(DataSet::new("images", set).with_classes(classes))
     });
     opened.map_err(raise)

@@ -280,6 +280,40 @@ def test_a_manifest_names_photographs_and_their_masks(pairs: Path) -> None:
         assert (batch["kind"] == batch.ids % 3).all()
 
 
+def test_views_are_random_crops_of_one_decoded_picture(pairs: Path) -> None:
+    steps = [T.RandomResizedCrop(16), T.RandomHorizontalFlip(), T.ColorJitter(0.4)]
+    two = feedline.images(pairs / "photographs", steps, views=2)
+    alone = feedline.images(pairs / "photographs", steps)
+    assert [field.name for field in two.fields] == ["view0", "view1"]
+    for batch, one in zip(batches(two), batches(alone), strict=True):
+        assert (batch["view0"] == one["image"]).all() and (batch["view0"] != batch["view1"]).any()
+    many = feedline.images(pairs / "photographs", views=[(2, steps), (3, [T.RandomResizedCrop(8)])])
+    assert [field.shape[1] for field in many.fields] == [16, 16, 8, 8, 8]
+    for options, why in (
+        ({"views": 0}, "no views"),
+        ({"views": 2, "mask": pairs / "masks"}, "pictures alone"),
+        ({"views": [(1, steps)]}, "transforms of their own"),
+        ({"views": 2, "mode": "rgba"}, "rgb or gray"),
+    ):
+        with pytest.raises(feedline.ConfigError, match=why):
+            feedline.images(pairs / "photographs", steps, **options)
+
+
+def test_a_sample_that_is_drawn_several_times_in_an_epoch_is_moved_anew_each_time(pairs: Path) -> None:
+    steps = [T.RandomResizedCrop(16), T.RandomHorizontalFlip()]
+    data = feedline.images(pairs / "photographs", steps, mask=pairs / "masks", moves=True)
+    sampler = feedline.Sampler.weighted([1.0] + [0.01] * 23).draws(200)
+    seen: dict[int, list[bytes]] = {}
+    for batch in feedline.Loader(data, 8, sampler=sampler, seed=3, framework="numpy"):
+        for moves, image, mask, one in zip(
+            batch["moves"].rows(), batch["image"], batch["mask"], batch.ids, strict=True
+        ):
+            seen.setdefault(int(one), []).append(np.asarray(moves).tobytes())
+            assert image.shape[1:] == mask.shape
+    most = max(seen.values(), key=len)
+    assert len(most) > 50 and len(set(most)) > 0.9 * len(most)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

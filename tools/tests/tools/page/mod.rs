@@ -18,6 +18,7 @@ use feedline_datasets::{
     ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_pictures, open_with,
 };
 use feedline_datasets::{Missing, OpenOptions, Paired, Parts, Ragged, Records, Split, Table};
+use feedline_datasets::{Views, ViewsDataset};
 use feedline_images::Transforms;
 
 mod files;
@@ -48,6 +49,7 @@ const PIECES: [Piece; 30] = [
     ("classes", pictures::classes),
     ("masks", pictures::masks),
     ("boxes", pictures::boxes),
+    ("views", pictures::views),
     ("list", pictures::list),
     ("manifest", pictures::manifest),
     ("clips", pictures::clips),

@@ -65,6 +65,22 @@ pub(super) fn boxes() -> Done {
     Ok(())
 }
 
+pub(super) fn views() -> Done {
+    let large = Transforms::new().random_resized_crop(8).flip(0.5).color_jitter(0.4, 0.4, 0.2, 0.1);
+    let small = Transforms::new().random_resized_crop(4).flip(0.5);
+    let data = ViewsDataset::new(open("photographs")?, Views::new().add(2, large).add(4, small))?;
+    let mut loader = Loader::builder(data).batch_size(2).shuffle(7).build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        let (one, other) = (batch.field::<u8>("view0")?, batch.field::<u8>("view1")?); // to `view5`
+        assert_eq!(one.len(), other.len());
+    }
+    let batches = delivered(&mut loader)?;
+    assert_eq!(batches[0].field::<u8>("view5")?.len(), 2 * 4 * 4 * 3);
+    assert_ne!(batches[0].field::<u8>("view0")?, batches[0].field::<u8>("view1")?);
+    Ok(())
+}
+
 pub(super) fn list() -> Done {
     let ants = open("pictures/{train,val}/ant/*.bmp")?; // no classes: the list is one of sets
     let reader = open("pictures/train/*/*.bmp")?; // classes: ant, bee, cat

@@ -185,6 +185,9 @@ impl Diagnosis {
             ),
             Bound::Compute | Bound::Latency | Bound::Unknown => waits.clone(),
         };
+        if bound == Bound::DeviceMap && setup.has_few_queues {
+            diagnosis.text += FEW_QUEUES;
+        }
         if let (Bound::Decode, Some((block, window))) = (bound, setup.block_shuffle) {
             diagnosis.text += &format!(
                 "; the shuffle reads single samples of groups of {block} that do not fit the set's cache, \
@@ -210,6 +213,9 @@ impl Diagnosis {
         diagnosis
     }
 }
+
+const FEW_QUEUES: &str = "; their kernels may wait behind the step's in CUDA's 8 work queues: set the environment \
+                          variable CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts";
 
 /// The time of each stage per batch, in nanoseconds, with all its workers.
 struct Stages {
@@ -389,6 +395,16 @@ mod tests {
         let words = " while the lanes that decode at 3.0 ms per batch; more workers will not help";
         assert!(diagnosis.text.starts_with("lane-bound: the consumer waits "), "{diagnosis}");
         assert!(diagnosis.text.contains(words), "{diagnosis}");
+        assert!(!diagnosis.text.contains("CUDA_DEVICE_MAX_CONNECTIONS"), "{diagnosis}");
+        let setup = Setup { has_few_queues: true, ..setup };
+        let diagnosis = Diagnosis::on(16, &setup, &service, &account, None);
+        assert!(
+            diagnosis.text.ends_with(
+                "set the environment variable CUDA_DEVICE_MAX_CONNECTIONS=32 before \
+                                          CUDA starts"
+            ),
+            "{diagnosis}"
+        );
     }
 
     #[test]

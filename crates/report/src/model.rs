@@ -465,6 +465,7 @@ mod tests {
             batch_bytes: usize::MAX,
             map_lanes: usize::MAX,
             lanes_read_host: false,
+            has_few_queues: true,
             is_source: true,
             is_zero_copy: false,
             block_shuffle: Some((u64::MAX, u64::MAX)),

@@ -11,7 +11,7 @@ use feedline_images::device::{WORDS, Written};
 use feedline_images::{DevicePart, Transforms};
 use half::{bf16, f16};
 
-use crate::decoder::{GpuQueue, locked};
+use crate::decoder::{GpuQueue, Refused, locked};
 use crate::{Counts, Decode, DecodeTimes, PictureDecoder};
 
 /// How pictures of a data set are decoded ahead of a training step: on the GPU, on the CPU, or on both.
@@ -52,8 +52,8 @@ pub struct PictureStage {
 /// What the lanes share.
 #[derive(Default)]
 struct Shared {
-    /// The queue of each GPU.
-    queues: Mutex<Vec<(Device, Arc<GpuQueue>)>>,
+    /// The queue of each GPU, and what it has refused.
+    queues: Mutex<Vec<(Device, Arc<GpuQueue>, Arc<Refused>)>>,
     /// Of each lane.
     reports: Mutex<Vec<Arc<Mutex<Report>>>>,
 }
@@ -100,7 +100,7 @@ impl PictureStage {
         let (part, decode, shared) = (self.part.clone(), self.decode, self.shared.clone());
         let make = move |stream: &Stream| {
             let mut decoder = PictureDecoder::new(stream, part.clone(), decode)?;
-            decoder.set_gpu_queue(&shared.queue(&stream.device()));
+            shared.share(&stream.device(), &mut decoder);
             let report = shared.add(&decoder);
             let names = names.clone();
             Ok(move |batch: &mut PinnedBatch<'_>| {
@@ -189,15 +189,15 @@ fn transform<O: Written>(decoder: &mut PictureDecoder, to: ViewMut<'_, O>) -> Re
 }
 
 impl Shared {
-    /// The queue of `device`: its engines decode one batch at a time, for all loaders.
-    fn queue(&self, device: &Device) -> Arc<GpuQueue> {
+    /// Shares the queue of `device` with `decoder`: its engines decode one batch at a time, for all loaders.
+    fn share(&self, device: &Device, decoder: &mut PictureDecoder) {
         let mut queues = locked(&self.queues);
-        if let Some((_, queue)) = queues.iter().find(|(own, _)| own.is(device)) {
-            return queue.clone();
+        if !queues.iter().any(|(own, ..)| own.is(device)) {
+            queues.push((device.clone(), Arc::default(), Arc::default()));
         }
-        let queue = Arc::default();
-        queues.push((device.clone(), Arc::clone(&queue)));
-        queue
+        if let Some((_, queue, refused)) = queues.iter().find(|(own, ..)| own.is(device)) {
+            decoder.share((queue, refused));
+        }
     }
 
     /// The report of another lane.

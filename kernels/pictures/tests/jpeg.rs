@@ -207,7 +207,7 @@ fn what_the_gpu_refuses_is_decoded_on_the_cpu_that_picture_alone() {
     let wanted = wanted(&part(), &batch);
     let cpu = refused.len() * decoder.part().elements();
     assert!(found[..cpu] == wanted[..cpu]);
-    let counts = decoder.counts();
+    let mut counts = decoder.counts();
     assert_eq!((counts.on_cpu, counts.on_gpu, counts.refused), (5, 2, 5), "{counts:?}");
 
     // Damaged data behind a valid header.
@@ -215,6 +215,13 @@ fn what_the_gpu_refuses_is_decoded_on_the_cpu_that_picture_alone() {
     let (from, to) = (cut.len() / 2, cut.len() / 2 + 40);
     cut[from..to].fill(0x55);
     batch.push(cut);
-    let again = run(&mut decoder, &stream, &batch);
-    assert!(again[..cpu] == wanted[..cpu], "the other pictures of a batch with a damaged one");
+    // Alone on the CPU, the first time and once it is known: the GPU decodes the others.
+    for time in 0..2 {
+        let (again, before) = (run(&mut decoder, &stream, &batch), counts);
+        counts = decoder.counts();
+        assert!(again[..cpu] == wanted[..cpu], "the other pictures of a batch with a damaged one");
+        assert!(again[cpu..found.len()] == found[cpu..], "those that the GPU decodes");
+        eprintln!("{time}: {counts:?}");
+        assert!((2..=3).contains(&(counts.on_gpu - before.on_gpu)), "{counts:?} after {before:?}");
+    }
 }

@@ -7,7 +7,7 @@ use crossbeam_channel::bounded;
 use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Sampler, Stop};
 use feedline_device::slot::{Held, SlotRing};
 use feedline_device::zero_copy::StridedColumns;
-use feedline_device::{Device, Pinned, Priority, Stream};
+use feedline_device::{BackendKind, Device, Pinned, Priority, Stream};
 use feedline_slots::Ring;
 
 use super::{Loader, MemoryUse};
@@ -62,7 +62,7 @@ impl Loader {
         let (content, recorder) = builder.open_record(&mode, &batch_sampler, &layout, fingerprint)?;
         let is_source = reader.is_some();
         let counts = (host_slots.len(), slots.len());
-        let setup = setup(&builder, &mode, &batch_sampler, &layout, &pool, counts);
+        let setup = setup(&builder, &mode, &batch_sampler, &layout, &pool, counts, device);
         let (ledger, tuning, filling) = observe(&builder, setup, trace.clone(), &pool, len);
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Arc::new(Decoder {
@@ -192,7 +192,9 @@ fn setup(
     layout: &Layout,
     pool: &WorkerPool,
     slots: (usize, usize),
+    device: &Device,
 ) -> Setup {
+    let shares_queues = builder.device_map.is_some() && device.kind() == BackendKind::Cuda;
     Setup {
         workers: pool.workers(),
         host_slots: slots.0,
@@ -201,6 +203,8 @@ fn setup(
         batch_bytes: layout.bytes(),
         map_lanes: if builder.device_map.is_some() { builder.device_lanes } else { 0 },
         lanes_read_host: builder.reads_host(),
+        has_few_queues: shares_queues
+            && are_few(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()),
         is_source: builder.input.stable_dataset().is_none(),
         is_zero_copy: mode.needs_no_decoding(),
         is_under_one_lock: builder.is_under_one_lock,
@@ -210,6 +214,12 @@ fn setup(
             _ => None,
         },
     }
+}
+
+/// Whether `variable`, the value of `CUDA_DEVICE_MAX_CONNECTIONS`, leaves CUDA its default of 8 work queues or fewer.
+/// nvJPEG alone has 14 streams.
+fn are_few(variable: Option<&str>) -> bool {
+    variable.and_then(|value| value.trim().parse::<u32>().ok()).is_none_or(|queues| queues <= 8)
 }
 
 /// The slots of a loader.
@@ -289,4 +299,18 @@ fn allocate(
         device_bytes: (device_rings.iter().map(|ring| ring.bytes()).sum::<usize>() + resident) as u64,
     };
     Ok((memory_use, Slots { host: host_slots, copied, delivered: slots }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_few;
+
+    #[test]
+    fn cuda_has_few_work_queues_unless_the_variable_says_more() {
+        for (variable, few) in
+            [(None, true), (Some("8"), true), (Some("1"), true), (Some("many"), true), (Some("32"), false)]
+        {
+            assert_eq!(are_few(variable), few, "{variable:?}");
+        }
+    }
 }

@@ -34,6 +34,10 @@ pub struct Setup {
     /// ([`produce`](crate::LoaderBuilder::produce)): then nothing is copied, and a lane blocks for its batch.
     #[serde(default)]
     pub lanes_read_host: bool,
+    /// Whether the kernels of the lanes and of the training step may wait for each other in CUDA's work queues: a
+    /// process has 8 unless the variable `CUDA_DEVICE_MAX_CONNECTIONS` says more before CUDA starts.
+    #[serde(default)]
+    pub has_few_queues: bool,
     /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each group
     /// of samples once, if the order is a shuffle of single samples of a set whose groups do not fit its
     /// cache.

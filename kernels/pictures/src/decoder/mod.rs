@@ -3,6 +3,7 @@
 mod cpu;
 mod gpu_queue;
 mod picture_queue;
+mod refused;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use feedline_images::{DevicePart, Format, Size};
 use self::cpu::{Decoders, in_row, start_pools};
 pub(crate) use self::gpu_queue::GpuQueue;
 use self::picture_queue::{Picture, PictureQueue};
+pub(crate) use self::refused::Refused;
+use self::refused::find_refused;
 use crate::nvjpeg::{Nvjpeg, Times};
 use crate::upload::Upload;
 use crate::{Augment, Pictures, check};
@@ -70,8 +73,9 @@ pub struct PictureDecoder {
     augment: Augment,
     decode: Decode,
     gpu: Option<Nvjpeg>,
-    /// Shared by the decoders of a GPU.
+    /// Shared by the decoders of a GPU, as `refused` is.
     gpu_queue: Arc<GpuQueue>,
+    refused: Arc<Refused>,
     decoders: Decoders,
     pixels: Upload<u8>,
     offsets: Upload<u32>,
@@ -161,6 +165,7 @@ impl PictureDecoder {
             decode,
             gpu,
             gpu_queue: Arc::default(),
+            refused: Arc::default(),
             decoders,
             pixels: Upload::new(stream, 1)?,
             offsets: Upload::new(stream, 1)?,
@@ -172,9 +177,10 @@ impl PictureDecoder {
         })
     }
 
-    /// Shares the GPU with the other decoders of `queue`: it decodes one batch at a time.
-    pub(crate) fn set_gpu_queue(&mut self, queue: &Arc<GpuQueue>) {
-        self.gpu_queue = queue.clone();
+    /// Shares the GPU with the other decoders of `queue`: it decodes one batch at a time. What it has refused
+    /// once is known to all of them.
+    pub(crate) fn share(&mut self, (queue, refused): (&Arc<GpuQueue>, &Arc<Refused>)) {
+        (self.gpu_queue, self.refused) = (queue.clone(), refused.clone());
     }
 
     /// The transforms of the decoded pictures.
@@ -275,13 +281,22 @@ impl PictureDecoder {
         let start = Instant::now();
         let (sizes, offsets) = self.sizes(encoded)?;
         self.pixels.reserve(&self.stream, offsets[encoded.len()] as usize)?;
-        let Self { pixels: Upload { host, device }, gpu, decoders, times, gpu_queue, decode, .. } = self;
+        let Self {
+            pixels: Upload { host, device },
+            gpu,
+            decoders,
+            times,
+            gpu_queue,
+            decode,
+            refused: known,
+            ..
+        } = self;
         let (mut for_gpu, mut others) = (Vec::new(), Vec::new());
         for picture in pictures(encoded, &sizes, host.bytes_mut()) {
             let Picture { bytes, size, range, .. } = &picture;
             let headers = &decoders.headers;
             let is_upright = || Format::of(bytes) == Some(Format::Jpeg) && headers.is_upright(bytes);
-            let gpu = gpu.as_mut().filter(|_| is_upright());
+            let gpu = gpu.as_mut().filter(|_| is_upright() && !known.contains(bytes));
             match gpu.and_then(|gpu| gpu.accept(bytes, *size, range.start)) {
                 Some(file) => for_gpu.push((file, picture)),
                 None => others.push(picture),
@@ -297,33 +312,38 @@ impl PictureDecoder {
         let mut on_gpu = 0;
         let helps: &(dyn Fn() -> bool + Sync) = if *decode == Decode::Gpu { &|| false } else { helps };
         let queue = PictureQueue::new(all, files.len(), (gpu_queue, helps));
-        let decoded = match gpu {
+        // Files that nvJPEG refuses while it decodes; the CPU decodes them, and finds those that are damaged.
+        let refused_late = match gpu {
             Some(gpu) if !files.is_empty() => {
                 let own = || {
                     let start = Instant::now();
-                    let entry = gpu_queue.wait(|| queue.len() == 0);
+                    let mut entry = Some(gpu_queue.wait(|| queue.len() == 0));
                     on_gpu = queue.take_first(files.len());
                     times.queue += start.elapsed();
-                    gpu.decode(&files[..on_gpu], device.view_mut(), entry)
+                    find_refused(on_gpu, |range| {
+                        let entry = entry.take().unwrap_or_else(|| gpu_queue.wait(|| false));
+                        gpu.decode(&files[range], device.view_mut(), entry)
+                    })
                 };
                 decoders.run(&queue, own)??
             }
-            _ => decoders.run(&queue, || true)?,
+            _ => decoders.run(&queue, Vec::new)?,
         };
-        if !decoded {
-            // A damaged file fails the whole call; the CPU then decodes the GPU's pictures, to find the file.
+        let mut on_cpu = ranges[on_gpu..].to_vec();
+        if !refused_late.is_empty() {
+            refused_late.iter().for_each(|&file| known.add(files[file].bytes()));
+            let ranges: Vec<_> = refused_late.iter().map(|&file| ranges[file].clone()).collect();
             let again = pictures(encoded, &sizes, host.bytes_mut());
-            let was_on_gpu = |picture: &Picture<'_>| ranges[..on_gpu].contains(&picture.range);
-            let again = again.into_iter().filter(was_on_gpu).collect();
+            let again = again.into_iter().filter(|picture| ranges.contains(&picture.range)).collect();
             decoders.run(&PictureQueue::new(again, 0, (gpu_queue, helps)), || ())?;
-            refused += on_gpu;
-            on_gpu = 0;
+            refused += refused_late.len();
+            on_cpu.extend(ranges);
         }
         let start = Instant::now();
-        self.pixels.copy(&self.stream, &ranges[on_gpu..])?;
+        self.pixels.copy(&self.stream, &on_cpu)?;
         self.times.copies += start.elapsed();
-        self.counts.on_gpu += on_gpu as u64;
-        self.counts.on_cpu += (ranges.len() - on_gpu) as u64;
+        self.counts.on_gpu += (ranges.len() - on_cpu.len()) as u64;
+        self.counts.on_cpu += on_cpu.len() as u64;
         self.counts.refused += refused as u64;
         Ok(offsets)
     }

@@ -8,6 +8,7 @@
 #include "../cu/adamw.cu"
 #include "../cu/argmax.cu"
 #include "../cu/augment/samples.cu"
+#include "../cu/augment/scaled.cu"
 #include "../cu/augment/colors.cu"
 #include "../cu/augment/fours.cu"
 #include "../cu/augment/kernels.cu"
@@ -589,8 +590,26 @@ static void pictures(const char* path) {
     printf("batches of pictures: %zu\n", cases);
 }
 
+// Sums on both sides of each half, where a quotient guessed in floats may be off by one.
+static void rounded_quotients() {
+    for (int bits = 0; bits < 54; ++bits) {
+        const u64 power = (u64)1 << bits;
+        for (const u64 all : {power, power + 1, 3 * power - 1, 7 * power / 4 + 3}) {
+            for (u64 level = 0; level <= 255; ++level) {
+                const u64 half = (2 * level + 1) * all / 2;
+                for (u64 sum = half < 2 ? 0 : half - 2; sum <= half + 2 && sum <= 255 * all; ++sum) {
+                    const u32 found = augment_quotient(sum, all, 0.5f / (float)all);
+                    const u64 wanted = (2 * sum + all) / (2 * all);
+                    expect(found == wanted, "augment_quotient", found, (double)wanted, (size_t)sum);
+                }
+            }
+        }
+    }
+}
+
 int main(int arguments, char** argument) {
     if (arguments > 1) pictures(argument[1]);
+    rounded_quotients();
     elementwise();
     both_ways();
     updates();

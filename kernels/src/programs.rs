@@ -78,7 +78,13 @@ pub static GEMM: Program = Program {
 pub static AUGMENT: Program = Program {
     name: "augment",
     sources: &[source!(
-        "augment.cu" = ["augment/samples.cu", "augment/colors.cu", "augment/fours.cu", "augment/kernels.cu"],
+        "augment.cu" = [
+            "augment/samples.cu",
+            "augment/scaled.cu",
+            "augment/colors.cu",
+            "augment/fours.cu",
+            "augment/kernels.cu"
+        ],
         ("augment_copy_u8_u8", 256),
         ("augment_copy_u8_f32", 256),
         ("augment_copy_u8_f16", 256),

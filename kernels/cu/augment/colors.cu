@@ -80,7 +80,13 @@ static __device__ __noinline__ void augment_colors(const AugmentSample<In>& samp
 
 // An output pixel before its colour changes.
 static __device__ __noinline__ void augment_found(const AugmentSample<u8>& sample, const AugmentPlan& plan,
-                                                  int y, int x, u32 (&pixel)[3]) {
+                                                  const AugmentTables& tables, int y, int x,
+                                                  u32 (&pixel)[3]) {
+    if (tables.are_used) {
+        const AugmentTap* taps = tables.taps;
+        const AugmentScaling scaling(sample, plan);
+        return augment_by_tables(sample, scaling, taps, taps + plan.height, y, x, pixel);
+    }
     if (augment_find(sample, plan, y, x)) {
         if (sample.flags & AUGMENT_RESIZED) return augment_scaled(sample, plan, y, x, pixel);
         y += sample.window.top;
@@ -96,13 +102,14 @@ static __device__ __noinline__ void augment_found(const AugmentSample<u8>& sampl
 // The values of a pixel before mixing.
 template <bool LEVELS>
 static __device__ __noinline__ void augment_finished(const AugmentSample<u8>& sample, const AugmentPlan& plan,
-                                                     int y, int x, float (&values)[3]) {
+                                                     const AugmentTables& tables, int y, int x,
+                                                     float (&values)[3]) {
     u32 pixel[3];
     if ((sample.flags & AUGMENT_ERASED) && sample.erased.has(y, x)) {
 #pragma unroll
         for (int c = 0; c < 3; ++c) pixel[c] = augment_channel(sample.erased_color, c);
     } else {
-        augment_found(sample, plan, y, x, pixel);
+        augment_found(sample, plan, tables, y, x, pixel);
         augment_colors(sample, pixel, false);
     }
 #pragma unroll

@@ -45,33 +45,77 @@ static __device__ __forceinline__ void augment_copy(const AugmentSource<In> from
         augment_one<In, Out, LEVELS>(sample, plan, i, picture);
 }
 
+// Pictures that are resized, flipped and normalised, and nothing else: pixels `from` to `to`.
+template <typename Out, bool LEVELS>
+static __device__ __forceinline__ void augment_resize(const AugmentSample<u8>& sample,
+                                                      const AugmentPlan& shared_plan,
+                                                      const AugmentTables& tables, u32 from, u32 to,
+                                                      Out* picture) {
+    const AugmentPlan plan = shared_plan;
+    const AugmentScaling scaling(sample, plan);
+    const u32 width = (u32)plan.width, pixels = (u32)plan.height * width;
+    const u32 down = blockDim.x / width, across = blockDim.x % width;
+    u32 i = from + threadIdx.x, y = i / width, x = i % width;
+#pragma unroll 1
+    for (; i < to; i += blockDim.x) {
+        u32 pixel[3];
+        augment_by_tables(sample, scaling, tables.taps, tables.taps + plan.height, (int)y, (int)x, pixel);
+#pragma unroll
+        for (int c = 0; c < 3; ++c) {
+            const float value = (float)pixel[c];
+            augment_narrow(LEVELS ? value : fmaf(value, plan.by[c], plan.add[c]),
+                           picture[plan.planes_out ? (u64)c * pixels + i : (u64)i * 3 + c]);
+        }
+        y += down;
+        x += across;
+        if (x >= width) {
+            x -= width;
+            ++y;
+        }
+    }
+}
+
 template <typename Out, bool LEVELS>
 static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from, const u32* plan_words,
                                                     u64 rows, u32 chunks, Out* to,
                                                     const AugmentLabels labels) {
     __shared__ AugmentPlan plan;
     __shared__ AugmentSample<u8> own, other;
-    __shared__ u64 sums[2], partner;
+    __shared__ AugmentTables own_tables, other_tables;
+    __shared__ u64 sums[2];
+    __shared__ u32 record[AUGMENT_WORDS], words[AUGMENT_PLAN_WORDS];
     const u64 row = blockIdx.x / chunks;
     const u32 chunk = blockIdx.x % chunks;
     if (row >= rows) return;
-    if (threadIdx.x == 0) {
-        augment_plan(plan_words, plan);
-        augment_sample(from, plan_words[0], row, from.records + row * AUGMENT_WORDS, own);
-        const u32 kind = own.flags & (AUGMENT_BLEND | AUGMENT_PASTE);
-        partner = kind == AUGMENT_BLEND || kind == AUGMENT_PASTE ? (u64)own.partner * rows >> 32 : row;
-        augment_sample(from, plan_words[0], partner, from.records + partner * AUGMENT_WORDS, other);
-        sums[0] = sums[1] = 0;
+    for (u32 i = threadIdx.x; i < AUGMENT_WORDS + AUGMENT_PLAN_WORDS; i += blockDim.x) {
+        if (i < AUGMENT_WORDS) record[i] = from.records[row * AUGMENT_WORDS + i];
+        else words[i - AUGMENT_WORDS] = plan_words[i - AUGMENT_WORDS];
     }
     __syncthreads();
-    const u32 kind = own.flags & (AUGMENT_BLEND | AUGMENT_PASTE);
-    const bool blends = kind == AUGMENT_BLEND, pastes = kind == AUGMENT_PASTE;
-    if (chunk == 0) augment_labels(labels, row, partner, blends || pastes ? own.lambda : 1.0f);
+    const u32 kind = record[14] & (AUGMENT_BLEND | AUGMENT_PASTE);
+    const bool blends = kind == AUGMENT_BLEND, pastes = kind == AUGMENT_PASTE, mixes = blends || pastes;
+    const u64 partner = mixes ? (u64)record[30] * rows >> 32 : row;
+    if (threadIdx.x == 0) {
+        augment_sample(from, words[0], row, record, own);
+        sums[0] = sums[1] = 0;
+    }
+    // By another warp.
+    if (threadIdx.x == blockDim.x - 1) {
+        augment_plan(words, plan);
+        if (mixes)
+            augment_sample(from, words[0], partner, from.records + partner * AUGMENT_WORDS, other);
+    }
+    __syncthreads();
+    augment_fill_tables(own, plan, own_tables);
+    if (mixes) augment_fill_tables(other, plan, other_tables);
+    __syncthreads();
+    if (chunk == 0) augment_labels(labels, row, partner, mixes ? own.lambda : 1.0f);
     const u32 pixels = (u32)plan.height * (u32)plan.width;
     // With a change of contrast there is one block per sample. It finds the mean first.
     if (chunks == 1) {
-        for (u32 which = 0; which < (blends || pastes ? 2u : 1u); ++which) {
+        for (u32 which = 0; which < (mixes ? 2u : 1u); ++which) {
             const AugmentSample<u8>& sample = which == 0 ? own : other;
+            const AugmentTables& tables = which == 0 ? own_tables : other_tables;
             bool has_contrast = false;
             for (int i = 0; i < 8; ++i) {
                 const u32 change = sample.colors >> 4 * i & 15;
@@ -82,7 +126,8 @@ static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from
             u64 sum = 0;
             for (u32 i = threadIdx.x; i < pixels; i += blockDim.x) {
                 u32 pixel[3];
-                augment_found(sample, plan, (int)(i / (u32)plan.width), (int)(i % (u32)plan.width), pixel);
+                const int y = (int)(i / (u32)plan.width), x = (int)(i % (u32)plan.width);
+                augment_found(sample, plan, tables, y, x, pixel);
                 augment_colors(sample, pixel, true);
                 sum += augment_gray(pixel);
             }
@@ -97,14 +142,20 @@ static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from
         __syncthreads();
     }
     Out* picture = to + row * pixels * 3;
+    // Neighbouring rows, whose source rows overlap.
+    const u32 part = (pixels + chunks - 1) / chunks, first = chunk * part;
+    const u32 behind = first + part < pixels ? first + part : pixels;
+    if (!mixes && own_tables.are_used && (own.colors & 15) == 0 && (own.flags & AUGMENT_ERASED) == 0)
+        return augment_resize<Out, LEVELS>(own, plan, own_tables, first, behind, picture);
     const float lambda = own.lambda;
-    for (u32 i = chunk * blockDim.x + threadIdx.x; i < pixels; i += chunks * blockDim.x) {
+    for (u32 i = first + threadIdx.x; i < behind; i += blockDim.x) {
         const int y = (int)(i / (u32)plan.width), x = (int)(i % (u32)plan.width);
         float values[3];
-        augment_finished<LEVELS>(pastes && own.part.has(y, x) ? other : own, plan, y, x, values);
+        if (pastes && own.part.has(y, x)) augment_finished<LEVELS>(other, plan, other_tables, y, x, values);
+        else augment_finished<LEVELS>(own, plan, own_tables, y, x, values);
         if (blends) {
             float theirs[3];
-            augment_finished<LEVELS>(other, plan, y, x, theirs);
+            augment_finished<LEVELS>(other, plan, other_tables, y, x, theirs);
 #pragma unroll
             for (int c = 0; c < 3; ++c)
                 values[c] =
@@ -127,7 +178,7 @@ static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from
                                       {labels, label_bytes, probabilities, classes});                        \
     }
 #define AUGMENT_WORK(NAME, OUT, LEVELS)                                                                      \
-    extern "C" __global__ void __launch_bounds__(512) NAME(AUGMENT_PARAMETERS(u8, OUT)) {                    \
+    extern "C" __global__ void __launch_bounds__(512, 2) NAME(AUGMENT_PARAMETERS(u8, OUT)) {                    \
         augment_work<OUT, LEVELS>({all, elements, offsets, records}, plan, rows, chunks, to,                 \
                                   {labels, label_bytes, probabilities, classes});                            \
     }

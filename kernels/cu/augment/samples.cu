@@ -195,60 +195,6 @@ static __device__ __forceinline__ In augment_read(const AugmentSample<In>& sampl
     return sample.source[place];
 }
 
-// The source pixels under the triangle filter of one scaled pixel, along one axis, in integers.
-struct AugmentTaps {
-    int from, to, centre, half, first, behind;
-    __device__ __forceinline__ AugmentTaps(int at, int from, int to) : from(from), to(to) {
-        centre = (2 * at + 1) * from;
-        half = 2 * (from > to ? from : to);
-        first = floor_half(centre - half - to) + 1;
-        behind = floor_half(centre + half - to - 1) + 1;
-        if (first < 0) first = 0;
-        if (behind > from) behind = from;
-    }
-    // floor(n / (2 * to)).
-    __device__ __forceinline__ int floor_half(int n) const {
-        const int by = 2 * to;
-        return n >= 0 ? n / by : -((-n + by - 1) / by);
-    }
-    __device__ __forceinline__ u32 weight(int at) const {
-        const int far = (2 * at + 1) * to - centre;
-        const int weight = half - (far < 0 ? -far : far);
-        return weight > 0 ? (u32)weight : 0;
-    }
-};
-
-// The weighted mean of the values under a triangle: exact, rounded once.
-template <typename In>
-static __device__ __noinline__ void augment_scaled(const AugmentSample<In>& sample, const AugmentPlan& plan,
-                                                   int y, int x, u32 (&pixel)[3]) {
-    const AugmentWindow& window = sample.window;
-    const AugmentTaps rows(y, window.bottom - window.top, sample.scaled_height);
-    const AugmentTaps columns(x, window.right - window.left, sample.scaled_width);
-    u64 sum[3] = {0, 0, 0}, rows_weigh = 0, columns_weigh = 0;
-#pragma unroll 1
-    for (int column = columns.first; column < columns.behind; ++column)
-        columns_weigh += columns.weight(column);
-#pragma unroll 1
-    for (int row = rows.first; row < rows.behind; ++row) {
-        u64 line[3] = {0, 0, 0};
-#pragma unroll 1
-        for (int column = columns.first; column < columns.behind; ++column) {
-            const u64 weight = columns.weight(column);
-#pragma unroll
-            for (int c = 0; c < 3; ++c)
-                line[c] += weight * augment_read(sample, plan, window.top + row, window.left + column, c);
-        }
-        const u64 weight = rows.weight(row);
-#pragma unroll
-        for (int c = 0; c < 3; ++c) sum[c] += weight * line[c];
-        rows_weigh += weight;
-    }
-    const u64 all = rows_weigh * columns_weigh;
-#pragma unroll
-    for (int c = 0; c < 3; ++c) pixel[c] = (u32)((2 * sum[c] + all) / (2 * all));
-}
-
 // Maps an output pixel to the scaled window; returns whether it lies inside.
 template <typename In>
 static __device__ __forceinline__ bool augment_find(const AugmentSample<In>& sample, const AugmentPlan& plan,

@@ -172,8 +172,8 @@ fn finish(decoder: &mut PictureDecoder, names: &Names, batch: &mut PinnedBatch<'
     let file = |pair: &[u32]| &bytes[pair[0] as usize..pair[1] as usize];
     let files: Vec<_> = offsets.windows(2).map(file).collect();
     debug_assert_eq!(parameters.len(), files.len() * WORDS);
-    let waiting = batch.waiting();
-    decoder.decode(&files, parameters, &|| waiting() > 0).map_err(|error| error.at_stage(Stage::Decode))?;
+    let helps = batch.needs_help();
+    decoder.decode(&files, parameters, helps).map_err(|error| error.at_stage(Stage::Decode))?;
     // Only now: from here on, work waits for the last use of the output's slot.
     match decoder.part().dtype() {
         DType::U8 => transform::<u8>(decoder, batch.output(&names.image)?),

@@ -73,6 +73,8 @@ pub(crate) struct Lane {
     /// Of the last batch that was read from its host slot: the nanoseconds of the closure, and of the wait for
     /// the output's slot and for that of the batch before.
     last: (u64, u64),
+    /// Whether it has just waited for the consumer, for more than a tenth of the time of its last batch.
+    is_ahead: bool,
     /// The end of its work on the device.
     ended: Event,
     /// For each output field, whether the closure has it.
@@ -221,7 +223,16 @@ impl Lane {
         let shown = (TraceLane::MapStream(number), "device map");
         let timed = TimedCopies::new(&stream, shown, trace.cloned())?;
         let ended = stream.device().event()?;
-        Ok(Self { number, stream, map, timed, last: (0, 0), ended, written: vec![false; outputs] })
+        Ok(Self {
+            number,
+            stream,
+            map,
+            timed,
+            last: (0, 0),
+            is_ahead: false,
+            ended,
+            written: vec![false; outputs],
+        })
     }
 
     /// Makes the output of a batch.
@@ -231,6 +242,7 @@ impl Lane {
             // The launch of the last batch may wait for the readers of its slot: that time is the consumer's.
             self.ended.synchronize()?;
             begun = now();
+            self.is_ahead = 10 * begun.saturating_sub(taken) > self.last.0;
         }
         let info = slot.info_mut();
         info.copy_from(arrived.info());
@@ -289,19 +301,20 @@ impl Lane {
 
     /// Makes the output of a batch in its host slot.
     fn map_filled(&mut self, lanes: &Lanes, filled: Filled, slot: WriteLease) -> Result<Loaded> {
-        let Self { stream, map: Map::Filled(map), written, .. } = self else {
+        let Self { stream, map: Map::Filled(map), written, is_ahead, .. } = self else {
             return Err(Error::new(ErrorKind::Config, "a lane got a batch that it cannot read"));
         };
         let _span = enter!("make the batch", &filled.info().batch);
         let MapWork { layouts: (filled_layout, layout), batch_sampler, .. } = &lanes.work;
-        let waiting = || lanes.batches.waiting();
+        let is_ahead = *is_ahead;
+        let needs_help = || !is_ahead && lanes.batches.waiting() > 0;
         slot.produce_from(stream, filled, |pinned, info, slot| {
             let info = &info.batch;
             if info.len() == 0 {
                 return Ok(());
             }
             let output = Output::new(slot, layout, written, batch_sampler);
-            let mut batch = PinnedBatch::new((pinned, info, filled_layout), stream, output, &waiting);
+            let mut batch = PinnedBatch::new((pinned, info, filled_layout), stream, output, &needs_help);
             catch_panic("the closure of produce panicked", || map(&mut batch)).and_then(|made| made)?;
             batch.check_written()
         })

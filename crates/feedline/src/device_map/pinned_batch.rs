@@ -18,18 +18,18 @@ pub struct PinnedBatch<'a> {
     layout: &'a Layout,
     stream: &'a Stream,
     output: Output<'a>,
-    waiting: &'a (dyn Fn() -> usize + Sync),
+    needs_help: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl<'a> PinnedBatch<'a> {
-    /// `waiting` returns the number of filled batches behind this one.
+    /// `needs_help` as the method.
     pub(super) fn new(
         (slot, info, layout): (PinnedSlot<'a>, &'a BatchInfo, &'a Layout),
         stream: &'a Stream,
         output: Output<'a>,
-        waiting: &'a (dyn Fn() -> usize + Sync),
+        needs_help: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
-        Self { slot, info, layout, stream, output, waiting }
+        Self { slot, info, layout, stream, output, needs_help }
     }
 
     /// The lane's stream.
@@ -107,10 +107,11 @@ impl<'a> PinnedBatch<'a> {
         self.output.random(self.info)
     }
 
-    /// Returns the number of filled batches that wait for a lane. While some do, the workers are ahead, and the
-    /// CPU has time for other work. May be called from any thread.
-    pub fn waiting(&self) -> &'a (dyn Fn() -> usize + Sync) {
-        self.waiting
+    /// Whether the CPU should help the device with this batch: the workers are ahead, since filled batches wait for
+    /// a lane, and the lanes are not, since this one did not wait for the consumer's step just now. The closure may
+    /// be called from any thread, and returns another value when batches come and go.
+    pub fn needs_help(&self) -> &'a (dyn Fn() -> bool + Sync) {
+        self.needs_help
     }
 
     /// As [`Output::check_written`].

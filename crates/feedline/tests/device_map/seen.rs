@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use feedline::batch::DeviceBatch;
+use feedline::batch::{DeviceBatch, PinnedBatch};
 use feedline::report::{Account, Cause};
 use feedline::trace::Trace;
-use feedline::{Device, Loader, Stream};
+use feedline::{DType, Device, Loader, Spec, Stream};
 use feedline_device::host::Host;
 use feedline_device::{Memory, launch_host};
 use feedline_report::{Bound, Diagnosis, Kind, Table, WhatIf};
@@ -275,5 +275,50 @@ fn the_report_of_lanes_that_read_host_slots_has_their_time_and_no_copy() {
         let table = Table::new(&trace);
         let made = table.rows.iter().find(|row| row.kind == Kind::Host && row.name == "make the batch");
         assert!(made.is_some_and(|row| row.count == 40 && row.p50 >= Duration::from_millis(20)), "{table}");
+    });
+}
+
+/// Which of three stages takes 5 ms per batch: the shares of the batches for which the CPU's help was asked.
+#[test]
+fn a_lane_asks_for_the_help_of_the_cpu_only_while_it_is_what_the_others_wait_for() {
+    let share = |slow: Slow| {
+        let time = |of: Slow| Duration::from_millis(if of == slow { 5 } else { 0 });
+        let (decode, lane, step) = (time(Slow::Decode), time(Slow::Lane), time(Slow::Consumer));
+        let set = Before::new(fine(BATCH * STEPS), move |id| {
+            std::thread::sleep(if id % BATCH == 0 { decode } else { Duration::ZERO });
+            Ok(())
+        });
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = asked.clone();
+        let ids = Spec::new().field("id", DType::I64, []).unwrap();
+        let builder = Loader::builder(set).batch_size(BATCH as usize).depth(3).epochs(1);
+        let builder = builder.workers(feedline::Workers::Count(1)).produce(ids, move |_: &Stream| {
+            let asked = counted.clone();
+            Ok(move |batch: &mut PinnedBatch<'_>| {
+                std::thread::sleep(lane);
+                asked.fetch_add(u64::from(batch.needs_help()()), Ordering::Relaxed);
+                batch.copy("id")
+            })
+        });
+        let device = Device::new_host();
+        let compute = device.stream().unwrap();
+        let mut loader = builder.build(&device).unwrap();
+        for batch in loader.epoch(0).unwrap() {
+            drop(batch.unwrap().wait_on(&compute).unwrap());
+            std::thread::sleep(step);
+        }
+        loader.stop(LONG).unwrap();
+        asked.load(Ordering::Relaxed) as f64 / STEPS as f64
+    };
+    let other_work = OtherWork::watch();
+    alone_in_parts(|| {
+        let right = |[decode, lane, step]: [f64; 3]| decode < 0.2 && lane > 0.8 && step < 0.2;
+        let mut found = Vec::new();
+        let is_right = (0..RUNS).any(|_| {
+            found.push([Slow::Decode, Slow::Lane, Slow::Consumer].map(share));
+            found.last().is_some_and(|found| right(*found))
+        });
+        println!("{found:?}");
+        assert!(is_right || other_work.not_run("when lanes ask for help"), "{found:?}");
     });
 }

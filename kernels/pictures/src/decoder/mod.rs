@@ -30,7 +30,8 @@ pub enum Decode {
     /// nvJPEG on the GPU, and the CPU for pictures that nvJPEG refuses.
     Gpu,
     /// Both: while a batch waits for the GPU, the CPU decodes its pictures from the end, and the GPU the rest.
-    /// The CPU helps only while the loader's workers are ahead, so reading comes first. Which of them decodes a
+    /// The CPU helps only while the loader's workers are ahead of the lanes and the lanes are not ahead of the
+    /// training step: reading comes first, and the step's own thread needs the CPU too. Which of them decodes a
     /// picture depends on timing, and may change its pixels by a level or a few; order and random numbers do
     /// not change. Without nvJPEG, the CPU.
     #[default]

@@ -6,6 +6,7 @@ mod devices;
 mod ledger;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod metrics;
+mod modes;
 mod shared_pool;
 mod shrinking;
 mod synchronous;

@@ -1,4 +1,4 @@
-//! Makes copies to the device slow, by a known time: on the thread that queues them, or on their stream.
+//! Makes copies and gathers to the device slow, by a known time: on the thread that queues them, or on their stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use feedline_core::Result;
 
 use super::{Call, Intercepted, Interceptor, Op};
 
-/// A backend whose copies to the device take longer; see [`Intercepted::slow_copies`].
+/// A backend whose copies and gathers to the device take longer; see [`Intercepted::slow_copies`].
 pub type SlowCopies<B> = Intercepted<B, SlowCopiesHandle>;
 
 /// The delays, and their total time so far.
@@ -21,7 +21,7 @@ pub struct SlowCopiesHandle {
 }
 
 impl<B: Backend> SlowCopies<B> {
-    /// Wraps `below`. Before each copy to the device the calling thread sleeps for `on_thread`, and the
+    /// Wraps `below`. Before each copy or gather to the device the calling thread sleeps for `on_thread`, and the
     /// stream, of a device that runs host code, for `on_stream`.
     pub fn slow_copies(below: B, on_thread: Duration, on_stream: Duration) -> Self {
         Self::with(below, SlowCopiesHandle { on_thread, on_stream, slept_ns: Arc::default() })
@@ -42,7 +42,7 @@ impl SlowCopiesHandle {
 
 impl Interceptor for SlowCopiesHandle {
     fn intercept<R>(&self, below: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
-        if let (Op::CopyToDevice, Some(stream)) = (call.op, call.stream) {
+        if let (Op::CopyToDevice | Op::Gather, Some(stream)) = (call.op, call.stream) {
             sleep(self.on_thread, &self.slept_ns);
             if !self.on_stream.is_zero() {
                 let (time, slept_ns) = (self.on_stream, self.slept_ns.clone());

@@ -1,0 +1,115 @@
+//! The diagnosis and the account by a stopwatch in each way in which batches reach the device.
+
+use std::time::{Duration, Instant};
+
+use feedline::report::{Cause, ChosenMode};
+use feedline::{Device, Loader, TransferMode};
+use feedline_device::host::Host;
+use feedline_device::{Memory, launch_host};
+use feedline_report::{Bound, Diagnosis};
+use feedline_sim::interceptors::SlowCopies;
+use feedline_testkit::OtherWork;
+use feedline_testkit::fixtures::{Fine, Laid};
+
+use crate::common::{LONG, alone_in_parts, on_four_threads};
+
+const BATCH: u64 = 4;
+const STEPS: u64 = 60;
+const TIME: Duration = Duration::from_millis(8);
+/// A machine with other work sometimes wakes a thread late: the best of this number of runs counts.
+const RUNS: usize = 4;
+
+/// What takes 8 ms per batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slow {
+    /// The copy of the batch, or the gather by which the device reads its rows.
+    Copy,
+    /// The consumer's work on the device.
+    Kernel,
+    Consumer,
+}
+
+impl Slow {
+    fn expected(self) -> (Cause, Bound) {
+        match self {
+            Self::Copy => (Cause::Copy, Bound::Copy),
+            Self::Kernel => (Cause::NoDeviceSlot, Bound::Compute),
+            Self::Consumer => (Cause::Consumer, Bound::Compute),
+        }
+    }
+}
+
+/// Runs an epoch; returns what was wrong.
+fn check(mode: TransferMode, slow: Slow) -> Option<String> {
+    let on_stream = if slow == Slow::Copy { TIME } else { Duration::ZERO };
+    let device = Device::with_backend(SlowCopies::slow_copies(Host::new(), Duration::ZERO, on_stream));
+    let rows = Laid::columns(&Fine::new(BATCH * STEPS, 100).unwrap(), 1).unwrap();
+    let builder = Loader::builder(rows).batch_size(BATCH as usize).depth(3).epochs(1).transfer_mode(mode);
+    let mut loader = builder.build(&device).unwrap();
+    let is_asked = match loader.transfer_mode() {
+        ChosenMode::Staged { .. } => mode == TransferMode::Staged,
+        ChosenMode::ZeroCopy => mode == TransferMode::ZeroCopy,
+        ChosenMode::Resident => mode == TransferMode::Resident,
+        _ => false,
+    };
+    assert!(is_asked, "{mode:?}: {:?}", loader.transfer_mode());
+    let compute = device.stream().unwrap();
+    let (start, mut stepped) = (Instant::now(), Duration::ZERO);
+    for batch in loader.epoch(0).unwrap() {
+        let ready = batch.unwrap().wait_on(&compute).unwrap();
+        if slow == Slow::Kernel {
+            launch_host(&compute, "kernel", [], [], |_: &mut Memory<'_>| std::thread::sleep(TIME)).unwrap();
+        }
+        drop(ready);
+        if slow == Slow::Consumer {
+            let start = Instant::now();
+            std::thread::sleep(TIME);
+            stepped += start.elapsed();
+        }
+    }
+    let wall = start.elapsed();
+    let report = loader.report();
+    loader.stop(LONG).unwrap();
+    let (cause, bound) = slow.expected();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let charged = ms(report.epoch.time(cause));
+    let sum: f64 = Cause::ALL.map(|cause| ms(report.epoch.time(cause))).iter().sum();
+    let expected = ms(if slow == Slow::Consumer { stepped } else { wall });
+    let diagnosis = Diagnosis::new(&report);
+    let is_right = diagnosis.bound == bound
+        && (charged / expected - 1.0).abs() < 0.1
+        && (sum / ms(wall) - 1.0).abs() < 0.01
+        && report.epoch.batches == STEPS;
+    (!is_right).then(|| {
+        let wall = ms(wall);
+        format!(
+            "{mode:?}, {slow:?}: {charged:.1} of {expected:.1} ms, sum {sum:.1} of {wall:.1} ms; {diagnosis}\n{}",
+            report.epoch
+        )
+    })
+}
+
+#[test]
+fn the_account_and_the_diagnosis_name_the_slow_stage_in_every_transfer_mode() {
+    let mut cases = Vec::new();
+    for mode in [TransferMode::Staged, TransferMode::ZeroCopy, TransferMode::Resident] {
+        cases.extend([Slow::Copy, Slow::Kernel, Slow::Consumer].map(|slow| (mode, slow)));
+    }
+    let other_work = OtherWork::watch();
+    let mut wrong = Vec::new();
+    alone_in_parts(|| {
+        wrong = on_four_threads(&cases, |&(mode, slow)| {
+            let mut wrong = Vec::new();
+            while let Some(line) = check(mode, slow) {
+                println!("{line}");
+                wrong.push(line);
+                if wrong.len() == RUNS || other_work.is_present() {
+                    return wrong;
+                }
+            }
+            Vec::new()
+        })
+        .concat();
+    });
+    assert!(wrong.is_empty() || other_work.not_run("the modes' account"), "{}", wrong.join("\n"));
+}

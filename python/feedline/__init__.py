@@ -7,13 +7,7 @@
 [4, 4, 2]
 """
 
-import os as _os
-
-# CUDA reads it when it starts. With its default of 8 work queues, kernels of the training step and of nvJPEG wait for
-# each other, and pictures are decoded at two thirds of the rate. A value of yours stays.
-_os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-
-from . import transforms
+from . import _queues, transforms
 from ._batch import Batch, Padded, Ragged
 from ._chats import chat_text, chats
 from ._data import Data, Field, concat, images, mix, open, zip
@@ -36,6 +30,8 @@ from ._sampler import Sampler
 from ._source import Source
 from ._table import table
 from ._tokens import tokens
+
+_queues.ask_for_many()
 
 __all__ = [
     "Batch",

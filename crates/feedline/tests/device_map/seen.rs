@@ -310,7 +310,6 @@ fn a_lane_asks_for_the_help_of_the_cpu_only_while_it_is_what_the_others_wait_for
         loader.stop(LONG).unwrap();
         asked.load(Ordering::Relaxed) as f64 / STEPS as f64
     };
-    let other_work = OtherWork::watch();
     alone_in_parts(|| {
         let right = |[decode, lane, step]: [f64; 3]| decode < 0.2 && lane > 0.8 && step < 0.2;
         let mut found = Vec::new();
@@ -319,6 +318,6 @@ fn a_lane_asks_for_the_help_of_the_cpu_only_while_it_is_what_the_others_wait_for
             found.last().is_some_and(|found| right(*found))
         });
         println!("{found:?}");
-        assert!(is_right || other_work.not_run("when lanes ask for help"), "{found:?}");
+        assert!(is_right, "{found:?}");
     });
 }

@@ -64,6 +64,8 @@ struct Report {
     description: String,
     counts: Counts,
     times: DecodeTimes,
+    /// Of pinned and of device memory.
+    bytes: [u64; 2],
 }
 
 /// The names of the fields of a batch of files.
@@ -106,7 +108,8 @@ impl PictureStage {
             Ok(move |batch: &mut PinnedBatch<'_>| {
                 let finished = finish(&mut decoder, &names, batch);
                 let mut report = locked(&report);
-                (report.counts, report.times) = (decoder.counts(), decoder.times());
+                (report.counts, report.times, report.bytes) =
+                    (decoder.counts(), decoder.times(), decoder.bytes());
                 finished
             })
         };
@@ -153,6 +156,14 @@ impl PictureStage {
     /// The time spent so far by these lanes.
     pub fn times(&self) -> DecodeTimes {
         self.reports().iter().fold(DecodeTimes::default(), |sum, report| sum.plus(report.times))
+    }
+
+    /// The bytes of pinned and of device memory that these lanes hold for decoded pixels and parameters. A loader's
+    /// [`memory_use`](Loader::memory_use) has only its slots, and nvJPEG does not tell its own.
+    pub fn lane_bytes(&self) -> [u64; 2] {
+        self.reports()
+            .iter()
+            .fold([0, 0], |[pinned, device], report| [pinned + report.bytes[0], device + report.bytes[1]])
     }
 
     /// Describes the processors that decode, for logs; empty before the first loader.

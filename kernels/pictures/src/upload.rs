@@ -77,6 +77,12 @@ impl<T: Element> Upload<T> {
         Ok(Self { host, device: Buffer::new(stream, elements)? })
     }
 
+    /// The bytes of pinned and of device memory. Other devices have no pinned memory.
+    pub(crate) fn bytes(&self) -> [u64; 2] {
+        let device = (self.device.len() * size_of::<T>()) as u64;
+        [if matches!(self.host, HostMemory::Pinned(_)) { device } else { 0 }, device]
+    }
+
     /// Grows both to `elements` and a quarter more, for larger batches.
     pub(crate) fn reserve(&mut self, stream: &Stream, elements: usize) -> Result<()> {
         if self.device.len() < elements {

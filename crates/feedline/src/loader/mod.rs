@@ -80,7 +80,8 @@ pub struct Loader {
 }
 
 /// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the
-/// start and never grow.
+/// start and never grow. What the closures of [`device_map`](crate::LoaderBuilder::device_map) and
+/// [`produce`](crate::LoaderBuilder::produce) allocate is theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {

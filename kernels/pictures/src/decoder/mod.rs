@@ -200,6 +200,12 @@ impl PictureDecoder {
         DecodeTimes { submit, wait, ..self.times }
     }
 
+    /// The bytes of pinned and of device memory of its buffers.
+    pub(crate) fn bytes(&self) -> [u64; 2] {
+        let (pixels, rest) = (self.pixels.bytes(), [self.offsets.bytes(), self.parameters.bytes()]);
+        rest.iter().fold(pixels, |sum, part| [sum[0] + part[0], sum[1] + part[1]])
+    }
+
     /// Describes the processors that decode, for logs.
     pub fn describe(&self) -> String {
         match (&self.gpu, self.decode) {

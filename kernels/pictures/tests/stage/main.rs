@@ -47,6 +47,20 @@ fn a_stage_counts_the_pictures_of_all_its_lanes_and_says_what_decodes() {
 }
 
 #[test]
+fn the_slots_of_a_loader_and_the_bytes_of_its_lanes_are_the_memory_of_the_device() {
+    let _watchdog = Watchdog::new(LIMIT, "memory of a stage");
+    let files = Files::new(all(), crops());
+    let (device, stage) = (Device::new_host(), PictureStage::new(&crops(), Decode::Cpu).unwrap());
+    let mut loader = stage.builder(files.clone()).unwrap().batch_size(4).build(&device).unwrap();
+    let compute = device.stream().unwrap();
+    loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap().wait_on(&compute).unwrap()));
+    let [pinned, lanes] = stage.lane_bytes();
+    assert!(pinned == 0 && lanes > 0, "{pinned}, {lanes}");
+    let held = device.stats().device_bytes.get();
+    assert_eq!(held, loader.memory_use().device_bytes + lanes);
+}
+
+#[test]
 fn finished_pictures_of_every_type_arrive_with_the_fields_of_the_set() {
     let _watchdog = Watchdog::new(LIMIT, "types of a stage");
     for dtype in [DType::U8, DType::F16, DType::BF16, DType::F32] {

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import hashlib
 import importlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,12 +123,15 @@ class DeviceMap:
             self._taken = taken, position
         taken, self.position = self._taken
         info = Info(taken)
+        start = time.perf_counter_ns()
         try:
             with contextlib.nullcontext() if self._lane is None else self._lane.work() as event:
                 fields = self._call(taken, info)
             self._ahead = Mapped(fields, self._framework, info), event
         except Exception as error:  # noqa: BLE001
             self._ahead = _failed(error, info)
+        finally:
+            self._inner.add_device_map_time(time.perf_counter_ns() - start)
         self._taken = None
 
     def _call(self, taken: _feedline.Batch, info: Info) -> dict[str, Any]:

@@ -172,6 +172,11 @@ impl Loader {
         })
     }
 
+    /// Charges time of this thread to the device map: `device_map` runs on the thread of the loop.
+    fn add_device_map_time(&self, nanoseconds: u64) {
+        self.about.progress.add_device_map_time(Duration::from_nanos(nanoseconds));
+    }
+
     /// The position after the batches delivered so far: the cursor's bytes, its epoch, the step, and the
     /// samples of the epoch, which are not known of a source.
     fn cursor<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, u64, u64, Option<u64>) {

@@ -125,6 +125,13 @@ impl Progress {
         self.reporter.set_step_time(step);
     }
 
+    /// Charges `time` of the calling thread to the device map: for work on batches ahead of the step that the thread
+    /// which takes the batches does itself, such as the Python package's `device_map`. Without it, that time is
+    /// the consumer's. Call it before the next batch is taken.
+    pub fn add_device_map_time(&self, time: Duration) {
+        self.reporter.add_device_map_time(time);
+    }
+
     /// The service times of the last batches, up to 256, the oldest first.
     #[doc(hidden)] // For feedline-report, which saves them and predicts other settings from them.
     pub fn service_times(&self) -> Vec<ServiceTimes> {

@@ -64,7 +64,7 @@ pub struct ServiceTimes {
     /// The copy on the device, of the last batch that was timed; 0 before the first.
     pub copy_ns: u64,
     /// The device map on the device, of the last batch that was timed; 0 before the first, and without one. Of
-    /// lanes that read host slots, the time of the thread.
+    /// lanes that read host slots, and of a map on the consumer's thread, the time of the thread.
     #[serde(default)]
     pub map_ns: u64,
     /// The consumer's thread, between two calls.

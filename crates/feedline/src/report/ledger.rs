@@ -33,6 +33,8 @@ pub(crate) struct Ledger {
     asked: u64,
     /// How long the consumer was blocked for a copy before that, since the last call.
     asked_copied: u64,
+    /// And how long it ran a device map of its own.
+    asked_mapped: u64,
     /// Waits without a batch since the last delivery.
     polls: [(u64, u64); POLLS],
     polled: usize,
@@ -41,6 +43,8 @@ pub(crate) struct Ledger {
     /// Time since the last delivery in which it was blocked until the copy of a batch had ended: not its own
     /// time.
     copied: u64,
+    /// Time since the last delivery in which the consumer's thread ran a device map of its own.
+    mapped: u64,
     /// With a device map, nanoseconds of the copy and of the map on the device of the last batch.
     arrival: Option<(u64, u64)>,
     charger: Charger,
@@ -58,6 +62,8 @@ pub(crate) struct Reporter {
     waiting: AtomicU64,
     /// Nanoseconds of a step on the device, if the user has measured them.
     step_ns: AtomicU64,
+    /// Nanoseconds of a device map on the consumer's thread that are not charged yet.
+    mapped_ns: AtomicU64,
     tuning: Mutex<Option<Tuning>>,
     filler: OnceLock<Arc<FillCounts>>,
     state: Mutex<State>,
@@ -76,21 +82,23 @@ struct State {
 impl Ledger {
     pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
         let arrival = (setup.map_lanes > 0).then_some((0, 1));
-        let (waiting, step_ns) = Default::default();
+        let (waiting, step_ns, mapped_ns) = Default::default();
         let (tuning, filler) = Default::default();
         let (run, begun, previous) = Default::default();
         let state = Mutex::new(State { run, begun, previous, recent: VecDeque::with_capacity(KEPT) });
-        let shared = Reporter { setup, waiting, step_ns, tuning, filler, state };
+        let shared = Reporter { setup, waiting, step_ns, mapped_ns, tuning, filler, state };
         Self {
             shared: Arc::new(shared),
             until: 0,
             is_open: false,
             asked: 0,
             asked_copied: 0,
+            asked_mapped: 0,
             polls: [(0, 0); POLLS],
             polled: 0,
             busy: 0,
             copied: 0,
+            mapped: 0,
             arrival,
             charger: Charger::default(),
             trace,
@@ -105,23 +113,26 @@ impl Ledger {
     }
 
     /// Charges the time up to `at` to the consumer. For `copied` nanoseconds of it, the consumer waited for
-    /// the copy of a batch.
-    fn pass(&mut self, at: u64, copied: u64) -> u64 {
+    /// the copy of a batch. Returns these, and those in which it ran a device map of its own.
+    fn pass(&mut self, at: u64, copied: u64) -> (u64, u64) {
         let passed = at.saturating_sub(self.until);
         // Other threads of the consumer may have waited too: limited to the whole time.
         let copied = copied.min(passed);
+        let mapped = self.shared.mapped_ns.swap(0, Ordering::Relaxed).min(passed - copied);
         if let Some((trace, batch)) = self.trace.as_ref().zip(self.current) {
             let mut from = self.until;
             for (cause, ns) in self.arrival_of(copied) {
                 trace.wait(batch, cause, (from, from + ns));
                 from += ns;
             }
-            trace.step(batch, self.until + copied, at);
+            trace.wait(batch, Cause::DeviceMap, (from, from + mapped));
+            trace.step(batch, from + mapped, at);
         }
-        self.busy += passed - copied;
+        self.busy += passed - copied - mapped;
         self.copied += copied;
+        self.mapped += mapped;
         self.until = at;
-        copied
+        (copied, mapped)
     }
 
     /// Splits `ns` nanoseconds, in which the consumer waited until a batch had arrived, into the copy and the device
@@ -139,7 +150,7 @@ impl Ledger {
             self.current = None;
             self.pass(at, copied);
         }
-        let copied = std::mem::take(&mut self.copied);
+        let (copied, mapped) = (std::mem::take(&mut self.copied), std::mem::take(&mut self.mapped));
         let between = std::mem::take(&mut self.busy)
             + self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from).sum::<u64>();
         let mut state = self.shared.state();
@@ -149,21 +160,22 @@ impl Ledger {
         }
         state.run.charge(Cause::Consumer, between);
         self.arrival_of(copied).into_iter().for_each(|(cause, ns)| state.run.charge(cause, ns));
-        state.run.between += between + copied;
+        state.run.charge(Cause::DeviceMap, mapped);
+        state.run.between += between + copied + mapped;
         if self.until == 0 {
             state.run = Account::new(epoch, at);
         }
         state.begun = (state.run, epoch);
         drop(state);
         (self.until, self.is_open, self.current) = (at, true, None);
-        between + copied
+        between + copied + mapped
     }
 
     /// The consumer asks for a batch. Since the last delivery, it was blocked for `copied` nanoseconds until
     /// the copy of a batch had ended.
     pub(crate) fn ask(&mut self, copied: u64) {
         let at = now();
-        self.asked_copied = self.pass(at, copied);
+        (self.asked_copied, self.asked_mapped) = self.pass(at, copied);
         self.asked = at;
         self.shared.waiting.store(at, Ordering::Relaxed);
     }
@@ -177,8 +189,9 @@ impl Ledger {
         } else {
             // One long wait instead of many short ones: the time between polls counts as waiting.
             let between = self.asked - self.polls[POLLS - 1].1;
-            self.busy -= between - self.asked_copied;
+            self.busy -= between - self.asked_copied - self.asked_mapped;
             self.copied -= self.asked_copied;
+            self.mapped -= self.asked_mapped;
             self.polls[POLLS - 1].1 = at;
         }
         self.until = at;
@@ -194,11 +207,13 @@ impl Ledger {
         self.pass(at, copied);
         self.current = None;
         let (busy, copied) = (std::mem::take(&mut self.busy), std::mem::take(&mut self.copied));
+        let mapped = std::mem::take(&mut self.mapped);
         let polls = self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from);
         let waited = polls.sum();
         let mut state = self.shared.state();
         state.run.charge(Cause::Consumer, busy);
         self.arrival_of(copied).into_iter().for_each(|(cause, ns)| state.run.charge(cause, ns));
+        state.run.charge(Cause::DeviceMap, mapped);
         state.run.charge(Cause::SourceRead, waited);
         state.run.until = at;
         drop(state);
@@ -230,6 +245,8 @@ impl Ledger {
         }
         let copied = std::mem::take(&mut self.copied);
         self.arrival_of(copied).into_iter().for_each(|(cause, ns)| causes.add(cause, ns));
+        let mapped = std::mem::take(&mut self.mapped);
+        causes.add(Cause::DeviceMap, mapped);
         if self.arrival.is_some() && timeline.copy_ns + timeline.map_ns > 0 {
             self.arrival = Some((timeline.copy_ns, timeline.map_ns));
         }
@@ -247,7 +264,7 @@ impl Ledger {
             decode_ns: timeline.decode_ns,
             submit_ns: timeline.sent.saturating_sub(timeline.device_slot),
             copy_ns: timeline.copy_ns,
-            map_ns: timeline.map_ns,
+            map_ns: timeline.map_ns + mapped,
             step_ns: busy,
             // Here only the delay that the step caused; `State::mean` computes a time per step from it.
             device_ns: causes.ns(Cause::NoDeviceSlot),
@@ -299,6 +316,11 @@ impl Reporter {
     /// Sets the time of a step on the device.
     pub(crate) fn set_step_time(&self, step: Duration) {
         self.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Adds time in which the consumer's thread has run a device map of its own.
+    pub(crate) fn add_device_map_time(&self, time: Duration) {
+        self.mapped_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Updates the state of the tuning.

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use feedline::report::{Cause, ChosenMode};
-use feedline::{Device, Loader, TransferMode};
+use feedline::{Device, Loader, TransferMode, TryNext};
 use feedline_device::host::Host;
 use feedline_device::{Memory, launch_host};
 use feedline_report::{Bound, Diagnosis};
 use feedline_sim::interceptors::SlowCopies;
 use feedline_testkit::OtherWork;
-use feedline_testkit::fixtures::{Fine, Laid};
+use feedline_testkit::fixtures::{Before, Fine, Laid};
 
 use crate::common::{LONG, alone_in_parts, on_four_threads};
 
@@ -112,4 +112,44 @@ fn the_account_and_the_diagnosis_name_the_slow_stage_in_every_transfer_mode() {
         .concat();
     });
     assert!(wrong.is_empty() || other_work.not_run("the modes' account"), "{}", wrong.join("\n"));
+}
+
+/// A thread that takes batches, maps them itself and polls for the next one: its time is that of the device map, and
+/// the account is that of a stopwatch.
+#[test]
+fn a_map_on_the_consumers_thread_is_charged_to_the_device_map() {
+    alone_in_parts(|| {
+        let rows = Before::new(Fine::new(BATCH * STEPS, 100).unwrap(), |id| {
+            std::thread::sleep(if id % BATCH == 0 { Duration::from_millis(3) } else { Duration::ZERO });
+            Ok(())
+        });
+        let mut loader =
+            Loader::builder(rows).batch_size(BATCH as usize).epochs(1).build(&Device::new_host()).unwrap();
+        let progress = loader.progress();
+        let (start, mut mapped) = (Instant::now(), Duration::ZERO);
+        let mut batches = loader.epoch(0).unwrap();
+        while !batches.is_over() {
+            // More polls than are kept one by one, and a map after each of them.
+            let batch = batches.try_next().unwrap();
+            let start = Instant::now();
+            let time = if matches!(batch, TryNext::Batch(_)) { TIME } else { Duration::from_micros(20) };
+            std::thread::sleep(time);
+            drop(batch);
+            progress.add_device_map_time(start.elapsed());
+            mapped += start.elapsed();
+        }
+        drop(batches);
+        let wall = start.elapsed();
+        let report = loader.report();
+        loader.stop(LONG).unwrap();
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let sum: f64 = Cause::ALL.map(|cause| ms(report.epoch.time(cause))).iter().sum();
+        let (charged, mapped) = (ms(report.epoch.time(Cause::DeviceMap)), ms(mapped));
+        let told =
+            format!("{charged:.1} of {mapped:.1} ms, sum {sum:.1} of {:.1} ms\n{}", ms(wall), report.epoch);
+        // Time between many polls is waiting.
+        assert!(charged > 0.8 * ms(TIME) * STEPS as f64 && charged <= mapped, "{told}");
+        assert!(sum <= ms(wall) && sum > 0.9 * ms(wall), "{told}");
+        assert_eq!(Diagnosis::new(&report).bound, Bound::DeviceMap, "{told}");
+    });
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result, named};
+use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
 use crate::error::{data, one_line};
 use crate::reader::outside;
@@ -321,6 +321,11 @@ impl Reader for Folder {
             label.set_shape([]);
         }
         Ok(())
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        let file = |sample: &u64| self.files.get(usize::try_from(*sample).ok()?);
+        SampleFile::prefetch(samples.iter().filter_map(file).map(|file| &file.file))
     }
 
     fn classes(&self) -> Option<&[String]> {

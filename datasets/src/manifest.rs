@@ -83,6 +83,8 @@ pub struct Manifest {
     columns: Vec<Column>,
     schema: Schema,
     classes: Option<Vec<String>>,
+    /// Whether some of the files lie in a store.
+    has_objects: bool,
 }
 
 /// What a column becomes.
@@ -182,7 +184,10 @@ impl Manifest {
             classes = Some(names);
         }
         let classes = classes.or_else(|| rows.classes().map(<[String]>::to_vec));
-        Ok(Self { rows, columns, schema: Schema::new(schema), classes })
+        let schema = Schema::new(schema);
+        let mut set = Self { rows, columns, schema, classes, has_objects: false };
+        set.has_objects = (0..set.len()).any(|row| set.files(row).any(SampleFile::is_object));
+        Ok(set)
     }
 
     /// The error for the cell of `field` in row `row`.
@@ -299,7 +304,13 @@ impl Reader for Manifest {
     }
 
     fn prefetch(&self, samples: &[u64]) -> Prefetched {
-        self.rows.prefetch(samples)
+        let files = SampleFile::prefetch(samples.iter().flat_map(|&sample| self.files(sample)));
+        match self.rows.prefetch(samples) {
+            // Files of other rows may be objects.
+            Prefetched::Never if files == Prefetched::Never && self.has_objects => Prefetched::Ready,
+            Prefetched::Never => files,
+            rows => rows,
+        }
     }
 
     fn classes(&self) -> Option<&[String]> {

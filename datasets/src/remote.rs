@@ -15,6 +15,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::error::data;
 
+mod ahead;
 mod blocks;
 mod disk_cache;
 mod fetch;
@@ -26,6 +27,8 @@ mod thread;
 mod url;
 mod whole;
 
+use ahead::Ahead;
+pub(crate) use ahead::{Opening, Wanted};
 use blocks::{Blocks, Delivery, Key};
 use disk_cache::DiskCache;
 pub(crate) use fetch::may_be_folder;
@@ -78,6 +81,7 @@ struct Inner {
 struct Shared {
     options: RemoteOptions,
     blocks: Arc<Blocks>,
+    ahead: Ahead,
     cache: Option<DiskCache>,
     counts: Counts,
 }
@@ -120,8 +124,9 @@ impl Remote {
         options.check()?;
         let cache = options.cache.as_ref().map(DiskCache::new).transpose()?;
         let stores = Mutex::new(Stores::new(&options));
-        let blocks = Blocks::new(options.memory_bytes);
-        let shared = Arc::new(Shared { options, blocks, cache, counts: Counts::default() });
+        let blocks = Blocks::new(options.memory_bytes, options.in_flight);
+        let ahead = Ahead::new(options.in_flight);
+        let shared = Arc::new(Shared { options, blocks, ahead, cache, counts: Counts::default() });
         Ok(Self(Arc::new(Inner { stores, shared, thread: Thread::start()?, files: AtomicU64::new(0) })))
     }
 
@@ -153,17 +158,8 @@ impl Remote {
         let place = Arc::new(place);
         let task_place = place.clone();
         inner.thread.spawn(async move {
-            let range = 0..shared.options.block_bytes;
-            let fetch = Fetch { place: &task_place, range, pinned: None };
-            let opened = match fetch.open(&shared.options, &shared.counts).await {
-                Err(failure) if failure.is_about_ranges() => {
-                    let whole = whole::whole(&task_place, &shared.options, &shared.counts).await;
-                    whole.map(|(bytes, tag)| (bytes, tag, true))
-                }
-                opened => opened.map(|(bytes, tag)| (bytes, tag, false)),
-            };
             // Fails if the caller has gone; nobody needs the answer then.
-            let _ = sender.send(opened);
+            let _ = sender.send(first_block(&shared, &task_place).await);
         });
         let first = first.recv().map_err(|_| thread::ended())?;
         let (bytes, tag, is_whole) = first.map_err(|failure| failure.error.at_path(&shown))?;
@@ -290,6 +286,20 @@ impl fmt::Debug for RemoteFile {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Opens an object: its first block, or all of it if its server does not answer requests for a range, and its
+/// version.
+async fn first_block(shared: &Shared, place: &Place) -> Result<(Bytes, Tag, bool), Failure> {
+    let range = 0..shared.options.block_bytes;
+    let fetch = Fetch { place, range, pinned: None };
+    match fetch.open(&shared.options, &shared.counts).await {
+        Err(failure) if failure.is_about_ranges() => {
+            let whole = whole::whole(place, &shared.options, &shared.counts).await;
+            whole.map(|(bytes, tag)| (bytes, tag, true))
+        }
+        opened => opened.map(|(bytes, tag)| (bytes, tag, false)),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "object-store")]
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{Fingerprint, Prefetched, Result};
 
 #[cfg(feature = "object-store")]
 use crate::bytes::Content;
@@ -13,7 +13,7 @@ use crate::disk::read_whole;
 #[cfg(feature = "object-store")]
 use crate::memory::no_memory;
 #[cfg(feature = "object-store")]
-use crate::remote::{Remote, RemoteFile};
+use crate::remote::{Opening, Remote, RemoteFile, Wanted};
 
 /// A file that is read as a whole whenever its sample is read.
 #[derive(Debug)]
@@ -39,16 +39,39 @@ struct Named {
     remote: Remote,
     url: String,
     opened: OnceLock<RemoteFile>,
+    /// It is opened ahead.
+    opening: Mutex<Option<Opening>>,
 }
 
 #[cfg(feature = "object-store")]
 impl Named {
     /// The object, of the version that it had when it was first read.
     fn open(&self) -> Result<&RemoteFile> {
-        match self.opened.get() {
-            Some(file) => Ok(file),
-            None => self.remote.file(&self.url).map(|file| self.opened.get_or_init(|| file)),
+        if let Some(file) = self.opened.get() {
+            return Ok(file);
         }
+        let opening = self.opening().take();
+        let file = match opening.and_then(|opening| self.remote.opened(opening)) {
+            Some(file) => file,
+            None => self.remote.file(&self.url)?,
+        };
+        Ok(self.opened.get_or_init(|| file))
+    }
+
+    /// Fetches the object ahead.
+    fn want(&self) -> Result<Wanted> {
+        if let Some(file) = self.opened.get() {
+            return file.want();
+        }
+        let mut opening = self.opening();
+        if opening.is_none() {
+            *opening = self.remote.want(&self.url)?;
+        }
+        Ok(if opening.is_some() { Wanted::Yes } else { Wanted::TooMany })
+    }
+
+    fn opening(&self) -> MutexGuard<'_, Option<Opening>> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,13 +97,50 @@ impl SampleFile {
         let path = crate::open::shown(&url).into();
         Self {
             path,
-            place: Place::Named(Box::new(Named { remote: remote.clone(), url, opened: OnceLock::new() })),
+            place: Place::Named(Box::new(Named {
+                remote: remote.clone(),
+                url,
+                opened: OnceLock::new(),
+                opening: Mutex::new(None),
+            })),
         }
     }
 
     /// The path, or the URL without what could be secret.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it lies in a store or on a web server.
+    pub(crate) fn is_object(&self) -> bool {
+        #[cfg(feature = "object-store")]
+        return !matches!(self.place, Place::Disk);
+        #[cfg(not(feature = "object-store"))]
+        false
+    }
+
+    /// Fetches the files ahead that are objects in a store; the others are on disk.
+    #[cfg_attr(not(feature = "object-store"), expect(unused_variables, reason = "all files are on disk"))]
+    pub(crate) fn prefetch<'a>(files: impl IntoIterator<Item = &'a Self>) -> Prefetched {
+        #[cfg(feature = "object-store")]
+        {
+            let mut outcome = Prefetched::Never;
+            for file in files {
+                // An error is found again when the sample is read.
+                let wanted = match &file.place {
+                    Place::Disk => continue,
+                    Place::Listed(file) => file.want(),
+                    Place::Named(named) => named.want(),
+                };
+                if matches!(wanted, Ok(Wanted::TooMany)) {
+                    return Prefetched::Full;
+                }
+                outcome = Prefetched::Ready;
+            }
+            outcome
+        }
+        #[cfg(not(feature = "object-store"))]
+        Prefetched::Never
     }
 
     /// Reads the whole file.

@@ -28,11 +28,13 @@ pub(crate) use listed::is_picture;
 pub use options::{OpenOptions, Split};
 #[cfg(feature = "object-store")]
 pub(crate) use remote::SCHEMES;
+pub(crate) use remote::is_url;
 #[cfg(not(feature = "object-store"))]
 pub(crate) use remote::no_store;
 #[cfg(feature = "object-store")]
 pub use remote::open_url;
-pub(crate) use remote::{is_url, shown};
+#[cfg(feature = "object-store")]
+pub(crate) use remote::shown;
 
 /// The index of a folder that `pack` wrote.
 const PACK_INDEX: &str = "_index.json";

@@ -5,11 +5,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use feedline_core::{Error, Result};
+use tokio::sync::Notify;
 
 use super::thread::ended;
 
-/// Max blocks in flight before another one is prefetched.
-const MAX_IN_FLIGHT: usize = 16;
+/// Max blocks of one file that are fetched behind the one that is read.
+const READ_AHEAD: usize = 16;
 
 /// A block of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +24,10 @@ pub(super) struct Blocks {
     state: Mutex<State>,
     /// Notified when a block has arrived or is unpinned.
     changed: Condvar,
+    /// Notified when a block was read, so that it can be evicted for one that is fetched ahead.
+    pub(super) room: Notify,
     limit: u64,
+    max_in_flight: usize,
 }
 
 #[derive(Default)]
@@ -64,8 +68,10 @@ pub(super) enum Prefetch {
 }
 
 impl Blocks {
-    pub(super) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), changed: Condvar::new(), limit })
+    /// Blocks of up to `limit` bytes; further ones are fetched ahead while fewer than `max_in_flight` are in flight.
+    pub(super) fn new(limit: u64, max_in_flight: usize) -> Arc<Self> {
+        let (state, changed, room) = (Mutex::default(), Condvar::new(), Notify::new());
+        Arc::new(Self { state, changed, room, limit, max_in_flight })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -87,7 +93,10 @@ impl Blocks {
                 block.pins += 1;
                 return Pin { blocks: self, key };
             }
-            if state.make_room(bytes, self.limit, |_| true) {
+            // Blocks that were fetched ahead are needed later than those that were read.
+            if state.make_room(bytes, self.limit, |block| block.read)
+                || state.make_room(bytes, self.limit, |_| true)
+            {
                 break;
             }
             // Blocks in flight arrive or fail within their time limit, and pinned blocks are unpinned.
@@ -99,13 +108,18 @@ impl Blocks {
         Pin { blocks: self, key }
     }
 
+    /// Whether a block is cached or in flight.
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.lock().blocks.contains_key(&key)
+    }
+
     /// Reserves a prefetch block; never evicts an unread one.
     pub(super) fn prefetch(self: &Arc<Self>, key: Key, bytes: u64) -> Prefetch {
         let mut state = self.lock();
         if state.blocks.contains_key(&key) {
             return Prefetch::Cached;
         }
-        if state.in_flight >= MAX_IN_FLIGHT || !state.make_room(bytes, self.limit, |block| block.read) {
+        if state.in_flight >= self.max_in_flight || !state.make_room(bytes, self.limit, |block| block.read) {
             return Prefetch::NoRoom;
         }
         state.insert(key, Content::InFlight, bytes, 0);
@@ -126,7 +140,7 @@ impl Blocks {
         let state = self.lock();
         let is_read =
             |block: &u64| state.blocks.get(&Key { block: *block, ..key }).is_some_and(|block| block.read);
-        (0..key.block).rev().take(MAX_IN_FLIGHT).take_while(is_read).count() as u64
+        (0..key.block).rev().take(READ_AHEAD).take_while(is_read).count() as u64
     }
 }
 
@@ -198,6 +212,7 @@ impl Drop for Pin<'_> {
         }
         drop(state);
         self.blocks.changed.notify_all();
+        self.blocks.room.notify_waiters();
     }
 }
 
@@ -225,7 +240,13 @@ impl Delivery {
         state.in_flight -= 1;
         if let Some(block) = state.blocks.get_mut(&self.key) {
             match content {
-                Ok(content) => block.content = Content::Cached(content),
+                Ok(content) => {
+                    // Of an object that was not opened, only the end of the first block was known.
+                    let less = block.bytes.saturating_sub(content.len() as u64);
+                    block.bytes -= less;
+                    block.content = Content::Cached(content);
+                    state.bytes -= less;
+                }
                 // No thread waits for a failed prefetch: the block is fetched again when it is read.
                 Err(_) if block.pins == 0 => state.remove(self.key),
                 Err(error) => {
@@ -237,6 +258,7 @@ impl Delivery {
         }
         drop(state);
         self.blocks.changed.notify_all();
+        self.blocks.room.notify_waiters();
     }
 }
 
@@ -255,7 +277,7 @@ mod tests {
     #[test]
     fn a_task_that_ends_early_fails_its_block_and_the_next_one_may_succeed() {
         let _watchdog = feedline_testkit::Watchdog::new(std::time::Duration::from_secs(60), "blocks");
-        let blocks = Blocks::new(10);
+        let blocks = Blocks::new(10, 16);
         let pinned = blocks.pin(KEY, 10, drop);
         assert!(pinned.wait().unwrap_err().message().contains("has ended"));
         assert_eq!(blocks.bytes(), (0, 10));
@@ -266,7 +288,7 @@ mod tests {
 
     #[test]
     fn an_unread_block_is_not_evicted_for_a_prefetch() {
-        let blocks = Blocks::new(10);
+        let blocks = Blocks::new(10, 16);
         let ahead = |block| match blocks.prefetch(Key { block, ..KEY }, 5) {
             Prefetch::Start(delivery) => delivery.done(Ok(Bytes::from_static(b"01234"))),
             Prefetch::Cached | Prefetch::NoRoom => panic!("block {block}"),

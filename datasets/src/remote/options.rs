@@ -19,6 +19,9 @@ pub struct RemoteOptions {
     /// Max bytes, 1 GiB, of an object that is read whole, into memory, because its server does not answer
     /// requests for a range. `memory_bytes` does not count it.
     pub whole_bytes: u64,
+    /// Requests in flight, 64, for samples of later batches that are objects of their own, and for blocks behind the
+    /// one that is read.
+    pub in_flight: usize,
     /// Max attempts per block, 6.
     pub attempts: u32,
     /// Wait before the first retry, 100 ms. Doubles with each retry, up to 10 s, less a jitter of up to half.
@@ -50,6 +53,7 @@ impl Default for RemoteOptions {
             block_bytes: 1 << 20,
             memory_bytes: 64 << 20,
             whole_bytes: 1 << 30,
+            in_flight: 64,
             attempts: 6,
             backoff: Duration::from_millis(100),
             request_time: Duration::from_secs(30),
@@ -72,8 +76,12 @@ impl RemoteOptions {
                 self.memory_bytes, self.block_bytes
             )));
         }
-        if self.attempts == 0 || self.request_time.is_zero() || self.total_time.is_zero() {
-            return Err(config("attempts, request_time and total_time must not be zero"));
+        if self.attempts == 0
+            || self.in_flight == 0
+            || self.request_time.is_zero()
+            || self.total_time.is_zero()
+        {
+            return Err(config("in_flight, attempts, request_time and total_time must not be zero"));
         }
         Ok(())
     }
@@ -86,6 +94,7 @@ impl fmt::Debug for RemoteOptions {
             .field("block_bytes", &self.block_bytes)
             .field("memory_bytes", &self.memory_bytes)
             .field("whole_bytes", &self.whole_bytes)
+            .field("in_flight", &self.in_flight)
             .field("attempts", &self.attempts)
             .field("backoff", &self.backoff)
             .field("request_time", &self.request_time)

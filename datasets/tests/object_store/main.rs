@@ -2,6 +2,7 @@
 //! clear error in time. Never the network.
 
 mod blocks;
+mod buckets;
 mod cache;
 #[path = "../described/mod.rs"]
 mod described;

@@ -10,7 +10,7 @@ use feedline_datasets::{
 use feedline_testkit::with_watchdog;
 
 /// The options of a bucket on `server`.
-fn of_bucket(server: &Server) -> RemoteOptions {
+pub(crate) fn of_bucket(server: &Server) -> RemoteOptions {
     let endpoint = server.url("");
     let store = [
         ("aws_endpoint", endpoint.trim_end_matches('/')),

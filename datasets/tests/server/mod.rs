@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -89,6 +89,11 @@ struct State {
     /// Where requests for a path are sent.
     redirects: Mutex<HashMap<String, String>>,
     requests: Mutex<Vec<Request>>,
+    /// How long each answer to a request for a file takes.
+    delay: Mutex<Duration>,
+    /// Requests for files that are being answered, and the most at one time.
+    in_flight: AtomicUsize,
+    max_in_flight: AtomicUsize,
     /// Bytes of bodies that were sent.
     sent: AtomicU64,
     ended: AtomicBool,
@@ -126,6 +131,16 @@ impl Server {
     /// The next answers, in this order, are wrong.
     pub(crate) fn fail(&self, faults: &[Fault]) {
         self.state.faults.lock().unwrap().splice(0..0, faults.iter().rev().copied());
+    }
+
+    /// Each answer takes so long from now on.
+    pub(crate) fn delay(&self, by: Duration) {
+        *self.state.delay.lock().unwrap() = by;
+    }
+
+    /// The most requests that were answered at one time.
+    pub(crate) fn max_in_flight(&self) -> usize {
+        self.state.max_in_flight.load(Ordering::SeqCst)
     }
 
     /// Every answer is wrong from now on.
@@ -219,6 +234,13 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
         let request =
             Request { target: target.clone(), start, end, if_match: if_match.clone(), has_credentials };
         state.requests.lock().unwrap().push(request);
+        let delay = *state.delay.lock().unwrap();
+        if !delay.is_zero() {
+            let now = state.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+            state.max_in_flight.fetch_max(now, Ordering::SeqCst);
+            std::thread::sleep(delay);
+            state.in_flight.fetch_sub(1, Ordering::SeqCst);
+        }
         let path = target.split('?').next().unwrap().replace("%2F", "/");
         if let Some(url) = state.redirects.lock().unwrap().get(&path) {
             let mut stream = stream;

@@ -1,5 +1,7 @@
 //! Tests of the programs, and of the pieces of code in `docs/data.md`.
 
+#[cfg(feature = "object-store")]
+mod buckets;
 mod inspect;
 mod jobs;
 mod machines;

@@ -116,7 +116,11 @@ impl WorkerPool {
     /// started end.
     pub fn new(workers: Workers) -> Result<Self> {
         let count = workers.count()?;
-        let queue = Arc::new(Queue::new(QUEUE_CAPACITY).choosing(Undecoded::choose_slot));
+        let queue = Queue::new(QUEUE_CAPACITY).choosing(Undecoded::choose_slot);
+        let queue = Arc::new(queue.preferring(
+            |(decoder, _): &OfLoader<Undecoded>| decoder.requests.is_waited_for(),
+            |(decoder, _): &OfLoader<Arc<Split>>| decoder.requests.is_waited_for(),
+        ));
         let activity: Arc<[Activity]> = (0..count).map(|_| Activity::idle()).collect();
         let spawn = |index| {
             let (queue, activity) = (queue.clone(), activity.clone());

@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Batches to begin, and batches to join.
 ///
-/// Batches to join come first, the oldest before the others, so that the batch that is needed first is
-/// finished first.
+/// Of several loaders, those whose consumers wait come first. Then come batches to join, the oldest before the
+/// others, so that the batch that is needed first is finished first.
 pub(crate) struct Queue<J, S> {
     work: Monitor<State<J, S>>,
     /// Workers that may not take work sleep here.
@@ -34,6 +34,8 @@ struct State<J, S> {
     returned: VecDeque<J>,
     /// Prepares the first job for a worker, which takes it next.
     choose: fn(usize, &mut VecDeque<J>),
+    /// Whether a consumer waits for the loader of a job, and of a share.
+    is_waited: (fn(&J) -> bool, fn(&S) -> bool),
     /// Batches to join, each with the number of workers that may still do so.
     shares: VecDeque<(S, usize)>,
     /// Workers with this number or a higher one take no work.
@@ -44,19 +46,39 @@ struct State<J, S> {
 impl<J, S: Clone> State<J, S> {
     /// The next work for worker number `worker`, if there is some.
     fn take(&mut self, worker: usize) -> Option<Work<J, S>> {
-        if let Some((batch, workers)) = self.shares.front_mut() {
-            *workers -= 1;
-            let (batch, is_last) = (batch.clone(), *workers == 0);
-            if is_last {
-                self.shares.pop_front();
+        let (is_job, is_share) = self.is_waited;
+        if let Some(at) = self.shares.iter().position(|(batch, _)| is_share(batch)) {
+            return self.join(at);
+        }
+        if let Some(at) = self.returned.iter().position(is_job) {
+            return self.returned.remove(at).map(Work::Begin);
+        }
+        if let Some(at) = self.jobs.iter().position(is_job) {
+            if let Some(job) = self.jobs.remove(at) {
+                self.jobs.push_front(job);
             }
-            return Some(Work::Join(batch));
+            (self.choose)(worker, &mut self.jobs);
+            return self.jobs.pop_front().map(Work::Begin);
+        }
+        if !self.shares.is_empty() {
+            return self.join(0);
         }
         if let Some(job) = self.returned.pop_front() {
             return Some(Work::Begin(job));
         }
         (self.choose)(worker, &mut self.jobs);
         self.jobs.pop_front().map(Work::Begin)
+    }
+
+    /// Joins the batch at `at`.
+    fn join(&mut self, at: usize) -> Option<Work<J, S>> {
+        let (batch, workers) = self.shares.get_mut(at)?;
+        *workers -= 1;
+        let (batch, is_last) = (batch.clone(), *workers == 0);
+        if is_last {
+            self.shares.remove(at);
+        }
+        Some(Work::Join(batch))
     }
 
     /// The number of workers that the queued work can keep busy.
@@ -70,13 +92,20 @@ impl<J, S: Clone> Queue<J, S> {
     pub(crate) fn new(capacity: usize) -> Self {
         let (jobs, shares) = (VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity));
         let (returned, limit, closed) = (VecDeque::new(), usize::MAX, false);
-        let state = State { jobs, returned, choose: |_, _| {}, shares, limit, closed };
+        let is_waited: (fn(&J) -> bool, fn(&S) -> bool) = (|_| false, |_| false);
+        let state = State { jobs, returned, choose: |_, _| {}, is_waited, shares, limit, closed };
         Self { work: Monitor::new(state), resting: Monitor::new(()) }
     }
 
     /// The same; before a worker takes the first of the jobs, `choose` may change them.
     pub(crate) fn choosing(self, choose: fn(usize, &mut VecDeque<J>)) -> Self {
         self.work.with(|state| state.choose = choose);
+        self
+    }
+
+    /// The same; work of loaders whose consumers wait goes first.
+    pub(crate) fn preferring(self, is_job: fn(&J) -> bool, is_share: fn(&S) -> bool) -> Self {
+        self.work.with(|state| state.is_waited = (is_job, is_share));
         self
     }
 
@@ -237,6 +266,20 @@ mod tests {
         queue.begin(2, true).unwrap();
         let all: Vec<_> = (0..5).map(|_| queue.next(0).unwrap()).collect();
         assert_eq!(all, [Work::Join("a"), Work::Join("a"), Work::Join("b"), Work::Begin(1), Work::Begin(2)]);
+    }
+
+    #[test]
+    fn work_that_is_waited_for_comes_first_and_in_its_order() {
+        let queue = Queue::new(8).preferring(|job| *job >= 10, |share: &i32| *share >= 10);
+        [1, 10, 2, 11].map(|job| queue.begin(job, true).unwrap());
+        [3, 12].map(|share| queue.share(share, 2));
+        let all: Vec<_> = (0..8).map(|_| queue.next(0).unwrap()).collect();
+        let join = |share| [Work::Join(share), Work::Join(share)];
+        let begin = |jobs: [i32; 2]| jobs.map(Work::Begin);
+        assert_eq!(
+            all,
+            [join(12), begin([10, 11]), join(3), begin([1, 2])].into_iter().flatten().collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -96,10 +96,18 @@ impl Loader {
             let look = longest.map(|longest| longest.saturating_sub(self.held.1).min(self.held_timeout / 4));
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
             let wait = left.into_iter().chain(look).min();
+            // A batch that is there costs no wait, and a poll is none.
+            let is_waiting = wait != Some(Duration::ZERO) && self.loaded.is_empty();
+            if is_waiting {
+                self.requests.set_waited_for(true);
+            }
             let received = match wait {
                 Some(wait) => self.loaded.recv_timeout(wait),
                 None => self.loaded.recv().map_err(RecvTimeoutError::from),
             };
+            if is_waiting {
+                self.requests.set_waited_for(false);
+            }
             match received {
                 Ok(item) => {
                     self.held.1 = Duration::ZERO;

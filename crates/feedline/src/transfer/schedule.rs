@@ -55,6 +55,8 @@ pub(crate) struct Requests {
     is_waking: AtomicBool,
     /// Whether the thread has ended.
     is_closed: AtomicBool,
+    /// Whether the consumer waits for a batch.
+    is_waited_for: AtomicBool,
     /// The messages to the transfer thread.
     pub(crate) inbox: Mailbox<Message>,
     host_slots: usize,
@@ -77,6 +79,7 @@ impl Requests {
             next: Mutex::new(None),
             is_waking: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            is_waited_for: AtomicBool::new(false),
             inbox: Mailbox::new(host_slots + 2),
             host_slots,
             woken_at: AtomicU64::new(0),
@@ -112,6 +115,16 @@ impl Requests {
         if !self.is_waking.swap(true, Ordering::AcqRel) {
             self.send(Message::Wake);
         }
+    }
+
+    /// Says whether the consumer waits for a batch: then its loader goes first where several share a pool.
+    pub(crate) fn set_waited_for(&self, is_waited_for: bool) {
+        self.is_waited_for.store(is_waited_for, Ordering::Relaxed);
+    }
+
+    /// Whether the consumer waits for a batch.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.is_waited_for.load(Ordering::Relaxed)
     }
 
     /// The number of host slots: so many batches are queued or decoded at a time.

@@ -212,3 +212,47 @@ fn a_loader_that_a_worker_of_its_pool_drives_is_refused() {
         }
     });
 }
+
+#[test]
+fn a_loader_that_is_waited_for_goes_before_the_read_ahead_of_another() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let pool = pool(1);
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let recorded = |name: &'static str, data: Box<dyn Dataset>| {
+                let order = order.clone();
+                fixtures::Before::new(data, move |_| {
+                    order.lock().unwrap().push(name);
+                    Ok(())
+                })
+            };
+            let (train, other) = (Fine::new(100, 300).unwrap().seed(1), fine());
+            let (gated, gate) = fixtures::blocking(train, [0]);
+            let mut first = loader(recorded("train", Box::new(gated)), &pool, 8, device);
+            let mut second = loader(recorded("val", Box::new(other.clone())), &pool, 2, device);
+            // The only worker is held up by the first sample; seven more batches are queued behind it.
+            let ahead = first.epoch(0).unwrap();
+            assert!(gate.wait_until_waiting(1, LONG));
+            let progress = second.progress();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while progress.report().waiting.is_none() {
+                        std::thread::yield_now();
+                    }
+                    // Time for the call to begin its wait; the bound below has room for a batch.
+                    std::thread::sleep(Duration::from_millis(20));
+                    gate.open();
+                });
+                let mut batches = second.epoch(0).unwrap();
+                take(&mut batches, &other, &Vec::from_iter(0..BATCH as u64), compute);
+            });
+            let order = order.lock().unwrap().clone();
+            let before = order.iter().position(|name| *name == "val").unwrap();
+            assert!(
+                before <= 2 * BATCH,
+                "{before} samples were read ahead before the one that is waited for"
+            );
+            drop(ahead);
+        });
+    });
+}

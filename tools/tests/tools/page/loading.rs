@@ -35,12 +35,23 @@ pub(super) fn store() -> Done {
     Ok(())
 }
 
+#[cfg(feature = "object-store")]
+pub(super) fn bucket() -> Done {
+    let data = ImageDataset::new(open("s3://bucket/pictures/")?, Transforms::new().center_crop(8))?;
+    assert_eq!(column::<i64>(data, "label")?, [0, 0, 1]);
+    Ok(())
+}
+
 /// Serves the bucket to the process.
 #[cfg(feature = "object-store")]
 pub(super) fn serve(command: &mut Command) -> crate::server::Server {
     let server = crate::server::Server::start();
     for (shard, bytes) in made::archives().into_iter().enumerate() {
         server.put(&format!("bucket/pictures-{shard:03}.tar"), crate::server::Served::new(bytes));
+    }
+    for (number, name) in ["ant/1", "ant/2", "bee/1"].iter().enumerate() {
+        let picture = crate::server::Served::new(made::bitmap(number as u8));
+        server.put(&format!("bucket/pictures/{name}.bmp"), picture);
     }
     command.env("AWS_ENDPOINT", server.url("").trim_end_matches('/')).env("AWS_ALLOW_HTTP", "true");
     command.env("AWS_REGION", "r").env("AWS_SKIP_SIGNATURE", "true");

@@ -48,7 +48,7 @@ pub(super) fn files(dir: &Path) {
 }
 
 /// A picture of 8 x 8 pixels of one colour.
-fn bitmap(blue: u8) -> Vec<u8> {
+pub(super) fn bitmap(blue: u8) -> Vec<u8> {
     bitmap_of([blue, 2, 3])
 }
 

@@ -1,0 +1,153 @@
+//! Objects that are fetched for samples of later batches.
+//!
+//! Each is a task on the thread of [`Remote`]. As many as may be in flight have a permit; the others wait for one, in
+//! the order in which they were wanted, so that the requests go on while all workers wait for their samples. A task
+//! with a permit waits until its block fits beside those that are not read yet.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+
+use bytes::Bytes;
+use feedline_core::Result;
+use tokio::sync::Semaphore;
+
+use super::blocks::{Delivery, Key, Prefetch};
+use super::url::Place;
+use super::{Object, Remote, RemoteFile, Shared, fetch_block, first_block};
+
+/// Max objects that are wanted at a time.
+const MAX_WANTED: usize = 1024;
+
+/// What became of a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// It is in memory, in flight, or waits for its turn.
+    Yes,
+    /// Too many are wanted already.
+    TooMany,
+}
+
+/// The objects that are wanted and not in flight yet.
+pub(super) struct Ahead {
+    waiting: Mutex<HashSet<Key>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Ahead {
+    pub(super) fn new(in_flight: usize) -> Self {
+        Self { waiting: Mutex::default(), permits: Arc::new(Semaphore::new(in_flight)) }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a block; `None` if it waits already.
+    fn add(&self, key: Key) -> Option<Wanted> {
+        let mut waiting = self.waiting();
+        if waiting.len() >= MAX_WANTED {
+            return Some(Wanted::TooMany);
+        }
+        if waiting.insert(key) { None } else { Some(Wanted::Yes) }
+    }
+}
+
+/// Fetches a block ahead by `fetch` when its turn has come, unless a reader was faster.
+async fn in_turn(shared: Arc<Shared>, key: Key, bytes: u64, fetch: impl AsyncFnOnce(Delivery)) {
+    let permit = shared.ahead.permits.clone().acquire_owned().await;
+    let started = loop {
+        // Before the look, so that no block is read unnoticed between the two.
+        let room = shared.blocks.room.notified();
+        match shared.blocks.prefetch(key, bytes) {
+            Prefetch::Start(delivery) => break Some(delivery),
+            Prefetch::Cached => break None,
+            Prefetch::NoRoom => room.await,
+        }
+    };
+    shared.ahead.waiting().remove(&key);
+    if let Some(delivery) = started {
+        fetch(delivery).await;
+    }
+    drop(permit);
+}
+
+impl RemoteFile {
+    /// Fetches the whole object ahead.
+    pub(crate) fn want(&self) -> Result<Wanted> {
+        if self.is_whole() {
+            return Ok(Wanted::Yes);
+        }
+        let thread = &self.remote.0.thread;
+        thread.check()?;
+        for block in 0..self.len().div_ceil(self.shared().options.block_bytes) {
+            let key = Key { file: self.object.id, block };
+            if self.shared().blocks.has(key) {
+                continue;
+            }
+            match self.shared().ahead.add(key) {
+                Some(Wanted::TooMany) => return Ok(Wanted::TooMany),
+                Some(Wanted::Yes) => continue,
+                None => {}
+            }
+            let (shared, object) = (self.shared().clone(), self.object.clone());
+            let fetch = {
+                let shared = shared.clone();
+                async move |delivery| fetch_block(shared, object, delivery).await
+            };
+            thread.spawn(in_turn(shared, key, self.bytes_of(block), fetch));
+        }
+        Ok(Wanted::Yes)
+    }
+}
+
+/// An object that is being opened ahead.
+#[derive(Debug)]
+pub(crate) struct Opening(mpsc::Receiver<Object>);
+
+impl Remote {
+    /// Opens the object at `url` ahead, and fetches its first block; `None` if too many are wanted already.
+    pub(crate) fn want(&self, url: &str) -> Result<Option<Opening>> {
+        let inner = &self.0;
+        inner.thread.check()?;
+        let place: Place = inner.stores.lock().unwrap_or_else(PoisonError::into_inner).place(url)?;
+        let key = Key { file: inner.files.fetch_add(1, Ordering::Relaxed), block: 0 };
+        if inner.shared.ahead.add(key).is_some() {
+            return Ok(None);
+        }
+        let (sender, opening) = mpsc::sync_channel(1);
+        let shared = inner.shared.clone();
+        let fetch = {
+            let shared = shared.clone();
+            async move |delivery: Delivery| {
+                // The reader opens one that has failed anew, and reports what is wrong.
+                match first_block(&shared, &place).await {
+                    Ok((bytes, tag, is_whole)) if tag.len > 0 => {
+                        let (place, changed) = (Arc::new(place), OnceLock::new());
+                        let whole = is_whole.then(|| bytes.clone());
+                        delivery.done(Ok(if is_whole { Bytes::new() } else { bytes }));
+                        let _ = sender.send(Object { id: key.file, place, tag, whole, changed });
+                    }
+                    Ok(_) => delivery.done(Err(super::thread::ended())),
+                    Err(failure) => delivery.done(Err(failure.error)),
+                }
+            }
+        };
+        inner.thread.spawn(in_turn(shared, key, inner.shared.options.block_bytes, fetch));
+        Ok(Some(Opening(opening)))
+    }
+
+    /// The object, once it is open; `None` if that has failed. Blocks until then.
+    pub(crate) fn opened(&self, opening: Opening) -> Option<RemoteFile> {
+        let object: Object = opening.0.recv().ok()?;
+        let path = PathBuf::from(&object.place.shown);
+        Some(RemoteFile { remote: self.clone(), object: Arc::new(object), path })
+    }
+}
+
+impl std::fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ahead({})", self.waiting().len())
+    }
+}

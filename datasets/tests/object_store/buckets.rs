@@ -1,0 +1,153 @@
+//! Buckets of small objects: many requests are in flight for the samples of later batches.
+
+use std::time::{Duration, Instant};
+
+use crate::patterns::of_bucket;
+use crate::server::{Served, Server};
+use crate::{LIMIT, made};
+use feedline_core::Prefetched;
+use feedline_datasets::{Reader, Remote, RemoteOptions, Values};
+use feedline_testkit::with_watchdog;
+
+const OBJECTS: usize = 400;
+const DELAY: Duration = Duration::from_millis(50);
+
+/// The bytes of an object: those of a picture, and its number.
+fn content(number: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![(number % 251) as u8; len];
+    bytes[..4].copy_from_slice(b"\xFF\xD8\xFF\xE0");
+    bytes[4..12].copy_from_slice(&(number as u64).to_le_bytes());
+    bytes
+}
+
+/// A bucket of objects of `len` bytes in two classes.
+fn bucket(len: usize) -> Server {
+    let server = Server::start();
+    for number in 0..OBJECTS {
+        let served = Served::new(content(number, len));
+        let headers = format!("ETag: \"{number}\"\r\n");
+        server.put(&format!("bucket/set/{}/{number:04}.jpg", number % 2), Served { headers, ..served });
+    }
+    server
+}
+
+fn options(server: &Server) -> RemoteOptions {
+    let RemoteOptions { block_bytes, memory_bytes, .. } = RemoteOptions::default();
+    RemoteOptions { attempts: 3, block_bytes, memory_bytes, ..of_bucket(server) }
+}
+
+/// The number of the object that is sample `sample`.
+fn number(sample: usize) -> usize {
+    (sample % (OBJECTS / 2)) * 2 + sample / (OBJECTS / 2)
+}
+
+#[test]
+fn objects_of_later_batches_are_in_flight_while_one_thread_reads() {
+    with_watchdog(LIMIT, || {
+        let len = 20_000;
+        let server = bucket(len);
+        let remote = Remote::new(options(&server)).unwrap();
+        let reader = remote.open("s3://bucket/set/").unwrap();
+        server.delay(DELAY);
+        let begun = Instant::now();
+        let ids: Vec<u64> = (0..OBJECTS as u64).collect();
+        assert_eq!(reader.prefetch(&ids), Prefetched::Ready);
+        assert_eq!(reader.prefetch(&ids[..9]), Prefetched::Ready, "what is wanted is not asked for again");
+        for sample in 0..OBJECTS {
+            assert_eq!(made::read(&*reader, sample as u64)[0], content(number(sample), len), "{sample}");
+        }
+        let took = begun.elapsed();
+        let one_by_one = DELAY * OBJECTS as u32;
+        assert!(took < one_by_one / 3, "{took:?}, one by one {one_by_one:?}");
+        let most = server.max_in_flight();
+        assert!((30..=66).contains(&most), "{most} at a time");
+        println!("{:.0} objects/s, {most} at a time", OBJECTS as f64 / took.as_secs_f64());
+        let gets = server.requests().iter().filter(|request| request.target.contains(".jpg")).count();
+        assert!(gets <= OBJECTS + 2, "{gets} requests for {OBJECTS} objects");
+        assert!(remote.stats().max_memory <= RemoteOptions::default().memory_bytes);
+    });
+}
+
+#[test]
+fn the_memory_of_objects_ahead_is_bounded_and_none_is_lost() {
+    with_watchdog(LIMIT, || {
+        let len = 6000;
+        let server = bucket(len);
+        let memory_bytes = 10 * len as u64;
+        let options = RemoteOptions { memory_bytes, block_bytes: 4096, in_flight: 32, ..options(&server) };
+        let remote = Remote::new(options).unwrap();
+        let reader = remote.open("s3://bucket/set/").unwrap();
+        server.delay(Duration::from_millis(2));
+        let ids: Vec<u64> = (0..OBJECTS as u64).collect();
+        reader.prefetch(&ids);
+        for sample in 0..OBJECTS {
+            assert_eq!(made::read(&*reader, sample as u64)[0], content(number(sample), len), "{sample}");
+        }
+        assert!(remote.stats().max_memory <= memory_bytes, "{:?}", remote.stats());
+    });
+}
+
+#[test]
+fn objects_of_a_web_server_are_opened_ahead_and_a_missing_one_is_an_error_of_its_sample() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        for number in (0..100).filter(|number| *number != 40) {
+            let served = Served::new(content(number, 900));
+            let headers = format!("ETag: \"{number}\"\r\n");
+            server.put(&format!("p/{number:02}.jpg"), Served { headers, ..served });
+        }
+        server.delay(Duration::from_millis(20));
+        let remote = Remote::new(RemoteOptions { attempts: 1, ..Default::default() }).unwrap();
+        let reader = remote.open(&server.url("p/{00..99}.jpg")).unwrap();
+        let ids: Vec<u64> = (0..100).collect();
+        for epoch in 0..2 {
+            assert_eq!(reader.prefetch(&ids), Prefetched::Ready);
+            for sample in 0..100 {
+                let mut values = Values::new();
+                let read = reader.read(sample, &mut values);
+                if sample == 40 {
+                    let error = read.unwrap_err();
+                    assert_eq!(error.sample(), Some(40), "{error}");
+                    assert!(error.to_string().contains("p/40.jpg"), "{error}");
+                } else {
+                    read.unwrap();
+                    assert_eq!(values.fields()[0].bytes, content(sample as usize, 900), "{epoch} {sample}");
+                }
+            }
+        }
+        assert!((10..=66).contains(&server.max_in_flight()), "{} at a time", server.max_in_flight());
+    });
+}
+
+#[test]
+fn an_object_that_changes_or_fails_ahead_is_an_error_of_its_sample_and_an_end_in_the_middle_ends() {
+    with_watchdog(LIMIT, || {
+        let server = bucket(500);
+        let remote = Remote::new(options(&server)).unwrap();
+        let reader = remote.open("s3://bucket/set/").unwrap();
+        let other = Served { headers: "ETag: \"other\"\r\n".into(), ..Served::new(content(2, 500)) };
+        server.put("bucket/set/0/0002.jpg", other);
+        server.delay(Duration::from_millis(5));
+        let ids: Vec<u64> = (0..60).collect();
+        reader.prefetch(&ids);
+        for sample in 0..60 {
+            let read = reader.read(sample, &mut Values::new());
+            if sample == 1 {
+                let error = read.unwrap_err();
+                assert!(error.to_string().contains("written to while it was in use"), "{error}");
+                assert_eq!(error.sample(), Some(1));
+            } else {
+                read.unwrap();
+            }
+        }
+        // Most of these are in flight, or wait for their turn.
+        server.delay(Duration::from_millis(300));
+        reader.prefetch(&(100..OBJECTS as u64).collect::<Vec<_>>());
+        let begun = Instant::now();
+        drop((reader, remote));
+        assert!(begun.elapsed() < Duration::from_millis(250), "nothing waits for the requests");
+        let before = server.requests().len();
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(server.requests().len() <= before + 64, "the requests went on");
+    });
+}

@@ -104,12 +104,9 @@ pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>) -> Res
         all.push(Annotation { picture, corners, label, area, flag, keypoints: numbers(&item.keypoints) });
     }
     let classes = names(&categories);
-    if let (Some(stated), false) = (stated, classes.is_empty()) {
-        if stated != classes {
-            let why =
-                "its categories are not the stated classes: labels are category ids, so leave out classes";
-            return Err(Error::new(ErrorKind::Config, why).at_path(path));
-        }
+    if stated.is_some_and(|stated| !classes.is_empty() && stated != classes) {
+        let why = "its categories are not the stated classes: labels are category ids, so leave out classes";
+        return Err(Error::new(ErrorKind::Config, why).at_path(path));
     }
     let ids = listed.iter().map(|image| image.id).collect();
     Ok(Read {

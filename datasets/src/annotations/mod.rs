@@ -86,7 +86,7 @@ impl Annotated {
     /// in this list.
     ///
     /// # Errors
-    /// As [`open`](Self::open); `Data` for COCO's file with other classes.
+    /// As [`open`](Self::open); `Config` for COCO's file with other classes.
     pub fn open_with(
         images: impl AsRef<Path>,
         annotations: impl AsRef<Path>,

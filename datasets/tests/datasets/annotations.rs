@@ -91,6 +91,14 @@ fn cocos_file_is_read_in_the_order_of_ids() {
     assert_eq!(floats(&last[4].0), [1.0, 2.0, 2.0, 3.0, 4.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!((last[4].1.as_slice(), longs(&last[5].0)), (&[2, 2, 3][..], vec![9]));
     assert!(reader.path(2).unwrap().ends_with("images/c.png"));
+    let classes = reader.classes().unwrap().to_vec();
+    let (images, path) = (dir.path().join("images"), dir.path().join("coco.json"));
+    assert_eq!(
+        Annotated::open_with(&images, &path, Some(&classes)).unwrap().fingerprint(),
+        reader.fingerprint()
+    );
+    let error = Annotated::open_with(&images, &path, Some(&classes[1..])).unwrap_err();
+    assert!(error.to_string().contains("its categories are not the stated classes"), "{error}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
     python benches/own.py [--quick] [--workers 0,2,8,16] [--rows NAME,NAME] [--device cuda:0]
 
-Both loaders read the same set, in shuffled batches of 128 (pictures: 32), each pair in a process of its own and
-in turns. `--quick` takes at most four minutes. Also: CPU time and memory (PSS of all processes), the time of the
+Both loaders read the same set, in shuffled batches of 128 (pictures: 32), each in a process of its own and in
+turns; 0 workers are what each does without any. `--quick` takes at most four minutes. Also: CPU time and memory (PSS of all processes), the time of the
 start behind the imports of the script, and torchdata and grain, if they are installed. What is not installed is
 said. With `--device` the batches end on a GPU: DataLoader's by `pin_memory` and `.to`.
 """
@@ -187,7 +187,7 @@ def feedline_batches(name: str, workers: int) -> Any:
     import feedline
 
     data = SETS[name]()
-    options: dict[str, Any] = {"framework": "torch", "workers": workers, "shuffle": 7, "device": DEVICE}
+    options: dict[str, Any] = {"framework": "torch", "workers": workers or None, "shuffle": 7, "device": DEVICE}
     if name == "ragged":
         data, options["pad"] = feedline.Data(data, max_length={"tokens": 256}), {"tokens": 0}
     return feedline.Loader(data, 32 if name == "photographs" else BATCH, **options)
@@ -424,8 +424,14 @@ def main() -> None:
                 print(f"not run: {other}, {name} (no time left)")
                 continue
             count = max((one for one in counts if 0 < one <= cores), default=2)
-            found = run(other, name, count, seconds)
-            print(f"{other}, {name}, {count} workers: {_shown(found)}", flush=True)
+            turns = [(run("feedline", name, count, seconds), run(other, name, count, seconds)) for _ in range(3)]
+            own, its = map(_median, zip(*turns, strict=True))
+            print(f"{name}, {count} workers: feedline {_shown(own)}, {other} {_shown(its)}", flush=True)
+
+
+def _median(turns: Any) -> Any:
+    found = [one for one in turns if not isinstance(one, str)]
+    return sorted(found, key=lambda one: one["rate"])[len(found) // 2] if found else turns[0]
 
 
 def _shown(found: dict[str, Any] | str) -> str:

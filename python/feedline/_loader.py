@@ -123,7 +123,7 @@ class Loader:
         collate_fn: Called with the list of the samples of a batch, as by a ``DataLoader``; see :class:`Data`.
         max_length: Max items of fields whose length varies, for what is not a :class:`Data` yet.
         workers: Threads that decode; where your own Python code reads the samples, processes. Default: a
-            thread per core, and one to four threads for your own code, which take turns at the interpreter's
+            thread per core, and one or two threads for your own code, which take turns at the interpreter's
             lock. 0 is one thread.
         parallel: What reads samples of your own Python code: ``"processes"``, ``"threads"``, or ``"auto"``: as
             many processes as ``workers`` says, and threads without ``workers``, on a free-threaded build,

@@ -70,9 +70,8 @@ class Reader:
 
     def __init__(self, data: Any, max_length: Mapping[str, int]) -> None:
         check_random_access(data)
-        self._data, self._before, start = data, attributes_of(data), monotonic()
-        first = first_of(data)
-        self.first_seconds = monotonic() - start
+        self._data, self._before = data, attributes_of(data)
+        first, self.first_seconds = first_of(data)
         self.columns = Columns(first, max_length)
         self.is_tuple, self.fields = self.columns.is_tuple, self.columns.fields
         self.places = self.columns.places

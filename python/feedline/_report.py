@@ -40,4 +40,5 @@ class Report:
 def _told(own: dict[str, Any]) -> str:
     """Who reads the data set of one's own."""
     died = f"; {own['deaths']} died and were replaced" if own["deaths"] else ""
-    return f"your data set is read by {own['workers']}{died}"
+    what = "your data set is read by" if own["is_data"] else "map_batch is called by"
+    return f"{what} {own['workers']}{died}"

@@ -266,7 +266,7 @@ def test_few_workers_read_what_python_code_reads() -> None:
     python += [feedline.Data(Long())]
     cores, has_lock = os.cpu_count() or 2, getattr(sys, "_is_gil_enabled", lambda: True)()
     # What the first sample took: quick ones, and others.
-    for seconds, one, long in [(1e-6, 1, 4), (1e-3, 2, 2)]:
+    for seconds, one, long in [(1e-6, 1, 2), (0.01, 2, 2)]:
         for data in python:
             for leaf in data._leaves:
                 leaf.reader.first_seconds = seconds

@@ -37,11 +37,13 @@ class States:
                 one.restore(state)
 
 
-def first_of(data: Any) -> Any:
-    """The first sample, which says what the fields are. The generators are left as they were."""
+def first_of(data: Any) -> tuple[Any, float]:
+    """The first sample, which says what the fields are, and its seconds. The generators are left as they were."""
     before = States()
     try:
-        return data[0]
+        start = monotonic()
+        first = data[0]
+        return first, monotonic() - start
     finally:
         before.restore()
 

@@ -271,8 +271,8 @@ mod tests {
     #[test]
     fn work_that_is_waited_for_comes_first_and_in_its_order() {
         let queue = Queue::new(8).preferring(|job| *job >= 10, |share: &i32| *share >= 10);
-        [1, 10, 2, 11].map(|job| queue.begin(job, true).unwrap());
-        [3, 12].map(|share| queue.share(share, 2));
+        [1, 10, 2, 11].into_iter().for_each(|job| queue.begin(job, true).unwrap());
+        [3, 12].into_iter().for_each(|share| queue.share(share, 2));
         let all: Vec<_> = (0..8).map(|_| queue.next(0).unwrap()).collect();
         let join = |share| [Work::Join(share), Work::Join(share)];
         let begin = |jobs: [i32; 2]| jobs.map(Work::Begin);

@@ -57,6 +57,8 @@ pub struct ChatOptions {
     pub add_generation_prompt: bool,
     /// Keeps the first tokens of each conversation.
     pub max_tokens: Option<usize>,
+    /// The date of templates that ask for today's: [`ChatTemplate::with_date`].
+    pub date: Option<String>,
 }
 
 impl Default for ChatOptions {
@@ -70,6 +72,7 @@ impl Default for ChatOptions {
             context: Vec::new(),
             add_generation_prompt: false,
             max_tokens: None,
+            date: None,
         }
     }
 }
@@ -254,6 +257,10 @@ impl Chats {
             }
             None => ChatTemplate::of_tokenizer(&path)?,
         };
+        let template = match &options.date {
+            Some(date) => template.with_date(date)?,
+            None => template,
+        };
         if shape == Shape::Conversation && options.learn == Learn::Marked && !template.has_generation() {
             let how = named(
                 "give ChatOptions::learn, Learn::Between or Learn::All, or a template with the mark",
@@ -335,7 +342,7 @@ impl Chats {
             Value::None => {}
             // A column that other conversations fill has a null where one does not.
             Value::Dict(own) => own
-                .0
+                .entries()
                 .iter()
                 .filter(|(_, value)| !matches!(value, Value::None))
                 .for_each(|(name, value)| all.set(name.clone(), value.clone())),

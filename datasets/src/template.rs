@@ -23,22 +23,28 @@ use feedline_core::{Error, ErrorKind, Fingerprint, Result, named};
 use crate::error::{data, one_line};
 
 mod ast;
+mod collection;
+mod date;
 mod eval;
 mod expression;
 mod filters;
 mod functions;
+mod held;
 pub(crate) mod json;
 mod lexer;
 mod methods;
+mod names;
 mod operators;
 mod parser;
+mod run;
 mod tag;
 mod tests;
 pub(crate) mod value;
 
-use ast::Node;
-use eval::{Run, Scope};
-use value::{Raised, TEMPLATE, UNSUPPORTED, Value};
+use ast::Block;
+use date::Date;
+use run::{Run, Scope};
+use value::{Raised, TEMPLATE, UNSUPPORTED, Value, raised};
 
 /// The special tokens that a template sees by these names.
 const TOKENS: [&str; 7] =
@@ -47,9 +53,10 @@ const TOKENS: [&str; 7] =
 /// The chat template of a tokenizer.
 pub struct ChatTemplate {
     source: String,
-    nodes: Vec<Node>,
+    root: Block,
     has_generation: bool,
     tokens: Vec<(String, String)>,
+    date: Option<Date>,
     path: Option<PathBuf>,
 }
 
@@ -76,9 +83,9 @@ impl ChatTemplate {
         };
         let parsed = lexer::lex(&source)
             .and_then(|parts| Ok((parts.iter().any(is_generation), parser::parse(&source)?)));
-        let (has_generation, nodes) = parsed
+        let (has_generation, root) = parsed
             .map_err(|error| data(format!("this is no chat template: {}", one_line(&error.message))))?;
-        Ok(Self { source, nodes, has_generation, tokens: Vec::new(), path: None })
+        Ok(Self { source, root, has_generation, tokens: Vec::new(), date: None, path: None })
     }
 
     /// The template of a tokenizer: `chat_template.jinja` beside `tokenizer.json`, else `chat_template` in
@@ -150,6 +157,22 @@ impl ChatTemplate {
         self
     }
 
+    /// The date that `strftime_now` of the template writes: `2026-03-05`, or with a time,
+    /// `2026-03-05T09:07:00`. Without one a template that asks for today's date is refused, since it would
+    /// give another text each day.
+    ///
+    /// # Errors
+    /// `Config` for what is no date.
+    pub fn with_date(mut self, date: &str) -> Result<Self> {
+        let parsed = Date::parse(date).ok_or_else(|| {
+            let why =
+                format!("\"{}\" is no date: write it as 2026-03-05, or 2026-03-05T09:07:00", one_line(date));
+            Error::new(ErrorKind::Config, why)
+        })?;
+        self.date = Some(parsed);
+        Ok(self)
+    }
+
     /// Whether the template says what the assistant writes, by `{% generation %}`.
     pub fn has_generation(&self) -> bool {
         self.has_generation
@@ -167,7 +190,7 @@ impl ChatTemplate {
 
     /// Source and special tokens, and the file, in a fingerprint.
     pub(crate) fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
-        let state = state.bytes(self.source.as_bytes());
+        let state = state.bytes(self.source.as_bytes()).bytes(format!("{:?}", self.date).as_bytes());
         self.tokens
             .iter()
             .fold(state, |state, (name, token)| state.bytes(name.as_bytes()).bytes(token.as_bytes()))
@@ -203,8 +226,8 @@ impl ChatTemplate {
         prompt: bool,
     ) -> Result<Rendered, Raised> {
         let mut context = HashMap::from([
-            ("messages".to_owned(), cleaned(messages)),
-            ("tools".to_owned(), tools),
+            ("messages".to_owned(), cleaned(&messages)?),
+            ("tools".to_owned(), tools_checked(tools)?),
             ("documents".to_owned(), Value::None),
             ("add_generation_prompt".to_owned(), Value::Bool(prompt)),
         ]);
@@ -212,12 +235,12 @@ impl ChatTemplate {
             context.insert(name.clone(), value::text(token));
         }
         if let Value::Dict(variables) = variables {
-            for (name, value) in &variables.0 {
+            for (name, value) in variables.entries() {
                 context.insert(name.to_text()?.to_string(), value.clone());
             }
         }
-        let mut run = Run::new(&self.source);
-        let text = run.template(&self.nodes, &Scope::new(context))?;
+        let mut run = Run::new(&self.source, self.date);
+        let text = run.template(&self.root, &Scope::new(context))?;
         Ok(Rendered { text, spans: run.spans })
     }
 
@@ -252,22 +275,41 @@ pub(crate) fn parsed(json: &str) -> Result<Value> {
     json::parse(json).map_err(|why| Error::new(ErrorKind::Sample, one_line(why)))
 }
 
-/// The messages as transformers hands them to a template: without keys whose value is null, and with
-/// `reasoning_content` as `thinking` too.
-fn cleaned(messages: Value) -> Value {
-    let Value::List(all) = &messages else { return messages };
+/// The keys under which a message has its reasoning.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// The messages as transformers hands them to a template: without keys whose value is null, and with the
+/// reasoning under the keys that templates read.
+fn cleaned(messages: &Value) -> Result<Value, Raised> {
+    let Value::List(all) = messages else { return Ok(messages.clone()) };
     let one = |message: &Value| {
-        let Value::Dict(message) = message else { return message.clone() };
-        let mut kept: Vec<_> =
-            message.0.iter().filter(|(_, value)| !matches!(value, Value::None)).cloned().collect();
-        let has = |name: &str| kept.iter().any(|(key, _)| key.as_text() == Some(name));
-        if has("reasoning_content") && !has("thinking") {
-            let thinking = message.text("reasoning_content").cloned().unwrap_or(Value::None);
-            kept.push((value::text("thinking"), thinking));
-        }
-        filters::dict(kept)
+        let Value::Dict(message) = message else {
+            let found = message.repr()?;
+            let why =
+                format!("Chat messages should be dicts, dataclasses or pydantic models, but got {found}.");
+            return Err(raised("TypeError", why));
+        };
+        let kept = || message.entries().iter().filter(|(_, value)| !matches!(value, Value::None)).cloned();
+        let filled = |name: &&str| message.text(name).filter(|value| !matches!(value, Value::None));
+        let Some(reasoning) = REASONING.iter().find_map(filled) else { return Ok(filters::dict(kept())) };
+        let with = |name: &str| std::iter::once((value::text(name), reasoning.clone()));
+        Ok(filters::dict(with("thinking").chain(kept()).chain(with("reasoning_content"))))
     };
-    value::list(all.iter().map(one).collect())
+    Ok(value::list(all.iter().map(one).collect::<Result<_, _>>()?))
+}
+
+/// The tools as transformers hands them to a template: descriptions of functions.
+fn tools_checked(tools: Value) -> Result<Value, Raised> {
+    let is_described = match &tools {
+        Value::List(all) => all.iter().all(|tool| matches!(tool, Value::Dict(_))),
+        _ => true,
+    };
+    if is_described {
+        return Ok(tools);
+    }
+    let why = "Tools should either be a JSON schema, or a callable function with type hints and a docstring \
+               suitable for auto-conversion to a schema.";
+    Err(raised("ValueError", why))
 }
 
 impl fmt::Debug for ChatTemplate {

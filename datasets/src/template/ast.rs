@@ -7,6 +7,20 @@ pub(super) struct Span {
     pub(super) end: usize,
 }
 
+/// Statements with names of their own.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    pub(super) nodes: Vec<Node>,
+    /// The names that are undefined until the block sets them.
+    pub(super) hidden: Vec<String>,
+}
+
+impl From<Vec<Node>> for Block {
+    fn from(nodes: Vec<Node>) -> Self {
+        Self { nodes, hidden: Vec::new() }
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Node {
     Text(String),
@@ -14,12 +28,12 @@ pub(super) enum Node {
     If { branches: Vec<(Expr, Vec<Node>)>, otherwise: Vec<Node> },
     For(Box<For>),
     Set { target: Target, value: Expr },
-    SetBlock { target: Target, filters: Vec<Filter>, body: Vec<Node> },
+    SetBlock { target: Target, filters: Vec<Filter>, body: Block },
     Macro(std::sync::Arc<Macro>),
     Call { call: Expr, caller: std::sync::Arc<Macro> },
-    Filter { filters: Vec<Filter>, body: Vec<Node> },
-    With { values: Vec<(Target, Expr)>, body: Vec<Node> },
-    Generation(Vec<Node>),
+    Filter { filters: Vec<Filter>, body: Block },
+    With { values: Vec<(Target, Expr)>, body: Block },
+    Generation(Block),
     Break,
     Continue,
 }
@@ -30,15 +44,15 @@ pub(super) struct For {
     pub(super) over: Expr,
     pub(super) test: Option<Expr>,
     pub(super) is_recursive: bool,
-    pub(super) body: Vec<Node>,
-    pub(super) otherwise: Vec<Node>,
+    pub(super) body: Block,
+    pub(super) otherwise: Block,
 }
 
 #[derive(Debug)]
 pub(super) struct Macro {
     pub(super) name: String,
     pub(super) arguments: Vec<(String, Option<Expr>)>,
-    pub(super) body: Vec<Node>,
+    pub(super) body: Block,
 }
 
 /// What is assigned to.
@@ -55,6 +69,8 @@ pub(super) enum Target {
 pub(super) struct Expr {
     pub(super) what: Box<Kind>,
     pub(super) span: Span,
+    /// How many expressions it holds within each other: what runs or drops it calls itself so often.
+    pub(super) depth: usize,
 }
 
 /// A filter or a test, with its arguments.
@@ -105,4 +121,37 @@ pub(super) enum Kind {
     Compare(Expr, Vec<(&'static str, Expr)>),
     Concat(Vec<Expr>),
     Binary(&'static str, Expr, Expr),
+}
+
+impl Arguments {
+    fn depth(&self) -> usize {
+        let named = self.named.iter().map(|(_, value)| value);
+        let all = self.plain.iter().chain(named).chain(&self.spread).chain(&self.spread_named);
+        deepest(all)
+    }
+}
+
+fn deepest<'e>(all: impl IntoIterator<Item = &'e Expr>) -> usize {
+    all.into_iter().map(|expr| expr.depth).max().unwrap_or(0)
+}
+
+impl Kind {
+    /// The depth of the deepest expression in it.
+    pub(super) fn depth(&self) -> usize {
+        match self {
+            Self::None | Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Text(_) | Self::Name(_) => 0,
+            Self::List(items) | Self::Tuple(items) | Self::Concat(items) => deepest(items),
+            Self::Dict(entries) => deepest(entries.iter().flat_map(|(key, value)| [key, value])),
+            Self::Attribute(of, _) | Self::Not(of) | Self::Negative(of) | Self::Positive(of) => of.depth,
+            Self::Item(left, right)
+            | Self::And(left, right)
+            | Self::Or(left, right)
+            | Self::Binary(_, left, right) => left.depth.max(right.depth),
+            Self::Slice(of, parts) => of.depth.max(deepest(parts.iter().flatten())),
+            Self::Call(of, arguments) => of.depth.max(arguments.depth()),
+            Self::Filter(of, filter) | Self::Test(of, filter) => of.depth.max(filter.arguments.depth()),
+            Self::Choice { test, then, otherwise } => deepest([test, then].into_iter().chain(otherwise)),
+            Self::Compare(first, others) => first.depth.max(deepest(others.iter().map(|(_, right)| right))),
+        }
+    }
 }

@@ -1,8 +1,35 @@
 //! The grammar of Jinja's expressions, as its own parser reads it.
 
 use super::ast::{Arguments, Expr, Filter, Kind};
-use super::lexer::What;
-use super::tag::{MAX_DEPTH, Parsed, Tag};
+use super::lexer::{Token, What};
+use super::tag::{Parsed, Tag};
+
+// How strongly operators bind.
+const OR: u8 = 1;
+const AND: u8 = 2;
+const NOT: u8 = 3;
+const COMPARISON: u8 = 4;
+const SUM: u8 = 5;
+const JOIN: u8 = 6;
+const PRODUCT: u8 = 7;
+const POWER: u8 = 8;
+
+const OPERATORS: [(&str, u8); 14] = [
+    ("==", COMPARISON),
+    ("!=", COMPARISON),
+    ("<=", COMPARISON),
+    (">=", COMPARISON),
+    ("<", COMPARISON),
+    (">", COMPARISON),
+    ("+", SUM),
+    ("-", SUM),
+    ("~", JOIN),
+    ("*", PRODUCT),
+    ("/", PRODUCT),
+    ("//", PRODUCT),
+    ("%", PRODUCT),
+    ("**", POWER),
+];
 
 impl Tag<'_> {
     /// Expressions with commas: a tuple, or one expression.
@@ -15,7 +42,7 @@ impl Tag<'_> {
             if is_end && (is_tuple || items.is_empty()) {
                 break;
             }
-            items.push(if with_choice { self.expression()? } else { self.either()? });
+            items.push(if with_choice { self.expression()? } else { self.operation(OR)? });
             if !self.skip_op(",") {
                 break;
             }
@@ -26,7 +53,7 @@ impl Tag<'_> {
             None => Err(self.fail("Expected an expression")),
             last => {
                 items.extend(last);
-                Ok(self.expr(start, Kind::Tuple(items)))
+                self.expr(start, Kind::Tuple(items))
             }
         }
     }
@@ -34,119 +61,76 @@ impl Tag<'_> {
     pub(super) fn expression(&mut self) -> Parsed<Expr> {
         self.nested(|tag| {
             let start = tag.start();
-            let mut value = tag.either()?;
+            let mut value = tag.operation(OR)?;
             while tag.skip_name("if") {
-                let test = tag.either()?;
+                let test = tag.operation(OR)?;
                 let otherwise = if tag.skip_name("else") { Some(tag.expression()?) } else { None };
-                value = tag.expr(start, Kind::Choice { test, then: value, otherwise });
+                value = tag.expr(start, Kind::Choice { test, then: value, otherwise })?;
             }
             Ok(value)
         })
     }
 
-    /// What `parse` reads, one level deeper.
-    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(self.fail("the expression is nested too deeply"));
+    /// The operator at the current token, and how strongly it binds.
+    fn operator(&self) -> Option<(&'static str, u8)> {
+        let of_name = [("or", OR), ("and", AND), ("in", COMPARISON), ("not in", COMPARISON)];
+        match self.peek()? {
+            What::Op(op) => OPERATORS.into_iter().find(|(own, _)| own == op),
+            What::Name(name) if name == "not" => {
+                let is_in = |token: &Token| token.what == What::Name("in".to_owned());
+                self.tokens.get(self.at + 1).is_some_and(is_in).then_some(("not in", COMPARISON))
+            }
+            What::Name(name) => of_name.into_iter().find(|(own, _)| own == name),
+            _ => None,
         }
-        let parsed = parse(self)?;
-        self.depth -= 1;
-        Ok(parsed)
     }
 
-    /// Operands with one of `ops` between each two, from left to right.
-    fn binary(&mut self, ops: &[&'static str], operand: fn(&mut Self) -> Parsed<Expr>) -> Parsed<Expr> {
+    /// Operands and operators that bind as strongly as `least`, or more: one call for all of them takes
+    /// little of the stack.
+    fn operation(&mut self, least: u8) -> Parsed<Expr> {
         let start = self.start();
-        let mut left = operand(self)?;
-        while let Some(op) = ops.iter().copied().find(|op| self.is_op(op)) {
-            self.at += 1;
-            let right = operand(self)?;
-            left = self.expr(start, Kind::Binary(op, left, right));
-        }
-        Ok(left)
-    }
-
-    /// As [`binary`](Self::binary), with the name `op` between the operands.
-    fn logical(
-        &mut self,
-        op: &str,
-        operand: fn(&mut Self) -> Parsed<Expr>,
-        kind: fn(Expr, Expr) -> Kind,
-    ) -> Parsed<Expr> {
-        let start = self.start();
-        let mut left = operand(self)?;
-        while self.skip_name(op) {
-            let right = operand(self)?;
-            left = self.expr(start, kind(left, right));
-        }
-        Ok(left)
-    }
-
-    fn either(&mut self) -> Parsed<Expr> {
-        self.logical("or", Self::both, Kind::Or)
-    }
-
-    fn both(&mut self) -> Parsed<Expr> {
-        self.logical("and", Self::negated, Kind::And)
-    }
-
-    fn negated(&mut self) -> Parsed<Expr> {
-        let start = self.start();
-        if !self.skip_name("not") {
-            return self.compared();
-        }
-        let value = self.nested(Self::negated)?;
-        Ok(self.expr(start, Kind::Not(value)))
-    }
-
-    fn compared(&mut self) -> Parsed<Expr> {
-        let start = self.start();
-        let first = self.sum()?;
-        let mut others = Vec::new();
-        loop {
-            let op = ["==", "!=", "<=", ">=", "<", ">"].into_iter().find(|op| self.is_op(op));
-            let op = match op {
-                Some(op) => {
+        let mut left = if least <= NOT && self.skip_name("not") {
+            let value = self.nested(|tag| tag.operation(NOT))?;
+            self.expr(start, Kind::Not(value))?
+        } else {
+            self.unary(true)?
+        };
+        while let Some((op, strength)) = self.operator().filter(|(_, strength)| *strength >= least) {
+            left = match strength {
+                COMPARISON => self.comparison(start, left)?,
+                JOIN => self.joined(start, left)?,
+                _ => {
                     self.at += 1;
-                    op
+                    let right = self.operation(strength + 1)?;
+                    let what = match op {
+                        "or" => Kind::Or(left, right),
+                        "and" => Kind::And(left, right),
+                        op => Kind::Binary(op, left, right),
+                    };
+                    self.expr(start, what)?
                 }
-                None if self.skip_name("in") => "in",
-                None if self.is_name("not")
-                    && matches!(self.tokens.get(self.at + 1).map(|token| &token.what), Some(What::Name(name)) if name == "in") =>
-                {
-                    self.at += 2;
-                    "not in"
-                }
-                None => break,
             };
-            others.push((op, self.sum()?));
         }
-        Ok(if others.is_empty() { first } else { self.expr(start, Kind::Compare(first, others)) })
+        Ok(left)
     }
 
-    fn sum(&mut self) -> Parsed<Expr> {
-        self.binary(&["+", "-"], Self::joined)
+    /// `first < b < c`.
+    fn comparison(&mut self, start: usize, first: Expr) -> Parsed<Expr> {
+        let mut others = Vec::new();
+        while let Some((op, COMPARISON)) = self.operator() {
+            self.at += if op == "not in" { 2 } else { 1 };
+            others.push((op, self.operation(SUM)?));
+        }
+        self.expr(start, Kind::Compare(first, others))
     }
 
-    fn joined(&mut self) -> Parsed<Expr> {
-        let start = self.start();
-        let mut all = vec![self.product()?];
+    /// `first ~ b ~ c`.
+    fn joined(&mut self, start: usize, first: Expr) -> Parsed<Expr> {
+        let mut all = vec![first];
         while self.skip_op("~") {
-            all.push(self.product()?);
+            all.push(self.operation(PRODUCT)?);
         }
-        match all.len() {
-            1 => all.pop().ok_or_else(|| self.fail("Expected an expression")),
-            _ => Ok(self.expr(start, Kind::Concat(all))),
-        }
-    }
-
-    fn product(&mut self) -> Parsed<Expr> {
-        self.binary(&["*", "/", "//", "%"], Self::power)
-    }
-
-    fn power(&mut self) -> Parsed<Expr> {
-        self.binary(&["**"], |tag| tag.unary(true))
+        self.expr(start, Kind::Concat(all))
     }
 
     fn unary(&mut self, with_filter: bool) -> Parsed<Expr> {
@@ -157,7 +141,7 @@ impl Tag<'_> {
                 self.at += 1;
                 let value = self.nested(|tag| tag.unary(false))?;
                 let what = if sign == "-" { Kind::Negative(value) } else { Kind::Positive(value) };
-                self.expr(start, what)
+                self.expr(start, what)?
             }
             None => self.primary()?,
         };
@@ -190,27 +174,33 @@ impl Tag<'_> {
             }
             What::Int(number) => Kind::Int(number),
             What::Float(number) => Kind::Float(number),
-            What::Op("(") => {
-                if self.skip_op(")") {
-                    return Ok(self.expr(start, Kind::Tuple(Vec::new())));
-                }
-                let mut value = self.tuple(true, &[])?;
-                self.expect(")")?;
-                value.span = self.expr(start, Kind::None).span;
-                return Ok(value);
-            }
+            What::Op("(") => return self.parentheses(start),
             What::Op("[") => Kind::List(self.items("]", Self::expression)?),
-            What::Op("{") => Kind::Dict(self.items("}", |tag| {
-                let key = tag.expression()?;
-                tag.expect(":")?;
-                Ok((key, tag.expression()?))
-            })?),
+            What::Op("{") => Kind::Dict(self.items("}", Self::entry)?),
             _ => {
                 self.at -= 1;
                 return Err(self.fail("unexpected token"));
             }
         };
-        Ok(self.expr(start, what))
+        self.expr(start, what)
+    }
+
+    /// What is in parentheses, behind the first one.
+    fn parentheses(&mut self, start: usize) -> Parsed<Expr> {
+        if self.skip_op(")") {
+            return self.expr(start, Kind::Tuple(Vec::new()));
+        }
+        let mut value = self.tuple(true, &[])?;
+        self.expect(")")?;
+        value.span = self.span(start);
+        Ok(value)
+    }
+
+    /// A key with its value.
+    fn entry(&mut self) -> Parsed<(Expr, Expr)> {
+        let key = self.expression()?;
+        self.expect(":")?;
+        Ok((key, self.expression()?))
     }
 
     /// Items with commas up to `end`.
@@ -239,7 +229,7 @@ impl Tag<'_> {
                     Some(What::Int(place)) => {
                         let at = self.start();
                         self.at += 1;
-                        let place = self.expr(at, Kind::Int(place));
+                        let place = self.expr(at, Kind::Int(place))?;
                         Kind::Item(value, place)
                     }
                     _ => return Err(self.fail("expected name or number")),
@@ -252,7 +242,7 @@ impl Tag<'_> {
             } else {
                 return Ok(value);
             };
-            value = self.expr(start, what);
+            value = self.expr(start, what)?;
         }
     }
 
@@ -278,7 +268,7 @@ impl Tag<'_> {
             while self.skip_op(",") {
                 items.push(self.expression()?);
             }
-            parts[0] = Some(self.expr(start, Kind::Tuple(items)));
+            parts[0] = Some(self.expr(start, Kind::Tuple(items))?);
         }
         self.expect("]")?;
         if colons > 0 {
@@ -335,7 +325,7 @@ impl Tag<'_> {
             } else {
                 return Ok(value);
             };
-            value = self.expr(start, what);
+            value = self.expr(start, what)?;
         }
     }
 
@@ -347,7 +337,7 @@ impl Tag<'_> {
             name = format!("{name}.{}", self.name()?);
         }
         let arguments = if self.is_op("(") { self.arguments()? } else { Arguments::default() };
-        Ok(Filter { name, arguments, span: self.expr(start, Kind::None).span })
+        Ok(Filter { name, arguments, span: self.span(start) })
     }
 
     pub(super) fn filters(&mut self) -> Parsed<Vec<Filter>> {
@@ -385,6 +375,6 @@ impl Tag<'_> {
             }
         }
         let tested = Kind::Test(value, test);
-        Ok(if is_negated { Kind::Not(self.expr(start, tested)) } else { tested })
+        Ok(if is_negated { Kind::Not(self.expr(start, tested)?) } else { tested })
     }
 }

@@ -2,12 +2,15 @@
 
 use std::rc::Rc;
 
-use super::eval::{Given, Run};
+use super::eval::Given;
 use super::json::{Style, dump};
-use super::methods::{capitalized, lower, replaced, stripped};
-use super::operators::{binary, escaped, is, percent, rounded};
+use super::methods::{capitalized, is_break, lower, replaced, stripped};
+use super::operators::{binary, escaped, hashable, is, percent, rounded};
+use super::run::{MAX_TEXT, OF_FILTER, Run};
 use super::tests;
-use super::value::{Dict, Raised, Value, compare, is_equal, is_space, iter, list, raised, text, unsupported};
+use super::value::{
+    Dict, Raised, Value, compare, is_equal, is_space, iter, list, raised, text, tuple, unsupported,
+};
 
 const NAMES: &[&str] = &[
     "abs",
@@ -100,8 +103,10 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
         "trim" => {
             let chars = given.take(0, "chars").filter(|chars| !matches!(chars, Value::None));
             given.end(name, 1)?;
-            let chars = chars.map(|chars| chars.to_text()).transpose()?;
-            text(stripped(&of.to_text()?, chars.as_deref(), true, true))
+            if chars.as_ref().is_some_and(|chars| chars.as_text().is_none()) {
+                return Err(raised("TypeError", "strip arg must be None or str"));
+            }
+            text(stripped(&of.to_text()?, chars.as_ref().and_then(Value::as_text), true, true))
         }
         "replace" => {
             let (Some(old), Some(new)) = (given.take(0, "old"), given.take(1, "new")) else {
@@ -126,7 +131,9 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
                 };
                 parts.push(item.to_text()?);
             }
-            text(parts.join(&*separator.to_text()?))
+            let separator = separator.to_text()?;
+            run.make(parts.iter().map(|part| part.len() + separator.len()).sum())?;
+            text(parts.join(&*separator))
         }
         "first" => match &of {
             Value::Iter(state) => {
@@ -147,10 +154,7 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
         "items" => match &of {
             Value::Undefined(_) => iter(Vec::new()),
             Value::Dict(dict) => iter(
-                dict.0
-                    .iter()
-                    .map(|(key, value)| Value::Tuple(Rc::new(vec![key.clone(), value.clone()])))
-                    .collect(),
+                dict.entries().iter().map(|(key, value)| tuple(vec![key.clone(), value.clone()])).collect(),
             ),
             _ => return Err(raised("TypeError", "Can only get item pairs from a mapping.")),
         },
@@ -171,6 +175,7 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
                     None => item,
                 };
                 sum = binary("+", &sum, &item)?;
+                run.make(sum.bytes())?;
             }
             sum
         }
@@ -188,6 +193,7 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
         "float" => {
             let default = given.take(0, "default").unwrap_or(Value::Float(0.0));
             given.end(name, 1)?;
+            of.defined()?;
             match (of.as_float(), of.as_text()) {
                 (Some(number), _) => Value::Float(number),
                 (None, Some(text)) => match python_float(text)? {
@@ -197,18 +203,7 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
                 _ => default,
             }
         }
-        "round" => {
-            let digits = given.take(0, "precision").and_then(|digits| digits.as_int()).unwrap_or(0);
-            let method = given.take(1, "method").map_or(Ok("common".into()), |method| method.to_text())?;
-            given.end(name, 2)?;
-            match (of.as_float(), &*method) {
-                (Some(_), "common") if of.as_int().is_some() && digits >= 0 => of,
-                (Some(number), "common") => Value::Float(rounded(number, digits)?),
-                (Some(number), "ceil") if digits == 0 => Value::Float(number.ceil()),
-                (Some(number), "floor") if digits == 0 => Value::Float(number.floor()),
-                _ => return unsupported("this round is not read"),
-            }
-        }
+        "round" => round(&of, given)?,
         "format" => {
             if !given.named.is_empty() {
                 return unsupported("format with names is not read: use %s and places");
@@ -216,7 +211,10 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
             text(percent(&of.to_text()?, &given.plain)?)
         }
         "indent" => indent(&of, given)?,
-        "wordcount" => Value::Int(words(&of.to_text()?) as i128),
+        "wordcount" => match &*of.to_text()? {
+            of if of.is_ascii() => Value::Int(words(of) as i128),
+            _ => return unsupported("wordcount of a text with letters that are not ASCII is not read"),
+        },
         "batch" => {
             let size = given.take(0, "linecount").and_then(|size| size.as_int()).unwrap_or(0);
             let fill = given.take(1, "fill_with").filter(|fill| !matches!(fill, Value::None));
@@ -242,6 +240,38 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
         name if is_filter(name) => return unsupported(format!("the filter {name} is not read")),
         name => return Err(raised("TemplateRuntimeError", format!("No filter named '{name}'."))),
     })
+}
+
+/// Python's `round`, or a number of so many digits that is not below or not above.
+fn round(of: &Value, mut given: Given) -> Done {
+    let digits = given.take(0, "precision").and_then(|digits| digits.as_int()).unwrap_or(0);
+    let method = given.take(1, "method").map_or(Ok("common".into()), |method| method.to_text())?;
+    given.end("round", 2)?;
+    let to_whole: fn(f64) -> f64 = match &*method {
+        "common" => {
+            return match (of.as_int(), of.as_float()) {
+                (Some(number), _) if digits >= 0 => Ok(Value::Int(number)),
+                (None, Some(number)) => Ok(Value::Float(rounded(number, digits)?)),
+                (None, None) => {
+                    let why = format!("type {} doesn't define __round__ method", of.type_name());
+                    Err(raised("TypeError", why))
+                }
+                _ => unsupported("this round is not read"),
+            };
+        }
+        "ceil" => f64::ceil,
+        "floor" => f64::floor,
+        _ => return Err(raised("FilterArgumentError", "method must be common, ceil or floor")),
+    };
+    let (Some(number), true) = (of.as_float(), (0..=15).contains(&digits)) else {
+        return unsupported("this round is not read");
+    };
+    let tens = 10f64.powi(digits as i32);
+    let whole = to_whole(number * tens);
+    if whole.abs() > (1u64 << 53) as f64 {
+        return unsupported("this round is not read");
+    }
+    Ok(Value::Float((whole + 0.0) / tens))
 }
 
 fn nothing(which: &str) -> Value {
@@ -305,15 +335,24 @@ fn indent(of: &Value, mut given: Given) -> Done {
     let first = given.take(1, "first").is_some_and(|first| first.is_true());
     let blank = given.take(2, "blank").is_some_and(|blank| blank.is_true());
     given.end("indent", 3)?;
-    let spaces = match width.as_int().map(usize::try_from) {
-        Some(Ok(spaces)) if spaces <= 1024 => " ".repeat(spaces),
-        _ => width.to_text()?.to_string(),
+    let spaces = match (width.as_int().map(|spaces| usize::try_from(spaces.max(0))), width.as_text()) {
+        (Some(Ok(spaces)), _) if spaces <= MAX_TEXT => " ".repeat(spaces),
+        (Some(_), _) => return unsupported("an indent is too large"),
+        (None, Some(spaces)) => spaces.to_owned(),
+        (None, None) => {
+            let why = format!("can't multiply sequence by non-int of type '{}'", width.type_name());
+            return Err(raised("TypeError", why));
+        }
     };
-    let whole = of.to_text()?;
-    if whole.chars().any(|char| {
-        matches!(char, '\r' | '\x0B' | '\x0C' | '\x1C'..='\x1E' | '\u{85}' | '\u{2028}' | '\u{2029}')
-    }) {
+    let Some(whole) = of.as_text() else {
+        let why = format!("unsupported operand type(s) for +=: '{}' and 'str'", of.type_name());
+        return Err(raised("TypeError", why));
+    };
+    if whole.chars().any(|char| char != '\n' && is_break(char)) {
         return unsupported("indent of a text with other line breaks than \\n is not read");
+    }
+    if whole.matches('\n').count().saturating_mul(spaces.len()) > MAX_TEXT {
+        return unsupported("a text is longer than 64 MiB");
     }
     // Jinja adds a break, so that an empty line at the end stays.
     let mut to = String::new();
@@ -333,6 +372,7 @@ fn int(of: &Value, mut given: Given) -> Done {
     let default = given.take(0, "default").unwrap_or(Value::Int(0));
     let base = given.take(1, "base").and_then(|base| base.as_int()).unwrap_or(10);
     given.end("int", 2)?;
+    of.defined()?;
     if base != 10 {
         return unsupported("int with a base is not read");
     }
@@ -342,7 +382,7 @@ fn int(of: &Value, mut given: Given) -> Done {
         }
         Value::Float(_) => return unsupported("int of this number is not read"),
         Value::Text(digits) | Value::Safe(digits) => {
-            let plain = stripped(digits, None, true, true).replace('_', "");
+            let plain = stripped(digits, None, true, true);
             match plain.parse::<i128>() {
                 Ok(number) => Value::Int(number),
                 Err(_) => match python_float(digits)? {
@@ -361,8 +401,8 @@ fn int(of: &Value, mut given: Given) -> Done {
 /// The number that Python's `float` reads.
 fn python_float(of: &str) -> Result<Option<f64>, Raised> {
     let plain = stripped(of, None, true, true);
-    if plain.contains('_') {
-        return unsupported("a number with underscores is not read");
+    if plain.contains('_') || plain.chars().any(|char| !char.is_ascii() && char.is_numeric()) {
+        return unsupported("a number with underscores, or digits that are not ASCII, is not read");
     }
     Ok(plain.parse().ok())
 }
@@ -384,12 +424,15 @@ fn sort(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
     let with_case = given.take(1, "case_sensitive").is_some_and(|case| case.is_true());
     let attribute = given.take(2, "attribute").filter(|path| !matches!(path, Value::None));
     given.end("sort", 3)?;
-    if attribute.as_ref().and_then(Value::as_text).is_some_and(|path| path.contains(',')) {
-        return unsupported("sort by several attributes is not read");
-    }
+    // Keys are lists, of one key for each attribute: those that are equal are not compared.
+    let paths: Vec<Option<Value>> = match &attribute {
+        Some(Value::Text(paths)) => paths.split(',').map(|path| Some(text(path))).collect(),
+        other => vec![other.clone()],
+    };
     let mut keyed = Vec::new();
     for item in of.items()? {
-        keyed.push((key(run, &item, attribute.as_ref(), with_case)?, item));
+        let keys = paths.iter().map(|path| key(run, &item, path.as_ref(), with_case));
+        keyed.push((list(keys.collect::<Result<_, _>>()?), item));
     }
     Ok(list(sorted(keyed, reverse)?))
 }
@@ -416,13 +459,13 @@ fn dict_sort(of: &Value, mut given: Given) -> Done {
     let Value::Dict(dict) = of.defined()? else {
         return Err(raised("TypeError", format!("'{}' object has no items", of.type_name())));
     };
-    let keyed = dict.0.iter().map(|(own, value)| {
+    let keyed = dict.entries().iter().map(|(own, value)| {
         let by = if &*by == "value" { value } else { own };
         let by = match by {
             Value::Text(of) if !with_case => text(lower(of)),
             other => other.clone(),
         };
-        (by, Value::Tuple(Rc::new(vec![own.clone(), value.clone()])))
+        (by, tuple(vec![own.clone(), value.clone()]))
     });
     Ok(list(sorted(keyed.collect(), reverse)?))
 }
@@ -434,6 +477,8 @@ fn unique(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
     let (mut seen, mut kept) = (Vec::<Value>::new(), Vec::new());
     for item in of.items()? {
         let key = key(run, &item, attribute.as_ref(), with_case)?;
+        hashable(&key)?;
+        run.work(key.extent().nodes.saturating_mul(seen.len() as u64))?;
         if !seen.iter().any(|own| is_equal(own, &key)) {
             seen.push(key);
             kept.push(item);
@@ -463,7 +508,7 @@ fn extreme(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
 }
 
 fn map(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
-    let items = of.items()?;
+    let items = if of.is_true() { of.items()? } else { Vec::new() };
     let mut mapped = Vec::new();
     if given.plain.is_empty() {
         let position = given.named.iter().position(|(name, _)| name == "attribute");
@@ -481,7 +526,7 @@ fn map(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
     let name = given.plain.remove(0).to_text()?;
     for item in items {
         let given = Given { plain: given.plain.clone(), named: given.named.clone() };
-        mapped.push(filter(run, &name, item, given)?);
+        mapped.push(run.deeper(OF_FILTER, |run| filter(run, &name, item, given))?);
     }
     Ok(iter(mapped))
 }
@@ -497,7 +542,8 @@ fn select(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
     let test = if given.plain.is_empty() { None } else { Some(given.plain.remove(0).to_text()?) };
     let keeps = name.starts_with("select");
     let mut kept = Vec::new();
-    for item in of.items()? {
+    let items = if of.is_true() { of.items()? } else { Vec::new() };
+    for item in items {
         let value = match &path {
             Some(path) => run.path(&item, path, None)?,
             None => item.clone(),
@@ -515,5 +561,5 @@ fn select(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
 
 /// A dict of these entries; for the context of a template.
 pub(super) fn dict(entries: impl IntoIterator<Item = (Value, Value)>) -> Value {
-    Value::Dict(Rc::new(Dict(entries.into_iter().collect())))
+    Value::Dict(Rc::new(Dict::from_iter(entries)))
 }

@@ -3,8 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use feedline_core::named;
+
+use super::collection::Items;
+use super::date::Date;
 use super::eval::Given;
-use super::value::{Dict, Raised, TEMPLATE, Value, raised, text, unsupported};
+use super::value::{Dict, Raised, TEMPLATE, Value, raised, text, unsupported, view};
 
 /// Their names.
 pub(super) const NAMES: [&str; 8] =
@@ -13,15 +17,27 @@ pub(super) const NAMES: [&str; 8] =
 /// Max numbers of `range`, as in Jinja's sandbox.
 const MAX_RANGE: i128 = 100_000;
 
-pub(super) fn call(name: &str, mut given: Given) -> Result<Value, Raised> {
+pub(super) fn call(name: &str, mut given: Given, date: Option<Date>) -> Result<Value, Raised> {
     match name {
         "raise_exception" => {
             let message = given.take(0, "message").unwrap_or(Value::None);
             Err(raised(TEMPLATE, &*message.to_text()?))
         }
-        "strftime_now" => unsupported(
-            "strftime_now gives another text each day: give the date that the template asks for, such as date_string",
-        ),
+        "strftime_now" => {
+            let format = given.take(0, "format");
+            given.end(name, 1)?;
+            let Some(format) = format.as_ref().and_then(Value::as_text) else {
+                return Err(raised("TypeError", "strftime() argument 1 must be str"));
+            };
+            let Some(date) = date else {
+                return unsupported(format!(
+                    "strftime_now gives another text each day: give the date, {}, or what the template asks for, \
+                     such as date_string",
+                    named("ChatOptions::date", "date=\"2026-03-05\"")
+                ));
+            };
+            Ok(text(date.written(format)?))
+        }
         "range" => range(&given),
         "dict" | "namespace" => {
             let mut dict = Dict::default();
@@ -29,7 +45,7 @@ pub(super) fn call(name: &str, mut given: Given) -> Result<Value, Raised> {
                 let Value::Dict(other) = value else {
                     return unsupported(format!("{name} of a {} is not read", value.type_name()));
                 };
-                other.0.iter().for_each(|(key, value)| dict.set(key.clone(), value.clone()));
+                other.entries().iter().for_each(|(key, value)| dict.set(key.clone(), value.clone()));
             }
             given.named.into_iter().for_each(|(key, value)| dict.set(text(key), value));
             Ok(match name {
@@ -39,7 +55,7 @@ pub(super) fn call(name: &str, mut given: Given) -> Result<Value, Raised> {
         }
         "joiner" => {
             let separator = given.take(0, "sep").unwrap_or_else(|| text(", "));
-            Ok(Value::Cycle(Rc::new(("Joiner", vec![separator], Cell::new(0)))))
+            Ok(Value::Cycle(Rc::new(("Joiner", vec![separator].into(), Cell::new(0)))))
         }
         "cycler" if !given.plain.is_empty() => unsupported("cycler is not read: use loop.cycle, or an index"),
         other => unsupported(format!("the function {other} is not read")),
@@ -47,7 +63,7 @@ pub(super) fn call(name: &str, mut given: Given) -> Result<Value, Raised> {
 }
 
 /// The next text of a `joiner`.
-pub(super) fn next(of: &(&'static str, Vec<Value>, Cell<usize>), given: &Given) -> Result<Value, Raised> {
+pub(super) fn next(of: &(&'static str, Items, Cell<usize>), given: &Given) -> Result<Value, Raised> {
     given.end("joiner", 0)?;
     let calls = of.2.replace(1);
     Ok(if calls == 0 { text("") } else { of.1[0].clone() })
@@ -69,5 +85,5 @@ fn range(given: &Given) -> Result<Value, Raised> {
         return Err(raised("OverflowError", why));
     }
     let items = (0..count).map(|at| Value::Int(start + at * step)).collect();
-    Ok(Value::View("range", Rc::new(items)))
+    Ok(view("range", items))
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+use super::run::MAX_TEXT;
 use super::value::{Dict, Raised, Value, float, list, raised, text, unsupported};
 
 /// Max depth of lists and objects.
@@ -151,8 +152,8 @@ pub(super) fn dump(value: &Value, style: &Style) -> Result<String, Raised> {
 }
 
 fn write(value: &Value, style: &Style, depth: usize, to: &mut String) -> Result<(), Raised> {
-    if depth > MAX_DEPTH {
-        return unsupported("a value is nested too deeply for tojson");
+    if to.len() > MAX_TEXT {
+        return unsupported(format!("a text of more than {} MiB", MAX_TEXT >> 20));
     }
     let (comma, colon) = match &style.separators {
         Some((comma, colon)) => (comma.as_str(), colon.as_str()),
@@ -172,7 +173,7 @@ fn write(value: &Value, style: &Style, depth: usize, to: &mut String) -> Result<
         Value::Float(number) => to.push_str(&number_text(*number)),
         Value::Text(text) | Value::Safe(text) => quote(text, style.ascii, to),
         Value::List(items) | Value::Tuple(items) if items.is_empty() => to.push_str("[]"),
-        Value::Dict(dict) if dict.0.is_empty() => to.push_str("{}"),
+        Value::Dict(dict) if dict.entries().is_empty() => to.push_str("{}"),
         Value::List(items) | Value::Tuple(items) => {
             to.push('[');
             for (at, item) in items.iter().enumerate() {
@@ -184,7 +185,7 @@ fn write(value: &Value, style: &Style, depth: usize, to: &mut String) -> Result<
             to.push(']');
         }
         Value::Dict(dict) => {
-            let mut entries: Vec<_> = dict.0.iter().collect();
+            let mut entries: Vec<_> = dict.entries().iter().collect();
             if style.sort_keys {
                 let mut outcome = Ok(());
                 entries.sort_by(|(left, _), (right, _)| {
@@ -247,7 +248,7 @@ fn quote(text: &str, ascii: bool, to: &mut String) {
             '\x08' => to.push_str("\\b"),
             '\x0C' => to.push_str("\\f"),
             '\0'..='\x1F' => _ = write!(to, "\\u{:04x}", u32::from(char)),
-            char if ascii && !char.is_ascii() => {
+            char if ascii && !(' '..='~').contains(&char) => {
                 for unit in char.encode_utf16(&mut [0; 2]) {
                     _ = write!(to, "\\u{unit:04x}");
                 }

@@ -72,7 +72,8 @@ impl<'s> Lexer<'s> {
     /// Reads text up to a tag, and the tag.
     fn text_and_tag(&mut self) -> Result<(), Raised> {
         let rest = self.rest();
-        let Some(begin) = ["{{", "{%", "{#"].iter().filter_map(|tag| rest.find(tag)).min() else {
+        let begins = |(_, pair): &(usize, &[u8])| pair[0] == b'{' && b"{%#".contains(&pair[1]);
+        let Some((begin, _)) = rest.as_bytes().windows(2).enumerate().find(begins) else {
             self.push_text(rest);
             self.at = self.source.len();
             return Ok(());

@@ -2,8 +2,11 @@
 
 use std::rc::Rc;
 
-use super::eval::{Given, MAX_TEXT};
-use super::value::{Dict, Raised, Value, is_equal, is_space, list, raised, text, unsupported};
+use super::collection::bounded;
+use super::eval::Given;
+use super::operators::hashable;
+use super::run::MAX_TEXT;
+use super::value::{Dict, Raised, Value, is_equal, is_space, list, raised, text, tuple, unsupported, view};
 
 const OF_TEXT: &[&str] = &[
     "capitalize",
@@ -106,6 +109,7 @@ pub(super) fn call(of: &Value, name: &str, mut given: Given) -> Result<Value, Ra
         Value::Dict(of) => of_dict(of, name, given),
         Value::List(items) | Value::Tuple(items) => match (name, given.take(0, "")) {
             ("count", Some(item)) => {
+                given.end("count", 1)?;
                 Ok(Value::Int(items.iter().filter(|own| is_equal(own, &item)).count() as i128))
             }
             ("index", Some(item)) => match items.iter().position(|own| is_equal(own, &item)) {
@@ -125,7 +129,7 @@ pub(super) fn call(of: &Value, name: &str, mut given: Given) -> Result<Value, Ra
 }
 
 fn of_dict(of: &Rc<Dict>, name: &str, mut given: Given) -> Result<Value, Raised> {
-    let pair = |(key, value): &(Value, Value)| Value::Tuple(Rc::new(vec![key.clone(), value.clone()]));
+    let pair = |(key, value): &(Value, Value)| tuple(vec![key.clone(), value.clone()]);
     match name {
         "get" => {
             let Some(key) = given.plain.first() else {
@@ -134,14 +138,13 @@ fn of_dict(of: &Rc<Dict>, name: &str, mut given: Given) -> Result<Value, Raised>
             if !given.named.is_empty() {
                 return Err(raised("TypeError", "dict.get() takes no keyword arguments"));
             }
+            hashable(key)?;
             let default = given.plain.get(1).cloned().unwrap_or(Value::None);
             Ok(of.get(key).cloned().unwrap_or(default))
         }
-        "items" => Ok(Value::View("dict_items", Rc::new(of.0.iter().map(pair).collect()))),
-        "keys" => Ok(Value::View("dict_keys", Rc::new(of.0.iter().map(|(key, _)| key.clone()).collect()))),
-        "values" => {
-            Ok(Value::View("dict_values", Rc::new(of.0.iter().map(|(_, value)| value.clone()).collect())))
-        }
+        "items" => Ok(view("dict_items", of.entries().iter().map(pair).collect())),
+        "keys" => Ok(view("dict_keys", of.entries().iter().map(|(key, _)| key.clone()).collect())),
+        "values" => Ok(view("dict_values", of.entries().iter().map(|(_, value)| value.clone()).collect())),
         "copy" => {
             given.end("copy", 0)?;
             given.plain.clear();
@@ -207,8 +210,15 @@ fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
         "split" | "rsplit" => {
             let max = number(&mut given, 1, "maxsplit")?.filter(|max| *max >= 0);
             let max = max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
-            let parts = match given.take(0, "sep") {
-                None | Some(Value::None) => words(of, max, name == "rsplit"),
+            let separator = given.take(0, "sep");
+            if let Some(separator) = separator.as_ref().and_then(Value::as_text).filter(|of| !of.is_empty()) {
+                bounded(of.matches(separator).count().min(max))?;
+            }
+            let parts = match separator {
+                None | Some(Value::None) => {
+                    bounded(of.split(is_space).count().min(max))?;
+                    words(of, max, name == "rsplit")
+                }
                 Some(separator) => match separator.as_text() {
                     Some("") => return Err(raised("ValueError", "empty separator")),
                     Some(separator) if name == "split" => {
@@ -229,6 +239,7 @@ fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
             list(parts.into_iter().map(text).collect())
         }
         "splitlines" => {
+            bounded(of.chars().filter(|char| is_break(*char)).count())?;
             let keeps = given.take(0, "keepends").is_some_and(|keeps| keeps.is_true());
             list(split_lines(of, keeps).into_iter().map(text).collect())
         }
@@ -244,7 +255,7 @@ fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
                 None if name == "partition" => [of, "", ""],
                 None => ["", "", of],
             };
-            Value::Tuple(Rc::new(parts.map(text).to_vec()))
+            tuple(parts.map(text).to_vec())
         }
         "replace" => {
             let (old, new) = (argument(&given, 0, name)?, argument(&given, 1, name)?);
@@ -270,6 +281,10 @@ fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
                     let found = item.type_name();
                     raised("TypeError", format!("sequence item {at}: expected str instance, {found} found"))
                 })?);
+            }
+            let len: usize = parts.iter().map(|part| part.len() + of.len()).sum();
+            if len > MAX_TEXT {
+                return unsupported("a text is longer than 64 MiB");
             }
             text(parts.join(of))
         }
@@ -333,9 +348,29 @@ fn first_upper(char: char) -> String {
         '\u{1C7}'..='\u{1C9}' => '\u{1C8}'.to_string(),
         '\u{1CA}'..='\u{1CC}' => '\u{1CB}'.to_string(),
         '\u{1F1}'..='\u{1F3}' => '\u{1F2}'.to_string(),
-        'ß' => "Ss".to_owned(),
-        char => char.to_uppercase().collect(),
+        // Georgian letters have capitals, but none of them begins a word.
+        '\u{10D0}'..='\u{10FA}' | '\u{10FD}'..='\u{10FF}' => char.to_string(),
+        // With an iota below: the capitals have it below too.
+        '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => shifted(char, 8),
+        '\u{1FB3}' | '\u{1FC3}' | '\u{1FF3}' => shifted(char, 9),
+        '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}' | '\u{1FA8}'..='\u{1FAF}' => char.to_string(),
+        '\u{1FBC}' | '\u{1FCC}' | '\u{1FFC}' => char.to_string(),
+        char => {
+            // Of several letters, such as those of `ß`, the first is a capital.
+            let all: Vec<char> = char.to_uppercase().collect();
+            let with_iota = ('\u{1FB2}'..='\u{1FF7}').contains(&char);
+            let rest = all.iter().skip(1).flat_map(|letter| match letter {
+                '\u{399}' if with_iota => vec!['\u{345}'],
+                letter if ('\u{2B0}'..='\u{36F}').contains(letter) || char == '\u{149}' => vec![*letter],
+                letter => letter.to_lowercase().collect(),
+            });
+            all.iter().take(1).copied().chain(rest).collect()
+        }
     }
+}
+
+fn shifted(char: char, by: u32) -> String {
+    char::from_u32(u32::from(char) + by).map(String::from).unwrap_or_default()
 }
 
 /// Python's `str.title`: a letter behind one that has no case is a capital.
@@ -397,13 +432,17 @@ fn words(of: &str, max: usize, from_right: bool) -> Vec<String> {
     words
 }
 
+/// Whether `splitlines` takes a character as the end of a line.
+pub(super) fn is_break(char: char) -> bool {
+    matches!(char, '\n'..='\r' | '\x1C'..='\x1E' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
 /// Python's `splitlines`.
 fn split_lines(of: &str, keeps: bool) -> Vec<String> {
     let (mut lines, mut line) = (Vec::new(), String::new());
     let mut chars = of.chars().peekable();
     while let Some(char) = chars.next() {
-        let is_break = matches!(char, '\n'..='\r' | '\x1C'..='\x1E' | '\u{85}' | '\u{2028}' | '\u{2029}');
-        if !is_break {
+        if !is_break(char) {
             line.push(char);
             continue;
         }
@@ -489,6 +528,9 @@ fn formatted(of: &str, given: &Given) -> Result<String, Raised> {
         };
         let value = value.ok_or_else(|| raised("IndexError", "a format has no such argument"))?;
         to.push_str(&value.to_text()?);
+        if to.len() > MAX_TEXT {
+            return unsupported("a text is longer than 64 MiB");
+        }
         rest = &rest[at + end + 1..];
     }
     to.push_str(rest);

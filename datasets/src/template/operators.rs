@@ -1,9 +1,7 @@
 //! Python's operators.
 
-use std::rc::Rc;
-
-use super::eval::MAX_TEXT;
-use super::value::{Raised, Value, compare, float, is_equal, list, raised, text, unsupported};
+use super::run::MAX_TEXT;
+use super::value::{Raised, Value, compare, float, is_equal, list, raised, text, tuple, unsupported, view};
 
 type Done = Result<Value, Raised>;
 
@@ -41,12 +39,14 @@ pub(super) fn slice(of: &Value, bounds: [Option<i128>; 3]) -> Done {
     match of.defined()? {
         Value::Text(chars) | Value::Safe(chars) => {
             let chars: Vec<char> = chars.chars().collect();
-            Ok(text(places(bounds, chars.len())?.into_iter().map(|at| chars[at]).collect::<String>()))
+            let taken: String = places(bounds, chars.len())?.into_iter().map(|at| chars[at]).collect();
+            Ok(if matches!(of, Value::Safe(_)) { Value::Safe(taken.into()) } else { text(taken) })
         }
         Value::List(items) => Ok(list(pick(items)?)),
-        Value::Tuple(items) => Ok(Value::Tuple(Rc::new(pick(items)?))),
-        Value::View("range", items) => Ok(Value::View("range", Rc::new(pick(items)?))),
-        other => Ok(Value::Undefined(format!("{} object has no element slice", other.type_name()).into())),
+        Value::Tuple(items) => Ok(tuple(pick(items)?)),
+        Value::View("range", items) => Ok(view("range", pick(items)?)),
+        Value::Dict(_) => Err(raised("TypeError", "unhashable type: 'slice'")),
+        other => Err(raised("TypeError", format!("'{}' object is not subscriptable", other.type_name()))),
     }
 }
 
@@ -101,9 +101,7 @@ pub(super) fn contains(of: &Value, item: &Value) -> Result<bool, Raised> {
             }
         },
         Value::Dict(dict) => {
-            if matches!(item, Value::List(_) | Value::Dict(_)) {
-                return Err(raised("TypeError", format!("unhashable type: '{}'", item.type_name())));
-            }
+            hashable(item)?;
             dict.get(item).is_some()
         }
         Value::List(_) | Value::Tuple(_) | Value::View(..) => {
@@ -117,6 +115,17 @@ pub(super) fn contains(of: &Value, item: &Value) -> Result<bool, Raised> {
             ));
         }
     })
+}
+
+/// Refuses what cannot be a key of a dict.
+pub(super) fn hashable(of: &Value) -> Result<(), Raised> {
+    match of {
+        Value::List(_) | Value::Dict(_) | Value::View("dict_items" | "dict_keys", _) => {
+            Err(raised("TypeError", format!("unhashable type: '{}'", of.type_name())))
+        }
+        Value::Tuple(items) => items.iter().try_for_each(hashable),
+        _ => Ok(()),
+    }
 }
 
 /// `&`, `<`, `>` and quotes as HTML.
@@ -145,14 +154,16 @@ pub(super) fn binary(op: &str, left: &Value, right: &Value) -> Done {
             Ok(list(left.iter().chain(right.iter()).cloned().collect()))
         }
         ("+", Value::Tuple(left), Value::Tuple(right)) => {
-            Ok(Value::Tuple(Rc::new(left.iter().chain(right.iter()).cloned().collect())))
+            Ok(tuple(left.iter().chain(right.iter()).cloned().collect()))
         }
         ("*", Value::Text(part), times) | ("*", times, Value::Text(part)) if times.as_int().is_some() => {
             repeated(part.len(), times).map(|times| text(part.repeat(times)))
         }
         ("*", Value::List(items), times) | ("*", times, Value::List(items)) if times.as_int().is_some() => {
-            let times = repeated(items.len() * 32, times)?;
-            Ok(list((0..times).flat_map(|_| items.iter().cloned()).collect()))
+            many(items, times).map(list)
+        }
+        ("*", Value::Tuple(items), times) | ("*", times, Value::Tuple(items)) if times.as_int().is_some() => {
+            many(items, times).map(tuple)
         }
         ("%", Value::Text(format), right) => match right {
             Value::Tuple(items) => percent(format, items).map(text),
@@ -165,8 +176,18 @@ pub(super) fn binary(op: &str, left: &Value, right: &Value) -> Done {
     }
 }
 
+/// The items so many times.
+fn many(items: &[Value], times: &Value) -> Result<Vec<Value>, Raised> {
+    let times = repeated(size_of_val(items), times)?;
+    Ok((0..times).flat_map(|_| items.iter().cloned()).collect())
+}
+
 fn repeated(bytes: usize, times: &Value) -> Result<usize, Raised> {
-    let times = usize::try_from(times.as_int().unwrap_or(0).max(0)).unwrap_or(usize::MAX);
+    let times = times.as_int().unwrap_or(0);
+    if i64::try_from(times).is_err() {
+        return Err(raised("OverflowError", "cannot fit 'int' into an index-sized integer"));
+    }
+    let times = usize::try_from(times.max(0)).unwrap_or(usize::MAX);
     match bytes.checked_mul(times) {
         Some(all) if all <= MAX_TEXT => Ok(times),
         _ => unsupported("a repetition is longer than 64 MiB"),
@@ -228,6 +249,9 @@ pub(super) fn percent(format: &str, items: &[Value]) -> Result<String, Raised> {
         if char != '%' {
             to.push(char);
             continue;
+        }
+        if to.len() > MAX_TEXT {
+            return unsupported("a text is longer than 64 MiB");
         }
         let kind = chars.next();
         if kind == Some('%') {

@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 
-use super::ast::{For, Macro, Node};
-use super::lexer::{Part, lex};
-use super::tag::{MAX_DEPTH, Parsed, Tag};
+use super::ast::{Block, For, Macro, Node};
+use super::lexer::{Part, Token, lex};
+use super::names::Frame;
+use super::tag::{MAX_NESTED, Parsed, Tag};
 use super::value::{Raised, raised};
 
 /// The tree of a normalised source.
-pub(super) fn parse(source: &str) -> Result<Vec<Node>, Raised> {
+pub(super) fn parse(source: &str) -> Result<Block, Raised> {
     let parts = lex(source)?;
     let mut parser = Parser { source, parts: parts.into_iter().peekable(), depth: 0 };
     let (nodes, end) = parser.nodes(&[])?;
     match end {
-        None => Ok(nodes),
+        None => {
+            let mut root = Block::from(nodes);
+            Frame::root().block(&mut root)?;
+            Ok(root)
+        }
         Some(tag) => Err(tag.fail("Encountered unknown tag")),
     }
 }
@@ -28,21 +33,17 @@ impl<'s> Parser<'s> {
     /// The nodes up to a tag of one of these names, and that tag.
     fn nodes(&mut self, ends: &[&str]) -> Parsed<(Vec<Node>, Option<Tag<'s>>)> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(raised("TemplateSyntaxError", "blocks are nested too deeply"));
+        if self.depth > MAX_NESTED {
+            let why = format!("more than {MAX_NESTED} levels of blocks are not read");
+            return Err(raised("TemplateSyntaxError", why));
         }
         let mut nodes = Vec::new();
         while let Some(part) = self.parts.next() {
             match part {
                 Part::Text(text) => nodes.push(Node::Text(text)),
-                Part::Output(tokens) => {
-                    let mut tag = Tag::new(self.source, tokens);
-                    let value = tag.tuple(true, &[])?;
-                    tag.end()?;
-                    nodes.push(Node::Output(value));
-                }
+                Part::Output(tokens) => nodes.push(self.output(tokens)?),
                 Part::Block(tokens) => {
-                    let mut tag = Tag::new(self.source, tokens);
+                    let mut tag = Tag::new(self.source, tokens, self.depth);
                     let Some(name) = tag.peek_name().map(str::to_owned) else {
                         return Err(tag.fail("tag name expected"));
                     };
@@ -62,8 +63,15 @@ impl<'s> Parser<'s> {
         }
     }
 
+    fn output(&self, tokens: Vec<Token>) -> Parsed<Node> {
+        let mut tag = Tag::new(self.source, tokens, self.depth);
+        let value = tag.tuple(true, &[])?;
+        tag.end()?;
+        Ok(Node::Output(value))
+    }
+
     /// The nodes of a block that ends by `end`.
-    fn body(&mut self, end: &str) -> Parsed<Vec<Node>> {
+    fn body(&mut self, end: &str) -> Parsed<Block> {
         let (nodes, tag) = self.nodes(&[end])?;
         if let Some(mut tag) = tag {
             tag.at += 1;
@@ -73,74 +81,77 @@ impl<'s> Parser<'s> {
             }
             tag.end()?;
         }
-        Ok(nodes)
+        Ok(nodes.into())
     }
 
+    // Each tag has a function of its own: what calls itself takes little of the stack.
     fn statement(&mut self, name: &str, mut tag: Tag<'s>) -> Parsed<Node> {
-        Ok(match name {
-            "if" => self.branches(tag)?,
-            "for" => self.repeated(tag)?,
-            "set" => {
-                let target = tag.target(true, &["="])?;
-                if tag.skip_op("=") {
-                    let value = tag.tuple(true, &[])?;
-                    tag.end()?;
-                    return Ok(Node::Set { target, value });
-                }
-                let filters = tag.filters()?;
-                tag.end()?;
-                Node::SetBlock { target, filters, body: self.body("endset")? }
-            }
-            "macro" => {
-                let name = tag.name()?;
-                let arguments = tag.parameters()?;
-                tag.end()?;
-                Node::Macro(Arc::new(Macro { name, arguments, body: self.body("endmacro")? }))
-            }
-            "call" => {
-                let arguments = if tag.is_op("(") { tag.parameters()? } else { Vec::new() };
-                let call = tag.expression()?;
-                tag.end()?;
-                let caller = Macro { name: "caller".to_owned(), arguments, body: self.body("endcall")? };
-                Node::Call { call, caller: Arc::new(caller) }
-            }
-            "filter" => {
-                let first = tag.filter()?;
-                let mut filters = vec![first];
-                filters.extend(tag.filters()?);
-                tag.end()?;
-                Node::Filter { filters, body: self.body("endfilter")? }
-            }
-            "with" => {
-                let mut values = Vec::new();
-                while !tag.is_over() {
-                    if !values.is_empty() {
-                        tag.expect(",")?;
-                    }
-                    let target = tag.target(false, &["="])?;
-                    tag.expect("=")?;
-                    values.push((target, tag.expression()?));
-                }
-                Node::With { values, body: self.body("endwith")? }
-            }
+        match name {
+            "if" => self.branches(tag),
+            "for" => self.repeated(tag),
+            "set" => self.set(tag),
+            "macro" => self.of_macro(tag),
+            "call" => self.call(tag),
+            "filter" => self.filter(tag),
+            "with" => self.with(tag),
             "generation" => {
                 tag.end()?;
-                Node::Generation(self.body("endgeneration")?)
+                self.body("endgeneration").map(Node::Generation)
             }
-            "break" => {
-                tag.end()?;
-                Node::Break
-            }
-            "continue" => {
-                tag.end()?;
-                Node::Continue
-            }
+            "break" => tag.end().map(|()| Node::Break),
+            "continue" => tag.end().map(|()| Node::Continue),
             other => {
                 tag.at = tag.at.saturating_sub(1);
-                let why = format!("Encountered unknown tag '{other}'");
-                return Err(tag.fail(&why));
+                Err(tag.fail(&format!("Encountered unknown tag '{other}'")))
             }
-        })
+        }
+    }
+
+    fn set(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+        let target = tag.target(true, &["="])?;
+        if tag.skip_op("=") {
+            let value = tag.tuple(true, &[])?;
+            tag.end()?;
+            return Ok(Node::Set { target, value });
+        }
+        let filters = tag.filters()?;
+        tag.end()?;
+        Ok(Node::SetBlock { target, filters, body: self.body("endset")? })
+    }
+
+    fn of_macro(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+        let name = tag.name()?;
+        let arguments = tag.parameters()?;
+        tag.end()?;
+        Ok(Node::Macro(Arc::new(Macro { name, arguments, body: self.body("endmacro")? })))
+    }
+
+    fn call(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+        let arguments = if tag.is_op("(") { tag.parameters()? } else { Vec::new() };
+        let call = tag.expression()?;
+        tag.end()?;
+        let caller = Macro { name: "caller".to_owned(), arguments, body: self.body("endcall")? };
+        Ok(Node::Call { call, caller: Arc::new(caller) })
+    }
+
+    fn filter(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+        let mut filters = vec![tag.filter()?];
+        filters.extend(tag.filters()?);
+        tag.end()?;
+        Ok(Node::Filter { filters, body: self.body("endfilter")? })
+    }
+
+    fn with(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
+        let mut values = Vec::new();
+        while !tag.is_over() {
+            if !values.is_empty() {
+                tag.expect(",")?;
+            }
+            let target = tag.target(false, &["="])?;
+            tag.expect("=")?;
+            values.push((target, tag.expression()?));
+        }
+        Ok(Node::With { values, body: self.body("endwith")? })
     }
 
     fn branches(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
@@ -159,7 +170,7 @@ impl<'s> Parser<'s> {
                 Some("else") => {
                     end.at += 1;
                     end.end()?;
-                    otherwise = self.body("endif")?;
+                    otherwise = self.body("endif")?.nodes;
                     break;
                 }
                 _ => {
@@ -182,7 +193,7 @@ impl<'s> Parser<'s> {
         let is_recursive = tag.skip_name("recursive");
         tag.end()?;
         let (body, end) = self.nodes(&["else", "endfor"])?;
-        let mut otherwise = Vec::new();
+        let mut otherwise = Block::default();
         if let Some(mut end) = end {
             let is_else = end.peek_name() == Some("else");
             end.at += 1;
@@ -191,6 +202,6 @@ impl<'s> Parser<'s> {
                 otherwise = self.body("endfor")?;
             }
         }
-        Ok(Node::For(Box::new(For { target, over, test, is_recursive, body, otherwise })))
+        Ok(Node::For(Box::new(For { target, over, test, is_recursive, body: body.into(), otherwise })))
     }
 }

@@ -4,8 +4,10 @@ use super::ast::{Expr, Kind, Span, Target};
 use super::lexer::{Token, What};
 use super::value::{Raised, raised};
 
-/// Max depth of expressions and of blocks.
-pub(super) const MAX_DEPTH: usize = 100;
+/// Max depth of an expression, such as the links of `a.b.c`.
+const MAX_LINKS: usize = 100;
+/// Max blocks, parentheses, brackets and signs within each other; Jinja's own end is near 60.
+pub(super) const MAX_NESTED: usize = 30;
 
 pub(super) type Parsed<T> = Result<T, Raised>;
 
@@ -18,8 +20,9 @@ pub(super) struct Tag<'s> {
 }
 
 impl<'s> Tag<'s> {
-    pub(super) fn new(source: &'s str, tokens: Vec<Token>) -> Self {
-        Self { source, tokens, at: 0, depth: 0 }
+    /// `depth` is that of the block.
+    pub(super) fn new(source: &'s str, tokens: Vec<Token>, depth: usize) -> Self {
+        Self { source, tokens, at: 0, depth }
     }
 
     /// The error at the current token.
@@ -93,9 +96,29 @@ impl<'s> Tag<'s> {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(0, |token| token.start)
     }
 
-    pub(super) fn expr(&self, start: usize, what: Kind) -> Expr {
+    /// The place from a start up to the token before the current one.
+    pub(super) fn span(&self, start: usize) -> Span {
         let end = self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(start, |token| token.end);
-        Expr { what: Box::new(what), span: Span { start, end } }
+        Span { start, end }
+    }
+
+    pub(super) fn expr(&self, start: usize, what: Kind) -> Parsed<Expr> {
+        let depth = what.depth() + 1;
+        if depth > MAX_LINKS {
+            return Err(self.fail(&format!("an expression of more than {MAX_LINKS} links is not read")));
+        }
+        Ok(Expr { what: Box::new(what), span: self.span(start), depth })
+    }
+
+    /// What `parse` reads, one level deeper.
+    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        self.depth += 1;
+        if self.depth > MAX_NESTED {
+            return Err(self.fail(&format!("more than {MAX_NESTED} levels of an expression are not read")));
+        }
+        let parsed = parse(self)?;
+        self.depth -= 1;
+        Ok(parsed)
     }
 
     /// A name, a field of a namespace, or several.

@@ -1,7 +1,7 @@
 //! The tests of Jinja: `is string`, `is defined`.
 
 use super::eval::Given;
-use super::operators::{contains, is};
+use super::operators::{contains, hashable, is};
 use super::value::{Raised, Value, raised, unsupported};
 
 /// Every name; those of operators as well.
@@ -108,7 +108,12 @@ pub(super) fn test(name: &str, value: &Value, given: &Given) -> Result<bool, Rai
         ),
         "callable" => matches!(
             value,
-            Value::Macro(_) | Value::Function(_) | Value::Method(..) | Value::Cycle(_) | Value::Loop(_)
+            Value::Undefined(_)
+                | Value::Macro(_)
+                | Value::Function(_)
+                | Value::Method(..)
+                | Value::Cycle(_)
+                | Value::Loop(_)
         ),
         "escaped" => matches!(value, Value::Safe(_)),
         "odd" => whole()?.rem_euclid(2) == 1,
@@ -127,6 +132,7 @@ pub(super) fn test(name: &str, value: &Value, given: &Given) -> Result<bool, Rai
             };
             has_case && text.chars().all(is_case)
         }
+        "filter" | "test" if hashable(value).is_err() => return hashable(value).map(|()| false),
         "filter" => value.as_text().is_some_and(super::filters::is_filter),
         "test" => value.as_text().is_some_and(is_test),
         "in" => contains(other, value)?,

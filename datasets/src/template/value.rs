@@ -4,6 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+pub(crate) use super::collection::Dict;
+use super::collection::{Extent, Items, bounded};
+use super::run::MAX_TEXT;
+
 /// Why a template ends: an exception of Python's, by its kind and its message.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raised {
@@ -38,43 +42,22 @@ pub(crate) enum Value {
     Text(Rc<str>),
     /// Text that is marked as safe: Python's `Markup`.
     Safe(Rc<str>),
-    List(Rc<Vec<Value>>),
-    Tuple(Rc<Vec<Value>>),
+    List(Rc<Items>),
+    Tuple(Rc<Items>),
     Dict(Rc<Dict>),
     Namespace(Rc<RefCell<Dict>>),
-    Macro(Rc<super::eval::Closure>),
-    Loop(Rc<super::eval::Loop>),
+    Macro(Rc<super::run::Closure>),
+    Loop(Rc<super::run::Loop>),
     /// A function of the environment.
     Function(&'static str),
     /// A method of a value.
     Method(Rc<Value>, Rc<str>),
     /// What an iterator has left: its items, and the place of the next one.
-    Iter(Rc<(Vec<Value>, Cell<usize>)>),
+    Iter(Rc<(Items, Cell<usize>)>),
     /// What `items`, `keys` and `values` of a dict give, and `range`.
-    View(&'static str, Rc<Vec<Value>>),
+    View(&'static str, Rc<Items>),
     /// An object of `cycler` or `joiner`: its items, and how often it was called.
-    Cycle(Rc<(&'static str, Vec<Value>, Cell<usize>)>),
-}
-
-/// Keys and values in the order in which they were added.
-#[derive(Clone, Default)]
-pub(crate) struct Dict(pub(crate) Vec<(Value, Value)>);
-
-impl Dict {
-    pub(crate) fn get(&self, key: &Value) -> Option<&Value> {
-        self.0.iter().find(|(own, _)| is_equal(own, key)).map(|(_, value)| value)
-    }
-
-    pub(crate) fn text(&self, key: &str) -> Option<&Value> {
-        self.0.iter().find(|(own, _)| own.as_text() == Some(key)).map(|(_, value)| value)
-    }
-
-    pub(crate) fn set(&mut self, key: Value, value: Value) {
-        match self.0.iter_mut().find(|(own, _)| is_equal(own, &key)) {
-            Some((_, own)) => *own = value,
-            None => self.0.push((key, value)),
-        }
-    }
+    Cycle(Rc<(&'static str, Items, Cell<usize>)>),
 }
 
 /// Whether Python's `str.strip` takes a character away: white space of Unicode, and four separators.
@@ -88,11 +71,20 @@ pub(crate) fn text(text: impl AsRef<str>) -> Value {
 
 /// What a generator of Python gives.
 pub(super) fn iter(items: Vec<Value>) -> Value {
-    Value::Iter(Rc::new((items, Cell::new(0))))
+    Value::Iter(Rc::new((items.into(), Cell::new(0))))
 }
 
 pub(crate) fn list(items: Vec<Value>) -> Value {
-    Value::List(Rc::new(items))
+    Value::List(Rc::new(items.into()))
+}
+
+pub(super) fn tuple(items: Vec<Value>) -> Value {
+    Value::Tuple(Rc::new(items.into()))
+}
+
+/// What `items`, `keys` and `values` of a dict give, and `range`.
+pub(super) fn view(name: &'static str, items: Vec<Value>) -> Value {
+    Value::View(name, Rc::new(items.into()))
 }
 
 impl Value {
@@ -131,6 +123,31 @@ impl Value {
         }
     }
 
+    /// How deep it is, and the cost of a walk through it.
+    pub(super) fn extent(&self) -> Extent {
+        match self {
+            Self::Text(text) | Self::Safe(text) => Extent::flat(1 + text.len() as u64 / 16),
+            Self::List(items) | Self::Tuple(items) | Self::View(_, items) => items.extent().around(),
+            Self::Iter(of) => of.0.extent().around(),
+            Self::Cycle(of) => of.1.extent().around(),
+            Self::Loop(of) => of.items.extent().around(),
+            Self::Dict(dict) => dict.extent().around(),
+            Self::Method(of, _) => of.extent().around(),
+            _ => Extent::flat(1),
+        }
+    }
+
+    /// The bytes of its text or its items.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Safe(text) => text.len(),
+            Self::List(items) | Self::Tuple(items) | Self::View(_, items) => size_of_val(&***items),
+            Self::Iter(of) => size_of_val(&*of.0),
+            Self::Dict(dict) => size_of_val(dict.entries()),
+            _ => 0,
+        }
+    }
+
     /// The value of a field that is not there.
     pub(super) fn missing(&self, name: &str) -> Value {
         let of = match self {
@@ -148,7 +165,7 @@ impl Value {
             Self::Float(number) => *number != 0.0,
             Self::Text(text) | Self::Safe(text) => !text.is_empty(),
             Self::List(items) | Self::Tuple(items) | Self::View(_, items) => !items.is_empty(),
-            Self::Dict(dict) => !dict.0.is_empty(),
+            Self::Dict(dict) => !dict.entries().is_empty(),
             _ => true,
         }
     }
@@ -183,8 +200,9 @@ impl Value {
             Self::Undefined(_) => Vec::new(),
             Self::List(items) | Self::Tuple(items) | Self::View(_, items) => items.to_vec(),
             Self::Iter(of) => of.0[of.1.replace(of.0.len())..].to_vec(),
-            Self::Dict(dict) => dict.0.iter().map(|(key, _)| key.clone()).collect(),
+            Self::Dict(dict) => dict.entries().iter().map(|(key, _)| key.clone()).collect(),
             Self::Text(chars) | Self::Safe(chars) => {
+                bounded(chars.chars().count())?;
                 chars.chars().map(|char| text(char.encode_utf8(&mut [0; 4]))).collect()
             }
             other => {
@@ -198,7 +216,7 @@ impl Value {
             Self::Undefined(_) => 0,
             Self::Text(text) | Self::Safe(text) => text.chars().count(),
             Self::List(items) | Self::Tuple(items) | Self::View(_, items) => items.len(),
-            Self::Dict(dict) => dict.0.len(),
+            Self::Dict(dict) => dict.entries().len(),
             Self::Loop(of) => of.items.len(),
             other => {
                 return Err(raised(
@@ -226,8 +244,8 @@ impl Value {
     }
 
     fn write_repr(&self, to: &mut String, depth: usize) -> Result<(), Raised> {
-        if depth > 100 {
-            return unsupported("a value is nested too deeply");
+        if to.len() > MAX_TEXT {
+            return unsupported(format!("a text of more than {} MiB", MAX_TEXT >> 20));
         }
         let all = |items: &[Value], to: &mut String| -> Result<(), Raised> {
             for (at, item) in items.iter().enumerate() {
@@ -257,7 +275,7 @@ impl Value {
             }
             Self::Dict(dict) => {
                 to.push('{');
-                for (at, (key, value)) in dict.0.iter().enumerate() {
+                for (at, (key, value)) in dict.entries().iter().enumerate() {
                     to.push_str(if at == 0 { "" } else { ", " });
                     key.write_repr(to, depth + 1)?;
                     to.push_str(": ");
@@ -332,9 +350,21 @@ fn is_printable(char: char) -> bool {
     !format!("a{char}").escape_debug().to_string().contains("\\u{")
 }
 
+/// Whether both are one list or dict.
+fn is_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::List(left), Value::List(right)) | (Value::Tuple(left), Value::Tuple(right)) => {
+            Rc::ptr_eq(left, right)
+        }
+        (Value::Dict(left), Value::Dict(right)) => Rc::ptr_eq(left, right),
+        _ => false,
+    }
+}
+
 /// Python's `==`.
 pub(super) fn is_equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
+        (left, right) if is_same(left, right) => true,
         (Value::Undefined(_), Value::Undefined(_)) | (Value::None, Value::None) => true,
         (Value::Text(left) | Value::Safe(left), Value::Text(right) | Value::Safe(right)) => left == right,
         (Value::List(left), Value::List(right)) | (Value::Tuple(left), Value::Tuple(right)) => {
@@ -344,7 +374,7 @@ pub(super) fn is_equal(left: &Value, right: &Value) -> bool {
         (Value::Dict(left), Value::Dict(right)) => {
             let has =
                 |(key, value): &(Value, Value)| right.get(key).is_some_and(|right| is_equal(value, right));
-            left.0.len() == right.0.len() && left.0.iter().all(has)
+            left.entries().len() == right.entries().len() && left.entries().iter().all(has)
         }
         (Value::Namespace(left), Value::Namespace(right)) => Rc::ptr_eq(left, right),
         (Value::Macro(left), Value::Macro(right)) => Rc::ptr_eq(left, right),

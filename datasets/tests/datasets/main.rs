@@ -74,6 +74,10 @@ mod tables;
 mod tabular;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod tabular_jobs;
+#[cfg(feature = "tokenizers")]
+mod template_bounds;
+#[cfg(feature = "tokenizers")]
+mod template_golden;
 #[cfg(feature = "tfrecord")]
 mod tfrecord;
 mod token_files;

@@ -1,0 +1,142 @@
+//! Lists and dicts, which know how deep and how large they are.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use super::value::{Raised, Value, is_equal, unsupported};
+
+/// Max depth of a value: what compares, writes or drops one calls itself once per level.
+pub(super) const MAX_VALUE_DEPTH: u32 = 132;
+/// Max items of a list.
+const MAX_ITEMS: usize = 1 << 22;
+/// From as many entries on, a dict finds its texts by a table.
+const INDEXED: usize = 16;
+
+/// How deep a value is, and the cost of a walk through it. What is held twice counts twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extent {
+    pub(super) depth: u32,
+    pub(super) nodes: u64,
+}
+
+impl Extent {
+    /// That of a value without items.
+    pub(super) fn flat(nodes: u64) -> Self {
+        Self { depth: 0, nodes }
+    }
+
+    /// That of a value which holds one of this extent.
+    pub(super) fn around(self) -> Self {
+        Self { depth: self.depth + 1, nodes: self.nodes + 1 }
+    }
+
+    fn add(&mut self, item: &Value) {
+        let Self { depth, nodes } = item.extent();
+        self.depth = self.depth.max(depth);
+        self.nodes = self.nodes.saturating_add(nodes);
+    }
+}
+
+/// The items of a list.
+#[derive(Clone, Default)]
+pub(crate) struct Items {
+    all: Vec<Value>,
+    extent: Extent,
+}
+
+impl Items {
+    pub(super) fn extent(&self) -> Extent {
+        self.extent
+    }
+}
+
+impl From<Vec<Value>> for Items {
+    fn from(all: Vec<Value>) -> Self {
+        let mut extent = Extent::default();
+        all.iter().for_each(|item| extent.add(item));
+        Self { all, extent }
+    }
+}
+
+impl Deref for Items {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.all
+    }
+}
+
+/// Refuses a list of more items than are read.
+pub(super) fn bounded(count: usize) -> Result<(), Raised> {
+    if count > MAX_ITEMS { unsupported(format!("a list of more than {MAX_ITEMS} items")) } else { Ok(()) }
+}
+
+/// Keys and values in the order in which they were added.
+#[derive(Clone, Default)]
+pub(crate) struct Dict {
+    entries: Vec<(Value, Value)>,
+    extent: Extent,
+    /// The places of keys that are texts, of a dict of many entries.
+    places: HashMap<Rc<str>, usize>,
+}
+
+impl Dict {
+    pub(crate) fn entries(&self) -> &[(Value, Value)] {
+        &self.entries
+    }
+
+    pub(super) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    fn place(&self, key: &Value) -> Option<usize> {
+        match key {
+            Value::Text(key) | Value::Safe(key) => self.place_of_text(key),
+            key => self.entries.iter().position(|(own, _)| is_equal(own, key)),
+        }
+    }
+
+    fn place_of_text(&self, key: &str) -> Option<usize> {
+        if self.entries.len() < INDEXED {
+            return self.entries.iter().position(|(own, _)| own.as_text() == Some(key));
+        }
+        self.places.get(key).copied()
+    }
+
+    pub(crate) fn get(&self, key: &Value) -> Option<&Value> {
+        self.place(key).map(|at| &self.entries[at].1)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<&Value> {
+        self.place_of_text(key).map(|at| &self.entries[at].1)
+    }
+
+    pub(crate) fn set(&mut self, key: Value, value: Value) {
+        self.extent.add(&key);
+        self.extent.add(&value);
+        if let Some(at) = self.place(&key) {
+            self.entries[at].1 = value;
+            return;
+        }
+        self.entries.push((key, value));
+        let first = match self.entries.len() {
+            count if count < INDEXED => return,
+            INDEXED => 0,
+            count => count - 1,
+        };
+        for (at, (key, _)) in self.entries.iter().enumerate().skip(first) {
+            if let Value::Text(key) | Value::Safe(key) = key {
+                self.places.insert(key.clone(), at);
+            }
+        }
+    }
+}
+
+impl FromIterator<(Value, Value)> for Dict {
+    fn from_iter<I: IntoIterator<Item = (Value, Value)>>(entries: I) -> Self {
+        let mut dict = Self::default();
+        entries.into_iter().for_each(|(key, value)| dict.set(key, value));
+        dict
+    }
+}

@@ -1,0 +1,251 @@
+//! What Jinja finds out about names before a template runs.
+//!
+//! Jinja makes a function of each block. A name that such a block sets is a variable of that function: where
+//! no statement before it reads the name, a loop or a macro in the block that does finds it undefined, even
+//! if a variable of the conversation has this name. And a filter or a test that Jinja does not know is an
+//! error of the template, unless it stands in an `if`.
+
+use std::collections::{HashMap, HashSet};
+
+use super::ast::{Arguments, Block, Expr, Filter, Kind, Node, Target};
+use super::value::{Raised, raised};
+use super::{filters, tests};
+
+/// How a block first meets a name.
+#[derive(Clone, Copy, PartialEq)]
+enum First {
+    /// It is read, or is a parameter: what it is outside is what it is here.
+    Read,
+    /// It is set, whatever happens.
+    Set,
+}
+
+#[derive(Clone, Default)]
+struct Names {
+    first: HashMap<String, First>,
+    set: HashSet<String>,
+}
+
+/// The names of a block, and those of the blocks around it.
+pub(super) struct Frame<'f> {
+    names: Names,
+    outer: Option<&'f Frame<'f>>,
+    /// Whether an unknown filter is an error only where it runs.
+    in_if: bool,
+}
+
+impl<'f> Frame<'f> {
+    pub(super) fn root() -> Self {
+        Self { names: Names::default(), outer: None, in_if: false }
+    }
+
+    fn within(outer: &'f Frame<'f>, parameters: &[&str]) -> Self {
+        let first = parameters.iter().map(|name| ((*name).to_owned(), First::Read)).collect();
+        Self { names: Names { first, set: HashSet::new() }, outer: Some(outer), in_if: false }
+    }
+
+    /// Fills the names that are undefined at the start of a block, and of those in it.
+    pub(super) fn block(mut self, block: &mut Block) -> Result<(), Raised> {
+        self.nodes(&block.nodes)?;
+        let outer = self.outer;
+        let is_outside = |name: &String| {
+            let mut frame = outer;
+            while let Some(of) = frame {
+                if of.names.first.contains_key(name) {
+                    return true;
+                }
+                frame = of.outer;
+            }
+            false
+        };
+        let is_hidden = |(name, first): (&String, &First)| {
+            (*first == First::Set && !is_outside(name)).then(|| name.clone())
+        };
+        block.hidden = self.names.first.iter().filter_map(is_hidden).collect();
+        block.nodes.iter_mut().try_for_each(|node| self.inner(node))
+    }
+
+    fn read(&mut self, name: &str) {
+        self.names.first.entry(name.to_owned()).or_insert(First::Read);
+    }
+
+    fn set(&mut self, name: &str) {
+        self.names.set.insert(name.to_owned());
+        self.names.first.entry(name.to_owned()).or_insert(First::Set);
+    }
+
+    fn target(&mut self, target: &Target) {
+        match target {
+            Target::Name(name) => self.set(name),
+            Target::Field(name, _) => self.read(name),
+            Target::Several(all) => all.iter().for_each(|target| self.target(target)),
+        }
+    }
+
+    /// The names of statements, without those of the blocks in them.
+    fn nodes(&mut self, nodes: &[Node]) -> Result<(), Raised> {
+        for node in nodes {
+            match node {
+                Node::Text(_) | Node::Break | Node::Continue | Node::Generation(_) => {}
+                Node::Output(value) => self.expr(value)?,
+                Node::If { branches, otherwise } => self.branches(branches, otherwise)?,
+                Node::For(of) => self.expr(&of.over)?,
+                Node::Set { target, value } => {
+                    self.expr(value)?;
+                    self.target(target);
+                }
+                Node::SetBlock { target, filters, .. } => {
+                    filters.iter().try_for_each(|filter| self.filter(filter))?;
+                    self.target(target);
+                }
+                Node::Macro(of) => self.set(&of.name),
+                Node::Call { call, .. } => self.expr(call)?,
+                Node::Filter { filters, .. } => filters.iter().try_for_each(|filter| self.filter(filter))?,
+                Node::With { values, .. } => values.iter().try_for_each(|(_, value)| self.expr(value))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of an `if`: a name that its three parts do not all set is what it is outside.
+    fn branches(&mut self, branches: &[(Expr, Vec<Node>)], otherwise: &[Node]) -> Result<(), Raised> {
+        let Some(((test, body), others)) = branches.split_first() else { return self.nodes(otherwise) };
+        let was_in_if = std::mem::replace(&mut self.in_if, true);
+        self.expr(test)?;
+        let before = self.names.clone();
+        self.nodes(body)?;
+        let of_body = std::mem::replace(&mut self.names, before.clone());
+        for other in others {
+            self.branches(std::slice::from_ref(other), &[])?;
+        }
+        let of_others = std::mem::replace(&mut self.names, before.clone());
+        self.nodes(otherwise)?;
+        let parts = [of_body, of_others, std::mem::replace(&mut self.names, before.clone())];
+        for part in &parts {
+            self.names.first.extend(part.first.iter().map(|(name, first)| (name.clone(), *first)));
+            self.names.set.extend(part.set.iter().cloned());
+        }
+        for name in self.names.set.difference(&before.set) {
+            if parts.iter().any(|part| !part.set.contains(name)) {
+                self.names.first.insert(name.clone(), First::Read);
+            }
+        }
+        self.in_if = was_in_if;
+        Ok(())
+    }
+
+    /// The blocks in a statement, with what they declare.
+    fn inner(&self, node: &mut Node) -> Result<(), Raised> {
+        match node {
+            Node::If { branches, otherwise } => {
+                let bodies = branches.iter_mut().map(|(_, body)| body).chain(std::iter::once(otherwise));
+                bodies.flatten().try_for_each(|node| self.inner(node))
+            }
+            Node::For(of) => {
+                let mut names = Vec::new();
+                names_of(&of.target, &mut names);
+                names.push("loop");
+                let mut test = Frame::within(self, &names);
+                of.test.iter().try_for_each(|expr| test.expr(expr))?;
+                Frame::within(self, &names).block(&mut of.body)?;
+                Frame::within(self, &[]).block(&mut of.otherwise)
+            }
+            Node::Macro(of) | Node::Call { caller: of, .. } => {
+                let Some(of) = std::sync::Arc::get_mut(of) else { return Ok(()) };
+                let mut names: Vec<&str> = of.arguments.iter().map(|(name, _)| name.as_str()).collect();
+                names.extend(["caller", "varargs", "kwargs"]);
+                let mut defaults = Frame::within(self, &names);
+                let all = of.arguments.iter().filter_map(|(_, default)| default.as_ref());
+                all.clone().try_for_each(|default| defaults.expr(default))?;
+                Frame::within(self, &names).block(&mut of.body)
+            }
+            Node::SetBlock { body, .. } | Node::Filter { body, .. } | Node::Generation(body) => {
+                Frame::within(self, &[]).block(body)
+            }
+            Node::With { values, body } => {
+                let mut names = Vec::new();
+                values.iter().for_each(|(target, _)| names_of(target, &mut names));
+                Frame::within(self, &names).block(body)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn filter(&mut self, filter: &Filter) -> Result<(), Raised> {
+        if !self.in_if && !filters::is_filter(&filter.name) {
+            let why = format!("No filter named '{}'.", filter.name);
+            return Err(raised("TemplateAssertionError", why));
+        }
+        self.arguments(&filter.arguments)
+    }
+
+    fn arguments(&mut self, of: &Arguments) -> Result<(), Raised> {
+        let named = of.named.iter().map(|(_, value)| value);
+        let mut all = of.plain.iter().chain(named).chain(&of.spread).chain(&of.spread_named);
+        all.try_for_each(|value| self.expr(value))
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Result<(), Raised> {
+        match &*expr.what {
+            Kind::Name(name) => self.read(name),
+            Kind::Filter(of, filter) => {
+                self.expr(of)?;
+                self.filter(filter)?;
+            }
+            Kind::Test(of, test) => {
+                self.expr(of)?;
+                if !self.in_if && !tests::is_test(&test.name) {
+                    let why = format!("No test named '{}'.", test.name);
+                    return Err(raised("TemplateAssertionError", why));
+                }
+                self.arguments(&test.arguments)?;
+            }
+            Kind::Call(of, arguments) => {
+                self.expr(of)?;
+                self.arguments(arguments)?;
+            }
+            Kind::Choice { test, then, otherwise } => {
+                let was_in_if = std::mem::replace(&mut self.in_if, true);
+                let mut all = [test, then].into_iter().chain(otherwise);
+                all.try_for_each(|value| self.expr(value))?;
+                self.in_if = was_in_if;
+            }
+            Kind::List(items) | Kind::Tuple(items) | Kind::Concat(items) => {
+                items.iter().try_for_each(|value| self.expr(value))?;
+            }
+            Kind::Dict(entries) => {
+                entries
+                    .iter()
+                    .flat_map(|(key, value)| [key, value])
+                    .try_for_each(|value| self.expr(value))?;
+            }
+            Kind::Attribute(of, _) | Kind::Not(of) | Kind::Negative(of) | Kind::Positive(of) => {
+                self.expr(of)?
+            }
+            Kind::Item(left, right)
+            | Kind::And(left, right)
+            | Kind::Or(left, right)
+            | Kind::Binary(_, left, right) => {
+                self.expr(left)?;
+                self.expr(right)?;
+            }
+            Kind::Slice(of, parts) => {
+                self.expr(of)?;
+                parts.iter().flatten().try_for_each(|value| self.expr(value))?;
+            }
+            Kind::Compare(first, others) => {
+                self.expr(first)?;
+                others.iter().try_for_each(|(_, value)| self.expr(value))?;
+            }
+            Kind::None | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::Text(_) => {}
+        }
+        Ok(())
+    }
+}
+
+fn names_of<'t>(target: &'t Target, names: &mut Vec<&'t str>) {
+    match target {
+        Target::Name(name) | Target::Field(name, _) => names.push(name),
+        Target::Several(all) => all.iter().for_each(|target| names_of(target, names)),
+    }
+}

@@ -57,8 +57,8 @@ pub struct ChatOptions {
     pub add_generation_prompt: bool,
     /// Keeps the first tokens of each conversation.
     pub max_tokens: Option<usize>,
-    /// The date of templates that ask for today's: [`ChatTemplate::with_date`].
-    pub date: Option<String>,
+    /// The date of templates that ask for today's: [`ChatTemplate::with_today`].
+    pub today: Option<String>,
 }
 
 impl Default for ChatOptions {
@@ -72,7 +72,7 @@ impl Default for ChatOptions {
             context: Vec::new(),
             add_generation_prompt: false,
             max_tokens: None,
-            date: None,
+            today: None,
         }
     }
 }
@@ -257,8 +257,8 @@ impl Chats {
             }
             None => ChatTemplate::of_tokenizer(&path)?,
         };
-        let template = match &options.date {
-            Some(date) => template.with_date(date)?,
+        let template = match &options.today {
+            Some(date) => template.with_today(date)?,
             None => template,
         };
         if shape == Shape::Conversation && options.learn == Learn::Marked && !template.has_generation() {

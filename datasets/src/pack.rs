@@ -22,6 +22,7 @@ mod journal;
 mod partial;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod varying;
 
 use classes::Classes;
@@ -29,6 +30,7 @@ use columns::Columns;
 use index::{INDEX, Index, Shard};
 use journal::{Journal, Whole};
 use partial::Partial;
+pub use tokens::{PackedTokens, TokenPackOptions, pack_tokens};
 
 /// How to pack.
 #[derive(Clone, Copy, Debug, Default)]

@@ -163,7 +163,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// `Config` for what is no date.
-    pub fn with_date(mut self, date: &str) -> Result<Self> {
+    pub fn with_today(mut self, date: &str) -> Result<Self> {
         let parsed = Date::parse(date).ok_or_else(|| {
             let why =
                 format!("\"{}\" is no date: write it as 2026-03-05, or 2026-03-05T09:07:00", one_line(date));

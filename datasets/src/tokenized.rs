@@ -126,6 +126,16 @@ impl Tokenized {
         Ok(self)
     }
 
+    /// The number of tokens that the tokenizer knows, with those that were added.
+    pub fn vocabulary(&self) -> usize {
+        self.tokenizer.get_vocab_size(true)
+    }
+
+    /// The id of a token, such as the one that ends a text.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.tokenizer.token_to_id(token)
+    }
+
     /// Special tokens that the tokenizer has for a single text.
     fn special_tokens_of_a_text(&self) -> usize {
         self.tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false))

@@ -13,6 +13,8 @@
 //! | [`cifar_bytes`] | the bytes of a file, a gzip file or an archive of CIFAR |
 //! | [`open_bytes`] | the bytes of a file of any kind |
 //! | [`token_bytes`] | the bytes of a token stream, after the options |
+//! | [`index_bytes`] | the bytes of the index of a `.bin` of token ids |
+//! | [`template_bytes`] | a chat template, and the messages for it |
 //! | [`tfrecord_bytes`] | the bytes of a TFRecord file |
 //! | [`mds_bytes`] | the bytes of an MDS shard |
 //! | [`arrow_bytes`] | the bytes of an Arrow file or stream |
@@ -30,6 +32,7 @@ pub mod cifar_bytes;
 pub mod csv_bytes;
 pub mod cursor_bytes;
 pub mod idx_bytes;
+pub mod index_bytes;
 pub mod jsonl_bytes;
 pub mod mds_bytes;
 pub mod npy_bytes;
@@ -42,6 +45,7 @@ pub mod safetensors_bytes;
 pub mod sampler_params;
 pub mod spec_layout;
 pub mod tar_bytes;
+pub mod template_bytes;
 pub mod tfrecord_bytes;
 pub mod token_bytes;
 
@@ -60,7 +64,7 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 22] = [
+pub const TARGETS: [(&str, Check); 24] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
@@ -72,6 +76,8 @@ pub const TARGETS: [(&str, Check); 22] = [
     ("cifar_bytes", cifar_bytes::check),
     ("open_bytes", open_bytes::check),
     ("token_bytes", token_bytes::check),
+    ("index_bytes", index_bytes::check),
+    ("template_bytes", template_bytes::check),
     ("tfrecord_bytes", tfrecord_bytes::check),
     ("mds_bytes", mds_bytes::check),
     ("csv_bytes", csv_bytes::check),

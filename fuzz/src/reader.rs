@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result};
 use feedline_datasets::{Reader, Values};
 
 /// Samples that are read of each input.
@@ -15,12 +15,34 @@ pub fn check(name: &str, data: &[u8], open: impl FnOnce(&Path) -> Result<Box<dyn
         panic!("cannot write {}: {error}", path.display());
     }
     if let Err(error) = open(&path).and_then(|reader| read(&*reader)) {
-        let message = error.to_string();
-        assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::Config), "{message}");
-        // An option that cannot work is not a fault of the file.
-        assert!(error.kind() == ErrorKind::Config || message.contains("feedline-fuzz"), "no path: {message}");
-        assert!(!message.contains('\n'), "more than a line: {message}");
+        check_error(&error);
     }
+}
+
+/// Writes a file and the one beside it, and reads the first as [`check`] does.
+pub fn beside(
+    name: &str,
+    data: &[u8],
+    other: &str,
+    bytes: &[u8],
+    open: impl FnOnce(&Path) -> Result<Box<dyn Reader>>,
+) -> Result<()> {
+    let (path, other) = (file(name), file(other));
+    for (path, bytes) in [(&path, data), (&other, bytes)] {
+        if let Err(error) = std::fs::write(path, bytes) {
+            panic!("cannot write {}: {error}", path.display());
+        }
+    }
+    open(&path).and_then(|reader| read(&*reader))
+}
+
+/// What the error of a damaged file promises.
+pub fn check_error(error: &Error) {
+    let message = error.to_string();
+    assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::Config), "{message}");
+    // An option that cannot work is not a fault of the file.
+    assert!(error.kind() == ErrorKind::Config || message.contains("feedline-fuzz"), "no path: {message}");
+    assert!(!message.contains('\n'), "more than a line: {message}");
 }
 
 /// Reads the first and the last samples; each has what the schema says.

@@ -25,6 +25,7 @@ def chats(
     context: Mapping[str, Any] | None = None,
     add_generation_prompt: bool = False,
     max_tokens: int | None = None,
+    today: str | None = None,
     split: str | None = None,
 ) -> Data:
     """Conversations as token ids, by the tokenizer's own chat template: fields ``ids`` and ``labels``.
@@ -52,6 +53,8 @@ def chats(
         context: What else the template sees in each conversation, such as ``{"enable_thinking": False}``.
         add_generation_prompt: Whether the beginning of an answer is added.
         max_tokens: Keeps the first tokens of each conversation.
+        today: The date of templates that ask for today's, such as ``"2026-03-05"``: without it they are refused,
+            since the text would be another one each day.
         split: As for :func:`feedline.open`.
     """
     if of not in ("messages", "completions", "preferences"):
@@ -75,6 +78,7 @@ def chats(
         "context": [(str(name), _json(f"context[{name!r}]", value)) for name, value in _mapping(context)],
         "add_generation_prompt": _options.flag("add_generation_prompt", add_generation_prompt),
         "max_tokens": _options.maybe("max_tokens", max_tokens),
+        "today": today,
         "split": split,
     }
     return of_set(_feedline.open_chats(os.fspath(path), os.fspath(tokenizer), steps))
@@ -87,6 +91,7 @@ def chat_text(
     template: str | None = None,
     tools: Sequence[Mapping[str, Any]] | None = None,
     add_generation_prompt: bool = False,
+    today: str | None = None,
     **context: Any,
 ) -> str:
     """The text of a conversation, as :func:`feedline.chats` tokenizes it.
@@ -103,6 +108,7 @@ def chat_text(
         "" if tools is None else _json("tools", tools),
         _json("the context", context),
         _options.flag("add_generation_prompt", add_generation_prompt),
+        today,
     )
 
 

@@ -745,10 +745,20 @@ def _places_of(data: Data) -> Sequence[Place]:
     return data._places or [(field.name, field.name, None) for field in data.fields]
 
 
-def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | None = None) -> Data:
+def mix(
+    parts: Sequence[tuple[Data, float]],
+    *,
+    seed: int = 0,
+    samples: int | None = None,
+    weights_from_epoch: Mapping[int, Sequence[float]] | None = None,
+    weights_from: Mapping[int, Sequence[float]] | None = None,
+) -> Data:
     """Samples of several data sets by weights, each set shuffled in epochs of its own.
 
-    ``samples`` is the length of an epoch; by default the sum of the lengths.
+    ``samples`` is the length of an epoch; by default the sum of the lengths. Weights may change:
+    ``weights_from_epoch={3: [0, 1]}`` draws by other weights from epoch 3 on, ``weights_from={5000: [0, 1]}`` from
+    sample 5000 of the run on, counted through all epochs and ranks. 0 leaves a set out. A run resumes as ever.
+    A loader that shuffles keeps the weights of an epoch only: leave the order to the mix.
 
     >>> import feedline, numpy as np
     >>> few, many = feedline.Data({"x": np.zeros(10)}), feedline.Data({"x": np.ones(1000)})
@@ -758,8 +768,20 @@ def mix(parts: Sequence[tuple[Data, float]], *, seed: int = 0, samples: int | No
     """
     seed = _options.whole("seed", seed, 0, 2**64 - 1)
     weights = [(part._set, _options.number("a weight of mix", weight)) for part, weight in parts]
-    mixed = _feedline.DataSet.mix(weights, seed, _options.maybe("samples", samples))
+    changes = [
+        _changes(name, given) for name, given in (("weights_from_epoch", weights_from_epoch), ("weights_from", weights_from))
+    ]
+    mixed = _feedline.DataSet.mix(weights, seed, _options.maybe("samples", samples), *changes)
     return _composed([part for part, _ in parts], mixed)
+
+
+def _changes(name: str, given: Any) -> list[tuple[int, list[float]]]:
+    """The weights of a mix from an epoch or a sample on."""
+    places = _options.mapping(name, given, "{3: [0.5, 0.5]}").items()
+    return [
+        (_options.whole(f"a key of {name}", at), [_options.number(f"a weight of {name}", weight) for weight in weights])
+        for at, weights in places
+    ]
 
 
 def _composed(parts: Sequence[Data], inner: _feedline.DataSet) -> Data:

@@ -517,12 +517,20 @@ impl DataSet {
     }
 
     #[staticmethod]
-    fn mix(parts: Vec<(PyRef<'_, Self>, f64)>, seed: u64, samples: Option<u64>) -> PyResult<Self> {
+    fn mix(
+        parts: Vec<(PyRef<'_, Self>, f64)>,
+        seed: u64,
+        samples: Option<u64>,
+        from_epochs: Vec<(u64, Vec<f64>)>,
+        from_samples: Vec<(u64, Vec<f64>)>,
+    ) -> PyResult<Self> {
         parts.iter().try_for_each(|(part, _)| part.check_decoded("mix"))?;
         let mix = parts
             .iter()
             .fold(Mix::builder(seed), |mix, (part, weight)| mix.dataset(part.set.clone(), *weight));
         let mix = if let Some(samples) = samples { mix.samples(samples) } else { mix };
+        let mix = from_epochs.iter().fold(mix, |mix, (epoch, weights)| mix.weights_from_epoch(*epoch, weights));
+        let mix = from_samples.iter().fold(mix, |mix, (sample, weights)| mix.weights_from(*sample, weights));
         mix.build().map(|set| Self::new("mix", set)).map_err(raise)
     }
 

@@ -169,6 +169,7 @@ pub(crate) struct ChatSteps {
     context: Vec<(String, String)>,
     add_generation_prompt: bool,
     max_tokens: Option<usize>,
+    today: Option<String>,
     split: Option<String>,
 }
 
@@ -192,6 +193,7 @@ pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: Cha
         context: steps.context,
         add_generation_prompt: steps.add_generation_prompt,
         max_tokens: steps.max_tokens,
+        today: steps.today,
     };
     detached(py, || {
         let reader = open_with(path, &options)?;
@@ -206,7 +208,8 @@ pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: Cha
 
 /// The text of a conversation in JSON, by the chat template of a tokenizer or by a given one.
 #[pyfunction]
-#[pyo3(signature = (tokenizer, template, messages, tools, variables, prompt))]
+#[pyo3(signature = (tokenizer, template, messages, tools, variables, prompt, today))]
+#[expect(clippy::too_many_arguments, reason = "called from Python, by place")]
 pub(crate) fn render_chat(
     py: Python<'_>,
     tokenizer: Option<&str>,
@@ -215,12 +218,17 @@ pub(crate) fn render_chat(
     tools: &str,
     variables: &str,
     prompt: bool,
+    today: Option<&str>,
 ) -> PyResult<String> {
     detached(py, || {
         let template = match (template, tokenizer) {
             (Some(template), _) => ChatTemplate::new(template)?,
             (None, Some(tokenizer)) => ChatTemplate::of_tokenizer(tokenizer)?,
             (None, None) => return Err(Error::new(ErrorKind::Config, "give a tokenizer or a template")),
+        };
+        let template = match today {
+            Some(today) => template.with_today(today)?,
+            None => template,
         };
         template.render(messages, tools, variables, prompt)
     })

@@ -1,12 +1,13 @@
-//! Writes any source as Arrow files, which are read fastest.
+//! Writes any source as Arrow files, which are read fastest, and texts as the token ids of Megatron.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use feedline_core::DType;
 use feedline_datasets::{
-    Missing, Nulls, OpenOptions, PackOptions, Packed, Reader, Split, Table, open_with, pack,
+    Missing, Nulls, OpenOptions, PackOptions, Packed, PackedTokens, Reader, Split, Table, TokenPackOptions,
+    Tokenized, open_with, pack, pack_tokens,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::prelude::{Long, Short, Value, ValueExt as _};
@@ -37,6 +38,13 @@ fields of a table, in any number:
   --saved FILE          keeps lists, means and deviations of this data in a JSON file
   --fitted FILE         takes them from the file that the training data has saved
 
+token ids, where DST is called .bin: Megatron's pair, with the .idx beside it
+  --tokenizer FILE      tokenizes a text by this tokenizer.json; without it SRC has ids already
+  --field NAME          the text, or with ids already these; by default text, and ids
+  --end TOKEN           ends each document by this token, such as <|endoftext|>
+  --ids TYPE            u8, u16, i8, i16, i32, i64; by default u16 for a vocabulary below 65,500, else i32
+  --threads N           threads that read and tokenize; by default one per core
+
 A run that was ended goes on where it was.
 ";
 
@@ -51,7 +59,21 @@ struct Options {
     nulls: Nulls,
     quiet: bool,
     steps: Vec<Step>,
+    tokens: Tokens,
 }
+
+/// How texts become token ids.
+#[derive(Default)]
+struct Tokens {
+    tokenizer: Option<PathBuf>,
+    field: Option<String>,
+    end: Option<String>,
+    dtype: Option<DType>,
+    threads: usize,
+}
+
+/// The type that Megatron gives the ids of a vocabulary.
+const SMALL_VOCABULARY: usize = 65_500;
 
 /// A step of the table, by its flag.
 enum Step {
@@ -91,7 +113,7 @@ impl Step {
 /// # Errors
 /// One line for the user.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std::error::Error>> {
-    let Some(Options { from, to, shard_bytes, split, nulls, quiet, steps }) = parse(arguments)? else {
+    let Some(Options { from, to, shard_bytes, split, nulls, quiet, steps, tokens }) = parse(arguments)? else {
         return Ok(format!("{HELP}\n{EXIT}"));
     };
     let options = OpenOptions { split, nulls, ..OpenOptions::with_memory_limit(IN_MEMORY) };
@@ -108,6 +130,9 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn 
         let style = ProgressStyle::with_template("{bar:40} {pos}/{len} samples, {per_sec}, {eta} left")?;
         ProgressBar::new(reader.len()).with_style(style)
     };
+    if to.extension().is_some_and(|extension| extension == "bin") {
+        return write_tokens(reader, &to, tokens, &bar);
+    }
     let packed = pack(&*reader, &to, PackOptions { shard_bytes }, |samples| bar.set_position(samples));
     bar.finish_and_clear();
     let Packed { samples, files, bytes, kept, kept_samples } = packed?;
@@ -119,9 +144,43 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn 
     Ok(format!("packed {samples} samples: {files}, {bytes} bytes\n"))
 }
 
+/// Writes Megatron's pair.
+fn write_tokens(
+    reader: Box<dyn Reader>,
+    to: &Path,
+    tokens: Tokens,
+    bar: &ProgressBar,
+) -> Result<String, Box<dyn std::error::Error>> {
+    let Tokens { tokenizer, field, end, dtype, threads } = tokens;
+    let mut options = TokenPackOptions { threads, ..TokenPackOptions::new(dtype.unwrap_or(DType::I32)) };
+    let reader: Box<dyn Reader> = match tokenizer {
+        Some(tokenizer) => {
+            let ids = Tokenized::new(reader, field.as_deref().unwrap_or("text"), tokenizer)?;
+            if dtype.is_none() && ids.vocabulary() < SMALL_VOCABULARY {
+                options.dtype = DType::U16;
+            }
+            if let Some(end) = end {
+                let id = ids.token_id(&end);
+                options.end = Some(id.ok_or_else(|| format!("the tokenizer has no token {end:?}, of --end"))?);
+            }
+            Box::new(ids)
+        }
+        None if end.is_some() => return Err("--end takes a token of the --tokenizer: give that too".into()),
+        None => {
+            options.field = field.unwrap_or(options.field);
+            reader
+        }
+    };
+    let packed = pack_tokens(&*reader, to, &options, |samples| bar.set_position(samples));
+    bar.finish_and_clear();
+    let PackedTokens { documents, tokens, kept } = packed?;
+    let kept = if kept > 0 { format!(" ({kept} documents were there)") } else { String::new() };
+    Ok(format!("packed {documents} documents: {tokens} ids of type {}{kept}\n", options.dtype))
+}
+
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, lexopt::Error> {
     let (mut from, mut to, mut shard_bytes, mut split, mut quiet) = (None, None, None, None, false);
-    let (mut nulls, mut steps) = (Nulls::default(), Vec::new());
+    let (mut nulls, mut steps, mut tokens) = (Nulls::default(), Vec::new(), Tokens::default());
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -154,6 +213,15 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
             }
             Long("saved") => steps.push(Step::Saved(PathBuf::from(parser.value()?))),
             Long("fitted") => steps.push(Step::Fitted(PathBuf::from(parser.value()?))),
+            Long("tokenizer") => tokens.tokenizer = Some(PathBuf::from(parser.value()?)),
+            Long("field") => tokens.field = Some(parser.value()?.string()?),
+            Long("end") => tokens.end = Some(parser.value()?.string()?),
+            Long("ids") => {
+                let name = parser.value()?.string()?;
+                let dtype = DType::ALL.into_iter().find(|one| one.name() == name);
+                tokens.dtype = Some(dtype.ok_or("--ids takes a type of --help")?);
+            }
+            Long("threads") => tokens.threads = parser.value()?.parse()?,
             Long("help") | Short('h') => return Ok(None),
             Value(value) if from.is_none() => from = Some(PathBuf::from(value)),
             Value(value) if to.is_none() => to = Some(PathBuf::from(value)),
@@ -163,7 +231,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
     let (Some(from), Some(to)) = (from, to) else {
         return Err("give a source and a target, see --help".into());
     };
-    Ok(Some(Options { from, to, shard_bytes, split, nulls, quiet, steps }))
+    Ok(Some(Options { from, to, shard_bytes, split, nulls, quiet, steps, tokens }))
 }
 
 fn list(names: &str) -> Vec<String> {

@@ -62,16 +62,25 @@ struct Entry {
 impl Journal {
     pub(super) fn new(to: &Path, reader: &dyn Reader, columns: &Columns) -> Self {
         let form = crc32c::crc32c(&footer::start(&columns.described));
+        Self::of(to, [reader.fingerprint(), reader.len(), form.into()])
+    }
+
+    /// That of the file `to`, made of this source in this form.
+    pub(super) fn of(to: &Path, source: [u64; 3]) -> Self {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".progress");
-        let source = [reader.fingerprint(), reader.len(), form.into()];
         Self { path: to.with_file_name(name), source }
     }
 
     /// Records `written`, after `file` is synced to disk.
     pub(super) fn save(&self, file: &File, written: &Written) -> Result<()> {
+        self.save_of(&[file], written)
+    }
+
+    /// As [`save`](Self::save), of several files.
+    pub(super) fn save_of(&self, files: &[&File], written: &Written) -> Result<()> {
         let io = |error| cannot("write the file", error).at_path(&self.path);
-        file.sync_data().map_err(io)?;
+        files.iter().try_for_each(|file| file.sync_data()).map_err(io)?;
         let entry = Entry { source: self.source, written: written.clone() };
         let text = serde_json::to_string(&entry);
         let text =
@@ -85,6 +94,15 @@ impl Journal {
     /// The part of `file` that has the checksums of the journal; empty if any of them differs.
     pub(super) fn find(&self, file: &mut File) -> Written {
         self.read().filter(|written| written.parts.iter().all(|part| part.is_in(file))).unwrap_or_default()
+    }
+
+    /// What was written, a part in each of `files`; empty if a checksum differs.
+    pub(super) fn find_in(&self, files: &mut [&mut File]) -> Written {
+        let has_all = |written: &Written| {
+            let parts = written.parts.iter();
+            parts.len() == files.len() && parts.zip(files).all(|(part, file)| part.is_in(file))
+        };
+        self.read().filter(has_all).unwrap_or_default()
     }
 
     fn read(&self) -> Option<Written> {

@@ -47,6 +47,12 @@ impl Partial {
         if error.path().is_some() { error } else { error.at_path(&self.temporary) }
     }
 
+    /// Removes the file.
+    pub(super) fn remove(self) -> Result<()> {
+        fs::remove_file(&self.temporary)
+            .map_err(|error| cannot("remove the file", error).at_path(&self.temporary))
+    }
+
     /// Gives the file its name; returns its bytes.
     pub(super) fn finish(self) -> Result<u64> {
         let io = |error| cannot("write the file", error).at_path(&self.to);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use feedline_core::{DType, Result};
 use tempfile::tempdir;
 
-use super::{PackOptions, Packed, data, pack};
+use super::{PackOptions, Packed, TokenPackOptions, data, pack, pack_tokens};
 use crate::{ElementType, Reader, Schema, SchemaField, Values, open};
 
 const LEN: u64 = 60;
@@ -175,4 +175,130 @@ fn what_is_damaged_or_of_another_source_is_never_continued() {
         let (reads, _) = run(&Source::new(!varies, LEN), &to);
         assert_eq!(reads, LEN);
     }
+}
+
+/// Lists of ids computed from their numbers; one of them fails.
+struct Ids(Source);
+
+impl Ids {
+    fn new(fails_at: u64) -> Self {
+        let schema = Schema::new([SchemaField::variable("ids", ElementType::Number(DType::I64))]);
+        Self(Source { schema, ..Source::new(true, fails_at) })
+    }
+}
+
+impl Reader for Ids {
+    fn format(&self) -> &'static str {
+        "made"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.0.schema
+    }
+
+    fn len(&self) -> u64 {
+        5000
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        if sample == self.0.fails_at {
+            return Err(data("planned failure"));
+        }
+        self.0.reads.fetch_add(1, Ordering::Relaxed);
+        let ids: Vec<u8> =
+            (0..sample % 7).flat_map(|at| (sample as i64 * 3 + at as i64).to_le_bytes()).collect();
+        if let [value] = values.begin(1) {
+            value.set_bytes(&ids);
+            value.set_shape([ids.len() / 8]);
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0.fingerprint
+    }
+}
+
+#[test]
+fn token_ids_resume_where_they_were_and_are_the_same_on_any_number_of_threads() {
+    let dir = tempdir().unwrap();
+    let pair = |name: &str| {
+        let bin = dir.path().join(name);
+        (fs::read(&bin).unwrap(), fs::read(bin.with_extension("idx")).unwrap())
+    };
+    let options =
+        |threads: usize| TokenPackOptions { end: Some(9), threads, ..TokenPackOptions::new(DType::U16) };
+    let pack = |source: &Ids, name: &str, threads: usize| {
+        let mut last = 0;
+        let packed = pack_tokens(source, dir.path().join(name), &options(threads), |count| {
+            assert!(count > last, "progress goes on");
+            last = count;
+        });
+        packed.map(|packed| (packed, last))
+    };
+    let (whole, last) = pack(&Ids::new(u64::MAX), "whole.bin", 1).unwrap();
+    assert_eq!((whole.documents, whole.kept, last), (5000, 0, 5000));
+    assert_eq!(whole.tokens, 5000 + (0..5000).map(|sample| sample % 7).sum::<u64>());
+    let (many, _) = pack(&Ids::new(u64::MAX), "many.bin", 5).unwrap();
+    assert_eq!((many, pair("many.bin")), (whole, pair("whole.bin")));
+
+    // Several interruptions, each further on.
+    for fails_at in [1500, 1500, 3000, 4999] {
+        let error = pack(&Ids::new(fails_at), "part.bin", 3).unwrap_err();
+        assert_eq!((error.message(), error.sample()), ("planned failure", Some(fails_at)));
+        assert!(!dir.path().join("part.bin").exists() && !dir.path().join("part.idx").exists());
+    }
+    let source = Ids::new(u64::MAX);
+    let (rest, _) = pack(&source, "part.bin", 2).unwrap();
+    let reads = source.0.reads.load(Ordering::Relaxed);
+    assert!(rest.kept > 4000 && reads == 5000 - rest.kept, "{rest:?}, {reads} were read");
+    assert_eq!(pair("part.bin"), pair("whole.bin"));
+
+    // Damaged bytes, and other options, are not gone on with.
+    assert!(pack(&Ids::new(4000), "other.bin", 2).is_err());
+    let partial = dir.path().join("other.bin.partial");
+    let mut bytes = fs::read(&partial).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&partial, bytes).unwrap();
+    assert_eq!(pack(&Ids::new(u64::MAX), "other.bin", 2).unwrap().0.kept, 0);
+    assert_eq!(pair("other.bin"), pair("whole.bin"));
+    assert!(pack(&Ids::new(4000), "end.bin", 2).is_err());
+    let plain = TokenPackOptions::new(DType::U16);
+    assert_eq!(pack_tokens(&Ids::new(u64::MAX), dir.path().join("end.bin"), &plain, |_| {}).unwrap().kept, 0);
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 10, "only pairs are left: {left:?}");
+}
+
+#[test]
+fn what_cannot_be_packed_as_token_ids_is_an_error_that_says_why() {
+    let dir = tempdir().unwrap();
+    let to = dir.path().join("x.bin");
+    let refused = |source: &dyn Reader, to: &Path, options: &TokenPackOptions| {
+        pack_tokens(source, to, options, |_| {}).unwrap_err().to_string()
+    };
+    let ids = Ids::new(u64::MAX);
+    for (options, why) in [
+        (TokenPackOptions::new(DType::U8), "does not fit into u8: give a wider type"),
+        (TokenPackOptions::new(DType::U32), "an .idx knows ids of the types"),
+        (TokenPackOptions::new(DType::F32), "an .idx knows ids of the types"),
+        (
+            TokenPackOptions { field: "tokens".into(), ..TokenPackOptions::new(DType::I32) },
+            "no field \"tokens\"",
+        ),
+        (
+            TokenPackOptions { end: Some(70_000), ..TokenPackOptions::new(DType::U16) },
+            "id 70000 does not fit",
+        ),
+    ] {
+        let error = refused(&ids, &to, &options);
+        assert!(error.contains(why), "{error}");
+        assert!(!to.exists());
+    }
+    let options = TokenPackOptions::new(DType::I32);
+    assert!(refused(&ids, &dir.path().join("x.arrow"), &options).contains("a file called .bin"));
+    let bytes = Source::new(true, u64::MAX);
+    let of_bytes = TokenPackOptions { field: "bytes".into(), ..options.clone() };
+    assert!(refused(&bytes, &to, &of_bytes).contains("is no list of whole numbers"));
+    pack_tokens(&ids, &to, &options, |_| {}).unwrap();
+    assert!(refused(&ids, &to, &options).contains("exists already"));
 }

@@ -33,7 +33,7 @@ pub(super) fn call(name: &str, mut given: Given, date: Option<Date>) -> Result<V
                 return unsupported(format!(
                     "strftime_now gives another text each day: give the date, {}, or what the template asks for, \
                      such as date_string",
-                    named("ChatOptions::date", "date=\"2026-03-05\"")
+                    named("ChatOptions::today", "today=\"2026-03-05\"")
                 ));
             };
             Ok(text(date.written(format)?))

@@ -329,6 +329,20 @@ fn check_version(bytes: &[u8]) -> Result<()> {
     }
 }
 
+/// The header of Megatron's index.
+pub(crate) fn header_of(code: u8, sequences: u64, entries: u64) -> Vec<u8> {
+    let mut header = MEGATRON.to_vec();
+    header.extend(1_u64.to_le_bytes());
+    header.push(code);
+    header.extend([sequences, entries].map(u64::to_le_bytes).concat());
+    header
+}
+
+/// The code of a type.
+pub(crate) fn code(of: DType) -> Option<u8> {
+    (1..=8).find(|code| dtype(u64::from(*code)) == Some(of))
+}
+
 /// The type of a code that both kinds of index have.
 fn dtype(code: u64) -> Option<DType> {
     Some(match code {

@@ -56,6 +56,8 @@ mod mnist;
 mod no_threads;
 #[cfg(feature = "arrow")]
 mod pack;
+#[cfg(all(feature = "arrow", feature = "tokenizers"))]
+mod pack_tokens;
 mod ragged;
 mod records;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]

@@ -7,7 +7,7 @@ use feedline_datasets::ChatTemplate;
 use crate::training::lines;
 
 fn rendered(source: &str, messages: &str, variables: &str, date: &str) -> Result<String, String> {
-    let template = ChatTemplate::new(source).and_then(|template| template.with_date(date));
+    let template = ChatTemplate::new(source).and_then(|template| template.with_today(date));
     let template = template.map(|of| of.with_token("bos_token", "<s>").with_token("eos_token", "</s>"));
     let text = template.and_then(|template| template.render(messages, "", variables, false));
     text.map_err(|error| error.message().to_owned())
@@ -93,9 +93,9 @@ fn todays_date_is_the_one_that_is_given() {
     assert_eq!(rendered("{{ strftime_now('%F %a') }}", "[]", "", "1999-12-31").unwrap(), "1999-12-31 Fri");
     let error = ChatTemplate::new(source).unwrap().render("[]", "", "", false).unwrap_err();
     assert!(error.message().contains("`strftime_now('%d %b %Y')`"), "{error}");
-    assert!(error.message().contains("ChatOptions::date"), "{error}");
+    assert!(error.message().contains("ChatOptions::today"), "{error}");
     for wrong in ["", "today", "2026-02-29", "2026-13-01", "2026-3-5", "2026-03-05T25:00:00", "2026-03-05T"] {
-        let error = ChatTemplate::new("").unwrap().with_date(wrong).unwrap_err();
+        let error = ChatTemplate::new("").unwrap().with_today(wrong).unwrap_err();
         assert!(error.message().contains("is no date"), "{wrong}: {error}");
     }
 }

@@ -27,6 +27,11 @@ const PERIOD: usize = 1 << 16;
 ///   epoch resumes there. A large set with a small weight is seen whole, over several epochs; a small set
 ///   with a large weight comes several times within one.
 ///
+/// - Weights may change: from a sample of the run on, or from an epoch on, other shares are drawn, whose
+///   pattern begins there. Each set goes on where it is. A cursor needs no more to resume than before, since
+///   the weights are a function of the epoch and the position. A loader that shuffles keeps those of an epoch
+///   only: leave the order to the mix where they change within.
+///
 /// So sample `id` of the mix depends on the epoch, and a loader that shuffles the mix delivers the same
 /// samples in each epoch as one that does not. Random numbers are keyed by the loader's epoch and draw, so a
 /// sample that comes again within an epoch gets different ones.
@@ -45,15 +50,84 @@ const PERIOD: usize = 1 << 16;
 pub struct Mix {
     parts: Vec<StableDataset>,
     spec: Spec,
+    /// The first begins with the run.
+    phases: Vec<Phase>,
+    len: u64,
+    seed: u64,
+}
+
+/// Samples of the run that are drawn by the same weights.
+struct Phase {
+    /// The epoch and the position of the first one.
+    epoch: u64,
+    first: u64,
+    /// The draws of each set before it, counted from the beginning of the run in a number type that no epoch
+    /// overflows.
+    drawn: Vec<u128>,
     /// For each position within a period: its set, and the number of positions before it that belong to that
-    /// set.
+    /// set. The pattern begins with the phase, and with each epoch behind that.
     pattern: Vec<(u32, u32)>,
     /// Positions of each set in a period; they add up to the period.
     shares: Vec<u64>,
-    /// Draws of each set in an epoch of the mix.
-    draws: Vec<u64>,
-    len: u64,
-    seed: u64,
+    /// The draws of each set in the rest of the first epoch, and in each other one.
+    in_first: Vec<u64>,
+    in_others: Vec<u64>,
+}
+
+impl Phase {
+    /// From position `first` of `epoch` on; an epoch has `len` samples.
+    fn new((epoch, first): (u64, u64), drawn: Vec<u128>, shares: Vec<u64>, len: u64) -> Self {
+        let pattern = pattern(&shares);
+        let mut phase =
+            Self { epoch, first, drawn, pattern, shares, in_first: Vec::new(), in_others: Vec::new() };
+        let sets = 0..phase.shares.len();
+        phase.in_first = sets.clone().map(|part| phase.within(part, len - first)).collect();
+        phase.in_others = sets.map(|part| phase.within(part, len)).collect();
+        phase
+    }
+
+    /// The draws of a set among the first `positions` of the pattern.
+    fn within(&self, part: usize, positions: u64) -> u64 {
+        let (periods, rest) = (positions / PERIOD as u64, (positions % PERIOD as u64) as usize);
+        let of_rest = self.pattern[..rest].iter().filter(|(set, _)| *set as usize == part).count();
+        periods * self.shares[part] + of_rest as u64
+    }
+
+    /// Where the pattern stands at position `id` of `epoch`, and the draws of a set before the pattern began.
+    fn place(&self, epoch: u64, id: u64, part: impl Fn(u64) -> usize) -> (u64, usize, u128) {
+        match epoch.checked_sub(self.epoch + 1) {
+            None => {
+                let part = part(id - self.first);
+                (id - self.first, part, self.drawn[part])
+            }
+            Some(epochs) => {
+                let part = part(id);
+                let before = u128::from(epochs) * u128::from(self.in_others[part]);
+                (id, part, self.drawn[part] + u128::from(self.in_first[part]) + before)
+            }
+        }
+    }
+
+    /// The set of position `id` of `epoch`, and its draw.
+    fn draw(&self, epoch: u64, id: u64) -> (usize, u128) {
+        let of = |at: u64| self.pattern[(at % PERIOD as u64) as usize];
+        let (at, part, before) = self.place(epoch, id, |at| of(at).0 as usize);
+        let own = at / PERIOD as u64 * self.shares[part] + u64::from(of(at).1);
+        (part, before + u128::from(own))
+    }
+
+    /// The draws of set `part` before position `id` of `epoch`.
+    fn draws_before(&self, part: usize, epoch: u64, id: u64) -> u128 {
+        let (at, part, before) = self.place(epoch, id, |_| part);
+        before + u128::from(self.within(part, at))
+    }
+}
+
+/// From when on other weights hold.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    Sample(u64),
+    Epoch(u64),
 }
 
 /// The sets of a [`Mix`], and its length.
@@ -61,6 +135,7 @@ pub struct Mix {
 pub struct MixBuilder {
     parts: Vec<StableDataset>,
     weights: Vec<f64>,
+    changes: Vec<(From, Vec<f64>)>,
     len: Option<u64>,
     seed: u64,
 }
@@ -78,23 +153,49 @@ impl MixBuilder {
         Self { len: Some(samples), ..self }
     }
 
+    /// Other weights from epoch `epoch` of the run on, one for each set; 0 leaves a set out.
+    pub fn weights_from_epoch(mut self, epoch: u64, weights: &[f64]) -> Self {
+        self.changes.push((From::Epoch(epoch), weights.to_vec()));
+        self
+    }
+
+    /// Other weights from sample `sample` of the run on, counted through all epochs and over all ranks: with a
+    /// batch of 8 on 4 ranks, step `n` begins with sample `32 * n`. 0 leaves a set out.
+    pub fn weights_from(mut self, sample: u64, weights: &[f64]) -> Self {
+        self.changes.push((From::Sample(sample), weights.to_vec()));
+        self
+    }
+
     /// The mix.
     ///
     /// # Errors
     /// `Config` for no sets, sets with different fields, an empty set, a weight that is not above zero, a share
-    /// below one in 65,536, or more than 2^63 samples.
+    /// below one in 65,536, more than 2^63 samples, or weights that are given twice for one place, not for
+    /// each set, or for none.
     pub fn build(self) -> Result<Mix> {
-        let Self { parts, weights, len, seed } = self;
+        let Self { parts, weights, changes, len, seed } = self;
         let spec = common_spec("mix", &parts)?;
         if let Some(empty) = parts.iter().position(|part| part.len() == 0) {
             return Err(config(format!("part {empty} of the mix is empty: leave it out")));
         }
+        if let Some(bad) = weights.iter().position(|&weight| weight == 0.0) {
+            return Err(not_above_zero(bad, 0.0));
+        }
         let shares = shares(&weights)?;
         let sum = || parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.len()));
         let len = check_len("mix", len.or_else(sum))?;
-        let pattern = pattern(&shares);
-        let mut mix = Mix { parts, spec, pattern, shares, draws: Vec::new(), len, seed };
-        mix.draws = (0..mix.parts.len()).map(|part| mix.draws_before(part, len)).collect();
+        let first = Phase::new((0, 0), vec![0; parts.len()], shares, len);
+        let mut mix = Mix { parts, spec, phases: vec![first], len, seed };
+        let at = |from: From| match from {
+            // A set without samples has none from which weights could change.
+            From::Sample(sample) => (sample / len.max(1), sample % len.max(1)),
+            From::Epoch(epoch) => (epoch, 0),
+        };
+        let mut changes: Vec<_> = changes.into_iter().map(|(from, weights)| (at(from), weights)).collect();
+        changes.sort_by_key(|(from, _)| *from);
+        for (from, weights) in changes {
+            mix.change(from, &weights)?;
+        }
         Ok(mix)
     }
 }
@@ -105,12 +206,41 @@ impl Mix {
         MixBuilder { seed, ..MixBuilder::default() }
     }
 
-    /// The number of samples of set `part` in an epoch of the mix.
+    /// Draws by other weights from this epoch and position on, which is behind all changes so far.
+    fn change(&mut self, from: (u64, u64), weights: &[f64]) -> Result<()> {
+        let (given, sets) = (weights.len(), self.parts.len());
+        if given != sets {
+            return Err(config(format!("weights that change: {given} are given for {sets} sets")));
+        }
+        if self.phases.last().is_some_and(|last| (last.epoch, last.first) == from) {
+            let (epoch, position) = from;
+            let why = format!("the weights of the mix are given twice for epoch {epoch}, sample {position}");
+            return Err(config(why));
+        }
+        if weights.iter().all(|&weight| weight == 0.0) {
+            return Err(config("the weights of the mix change to none: leave a set in".to_owned()));
+        }
+        let drawn = (0..sets).map(|part| self.draws_before(part, from.0, from.1)).collect();
+        self.phases.push(Phase::new(from, drawn, shares(weights)?, self.len));
+        Ok(())
+    }
+
+    /// The number of samples of set `part` in epoch 0 of the mix: that of each epoch, to within one, unless
+    /// the weights change.
     ///
     /// # Panics
     /// If there is no such set.
     pub fn draws(&self, part: usize) -> u64 {
-        self.draws[part]
+        self.draws_in(0, part)
+    }
+
+    /// The number of samples of set `part` in an epoch of the mix.
+    ///
+    /// # Panics
+    /// If there is no such set.
+    pub fn draws_in(&self, epoch: u64, part: usize) -> u64 {
+        // At most the samples of an epoch.
+        (self.draws_before(part, epoch, self.len) - self.draws_before(part, epoch, 0)) as u64
     }
 
     /// The set of sample `id` in `epoch`, and its id in that set; `None` if there is no such sample.
@@ -118,22 +248,30 @@ impl Mix {
         if id >= self.len {
             return None;
         }
-        let (part, before) = self.pattern[(id % PERIOD as u64) as usize];
-        let part = part as usize;
-        let draw = id / PERIOD as u64 * self.shares[part] + u64::from(before);
-        // Counted from epoch 0 on, in a number type that no epoch overflows.
-        let draw = u128::from(epoch) * u128::from(self.draws[part]) + u128::from(draw);
+        let (part, draw) = self.phase(epoch, id).draw(epoch, id);
         let len = u128::from(self.parts[part].len());
         let (round, position) = ((draw / len) as u64, (draw % len) as u64);
         let order = key(&[self.seed, part as u64, round, u64::from_le_bytes(*b"mixed in")]);
         Some((part, Permutation::new(len as u64, order).at(position)))
     }
 
-    /// The number of positions of set `part` among the first `positions`.
-    fn draws_before(&self, part: usize, positions: u64) -> u64 {
-        let (periods, rest) = (positions / PERIOD as u64, (positions % PERIOD as u64) as usize);
-        let of_rest = self.pattern[..rest].iter().filter(|(set, _)| *set as usize == part).count();
-        periods * self.shares[part] + of_rest as u64
+    /// The phase of a position.
+    fn phase(&self, epoch: u64, id: u64) -> &Phase {
+        let behind = self.phases.partition_point(|phase| (phase.epoch, phase.first) <= (epoch, id));
+        // The first phase begins with the run.
+        &self.phases[behind.saturating_sub(1)]
+    }
+
+    /// The draws of set `part` before position `id` of `epoch`; `id` may be the end of the epoch.
+    fn draws_before(&self, part: usize, epoch: u64, id: u64) -> u128 {
+        let phase = match id.checked_sub(1) {
+            Some(last) => self.phase(epoch, last),
+            None => match epoch.checked_sub(1) {
+                Some(before) => return self.draws_before(part, before, self.len),
+                None => return 0,
+            },
+        };
+        phase.draws_before(part, epoch, id)
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -146,12 +284,15 @@ impl Mix {
     }
 }
 
+fn not_above_zero(part: usize, weight: f64) -> crate::Error {
+    config(format!("part {part} of the mix has weight {weight}: it must be above 0"))
+}
+
 /// Whole positions of a period for each weight, by the method of the largest remainder.
 fn shares(weights: &[f64]) -> Result<Vec<u64>> {
     let sum: f64 = weights.iter().sum();
-    if let Some(bad) = weights.iter().position(|&weight| !weight.is_finite() || weight <= 0.0) {
-        let weight = weights[bad];
-        return Err(config(format!("part {bad} of the mix has weight {weight}: it must be above 0")));
+    if let Some(bad) = weights.iter().position(|&weight| !weight.is_finite() || weight < 0.0) {
+        return Err(not_above_zero(bad, weights[bad]));
     }
     if !sum.is_finite() {
         return Err(config("the weights of the mix are too large to be added".to_owned()));
@@ -160,9 +301,11 @@ fn shares(weights: &[f64]) -> Result<Vec<u64>> {
     let mut shares: Vec<u64> = exact.iter().map(|share| share.floor() as u64).collect();
     let mut by_rest: Vec<usize> = (0..weights.len()).collect();
     by_rest.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
+    by_rest.retain(|&part| weights[part] > 0.0);
     let left = (PERIOD as u64).saturating_sub(shares.iter().sum());
     by_rest.iter().cycle().take(left as usize).for_each(|&part| shares[part] += 1);
-    if let Some(none) = shares.iter().position(|&share| share == 0) {
+    let is_lost = |(&share, &weight): (&u64, &f64)| share == 0 && weight > 0.0;
+    if let Some(none) = shares.iter().zip(weights).position(is_lost) {
         let why = format!("part {none} of the mix has less than 1 of {PERIOD} samples: raise its weight");
         return Err(config(why));
     }
@@ -222,11 +365,17 @@ impl Dataset for Mix {
 
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"mix").number(self.seed).number(self.len);
-        let parts = self.parts.iter().zip(&self.shares);
+        let Some((first, changes)) = self.phases.split_first() else { return state.value() };
+        let parts = self.parts.iter().zip(&first.shares);
         let add = |state: Fingerprint, (part, &share): (&StableDataset, &u64)| {
             state.number(share).number(part.len()).number(part.fingerprint())
         };
-        parts.fold(state, add).value()
+        let state = parts.fold(state, add);
+        let change = |state: Fingerprint, phase: &Phase| {
+            let state = state.number(phase.epoch).number(phase.first);
+            phase.shares.iter().fold(state, |state, &share| state.number(share))
+        };
+        changes.iter().fold(state, change).value()
     }
 }
 

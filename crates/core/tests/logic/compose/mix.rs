@@ -122,3 +122,85 @@ fn sets_and_weights_that_cannot_be_mixed_are_refused() {
     };
     assert_fingerprints_differ([&of(0, 1.0, 9), &of(1, 1.0, 9), &of(0, 2.0, 9), &of(0, 1.0, 10)]);
 }
+
+/// Sets by weights that change.
+fn changing(changes: &[(Option<u64>, u64, [f64; 3])], samples: u64) -> Mix {
+    let lens = [30, 7, 500];
+    let builder = Mix::builder(3).samples(samples);
+    let builder = (0..3).fold(builder, |builder, part| builder.dataset(Numbered::new(0, lens[part]), 1.0));
+    let add = |builder: MixBuilder, &(epoch, at, weights): &(Option<u64>, u64, [f64; 3])| match epoch {
+        Some(epoch) => builder.weights_from_epoch(epoch, &weights),
+        None => builder.weights_from(at, &weights),
+    };
+    changes.iter().fold(builder, add).build().expect("a mix")
+}
+
+#[test]
+fn weights_that_change_are_a_function_of_the_epoch_and_the_position() {
+    let changes = [(None, 150, [8.0, 1.0, 1.0]), (Some(4), 0, [0.0, 1.0, 3.0]), (None, 950, [1.0, 0.0, 0.0])];
+    let mix = changing(&changes, 100);
+    let mut of_set = BTreeMap::<usize, Vec<u64>>::new();
+    let mut drawn = Vec::new();
+    for at in 0..1200 {
+        let (part, sample) = mix.place(at / 100, at % 100).expect("a sample");
+        of_set.entry(part).or_default().push(sample);
+        drawn.push(part);
+    }
+    // The shares of each phase, to within the sets.
+    for (range, shares) in [
+        (0..150, [1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]),
+        (150..400, [0.8, 0.1, 0.1]),
+        (400..950, [0.0, 0.25, 0.75]),
+        (950..1200, [1.0, 0.0, 0.0]),
+    ] {
+        let epochs = 2 + (range.end - range.start) / 100;
+        for (part, share) in shares.into_iter().enumerate() {
+            let found = drawn[range.clone()].iter().filter(|&&of| of == part).count() as f64;
+            let off = (found - share * (range.end - range.start) as f64).abs();
+            assert!(off <= 3.0 * epochs as f64 && (share > 0.0 || found == 0.0), "{range:?} {part}: {found}");
+        }
+    }
+    // Each set still gives every sample once per epoch of its own, across the changes.
+    for (part, samples) in of_set {
+        for own_epoch in samples.chunks_exact([30, 7, 500][part]) {
+            let mut sorted = own_epoch.to_vec();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), own_epoch.len(), "a sample of part {part} twice");
+        }
+    }
+    let in_epochs = |part| (0..12).map(|epoch| mix.draws_in(epoch, part)).sum::<u64>();
+    assert_eq!((0..3).map(in_epochs).sum::<u64>(), 1200);
+    assert_eq!((mix.draws_in(11, 0), mix.draws_in(11, 1), mix.draws_in(4, 0)), (100, 0, 0));
+    assert_keeps_the_contract(&mix);
+}
+
+#[test]
+fn a_change_to_the_same_weights_changes_no_sample_of_whole_epochs_and_another_one_the_fingerprint() {
+    let plain = changing(&[], 100);
+    let same = changing(&[(Some(2), 0, [1.0; 3])], 100);
+    for at in 0..500 {
+        assert_eq!(plain.place(at / 100, at % 100), same.place(at / 100, at % 100), "{at}");
+    }
+    let other = changing(&[(Some(2), 0, [1.0, 2.0, 1.0])], 100);
+    assert_ne!(plain.fingerprint(), other.fingerprint());
+    assert!((0..200).all(|at| plain.place(at / 100, at % 100) == other.place(at / 100, at % 100)));
+    assert!((200..300).any(|at| plain.place(at / 100, at % 100) != other.place(at / 100, at % 100)));
+}
+
+#[test]
+fn weights_that_change_wrongly_are_refused() {
+    let builder = || Mix::builder(3).dataset(Numbered::new(0, 3), 1.0).dataset(Numbered::new(0, 3), 1.0);
+    for (builder, why) in [
+        (builder().weights_from(9, &[1.0]), "1 are given for 2 sets"),
+        (builder().weights_from(9, &[0.0, 0.0]), "change to none"),
+        (builder().weights_from(9, &[-1.0, 1.0]), "has weight -1: it must be above 0"),
+        (builder().weights_from(9, &[1e-9, 1.0]), "raise its weight"),
+        (builder().weights_from(0, &[1.0, 1.0]), "are given twice for epoch 0, sample 0"),
+        (builder().weights_from(12, &[1.0, 1.0]).weights_from_epoch(2, &[1.0, 2.0]), "given twice for epoch 2"),
+        (Mix::builder(3).dataset(Numbered::new(0, 3), 0.0), "has weight 0: it must be above 0"),
+    ] {
+        let error = builder.build().unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}

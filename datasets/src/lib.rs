@@ -170,5 +170,5 @@ pub use text::Lines;
 pub use tfrecord::TfRecord;
 pub use token_files::TokenDocuments;
 #[cfg(feature = "tokenizers")]
-pub use tokenized::Tokenized;
+pub use tokenized::{Tokenized, TokenizedSource};
 pub use tokens::{LeftOut, TokenOptions, Tokens};

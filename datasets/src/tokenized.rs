@@ -12,9 +12,11 @@ use crate::reader::Visit;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 mod checked;
+mod source;
 
 use checked::encode;
 pub(crate) use checked::{Checked, Encoded, encode_with_places};
+pub use source::TokenizedSource;
 
 /// The name of the field with the token ids.
 const IDS: &str = "ids";

@@ -113,7 +113,8 @@ impl Step {
 /// # Errors
 /// One line for the user.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std::error::Error>> {
-    let Some(Options { from, to, shard_bytes, split, nulls, quiet, steps, tokens }) = parse(arguments)? else {
+    let Some(Options { from, to, shard_bytes, split, nulls, quiet, steps, tokens }) = parse(arguments)?
+    else {
         return Ok(format!("{HELP}\n{EXIT}"));
     };
     let options = OpenOptions { split, nulls, ..OpenOptions::with_memory_limit(IN_MEMORY) };
@@ -161,7 +162,8 @@ fn write_tokens(
             }
             if let Some(end) = end {
                 let id = ids.token_id(&end);
-                options.end = Some(id.ok_or_else(|| format!("the tokenizer has no token {end:?}, of --end"))?);
+                options.end =
+                    Some(id.ok_or_else(|| format!("the tokenizer has no token {end:?}, of --end"))?);
             }
             Box::new(ids)
         }

@@ -119,12 +119,21 @@ impl Items {
 
     /// Writes the items `items` of a document to `to`, which has their size.
     pub(crate) fn write(&self, document: &ReadRow<'_>, items: Range<usize>, to: &mut [u8]) {
+        self.write_values(self.values(document), items, to);
+    }
+
+    /// The bytes of the field of a document.
+    pub(crate) fn values<'a>(&self, document: &ReadRow<'a>) -> &'a [u8] {
+        document.values(self.field)
+    }
+
+    /// As [`write`](Self::write), of the [`values`](Self::values) of a document.
+    pub(crate) fn write_values(&self, values: &[u8], items: Range<usize>, to: &mut [u8]) {
         let size = self.dtype.size();
         if self.is_single {
-            let one = document.values(self.field);
-            to.chunks_exact_mut(size).for_each(|item| item.copy_from_slice(one));
+            to.chunks_exact_mut(size).for_each(|item| item.copy_from_slice(values));
         } else {
-            to.copy_from_slice(&document.values(self.field)[items.start * size..items.end * size]);
+            to.copy_from_slice(&values[items.start * size..items.end * size]);
         }
         if self.is_label && !to.is_empty() {
             to[..size].copy_from_slice(&self.fill);

@@ -1,7 +1,8 @@
 //! The lengths of the samples of a set with a ragged field.
 
 use crate::memory::lengthen;
-use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Rows};
+use crate::source::Source;
+use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows};
 
 /// The number of items that each sample of `dataset` has of the ragged field `field`, in epoch 0, for
 /// [`Sampler::bucketed`](crate::Sampler::bucketed) and [`Packed`](crate::Packed).
@@ -39,14 +40,17 @@ pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
 }
 
 /// Memory for one sample of another set, used again for the next one.
-#[derive(Default)]
-pub(crate) struct OneRow {
+#[derive(Debug, Default)]
+#[doc(hidden)] // For the crates of this repository.
+pub struct OneRow {
     /// Words, so that elements of any type are aligned.
     slab: Vec<u64>,
 }
 
 /// A sample in [`OneRow`].
-pub(crate) struct ReadRow<'a> {
+#[derive(Debug)]
+#[doc(hidden)] // For the crates of this repository.
+pub struct ReadRow<'a> {
     layout: &'a Layout,
     slab: &'a [u8],
 }
@@ -60,11 +64,33 @@ impl OneRow {
         id: u64,
         context: &mut Context,
     ) -> Result<ReadRow<'a>, ReadError> {
+        self.row(layout, |row| dataset.read(id, row, context))
+    }
+
+    /// Decodes a record of `source`; `layout` is that of a single sample of it.
+    ///
+    /// # Errors
+    /// Those of the source, and a row that it has not written.
+    pub fn decode<'a>(
+        &'a mut self,
+        source: &dyn Source,
+        layout: &'a Layout,
+        record: &[u8],
+        context: &mut Context,
+    ) -> Result<ReadRow<'a>, ReadError> {
+        self.row(layout, |row| source.decode(record, row, context))
+    }
+
+    fn row<'a>(
+        &'a mut self,
+        layout: &'a Layout,
+        read: impl FnOnce(&mut Row<'_, '_>) -> Result<(), ReadError>,
+    ) -> Result<ReadRow<'a>, ReadError> {
         lengthen(&mut self.slab, layout.bytes() / size_of::<u64>())?;
         let slab: &mut [u8] = &mut bytemuck::cast_slice_mut(&mut self.slab)[..layout.bytes()];
         let mut rows = Rows::new(layout, slab, 1);
         rows.poison();
-        rows.row(0).read_by(|row| dataset.read(id, row, context))?;
+        rows.row(0).read_by(read)?;
         drop(rows);
         Ok(ReadRow { layout, slab })
     }
@@ -72,7 +98,7 @@ impl OneRow {
 
 impl<'a> ReadRow<'a> {
     /// The bytes of field `index`.
-    pub(crate) fn values(&self, index: usize) -> &'a [u8] {
+    pub fn values(&self, index: usize) -> &'a [u8] {
         let field = &self.layout.spec().fields()[index];
         match field.as_ragged() {
             Some(_) => self.layout.row_values(self.slab, index, 0),

@@ -89,10 +89,12 @@ pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;
 pub use layout::Layout;
 pub use lengths::lengths;
+#[doc(hidden)] // For the crates of this repository.
+pub use lengths::{OneRow, ReadRow};
 pub use named::{named, option, speak_python};
 #[doc(hidden)] // For the crates of this repository.
 pub use on_threads::on_threads;
-pub use packed::{Cost, Fate, Long, Packed, PackedBuilder, PackedOptions};
+pub use packed::{Cost, Fate, Long, Packed, PackedBuilder, PackedOptions, PackedSource, PackedSourceBuilder};
 pub use panics::{catch_panic, panic_text};
 pub use prefetch::Prefetched;
 pub use proof::{BatchProof, OrderHash, Proof};

@@ -23,10 +23,12 @@ use crate::{
 
 mod builder;
 mod fit;
+mod stream;
 
 use builder::Order;
 pub use builder::{Cost, Fate, Long, PackedBuilder};
 use fit::Stored;
+pub use stream::{PackedSource, PackedSourceBuilder};
 
 /// How documents are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,11 +267,44 @@ impl Packed {
     fn items_mut<'r>(&self, row: &'r mut Row<'_, '_>, index: usize) -> Result<&'r mut [u8]> {
         if self.is_padded { Ok(row.bytes_mut(index)) } else { row.written_bytes_mut(index) }
     }
+}
 
-    /// The numbers of a field with a value for each item, of which there are `used`.
-    fn numbers_mut<'r>(&self, row: &'r mut Row<'_, '_>, index: usize, used: usize) -> Result<&'r mut [u32]> {
-        if self.is_padded { row.field_mut(index) } else { Ok(&mut row.ragged_mut(index)?[..used]) }
+/// Writes the fields of a window behind the `first` ones of its documents, which have these lengths: places,
+/// number of items, ends and segments.
+fn write_places(
+    row: &mut Row<'_, '_>,
+    first: usize,
+    lengths: impl Iterator<Item = u32> + Clone,
+    (window, is_padded): (usize, bool),
+) -> Result<()> {
+    let used: usize = lengths.clone().map(|length| length as usize).sum();
+    row.field_mut::<u32>(first + Packed::USED)?[0] = used as u32;
+    let mut numbers = |field: usize, number: fn(usize, u32) -> u32| {
+        let index = first + field;
+        let all: &mut [u32] = match is_padded {
+            true => row.field_mut(index)?,
+            false => {
+                row.set_ragged_len(index, used)?;
+                &mut row.ragged_mut(index)?[..used]
+            }
+        };
+        let mut all = all.iter_mut();
+        for (document, length) in lengths.clone().enumerate() {
+            all.by_ref().take(length as usize).zip(0..).for_each(|(to, at)| *to = number(document, at));
+        }
+        all.for_each(|to| *to = 0);
+        Ok::<(), Error>(())
+    };
+    numbers(Packed::POSITION, |_, at| at)?;
+    numbers(Packed::SEGMENT, |document, _| document as u32 + 1)?;
+    let padding = if is_padded { (window - used) as u32 } else { 0 };
+    let mut segments = 0;
+    let room = row.ragged_mut::<u32>(first + Packed::CU_SEQLENS)?.iter_mut();
+    for (to, length) in room.zip(lengths.chain((padding > 0).then_some(padding))) {
+        *to = length;
+        segments += 1;
     }
+    row.set_ragged_len(first + Packed::CU_SEQLENS, segments)
 }
 
 impl Dataset for Packed {
@@ -290,33 +325,12 @@ impl Dataset for Packed {
         if !self.is_padded {
             let used = self.places(id).iter().map(|&place| self.pieces[place].len as usize).sum();
             let first = self.fields.len();
-            for index in (0..first).chain([first + Self::POSITION, first + Self::SEGMENT]) {
-                row.set_ragged_len(index, used)?;
-            }
+            (0..first).try_for_each(|index| row.set_ragged_len(index, used))?;
         }
-        let used = context.scoped_scratch(|one: &mut OneRow, context| self.fill(id, row, one, context))?;
-        let first = self.fields.len();
-        row.field_mut::<u32>(first + Self::USED)?[0] = used as u32;
+        context.scoped_scratch(|one: &mut OneRow, context| self.fill(id, row, one, context))?;
         // Documents that change places have equal lengths.
         let lengths = self.places(id).iter().map(|&place| self.pieces[place].len);
-        let padding = if self.is_padded { (self.window - used) as u32 } else { 0 };
-        let mut positions = self.numbers_mut(row, first + Self::POSITION, used)?.iter_mut();
-        for len in lengths.clone() {
-            positions.by_ref().take(len as usize).zip(0..).for_each(|(position, at)| *position = at);
-        }
-        positions.for_each(|position| *position = 0);
-        let mut items = self.numbers_mut(row, first + Self::SEGMENT, used)?.iter_mut();
-        for (len, segment) in lengths.clone().zip(1..) {
-            items.by_ref().take(len as usize).for_each(|item| *item = segment);
-        }
-        items.for_each(|item| *item = 0);
-        let mut segments = 0;
-        let room = row.ragged_mut::<u32>(first + Self::CU_SEQLENS)?.iter_mut();
-        for (to, len) in room.zip(lengths.chain((padding > 0).then_some(padding))) {
-            *to = len;
-            segments += 1;
-        }
-        Ok(row.set_ragged_len(first + Self::CU_SEQLENS, segments)?)
+        Ok(write_places(row, self.fields.len(), lengths, (self.window, self.is_padded))?)
     }
 
     fn has_random_geometry(&self) -> bool {

@@ -178,6 +178,7 @@ fn what_is_damaged_or_of_another_source_is_never_continued() {
 }
 
 /// Lists of ids computed from their numbers; one of them fails.
+#[derive(Debug)]
 struct Ids(Source);
 
 impl Ids {
@@ -212,6 +213,10 @@ impl Reader for Ids {
             value.set_shape([ids.len() / 8]);
         }
         Ok(())
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        None
     }
 
     fn fingerprint(&self) -> u64 {

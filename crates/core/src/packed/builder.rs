@@ -219,32 +219,24 @@ impl PackedBuilder {
                     .to_owned(),
             );
         }
-        let too_long = lengths.iter().position(|&length| length as usize > window);
-        if let Some(document) = too_long.filter(|_| long == Long::Refuse) {
+        if let Some(document) = too_long(&lengths, window, long) {
             let length = lengths[document];
             return refuse(format!(
                 "document {document} has {length} items, a window has {window}: take larger windows, or \
                  split long documents"
             ));
         }
-        let kept = |length: u32| if long == Long::Cut { keep_first(length, window) } else { length };
-        let (pieces, places, starts, groups) = lay(&lengths, kept, window, order);
+        let (pieces, places, starts, groups) = lay(&lengths, long, window, order);
         if pieces.is_empty() {
             return refuse("no document has an item: there is nothing to pack".to_owned());
         }
-        let fate = fate(&lengths, kept, &pieces);
+        let fate = fate(&lengths, long, window, &pieces);
         let segments = |at: &[usize]| {
             let used: usize = places[at[0]..at[1]].iter().map(|&piece| pieces[piece].len as usize).sum();
             at[1] - at[0] + usize::from(used < window && is_padded)
         };
         let max = starts.windows(2).map(segments).max().unwrap_or(1);
-        let add = |spec: Spec, name: &str, dtype| match is_padded {
-            true => spec.field(name, dtype, [window]),
-            false => spec.ragged(name, dtype, [], window),
-        };
-        let spec = fields.iter().try_fold(Spec::new(), |spec, of| add(spec, &of.name, of.dtype))?;
-        let spec = add(spec, "position", DType::U32)?.field("used", DType::U32, [])?;
-        let spec = add(spec.cumulative("cu_seqlens", max)?, "segment", DType::U32)?;
+        let spec = added(&fields, window, max, is_padded)?;
         let layout = Layout::new(documents.spec(), 1)?;
         let inner = documents;
         Ok(Packed {
@@ -267,11 +259,47 @@ impl PackedBuilder {
     }
 }
 
+/// The spec of windows: those fields, and what is added to them; `max` is the most documents of a window.
+pub(super) fn added(fields: &[Items], window: usize, max: usize, is_padded: bool) -> Result<Spec> {
+    let add = |spec: Spec, name: &str, dtype| match is_padded {
+        true => spec.field(name, dtype, [window]),
+        false => spec.ragged(name, dtype, [], window),
+    };
+    let spec = fields.iter().try_fold(Spec::new(), |spec, of| add(spec, &of.name, of.dtype))?;
+    let spec = add(spec, "position", DType::U32)?.field("used", DType::U32, [])?;
+    add(spec.cumulative("cu_seqlens", max)?, "segment", DType::U32)
+}
+
+/// The first document that is longer than a window, if that is refused.
+pub(super) fn too_long(lengths: &[u32], window: usize, long: Long) -> Option<usize> {
+    let longer = lengths.iter().position(|&length| length as usize > window);
+    longer.filter(|_| long == Long::Refuse)
+}
+
+/// The items of a document of `length` items that are in windows.
+fn kept(length: u32, long: Long, window: usize) -> u32 {
+    if long == Long::Cut { keep_first(length, window) } else { length }
+}
+
+impl Fate {
+    /// Adds that of other documents.
+    pub(super) fn add(&mut self, other: Self) {
+        let Self { documents, items, empty, split, cut, left_out } = other;
+        self.documents += documents;
+        self.items += items;
+        self.empty += empty;
+        self.split += split;
+        self.cut += cut;
+        self.left_out += left_out;
+    }
+}
+
 /// The pieces, those of each window, the first place of each window and the end, and the first piece of each
 /// group of documents that are packed together, and the end.
-type Laid = (Vec<Stored>, Vec<usize>, Vec<usize>, Vec<usize>);
+pub(super) type Laid = (Vec<Stored>, Vec<usize>, Vec<usize>, Vec<usize>);
 
-fn lay(lengths: &[u32], kept: impl Fn(u32) -> u32, window: usize, order: Order) -> Laid {
+pub(super) fn lay(lengths: &[u32], long: Long, window: usize, order: Order) -> Laid {
+    let kept = |length: u32| kept(length, long, window);
     let Order::BestFit { within } = order else {
         let pieces = cut_in_order(lengths.iter().map(|&length| kept(length)), window);
         let starts = window_starts(&pieces, window);
@@ -295,7 +323,8 @@ fn lay(lengths: &[u32], kept: impl Fn(u32) -> u32, window: usize, order: Order) 
     (all, places, starts, groups)
 }
 
-fn fate(lengths: &[u32], kept: impl Fn(u32) -> u32, pieces: &[Stored]) -> Fate {
+pub(super) fn fate(lengths: &[u32], long: Long, window: usize, pieces: &[Stored]) -> Fate {
+    let kept = |length: u32| kept(length, long, window);
     let mut fate = Fate { documents: lengths.len() as u64, ..Fate::default() };
     for &length in lengths {
         fate.items += u64::from(length);

@@ -8,6 +8,7 @@ mod fingerprint;
 mod golden;
 mod memory;
 mod packed;
+mod packed_source;
 mod permutation;
 mod proof;
 mod samplers;

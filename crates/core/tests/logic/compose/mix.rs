@@ -197,7 +197,10 @@ fn weights_that_change_wrongly_are_refused() {
         (builder().weights_from(9, &[-1.0, 1.0]), "has weight -1: it must be above 0"),
         (builder().weights_from(9, &[1e-9, 1.0]), "raise its weight"),
         (builder().weights_from(0, &[1.0, 1.0]), "are given twice for epoch 0, sample 0"),
-        (builder().weights_from(12, &[1.0, 1.0]).weights_from_epoch(2, &[1.0, 2.0]), "given twice for epoch 2"),
+        (
+            builder().weights_from(12, &[1.0, 1.0]).weights_from_epoch(2, &[1.0, 2.0]),
+            "given twice for epoch 2",
+        ),
         (Mix::builder(3).dataset(Numbered::new(0, 3), 0.0), "has weight 0: it must be above 0"),
     ] {
         let error = builder.build().unwrap_err();

@@ -10,9 +10,10 @@ from ._errors import ConfigError
 
 if TYPE_CHECKING:
     from ._data import Data
+    from ._source import Source
 
 #: The fields that are added, which are ``int32``.
-_ADDED = frozenset({"position", "used", "cu_seqlens", "segment"})
+ADDED = frozenset({"position", "used", "cu_seqlens", "segment"})
 
 
 def packed(
@@ -43,15 +44,41 @@ def packed(
         "padded": _options.flag("padded", padded),
     }
     made = data._new(_feedline.packed(data._set, window, packing))
-    made._is_tuple, made._signed, made._places = False, _ADDED, ()
+    made._is_tuple, made._signed, made._places = False, ADDED, ()
     return made
+
+
+def packed_source(
+    source: Source,
+    field: str | Sequence[str],
+    window: int,
+    how: tuple[str, int, bool, bool, bool],
+    labels: str | bool | None,
+    pad: Mapping[str, float] | None,
+) -> _feedline.Source:
+    """See :meth:`feedline.Source.packed`."""
+    order, within, split, cut, padded = how
+    if order not in ("best fit", "in order"):
+        raise ConfigError(f'order is {order!r}: give "best fit" or "in order"')
+    fields = names(field)
+    packing = {
+        "fields": fields,
+        "labels": label(fields, labels),
+        "pad": fills(pad, fields),
+        "in_order": order == "in order",
+        "within": _options.whole("within", within, 1),
+        "long": "cut" if cut else "split" if split else "refuse",
+        "shuffle": None,
+        "padded": _options.flag("padded", padded),
+    }
+    return source._set.packed(_options.whole("window", window), packing)
 
 
 def unpadded(data: Data, field: str | Sequence[str], labels: str | bool | None) -> Data:
     """See :meth:`feedline.Data.unpadded`."""
     fields = names(field)
     made = data._new(_feedline.unpadded(data._set, fields, label(fields, labels)))
-    made._is_tuple, made._signed, made._places = False, _ADDED, ()
+    made._is_tuple, made._signed, made._places = False, ADDED, ()
     return made
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _feedline, _own
 from ._data import Field, fields_at
 from ._errors import ConfigError
+from ._packing import ADDED, packed_source
 
 
 class Source:
@@ -31,6 +32,7 @@ class Source:
     """
 
     _nest: Any = None
+    _signed: frozenset[str] = frozenset()
 
     def __init__(self, *shards: Any, max_length: Mapping[str, int] | None = None) -> None:
         if not shards:
@@ -47,7 +49,42 @@ class Source:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of a sample."""
-        return fields_at(self._places, self._set.fields())
+        return fields_at(self._places, self._set.fields(), self._signed)
+
+    @property
+    def fate(self) -> str | None:
+        """What became of the documents that were read so far, of a source that is packed; else ``None``."""
+        return self._set.fate
+
+    def packed(
+        self,
+        field: str | Sequence[str],
+        window: int,
+        *,
+        order: str = "best fit",
+        within: int = 1000,
+        split: bool = True,
+        cut: bool = False,
+        labels: str | bool | None = None,
+        pad: Mapping[str, float] | None = None,
+        padded: bool = True,
+    ) -> Source:
+        """The documents of a ragged field in windows of one size, as :meth:`Data.packed` makes them, without a
+        pass over all of them: ``within`` documents that follow each other are packed together, by best fit or in
+        order. A window is a sample of the new source: ``shuffle_buffer`` shuffles windows, and a state resumes at
+        any of them. Memory is that of ``within`` documents.
+
+        >>> import feedline
+        >>> source = feedline.Source(lambda: ({"ids": [n] * n} for n in (3, 1, 2)), max_length={"ids": 3})
+        >>> windows = source.packed("ids", 4)
+        >>> [batch["ids"].tolist() for batch in feedline.Loader(windows, 1, framework="numpy")]
+        [[[3, 3, 3, 1]], [[2, 2, 0, 0]]]
+        """
+        made = object.__new__(Source)
+        how = (order, within, split, cut, padded)
+        made._set = packed_source(self, field, window, how, labels, pad)
+        made._shards, made._is_tuple, made._places, made._signed = self._shards, False, (), ADDED
+        return made
 
     @property
     def fingerprint(self) -> int:

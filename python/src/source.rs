@@ -3,8 +3,10 @@
 //! A record is what the worker that reads brings to the one that decodes: the bytes of each field, and before
 //! those of a ragged field their number. So only the reading needs the interpreter.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use feedline::dataset::PackedSource;
 use feedline::source::{Next, Shard};
 use feedline::{Context, Error, ErrorKind, ReadError, Row, Spec};
 use feedline_core::Fingerprint;
@@ -16,10 +18,53 @@ use pyo3::types::PyIterator;
 use crate::error::{Raised, raise};
 use crate::interpreter::attach;
 use crate::own::{FieldOf, fields_of, spec};
+use crate::text::Packing;
 
-/// A source written in Python; see `feedline.Source`.
+/// A source written in Python, or the windows of one; see `feedline.Source`.
 #[pyclass(frozen, module = "feedline._feedline")]
-pub(crate) struct Source(pub(crate) OwnSource);
+pub(crate) struct Source(pub(crate) AnySource);
+
+/// What a loader reads.
+#[derive(Clone)]
+pub(crate) enum AnySource {
+    Own(OwnSource),
+    Packed(Arc<PackedSource>),
+}
+
+impl AnySource {
+    fn inner(&self) -> &dyn feedline::source::Source {
+        match self {
+            Self::Own(source) => source,
+            Self::Packed(source) => &**source,
+        }
+    }
+}
+
+impl feedline::source::Source for AnySource {
+    fn shards(&self) -> u64 {
+        self.inner().shards()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.inner().spec()
+    }
+
+    fn open(&self, epoch: u64, shard: u64, offset: u64) -> Result<Box<dyn Shard>, ReadError> {
+        self.inner().open(epoch, shard, offset)
+    }
+
+    fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.inner().decode(record, row, context)
+    }
+
+    fn path(&self, shard: u64) -> Option<&Path> {
+        self.inner().path(shard)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.inner().fingerprint()
+    }
+}
 
 #[pymethods]
 impl Source {
@@ -27,12 +72,27 @@ impl Source {
     #[new]
     fn new(shards: Py<PyAny>, count: u64, fields: Vec<FieldOf>, fingerprint: Option<u64>) -> PyResult<Self> {
         let spec = spec(&fields).map_err(raise)?;
-        Ok(Self(OwnSource(Arc::new(Inner { shards, count, spec, fingerprint }))))
+        Ok(Self(AnySource::Own(OwnSource(Arc::new(Inner { shards, count, spec, fingerprint })))))
+    }
+
+    /// The documents of this source in windows of one size.
+    fn packed(&self, window: usize, packing: Packing) -> PyResult<Self> {
+        let packed = packing.of_source(self.0.clone(), window).map_err(raise)?;
+        Ok(Self(AnySource::Packed(Arc::new(packed))))
+    }
+
+    /// What became of the documents so far, of a source that is packed.
+    #[getter]
+    fn fate(&self) -> Option<String> {
+        match &self.0 {
+            AnySource::Own(_) => None,
+            AnySource::Packed(source) => Some(source.fate().to_string()),
+        }
     }
 
     /// The fields: as those of a data set.
     fn fields(&self) -> Vec<FieldOf> {
-        fields_of(&self.0.0.spec)
+        fields_of(feedline::source::Source::spec(&self.0))
     }
 
     #[getter]
@@ -41,7 +101,7 @@ impl Source {
     }
 }
 
-/// What a loader reads.
+/// A source written in Python.
 #[derive(Clone)]
 pub(crate) struct OwnSource(Arc<Inner>);
 

@@ -1,7 +1,9 @@
 //! Texts for training: windows of token ids, documents packed into windows, or one behind another.
 
-use feedline::dataset::{Cost, Long, Packed, PackedBuilder, Unpadded};
-use feedline::{DType, Dataset, Error, ErrorKind};
+use feedline::dataset::{
+    Cost, Element, Long, Packed, PackedBuilder, PackedSource, PackedSourceBuilder, Unpadded,
+};
+use feedline::{DType, Dataset, Error, ErrorKind, Spec};
 use feedline_datasets::{
     ChatOptions, ChatTemplate, Chats, Learn, Nulls, Ragged, Remote, TokenOptions, Tokens, open_with,
 };
@@ -10,6 +12,7 @@ use pyo3::prelude::*;
 use crate::dataset::{DataSet, detached, open_options};
 use crate::error::raise;
 use crate::own::dtype_named;
+use crate::source::AnySource;
 
 /// Windows of streams of token ids: files with weights, tokens per window, and the options of
 /// `feedline.tokens`.
@@ -73,7 +76,7 @@ pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Pac
         let mut builder = Packed::builder(data.set.clone(), &lengths, window);
         for field in &fields {
             builder = match pad.iter().find(|(name, _)| name == field) {
-                Some((_, fill)) => filled(builder, data, field, *fill)?,
+                Some((_, fill)) => filled(builder, data.set.spec(), field, *fill)?,
                 None => builder.field(field),
             };
         }
@@ -87,11 +90,7 @@ pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Pac
             (false, Some(documents)) => builder.best_fit_within(documents),
             (false, None) => builder,
         };
-        builder = builder.long(match long.as_str() {
-            "split" => Long::Split,
-            "cut" => Long::Cut,
-            _ => Long::Refuse,
-        });
+        builder = builder.long(long_of(&long));
         builder = if padded { builder } else { builder.unpadded() };
         let packed = if let Some(seed) = shuffle { builder.shuffle(seed) } else { builder }.build()?;
         let padding = 100.0 * packed.padding_share();
@@ -101,9 +100,57 @@ pub(crate) fn packed(py: Python<'_>, data: &DataSet, window: usize, packing: Pac
     })
 }
 
+fn long_of(long: &str) -> Long {
+    match long {
+        "split" => Long::Split,
+        "cut" => Long::Cut,
+        _ => Long::Refuse,
+    }
+}
+
+impl Packing {
+    /// The documents of a source in windows.
+    pub(crate) fn of_source(self, source: AnySource, window: usize) -> feedline::Result<PackedSource> {
+        let Self { fields, labels, pad, in_order, within, long, shuffle: _, padded } = self;
+        let spec = feedline::source::Source::spec(&source).clone();
+        let mut builder = PackedSource::builder(source, window);
+        for field in &fields {
+            builder = match pad.iter().find(|(name, _)| name == field) {
+                Some((_, fill)) => filled(builder, &spec, field, *fill)?,
+                None => builder.field(field),
+            };
+        }
+        builder = match &labels {
+            Some((ids, true)) => builder.labels_of(ids),
+            Some((labels, false)) => builder.labels(labels),
+            None => builder,
+        };
+        builder = if in_order { builder.in_order() } else { builder };
+        builder = if let Some(documents) = within { builder.within(documents) } else { builder };
+        builder = builder.long(long_of(&long));
+        if padded { builder } else { builder.unpadded() }.build()
+    }
+}
+
+/// A builder of windows.
+trait Windows: Sized {
+    fn field_filled<T: Element>(self, name: &str, fill: T) -> Self;
+}
+
+impl Windows for PackedBuilder {
+    fn field_filled<T: Element>(self, name: &str, fill: T) -> Self {
+        self.field_filled(name, fill)
+    }
+}
+
+impl Windows for PackedSourceBuilder {
+    fn field_filled<T: Element>(self, name: &str, fill: T) -> Self {
+        self.field_filled(name, fill)
+    }
+}
+
 /// Adds a field whose padding is `fill`.
-fn filled(builder: PackedBuilder, data: &DataSet, name: &str, fill: Fill) -> feedline::Result<PackedBuilder> {
-    let spec = data.set.spec();
+fn filled<B: Windows>(builder: B, spec: &Spec, name: &str, fill: Fill) -> feedline::Result<B> {
     let dtype = spec.fields()[spec.index_of(name)?].dtype();
     let refuse = |shown: String| {
         let why = format!("pad has {shown} for \"{name}\", which is {dtype}: give an element of that type");

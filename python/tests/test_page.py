@@ -108,7 +108,7 @@ def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
         words = {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species", "mask", "boxes", "flowers"}
         words |= {"other"}
         names.append(set(scope) & words)
-    text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}]
+    text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}, {"windows"}]
     assert names == [{"flowers"}, *text, {"mask"}, {"boxes", "labels"}, {"other"}, {"both"}, {"species"}, set()]
 
 

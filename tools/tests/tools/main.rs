@@ -2,6 +2,7 @@
 
 #[cfg(feature = "object-store")]
 mod buckets;
+mod collate;
 mod inspect;
 mod jobs;
 mod machines;

@@ -232,3 +232,37 @@ fn pyarrow_reads_what_is_packed() {
                     3 ['one', 'two']\n";
     assert_eq!(said, expected, "{errors}");
 }
+
+#[test]
+fn texts_become_the_token_ids_of_megatron() {
+    let dir = tempdir().unwrap();
+    let lines: String = (0..300).map(|line| format!("{}is\n", "a rose ".repeat(line % 4))).collect();
+    let text = write(dir.path(), "corpus.txt", lines.as_bytes());
+    let vocabulary = r#"{"model": {"type": "WordLevel", "unk_token": "?", "vocab":
+        {"?": 0, "a": 1, "rose": 2, "is": 3, "</s>": 4}}, "pre_tokenizer": {"type": "Whitespace"}}"#;
+    let tokenizer = write(dir.path(), "tokenizer.json", vocabulary.as_bytes());
+    let to = dir.path().join("corpus.bin");
+    let [text, tokenizer, bin] = [&text, &tokenizer, &to].map(|path| path.to_str().unwrap());
+    let said = pack(&[text, bin, "--tokenizer", tokenizer, "--end", "</s>", "--threads", "3"]);
+    assert_eq!(said, "packed 300 documents: 1500 ids of type u16\n");
+    let documents = open(bin).unwrap();
+    let mut values = Values::new();
+    documents.read(2, &mut values).unwrap();
+    assert_eq!(values.fields()[0].bytes, [1_i64, 2, 1, 2, 3, 4].map(i64::to_le_bytes).concat());
+    // Ids that are there already, as another type.
+    let wide = dir.path().join("wide.bin");
+    let said = pack(&[bin, wide.to_str().unwrap(), "--ids", "i64"]);
+    assert_eq!(said, "packed 300 documents: 1500 ids of type i64\n");
+    for (arguments, why) in [
+        (vec![text, bin, "--tokenizer", tokenizer], "exists already"),
+        (vec![text, "x.bin", "--tokenizer", tokenizer, "--end", "<eos>"], "no token \"<eos>\""),
+        (vec![text, "x.bin", "--end", "</s>"], "a token of the --tokenizer"),
+        (vec![text, "x.bin"], "no field \"ids\""),
+        (vec![text, "x.bin", "--ids", "u7"], "--ids takes a type"),
+    ] {
+        let output = run("pack", &arguments);
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(line.contains(why) && line.lines().count() == 1, "{line}");
+    }
+}

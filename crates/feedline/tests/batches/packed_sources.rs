@@ -27,9 +27,9 @@ fn packed(order: fn(PackedSourceBuilder) -> PackedSourceBuilder) -> PackedSource
 type Mode = (&'static str, fn(PackedSourceBuilder) -> PackedSourceBuilder, u64);
 
 const MODES: [Mode; 3] = [
-    ("best fit within 50", |builder| builder.within(50), 0),
-    ("in order within 30", |builder| builder.in_order().within(30), 0),
-    ("unpadded", |builder| builder.within(64).unpadded(), 0),
+    ("best fit within 50", |builder| builder.within(50), 0xC7A8_04E7_7872_FF1B),
+    ("in order within 30", |builder| builder.in_order().within(30), 0x79DA_ECCC_2FB2_B451),
+    ("unpadded", |builder| builder.within(64).unpadded(), 0x9639_D8B4_64C1_8729),
 ];
 
 fn loader(order: fn(PackedSourceBuilder) -> PackedSourceBuilder) -> LoaderBuilder {

@@ -13,6 +13,7 @@ pub(super) fn files(dir: &Path) {
         ("val.csv", "age,income,city\n45,2,Rome\n"),
         ("shards/0.csv", "code,rare\n7,\n12,2.5\n"),
         ("shards/1.csv", "code,rare\nA7,\n"),
+        ("corpus.txt", "a rose is\na rose is a rose\n"),
         ("corpus.jsonl", "{\"text\": \"a rose is\"}\n{\"text\": \"a rose is a rose\"}\n"),
         (
             "tokenizer.json",

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 use feedline::bad_samples::Budget;
-use feedline::dataset::{Cost, Long, Packed, Unpadded};
+use feedline::dataset::{Cost, Long, Packed, PackedSource, Unpadded};
 use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
 use feedline::{Spec, World, source};
 use feedline_datasets::{Annotated, Fixed, Idx, ImageDataset, JointDataset, Manifest, ManifestOptions};
@@ -18,6 +18,7 @@ use feedline_datasets::{
     ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_pictures, open_with,
 };
 use feedline_datasets::{Missing, OpenOptions, Paired, Parts, Ragged, Records, Split, Table};
+use feedline_datasets::{TokenPackOptions, TokenizedSource, pack_tokens};
 use feedline_datasets::{Views, ViewsDataset};
 use feedline_images::Transforms;
 
@@ -33,7 +34,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 31] = [
+const PIECES: [Piece; 33] = [
     ("table", tables::table),
     ("in memory", tables::in_memory),
     ("missing", tables::missing),
@@ -41,11 +42,13 @@ const PIECES: [Piece; 31] = [
     ("windows", text::windows),
     ("buckets", text::buckets),
     ("tokens", text::tokens),
+    ("tokenized_once", text::tokenized_once),
     ("bins", text::bins),
     ("chats", text::chats),
     ("unpadded", text::unpadded),
     ("budget", text::budget),
     ("preferences", text::preferences),
+    ("streams", text::streams),
     ("classes", pictures::classes),
     ("masks", pictures::masks),
     ("boxes", pictures::boxes),

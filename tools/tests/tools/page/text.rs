@@ -53,6 +53,41 @@ pub(super) fn tokens() -> Done {
     Ok(())
 }
 
+pub(super) fn tokenized_once() -> Done {
+    let texts = Tokenized::new(open("corpus.jsonl")?, "text", "tokenizer.json")?;
+    let options = TokenPackOptions { end: texts.token_id("is"), ..TokenPackOptions::new(DType::U16) };
+    let packed = pack_tokens(&texts, "corpus.bin", &options, |documents| println!("{documents}"))?;
+    println!("{} documents of {} ids", packed.documents, packed.tokens);
+    let documents = Ragged::measured(open("corpus.bin")?)?; // its .idx has the lengths
+    assert_eq!((packed.documents, packed.tokens), (2, 10));
+    assert_eq!(documents.lengths("ids")?, [4, 6]);
+    Ok(())
+}
+
+pub(super) fn streams() -> Done {
+    let spec = Spec::new().ragged("text", DType::U8, [], 1 << 20)?; // texts of up to 1 MiB
+    let lines =
+        |_epoch, _shard| Ok(BufReader::new(File::open("corpus.txt")?).split(b'\n').map(|line| Ok(line?)));
+    let texts = source::from_iter(1, spec, lines, |line, row, _| Ok(row.write_ragged(0, line)?));
+    let ids = TokenizedSource::new(texts, "text", "tokenizer.json")?;
+    let windows = PackedSource::builder(ids, 4).field("ids").within(1000).build()?; // best fit of each 1,000
+    let builder = Loader::source_builder(windows).batch_size(1).shuffle_shards(7).shuffle_buffer(1 << 20);
+    let mut loader = builder.build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        let (ids, segment) = (batch.field::<i64>("ids")?, batch.field::<u32>("segment")?);
+        assert_eq!((ids.len(), segment.len()), (4, 4));
+    }
+    let batches = delivered(&mut loader)?;
+    let mut all: Vec<i64> = Vec::new();
+    for batch in &batches {
+        all.extend(batch.field::<i64>("ids")?);
+    }
+    all.sort_unstable();
+    assert_eq!(all, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3]);
+    Ok(())
+}
+
 pub(super) fn bins() -> Done {
     let windows = |path: &str| -> feedline::Result<Packed> {
         let documents = Ragged::measured(open(path)?)?; // its .idx has the lengths: no ids are read

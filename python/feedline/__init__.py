@@ -29,7 +29,7 @@ from ._report import Report
 from ._sampler import Sampler
 from ._source import Source
 from ._table import table
-from ._tokens import tokens
+from ._tokens import PackedTokens, pack_tokens, tokens
 
 _queues.ask_for_many()
 
@@ -45,6 +45,7 @@ __all__ = [
     "Field",
     "ForkedError",
     "Loader",
+    "PackedTokens",
     "Padded",
     "Ragged",
     "Report",
@@ -61,6 +62,7 @@ __all__ = [
     "images",
     "mix",
     "open",
+    "pack_tokens",
     "table",
     "tokens",
     "transforms",

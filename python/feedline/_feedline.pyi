@@ -1,6 +1,6 @@
 """The compiled part of the package."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 __version__: str
@@ -157,6 +157,9 @@ def open_tokens(
     skip_short: bool,
     memory_limit: int | None,
 ) -> DataSet: ...
+def pack_tokens(
+    path: str, to: str, packing: Mapping[str, Any], progress: Callable[[int], object] | None
+) -> tuple[int, int, int]: ...
 def packed(data: DataSet, window: int, packing: Mapping[str, Any]) -> DataSet: ...
 def unpadded(data: DataSet, fields: Sequence[str], labels: tuple[str, bool] | None) -> DataSet: ...
 def open_chats(path: str, tokenizer: str, steps: Mapping[str, Any]) -> DataSet: ...

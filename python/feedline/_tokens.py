@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,15 +53,7 @@ def tokens(
     """
     one = isinstance(files, (str, os.PathLike))
     listed = [_weighted(file) for file in ([files] if one else files)]  # type: ignore[union-attr]
-    name = None
-    if dtype is not None:
-        try:
-            given = np.dtype(dtype).name
-        except TypeError:
-            given = str(dtype)
-        name = _TYPES.get(given) or (given if given in _TYPES.values() else None)
-        if name is None:
-            raise ConfigError(f"dtype is {dtype!r}: token ids are whole numbers, such as \"uint16\"")
+    name = _type(dtype)
     return of_set(
         _feedline.open_tokens(
             listed,
@@ -73,6 +65,72 @@ def tokens(
             _options.maybe("memory_limit", memory_limit),
         )
     )
+
+
+class PackedTokens(NamedTuple):
+    """What :func:`pack_tokens` has written."""
+
+    #: Documents.
+    documents: int
+    #: Ids of all documents.
+    tokens: int
+    #: Documents of an earlier run that were reused.
+    kept: int
+
+
+def pack_tokens(
+    path: _Path,
+    to: _Path,
+    tokenizer: _Path | None = None,
+    *,
+    field: str | None = None,
+    end: str | None = None,
+    dtype: Any = None,
+    threads: int = 0,
+    progress: Callable[[int], object] | None = None,
+    split: str | None = None,
+) -> PackedTokens:
+    """Writes texts or ids as Megatron's pair: a ``.bin`` of token ids, and the ``.idx`` beside it.
+
+    Threads tokenize, the documents keep their order, memory is constant. A run that was ended goes on where it was.
+    :func:`feedline.open` has the documents, with all lengths known, and :func:`feedline.tokens` windows.
+
+    Args:
+        path: The texts, as for :func:`feedline.open`.
+        to: The file, called ``.bin``; it must not exist.
+        tokenizer: A ``tokenizer.json``; ``None`` where ``path`` has ids already.
+        field: The field of the texts, ``text`` by default; or of the ids, ``ids`` by default.
+        end: A token that ends each document, such as ``"<|endoftext|>"``.
+        dtype: The type of the ids: by default ``uint16`` for a vocabulary below 65,500, else ``int32``.
+        threads: 0 for one per core.
+        progress: Called with the number of documents so far.
+        split: As for :func:`feedline.open`.
+    """
+    packing = {
+        "tokenizer": None if tokenizer is None else os.fspath(tokenizer),
+        "field": field,
+        "end": end,
+        "dtype": _type(dtype),
+        "threads": _options.whole("threads", threads),
+        "split": split,
+    }
+    if end is not None and tokenizer is None:
+        raise ConfigError(f"end is {end!r}, a token of a tokenizer: give that too")
+    return PackedTokens(*_feedline.pack_tokens(os.fspath(path), os.fspath(to), packing, progress))
+
+
+def _type(dtype: Any) -> str | None:
+    """The name of a type of ids."""
+    if dtype is None:
+        return None
+    try:
+        given = np.dtype(dtype).name
+    except TypeError:
+        given = str(dtype)
+    name = _TYPES.get(given) or (given if given in _TYPES.values() else None)
+    if name is None:
+        raise ConfigError(f"dtype is {dtype!r}: token ids are whole numbers, such as \"uint16\"")
+    return name
 
 
 def _weighted(file: Any) -> tuple[str, float]:

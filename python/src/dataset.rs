@@ -529,7 +529,8 @@ impl DataSet {
             .iter()
             .fold(Mix::builder(seed), |mix, (part, weight)| mix.dataset(part.set.clone(), *weight));
         let mix = if let Some(samples) = samples { mix.samples(samples) } else { mix };
-        let mix = from_epochs.iter().fold(mix, |mix, (epoch, weights)| mix.weights_from_epoch(*epoch, weights));
+        let mix =
+            from_epochs.iter().fold(mix, |mix, (epoch, weights)| mix.weights_from_epoch(*epoch, weights));
         let mix = from_samples.iter().fold(mix, |mix, (sample, weights)| mix.weights_from(*sample, weights));
         mix.build().map(|set| Self::new("mix", set)).map_err(raise)
     }

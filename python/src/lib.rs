@@ -37,6 +37,7 @@ mod loader;
 mod open;
 mod options;
 mod own;
+mod pack;
 mod pictures;
 mod placed;
 #[cfg(target_os = "linux")]
@@ -70,6 +71,7 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(joint::open_views, module)?)?;
     module.add_function(wrap_pyfunction!(text::open_tokens, module)?)?;
     module.add_function(wrap_pyfunction!(text::packed, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::pack_tokens, module)?)?;
     module.add_function(wrap_pyfunction!(text::open_chats, module)?)?;
     module.add_function(wrap_pyfunction!(text::render_chat, module)?)?;
     module.add_function(wrap_pyfunction!(text::unpadded, module)?)?;

@@ -205,3 +205,80 @@ def test_a_token_budget_has_batches_of_similar_cost() -> None:
         chats().costs()
     with pytest.raises(feedline.ConfigError, match="give \"items\""):
         data.costs("x")
+
+
+def test_texts_become_a_pair_of_megatron(tmp_path: Path) -> None:
+    folder = chat_tokenizer(tmp_path)
+    texts = [" ".join(["Hi", "there"] * (number % 4) + ["user"]) for number in range(200)]
+    path = lines_of(tmp_path / "texts.jsonl", *({"text": text} for text in texts))
+    seen: list[int] = []
+    packed = feedline.pack_tokens(
+        path, tmp_path / "all.bin", folder / "tokenizer.json", end="</s>", threads=3, progress=seen.append
+    )
+    assert packed == (200, 200 * 2 + 2 * (0 + 1 + 2 + 3) * 50, 0)
+    assert seen == sorted(seen) and seen[-1] == 200
+    documents = feedline.open(tmp_path / "all.bin")
+    assert [row["ids"].tolist() for row in documents][:3] == [[3, 2], [6, 7, 3, 2], [6, 7, 6, 7, 3, 2]]
+    again = feedline.pack_tokens(tmp_path / "all.bin", tmp_path / "wide.bin", dtype="int64")
+    assert again == packed and (tmp_path / "wide.bin").stat().st_size == 8 * packed.tokens
+    for options, why in (
+        ({"end": "<eos>", "tokenizer": folder / "tokenizer.json"}, "no such token"),
+        ({"end": "</s>"}, "a token of a tokenizer"),
+        ({"dtype": "float32"}, "whole numbers"),
+        ({}, 'no field "ids"'),
+    ):
+        with pytest.raises(feedline.Error, match=why):
+            feedline.pack_tokens(path, tmp_path / "x.bin", **options)  # type: ignore[arg-type]
+    with pytest.raises(feedline.Error, match="exists already"):
+        feedline.pack_tokens(path, tmp_path / "all.bin", folder / "tokenizer.json")
+    with pytest.raises(ZeroDivisionError):
+        feedline.pack_tokens(path, tmp_path / "y.bin", folder / "tokenizer.json", progress=lambda count: count / 0)
+
+
+def test_documents_of_a_source_are_packed() -> None:
+    def documents(first: int) -> Any:
+        return lambda: ({"ids": np.full(number % 9, number)} for number in range(first, first + 150))
+
+    source = feedline.Source(documents(1), documents(1000), max_length={"ids": 8})
+    windows = source.packed("ids", 16, within=40, labels=True, pad={"ids": -1})
+    assert [field.name for field in windows.fields][:2] == ["ids", "labels"]
+    loader = feedline.Loader(windows, 2, shuffle=7, shuffle_buffer=2000, framework="numpy")
+    batches, states = [], []
+    for batch in loader:
+        batches.append(batch["ids"].copy())
+        states.append(loader.state_dict())
+        assert ((batch["labels"] == batch["ids"]) | (batch["labels"] == -100)).all()
+        assert batch["segment"].dtype == np.int32 and batch["cu_seqlens"].values[-1] == batch["ids"].size
+    ids = np.concatenate(batches).ravel()
+    wanted = np.concatenate([np.full(n % 9, n) for first in (1, 1000) for n in range(first, first + 150)])
+    assert sorted(ids[ids >= 0]) == sorted(wanted)
+    assert windows.fate is not None and windows.fate.startswith("300 documents of") and source.fate is None
+    for at in (0, len(states) // 2):
+        resumed = feedline.Loader(windows, 2, shuffle=7, shuffle_buffer=2000, framework="numpy")
+        resumed.load_state_dict(states[at])
+        rest = [batch["ids"].copy() for batch in resumed]
+        assert len(rest) == len(batches) - at - 1 and all((a == b).all() for a, b in zip(rest, batches[at + 1 :]))
+    for options in ({"within": 0}, {"window": 0}, {"order": "any"}, {"labels": 5}, {"field": "none"}):
+        with pytest.raises(feedline.Error):
+            source.packed(**{"field": "ids", "window": 16, **options})  # type: ignore[arg-type]
+
+
+def test_weights_of_a_mix_change() -> None:
+    few, many = feedline.Data({"x": np.zeros(10)}), feedline.Data({"x": np.ones(1000)})
+    mixed = feedline.mix(
+        [(few, 1), (many, 1)], samples=100, weights_from_epoch={1: [0, 1]}, weights_from={250: [1, 0]}
+    )
+    with feedline.Loader(mixed, 50, framework="numpy", epochs=4) as loader:
+        sums = [int(batch["x"].sum()) for batch in loader]
+    assert sums == [25, 25, 50, 50, 50, 0, 0, 0]
+    for options in ({"weights_from": {5: [1]}}, {"weights_from": {"a": [1, 1]}}, {"weights_from_epoch": [1]}):
+        with pytest.raises(feedline.Error):
+            feedline.mix([(few, 1), (many, 1)], **options)  # type: ignore[arg-type]
+
+
+def test_todays_date_is_given() -> None:
+    template = "{{ strftime_now('%d %b %Y') }}"
+    said = [{"role": "user", "content": "Hi"}]
+    assert feedline.chat_text(said, template=template, today="2026-03-05") == "05 Mar 2026"
+    with pytest.raises(feedline.Error, match="today="):
+        feedline.chat_text(said, template=template)

@@ -72,9 +72,6 @@ struct Tokens {
     threads: usize,
 }
 
-/// The type that Megatron gives the ids of a vocabulary.
-const SMALL_VOCABULARY: usize = 65_500;
-
 /// A step of the table, by its flag.
 enum Step {
     Columns(Vec<String>),
@@ -157,9 +154,7 @@ fn write_tokens(
     let reader: Box<dyn Reader> = match tokenizer {
         Some(tokenizer) => {
             let ids = Tokenized::new(reader, field.as_deref().unwrap_or("text"), tokenizer)?;
-            if dtype.is_none() && ids.vocabulary() < SMALL_VOCABULARY {
-                options.dtype = DType::U16;
-            }
+            options.dtype = dtype.unwrap_or(TokenPackOptions::of_vocabulary(ids.vocabulary()).dtype);
             if let Some(end) = end {
                 let id = ids.token_id(&end);
                 options.end =

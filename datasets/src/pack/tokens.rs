@@ -20,6 +20,9 @@ const TOGETHER: u64 = 32;
 /// Batches of documents that wait for their turn, per thread.
 const WAITING: usize = 2;
 
+/// From so many tokens on, Megatron takes `i32`.
+const SMALL_VOCABULARY: usize = 65_500;
+
 /// How to pack token ids.
 #[derive(Clone, Debug)]
 pub struct TokenPackOptions {
@@ -38,6 +41,11 @@ impl TokenPackOptions {
     /// Ids of this type, of the field `ids`, as they are, by a thread per core.
     pub fn new(dtype: DType) -> Self {
         Self { dtype, field: "ids".to_owned(), end: None, threads: 0 }
+    }
+
+    /// As [`new`](Self::new), of the type that Megatron takes for a vocabulary of so many tokens.
+    pub fn of_vocabulary(tokens: usize) -> Self {
+        Self::new(if tokens < SMALL_VOCABULARY { DType::U16 } else { DType::I32 })
     }
 }
 

@@ -1,0 +1,76 @@
+//! Writes token ids as Megatron's pairs of files.
+
+use std::sync::{Mutex, PoisonError};
+
+use feedline::{DType, Error, ErrorKind};
+use feedline_datasets::{Reader, TokenPackOptions, Tokenized, open_with};
+use pyo3::prelude::*;
+
+use crate::dataset::{detached, open_options};
+use crate::error::{Raised, raise};
+use crate::interpreter::attach;
+use crate::own::dtype_named;
+
+/// How token ids are packed.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct TokenPacking {
+    tokenizer: Option<String>,
+    field: Option<String>,
+    end: Option<String>,
+    dtype: Option<String>,
+    threads: usize,
+    split: Option<String>,
+}
+
+/// Writes the `.bin` at `to` and the `.idx` beside it; returns the documents, their ids, and the documents of
+/// an earlier run.
+#[pyfunction]
+pub(crate) fn pack_tokens(
+    py: Python<'_>,
+    path: &str,
+    to: &str,
+    packing: TokenPacking,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(u64, u64, u64)> {
+    let TokenPacking { tokenizer, field, end, dtype, threads, split } = packing;
+    let dtype = dtype.as_deref().map(dtype_named).transpose().map_err(raise)?;
+    let open = open_options(split.as_deref(), None, false, false, None, Vec::new())?;
+    // An exception of `progress` is raised once the files are written.
+    let raised = Mutex::new(None);
+    let packed = detached(py, || {
+        let reader = open_with(path, &open)?;
+        let mut options = TokenPackOptions { threads, ..TokenPackOptions::new(dtype.unwrap_or(DType::I32)) };
+        let reader: Box<dyn Reader> = match tokenizer {
+            None => {
+                options.field = field.unwrap_or(options.field);
+                reader
+            }
+            Some(tokenizer) => {
+                let ids = Tokenized::new(reader, field.as_deref().unwrap_or("text"), tokenizer)?;
+                options.dtype = dtype.unwrap_or(TokenPackOptions::of_vocabulary(ids.vocabulary()).dtype);
+                if let Some(end) = &end {
+                    let missing = || {
+                        let why = format!("end is {end:?}: the tokenizer has no such token");
+                        Error::new(ErrorKind::Config, why)
+                    };
+                    options.end = Some(ids.token_id(end).ok_or_else(missing)?);
+                }
+                Box::new(ids)
+            }
+        };
+        feedline_datasets::pack_tokens(&*reader, to, &options, |documents| {
+            let Some(progress) = &progress else { return };
+            let called = attach(|py| {
+                progress.call1(py, (documents,)).map(drop).map_err(|error| Raised::new(py, error).into())
+            });
+            if let Err(error) = called {
+                raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        })
+    })?;
+    match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(raise(Error::new(ErrorKind::Config, "progress failed").with_source(error))),
+        None => Ok((packed.documents, packed.tokens, packed.kept)),
+    }
+}

@@ -84,7 +84,7 @@ pub(super) fn streams() -> Done {
         all.extend(batch.field::<i64>("ids")?);
     }
     all.sort_unstable();
-    assert_eq!(all, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3]);
+    assert_eq!(all, [1, 1, 1, 2, 2, 2, 3, 3]);
     Ok(())
 }
 

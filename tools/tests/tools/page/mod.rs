@@ -18,8 +18,7 @@ use feedline_datasets::{
     ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_pictures, open_with,
 };
 use feedline_datasets::{Missing, OpenOptions, Paired, Parts, Ragged, Records, Split, Table};
-use feedline_datasets::{TokenPackOptions, TokenizedSource, pack_tokens};
-use feedline_datasets::{Views, ViewsDataset};
+use feedline_datasets::{TokenPackOptions, TokenizedSource, Views, ViewsDataset, pack_tokens};
 use feedline_images::Transforms;
 
 mod files;

@@ -323,6 +323,12 @@ impl Reader for Folder {
         Ok(())
     }
 
+    /// Those that the listing of a store has.
+    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
+        let len = |file: &Sample| u32::try_from(file.file.listed_len()?).ok();
+        Ok(self.files.iter().map(len).collect::<Option<_>>().map(|lengths| vec![lengths]))
+    }
+
     fn prefetch(&self, samples: &[u64]) -> Prefetched {
         let file = |sample: &u64| self.files.get(usize::try_from(*sample).ok()?);
         SampleFile::prefetch(samples.iter().filter_map(file).map(|file| &file.file))

@@ -111,6 +111,15 @@ impl SampleFile {
         &self.path
     }
 
+    /// The bytes of an object that was listed; `None` for another file.
+    pub(crate) fn listed_len(&self) -> Option<u64> {
+        #[cfg(feature = "object-store")]
+        if let Place::Listed(file) = &self.place {
+            return Some(file.len());
+        }
+        None
+    }
+
     /// Whether it lies in a store or on a web server.
     pub(crate) fn is_object(&self) -> bool {
         #[cfg(feature = "object-store")]

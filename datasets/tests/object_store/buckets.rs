@@ -6,7 +6,7 @@ use crate::patterns::of_bucket;
 use crate::server::{Served, Server};
 use crate::{LIMIT, made};
 use feedline_core::Prefetched;
-use feedline_datasets::{Reader, Remote, RemoteOptions, Values};
+use feedline_datasets::{Ragged, Remote, RemoteOptions, Values};
 use feedline_testkit::with_watchdog;
 
 const OBJECTS: usize = 400;
@@ -48,6 +48,11 @@ fn objects_of_later_batches_are_in_flight_while_one_thread_reads() {
         let server = bucket(len);
         let remote = Remote::new(options(&server)).unwrap();
         let reader = remote.open("s3://bucket/set/").unwrap();
+        let before = server.requests().len();
+        let measured = Ragged::measured(remote.open("s3://bucket/set/").unwrap()).unwrap();
+        assert!(measured.lengths("data").unwrap().iter().all(|bytes| *bytes as usize == len));
+        let asked = server.requests().len() - before;
+        assert!(asked <= 2, "{asked} requests for lengths that the listing has");
         server.delay(DELAY);
         let begun = Instant::now();
         let ids: Vec<u64> = (0..OBJECTS as u64).collect();

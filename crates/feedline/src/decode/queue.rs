@@ -34,8 +34,10 @@ struct State<J, S> {
     returned: VecDeque<J>,
     /// Prepares the first job for a worker, which takes it next.
     choose: fn(usize, &mut VecDeque<J>),
-    /// Whether a consumer waits for the loader of a job, and of a share.
-    is_waited: (fn(&J) -> bool, fn(&S) -> bool),
+    /// Whether a consumer waits for the loader of a job.
+    is_job_waited: fn(&J) -> bool,
+    /// Whether a consumer waits for the loader of a share.
+    is_share_waited: fn(&S) -> bool,
     /// Batches to join, each with the number of workers that may still do so.
     shares: VecDeque<(S, usize)>,
     /// Workers with this number or a higher one take no work.
@@ -46,7 +48,7 @@ struct State<J, S> {
 impl<J, S: Clone> State<J, S> {
     /// The next work for worker number `worker`, if there is some.
     fn take(&mut self, worker: usize) -> Option<Work<J, S>> {
-        let (is_job, is_share) = self.is_waited;
+        let (is_job, is_share) = (self.is_job_waited, self.is_share_waited);
         if let Some(at) = self.shares.iter().position(|(batch, _)| is_share(batch)) {
             return self.join(at);
         }
@@ -92,8 +94,16 @@ impl<J, S: Clone> Queue<J, S> {
     pub(crate) fn new(capacity: usize) -> Self {
         let (jobs, shares) = (VecDeque::with_capacity(capacity), VecDeque::with_capacity(capacity));
         let (returned, limit, closed) = (VecDeque::new(), usize::MAX, false);
-        let is_waited: (fn(&J) -> bool, fn(&S) -> bool) = (|_| false, |_| false);
-        let state = State { jobs, returned, choose: |_, _| {}, is_waited, shares, limit, closed };
+        let state = State {
+            jobs,
+            returned,
+            choose: |_, _| {},
+            is_job_waited: |_| false,
+            is_share_waited: |_| false,
+            shares,
+            limit,
+            closed,
+        };
         Self { work: Monitor::new(state), resting: Monitor::new(()) }
     }
 
@@ -105,7 +115,7 @@ impl<J, S: Clone> Queue<J, S> {
 
     /// The same; work of loaders whose consumers wait goes first.
     pub(crate) fn preferring(self, is_job: fn(&J) -> bool, is_share: fn(&S) -> bool) -> Self {
-        self.work.with(|state| state.is_waited = (is_job, is_share));
+        self.work.with(|state| (state.is_job_waited, state.is_share_waited) = (is_job, is_share));
         self
     }
 

@@ -177,8 +177,8 @@ impl<'a> Source<'a> {
     fn batch(&self, first: u64, values: &mut Values) -> Result<Batch> {
         let mut batch = Batch::default();
         for sample in first..(first + TOGETHER).min(self.reader.len()) {
-            self.reader.read(sample, values)?;
-            self.add(values, &mut batch).map_err(|error| error.at_sample(sample))?;
+            let added = self.reader.read(sample, values).and_then(|()| self.add(values, &mut batch));
+            added.map_err(|error| if error.sample().is_some() { error } else { error.at_sample(sample) })?;
         }
         Ok(batch)
     }

@@ -91,7 +91,7 @@ impl Date {
             if is_plain {
                 kind = chars.next();
             }
-            let half = if self.hour % 12 == 0 { 12 } else { self.hour % 12 };
+            let half = if self.hour.is_multiple_of(12) { 12 } else { self.hour % 12 };
             let number = match kind {
                 Some('d') => Some((self.day, 2)),
                 Some('m') => Some((self.month, 2)),

@@ -239,18 +239,18 @@ impl Value {
     /// The text that Python's `repr` makes.
     pub(super) fn repr(&self) -> Result<String, Raised> {
         let mut to = String::new();
-        self.write_repr(&mut to, 0)?;
+        self.write_repr(&mut to)?;
         Ok(to)
     }
 
-    fn write_repr(&self, to: &mut String, depth: usize) -> Result<(), Raised> {
+    fn write_repr(&self, to: &mut String) -> Result<(), Raised> {
         if to.len() > MAX_TEXT {
             return unsupported(format!("a text of more than {} MiB", MAX_TEXT >> 20));
         }
         let all = |items: &[Value], to: &mut String| -> Result<(), Raised> {
             for (at, item) in items.iter().enumerate() {
                 to.push_str(if at == 0 { "" } else { ", " });
-                item.write_repr(to, depth + 1)?;
+                item.write_repr(to)?;
             }
             Ok(())
         };
@@ -277,9 +277,9 @@ impl Value {
                 to.push('{');
                 for (at, (key, value)) in dict.entries().iter().enumerate() {
                     to.push_str(if at == 0 { "" } else { ", " });
-                    key.write_repr(to, depth + 1)?;
+                    key.write_repr(to)?;
                     to.push_str(": ");
-                    value.write_repr(to, depth + 1)?;
+                    value.write_repr(to)?;
                 }
                 to.push('}');
             }

@@ -52,10 +52,16 @@ pub struct PictureStage {
 /// What the lanes share.
 #[derive(Default)]
 struct Shared {
-    /// The queue of each GPU, and what it has refused.
-    queues: Mutex<Vec<(Device, Arc<GpuQueue>, Arc<Refused>)>>,
+    gpus: Mutex<Vec<SharedGpu>>,
     /// Of each lane.
     reports: Mutex<Vec<Arc<Mutex<Report>>>>,
+}
+
+/// What the lanes of a GPU share.
+struct SharedGpu {
+    device: Device,
+    queue: Arc<GpuQueue>,
+    refused: Arc<Refused>,
 }
 
 /// What a lane has done, up to its last batch.
@@ -202,12 +208,13 @@ fn transform<O: Written>(decoder: &mut PictureDecoder, to: ViewMut<'_, O>) -> Re
 impl Shared {
     /// Shares the queue of `device` with `decoder`: its engines decode one batch at a time, for all loaders.
     fn share(&self, device: &Device, decoder: &mut PictureDecoder) {
-        let mut queues = locked(&self.queues);
-        if !queues.iter().any(|(own, ..)| own.is(device)) {
-            queues.push((device.clone(), Arc::default(), Arc::default()));
+        let mut gpus = locked(&self.gpus);
+        if !gpus.iter().any(|gpu| gpu.device.is(device)) {
+            let (queue, refused) = Default::default();
+            gpus.push(SharedGpu { device: device.clone(), queue, refused });
         }
-        if let Some((_, queue, refused)) = queues.iter().find(|(own, ..)| own.is(device)) {
-            decoder.share((queue, refused));
+        if let Some(gpu) = gpus.iter().find(|gpu| gpu.device.is(device)) {
+            decoder.share((&gpu.queue, &gpu.refused));
         }
     }
 

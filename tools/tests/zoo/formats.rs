@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline::{Dataset, Loader};
+use feedline::{DType, Dataset, Loader, LoaderBuilder, Spec, source};
 use feedline_datasets::{
-    ArrowFile, ChatOptions, Chats, Fixed, ImageDataset, PackOptions, ParquetFile, Ragged, Reader, Table,
-    TableOptions, Tokenized, open, pack,
+    Annotated, ArrowFile, ChatOptions, Chats, Fixed, ImageDataset, JointDataset, Manifest, ManifestOptions,
+    PackOptions, Paired, ParquetFile, Parts, Ragged, Reader, Table, TableOptions, Tokenized, TokenizedSource,
+    Views, ViewsDataset, open, pack,
 };
+use feedline_images::Transforms;
 
 use crate::entry::{Entry, LEN};
-use crate::made::{gz, npy, safetensors, write, zip};
+use crate::made::{gz, npy, png, safetensors, write, zip};
 
 /// The most items of a field that varies in size.
 const MOST: usize = 2000;
@@ -54,6 +56,11 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("Zipped MdsIndex", of(shards(dir).join("index.json"))),
         Entry::new("ImageFile Image", picture(dir)),
         Entry::new("ImageDataset of a folder", pictures(dir)),
+        Entry::new("Manifest of a table", manifest(dir)),
+        Entry::new("Annotated of COCO", annotated(dir)),
+        Entry::new("Paired of folders", build(paired(dir, |pairs| Ragged::new(pairs, MOST).unwrap()))),
+        Entry::new("JointDataset of folders", build(paired(dir, joint))),
+        Entry::new("ViewsDataset of folders", build(paired(dir, views))),
     ]
 }
 
@@ -84,13 +91,32 @@ fn categories(path: PathBuf) -> Build {
 
 /// Texts of digits and colons; colons are left out.
 fn tokenized(dir: &Path, path: PathBuf) -> Build {
-    let digits = r#"{"model": {"type": "BPE", "merges": [["1", "2"]], "vocab":
-        {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "8": 8, "9": 9, "12": 10}},
-        "pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": ":"}}"#;
-    let tokenizer = write(dir, "tokenizer.json", digits.as_bytes());
+    let tokenizer = tokenizer(dir);
     build(move || {
         Ragged::new(Box::new(Tokenized::new(open(&path).unwrap(), "b", &tokenizer).unwrap()), MOST).unwrap()
     })
+}
+
+fn tokenizer(dir: &Path) -> PathBuf {
+    let digits = r#"{"model": {"type": "BPE", "merges": [["1", "2"]], "vocab":
+        {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "8": 8, "9": 9, "12": 10}},
+        "pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": ":"}}"#;
+    write(dir, "tokenizer.json", digits.as_bytes())
+}
+
+/// Numbers in five shards of a source, tokenized.
+pub fn tokenized_source(dir: &Path) -> impl Fn() -> LoaderBuilder + Sync + use<> {
+    let tokenizer = tokenizer(dir);
+    move || {
+        let spec = Spec::new().ragged("text", DType::U8, [], MOST).unwrap();
+        let texts = source::from_iter(
+            5,
+            spec,
+            |epoch, shard| Ok((0..9).map(move |at| Ok(text(100 * epoch + 10 * shard + at).into_bytes()))),
+            |text, row, _| Ok(row.write_ragged(0, text)?),
+        );
+        Loader::source_builder(TokenizedSource::new(texts, "text", &tokenizer).unwrap())
+    }
 }
 
 /// Conversations of numbers.
@@ -229,6 +255,59 @@ fn picture(dir: &Path) -> Build {
     build(move || Fixed::new(open(&path).unwrap()).unwrap().repeat(LEN).unwrap())
 }
 
+/// A table that names a picture for each class.
+fn manifest(dir: &Path) -> Build {
+    for id in 0..LEN as u8 {
+        write(dir, &format!("named/{id:02}.bmp"), &bitmap(id));
+    }
+    let path = write(
+        dir,
+        "named/list.csv",
+        &lines(|id| format!("{id:02}.bmp,{}", ["ants", "bees"][id as usize % 2])),
+    );
+    build(move || {
+        Ragged::new(Box::new(Manifest::open(&path, &ManifestOptions::default()).unwrap()), MOST).unwrap()
+    })
+}
+
+/// What `make` makes of pictures of 4 x 4 with masks.
+fn paired<D: Dataset>(dir: &Path, make: fn(Box<dyn Reader>) -> D) -> impl Fn() -> D + use<D> {
+    for id in 0..LEN as u8 {
+        let levels = |count: u8| Vec::from_iter((0..count).map(|at| at.wrapping_mul(id)));
+        write(dir, &format!("paired/images/{id:02}.png"), &png(4, 8, 2, &levels(48)));
+        write(dir, &format!("paired/masks/{id:02}.png"), &png(4, 8, 0, &levels(16)));
+    }
+    let (images, masks) = (dir.join("paired/images"), dir.join("paired/masks"));
+    move || make(Box::new(Paired::open(&images, &masks).unwrap()))
+}
+
+fn joint(pairs: Box<dyn Reader>) -> JointDataset {
+    let transforms = Transforms::new().random_resized_crop(3).flip(0.5);
+    JointDataset::new(pairs, Parts::new().mask("mask"), transforms).unwrap()
+}
+
+fn views(pairs: Box<dyn Reader>) -> ViewsDataset {
+    let list = Transforms::new().random_resized_crop(3).flip(0.5);
+    ViewsDataset::with_field(pairs, "image", Views::new().add(2, list)).unwrap()
+}
+
+/// Pictures with a box each.
+fn annotated(dir: &Path) -> Build {
+    let all = |one: fn(u64) -> String| Vec::from_iter((0..LEN).map(one)).join(", ");
+    for id in 0..LEN as u8 {
+        write(dir, &format!("boxed/{id:02}.bmp"), &bitmap(id));
+    }
+    let pictures =
+        all(|id| format!(r#"{{"id": {id}, "file_name": "{id:02}.bmp", "width": 4, "height": 3}}"#));
+    let boxes =
+        all(|id| format!(r#"{{"id": {id}, "image_id": {id}, "category_id": 1, "bbox": [0, 0, 2, 1]}}"#));
+    let json = format!(
+        r#"{{"images": [{pictures}], "annotations": [{boxes}], "categories": [{{"id": 1, "name": "ant"}}]}}"#
+    );
+    let (folder, path) = (dir.join("boxed"), write(dir, "boxes.json", json.as_bytes()));
+    build(move || Ragged::new(Box::new(Annotated::open(&folder, &path).unwrap()), MOST).unwrap())
+}
+
 /// Pictures in two classes, flipped at random.
 fn pictures(dir: &Path) -> Build {
     for id in 0..LEN as u8 {
@@ -236,7 +315,7 @@ fn pictures(dir: &Path) -> Build {
     }
     let folder = dir.join("pictures");
     build(move || {
-        let transforms = feedline_images::Transforms::new().flip(0.5).resize(3);
+        let transforms = Transforms::new().flip(0.5).resize(3);
         ImageDataset::new(open(&folder).unwrap(), transforms).unwrap()
     })
 }

@@ -24,8 +24,8 @@ use std::path::Path;
 
 use common::{alone_in_parts, one_at_a_time};
 use entry::Entry;
-use feedline_testkit::restore::MIXES;
-use restoring::{implementations, is_on_by_default, read_source, sources, variants};
+use feedline_testkit::restore::{self, MIXES};
+use restoring::{Restored, implementations, is_on_by_default, read_source, sources, variants};
 
 /// Every entry, with its files in `dir`; none without the sources, whose golden files are among them.
 fn zoo(test: &str, dir: &Path) -> Vec<Entry> {
@@ -63,6 +63,17 @@ fn every_format_is_the_same_in_worlds_of_1_2_and_4() {
         let dir = tempfile::tempdir().unwrap();
         let all = zoo("every_format_is_the_same_in_worlds_of_1_2_and_4", dir.path());
         all.iter().for_each(Entry::is_the_same_in_worlds);
+    });
+}
+
+#[test]
+fn a_tokenized_source_is_restored_at_every_step() {
+    alone_in_parts(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let build = formats::tokenized_source(dir.path());
+        let builder = || build().batch_size(8).shuffle_shards(31);
+        let done = restore::everywhere(|mix| Restored::new(builder(), mix));
+        assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");
     });
 }
 

@@ -38,10 +38,12 @@ const WITHIN: usize = 1000;
 /// use feedline_core::{Context, DType, Next, PackedSource, Row, Source, Spec, source};
 ///
 /// let spec = Spec::new().ragged("text", DType::U8, [], 20)?;
-/// let lines = |_epoch, _shard| Ok(["pack", "me", "tightly", "now"].map(|word| Ok(word.as_bytes().to_vec())));
-/// let words = source::from_iter(1, spec, move |a, b| Ok(lines(a, b)?.into_iter()), |line, row, _| {
-///     Ok(row.write_ragged(0, line)?)
-/// });
+/// let words = source::from_iter(
+///     1,
+///     spec,
+///     |_epoch, _shard| Ok("pack me tightly now".split(' ').map(|word| Ok(word.as_bytes().to_vec()))),
+///     |word, row, _| Ok(row.write_ragged(0, word)?),
+/// );
 /// let packed = PackedSource::builder(words, 9).field("text").build()?;
 /// let (mut shard, mut window) = (packed.open(0, 0, 0).unwrap(), Vec::new());
 /// assert_eq!(shard.read(&mut window).unwrap(), Next::Record); // "tightlyme"

@@ -152,7 +152,7 @@ fn windows_are_those_of_packed_documents_group_by_group_and_from_every_offset() 
                 }
                 let (first, own) = ((group * within) as u64, lengths.to_vec());
                 let set = from_fn(lengths.len() as u64, spec(), move |id, row, _| {
-                    Ok(write(first + id, own[id as usize], row)?)
+                    write(first + id, own[id as usize], row)
                 });
                 let builder = Packed::builder(set, lengths, 64).field_filled("ids", 7_i64).labels("labels");
                 let packed = of_set(builder.field("weight")).build().unwrap();

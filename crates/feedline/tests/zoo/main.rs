@@ -162,7 +162,10 @@ fn no_data_set_composition_or_format_is_left_out() {
         all.filter(|(_, file)| is_on_by_default(&root, &modules, file)).map(|(name, _)| name).collect()
     };
     assert_eq!(on_by_default("Dataset"), tested);
-    assert_eq!(on_by_default("Reader"), listed(&files::readers(dir.path())));
+    let mut readers = on_by_default("Reader");
+    // Any table, whose formats are behind features: with those in the other zoo.
+    assert!(readers.remove("Manifest"));
+    assert_eq!(readers, listed(&files::readers(dir.path())));
 
     // Several methods make the same type, so each is named.
     let methods = read_source(&root.join("crates/core/src/dataset.rs")).replace("(\n        self", "(self");

@@ -45,7 +45,8 @@ pub(super) fn find_refused<E>(
     count: usize,
     mut decode: impl FnMut(std::ops::Range<usize>) -> Result<bool, E>,
 ) -> Result<Vec<usize>, E> {
-    let (mut left, mut refused) = (vec![0..count], Vec::new());
+    let (mut left, mut refused) = (Vec::new(), Vec::new());
+    left.push(0..count);
     while let Some(range) = left.pop() {
         if decode(range.clone())? {
             continue;

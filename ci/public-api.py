@@ -27,7 +27,7 @@ import subprocess
 import sys
 
 # Raise them only for what a user would miss.
-LIMIT = 353
+LIMIT = 370
 ROOT_LIMIT = 45
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -83,7 +83,7 @@ class Source:
         made = object.__new__(Source)
         how = (order, within, split, cut, padded)
         made._set = packed_source(self, field, window, how, labels, pad)
-        made._shards, made._is_tuple, made._places, made._signed = self._shards, False, (), ADDED
+        made._shards, made._is_tuple, made._places, made._signed = self._shards, False, [], ADDED
         return made
 
     @property

@@ -238,7 +238,7 @@ def test_100_loaders_leak_nothing() -> None:
     wait_until(lambda: (descriptors(), threads()) == before[1:])
 
 
-@pytest.mark.parametrize("end", ["", "sys.exit(0)", "import os; os.kill(os.getpid(), 2)", "raise ValueError"])
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "import os; os.kill(os.getpid(), 2); time.sleep(30)", "raise ValueError"])
 @pytest.mark.parametrize("data", ["arrays", "Own()"])
 def test_the_interpreter_exits_with_a_loader_open(data: str, end: str) -> None:
     code = f"""

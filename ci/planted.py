@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -164,10 +165,12 @@ def run(program, test, limit):
         return "failed", output
     if done.returncode < 0 and 'watchdog: "' in output:
         return "hung: named by its watchdog", output
+    if done.returncode == -signal.SIGABRT and "has overflowed its stack" in output:
+        return "overflowed the stack", output
     return f"ended with {done.returncode}", output
 
 
-CAUGHT = ("failed", "hung: ")
+CAUGHT = ("failed", "hung: ", "overflowed the stack")
 
 
 def edited(bug, root=COPY):

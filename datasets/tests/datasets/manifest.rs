@@ -134,6 +134,10 @@ fn columns_are_found_by_their_values_or_named() {
         schema("id,f,class,note\n3,1.png,x,y\n", &plain),
         "id i64 [], f bytes [?], class i64 [], note text [?]"
     );
+    assert_eq!(
+        schema("f,odd,n\n1.png,2.png,1\n1.png,see below,2\n", &plain),
+        "f bytes [?], odd text [?], n i64 []"
+    );
     let clips = ManifestOptions { files: vec!["clip".into()], ..Default::default() };
     assert_eq!(schema("clip,word\n1.wav,no\n", &clips), "clip bytes [?], word i64 []");
     for (text, options, why) in [

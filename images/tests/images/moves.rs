@@ -193,7 +193,8 @@ fn a_list_whose_moves_are_unknown_is_refused() {
     let list = Transforms::new().then(Own(Effect::Moves));
     let (mut scratch, mut image) = (Scratch::default(), [0; 12]);
     list.apply(Size::new(4, 4), &[0; 48], &mut Random::from_key(0), &mut scratch, &mut image).unwrap();
-    assert!(!scratch.moves().lead_to(Size::new(2, 2)));
+    let moves = scratch.moves();
+    assert!(!moves.lead_to(Size::new(2, 2)) && !moves.lead_to(Size::new(4, 4)));
 }
 
 #[test]

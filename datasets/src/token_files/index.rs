@@ -330,6 +330,7 @@ fn check_version(bytes: &[u8]) -> Result<()> {
 }
 
 /// The header of Megatron's index.
+#[cfg(feature = "arrow")] // For `pack`.
 pub(crate) fn header_of(code: u8, sequences: u64, entries: u64) -> Vec<u8> {
     let mut header = MEGATRON.to_vec();
     header.extend(1_u64.to_le_bytes());
@@ -339,6 +340,7 @@ pub(crate) fn header_of(code: u8, sequences: u64, entries: u64) -> Vec<u8> {
 }
 
 /// The code of a type.
+#[cfg(feature = "arrow")] // For `pack`.
 pub(crate) fn code(of: DType) -> Option<u8> {
     (1..=8).find(|code| dtype(u64::from(*code)) == Some(of))
 }

@@ -9,6 +9,7 @@ use feedline_core::{
 };
 
 use crate::decoded::{Decoded, runs, slice};
+use crate::reader::{at_file, check_not_empty};
 use crate::row_memory::{self, RowMemory};
 use crate::{Reader, Values};
 
@@ -41,14 +42,8 @@ impl Fixed {
     /// # Errors
     /// `Config` if [`Schema::spec`](crate::Schema::spec) refuses a field; `Data` if there are no samples.
     pub fn new(reader: Box<dyn Reader>) -> Result<Self> {
-        let at = |error: Error| match reader.path(0) {
-            Some(path) => error.at_path(path),
-            None => error,
-        };
-        let spec = reader.schema().spec().map_err(at)?;
-        if reader.is_empty() {
-            return Err(at(Error::new(ErrorKind::Data, "there are no samples: give a file that has some")));
-        }
+        let spec = reader.schema().spec().map_err(|error| at_file(&*reader, 0, error))?;
+        check_not_empty(&*reader)?;
         let memory = RowMemory::new(&*reader, &spec);
         Ok(Self { reader, spec, memory })
     }

@@ -1,14 +1,11 @@
 //! Labelled images of any format, as the example trainer and decode servers open them: a reader's image-like
 //! and label-like field as pixels and class, a byte each. `labelled/sets.rs` has the two sets of a path.
 
-use std::path::Path;
-
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec,
-    StridedColumn,
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, StridedColumn,
 };
 
-use crate::reader::at_file;
+use crate::reader::{at_file, samples_of_reader};
 use crate::{ElementType, Reader, SchemaField, Value, Values};
 
 mod pictures;
@@ -138,19 +135,7 @@ impl Labelled {
 }
 
 impl Dataset for Labelled {
-    fn len(&self) -> u64 {
-        self.reader.len()
-    }
-
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let written =
-            context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
-        written.map_err(|error| self.located(id, error).into())
-    }
+    samples_of_reader!();
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let field = match (field, &self.input) {
@@ -160,18 +145,6 @@ impl Dataset for Labelled {
         };
         let is_byte = self.reader.schema().fields()[field].element == ElementType::Number(DType::U8);
         is_byte.then(|| self.reader.column(field)).flatten()
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.reader.block_shuffle()
-    }
-
-    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
-        self.reader.prefetch(ids)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.reader.path(id)
     }
 
     fn fingerprint(&self) -> u64 {

@@ -11,6 +11,7 @@ use feedline_core::{
 use crate::decoded::{Decoded, runs, slice};
 use crate::fixed::grouped;
 use crate::lengths::{self, Lengths};
+use crate::reader::check_not_empty;
 use crate::{Reader, Schema, SchemaField, Value, Values};
 
 /// A [`Reader`] as a [`Dataset`] whose fields of varying size are ragged.
@@ -66,10 +67,7 @@ impl Ragged {
     /// `Config` for an element type that batches do not have, too many fields, or a limit of 0; `Data` if
     /// there are no samples.
     pub fn new(reader: Box<dyn Reader>, max_per_sample: usize) -> Result<Self> {
-        if reader.is_empty() {
-            let error = Error::new(ErrorKind::Data, "there are no samples: give a file that has some");
-            return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
-        }
+        check_not_empty(&*reader)?;
         let (spec, fields, lengths) = (Spec::new(), Vec::new(), Lengths::new());
         Self { reader, max_per_sample, limits: Vec::new(), spec, fields, lengths, is_shaped: false }
             .laid_out()

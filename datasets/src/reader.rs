@@ -292,6 +292,53 @@ pub(crate) fn outside(sample: u64, len: u64, path: &Path) -> Error {
     Error::new(ErrorKind::Sample, format!("no sample {sample}: there are {len}")).at_path(path)
 }
 
+/// Refuses a reader without samples, of which no loader can be made.
+pub(crate) fn check_not_empty(reader: &dyn Reader) -> Result<()> {
+    if reader.is_empty() {
+        let error = Error::new(ErrorKind::Data, "there are no samples: give a file that has some");
+        return Err(at_file(reader, 0, error));
+    }
+    Ok(())
+}
+
+/// The methods of `Dataset` for a set that writes the samples of its field `reader` by `self.write`, with a
+/// `Memory` for each worker.
+macro_rules! samples_of_reader {
+    () => {
+        fn len(&self) -> u64 {
+            self.reader.len()
+        }
+
+        fn spec(&self) -> &feedline_core::Spec {
+            &self.spec
+        }
+
+        fn read(
+            &self,
+            id: u64,
+            row: &mut feedline_core::Row<'_, '_>,
+            context: &mut feedline_core::Context,
+        ) -> Result<(), feedline_core::ReadError> {
+            let written =
+                context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
+            written.map_err(|error| $crate::reader::at_file(&*self.reader, id, error.at_sample(id)).into())
+        }
+
+        fn block_shuffle(&self) -> Option<(u64, u64)> {
+            self.reader.block_shuffle()
+        }
+
+        fn prefetch(&self, ids: &[u64], _: &mut feedline_core::Context) -> feedline_core::Prefetched {
+            self.reader.prefetch(ids)
+        }
+
+        fn path(&self, id: u64) -> Option<&std::path::Path> {
+            self.reader.path(id)
+        }
+    };
+}
+pub(crate) use samples_of_reader;
+
 /// `error`, with the file of sample `id` unless it names one.
 pub(crate) fn at_file(reader: &dyn Reader, id: u64, error: Error) -> Error {
     match reader.path(id) {

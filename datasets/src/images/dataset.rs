@@ -1,15 +1,12 @@
 //! Encoded pictures of any reader, decoded and transformed into rows.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec, named,
-};
+use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, named};
 use feedline_images::{Scratch, Transforms};
 
 use super::others::{Others, is_bytes};
-use crate::reader::at_file;
+use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 
 /// Names of fields with encoded pictures; the first one in the schema is decoded.
@@ -123,20 +120,13 @@ impl ImageDataset {
         transforms: Transforms,
         encoded: Option<usize>,
     ) -> Result<Self> {
-        let fields = reader.schema().fields();
-        let Some(image) = fields.iter().position(|field| field.name == name && is_bytes(field)) else {
-            let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
-            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
-        };
+        let image = find_pictures(&*reader, name)?;
         let spec = match encoded {
             None => transforms.field("image")?,
             Some(max_bytes) => transforms.add_encoded_fields(Spec::new(), "image", max_bytes)?,
         };
         let (others, spec) = Others::add(&*reader, spec, |_| false)?;
-        if reader.is_empty() {
-            let why = "there are no samples: give a file that has some";
-            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Data, why)));
-        }
+        check_not_empty(&*reader)?;
         let encoded = encoded.map(|_| Checked::new(reader.len()));
         Ok(Self { reader, transforms, encoded, image, others, spec })
     }
@@ -173,6 +163,15 @@ impl ImageDataset {
     }
 }
 
+/// The index of the reader's field `name`, which holds pictures.
+pub(super) fn find_pictures(reader: &dyn Reader, name: &str) -> Result<usize> {
+    let found = reader.schema().fields().iter().position(|field| field.name == name && is_bytes(field));
+    found.ok_or_else(|| {
+        let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
+        at_file(reader, 0, Error::new(ErrorKind::Config, why))
+    })
+}
+
 /// The name of the reader's field that holds pictures.
 pub(super) fn picture_field(reader: &dyn Reader) -> Result<String> {
     let fields = reader.schema().fields();
@@ -189,34 +188,10 @@ pub(super) fn picture_field(reader: &dyn Reader) -> Result<String> {
 }
 
 impl Dataset for ImageDataset {
-    fn len(&self) -> u64 {
-        self.reader.len()
-    }
-
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let written =
-            context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
-        written.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)).into())
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.reader.block_shuffle()
-    }
+    samples_of_reader!();
 
     fn has_random_geometry(&self) -> bool {
         self.transforms.has_random_geometry()
-    }
-
-    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
-        self.reader.prefetch(ids)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.reader.path(id)
     }
 
     fn fingerprint(&self) -> u64 {

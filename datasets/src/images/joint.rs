@@ -1,16 +1,12 @@
 //! Pictures with masks, depth, boxes and points, which are moved together.
 
-use std::path::Path;
-
-use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec,
-};
+use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
 use feedline_images::{Decoder, Level, Moves, Plane, Sampling, Scratch, Size, Transforms};
 
 use super::boxes::{Buffers, Lists};
 use super::others::Others;
 use super::parts::{Depth, Found, Parts};
-use crate::reader::at_file;
+use crate::reader::{check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 
 /// Pictures with what belongs to them: one list of transforms moves all parts of a sample, by one draw.
@@ -60,10 +56,7 @@ impl JointDataset {
     /// no samples, and as [`Reader::read`] where boxes are counted.
     pub fn new(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
         transforms.check_moves()?;
-        if reader.is_empty() {
-            let why = "there are no samples: give a file that has some";
-            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Data, why)));
-        }
+        check_not_empty(&*reader)?;
         let found = parts.find(&*reader)?;
         let mut spec = transforms.field("image")?;
         let size = transforms.size().unwrap_or_default();
@@ -138,34 +131,10 @@ fn write_plane<T: Level + From<u8>>(
 }
 
 impl Dataset for JointDataset {
-    fn len(&self) -> u64 {
-        self.reader.len()
-    }
-
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let written =
-            context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
-        written.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)).into())
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.reader.block_shuffle()
-    }
+    samples_of_reader!();
 
     fn has_random_geometry(&self) -> bool {
         self.transforms.has_random_geometry()
-    }
-
-    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
-        self.reader.prefetch(ids)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.reader.path(id)
     }
 
     fn fingerprint(&self) -> u64 {

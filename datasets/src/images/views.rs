@@ -1,15 +1,11 @@
 //! Several random views of one decoded picture.
 
-use std::path::Path;
-
-use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, Prefetched, ReadError, Result, Row, Spec,
-};
+use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
 use feedline_images::{Decoder, Scratch, Transforms};
 
-use super::dataset::picture_field;
+use super::dataset::{find_pictures, picture_field};
 use super::others::Others;
-use crate::reader::at_file;
+use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 
 /// The lists of transforms that make the views of a picture.
@@ -100,19 +96,12 @@ impl ViewsDataset {
     /// # Errors
     /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
     pub fn with_field(reader: Box<dyn Reader>, name: &str, views: Views) -> Result<Self> {
-        let refuse = |why: String| at_file(&*reader, 0, Error::new(ErrorKind::Config, why));
-        let fields = reader.schema().fields();
-        let found = fields.iter().position(|field| field.name == name && super::others::is_bytes(field));
-        let Some(image) = found else {
-            return Err(refuse(format!("no field \"{name}\" that holds bytes, in {}", reader.schema())));
-        };
+        let image = find_pictures(&*reader, name)?;
         if views.is_empty() {
-            return Err(refuse("there are no views: add some".into()));
+            let error = Error::new(ErrorKind::Config, "there are no views: add some");
+            return Err(at_file(&*reader, 0, error));
         }
-        if reader.is_empty() {
-            let why = "there are no samples: give a file that has some";
-            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Data, why)));
-        }
+        check_not_empty(&*reader)?;
         let mut spec = Spec::new();
         for (number, list) in views.lists.iter().enumerate() {
             list.check_shared_decode()?;
@@ -152,34 +141,10 @@ impl ViewsDataset {
 }
 
 impl Dataset for ViewsDataset {
-    fn len(&self) -> u64 {
-        self.reader.len()
-    }
-
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let written =
-            context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
-        written.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)).into())
-    }
-
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.reader.block_shuffle()
-    }
+    samples_of_reader!();
 
     fn has_random_geometry(&self) -> bool {
         self.lists.iter().any(Transforms::has_random_geometry)
-    }
-
-    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
-        self.reader.prefetch(ids)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.reader.path(id)
     }
 
     fn fingerprint(&self) -> u64 {

@@ -50,6 +50,7 @@ may_in_tests[EXAMPLES] |= {MLP, RECORD}
 may_in_tests[FACADE] |= {KERNELS, DATASETS, REPORT, RECORD}
 may_in_tests[RECORD] |= {IMAGES}
 may_in_tests[KERNELS] |= {SLOTS}
+may_in_tests[PICTURES] |= {DATASETS}
 may_in_tests[IMAGES] |= {DEVICE, FACADE, DATASETS}
 may_in_tests[SIM] |= {SLOTS}
 may_in_tests[SERVE] |= {BACKEND}

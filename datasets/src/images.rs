@@ -8,10 +8,12 @@
 //! | `boxes.rs`, `numbers.rs` | boxes, points and what belongs to them, from the reader to the row |
 //! | `paired.rs` | the files of two folders, by their names |
 //! | `views.rs` | several random views of one decoded picture |
+//! | `checked.rs` | which pictures can be decoded, where lanes of a loader decode them |
 //! | `others.rs` | the fields that belong to no picture |
 //! | `file.rs` | a file that is one picture |
 
 mod boxes;
+mod checked;
 mod dataset;
 mod file;
 mod joint;

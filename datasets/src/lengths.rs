@@ -65,6 +65,21 @@ pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Pa
     Ok(lengths)
 }
 
+/// The bytes of the field `field`, which holds files, of each sample of `reader`.
+#[cfg(feature = "images")]
+pub(crate) fn of_field(reader: &dyn Reader, field: usize) -> Result<Arc<[u32]>> {
+    let fields = reader.schema().fields();
+    let varies = |field: &&crate::SchemaField| field.shape.first() == Some(&None);
+    if let Some(known) = reader.lengths()? {
+        // It knows those of all fields that vary.
+        let place = fields[..field].iter().filter(varies).count();
+        return Ok(known.into_iter().nth(place).unwrap_or_default().into());
+    }
+    let items: Vec<_> = (0..fields.len()).map(|index| (index == field).then_some(1)).collect();
+    let mut lengths = of(reader, &items, None)?;
+    Ok(lengths.swap_remove(field).unwrap_or_default())
+}
+
 /// The counts that the reader knows without its samples.
 fn known(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Option<Lengths>> {
     let Some(mut lengths) = reader.lengths()?.map(Vec::into_iter) else { return Ok(None) };

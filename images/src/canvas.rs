@@ -105,6 +105,11 @@ impl Canvas {
         &self.moves
     }
 
+    /// The moves, to replace them by those of a picture that the device transforms.
+    pub(crate) fn moves_mut(&mut self) -> &mut Moves {
+        &mut self.moves
+    }
+
     /// Limits what [`replace`](Self::replace) and [`resize`](Self::resize) make from now on.
     pub(crate) fn set_max_pixels(&mut self, max: u64) {
         self.max_pixels = Some(max);

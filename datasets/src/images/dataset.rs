@@ -1,10 +1,9 @@
 //! Encoded pictures of any reader, decoded and transformed into rows.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, named};
 use feedline_images::{Scratch, Transforms};
 
+use super::checked::Checked;
 use super::others::{Others, is_bytes};
 use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
@@ -53,24 +52,6 @@ pub struct ImageDataset {
     /// The fields after those of the picture.
     others: Others,
     spec: Spec,
-}
-
-/// The samples that were found to be decodable: a bit for each.
-#[derive(Debug)]
-struct Checked(Vec<AtomicU64>);
-
-impl Checked {
-    fn new(samples: u64) -> Self {
-        Self((0..samples.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    fn has(&self, id: u64) -> bool {
-        self.0[(id / 64) as usize].load(Ordering::Relaxed) >> (id % 64) & 1 == 1
-    }
-
-    fn add(&self, id: u64) {
-        self.0[(id / 64) as usize].fetch_or(1 << (id % 64), Ordering::Relaxed);
-    }
 }
 
 /// A worker's memory.
@@ -149,11 +130,7 @@ impl ImageDataset {
                 match &self.encoded {
                     None => self.transforms.read_row(bytes, context.random(), scratch, row, 0)?,
                     Some(checked) => {
-                        // Once: of other formats than JPEG, the check decodes the picture.
-                        if !checked.has(id) {
-                            self.transforms.check(bytes, scratch)?;
-                            checked.add(id);
-                        }
+                        checked.check(id, || self.transforms.check(bytes, scratch))?;
                         self.transforms.write_checked(bytes, context.random(), row, 0)?
                     }
                 };

@@ -1,13 +1,16 @@
 //! Pictures with masks, depth, boxes and points, which are moved together.
 
+use std::sync::Arc;
+
 use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
 use feedline_images::{Decoder, Level, Moves, Plane, Sampling, Scratch, Size, Transforms};
 
 use super::boxes::{Buffers, Lists};
+use super::checked::Checked;
 use super::others::Others;
 use super::parts::{Depth, Found, Parts};
 use crate::reader::{check_not_empty, samples_of_reader};
-use crate::{Reader, Values};
+use crate::{Reader, Values, lengths};
 
 /// Pictures with what belongs to them: one list of transforms moves all parts of a sample, by one draw.
 ///
@@ -28,12 +31,24 @@ use crate::{Reader, Values};
 pub struct JointDataset {
     reader: Box<dyn Reader>,
     transforms: Transforms,
+    /// `None` if the workers decode the pictures.
+    encoded: Option<Encoded>,
     parts: Parts,
     found: Found,
+    /// The field of the first mask or depth.
+    first_plane: usize,
     lists: Lists,
     others: Others,
     size: Size,
     spec: Spec,
+}
+
+/// Pictures that lanes of the loader decode.
+#[derive(Debug)]
+struct Encoded {
+    checked: Checked,
+    /// The bytes of each picture.
+    bytes: Arc<[u32]>,
 }
 
 /// A worker's memory.
@@ -55,23 +70,78 @@ impl JointDataset {
     /// ([`Transforms::check_moves`]), and as [`ImageDataset::new`](crate::ImageDataset::new); `Data` if there are
     /// no samples, and as [`Reader::read`] where boxes are counted.
     pub fn new(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
+        if transforms.is_on_device() {
+            let why = "the list runs on the device, and the workers decode: make the set by JointDataset::encoded, or \
+                       leave out on_device()";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Self::build(reader, parts, transforms)
+    }
+
+    /// The same data set for lanes of the loader that decode the pictures (`PictureStage` of the crate
+    /// `feedline-pictures`); the list begins with [`Transforms::on_device`]. The field `image` is ragged and holds
+    /// the encoded bytes, beside `image.parameters`. The workers draw the transforms, and move masks, boxes and
+    /// points: these have the values of [`new`](Self::new), and the same samples are bad.
+    ///
+    /// The first time, every picture is read to find the longest, as by
+    /// [`Ragged::measured`](crate::Ragged::measured). It is checked when it is first read in an epoch, as by
+    /// [`ImageDataset::encoded`](crate::ImageDataset::encoded).
+    ///
+    /// ```no_run
+    /// use feedline_datasets::{JointDataset, Paired, Parts};
+    /// use feedline_images::Transforms;
+    ///
+    /// let pairs = Paired::open("photographs", "masks")?;
+    /// let transforms = Transforms::new().on_device().random_resized_crop(512).flip(0.5);
+    /// let files = JointDataset::encoded(Box::new(pairs), Parts::new().mask("mask"), transforms)?;
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`]; as [`Reader::read`] where pictures are
+    /// measured.
+    pub fn encoded(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
+        if !transforms.is_on_device() {
+            let why = "the lanes of a loader transform the pictures that they decode: put on_device() first";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Self::build(reader, parts, transforms)
+    }
+
+    fn build(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
         transforms.check_moves()?;
         check_not_empty(&*reader)?;
         let found = parts.find(&*reader)?;
-        let mut spec = transforms.field("image")?;
-        let size = transforms.size().unwrap_or_default();
+        let (mut spec, size, encoded);
+        if transforms.is_on_device() {
+            size = transforms.device_part()?.size();
+            let bytes = lengths::of_field(&*reader, found.image)?;
+            let max = bytes.iter().max().map_or(1, |&max| max.max(1) as usize);
+            spec = transforms.add_encoded_fields(Spec::new(), "image", max)?;
+            encoded = Some(Encoded { checked: Checked::new(reader.len()), bytes });
+        } else {
+            spec = transforms.field("image")?;
+            size = transforms.size().unwrap_or_default();
+            encoded = None;
+        }
+        let first_plane = spec.fields().len();
         for (name, depth) in &parts.planes {
             let dtype = if *depth == Depth::U8 { DType::U8 } else { DType::U16 };
             spec = spec.field(name, dtype, [size.height, size.width])?;
         }
         let (lists, spec) = Lists::add(&*reader, &parts, &found, spec)?;
         let (others, spec) = Others::add(&*reader, spec, |index| found.has(index))?;
-        Ok(Self { reader, transforms, parts, found, lists, others, size, spec })
+        Ok(Self { reader, transforms, encoded, parts, found, first_plane, lists, others, size, spec })
     }
 
     /// The reader.
     pub fn reader(&self) -> &dyn Reader {
         &*self.reader
+    }
+
+    /// The bytes of each encoded picture; none if the workers decode.
+    pub fn picture_bytes(&self) -> &[u32] {
+        self.encoded.as_ref().map_or(&[], |encoded| &encoded.bytes)
     }
 
     fn write(
@@ -82,10 +152,17 @@ impl JointDataset {
         context: &mut Context,
     ) -> Result<()> {
         let Memory { values, scratch, decoder, mask, depth, buffers } = memory;
+        let random = context.random();
         self.reader.read(id, values)?;
         let values = values.fields();
         let image = &values[self.found.image].bytes;
-        self.transforms.read(image, context.random(), scratch, row.bytes_mut(0))?;
+        match &self.encoded {
+            None => self.transforms.read(image, random, scratch, row.bytes_mut(0))?,
+            Some(Encoded { checked, .. }) => {
+                checked.check(id, || self.transforms.check(image, scratch))?;
+                self.transforms.write_moving(image, random, scratch, row, 0)?;
+            }
+        }
         let moves = scratch.moves();
         if !moves.lead_to(self.size) {
             let why =
@@ -93,7 +170,7 @@ impl JointDataset {
             return Err(Error::new(ErrorKind::Config, why));
         }
         for (place, (index, (name, kind))) in self.found.planes.iter().zip(&self.parts.planes).enumerate() {
-            let (bytes, to) = (&values[*index].bytes, row.bytes_mut(place + 1));
+            let (bytes, to) = (&values[*index].bytes, row.bytes_mut(self.first_plane + place));
             let written = match kind {
                 Depth::U8 => write_plane(decoder, bytes, moves, mask, to),
                 Depth::U16 => write_plane(decoder, bytes, moves, depth, to),

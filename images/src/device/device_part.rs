@@ -11,7 +11,7 @@ use super::record_words::{Mixed, Sample, WORDS};
 use super::sample_record::{MAX_PLACE, Record};
 use crate::decode::Settings;
 use crate::transform::Needs;
-use crate::{ChannelOrder, Decoder, Size, Transform};
+use crate::{ChannelOrder, Decoder, Moves, Size, Transform};
 
 /// The transforms of a list that run on the device, from
 /// [`Transforms::device_part`](crate::Transforms::device_part).
@@ -46,12 +46,7 @@ pub(crate) fn draw(
     random: &mut Random,
     parameters: &mut [u8],
 ) -> Result<()> {
-    let max = MAX_PLACE as usize;
-    if size.height > max || size.width > max {
-        let why = format!("the picture is {size}: the device takes sides of up to {MAX_PLACE} pixels");
-        return Err(Error::new(ErrorKind::Sample, why));
-    }
-    let mut record = Record::new(size);
+    let mut record = begin(size)?;
     for step in steps {
         step.record(&mut record, random);
     }
@@ -60,6 +55,43 @@ pub(crate) fn draw(
     }
     record.checked(wanted)?.write(parameters, wanted);
     Ok(())
+}
+
+/// As [`draw`], and replaces `moves` by those of the picture, for the other parts of its sample. These are moved on
+/// the host, so each transform keeps to `max_pixels` or its fixed size, as it does there.
+pub(crate) fn draw_moves(
+    steps: &[Arc<dyn Transform>],
+    (size, wanted): (Size, Size),
+    max_pixels: u64,
+    random: &mut Random,
+    parameters: &mut [u8],
+    moves: &mut Moves,
+) -> Result<()> {
+    let mut record = begin(size)?;
+    record.keep_moves(std::mem::take(moves));
+    for step in steps {
+        let first = record.moves().list().len();
+        step.record(&mut record, random);
+        let max = max_pixels.max(step.size(None).map_or(0, Size::pixels));
+        record
+            .moves()
+            .check_pixels(first, max)
+            .map_err(|why| Error::new(ErrorKind::Sample, format!("{step:?} makes a picture of {why}")))?;
+    }
+    let record = record.checked(wanted)?;
+    record.write(parameters, wanted);
+    *moves = record.into_moves();
+    Ok(())
+}
+
+/// A record without transforms.
+fn begin(size: Size) -> Result<Record> {
+    let max = MAX_PLACE as usize;
+    if size.height > max || size.width > max {
+        let why = format!("the picture is {size}: the device takes sides of up to {MAX_PLACE} pixels");
+        return Err(Error::new(ErrorKind::Sample, why));
+    }
+    Ok(Record::new(size))
 }
 
 /// A batch in host memory, for [`DevicePart::run_on_host`].

@@ -20,8 +20,8 @@ mod pixels;
 mod record_words;
 mod sample_record;
 
-pub(crate) use device_part::draw;
 pub use device_part::{DevicePart, HostBatch, Labels};
+pub(crate) use device_part::{draw, draw_moves};
 pub use element::{Value, Written};
 pub(crate) use mixing::Mixing;
 pub use record_words::WORDS;

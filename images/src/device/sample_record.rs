@@ -3,7 +3,8 @@
 use arrayvec::ArrayVec;
 use feedline_core::{Error, ErrorKind, Result, named};
 
-use crate::{Region, Size};
+use crate::orientation::Orientation;
+use crate::{Filter, Move, Moves, Region, Size};
 
 /// Max distance of a position from the picture's corner, in rows or columns: the device clamps it.
 pub(super) const MAX_PLACE: i32 = 1 << 24;
@@ -108,6 +109,9 @@ pub struct Record {
     pub(super) colors: ArrayVec<(Color, f32), MAX_COLORS>,
     pub(super) erased: Option<(Region, [u8; 3])>,
     pub(super) mixed: Option<(Mix, u32)>,
+    /// The moves so far, if `keeps_moves`: other parts of the sample follow them.
+    moves: Moves,
+    keeps_moves: bool,
     refused: Option<(ErrorKind, &'static str)>,
 }
 
@@ -126,7 +130,30 @@ impl Record {
             colors: ArrayVec::new(),
             erased: None,
             mixed: None,
+            moves: Moves::default(),
+            keeps_moves: false,
             refused: None,
+        }
+    }
+
+    /// Keeps the moves, in the memory of `moves`.
+    pub(super) fn keep_moves(&mut self, mut moves: Moves) {
+        moves.begin(self.source);
+        (self.moves, self.keeps_moves) = (moves, true);
+    }
+
+    /// The moves so far; none unless they are kept.
+    pub(super) fn moves(&self) -> &Moves {
+        &self.moves
+    }
+
+    pub(super) fn into_moves(self) -> Moves {
+        self.moves
+    }
+
+    fn moved(&mut self, step: Move) {
+        if self.keeps_moves {
+            self.moves.add(step);
         }
     }
 
@@ -141,6 +168,7 @@ impl Record {
             return;
         }
         self.geometry();
+        self.moved(Move::Crop(region));
         let part = self.unflipped(Window::of(region));
         if self.scaled.is_some() {
             self.view = part.inside(self.view);
@@ -155,6 +183,7 @@ impl Record {
         if [top, right, bottom, left] == [0; 4] {
             return;
         }
+        self.moved(Move::Pad([top, right, bottom, left]));
         self.geometry();
         if *self.fill.get_or_insert(color) != color {
             self.refuse("has borders of two colours");
@@ -200,6 +229,7 @@ impl Record {
         }
         // At the same size, the filter has one tap: the resize changes nothing.
         if from != size {
+            self.moved(Move::Resize(size, Filter::Bilinear));
             self.scaled = Some(size);
             self.view = Window::whole(size);
         }
@@ -208,12 +238,14 @@ impl Record {
     /// Flips left and right.
     pub fn flip_left_right(&mut self) {
         self.flip.0 = !self.flip.0;
+        self.moved(Move::Turn(Orientation::FlipLeftRight.turn()));
         self.after_erasing();
     }
 
     /// Flips top and bottom.
     pub fn flip_top_bottom(&mut self) {
         self.flip.1 = !self.flip.1;
+        self.moved(Move::Turn(Orientation::FlipTopBottom.turn()));
         self.after_erasing();
     }
 
@@ -233,6 +265,7 @@ impl Record {
 
     /// Mixes the finished picture with the sample in row `partner * rows / 2^32` of its batch.
     pub fn mix(&mut self, mix: Mix, partner: u32) {
+        self.moves.lose();
         if self.mixed.replace((mix, partner)).is_some() {
             self.refuse("mixes samples twice");
         }

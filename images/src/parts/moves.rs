@@ -1,5 +1,7 @@
 //! How a picture was moved.
 
+use feedline_core::named;
+
 use crate::{Filter, Region, Size};
 
 /// Length of a move as numbers; see [`Move::words`].
@@ -115,11 +117,34 @@ impl Moves {
         (self.source, self.is_lost) = (source, false);
     }
 
-    /// Adds a move, unless it is a crop of the whole picture.
+    /// Adds a move, unless it is a crop of the whole picture or a border of no pixels.
     pub(crate) fn add(&mut self, step: Move) {
-        if step != Move::Crop(Region::whole(self.size())) {
+        if step != Move::Crop(Region::whole(self.size())) && step != Move::Pad([0; 4]) {
             self.list.push(step);
         }
+    }
+
+    /// Checks the sizes that one transform has led to, by the moves from number `first` on, as a
+    /// [`Canvas`](crate::Canvas) does: at most `max` pixels, or as many as the region that it has taken.
+    pub(crate) fn check_pixels(&self, first: usize, max: u64) -> Result<(), String> {
+        let (before, new) = self.list.split_at(first);
+        let mut size = before.iter().fold(self.source, |size, step| step.size(size));
+        let region = if let Some(Move::Crop(region)) = new.first() { region.size } else { size };
+        let max = max.max(region.pixels());
+        for step in new {
+            let to = step.size(size);
+            // A resize has a picture between its two passes.
+            let between = match step {
+                Move::Resize(..) => Size::new(size.height, to.width),
+                _ => to,
+            };
+            if let Some(large) = [between, to].into_iter().find(|made| made.pixels() > max) {
+                let how = named("raise Limits::pixels if it is meant", "make it smaller");
+                return Err(format!("{large}, more than the limit of {max} pixels: {how}"));
+            }
+            size = to;
+        }
+        Ok(())
     }
 
     pub(crate) fn lose(&mut self) {

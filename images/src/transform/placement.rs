@@ -223,10 +223,37 @@ impl Transforms {
         Ok(first + 2)
     }
 
+    /// As [`write_checked`](Self::write_checked), for a picture with masks, boxes or points, which the worker moves:
+    /// [`Scratch::moves`] has the moves that were drawn, the same as after [`read`](Self::read).
+    ///
+    /// # Errors
+    /// As [`write_encoded`](Self::write_encoded); `Sample` if a transform makes a picture beyond
+    /// [`Limits::pixels`](crate::Limits).
+    pub fn write_moving(
+        &self,
+        encoded: &[u8],
+        random: &mut Random,
+        scratch: &mut Scratch,
+        row: &mut Row<'_, '_>,
+        first: usize,
+    ) -> Result<usize> {
+        let size = Decoder::with(self.settings).size(encoded)?;
+        row.write_ragged(first, encoded)?;
+        let (steps, wanted) = self.of_device(size);
+        let (max, moves) = (self.settings.limits.pixels, scratch.canvas.moves_mut());
+        device::draw_moves(steps, (size, wanted), max, random, row.bytes_mut(first + 1), moves)?;
+        Ok(first + 2)
+    }
+
     /// Draws the record of a picture that has this size after the host's transforms.
     fn draw(&self, size: Size, random: &mut Random, parameters: &mut [u8]) -> Result<()> {
-        let steps = &self.steps[self.host_steps().len()..];
-        let wanted = steps.iter().try_fold(size, |size, step| step.size(Some(size))).unwrap_or(size);
+        let (steps, wanted) = self.of_device(size);
         device::draw((steps, self.mixing.as_ref()), size, wanted, random, parameters)
+    }
+
+    /// The transforms on the device, and the size that they give a picture of `size`.
+    fn of_device(&self, size: Size) -> (&[Arc<dyn Transform>], Size) {
+        let steps = &self.steps[self.host_steps().len()..];
+        (steps, steps.iter().try_fold(size, |size, step| step.size(Some(size))).unwrap_or(size))
     }
 }

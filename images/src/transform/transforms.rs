@@ -225,7 +225,8 @@ impl Transforms {
     ///
     /// # Errors
     /// `Config` for a transform whose moves are not known ([`Effect::Unknown`]), such as RandAugment, for
-    /// [`scaled_decode`](Self::scaled_decode), which rounds crops, and for transforms on the device.
+    /// [`scaled_decode`](Self::scaled_decode), which rounds crops, for [`mixup`](Self::mixup) and
+    /// [`cutmix`](Self::cutmix), and for a list of which a part runs on the device.
     pub fn check_moves(&self) -> Result<()> {
         self.check_effects("masks, boxes and points cannot follow", |effect| effect != Effect::Unknown)?;
         let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
@@ -233,10 +234,20 @@ impl Transforms {
             let how = named("leave out scaled_decode()", "leave out scaled_decode=True");
             return refuse(&format!("a scaled decode rounds crops, and masks and boxes would be off: {how}"));
         }
-        if self.host.is_some() {
-            return refuse("masks, boxes and points move on the host: leave out on_device()");
+        if self.mixing.is_some() {
+            return refuse("masks, boxes and points cannot follow mixup and cutmix: leave these out");
+        }
+        if self.host.is_some_and(|steps| steps > 0) {
+            return refuse(
+                "masks, boxes and points follow a list that runs on one side: put on_device() first, or leave it out",
+            );
         }
         Ok(())
+    }
+
+    /// Whether transforms run on the device.
+    pub fn is_on_device(&self) -> bool {
+        self.host.is_some()
     }
 
     fn check_effects(&self, why: &str, allows: impl Fn(Effect) -> bool) -> Result<()> {

@@ -187,7 +187,9 @@ fn a_list_whose_moves_are_unknown_is_refused() {
     refused(Transforms::new().trivial_augment().resize(8), "TrivialAugment");
     refused(Transforms::new().then(Own(Effect::Unknown)), "Own(Unknown)");
     refused(Transforms::new().random_resized_crop(8).scaled_decode(), "scaled_decode");
-    refused(Transforms::new().on_device().resize(8), "on_device");
+    refused(Transforms::new().resize(8).on_device().flip(0.5), "on_device");
+    refused(Transforms::new().on_device().resize(8).cutmix(1.0), "cutmix");
+    Transforms::new().on_device().resize(8).check_moves().unwrap();
     every_move().check_moves().unwrap();
     // A transform that does not keep what it states is found by the size.
     let list = Transforms::new().then(Own(Effect::Moves));

@@ -142,13 +142,8 @@ impl PictureStage {
             if field.name() == image {
                 spec = spec.field(image, self.part.dtype(), self.part.shape())?;
             } else if field.name() != parameters {
-                let Some(_) = field.as_ragged() else {
-                    spec = spec.field(field.name(), field.dtype(), field.shape())?;
-                    others.push(field.name().to_owned());
-                    continue;
-                };
-                let why = format!("field \"{}\" is ragged: leave it out of a set of pictures", field.name());
-                return Err(Error::new(ErrorKind::Config, why));
+                spec = spec.with(field)?;
+                others.push(field.name().to_owned());
             }
         }
         Ok((Names { image: image.to_owned(), parameters, others }, spec))

@@ -423,7 +423,8 @@ impl LoaderBuilder {
         builder.threads().count()?;
         let spec = builder.spec()?;
         let layout = Layout::new(&spec, builder.batch_size)?;
-        let mapped = builder.device_map.as_ref().map(|map| map.layout(builder.batch_size)).transpose()?;
+        let mapped =
+            builder.device_map.as_ref().map(|map| map.layout(&spec, builder.batch_size)).transpose()?;
         builder.bad_samples.check()?;
         let batch_sampler = match &builder.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => builder.batch_sampler(dataset.len())?,

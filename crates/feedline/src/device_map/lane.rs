@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_channel::{Receiver, RecvError, Sender, bounded};
 use feedline_core::timeline::now;
-use feedline_core::{BatchInfo, BatchSampler, Error, ErrorKind, Layout, Result, Stage, catch_panic};
+use feedline_core::{
+    BatchInfo, BatchSampler, Error, ErrorKind, Extent, Field, Layout, Result, Stage, catch_panic,
+};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::{Device, Event, Stream};
 
@@ -246,6 +248,7 @@ impl Lane {
         }
         let info = slot.info_mut();
         info.copy_from(arrived.info());
+        lanes.work.place_extents(&arrived.info().extents, &mut info.extents);
         let timeline = &mut info.timeline;
         (timeline.map_taken, timeline.map_slot, timeline.map_lane) = (taken, begun, self.number);
         let mut mapped = match arrived {
@@ -318,6 +321,20 @@ impl Lane {
             catch_panic("the closure of produce panicked", || map(&mut batch)).and_then(|made| made)?;
             batch.check_written()
         })
+    }
+}
+
+impl MapWork {
+    /// Replaces the extents of a batch's ragged fields by those of the output, which has some of them.
+    fn place_extents(&self, of_batch: &[Extent], to: &mut Vec<Extent>) {
+        let (batch, output) = &self.layouts;
+        let names = output.spec().fields().iter().filter(|field| field.as_ragged().is_some());
+        let place = |field: &Field| {
+            let index = batch.spec().fields().iter().position(|own| own.name() == field.name());
+            index.and_then(|index| of_batch.get(batch.ragged_place(index)?).copied())
+        };
+        to.clear();
+        to.extend(names.map(|field| place(field).unwrap_or_default()));
     }
 }
 

@@ -30,7 +30,7 @@ mod pinned_batch;
 
 use std::sync::Arc;
 
-use feedline_core::{Error, ErrorKind, Layout, Result, Spec, catch_panic};
+use feedline_core::{Error, ErrorKind, Field, Layout, Result, Spec, catch_panic};
 use feedline_device::{Device, Priority, Stream};
 
 pub use batch::DeviceBatch;
@@ -71,19 +71,35 @@ pub(crate) struct DeviceMap {
 }
 
 impl DeviceMap {
-    /// The layout of the batches that it makes.
+    /// The layout of the batches that it makes of batches of `filled`. A ragged field is a copy of theirs, in its
+    /// form.
     ///
     /// # Errors
-    /// `Config` for a ragged field; as [`Layout::new`].
-    pub(crate) fn layout(&self, batch_size: usize) -> Result<Layout> {
-        if let Some(field) = self.spec.fields().iter().find(|field| field.as_ragged().is_some()) {
-            let why = format!(
-                "device_map cannot write the ragged field \"{}\": give its spec fields of one size",
-                field.name()
-            );
-            return Err(Error::new(ErrorKind::Config, why));
-        }
-        Layout::new(&self.spec, batch_size)
+    /// `Config` for a ragged field of a device map, or one that batches do not have; as [`Layout::new`].
+    pub(crate) fn layout(&self, filled: &Spec, batch_size: usize) -> Result<Layout> {
+        let add = |spec: Spec, field: &Field| {
+            if field.as_ragged().is_none() {
+                return spec.with(field);
+            }
+            if !self.reads_host {
+                let why = "is ragged, and device_map cannot write it: give its spec fields of one size";
+                return Err(output::refuse(field, why));
+            }
+            let own = filled.fields().iter().find(|own| own.name() == field.name());
+            let is_same = |own: &&Field| {
+                own.as_ragged().is_some() && (own.dtype(), own.shape()) == (field.dtype(), field.shape())
+            };
+            match own.filter(is_same) {
+                Some(own) => spec.with(own),
+                None => {
+                    let why = "is ragged, so it is a copy of that of the batch, which has none of this type and \
+                               item: leave it out of the spec of produce";
+                    Err(output::refuse(field, why))
+                }
+            }
+        };
+        let spec = self.spec.fields().iter().try_fold(Spec::new(), add)?;
+        Layout::new(&spec, batch_size)
     }
 
     /// Makes `count` lanes on `device`.
@@ -182,7 +198,8 @@ impl LoaderBuilder {
     /// As [`device_map`](Self::device_map), which this replaces, but for two things: the closure reads slices
     /// of the host slot ([`PinnedBatch::field`], [`PinnedBatch::ragged`]), and it may block, so it is called on
     /// several [`device_lanes`](Self::device_lanes) at a time, for different batches. There is a host slot for
-    /// each lane more. Not with zero copy or a resident set.
+    /// each lane more. A ragged field of `spec` is a copy of that of the batch ([`PinnedBatch::copy`]), also
+    /// padded. Not with zero copy or a resident set.
     ///
     /// ```
     /// use feedline::batch::PinnedBatch;

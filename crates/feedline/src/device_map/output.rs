@@ -52,6 +52,23 @@ impl<'a> Output<'a> {
         self.slot.view_mut(self.layout.offset(index), field.row_bytes() * rows)
     }
 
+    /// The bytes of the offsets or lengths of the ragged field `name` of `rows` rows, and of its `items` items, to
+    /// copy those of the batch there.
+    pub(super) fn ragged_copy_of(
+        &mut self,
+        name: &str,
+        rows: usize,
+        items: usize,
+    ) -> Result<[ViewMut<'a, u8>; 2]> {
+        let (index, field) = self.take(name)?;
+        if field.as_ragged().is_none() {
+            return Err(refuse(field, "is ragged in the batch only: read it by ragged or padded"));
+        }
+        let offsets = self.slot.view_mut(self.layout.offset(index), (rows + 1) * size_of::<u32>())?;
+        let values = self.layout.values(index).start;
+        Ok([offsets, self.slot.view_mut(values, items * field.item_bytes())?])
+    }
+
     /// Random numbers for the batch of `info`.
     pub(super) fn random(&self, info: &BatchInfo) -> Random {
         let seed = self.batch_sampler.options().seed;

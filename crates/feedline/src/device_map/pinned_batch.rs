@@ -90,16 +90,23 @@ impl<'a> PinnedBatch<'a> {
         self.output.view_mut(name, self.info.len())
     }
 
-    /// Queues a copy of the field `name` into the output field of that name.
+    /// Queues a copy of the field `name` into the output field of that name; of a ragged field, in its form.
     ///
     /// # Errors
     /// As [`output`](Self::output); `Config` for a field that has another type or shape in the batch, or is
-    /// ragged there.
+    /// ragged there and not in the output.
     #[track_caller]
     pub fn copy(&mut self, name: &str) -> Result<()> {
         let index = self.spec().index_of(name)?;
-        let to = self.output.copy_of(name, &self.spec().fields()[index], self.info.len())?;
-        self.slot.copy(self.layout.offset(index), to)
+        let offset = self.layout.offset(index);
+        let Some(place) = self.layout.ragged_place(index) else {
+            let to = self.output.copy_of(name, &self.spec().fields()[index], self.info.len())?;
+            return self.slot.copy(offset, to);
+        };
+        let Extent { items, .. } = self.info.extents.get(place).copied().unwrap_or_default();
+        let [offsets, values] = self.output.ragged_copy_of(name, self.info.len(), items)?;
+        self.slot.copy(offset, offsets)?;
+        self.slot.copy(self.layout.values(index).start, values)
     }
 
     /// Random numbers for this batch; as [`DeviceBatch::random`](super::DeviceBatch::random).

@@ -222,7 +222,7 @@ fn options_that_cannot_work_are_refused_by_build() {
         for (builder, why) in [
             (way.inverted(builder(), 0), "device_lanes is 0"),
             (way.inverted(builder(), 17), "device_lanes is 17: it must be from 1 to 16"),
-            (mapped(ragged), "cannot write the ragged field \"text\""),
+            (mapped(ragged), "field \"text\" is ragged, and device_map cannot write it"),
         ] {
             let error = refused(builder);
             assert!(error.contains(why), "{error}");

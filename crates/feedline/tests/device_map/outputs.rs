@@ -4,8 +4,8 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use feedline::batch::{DeviceBatch, PinnedBatch};
 use feedline::{
-    BadSamples, DType, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad, Spec, Stream,
-    TransferMode, TryNext, Workers, bad_samples::Budget,
+    BadSamples, Context, DType, Dataset, Device, ErrorKind, InMemory, LastBatch, Loader, LoaderBuilder, Pad,
+    ReadError, Row, Spec, Stream, TransferMode, TryNext, Workers, bad_samples::Budget,
 };
 use feedline_device::{Buffer, launch_host};
 use feedline_testkit::fixtures::{Laid, failing};
@@ -193,6 +193,96 @@ fn ragged_and_padded_fields_are_read_by_a_map_that_has_scratch_memory() {
             assert!(texts.iter().map(|text| text.len() as u32).eq(counts));
         }
     });
+}
+
+/// In the order of the output, which has some of the fields, and in the forms that the builder states.
+#[test]
+fn ragged_fields_are_passed_on_by_a_lane_that_reads_host_slots() {
+    alone(|| {
+        let texts = ["hello", "", "you", "there", "!"];
+        let lengths = [&[3_u32, 4][..], &[], &[5], &[1, 1, 1], &[9]];
+        let set = || {
+            let spec = Spec::new().ragged("left out", DType::U8, [], 9).unwrap();
+            let spec = spec.cumulative("sums", 4).unwrap().field("id", DType::I64, []).unwrap();
+            let spec = spec.ragged("text", DType::U8, [], 9).unwrap();
+            let set = InMemory::new().ragged("left out", [], 9, texts.map(|text| &text[..text.len() / 2]));
+            let set = set.unwrap().ragged("sums", [], 4, lengths).unwrap();
+            let set = set.field("id", [], [0_i64, 1, 2, 3, 4]).unwrap().ragged("text", [], 9, texts).unwrap();
+            Formed(set, spec)
+        };
+        let spec = Spec::new().ragged("text", DType::U8, [], 9).unwrap().field("id", DType::I64, []).unwrap();
+        let spec = spec.ragged("sums", DType::U32, [], 4).unwrap();
+        let produced = |pad: Option<Pad>| {
+            let builder = Loader::builder(set()).batch_size(2).shuffle(5);
+            let builder = pad.into_iter().fold(builder, |builder, pad| builder.pad("text", pad));
+            builder.device_lanes(2).produce(spec.clone(), |_: &Stream| {
+                Ok(|batch: &mut PinnedBatch<'_>| {
+                    ["id", "sums", "text"].into_iter().try_for_each(|name| batch.copy(name))
+                })
+            })
+        };
+        for pad in [None, Some(Pad::multiple_of(4).fill_value(b'.'))] {
+            let device = Device::new_host();
+            let compute = device.stream().unwrap();
+            let mut loader = produced(pad).build(&device).unwrap();
+            let mut rows = 0;
+            for batch in loader.epoch(0).unwrap() {
+                let batch = batch.unwrap().wait_on(&compute).unwrap();
+                let ids = batch.to_vec::<i64>("id").unwrap();
+                let wanted: Vec<_> = ids.iter().map(|&id| texts[id as usize]).collect();
+                let longest = wanted.iter().map(|text| text.len()).max().unwrap_or(0);
+                assert_eq!(batch.longest("text").unwrap(), longest);
+                if pad.is_some() {
+                    let text = batch.padded::<u8>("text").unwrap();
+                    let lengths = text.lengths.to_vec().unwrap();
+                    assert!(wanted.iter().map(|text| text.len() as u32).eq(lengths));
+                    let width = longest.next_multiple_of(4).max(4);
+                    let wanted: String = wanted.iter().map(|text| format!("{text:.<width$}")).collect();
+                    assert_eq!((text.width, text.values.to_vec().unwrap()), (width, wanted.into_bytes()));
+                } else {
+                    let text = batch.ragged::<u8>("text").unwrap();
+                    assert_eq!(text.values.to_vec().unwrap(), wanted.concat().into_bytes());
+                    let mut ends = vec![0];
+                    ends.extend(wanted.iter().scan(0, |end, text| {
+                        *end += text.len() as u32;
+                        Some(*end)
+                    }));
+                    assert_eq!(text.offsets.to_vec().unwrap(), ends);
+                }
+                let added: Vec<u32> = ids.iter().flat_map(|&id| lengths[id as usize]).copied().collect();
+                let sums = batch.ragged::<u32>("sums").unwrap().values.to_vec().unwrap();
+                assert_eq!(sums.len(), added.len() + 1);
+                assert!(sums.windows(2).map(|two| two[1] - two[0]).eq(added));
+                rows += ids.len();
+            }
+            assert_eq!(rows, texts.len());
+        }
+        // What is no field of the batch cannot be a copy of one.
+        for (name, dtype) in [("other", DType::U8), ("text", DType::U16), ("id", DType::I64)] {
+            let spec = Spec::new().ragged(name, dtype, [], 9).unwrap();
+            let builder = Loader::builder(set()).batch_size(2);
+            let builder = builder.produce(spec, |_: &Stream| Ok(|_: &mut PinnedBatch<'_>| Ok(())));
+            let error = builder.build(&Device::new_host()).expect_err("an error").to_string();
+            assert!(error.contains(&format!("field \"{name}\" is ragged, so it is a copy")), "{error}");
+        }
+    });
+}
+
+/// A set whose fields have the forms of a spec.
+struct Formed<D>(D, Spec);
+
+impl<D: Dataset> Dataset for Formed<D> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.1
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.0.read(id, row, context)
+    }
 }
 
 #[test]

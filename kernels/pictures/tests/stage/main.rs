@@ -4,6 +4,7 @@
 
 mod bad;
 mod files;
+mod joint;
 mod on_gpu;
 mod resuming;
 
@@ -86,9 +87,21 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let files = Files::new(vec![golden("420.jpg")], crops());
     let error = files.builder(Decode::Gpu).build(&Device::new_host()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    let captions = InMemory::new().ragged("caption", [], 9, ["a", "b"]).unwrap();
-    let pair = files.zip(captions.take(1)).unwrap();
-    let error = stage.builder(pair).unwrap_err();
-    assert!(error.message().contains("\"caption\" is ragged"), "{error}");
     assert!(PictureStage::new(&Transforms::new().resize(8), Decode::Cpu).is_err());
+}
+
+#[test]
+fn ragged_fields_of_the_set_travel_beside_its_pictures() {
+    let _watchdog = Watchdog::new(LIMIT, "captions of a stage");
+    let files = Files::new(vec![golden("420.jpg"), golden("RGB.png")], crops());
+    let stage = PictureStage::new(&crops(), Decode::Cpu).unwrap();
+    let captions = InMemory::new().ragged("caption", [], 9, ["a", "two"]).unwrap();
+    let pair = files.zip(captions).unwrap();
+    let device = Device::new_host();
+    let compute = device.stream().unwrap();
+    let mut loader = stage.builder(pair).unwrap().batch_size(2).build(&device).unwrap();
+    let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(&compute).unwrap();
+    let caption = batch.ragged::<u8>("caption").unwrap();
+    assert_eq!(caption.values.to_vec().unwrap(), b"atwo");
+    assert_eq!(caption.offsets.to_vec().unwrap(), [0, 1, 4]);
 }

@@ -617,7 +617,8 @@ def images(
             ``"auto"``: GPU and CPU together, or the CPU alone where there is no GPU or no nvJPEG. Order, random
             numbers and substitutes are the same with all three. Pixels of nvJPEG differ by a few levels: they
             are exact with ``"cpu"``, with ``"gpu"`` on one kind of GPU, and not with ``"auto"``, where the
-            processor of a picture depends on timing. A batch reserves memory for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
+            processor of a picture depends on timing. Masks, boxes and points are moved by the workers, and exact with
+            all three. A batch reserves memory for its largest files: lower it with ``Loader(max_per_batch={"image": bytes})``.
         mode: ``"rgb"``; ``"gray"``, one channel; ``"rgba"``, with alpha, 255 where a picture has none; ``"u16"``,
             one channel of 16 bits; ``"index"``, ``[height, width]``: the numbers of a palette or of gray, to the
             nearest pixel.
@@ -674,11 +675,13 @@ def images(
             _feedline.open_views(os.fspath(path), split, named, field, lists, channels_first, mode, listed)
         )
     if given is not None:
-        if decode != "cpu" or scaled_decode:
-            raise ConfigError('masks, boxes, points and moves need decode="cpu", and no scaled_decode')
+        if scaled_decode:
+            raise ConfigError("masks, boxes and points cannot follow a scaled decode: leave out scaled_decode")
         named = None if classes is None else list(classes)
         return of_set(
-            _feedline.open_joint(os.fspath(path), split, named, steps, channels_first, mode, listed, given)
+            _feedline.open_joint(
+                os.fspath(path), split, named, steps, channels_first, mode, decode, listed, given
+            )
         )
     return of_set(
         _feedline.DataSet.images(

@@ -18,6 +18,7 @@ def open_joint(
     steps: Sequence[tuple[str, dict[str, Any]]],
     channels_first: bool,
     mode: str,
+    decode: str,
     listed: tuple[str | None, str | None, int | None],
     given: Mapping[str, Any],
 ) -> DataSet: ...

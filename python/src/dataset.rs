@@ -19,7 +19,7 @@ use crate::error::raise;
 use crate::interpreter;
 use crate::joint::mode_named;
 use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
-use crate::pictures::Encoded;
+use crate::pictures::{Encoded, decode_named};
 use crate::processes::{Processes, ReadBy, Reading};
 use crate::transforms::transforms;
 
@@ -75,6 +75,11 @@ impl DataSet {
     /// This set, with the names of its classes.
     pub(crate) fn with_classes(self, classes: Option<Vec<String>>) -> Self {
         Self { classes, ..self }
+    }
+
+    /// This set, whose pictures lanes of a loader may decode.
+    pub(crate) fn with_encoded(self, encoded: Option<Encoded>) -> Self {
+        Self { encoded, ..self }
     }
 
     /// This set, with what became of its documents.
@@ -285,15 +290,7 @@ impl DataSet {
         let options = OpenOptions { class_from, ..options };
         let options =
             manifest_options(field.iter().map(|&field| field.to_owned()).collect(), root, label, options);
-        let decode = match decode {
-            "cpu" => None,
-            "gpu" => Some(Decode::Gpu),
-            "auto" => Some(Decode::Auto),
-            other => {
-                let why = format!("decode {other:?}: use \"cpu\", \"gpu\" or \"auto\"");
-                return Err(raise(Error::new(ErrorKind::Config, why)));
-            }
-        };
+        let decode = decode_named(decode).map_err(raise)?;
         if decode.is_some() && (field.is_some() || scaled_decode) {
             let why = "field and scaled_decode are for decode=\"cpu\": leave them out";
             return Err(raise(Error::new(ErrorKind::Config, why)));

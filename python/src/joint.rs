@@ -14,6 +14,7 @@ use pyo3::types::PyDict;
 use crate::dataset::{DataSet, manifest_options, open_options};
 use crate::error::raise;
 use crate::interpreter::detached;
+use crate::pictures::{Encoded, decode_named};
 use crate::transforms::transforms;
 
 /// The parts of a sample, as `_pictures.py` gives them.
@@ -48,9 +49,11 @@ pub(crate) fn open_joint(
     steps: Vec<(String, Bound<'_, PyDict>)>,
     channels_first: bool,
     mode: &str,
+    decode: &str,
     listed: (Option<String>, Option<String>, Option<usize>),
     given: Given,
 ) -> PyResult<DataSet> {
+    let decode = decode_named(decode).map_err(raise)?;
     let (root, label, class_from) = listed;
     let options = open_options(split, classes, false, false, None, Vec::new())?;
     let options = OpenOptions { class_from, ..options };
@@ -59,19 +62,24 @@ pub(crate) fn open_joint(
         given.field.iter().flat_map(|field| [field].into_iter().chain(&given.mask).chain(&given.depth));
     let options = manifest_options(files.cloned().collect(), root, label, options);
     let start = Transforms::new().mode(mode_named(mode)?);
-    let list = transforms(start, &steps, channels_first, false)?;
+    let list = transforms(start.clone(), &steps, channels_first, false)?;
+    let on_lanes = match decode {
+        Some(decode) => Some((decode, transforms(start.on_device(), &steps, channels_first, false)?)),
+        None => None,
+    };
     let opened = detached(py, || {
-        if let Some(annotations) = &given.annotations {
-            let pictures = Annotated::open_with(path, annotations, options.open.classes.as_deref())?;
-            let classes = pictures.classes().map(<[String]>::to_vec);
-            let parts = with(pictures.parts(), &given, &[], &[])?;
-            let set = JointDataset::new(Box::new(pictures), parts, list)?;
-            return Ok(DataSet::new("images", set).with_classes(classes));
-        }
-        let (reader, masks, depths) = opened(path, &options, &given)?;
+        let reopened = || opened(path, &options, &given);
+        let (reader, parts) = reopened()?;
         let classes = reader.classes().map(<[String]>::to_vec);
-        let set = JointDataset::new(reader, with(Parts::new(), &given, &masks, &depths)?, list)?;
-        Ok(DataSet::new("images", set).with_classes(classes))
+        let encoded = match on_lanes {
+            Some((decode, list)) => {
+                let (reader, parts) = reopened()?;
+                Some(Encoded::joint(reader, parts, list, decode)?)
+            }
+            None => None,
+        };
+        let set = JointDataset::new(reader, parts, list)?;
+        Ok(DataSet::new("images", set).with_classes(classes).with_encoded(encoded))
     });
     opened.map_err(raise)
 }
@@ -111,12 +119,17 @@ pub(crate) fn open_views(
     opened.map_err(raise)
 }
 
-/// The reader, and the fields of masks and depth.
+/// The reader, and the parts of its samples.
 fn opened(
     path: &str,
     options: &ManifestOptions,
     given: &Given,
-) -> feedline::Result<(Box<dyn Reader>, Vec<String>, Vec<String>)> {
+) -> feedline::Result<(Box<dyn Reader>, Parts)> {
+    if let Some(annotations) = &given.annotations {
+        let pictures = Annotated::open_with(path, annotations, options.open.classes.as_deref())?;
+        let parts = with(pictures.parts(), given, &[], &[])?;
+        return Ok((Box::new(pictures), parts));
+    }
     let folders = [("mask", &given.mask), ("depth", &given.depth)];
     for (name, folder) in folders {
         let [folder] = &folder[..] else { continue };
@@ -126,9 +139,10 @@ fn opened(
         let pairs = Paired::open_with(path, folder, &options.open)?.named(name)?;
         let fields =
             |of: &str, given: &[String]| if of == name { vec![of.to_owned()] } else { given.to_vec() };
-        return Ok((Box::new(pairs), fields("mask", &given.mask), fields("depth", &given.depth)));
+        let parts = with(Parts::new(), given, &fields("mask", &given.mask), &fields("depth", &given.depth))?;
+        return Ok((Box::new(pairs), parts));
     }
-    Ok((open_pictures(path, options)?, given.mask.clone(), given.depth.clone()))
+    Ok((open_pictures(path, options)?, with(Parts::new(), given, &given.mask, &given.depth)?))
 }
 
 /// `parts` and those that are given.

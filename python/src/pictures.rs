@@ -3,13 +3,26 @@
 use std::sync::Arc;
 
 use feedline::dataset::Field;
-use feedline::{DType, Dataset, LoaderBuilder, Result};
-use feedline_datasets::{ImageDataset, ManifestOptions, Ragged, open_pictures};
+use feedline::{DType, Dataset, Error, ErrorKind, LoaderBuilder, Result};
+use feedline_datasets::{ImageDataset, JointDataset, ManifestOptions, Parts, Ragged, Reader, open_pictures};
 use feedline_images::Transforms;
 use feedline_pictures::{Decode, PictureStage};
 
 /// The field of the pictures.
 const IMAGE: &str = "image";
+
+/// What lanes of the loader decode on; `None` if the workers decode.
+pub(crate) fn decode_named(name: &str) -> Result<Option<Decode>> {
+    match name {
+        "cpu" => Ok(None),
+        "gpu" => Ok(Some(Decode::Gpu)),
+        "auto" => Ok(Some(Decode::Auto)),
+        other => {
+            let why = format!("decode {other:?}: use \"cpu\", \"gpu\" or \"auto\"");
+            Err(Error::new(ErrorKind::Config, why))
+        }
+    }
+}
 
 /// Encoded pictures that lanes may decode in place of the workers.
 #[derive(Clone)]
@@ -44,10 +57,26 @@ impl Encoded {
                 sizes = lengths.to_vec();
             }
         }
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
-        let max_bytes = sizes.first().map_or(1, |&max| max.max(1) as usize);
+        let max_bytes = sizes.iter().max().map_or(1, |&max| max.max(1) as usize);
         let files = ImageDataset::encoded(open_pictures(path, options)?, list.clone(), max_bytes)?;
-        Ok(Self { files: Arc::new(files), list, decode, sizes: sizes.into(), copies: 1 })
+        Ok(Self::new(files, list, decode, sizes))
+    }
+
+    /// The pictures of `files`, with what moves with them. As [`open`](Self::open), reads every file once.
+    pub(crate) fn joint(
+        reader: Box<dyn Reader>,
+        parts: Parts,
+        list: Transforms,
+        decode: Decode,
+    ) -> Result<Self> {
+        let files = JointDataset::encoded(reader, parts, list.clone())?;
+        let sizes = files.picture_bytes().to_vec();
+        Ok(Self::new(files, list, decode, sizes))
+    }
+
+    fn new(files: impl Dataset, list: Transforms, decode: Decode, mut sizes: Vec<u32>) -> Self {
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        Self { files: Arc::new(files), list, decode, sizes: sizes.into(), copies: 1 }
     }
 
     /// These pictures with other files: a choice in which one may come `copies` times.

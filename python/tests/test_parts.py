@@ -269,6 +269,71 @@ def test_bad_boxes_and_masks_are_bad_samples_that_name_their_file(pairs: Path) -
         assert sum(batch.rows for batch in batches(data, bad_samples=1)) == 24
 
 
+@pytest.fixture
+def on_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes decode also without a GPU, where they are slower and give the same."""
+    monkeypatch.setattr(
+        "feedline._loader._decodes_on_lanes", lambda data, gpu: data._set.lanes_decode_on is not None
+    )
+
+
+#: Without a change of colours behind the resize, which makes more of a level.
+ON_LANES = [
+    T.Pad(3), T.RandomResizedCrop(40, scale=(0.3, 1.0)), T.RandomHorizontalFlip(), T.RandomVerticalFlip(),
+    T.RandomCrop(32), T.RandomErasing(),
+]  # fmt: skip
+
+
+def both(path: Path, **options: Any) -> tuple[feedline.Data, feedline.Data]:
+    """The same pictures, decoded by lanes and by workers."""
+    lanes = feedline.images(path, ON_LANES, decode="auto", moves=True, **options)
+    return lanes, feedline.images(path, ON_LANES, moves=True, **options)
+
+
+def same(ours: feedline.Data, theirs: feedline.Data, rows: int, **options: Any) -> None:
+    """All fields are equal, and pixels within a level."""
+    assert ours.fields == theirs.fields and ours.classes == theirs.classes
+    loader, seen = batches(ours, **options), 0
+    assert "decoded on the CPU" in repr(loader)
+    for found, wanted in zip(loader, batches(theirs, **options), strict=True):
+        assert found.ids.tolist() == wanted.ids.tolist()
+        assert found.substituted == wanted.substituted
+        for field in theirs.fields:
+            one, other = found[field.name], wanted[field.name]
+            if field.name == "image":
+                assert np.abs(one.astype(int) - other).max() <= 1
+            else:
+                pairs = zip(one, other, strict=True) if isinstance(other, tuple) else [(one, other)]
+                assert type(one) is type(other) and all(np.array_equal(a, b) for a, b in pairs), field
+        seen += found.rows
+    assert seen == rows
+
+
+@pytest.mark.usefixtures("on_lanes")
+def test_masks_boxes_and_points_are_the_same_where_lanes_decode(pairs: Path) -> None:
+    masks = {"mask": pairs / "masks"}
+    same(*both(pairs / "photographs", **masks), 24)
+    lanes, workers = both(pairs / "photographs", **masks)
+    same(lanes.take(9).repeat(2), workers.take(9).repeat(2), 18)
+    same(*both(pairs / "photographs", depth=pairs / "depth"), 24)
+    boxes: dict[str, Any] = {"boxes": ("bbox", "xywh"), "points": "points", "beside": "category"}
+    same(*both(table(pairs), **boxes, box_format="cxcywhn"), 24)
+    same(*both(table(pairs), **boxes), 24, pad={"bbox": -1.0, "category": 0})
+    same(*both(table(pairs), **boxes), 24, max_per_batch={"bbox": 48})
+    same(*both(pairs / "photographs", annotations=coco(pairs)), 24)
+
+
+@pytest.mark.usefixtures("on_lanes")
+def test_bad_pictures_and_masks_get_the_same_substitutes_where_lanes_decode(pairs: Path) -> None:
+    for path in (pairs / "photographs" / "3.png", pairs / "masks" / "8.png"):
+        path.write_bytes(path.read_bytes()[:200])
+    Image.fromarray(np.zeros((8, 9), np.uint8)).save(pairs / "masks" / "5.png")
+    lanes, workers = both(pairs / "photographs", mask=pairs / "masks")
+    same(lanes, workers, 24, bad_samples=9)
+    with pytest.raises(feedline.SampleError, match=r"the mask is 9 x 8, and its picture is .*masks/5\.png"):
+        list(feedline.Loader(lanes.subset([14, 19, 20]), 1, framework="numpy"))
+
+
 def test_a_manifest_names_photographs_and_their_masks(pairs: Path) -> None:
     rows = [f"photographs/{number}.png,masks/{number}.png,{number % 3}" for number in range(24)]
     (pairs / "pairs.csv").write_text("\n".join(["file,mask,kind", *rows]) + "\n")
@@ -317,7 +382,9 @@ def test_a_sample_that_is_drawn_several_times_in_an_epoch_is_moved_anew_each_tim
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"mask": "masks", "decode": "gpu"}, 'need decode="cpu"'),
+        ({"mask": "masks", "scaled_decode": True}, "leave out scaled_decode"),
+        ({"mask": "masks", "decode": "cuda"}, "decode"),
+        ({"moves": True, "decode": "gpu", "mode": "gray"}, "Gray"),
         ({"mask": "no such"}, 'no field "no such"'),
         ({"boxes": ("a", "b", "c")}, "give the field and the format"),
         ({"boxes": ("bbox", "yxyx")}, "box format"),

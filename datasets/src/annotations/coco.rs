@@ -77,6 +77,20 @@ pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>) -> Res
     let number_of: HashMap<_, _> =
         listed.iter().enumerate().map(|(number, image)| (image.id, number)).collect();
     categories.sort_by_key(|category| category.id);
+    if let Some(twice) = categories.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        return Err(refuse(format!(
+            "two categories have the id {}: give each an id of its own",
+            twice[0].id
+        )));
+    }
+    let mut ids: Vec<_> = annotations.iter().filter_map(|item| item.id).collect();
+    ids.sort_unstable();
+    if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(refuse(format!(
+            "two annotations have the id {}: give each an id of its own, or leave the ids out",
+            twice[0]
+        )));
+    }
     let known: HashMap<_, _> = categories.iter().map(|category| (category.id, &category.name)).collect();
     let mut all = Vec::with_capacity(annotations.len());
     for (place, item) in annotations.into_iter().enumerate() {

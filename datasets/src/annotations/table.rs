@@ -32,7 +32,10 @@ pub(super) struct Boxes {
     flag: Option<&'static str>,
     /// Points of a box; 0 without.
     points: usize,
+    /// The numbers that the boxes have; one may have fewer than others.
     keypoints: Vec<f32>,
+    /// The first number of each box, and the end; the end alone without points.
+    firsts: Vec<usize>,
     /// Empty without.
     picture_ids: Vec<i64>,
 }
@@ -49,11 +52,13 @@ impl Boxes {
             boxes.corners.push(annotation.corners);
             boxes.labels.push(annotation.label);
             boxes.flags.push(annotation.flag);
-            let end = boxes.keypoints.len() + 3 * points;
-            boxes.keypoints.extend(annotation.keypoints);
-            boxes.keypoints.resize(end, 0.0);
+            if points > 0 {
+                boxes.firsts.push(boxes.keypoints.len());
+                boxes.keypoints.extend(annotation.keypoints);
+            }
             boxes.areas.push(annotation.area);
         }
+        boxes.firsts.push(boxes.keypoints.len());
         boxes
     }
 
@@ -108,8 +113,12 @@ impl Boxes {
             set(bytes(&self.areas[of.clone()]), &[items]);
         }
         if let Some(points) = self.keypoints() {
-            let each = 3 * points;
-            set(bytes(&self.keypoints[each * of.start..each * of.end]), &[items, points, 3]);
+            let mut padded = Vec::with_capacity(3 * points * items);
+            for ends in self.firsts[of.start..=of.end].windows(2) {
+                padded.extend_from_slice(&self.keypoints[ends[0]..ends[1]]);
+                padded.resize(padded.len() + 3 * points - (ends[1] - ends[0]), 0.0);
+            }
+            set(bytes(&padded), &[items, points, 3]);
         }
         if let Some(id) = id {
             set(id.to_le_bytes().to_vec(), &[]);
@@ -126,6 +135,7 @@ impl Boxes {
         let state = self.starts.iter().fold(state, |state, start| state.number(*start as u64));
         let numbers = self.corners.as_flattened().iter().chain(&self.areas).chain(&self.keypoints);
         let state = numbers.fold(state, |state, number| state.number(u64::from(number.to_bits())));
+        let state = self.firsts.iter().fold(state, |state, first| state.number(*first as u64));
         let state =
             self.labels.iter().chain(&self.picture_ids).fold(state, |state, id| state.number(*id as u64));
         self.flags.iter().fold(state, |state, flag| state.number(u64::from(*flag)))

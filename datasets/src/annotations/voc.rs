@@ -14,6 +14,9 @@ use super::{Read, files, has_extension, label_of};
 use crate::disk::read_whole;
 use crate::error::{data, one_line};
 
+/// Deeper tags have no meaning, and a file may have any number of them.
+const DEPTH: usize = 5;
+
 /// What the file of a picture says.
 #[derive(Default)]
 struct Page {
@@ -108,7 +111,7 @@ fn page(path: &Path) -> Result<Page> {
             },
             Event::End(_) => {
                 let value = content.trim();
-                let names: Vec<&str> = place.iter().map(String::as_str).collect();
+                let names: Vec<&str> = place.iter().map(String::as_str).take(DEPTH).collect();
                 match names[..] {
                     ["annotation", "filename"] => page.filename = value.to_owned(),
                     ["annotation", "object", "name"] => object.name = value.to_owned(),

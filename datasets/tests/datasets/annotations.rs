@@ -167,6 +167,8 @@ fn annotations_that_do_not_fit_are_refused_with_their_file_and_place() {
     );
     refused(coco("[5, 6, 7, 8]", "[5, 6, 7]"), "the annotation with the id 72 has no bbox of four numbers");
     refused(coco("\"id\": 5", "\"id\": 9"), "two pictures have the id 9");
+    refused(coco("\"id\": 70", "\"id\": 71"), "two annotations have the id 71");
+    refused(coco("{\"id\": 1,", "{\"id\": 3,"), "two categories have the id 3");
     refused(coco("[1, 2, 2, 3, 4, 1]", "[1, 2, 2, 3]"), "has 4 numbers of keypoints");
     refused(coco("\"annotations\"", "\"notes\""), "this is not COCO's JSON: missing field `annotations`");
     let voc = |name: &str, old: &str, new: &str| {

@@ -156,21 +156,21 @@ impl Diagnosis {
                 text + of_servers.as_deref().unwrap_or_default()
             }
             Bound::Copy => format!(
-                "copy-bound: {waits} while {}; more workers will not help: send fewer bytes (smaller \
+                "copy-bound: {waits} for {}; more workers will not help: send fewer bytes (smaller \
                  types, widened on the device), or larger batches",
                 stages.describe(bound)
             ),
             Bound::DeviceMap if setup.lanes_read_host => format!(
-                "lane-bound: {waits} while {}; more workers will not help: let them do less per batch, such as \
+                "lane-bound: {waits} for {}; more workers will not help: let them do less per batch, such as \
                  smaller pictures, or {}",
                 stages.describe(bound),
                 named(
-                    "decode on the CPU too (Decode::Auto), or add a lane (device_lanes)",
-                    "decode on the CPU too (decode=\"auto\")"
+                    "add a lane (device_lanes), and from Decode::Gpu change to Decode::Auto, which decodes on the CPU too",
+                    "change from decode=\"gpu\" to decode=\"auto\", which decodes on the CPU too"
                 )
             ),
             Bound::DeviceMap => format!(
-                "device-map-bound: {waits} while {}; more workers will not help: let it do less per batch{}",
+                "device-map-bound: {waits} for {}; more workers will not help: let it do less per batch{}",
                 stages.describe(bound),
                 if setup.map_lanes == 1 {
                     ", or add a lane (device_lanes) if its kernels leave room"
@@ -179,7 +179,7 @@ impl Diagnosis {
                 }
             ),
             Bound::Source => format!(
-                "source-bound: {waits} while {}; records are read one after the other, so more workers \
+                "source-bound: {waits} for {}; records are read one after the other, so more workers \
                  will not help: read larger pieces, or a data set with random access",
                 stages.describe(bound)
             ),
@@ -262,7 +262,7 @@ impl Stages {
         match bound {
             Bound::Copy => format!("the copy at {:.1} GB/s", self.bytes as f64 / time),
             Bound::DeviceMap if self.lanes_read_host => {
-                format!("the lanes that decode at {} per batch", micros(time))
+                format!("the lanes' decoding at {} per batch", micros(time))
             }
             Bound::DeviceMap => format!("the device map at {} per batch", micros(time)),
             Bound::Source => format!("the source at {:.0} records/s", self.rows as f64 / time * 1e9),
@@ -369,7 +369,7 @@ mod tests {
             let share = if lanes == 1 { 0.8 } else { 0.6 };
             assert!((diagnosis.wait_share - share).abs() < 0.03, "{diagnosis:?}");
             assert!(diagnosis.text.starts_with("device-map-bound: the consumer waits "), "{diagnosis}");
-            assert!(diagnosis.text.contains(" while the device map at "), "{diagnosis}");
+            assert!(diagnosis.text.contains(" for the device map at "), "{diagnosis}");
             assert_eq!(diagnosis.text.contains("device_lanes"), tells, "{diagnosis}");
         }
         assert_eq!(diagnose_with(1, 4, [0, 100, 100, 1000, 5000]).bound, Bound::Compute);
@@ -392,7 +392,7 @@ mod tests {
         let diagnosis = Diagnosis::on(16, &setup, &service, &account, None);
         assert_eq!(diagnosis.bound, Bound::DeviceMap, "{diagnosis}");
         assert!((diagnosis.wait_share - 2.0 / 3.0).abs() < 0.03, "{diagnosis:?}");
-        let words = " while the lanes that decode at 3.0 ms per batch; more workers will not help";
+        let words = " for the lanes' decoding at 3.0 ms per batch; more workers will not help";
         assert!(diagnosis.text.starts_with("lane-bound: the consumer waits "), "{diagnosis}");
         assert!(diagnosis.text.contains(words), "{diagnosis}");
         assert!(!diagnosis.text.contains("CUDA_DEVICE_MAX_CONNECTIONS"), "{diagnosis}");

@@ -1,9 +1,11 @@
 """ResNet-18 fed with photographs by feedline and by other loaders; images/s and the share of the step alone.
 
-    python train.py PHOTOS SECONDS [WAY ...]              # one GPU
-    torchrun --nproc-per-node 2 train.py PHOTOS SECONDS   # a process per GPU
+    python benches/resnet.py PHOTOS SECONDS [WAY ...]              # one GPU
+    torchrun --nproc-per-node 2 benches/resnet.py PHOTOS SECONDS   # a process per GPU
 
-PHOTOS has a folder of JPEGs per class. Ways: auto, gpu, cpu, auto:prefetch=N, dataloader, nvjpeg, spdl.
+PHOTOS has a folder of JPEGs per class. Ways: auto, gpu, cpu, auto:prefetch=N, dataloader, nvjpeg, spdl, dali,
+dali:load=N (the share of the JPEG engines). The step is compiled on one GPU; GRAPH=1 also replays it as a CUDA graph.
+SYNC=N waits for the GPU every N steps, CORES=N sets the workers.
 """
 import glob, os, statistics, sys, time
 import torch, torchvision
@@ -33,7 +35,8 @@ def forward(x, y):
         return loss_of(net(x), y)
 
 
-fwd = torch.compile(forward) if world == 1 else forward
+graph = bool(os.environ.get("GRAPH"))
+fwd = torch.compile(forward, mode="reduce-overhead" if graph else None) if world == 1 else forward
 
 
 def step(x, y):
@@ -118,12 +121,31 @@ def spdl():
 
     def collate(rows):
         x, y = torch.stack([row[0] for row in rows]).pin_memory(), torch.tensor([row[1] for row in rows])
-        return x.cuda(non_blocking=True), y.cuda()
+        return x.cuda(rank, non_blocking=True), y.cuda(rank)
 
     builder = PipelineBuilder().add_source(ids()).pipe(data.__getitem__, concurrency=cores)
     pipeline = builder.aggregate(BATCH).pipe(collate).add_sink(4).build(num_threads=cores)
     with pipeline.auto_stop():
         yield from pipeline
+
+
+def dali(load):
+    """DALI's JPEG decoder, on the engines and on kernels, and its crop, resize and flip on the GPU."""
+    from nvidia.dali import fn, pipeline_def
+    from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+    @pipeline_def(batch_size=BATCH, num_threads=cores, device_id=rank)
+    def photographs():
+        files, labels = fn.readers.file(file_root=photos, random_shuffle=True)
+        options = {"hw_decoder_load": load} if load else {}
+        decoded = fn.decoders.image_random_crop(files, device="mixed", random_area=[0.08, 1.0], **options)
+        resized = fn.resize(decoded, size=(224, 224))
+        return fn.flip(resized, horizontal=fn.random.coin_flip()), labels.gpu()
+
+    pipeline = photographs()
+    pipeline.build()
+    for (batch,) in DALIGenericIterator(pipeline, ["x", "y"]):
+        yield batch["x"].permute(0, 3, 1, 2), batch["y"].view(-1).long()
 
 
 def say(text):
@@ -132,11 +154,13 @@ def say(text):
 
 
 base = timed(alone())
-say(f"{world} x {torch.cuda.get_device_name()}, a synchronisation every {SYNC} steps: step alone {base:.0f} images/s")
+say(f"{world} x {torch.cuda.get_device_name()}{', graph' if graph else ''}, a synchronisation every {SYNC} steps: step alone {base:.0f} images/s")
 for way in ways:
     try:
         if way in ("dataloader", "nvjpeg", "spdl"):
             rate, what = timed({"dataloader": dataloader, "nvjpeg": nvjpeg, "spdl": spdl}[way]()), ""
+        elif way.startswith("dali"):
+            rate, what = timed(dali(float(way.partition("=")[2] or 0))), ""
         else:
             decode, _, prefetch = way.partition(":prefetch=")
             steps = [T.RandomResizedCrop(224), T.RandomHorizontalFlip()]

@@ -15,6 +15,7 @@
 //! | `TfRecord` | records with checksums, such as `tf.train.Example` (feature `tfrecord`) |
 //! | `Csv`, `JsonLines` | tables with typed columns (features `csv`, `jsonl`) |
 //! | `Table` | any of these: columns chosen, stacked, cast, numbered, filled (feature `tabular`) |
+//! | `TableWindows` | windows of time of a table, group by group (feature `tabular`) |
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
@@ -160,7 +161,7 @@ pub use schema::{ElementType, Schema, SchemaField};
 #[cfg(feature = "table")]
 pub use table::TableOptions;
 #[cfg(feature = "tabular")]
-pub use tabular::{Class, Missing, Table, TableDataset};
+pub use tabular::{Class, FitOn, Missing, Table, TableDataset, TableWindows, WindowFate, Windows};
 #[cfg(feature = "tar")]
 pub use tar::WebDataset;
 #[cfg(feature = "tokenizers")]

@@ -61,6 +61,11 @@ impl RowMemory {
         if spec.fields().len() <= COLUMNS && (0..spec.fields().len()).all(is_column) {
             return None;
         }
+        Some(Self::of(reader, spec))
+    }
+
+    /// The memory for the rows of `reader`, whatever they take.
+    fn of(reader: &dyn Reader, spec: &Spec) -> Self {
         let mut stride = 0;
         let fields = spec.fields().iter().map(|field| {
             stride += field.row_bytes();
@@ -85,7 +90,28 @@ impl RowMemory {
         let part_of = |sample: u64| parts.partition_point(|part| part.samples.end <= sample);
         let first = (0..reader.len()).step_by(1 << SHIFT).map(part_of).collect();
         let missing = AtomicUsize::new(parts.len());
-        Some(Self { fields, stride, parts, first, missing })
+        Self { fields, stride, parts, first, missing }
+    }
+
+    /// The rows of `reader`, decoded now, on all cores.
+    #[cfg(feature = "tabular")]
+    pub(crate) fn decoded_now(reader: &dyn Reader, spec: &Spec) -> Self {
+        let memory = Self::of(reader, spec);
+        let next = AtomicUsize::new(0);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from).min(memory.parts.len());
+        feedline_core::on_threads(cores, "fl-table", || {
+            while let Some(part) = memory.parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let _decoding = part.decoding.lock().unwrap_or_else(PoisonError::into_inner);
+                memory.decode(reader, part);
+            }
+        });
+        memory
+    }
+
+    /// The place of field `field` in a [row](Self::row).
+    #[cfg(feature = "tabular")]
+    pub(crate) fn field(&self, field: usize) -> Range<usize> {
+        self.fields[field].clone()
     }
 
     /// The part of a sample.
@@ -120,7 +146,7 @@ impl RowMemory {
 
     /// The fields of a sample, side by side; decodes its part, or waits for the worker that does. `None` if the
     /// sample cannot be read.
-    fn row(&self, reader: &dyn Reader, sample: u64) -> Option<&[u8]> {
+    pub(crate) fn row(&self, reader: &dyn Reader, sample: u64) -> Option<&[u8]> {
         let part = self.part(sample)?;
         if part.rows.get().is_none() {
             let _decoding = part.decoding.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,6 +30,7 @@ from ._sampler import Sampler
 from ._source import Source
 from ._table import table
 from ._tokens import PackedTokens, pack_tokens, tokens
+from ._windows import Windows, windows
 
 _queues.ask_for_many()
 
@@ -55,6 +56,7 @@ __all__ = [
     "Source",
     "StateError",
     "StoppedError",
+    "Windows",
     "__version__",
     "chat_text",
     "chats",
@@ -66,5 +68,6 @@ __all__ = [
     "table",
     "tokens",
     "transforms",
+    "windows",
     "zip",
 ]

@@ -32,6 +32,7 @@ def table(
     mask: _Names = (),
     saved: str | os.PathLike[str] | None = None,
     fitted: str | os.PathLike[str] | None = None,
+    fit_on: Sequence[int] | tuple[str, float | None, float | None] | None = None,
     split: str | None = None,
     memory_limit: int | None = None,
     cache_bytes: int | None = None,
@@ -62,6 +63,10 @@ def table(
             else read, and refused if the data is not that which it was written for.
         fitted: The file that another table, the training set, has ``saved``: the validation set gets the same
             numbers.
+        fit_on: The rows that means, deviations and lists are made of, which are those for training: ``range(1000)``,
+            a list of rows, or ``("t", start, stop)`` for those whose value of column ``t`` is from ``start`` to below
+            ``stop``; ``None`` for no limit. ``saved`` then keeps which rows these are, and refuses other ones; with
+            ``fitted``, the file must be of these rows of this file.
         split: As for :func:`feedline.open`.
         memory_limit: As for :func:`feedline.open`.
         cache_bytes: As for :func:`feedline.open`.
@@ -73,49 +78,106 @@ def table(
     >>> data[1]["x"].tolist(), data[1]["city"].item(), data.categories
     ([50.0, 2.0], 0, {'city': ['Oslo', 'Rome']})
     """
-    categories = category if isinstance(category, Mapping) else dict.fromkeys(_names(category))
     return of_set(
         _feedline.open_table(
             os.fspath(path),
-            {
-                "split": split,
-                "memory_limit": _options.maybe("memory_limit", memory_limit),
-                "cache_bytes": _options.maybe("cache_bytes", cache_bytes),
-                "types": _options.types(types),
-                "select": None if select is None else _names(select),
-                "stack": [
-                    (field, _names(columns))
-                    for field, columns in _options.mapping("stack", stack, '{"x": ["a", "b"]}').items()
-                ],
-                "cast": [
-                    (name, _dtype(name, dtype))
-                    for name, dtype in _options.mapping("cast", cast, '{"x": "float64"}').items()
-                ],
-                "category": [
-                    (column, None if values is None else _values.categories(column, values))
-                    for column, values in categories.items()
-                ],
-                "unknown": _names(unknown),
-                "days": _names(days),
-                "seconds": _names(seconds),
-                "standardize": _names(standardize),
-                "fill": [
-                    (name, _values.fill(name, value))
-                    for name, value in _options.mapping("fill", fill, '{"x": 0}').items()
-                ],
-                "fill_mean": _names(fill_mean),
-                "mask": _names(mask),
-                "saved": None if saved is None else os.fspath(saved),
-                "fitted": None if fitted is None else os.fspath(fitted),
-            },
+            steps(
+                types=types,
+                select=select,
+                stack=stack,
+                cast=cast,
+                category=category,
+                unknown=unknown,
+                days=days,
+                seconds=seconds,
+                standardize=standardize,
+                fill=fill,
+                fill_mean=fill_mean,
+                mask=mask,
+                saved=saved,
+                fitted=fitted,
+                fit_on=fit_on,
+                split=split,
+                memory_limit=memory_limit,
+                cache_bytes=cache_bytes,
+            ),
         )
     )
 
 
-def _names(names: _Names) -> list[str]:
-    if isinstance(names, str):
-        return [names]
-    listed: list[Any] = list(names) if hasattr(names, "__iter__") else [names]
+def steps(
+    *,
+    types: Mapping[str, str] | None = None,
+    select: _Names | None = None,
+    stack: Mapping[str, _Names] | None = None,
+    cast: Mapping[str, Any] | None = None,
+    category: _Names | Mapping[str, Sequence[str | int | bool] | None] = (),
+    unknown: _Names = (),
+    days: _Names = (),
+    seconds: _Names = (),
+    standardize: _Names = (),
+    fill: Mapping[str, float | str] | None = None,
+    fill_mean: _Names = (),
+    mask: _Names = (),
+    saved: str | os.PathLike[str] | None = None,
+    fitted: str | os.PathLike[str] | None = None,
+    fit_on: Any = None,
+    split: str | None = None,
+    memory_limit: int | None = None,
+    cache_bytes: int | None = None,
+) -> dict[str, Any]:
+    """The steps of a table as the compiled part takes them."""
+    categories = category if isinstance(category, Mapping) else dict.fromkeys(names(category))
+    return {
+        "split": split,
+        "memory_limit": _options.maybe("memory_limit", memory_limit),
+        "cache_bytes": _options.maybe("cache_bytes", cache_bytes),
+        "types": _options.types(types),
+        "select": None if select is None else names(select),
+        "stack": [
+            (field, names(columns))
+            for field, columns in _options.mapping("stack", stack, '{"x": ["a", "b"]}').items()
+        ],
+        "cast": [
+            (name, _dtype(name, dtype))
+            for name, dtype in _options.mapping("cast", cast, '{"x": "float64"}').items()
+        ],
+        "category": [
+            (column, None if values is None else _values.categories(column, values))
+            for column, values in categories.items()
+        ],
+        "unknown": names(unknown),
+        "days": names(days),
+        "seconds": names(seconds),
+        "standardize": names(standardize),
+        "fill": [
+            (name, _values.fill(name, value))
+            for name, value in _options.mapping("fill", fill, '{"x": 0}').items()
+        ],
+        "fill_mean": names(fill_mean),
+        "mask": names(mask),
+        "saved": None if saved is None else os.fspath(saved),
+        "fitted": None if fitted is None else os.fspath(fitted),
+        "fit_on": None if fit_on is None else _fit_on(fit_on),
+    }
+
+
+def _fit_on(rows: Any) -> tuple[Any, ...] | list[int]:
+    """A column and the limits of its values, a range, or a list of rows."""
+    if isinstance(rows, tuple) and len(rows) == 3 and isinstance(rows[0], str):
+        return (rows[0], *(None if end is None else _options.number("a limit of fit_on", end) for end in rows[1:]))
+    if isinstance(rows, range) and rows.step == 1:
+        return (_options.whole("a row of fit_on", rows.start), max(rows.start, rows.stop))
+    if isinstance(rows, (str, bytes)) or not hasattr(rows, "__iter__"):
+        raise ConfigError(f'fit_on is {rows!r}: give rows such as range(1000), or ("t", None, 90) for those with t < 90')
+    return [_options.whole("a row of fit_on", row) for row in rows]
+
+
+def names(given: _Names) -> list[str]:
+    """The names of columns, of which one may be given alone."""
+    if isinstance(given, str):
+        return [given]
+    listed: list[Any] = list(given) if hasattr(given, "__iter__") else [given]
     odd = [name for name in listed if not isinstance(name, str)]
     if odd:
         raise ConfigError(f"{odd[0]!r} is no name of a column: give a string, or a list of strings")

@@ -8,7 +8,7 @@ use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
 use feedline_core::Layout;
 use feedline_datasets::{
     ElementType, Fixed, ImageDataset, Manifest, ManifestOptions, Nulls, OpenOptions, Ragged, Reader,
-    SchemaField, Split, Tokenized, open_pictures, open_with,
+    SchemaField, Split, TableWindows, Tokenized, open_pictures, open_with,
 };
 use feedline_images::Transforms;
 use feedline_pictures::Decode;
@@ -21,6 +21,7 @@ use crate::joint::mode_named;
 use crate::own::{FieldOf, OwnData, dtype_named, fields_of};
 use crate::pictures::{Encoded, decode_named};
 use crate::processes::{Processes, ReadBy, Reading};
+use crate::table::targets_in;
 use crate::transforms::transforms;
 
 /// A data set; see `feedline.Data`.
@@ -47,6 +48,8 @@ pub(crate) struct DataSet {
     pub(crate) costs: Option<[Vec<u32>; 2]>,
     /// Of a set written in Python: the processes that read it.
     read_by: Option<Arc<ReadBy>>,
+    /// Windows of time, which may be parted by time.
+    pub(crate) windows: Option<TableWindows>,
 }
 
 impl DataSet {
@@ -61,6 +64,7 @@ impl DataSet {
             lengths: Vec::new(),
             costs: None,
             read_by: None,
+            windows: None,
         }
     }
 
@@ -437,6 +441,14 @@ impl DataSet {
         ids.iter().for_each(|id| *counts.entry(*id).or_insert(0) += 1);
         let copies = counts.into_values().max().unwrap_or(1);
         self.choice("subset", copies, |set| set.subset(ids.clone()))
+    }
+
+    /// The windows of time whose targets are from `start` to below `end`.
+    fn targets_in(&self, start: Option<f64>, end: Option<f64>) -> PyResult<Self> {
+        match &self.windows {
+            Some(windows) => targets_in(windows, start, end),
+            None => Err(raise(Error::new(ErrorKind::Config, "these are no windows of time"))),
+        }
     }
 
     fn take(&self, count: u64) -> PyResult<Self> {

@@ -67,6 +67,7 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<processes::Processes>()?;
     module.add_class::<processes::Reading>()?;
     module.add_function(wrap_pyfunction!(table::open_table, module)?)?;
+    module.add_function(wrap_pyfunction!(table::open_windows, module)?)?;
     module.add_function(wrap_pyfunction!(joint::open_joint, module)?)?;
     module.add_function(wrap_pyfunction!(joint::open_views, module)?)?;
     module.add_function(wrap_pyfunction!(text::open_tokens, module)?)?;

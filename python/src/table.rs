@@ -1,7 +1,9 @@
-//! Tables as training data: the steps of `feedline.table`.
+//! Tables as training data: the steps of `feedline.table`, and windows of time.
+
+use std::ops::Bound;
 
 use feedline::{DType, Error, ErrorKind};
-use feedline_datasets::{Class, Missing, OpenOptions, Table};
+use feedline_datasets::{Class, FitOn, Missing, OpenOptions, Table, TableWindows};
 use pyo3::prelude::*;
 
 use crate::dataset::{DataSet, open_options};
@@ -32,6 +34,44 @@ pub(crate) struct Steps {
     mask: Vec<String>,
     saved: Option<String>,
     fitted: Option<String>,
+    fit_on: Option<Fit>,
+}
+
+/// The rows that numbers are made of.
+#[derive(FromPyObject)]
+enum Fit {
+    Between(String, Option<f64>, Option<f64>),
+    Range(u64, u64),
+    Listed(Vec<u64>),
+}
+
+impl From<Fit> for FitOn {
+    fn from(fit: Fit) -> Self {
+        match fit {
+            Fit::Between(column, start, end) => Self::between(&column, limits(start, end)),
+            Fit::Range(start, end) => (start..end).into(),
+            Fit::Listed(rows) => rows.into(),
+        }
+    }
+}
+
+/// The numbers from `start` to below `end`.
+fn limits(start: Option<f64>, end: Option<f64>) -> (Bound<f64>, Bound<f64>) {
+    (start.map_or(Bound::Unbounded, Bound::Included), end.map_or(Bound::Unbounded, Bound::Excluded))
+}
+
+/// What a window of time is.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Window {
+    inputs: usize,
+    targets: usize,
+    stride: usize,
+    order_by: String,
+    group: Vec<String>,
+    x: Vec<String>,
+    y: Vec<String>,
+    max_gap: Option<f64>,
 }
 
 /// A value in the stated list of a category; a `bool` is also an `int` in Python.
@@ -63,6 +103,42 @@ enum Fill {
 /// The table at `path`.
 #[pyfunction]
 pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<DataSet> {
+    let categories: Vec<_> = steps.category.iter().map(|(column, _)| column.clone()).collect();
+    let table = table(path, steps)?;
+    let table = detached(py, || table.build()).map_err(raise)?;
+    let list = |column: String| Some((column.clone(), table.classes(&column)?.to_vec()));
+    let categories = categories.into_iter().filter_map(list).collect();
+    let mut set = DataSet::new("table", table);
+    set.categories = categories;
+    Ok(set)
+}
+
+/// The windows of the table at `path`.
+#[pyfunction]
+pub(crate) fn open_windows(py: Python<'_>, path: &str, steps: Steps, window: Window) -> PyResult<DataSet> {
+    let categories = steps.category.iter().map(|(column, _)| column).chain(&window.group);
+    let mut categories: Vec<_> = categories.cloned().collect();
+    let Window { inputs, targets, stride, order_by, group, x, y, max_gap } = window;
+    let windows = table(path, steps)?.windows(inputs, targets, stride).order_by(&order_by).x(x).y(y);
+    let windows = group.iter().fold(windows, |windows, column| windows.group(column));
+    let windows = max_gap.into_iter().fold(windows, |windows, gap| windows.max_gap(gap));
+    let windows = detached(py, || windows.build()).map_err(raise)?;
+    categories.sort();
+    categories.dedup();
+    let list = |column: String| Some((column.clone(), windows.classes(&column)?.to_vec()));
+    let categories = categories.into_iter().filter_map(list).collect();
+    let mut set = DataSet::new("windows", windows.clone()).with_fate(windows.fate().to_string());
+    (set.categories, set.windows) = (categories, Some(windows));
+    Ok(set)
+}
+
+/// The windows whose targets have times from `start` to below `end`.
+pub(crate) fn targets_in(windows: &TableWindows, start: Option<f64>, end: Option<f64>) -> PyResult<DataSet> {
+    Ok(DataSet::new("subset", windows.targets_in(limits(start, end)).map_err(raise)?))
+}
+
+/// The table with its steps, which is not opened yet.
+fn table(path: &str, steps: Steps) -> PyResult<Table> {
     let options = open_options(steps.split.as_deref(), None, false, false, steps.memory_limit, steps.types)?;
     let cache_bytes = steps.cache_bytes.unwrap_or(options.cache_bytes);
     let options = OpenOptions { cache_bytes, ..options };
@@ -109,10 +185,8 @@ pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<D
     if let Some(path) = steps.fitted {
         table = table.fitted(path);
     }
-    let table = detached(py, || table.build()).map_err(raise)?;
-    let list = |(column, _): &(String, _)| Some((column.clone(), table.classes(column)?.to_vec()));
-    let categories = steps.category.iter().filter_map(list).collect();
-    let mut set = DataSet::new("table", table);
-    set.categories = categories;
-    Ok(set)
+    if let Some(fit) = steps.fit_on {
+        table = table.fit_on(fit);
+    }
+    Ok(table)
 }

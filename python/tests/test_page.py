@@ -84,6 +84,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = "train/bee/1.bmp,bee\ntrain/bee/2.bmp,an ant\nval/cat/1.bmp,bee\n"
     (tmp_path / "pictures.csv").write_text("file,species\n" + rows)
     (tmp_path / "flowers.csv").write_text("length,width,kind\n1.5,2.5,0\n3,4,1\n5.25,6,2\n")
+    days = [(shop, day) for shop in "BA" for day in (5, 0, 7, 2, 1, 6, 4, 3) if (shop, day) != ("B", 2)]
+    sales = "".join(f"{shop},{day},{day + 1 if day < 6 else 100},0.5\n" for shop, day in days)
+    (tmp_path / "sales.csv").write_text("shop,day,sold,price\n" + sales)
     (tmp_path / "clips.csv").write_text("clip,word\n1.wav,yes\n2.wav,no\n")
     (tmp_path / "1.wav").write_bytes(b"yes")
     (tmp_path / "2.wav").write_bytes(b"no")
@@ -106,10 +109,10 @@ def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
         scope: dict[str, Any] = {"feedline": feedline, "__builtins__": __builtins__}
         exec(compile(piece, str(PAGE), "exec"), scope)
         words = {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species", "mask", "boxes", "flowers"}
-        words |= {"other"}
+        words |= {"other", "shop"}
         names.append(set(scope) & words)
     text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}, {"windows"}]
-    assert names == [{"flowers"}, *text, {"mask"}, {"boxes", "labels"}, {"other"}, {"both"}, {"species"}, set()]
+    assert names == [{"flowers"}, {"shop"}, *text, {"mask"}, {"boxes", "labels"}, {"other"}, {"both"}, {"species"}, set()]
 
 
 def test_lists_and_manifests_of_the_page(folder: Path) -> None:

@@ -16,7 +16,7 @@ pub struct TableDataset {
 
 impl TableDataset {
     pub(super) fn new(table: TableReader) -> Result<Self> {
-        let classes = table.classes().to_vec();
+        let classes = table.classes_of().to_vec();
         Ok(Self { rows: Fixed::new(Box::new(table))?, classes })
     }
 

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 
 use super::double::Double;
+use super::fit_on::FitOn;
 use super::moments::Scale;
 use super::steps::Steps;
 use super::vocabulary;
@@ -25,10 +26,12 @@ type Object = BTreeMap<String, Box<RawValue>>;
 /// What a pass found in the columns of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Description {
-    /// Rows of the pass.
+    /// Rows of the table.
     pub(super) rows: u64,
     /// The fingerprint of the table.
     pub(super) data: u64,
+    /// The rows of the pass, if they are not all.
+    pub(super) fit_on: Option<String>,
     pub(super) columns: BTreeMap<String, Fitted>,
 }
 
@@ -89,13 +92,22 @@ impl Description {
         Ok(Self {
             rows: whole("rows").ok_or_else(all(" (rows)"))?,
             data: u64::from_str_radix(&hex, 16).map_err(|_| data(damaged(" (data)")))?,
+            fit_on: match json.contains_key("fit_on") {
+                true => Some(read(json, "fit_on").ok_or_else(all(" (fit_on)"))?),
+                false => None,
+            },
             columns: columns.into_iter().map(column).collect::<Result<_>>()?,
         })
     }
 
+    /// Whether the pass was made over this table.
+    pub(super) fn is_of(&self, reader: &dyn Reader) -> bool {
+        (self.rows, self.data) == (reader.len(), reader.fingerprint())
+    }
+
     /// Refuses a table that the pass was not made over.
     pub(super) fn check_data(&self, reader: &dyn Reader) -> Result<()> {
-        if (self.rows, self.data) == (reader.len(), reader.fingerprint()) {
+        if self.is_of(reader) {
             return Ok(());
         }
         Err(data(format!(
@@ -108,6 +120,20 @@ impl Description {
         )))
     }
 
+    /// Refuses a table whose pass is over other rows: another fold, whose rows would leak.
+    pub(super) fn check_fit_on(&self, on: Option<&FitOn>) -> Result<()> {
+        let on = on.map(FitOn::to_string);
+        if self.fit_on == on {
+            return Ok(());
+        }
+        let shown = |on: &Option<String>| on.as_deref().map_or("all rows".into(), one_line);
+        let (was, is) = (shown(&self.fit_on), shown(&on));
+        Err(data(format!(
+            "the saved table was fitted on {was}, and this one is to be fitted on {is}: give each fold a file of its \
+             own, or remove the file, so that it is made again"
+        )))
+    }
+
     /// The columns of texts, as stated types.
     pub(super) fn texts(&self) -> Vec<(String, ElementType)> {
         let texts = self.columns.iter().filter(|(_, fitted)| fitted.element == ElementType::Text);
@@ -117,13 +143,16 @@ impl Description {
     /// The content of the file.
     pub(super) fn text(&self, steps: &Steps) -> String {
         let columns = self.columns.iter().map(|(name, fitted)| (name.clone(), fitted.json()));
-        let all = json!({
+        let mut all = json!({
             "feedline_table": VERSION,
             "data": format!("{:016x}", self.data),
             "rows": self.rows,
             "steps": steps.json(),
             "columns": columns.collect::<serde_json::Map<_, _>>(),
         });
+        if let Some(fit_on) = &self.fit_on {
+            all["fit_on"] = json!(fit_on);
+        }
         format!("{all:#}\n")
     }
 

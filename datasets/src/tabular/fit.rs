@@ -1,4 +1,4 @@
-//! The pass over a table: means, deviations and the lists of categories.
+//! The pass over a table, or the rows that a model trains on: means, deviations and the lists of categories.
 
 use std::collections::HashSet;
 
@@ -6,6 +6,7 @@ use feedline_core::Result;
 
 use super::cast::Number;
 use super::description::{Description, Fitted};
+use super::fit_on::FitOn;
 use super::moments::Moments;
 use super::plan::{Column, Plan};
 use super::reader::{Parts, kept};
@@ -23,20 +24,33 @@ enum Found {
     Classes(HashSet<Box<[u8]>>),
 }
 
-/// Reads the table once, if a step needs it.
-pub(super) fn fit(reader: &dyn Reader, plan: &Plan) -> Result<Description> {
+/// Reads the table once, if a step needs it. Only the rows `on` count, except for a list of all rows.
+pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Result<Description> {
     let mut found: Vec<_> = plan.columns.iter().map(wanted).collect();
+    on.map_or(Ok(()), |on| on.check(reader.len()))?;
+    let decides = on.and_then(FitOn::column);
+    let decides = decides.and_then(|name| plan.columns.iter().find(|column| column.name == name));
+    let mut fitted_rows = 0;
     if found.iter().any(|found| !matches!(found, Found::Nothing)) {
         let kept = kept(&plan.columns, reader.schema().fields().len());
         let (mut parts, mut values) = (Parts::default(), Values::new());
         for row in 0..reader.len() {
             parts.read((reader, &kept), row, &mut values, &mut |_, _| Ok(()))?;
+            let number = || {
+                let column = decides.filter(|column| parts.is_there(column.present))?;
+                column.numbers.read(parts.value(column.field))
+            };
+            let counts = on.is_none_or(|on| on.has(row, number));
+            fitted_rows += u64::from(counts);
             for (column, found) in plan.columns.iter().zip(&mut found) {
-                if parts.is_there(column.present) {
+                if parts.is_there(column.present) && (counts || column.is_of_all_rows()) {
                     add(column, (row, parts.value(column.field)), found)
                         .map_err(|error| error.at_sample(row))?;
                 }
             }
+        }
+        if let Some(on) = on.filter(|_| fitted_rows == 0) {
+            return Err(refuse(format!("fit_on names no row of the table, which has no {on}")));
         }
     }
     let (rows, data) = (reader.len(), reader.fingerprint());
@@ -45,7 +59,8 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan) -> Result<Description> {
         .iter()
         .zip(found)
         .map(|(column, found)| Ok((column.name.clone(), fitted(column, found)?)));
-    Ok(Description { rows, data, columns: columns.collect::<Result<_>>()? })
+    let fit_on = on.map(FitOn::to_string);
+    Ok(Description { rows, data, fit_on, columns: columns.collect::<Result<_>>()? })
 }
 
 fn wanted(column: &Column) -> Found {

@@ -15,20 +15,24 @@ mod dataset;
 mod description;
 mod double;
 mod fit;
+mod fit_on;
 mod moments;
 mod plan;
 mod reader;
 mod steps;
 mod times;
 mod vocabulary;
+mod windows;
 
 pub use class::Class;
 pub use dataset::TableDataset;
 use description::Description;
+pub use fit_on::FitOn;
 use plan::Plan;
 use reader::{Made, TableReader};
 use steps::{Category, Steps};
 use times::Time;
+pub use windows::{TableWindows, WindowFate, Windows};
 
 /// A table and how its columns become the fields of a data set, the same for every format of
 /// [`open`](crate::open).
@@ -160,7 +164,7 @@ impl Table {
     /// row, which names column and value. An empty cell of CSV is a missing value, and `007` is another value
     /// than `7` there: a column with such cells is text. A column of lists has no categories.
     pub fn category(mut self, column: &str) -> Self {
-        self.steps.categories.push(Category { column: column.to_owned(), classes: None, has_unknown: false });
+        self.steps.categories.push(Category::new(column, None));
         self
     }
 
@@ -168,7 +172,7 @@ impl Table {
     /// the column's type, and differ.
     pub fn category_of<C: Into<Class>>(mut self, column: &str, classes: impl IntoIterator<Item = C>) -> Self {
         let classes = Some(classes.into_iter().map(Into::into).collect());
-        self.steps.categories.push(Category { column: column.to_owned(), classes, has_unknown: false });
+        self.steps.categories.push(Category::new(column, classes));
         self
     }
 
@@ -227,6 +231,37 @@ impl Table {
         self
     }
 
+    /// Makes means, deviations and lists of categories of these rows alone, those that a model trains on; the table
+    /// has all rows. Give [`saved`](Self::saved) too, and the file names the rows: another fold is refused. With
+    /// [`fitted`](Self::fitted), the file must be of these rows of this very table.
+    ///
+    /// ```
+    /// use feedline_core::Dataset;
+    /// use feedline_datasets::Table;
+    ///
+    /// # let dir = std::env::temp_dir().join(format!("feedline-doc-fit-on-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?;
+    /// # #[cfg(feature = "csv")] {
+    /// # let path = dir.join("a.csv");
+    /// std::fs::write(&path, "x\n1\n3\n1000\n")?;
+    /// let [train, _] = Table::open(&path).build()?.split([0.67, 0.33], 7)?;
+    /// let data = Table::open(&path).standardize("x").fit_on(train.ids()).build()?;
+    /// let train = data.subset(train.ids())?;
+    /// # assert_eq!(train.len(), 2);
+    /// # }
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fit_on(mut self, rows: impl Into<FitOn>) -> Self {
+        self.steps.fit_on = Some(rows.into());
+        self
+    }
+
+    /// Windows of time: `inputs` rows and the `targets` rows behind them, every `stride` rows of each group.
+    pub fn windows(self, inputs: usize, targets: usize, stride: usize) -> Windows {
+        Windows::new(self, inputs, targets, stride)
+    }
+
     /// Opens the table as a data set. Blocks for the pass, if one is needed.
     ///
     /// # Errors
@@ -278,11 +313,22 @@ impl Table {
         };
         let at = |error: Error| at_file(&*reader, 0, error);
         if let (Some(path), Some(found)) = (&saved, &found) {
-            found.check_data(&*reader).map_err(|error| error.at_path(path))?;
+            let checked = found.check_data(&*reader).and_then(|()| found.check_fit_on(steps.fit_on.as_ref()));
+            checked.map_err(|error| error.at_path(path))?;
+        }
+        if let (Some(path), Some(found), Some(on)) = (&fitted, &found, &steps.fit_on) {
+            let is_of = match found.is_of(&*reader) {
+                true => Ok(()),
+                false => Err(crate::error::data(
+                    "the saved table was made of other data: fit_on names rows of the training data, and so it is \
+                     for that; leave it out for other data",
+                )),
+            };
+            found.check_fit_on(Some(on)).and(is_of).map_err(|error| error.at_path(path))?;
         }
         let plan = Plan::new(&steps, &*reader, found.as_ref()).map_err(at)?;
         if found.is_none() {
-            found = Some(fit::fit(&*reader, &plan).map_err(at)?);
+            found = Some(fit::fit(&*reader, &plan, steps.fit_on.as_ref()).map_err(at)?);
             if let (Some(path), Some(found)) = (&saved, &found) {
                 found.write(path, &steps)?;
             }

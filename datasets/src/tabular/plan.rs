@@ -4,6 +4,7 @@ use feedline_core::{DType, Error, Result, named};
 
 use super::cast::Numbers;
 use super::description::Description;
+use super::fit_on::FitOn;
 use super::steps::{Category, Steps};
 use super::times::Time;
 use super::{Missing, refuse, vocabulary};
@@ -152,6 +153,11 @@ impl Column {
         self.numbers.error(&self.name, row, value)
     }
 
+    /// Whether its list has the values of all rows, also of those that nothing is fitted on.
+    pub(super) fn is_of_all_rows(&self) -> bool {
+        self.category.as_ref().is_some_and(|category| category.is_of_all_rows)
+    }
+
     pub(super) fn is_number(&self) -> bool {
         matches!(self.element(), ElementType::Number(_) | ElementType::Bool | ElementType::U64)
             || self.is_time()
@@ -212,7 +218,8 @@ impl Plan {
         let in_stacks = steps.stacks.iter().flat_map(|(_, columns)| columns);
         let in_steps = steps.names().into_iter().map(|(_, name)| name).filter(|name| !is_stack(name));
         let all = schema.fields().iter().map(|field| &field.name).filter(|name| !masks.contains(name));
-        let asked = in_steps.chain(in_stacks).map(String::as_str);
+        let fitted = steps.fit_on.as_ref().and_then(FitOn::column);
+        let asked = in_steps.chain(in_stacks).map(String::as_str).chain(fitted);
         if let Some(error) = no_columns(asked, all.map(String::as_str)) {
             return Err(error);
         }
@@ -245,6 +252,20 @@ impl Plan {
                     plan.fields
                         .push(Field::Present(SchemaField::fixed(name, ElementType::Bool, &[]), column));
                 }
+            }
+        }
+        if let Some(name) = steps.fit_on.as_ref().and_then(FitOn::column) {
+            let column = match plan.columns.iter().position(|own| own.name == *name) {
+                Some(place) => &plan.columns[place],
+                None => {
+                    plan.columns.push(Column::new(name, steps, reader)?);
+                    &plan.columns[plan.columns.len() - 1]
+                }
+            };
+            if !column.is_number() || column.count != Some(1) {
+                let (name, element) = (one_line(name), column.element());
+                let why = format!("fit_on names column \"{name}\", which is {element} and not one number");
+                return Err(refuse(why + ": make times of it by days or seconds, or name rows"));
             }
         }
         plan.schema().check_names()?;

@@ -140,7 +140,7 @@ impl TableReader {
     }
 
     /// The categories of each column that has some.
-    pub(super) fn classes(&self) -> &[(String, Vec<String>)] {
+    pub(super) fn classes_of(&self) -> &[(String, Vec<String>)] {
         &self.made.classes
     }
 

@@ -3,6 +3,7 @@
 use feedline_core::{DType, Result};
 use serde_json::{Value as Json, json};
 
+use super::fit_on::FitOn;
 use super::times::Time;
 use super::{Class, Missing, refuse, vocabulary};
 use crate::ElementType;
@@ -20,6 +21,10 @@ pub(super) struct Steps {
     pub(super) standardized: Vec<String>,
     pub(super) missing: Vec<(String, Missing)>,
     pub(super) times: Vec<(String, Time)>,
+    /// Columns without a fill whose missing values are errors of their cells, not of their rows.
+    pub(super) cells: Vec<String>,
+    /// The rows of the pass; `None` for all.
+    pub(super) fit_on: Option<FitOn>,
 }
 
 /// A column whose values are numbered.
@@ -29,6 +34,14 @@ pub(super) struct Category {
     /// The stated list.
     pub(super) classes: Option<Vec<Class>>,
     pub(super) has_unknown: bool,
+    /// Whether the list has the values of all rows, whatever the pass is over.
+    pub(super) is_of_all_rows: bool,
+}
+
+impl Category {
+    pub(super) fn new(column: &str, classes: Option<Vec<Class>>) -> Self {
+        Self { column: column.to_owned(), classes, has_unknown: false, is_of_all_rows: false }
+    }
 }
 
 impl Steps {
@@ -77,9 +90,11 @@ impl Steps {
     /// The columns that are read; `None` for all.
     pub(super) fn columns(&self) -> Option<Vec<String>> {
         let mut columns: Vec<String> = Vec::new();
-        for column in self.select.as_ref()?.iter().flat_map(|name| self.columns_of(name)) {
-            if !columns.contains(column) {
-                columns.push(column.clone());
+        let fitted = self.fit_on.as_ref().and_then(FitOn::column);
+        let selected = self.select.as_ref()?.iter().flat_map(|name| self.columns_of(name));
+        for column in selected.map(String::as_str).chain(fitted) {
+            if !columns.iter().any(|own| own == column) {
+                columns.push(column.to_owned());
             }
         }
         Some(columns)
@@ -93,13 +108,18 @@ impl Steps {
         let times = self.times.iter().map(|(column, _)| column);
         let categories = self.categories.iter().map(|category| &category.column);
         // An empty text is neither a category nor a time.
-        for column in filled.chain(categories).chain(times) {
+        for column in filled.chain(categories).chain(times).chain(&self.cells) {
             let is_read = read.as_ref().is_none_or(|read| read.contains(column));
             if is_read && !masks.contains(column) {
                 masks.push(column.clone());
             }
         }
         masks
+    }
+
+    /// Whether a step takes a mean of the rows.
+    pub(super) fn has_means(&self) -> bool {
+        !self.standardized.is_empty() || self.missing.iter().any(|(_, missing)| *missing == Missing::Mean)
     }
 
     pub(super) fn is_standardized(&self, column: &str) -> bool {

@@ -95,3 +95,5 @@ mod training_packing;
 mod views;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod whole_numbers;
+#[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
+mod windows;

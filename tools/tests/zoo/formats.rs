@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use feedline::{DType, Dataset, Loader, LoaderBuilder, Spec, source};
 use feedline_datasets::{
     Annotated, ArrowFile, ChatOptions, Chats, Fixed, ImageDataset, JointDataset, Manifest, ManifestOptions,
-    PackOptions, Paired, ParquetFile, Parts, Ragged, Reader, Table, TableOptions, Tokenized, TokenizedSource,
-    Views, ViewsDataset, open, pack,
+    OpenOptions, PackOptions, Paired, ParquetFile, Parts, Ragged, Reader, Table, TableOptions, Tokenized,
+    TokenizedSource, Views, ViewsDataset, open, pack,
 };
 use feedline_images::Transforms;
 
@@ -45,6 +45,8 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         ),
         Entry::new("TableReader of a table", table(csv.clone())),
         Entry::new("TableDataset of a table", categories(json.clone())),
+        Entry::new("TableWindows of a table", windows(csv.clone(), 512 << 20)),
+        Entry::new("TableWindows beyond the budget", windows(csv.clone(), 1)),
         Entry::new("Tokenized of a table", tokenized(dir, json.clone())),
         Entry::new("Chats of JSON Lines", chats(dir)),
         Entry::new("TokenDocuments TokenIndex", of(documents(dir))),
@@ -87,6 +89,15 @@ fn table(path: PathBuf) -> Build {
 
 fn categories(path: PathBuf) -> Build {
     build(move || Table::open(&path).category("b").build().unwrap())
+}
+
+/// A window of one row for each row, sorted by the second column.
+fn windows(path: PathBuf, cache_bytes: u64) -> Build {
+    build(move || {
+        let options = OpenOptions { cache_bytes, ..Default::default() };
+        let rows = Table::open_with(&path, options).windows(1, 0, 1);
+        rows.order_by("c1").x(["c0", "c1"]).build().unwrap()
+    })
 }
 
 /// Texts of digits and colons; colons are left out.

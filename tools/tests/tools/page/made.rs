@@ -5,12 +5,22 @@ use std::path::Path;
 use crate::made::{npy, safetensors, tar, write, zip};
 use feedline_datasets::{PackOptions, open, pack};
 
+/// Eight days of two shops, in another order; one day of B lacks.
+fn sales() -> String {
+    let days = [5, 0, 7, 2, 1, 6, 4, 3].map(|day| (day, if day < 6 { day + 1 } else { 100 }));
+    let rows = ["B", "A"].into_iter().flat_map(|shop| days.map(|(day, sold)| (shop, day, sold)));
+    let rows = rows.filter(|(shop, day, _)| (*shop, *day) != ("B", 2));
+    let lines = rows.map(|(shop, day, sold)| format!("{shop},{day},{sold},0.5\n"));
+    "shop,day,sold,price\n".to_owned() + &lines.collect::<String>()
+}
+
 /// Writes all files that the page names.
 pub(super) fn files(dir: &Path) {
     for (name, text) in [
         ("flowers.csv", "length,width,kind,count\n1.5,2.5,0,3\n3,4,1,5\n5.25,6,2,8\n"),
         ("train.csv", "age,income,city\n30,1,Rome\n,3,Oslo\n50,,\n"),
         ("val.csv", "age,income,city\n45,2,Rome\n"),
+        ("sales.csv", &sales()),
         ("shards/0.csv", "code,rare\n7,\n12,2.5\n"),
         ("shards/1.csv", "code,rare\nA7,\n"),
         ("corpus.txt", "a rose is\na rose is a rose\n"),

@@ -13,7 +13,9 @@ use feedline::bad_samples::Budget;
 use feedline::dataset::{Cost, Long, Packed, PackedSource, Unpadded};
 use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
 use feedline::{Spec, World, source};
-use feedline_datasets::{Annotated, Fixed, Idx, ImageDataset, JointDataset, Manifest, ManifestOptions};
+use feedline_datasets::{
+    Annotated, FitOn, Fixed, Idx, ImageDataset, JointDataset, Manifest, ManifestOptions,
+};
 use feedline_datasets::{
     ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_pictures, open_with,
 };
@@ -33,9 +35,10 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 33] = [
+const PIECES: [Piece; 34] = [
     ("table", tables::table),
     ("in memory", tables::in_memory),
+    ("forecasting", tables::forecasting),
     ("missing", tables::missing),
     ("shards", tables::shards),
     ("windows", text::windows),

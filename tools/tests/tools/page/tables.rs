@@ -38,6 +38,34 @@ pub(super) fn in_memory() -> Done {
     Ok(())
 }
 
+pub(super) fn forecasting() -> Done {
+    let table = Table::open("sales.csv").standardize("sold").fit_on(FitOn::between("day", ..6.0));
+    let windows = table.windows(3, 1, 1).group("shop").order_by("day").max_gap(1.0); // 3 days, and the next
+    let data = windows.x(["sold", "price"]).y(["sold"]).build()?;
+    println!("{}", data.fate()); // also how many are left out
+    let (train, val) = (data.targets_in(..6.0)?, data.targets_in(6.0..)?);
+    let mut loader = Loader::builder(train).batch_size(2).shuffle(7).build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        let (x, y) = (batch.field::<f32>("x")?, batch.field::<f32>("y")?); // [2, 3, 2] and [2, 1, 1]
+        assert_eq!(x.len(), 6 * y.len()); // also `group` and `start`
+    }
+    // Two shops of eight days; sold is 1 to 6 on the training days of both, and 100 later. Day 2 of B lacks.
+    assert_eq!(data.fate().to_string(), WINDOWS);
+    let (mean, std) = (39.0 / 11.0, (11.0 * 173.0 - 39.0 * 39.0f64).sqrt() / 11.0);
+    let sold = |sold: f64| ((sold - mean) / std) as f32;
+    assert_eq!(column::<f32>(val, "y")?, [sold(100.0); 4]);
+    let (starts, groups) = (column::<i64>(data.clone(), "start")?, column::<i64>(data.clone(), "group")?);
+    assert_eq!((starts, groups), (vec![0, 1, 2, 3, 4, 3, 4], vec![0, 0, 0, 0, 0, 1, 1]));
+    let first = [sold(1.0), 0.5, sold(2.0), 0.5, sold(3.0), 0.5];
+    assert_eq!(column::<f32>(data.take(1), "x")?, first);
+    Ok(())
+}
+
+/// What becomes of the sales.
+const WINDOWS: &str =
+    "7 windows of 2 groups; 2 over gaps are left out, and 0 groups are shorter than a window";
+
 pub(super) fn missing() -> Done {
     let table = |path: &str| {
         Table::open(path)

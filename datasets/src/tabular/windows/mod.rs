@@ -1,0 +1,244 @@
+//! Windows of time over a table: consecutive rows of a group, in the order of a column.
+
+use std::fmt;
+
+use feedline_core::{DType, Result};
+
+use super::{Category, Missing, Source, Table, refuse};
+use crate::error::one_line;
+use crate::row_memory::CACHE_BYTES;
+
+mod dataset;
+mod index;
+
+pub use dataset::TableWindows;
+
+/// The fields of the windows; `x` and `y` are stacks of the table.
+const FIELDS: [&str; 4] = ["x", "y", "group", "start"];
+
+/// How the rows of a [`Table`] become windows of time: made by [`Table::windows`].
+///
+/// A sample has the fields
+///
+/// | field | type | what |
+/// | --- | --- | --- |
+/// | `x` | `f32 [inputs, F]` | the columns [`x`](Self::x) of consecutive rows |
+/// | `y` | `f32 [targets, G]` | the columns [`y`](Self::y) of the rows behind them; without targets there is no such field |
+/// | `group` | `i64`, or `i64 [n]` of `n` columns | the group, by its place in the sorted list of all groups ([`TableWindows::classes`]); without [`group`](Self::group) there is no such field |
+/// | `start` | that of the column | the time of the first row |
+///
+/// Rows are sorted by group and time, whatever their order in the file. Two rows of one group and one time are an
+/// error. The windows of a group begin at its rows 0, `stride`, `2 * stride` and so on; they come group by group, in
+/// the order of their times. No window has rows of two groups. Without [`max_gap`](Self::max_gap) rows follow each
+/// other whatever the time between them.
+///
+/// The steps of the table are for its columns: [`standardize`](Table::standardize), [`missing`](Table::missing)
+/// (not [`Missing::Mask`]), [`category`](Table::category), [`seconds`](Table::seconds) and so on;
+/// `.cast("x", DType::F64)` sets another type.
+/// [`fit_on`](Table::fit_on) says which rows means and deviations are made of.
+///
+/// ```
+/// use feedline_core::Dataset;
+/// use feedline_datasets::{FitOn, Table};
+///
+/// # let dir = std::env::temp_dir().join(format!("feedline-doc-windows-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # #[cfg(feature = "csv")] {
+/// let rows = "shop,day,sold\nB,1,5\nA,3,3\nA,1,1\nA,2,2\nB,2,6\nB,3,7\n";
+/// std::fs::write(dir.join("sales.csv"), rows)?;
+/// let data = Table::open(dir.join("sales.csv"))
+///     .standardize("sold")
+///     .fit_on(FitOn::between("day", ..3.0))
+///     .windows(1, 1, 1) // one row, and the one behind it
+///     .group("shop")
+///     .order_by("day")
+///     .x(["sold"])
+///     .y(["sold"])
+///     .build()?;
+/// let (train, val) = (data.targets_in(..3.0)?, data.targets_in(3.0..)?);
+/// assert_eq!((data.len(), train.ids(), val.ids()), (4, &[0, 2][..], &[1, 3][..]));
+/// # }
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct Windows {
+    table: Table,
+    inputs: usize,
+    targets: usize,
+    stride: usize,
+    group: Vec<String>,
+    order_by: Option<String>,
+    x: Vec<String>,
+    y: Vec<String>,
+    max_gap: Option<f64>,
+}
+
+/// What became of the rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WindowFate {
+    /// Windows.
+    pub windows: u64,
+    /// Windows that were left out, because a gap lies between two of their rows.
+    pub over_gaps: u64,
+    /// Groups.
+    pub groups: u64,
+    /// Groups with fewer rows than a window.
+    pub short_groups: u64,
+}
+
+impl fmt::Display for WindowFate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { windows, over_gaps, groups, short_groups } = self;
+        write!(f, "{windows} windows of {groups} groups; {over_gaps} over gaps are left out, ")?;
+        write!(f, "and {short_groups} groups are shorter than a window")
+    }
+}
+
+impl Windows {
+    pub(super) fn new(table: Table, inputs: usize, targets: usize, stride: usize) -> Self {
+        let (group, x, y) = (Vec::new(), Vec::new(), Vec::new());
+        Self { table, inputs, targets, stride, group, order_by: None, x, y, max_gap: None }
+    }
+
+    /// A column whose value is the same in all rows of a window: texts, whole numbers or `bool`. Several calls name
+    /// several columns. Their lists have the values of all rows, also with [`fit_on`](Table::fit_on).
+    pub fn group(mut self, column: &str) -> Self {
+        self.group.push(column.to_owned());
+        self
+    }
+
+    /// The column of times: numbers, or dates and times in the unit of the file. Texts become times by
+    /// [`Table::days`] or [`Table::seconds`].
+    pub fn order_by(mut self, column: &str) -> Self {
+        self.order_by = Some(column.to_owned());
+        self
+    }
+
+    /// The columns of the inputs: one number each, or a category.
+    pub fn x<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
+        self.x = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The columns of the targets.
+    pub fn y<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
+        self.y = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The longest time between two rows that follow each other, such as one and a half steps. Where it is longer,
+    /// there is a gap: windows over it are left out, and counted ([`TableWindows::fate`]).
+    pub fn max_gap(mut self, time: f64) -> Self {
+        self.max_gap = Some(time);
+        self
+    }
+
+    /// Opens the table, sorts its rows and finds the windows. Blocks for two passes, or one if no step needs the
+    /// other.
+    ///
+    /// The columns of the windows are decoded once, by all cores, and a window is one copy of `x` and one of `y`, if
+    /// they take no more than [`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes); twice that while they
+    /// are sorted. Otherwise the rows of a window are read from the file one by one. A window takes 4 bytes of
+    /// memory more, and a row 4 and those of its time.
+    ///
+    /// # Errors
+    /// As [`Table::reader`]; `Config` for no rows, columns or times of a window, for times that are no numbers, and
+    /// for steps that windows do not have; `Data` for a time that is not finite, two rows of one group and time, a
+    /// window that is longer than every group, and more than 2^32 rows. Names the rows and the column.
+    pub fn build(self) -> Result<TableWindows> {
+        let Self { mut table, inputs, targets, stride, group, order_by, x, y, max_gap } = self;
+        let time =
+            order_by.ok_or_else(|| refuse("windows need the column of times: name it by order_by".into()))?;
+        let counts = [("inputs", inputs), ("stride", stride)];
+        if let Some((what, _)) = counts.iter().find(|(_, count)| *count == 0) {
+            return Err(refuse(format!("windows with {what} of 0: use 1 or more")));
+        }
+        if inputs.checked_add(targets).is_none_or(|rows| u32::try_from(rows).is_err()) {
+            return Err(refuse(format!("windows of {inputs} and {targets} rows: use fewer")));
+        }
+        if x.is_empty() || y.is_empty() != (targets == 0) {
+            let why = if x.is_empty() {
+                "no columns of inputs: name them by x"
+            } else {
+                "targets and no columns of \
+                      them, or the reverse: name columns by y, or use 0 targets"
+            };
+            return Err(refuse(format!("windows have {why}")));
+        }
+        if max_gap.is_some_and(|gap| !(gap > 0.0)) {
+            return Err(refuse("max_gap is not above 0: give the longest time between two rows".into()));
+        }
+        let steps = &mut table.steps;
+        if steps.select.is_some() || !steps.stacks.is_empty() {
+            return Err(refuse("windows choose their columns by x and y: leave out select and stack".into()));
+        }
+        if let Some((column, _)) = steps.missing.iter().find(|(_, missing)| *missing == Missing::Mask) {
+            let why =
+                format!("column \"{}\" is masked, and windows have no field for that", one_line(column));
+            return Err(refuse(why + ": fill it with a number or the mean"));
+        }
+        if group.contains(&time) {
+            return Err(refuse(format!(
+                "order_by names \"{}\", a column of the group: name times",
+                one_line(&time)
+            )));
+        }
+        let is_changed = steps.is_standardized(&time) || steps.category_of(&time).is_some();
+        if is_changed || steps.missing_of(&time).is_some() || steps.cast_of(&time).is_some() {
+            let time = one_line(&time);
+            return Err(refuse(format!(
+                "order_by names \"{time}\", which a step changes: times are taken as they are, so leave it out of \
+                 other steps than days and seconds"
+            )));
+        }
+        let several = group.len() > 1;
+        let is_taken = |name: &&String| matches!(name.as_str(), "x" | "y") || several && *name == "group";
+        if let Some(name) = std::iter::once(&time).chain(group.iter().filter(|_| !several)).find(is_taken) {
+            let all = FIELDS.join(", ");
+            return Err(refuse(format!(
+                "column \"{name}\" has the name of a field of windows ({all}): rename it"
+            )));
+        }
+        for column in &group {
+            if !steps.categories.iter().any(|category| category.column == *column) {
+                steps.categories.push(Category::new(column, None));
+            }
+            if steps.unknown.contains(column) {
+                let why = format!(
+                    "group names \"{}\", and its unknown values would be one group",
+                    one_line(column)
+                );
+                return Err(refuse(why + ": leave it out of unknown"));
+            }
+        }
+        let groups = steps.categories.iter_mut().filter(|category| group.contains(&category.column));
+        groups.for_each(|category| category.is_of_all_rows = true);
+        let mut select = vec![time];
+        match group.len() {
+            0 => {}
+            1 => select.extend(group.iter().cloned()),
+            _ => {
+                steps.stacks.push(("group".into(), group.clone()));
+                steps.casts.push(("group".into(), DType::I64));
+                select.push("group".into());
+            }
+        }
+        for (name, columns) in [("x", x), ("y", y)].into_iter().filter(|(_, columns)| !columns.is_empty()) {
+            // So that time and group of a row come before the error of another cell.
+            steps.cells.extend(columns.iter().cloned());
+            steps.stacks.push((name.into(), columns));
+            select.push(name.into());
+        }
+        steps.select = Some(select);
+        let is_fitted_on_all = steps.has_means() && steps.fit_on.is_none() && table.fitted.is_none();
+        let budget = match &table.source {
+            Source::Path(_, options) => options.cache_bytes,
+            Source::Reader(_) => CACHE_BYTES,
+        };
+        let shape = index::Shape { inputs, targets, stride, max_gap, is_fitted_on_all };
+        TableWindows::new(table.table_reader()?, group.len(), shape, budget)
+    }
+}

@@ -1,0 +1,93 @@
+"""Windows of time over a table: consecutive rows of a group, in the order of a column."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _feedline, _options
+from ._data import Data
+from ._errors import ConfigError
+from ._table import _Names, names, steps
+
+
+class Windows(Data):
+    """Windows of time: what :func:`feedline.windows` returns. :attr:`fate` counts the windows that were left out."""
+
+    def targets_in(self, start: float | None = None, stop: float | None = None) -> Data:
+        """The windows whose targets all have times from ``start`` to below ``stop``; without targets, all of their
+        rows. So the windows of ``stop=90`` have no row from 90 on, and those of ``start=90`` may begin before it.
+
+        Means and deviations of all rows are refused: they would know the later ones. Say by ``fit_on`` which rows
+        are for training, or take the numbers of another table by ``fitted``.
+        """
+        start, stop = (
+            None if limit is None else _options.number(name, limit) for name, limit in (("start", start), ("stop", stop))
+        )
+        return self._new(self._set.targets_in(start, stop))
+
+
+def windows(
+    path: str | os.PathLike[str],
+    inputs: int,
+    targets: int = 0,
+    stride: int = 1,
+    *,
+    order_by: str,
+    x: _Names,
+    y: _Names = (),
+    group: _Names = (),
+    max_gap: float | None = None,
+    **table: Any,
+) -> Windows:
+    """Opens a table as windows of time: ``inputs`` rows and the ``targets`` rows behind them.
+
+    A sample has the fields ``x``, ``float32 [inputs, columns]``; ``y``, ``float32 [targets, columns]``; ``group``,
+    ``int64``, the number of the group in :attr:`Data.categories`, and one for each of several columns; and ``start``,
+    the time of the first row.
+
+    Rows are sorted by group and time, whatever their order in the file. Two rows of one group and time are an error.
+    No window has rows of two groups. If they take up to ``cache_bytes``, the columns are decoded once.
+
+    Args:
+        inputs: Rows of ``x``.
+        targets: Rows of ``y``.
+        stride: Rows from one window of a group to the next.
+        order_by: The column of times: numbers, or dates and times in the unit of the file. For texts give
+            ``days=`` or ``seconds=`` too.
+        x: The columns of the inputs.
+        y: The columns of the targets.
+        group: The column, or the columns, of the group: texts, whole numbers or bools.
+        max_gap: The longest time between two rows that follow each other, such as one and a half steps. Windows over
+            a longer one are left out, and counted in :attr:`Data.fate`. Without it, rows follow each other whatever
+            the time between them.
+        table: Steps of :func:`feedline.table`, such as ``standardize``, ``fill``, ``category`` and ``fit_on``. Not
+            ``select``, ``stack`` and ``mask``.
+
+    >>> import feedline, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "sales.csv")
+    >>> _ = open(path, "w").write("shop,day,sold\\nB,1,5\\nA,3,3\\nA,1,1\\nA,2,2\\nB,2,6\\n")
+    >>> data = feedline.windows(path, 1, 1, group="shop", order_by="day", x="sold", y="sold")
+    >>> [(sample["x"].item(), sample["y"].item(), sample["group"].item()) for sample in data]
+    [(1.0, 2.0, 0), (2.0, 3.0, 0), (5.0, 6.0, 1)]
+    >>> train, validation = data.targets_in(stop=3), data.targets_in(start=3)
+    >>> len(train), len(validation)
+    (2, 1)
+    """
+    for name in ("select", "stack", "mask"):
+        if table.get(name):
+            raise ConfigError(f"windows have no {name}: name their columns by x and y, and fill missing values")
+    window = {
+        "inputs": _options.whole("inputs", inputs),
+        "targets": _options.whole("targets", targets),
+        "stride": _options.whole("stride", stride),
+        "order_by": order_by,
+        "group": names(group),
+        "x": names(x),
+        "y": names(y),
+        "max_gap": None if max_gap is None else _options.number("max_gap", max_gap),
+    }
+    opened = Windows.__new__(Windows)
+    opened._set, opened._is_tuple = _feedline.open_windows(os.fspath(path), steps(**table), window), False
+    opened._leaves, opened._made = [], None
+    return opened

@@ -1,0 +1,163 @@
+"""Windows of time, held against the same windows by pandas, value by value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feedline
+
+pandas = pytest.importorskip("pandas", reason="not run: pandas is not installed")
+
+
+def sales(seed: int = 7) -> Any:
+    """Rows of 30 groups in a random order; days are missing."""
+    chance = np.random.default_rng(seed)
+    parts = []
+    for shop in ("Rome", "Oslo", "Łódź"):
+        for item in range(10):
+            days = np.flatnonzero(chance.random(60) < 0.93) + int(chance.integers(-5, 5))
+            values = chance.normal(10, 3, (len(days), 2)).astype(np.float32)
+            part = pandas.DataFrame({"shop": shop, "item": item, "day": days[: int(chance.integers(1, 60))]})
+            part["sold"], part["price"] = values[: len(part), 0], values[: len(part), 1]
+            parts.append(part)
+    return pandas.concat(parts).sample(frac=1, random_state=seed).reset_index(drop=True)
+
+
+def written(folder: Path, frame: Any, format: str) -> Path:
+    path = folder / f"sales.{format}"
+    if format == "parquet":
+        frame.to_parquet(path, row_group_size=200)
+    elif format == "jsonl":
+        frame.to_json(path, orient="records", lines=True, double_precision=15, force_ascii=False)
+    else:
+        frame.to_csv(path, index=False)
+    return path
+
+
+def by_pandas(frame: Any, inputs: int, targets: int, stride: int, gap: int) -> tuple[dict[str, Any], int]:
+    """The windows of each group, by slices of a sorted frame; and those over a gap."""
+    fields: dict[str, list[Any]] = {"x": [], "y": [], "group": [], "start": []}
+    over = 0
+    shops, items = (sorted(frame[name].unique(), key=lambda v: v.encode() if isinstance(v, str) else v) for name in ("shop", "item"))
+    groups = {key: rows.sort_values("day") for key, rows in frame.groupby(["shop", "item"])}
+    for shop, item in sorted(groups, key=lambda key: (key[0].encode(), key[1])):
+        rows = groups[shop, item]
+        for start in range(0, len(rows) - inputs - targets + 1, stride):
+            window = rows.iloc[start : start + inputs + targets]
+            if (window["day"].diff().iloc[1:] > gap).any():
+                over += 1
+                continue
+            fields["x"].append(window.iloc[:inputs][["sold", "price"]].to_numpy(np.float32))
+            fields["y"].append(window.iloc[inputs:][["sold"]].to_numpy(np.float32))
+            fields["group"].append([shops.index(shop), items.index(item)])
+            fields["start"].append(window["day"].iloc[0])
+    return {name: np.array(values) for name, values in fields.items()}, over
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("cache_bytes", [1, 512 << 20])
+def test_windows_are_those_of_pandas(tmp_path: Path, format: str, cache_bytes: int) -> None:
+    pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
+    frame = sales()
+    path = written(tmp_path, frame, format)
+    compared = 0
+    for inputs, targets, stride, gap in ((7, 2, 1, 1), (3, 1, 4, 2), (1, 5, 3, 100)):
+        data = feedline.windows(
+            path, inputs, targets, stride, group=["shop", "item"], order_by="day", x=["sold", "price"], y="sold",
+            max_gap=gap, cache_bytes=cache_bytes,
+        )  # fmt: skip
+        wanted, over = by_pandas(frame, inputs, targets, stride, gap)
+        assert len(data) == len(wanted["start"]) and f"; {over} over gaps are left out" in (data.fate or "")
+        with feedline.Loader(data, 64, shuffle=3, framework="numpy", copy=True) as loader:
+            for batch in loader:
+                for name, values in wanted.items():
+                    assert np.array_equal(batch[name], values[batch.ids]), name
+                    compared += batch[name].size
+        assert data.categories == {"shop": ["Oslo", "Rome", "Łódź"], "item": [str(item) for item in range(10)]}
+    assert compared > 12_000
+
+
+def test_numbers_are_those_of_the_training_rows(tmp_path: Path) -> None:
+    path = written(tmp_path, sales(), "csv")
+    frame = pandas.read_csv(path)
+    window: dict[str, Any] = {"group": ["shop", "item"], "order_by": "day", "x": ["sold", "price"], "y": "sold"}
+    saved = tmp_path / "fold.json"
+    fold = ("day", None, 30)
+    data = feedline.windows(path, 4, 2, **window, standardize=["sold"], fit_on=fold, saved=saved)
+    train = frame[frame["day"] < 30]["sold"].astype(np.float64)
+    wanted, _ = by_pandas(frame, 4, 2, 1, 1000)
+    sold = ((wanted["y"].astype(np.float64) - train.mean()) / train.std(ddof=0)).astype(np.float32)
+    for sample, own in zip(data, sold, strict=True):
+        np.testing.assert_allclose(sample["y"], own, rtol=1.2e-7)
+    parts = data.targets_in(stop=30), data.targets_in(start=30)
+    starts = np.array([sample["start"] for sample in parts[0]])
+    assert len(parts[0]) and len(parts[1]) and starts.max() < 30 and len(parts[0]) + len(parts[1]) <= len(data)
+    again = feedline.windows(path, 4, 2, **window, standardize=["sold"], fit_on=fold, fitted=saved)
+    assert again.fingerprint == data.fingerprint
+    for other in (("day", None, 31), range(100), [1, 2, 3], None):
+        with pytest.raises(feedline.DataError, match="fitted on rows with .*give each fold a file of its own"):
+            feedline.windows(path, 4, 2, **window, standardize=["sold"], fit_on=other, saved=saved)
+    leaks = feedline.windows(path, 4, 2, **window, standardize=["sold"])
+    with pytest.raises(feedline.ConfigError, match="made of all rows, .* by fit_on=, or .* by fitted="):
+        leaks.targets_in(stop=30)
+
+
+def test_a_state_resumes_and_ranks_share_an_epoch(tmp_path: Path) -> None:
+    path = written(tmp_path, sales(), "csv")
+
+    def data() -> feedline.Windows:
+        return feedline.windows(path, 5, 1, group=["shop", "item"], order_by="day", x="sold", y="sold", max_gap=1)
+
+    def batches(loader: Any) -> list[tuple[Any, Any]]:
+        return [(batch.ids.tolist(), batch["x"].tolist()) for batch in loader]
+
+    with feedline.Loader(data(), 16, shuffle=5, framework="numpy") as loader:
+        whole = batches(loader)
+    with feedline.Loader(data(), 16, shuffle=5, framework="numpy") as loader:
+        epoch = iter(loader)
+        for _ in range(7):
+            next(epoch)
+        state = loader.state_dict()
+    with feedline.Loader(data(), 16, shuffle=5, framework="numpy") as loader:
+        loader.load_state_dict(state)
+        assert batches(loader) == whole[7:]
+    ranks = []
+    for rank in range(2):
+        with feedline.Loader(data(), 8, shuffle=5, framework="numpy", world=(rank, 2)) as loader:
+            ranks.append(batches(loader))
+    ids = [sorted(a[0] + b[0]) for a, b in zip(*ranks, strict=True)]
+    assert [sorted(own) for own, _ in whole][: len(ids) - 1] == ids[:-1]
+
+
+def test_bad_inputs_are_one_error_each(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("t,x,g\n1,1,A\n2,2,A\n3,,A\n2,5,B\n")
+    window: dict[str, Any] = {"group": "g", "order_by": "t", "x": "x", "y": "x"}
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"order_by": "u"}, 'there is no column "u"|is no column "u"'),
+        ({"x": ["x", "v"]}, 'is no column "v"'),
+        ({"stack": {"z": ["x"]}}, "windows have no stack"),
+        ({"mask": "x"}, "windows have no mask"),
+        ({"fit_on": range(9)}, "fit_on names row 8, and the table has 4"),
+        ({"fit_on": "t"}, "fit_on is 't': give rows such as"),
+        ({"max_gap": 0}, "max_gap is not above 0"),
+        ({"group": ["g", 3]}, "3 is no name of a column"),
+    ]
+    for change, why in cases:
+        with pytest.raises(feedline.ConfigError, match=why):
+            feedline.windows(path, 1, 1, **(window | change))
+    with pytest.raises(feedline.DataError, match='longer than every group: the longest of group "A" has 3 rows'):
+        feedline.windows(path, 9, 1, **window)
+    with pytest.raises(TypeError, match="filled"):
+        feedline.windows(path, 1, 1, **window, filled=3)
+    data = feedline.windows(path, 1, 1, **window)
+    assert data[0]["y"].item() == 2 and len(data) == 2
+    with pytest.raises(feedline.DataError, match='column "x".*row 2'):
+        data[1]
+    # The row of a missing cell ends no other window.
+    with feedline.Loader(data, 1, framework="numpy", bad_samples=1) as loader:
+        assert len(list(loader)) == 2

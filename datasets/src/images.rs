@@ -8,13 +8,13 @@
 //! | `boxes.rs`, `numbers.rs` | boxes, points and what belongs to them, from the reader to the row |
 //! | `paired.rs` | the files of two folders, by their names |
 //! | `views.rs` | several random views of one decoded picture |
-//! | `checked.rs` | which pictures can be decoded, where lanes of a loader decode them |
+//! | `encoded.rs` | pictures that lanes of a loader decode: their lengths, and which can be decoded |
 //! | `others.rs` | the fields that belong to no picture |
 //! | `file.rs` | a file that is one picture |
 
 mod boxes;
-mod checked;
 mod dataset;
+mod encoded;
 mod file;
 mod joint;
 mod numbers;

@@ -3,7 +3,7 @@
 use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, named};
 use feedline_images::{Scratch, Transforms};
 
-use super::checked::Checked;
+use super::encoded::Checked;
 use super::others::{Others, is_bytes};
 use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};

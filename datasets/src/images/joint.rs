@@ -1,16 +1,14 @@
 //! Pictures with masks, depth, boxes and points, which are moved together.
 
-use std::sync::Arc;
-
 use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
 use feedline_images::{Decoder, Level, Moves, Plane, Sampling, Scratch, Size, Transforms};
 
 use super::boxes::{Buffers, Lists};
-use super::checked::Checked;
+use super::encoded::Encoded;
 use super::others::Others;
 use super::parts::{Depth, Found, Parts};
 use crate::reader::{check_not_empty, samples_of_reader};
-use crate::{Reader, Values, lengths};
+use crate::{Reader, Values};
 
 /// Pictures with what belongs to them: one list of transforms moves all parts of a sample, by one draw.
 ///
@@ -41,14 +39,6 @@ pub struct JointDataset {
     others: Others,
     size: Size,
     spec: Spec,
-}
-
-/// Pictures that lanes of the loader decode.
-#[derive(Debug)]
-struct Encoded {
-    checked: Checked,
-    /// The bytes of each picture.
-    bytes: Arc<[u32]>,
 }
 
 /// A worker's memory.
@@ -115,10 +105,9 @@ impl JointDataset {
         let (mut spec, size, encoded);
         if transforms.is_on_device() {
             size = transforms.device_part()?.size();
-            let bytes = lengths::of_field(&*reader, found.image)?;
-            let max = bytes.iter().max().map_or(1, |&max| max.max(1) as usize);
-            spec = transforms.add_encoded_fields(Spec::new(), "image", max)?;
-            encoded = Some(Encoded { checked: Checked::new(reader.len()), bytes });
+            let files = Encoded::measured(&*reader, found.image)?;
+            spec = transforms.add_encoded_fields(Spec::new(), "image", files.max_bytes())?;
+            encoded = Some(files);
         } else {
             spec = transforms.field("image")?;
             size = transforms.size().unwrap_or_default();
@@ -141,7 +130,7 @@ impl JointDataset {
 
     /// The bytes of each encoded picture; none if the workers decode.
     pub fn picture_bytes(&self) -> &[u32] {
-        self.encoded.as_ref().map_or(&[], |encoded| &encoded.bytes)
+        self.encoded.as_ref().map_or(&[], Encoded::bytes)
     }
 
     fn write(
@@ -158,8 +147,8 @@ impl JointDataset {
         let image = &values[self.found.image].bytes;
         match &self.encoded {
             None => self.transforms.read(image, random, scratch, row.bytes_mut(0))?,
-            Some(Encoded { checked, .. }) => {
-                checked.check(id, || self.transforms.check(image, scratch))?;
+            Some(files) => {
+                files.check(id, || self.transforms.check(image, scratch))?;
                 self.transforms.write_moving(image, random, scratch, row, 0)?;
             }
         }

@@ -1,9 +1,11 @@
 //! Several random views of one decoded picture.
 
-use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
-use feedline_images::{Decoder, Scratch, Transforms};
+use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
+use feedline_images::device::WORDS;
+use feedline_images::{Decoder, DevicePart, Scratch, Size, Transforms};
 
 use super::dataset::{find_pictures, picture_field};
+use super::encoded::Encoded;
 use super::others::Others;
 use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
@@ -38,6 +40,11 @@ impl Views {
         self
     }
 
+    /// The list of each view.
+    pub fn lists(&self) -> &[Transforms] {
+        &self.lists
+    }
+
     /// Number of views.
     pub fn len(&self) -> usize {
         self.lists.len()
@@ -65,6 +72,8 @@ impl Views {
 #[derive(Debug)]
 pub struct ViewsDataset {
     reader: Box<dyn Reader>,
+    /// The pictures, and the transforms of the views, if lanes of the loader decode.
+    on_lanes: Option<(Encoded, Vec<DevicePart>)>,
     /// The reader's field of pictures.
     image: usize,
     lists: Vec<Transforms>,
@@ -96,19 +105,59 @@ impl ViewsDataset {
     /// # Errors
     /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
     pub fn with_field(reader: Box<dyn Reader>, name: &str, views: Views) -> Result<Self> {
+        Self::build(reader, name, views, false)
+    }
+
+    /// The same views for lanes of the loader that decode each picture once (`PictureStage::views` of the crate
+    /// `feedline-pictures`, with the same [`lists`](Views::lists)); each list begins with
+    /// [`Transforms::on_device`]. The field `image` is ragged and holds the encoded bytes, beside
+    /// `view0.parameters` and so on.
+    ///
+    /// The first time, every picture is read to find the longest, as by
+    /// [`Ragged::measured`](crate::Ragged::measured).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and as [`Transforms::device_part`]; as [`Reader::read`] where pictures are measured.
+    pub fn encoded(reader: Box<dyn Reader>, views: Views) -> Result<Self> {
+        let name = picture_field(&*reader)?;
+        Self::build(reader, &name, views, true)
+    }
+
+    fn build(reader: Box<dyn Reader>, name: &str, views: Views, is_on_lanes: bool) -> Result<Self> {
         let image = find_pictures(&*reader, name)?;
         if views.is_empty() {
             let error = Error::new(ErrorKind::Config, "there are no views: add some");
             return Err(at_file(&*reader, 0, error));
         }
         check_not_empty(&*reader)?;
-        let mut spec = Spec::new();
-        for (number, list) in views.lists.iter().enumerate() {
-            list.check_shared_decode()?;
-            spec = list.add_field(spec, &format!("view{number}"))?;
+        let (mut spec, mut on_lanes) = (Spec::new(), None);
+        if is_on_lanes {
+            let (files, mut parts) = (Encoded::measured(&*reader, image)?, Vec::new());
+            spec = spec.ragged("image", DType::U8, [], files.max_bytes())?;
+            for (number, list) in views.lists.iter().enumerate() {
+                let part = list.device_part()?;
+                if part.source_elements().is_some() {
+                    let why = "a view has transforms on the host, and pictures are decoded on the device: put \
+                               on_device() first";
+                    return Err(Error::new(ErrorKind::Config, why));
+                }
+                parts.push(part);
+                spec = spec.field(&format!("view{number}.parameters"), DType::U32, [WORDS])?;
+            }
+            on_lanes = Some((files, parts));
+        } else {
+            for (number, list) in views.lists.iter().enumerate() {
+                list.check_shared_decode()?;
+                spec = list.add_field(spec, &format!("view{number}"))?;
+            }
         }
         let (others, spec) = Others::add(&*reader, spec, |index| index == image)?;
-        Ok(Self { reader, image, lists: views.lists, others, spec })
+        Ok(Self { reader, on_lanes, image, lists: views.lists, others, spec })
+    }
+
+    /// The bytes of each encoded picture; none if the workers decode.
+    pub fn picture_bytes(&self) -> &[u32] {
+        self.on_lanes.as_ref().map_or(&[], |(files, _)| files.bytes())
     }
 
     /// The reader.
@@ -130,6 +179,15 @@ impl ViewsDataset {
             }
             // With the limits and the chroma of the first list.
             let Some(first) = self.lists.first() else { return Ok(()) };
+            if let Some((files, parts)) = &self.on_lanes {
+                files.check(id, || first.check(bytes, scratch))?;
+                let size = parts.first().map_or(Ok(Size::default()), |part| part.decoder().size(bytes))?;
+                row.write_ragged(0, bytes)?;
+                let parts = parts.iter().enumerate();
+                return parts
+                    .into_iter()
+                    .try_for_each(|(view, part)| part.draw(size, context.random(), row.bytes_mut(view + 1)));
+            }
             let picture = first.decode(bytes, decoder)?;
             for (view, list) in self.lists.iter().enumerate() {
                 let to = row.bytes_mut(view);

@@ -6,8 +6,8 @@ use feedline::batch::PinnedBatch;
 use feedline::{
     DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Spec, Stage, Stream,
 };
-use feedline_device::ViewMut;
-use feedline_images::device::{WORDS, Written};
+use feedline_core::Field;
+use feedline_images::device::WORDS;
 use feedline_images::{DevicePart, Transforms};
 use half::{bf16, f16};
 
@@ -44,7 +44,8 @@ use crate::{Counts, Decode, DecodeTimes, PictureDecoder};
 /// # let _ = transforms;
 /// ```
 pub struct PictureStage {
-    part: DevicePart,
+    /// One, or one for each view.
+    parts: Vec<DevicePart>,
     decode: Decode,
     shared: Arc<Shared>,
 }
@@ -77,11 +78,16 @@ struct Report {
 /// The names of the fields of a batch of files.
 #[derive(Clone)]
 struct Names {
-    image: String,
-    parameters: String,
+    /// The files.
+    files: String,
+    /// The parameters and the finished pictures of each part.
+    made: Vec<(String, String)>,
     /// The fields that are copied as they are.
     others: Vec<String>,
 }
+
+/// The end of the name of a field of parameters, behind that of its pictures.
+const PARAMETERS: &str = ".parameters";
 
 impl PictureStage {
     /// The list must have no transforms before `on_device`.
@@ -89,12 +95,26 @@ impl PictureStage {
     /// # Errors
     /// As [`Transforms::device_part`].
     pub fn new(transforms: &Transforms, decode: Decode) -> Result<Self> {
-        Ok(Self { part: transforms.device_part()?, decode, shared: Arc::default() })
+        Self::views([transforms], decode)
+    }
+
+    /// A stage that makes several pictures of each file, which is decoded once: one by each of these lists, for a
+    /// data set such as `ViewsDataset::encoded` of those lists. Limits and chroma upsampling are those of the first.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); `Config` without lists.
+    pub fn views<'a>(lists: impl IntoIterator<Item = &'a Transforms>, decode: Decode) -> Result<Self> {
+        let parts: Vec<_> = lists.into_iter().map(Transforms::device_part).collect::<Result<_>>()?;
+        if parts.is_empty() {
+            return Err(Error::new(ErrorKind::Config, "there are no views: add some"));
+        }
+        Ok(Self { parts, decode, shared: Arc::default() })
     }
 
     /// A builder of loaders that decode the pictures of `files`, a data set with the fields of
     /// [`Transforms::add_encoded_fields`] such as `ImageDataset::encoded`. Batches have the finished pictures in
-    /// the field of the files, the other fields as they are, and no parameters.
+    /// the field of the files, the other fields as they are, and no parameters. With [`views`](Self::views), the
+    /// files are in the field `image`, and each view is in the place of its parameters, `view0.parameters` and so on.
     ///
     /// There are two lanes ([`LoaderBuilder::device_lanes`]), one that prepares its batch while the GPU decodes
     /// that of the other, and a third one if the CPU decodes too. Each holds the decoded pixels of a batch on
@@ -105,9 +125,9 @@ impl PictureStage {
     /// [`Decode::Gpu`] without a GPU or without nvJPEG.
     pub fn builder(&self, files: impl Dataset) -> Result<LoaderBuilder> {
         let (names, spec) = self.fields(files.spec())?;
-        let (part, decode, shared) = (self.part.clone(), self.decode, self.shared.clone());
+        let (parts, decode, shared) = (self.parts.clone(), self.decode, self.shared.clone());
         let make = move |stream: &Stream| {
-            let mut decoder = PictureDecoder::new(stream, part.clone(), decode)?;
+            let mut decoder = PictureDecoder::with_views(stream, parts.clone(), decode)?;
             shared.share(&stream.device(), &mut decoder);
             let report = shared.add(&decoder);
             let names = names.clone();
@@ -125,28 +145,42 @@ impl PictureStage {
 
     /// The fields of `files`, and the spec of the finished batches.
     fn fields(&self, files: &Spec) -> Result<(Names, Spec)> {
-        let parameters_of = |image: &str| format!("{image}.parameters");
-        let image = files.fields().iter().find(|field| {
-            let is_of_files = field.as_ragged().is_some() && field.dtype() == DType::U8;
-            is_of_files && files.index_of(&parameters_of(field.name())).is_ok()
-        });
-        let Some(image) = image.map(|field| field.name()) else {
-            let why = "the set has no field of encoded pictures with parameters: make it by \
-                       ImageDataset::encoded or Transforms::add_encoded_fields";
-            return Err(Error::new(ErrorKind::Config, why));
+        let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
+        let is_of_files = |field: &&Field| field.as_ragged().is_some() && field.dtype() == DType::U8;
+        let picture_of = |field: &Field| {
+            let is_record = field.dtype() == DType::U32 && field.shape() == [WORDS];
+            field.name().strip_suffix(PARAMETERS).filter(|_| is_record).map(str::to_owned)
         };
-        let parameters = parameters_of(image);
-        let mut spec = Spec::new();
-        let mut others = Vec::new();
+        let pictures: Vec<_> = files.fields().iter().filter_map(picture_of).collect();
+        let of_files: Vec<_> = files.fields().iter().filter(is_of_files).map(|field| field.name()).collect();
+        // Those of one list have the name of its files.
+        let named = of_files.iter().find(|name| pictures.iter().any(|picture| picture == **name));
+        let Some(&name) = named.or(of_files.iter().find(|name| **name == "image")) else {
+            return refuse(
+                "the set has no field of encoded pictures with parameters: make it by ImageDataset::encoded or \
+                 Transforms::add_encoded_fields",
+            );
+        };
+        if pictures.len() != self.parts.len() {
+            let (found, parts) = (pictures.len(), self.parts.len());
+            return refuse(&format!(
+                "the set has parameters for {found} pictures of each file, and the stage has {parts} lists: give \
+                 both the same lists"
+            ));
+        }
+        let (mut spec, mut parts) = (Spec::new(), self.parts.iter());
+        let (mut made, mut others) = (Vec::new(), Vec::new());
         for field in files.fields() {
-            if field.name() == image {
-                spec = spec.field(image, self.part.dtype(), self.part.shape())?;
-            } else if field.name() != parameters {
+            if let Some(picture) = picture_of(field) {
+                let Some(part) = parts.next() else { continue };
+                spec = spec.field(&picture, part.dtype(), part.shape())?;
+                made.push((field.name().to_owned(), picture));
+            } else if field.name() != name {
                 spec = spec.with(field)?;
                 others.push(field.name().to_owned());
             }
         }
-        Ok((Names { image: image.to_owned(), parameters, others }, spec))
+        Ok((Names { files: name.to_owned(), made, others }, spec))
     }
 
     /// The pictures decoded so far by all lanes of loaders of this stage.
@@ -179,25 +213,23 @@ impl PictureStage {
 
 /// Decodes the pictures of `batch`, and queues their transforms and the copies of the other fields.
 fn finish(decoder: &mut PictureDecoder, names: &Names, batch: &mut PinnedBatch<'_>) -> Result<()> {
-    let (bytes, offsets) = batch.ragged::<u8>(&names.image)?;
-    let parameters = batch.field::<u32>(&names.parameters)?;
+    let (bytes, offsets) = batch.ragged::<u8>(&names.files)?;
     let file = |pair: &[u32]| &bytes[pair[0] as usize..pair[1] as usize];
     let files: Vec<_> = offsets.windows(2).map(file).collect();
-    debug_assert_eq!(parameters.len(), files.len() * WORDS);
+    let parameters = names.made.iter().map(|(parameters, _)| batch.field::<u32>(parameters));
+    let parameters = parameters.collect::<Result<Vec<_>>>()?;
     let helps = batch.needs_help();
-    decoder.decode(&files, parameters, helps).map_err(|error| error.at_stage(Stage::Decode))?;
+    decoder.decode(&files, &parameters, helps).map_err(|error| error.at_stage(Stage::Decode))?;
     // Only now: from here on, work waits for the last use of the output's slot.
-    match decoder.part().dtype() {
-        DType::U8 => transform::<u8>(decoder, batch.output(&names.image)?),
-        DType::F16 => transform::<f16>(decoder, batch.output(&names.image)?),
-        DType::BF16 => transform::<bf16>(decoder, batch.output(&names.image)?),
-        _ => transform::<f32>(decoder, batch.output(&names.image)?),
-    }?;
+    for (view, (_, picture)) in names.made.iter().enumerate() {
+        match decoder.part_of(view).dtype() {
+            DType::U8 => decoder.transform::<u8>(view, batch.output(picture)?),
+            DType::F16 => decoder.transform::<f16>(view, batch.output(picture)?),
+            DType::BF16 => decoder.transform::<bf16>(view, batch.output(picture)?),
+            _ => decoder.transform::<f32>(view, batch.output(picture)?),
+        }?;
+    }
     names.others.iter().try_for_each(|name| batch.copy(name))
-}
-
-fn transform<O: Written>(decoder: &mut PictureDecoder, to: ViewMut<'_, O>) -> Result<()> {
-    decoder.transform(to)
 }
 
 impl Shared {

@@ -71,7 +71,8 @@ pub enum Decode {
 /// ```
 pub struct PictureDecoder {
     stream: Stream,
-    augment: Augment,
+    /// One for each view of a picture, with its parameters.
+    views: Vec<View>,
     decode: Decode,
     gpu: Option<Nvjpeg>,
     /// Shared by the decoders of a GPU, as `refused` is.
@@ -80,11 +81,16 @@ pub struct PictureDecoder {
     decoders: Decoders,
     pixels: Upload<u8>,
     offsets: Upload<u32>,
-    parameters: Upload<u32>,
     /// The rows that were decoded last, and their pixels in bytes.
     decoded: (usize, usize),
     counts: Counts,
     times: DecodeTimes,
+}
+
+/// The transforms of a view of all pictures.
+struct View {
+    augment: Augment,
+    parameters: Upload<u32>,
 }
 
 /// The number of pictures that a [`PictureDecoder`] has decoded.
@@ -145,11 +151,22 @@ impl PictureDecoder {
     /// `Config` for a list with transforms on the host; `Unavailable` for [`Decode::Gpu`] without a GPU or
     /// without nvJPEG; a device failure.
     pub fn new(stream: &Stream, part: DevicePart, decode: Decode) -> Result<Self> {
-        check(part.source_elements().is_none(), || {
+        Self::with_views(stream, vec![part], decode)
+    }
+
+    /// A decoder for several views of each picture. Limits and chroma are those of the first.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); `Config` without views.
+    pub(crate) fn with_views(stream: &Stream, parts: Vec<DevicePart>, decode: Decode) -> Result<Self> {
+        check(parts.iter().all(|part| part.source_elements().is_none()), || {
             "the list has transforms on the host: put on_device() first, so that whole pictures are decoded"
                 .into()
         })?;
-        let headers = part.decoder();
+        let Some(first) = parts.first() else {
+            return Err(Error::new(ErrorKind::Config, "there are no views: add some"));
+        };
+        let headers = first.decoder();
         let chroma = headers.chroma();
         let gpu = match decode {
             Decode::Cpu => None,
@@ -161,8 +178,10 @@ impl PictureDecoder {
         };
         let decoders = Decoders { headers, free: Mutex::default(), with_gpu: gpu.is_some() };
         start_pools()?;
+        let view =
+            |part| Ok(View { augment: Augment::new(stream, part)?, parameters: Upload::new(stream, 1)? });
         Ok(Self {
-            augment: Augment::new(stream, part)?,
+            views: parts.into_iter().map(view).collect::<Result<_>>()?,
             decode,
             gpu,
             gpu_queue: Arc::default(),
@@ -170,7 +189,6 @@ impl PictureDecoder {
             decoders,
             pixels: Upload::new(stream, 1)?,
             offsets: Upload::new(stream, 1)?,
-            parameters: Upload::new(stream, 1)?,
             decoded: (0, 0),
             counts: Counts::default(),
             times: DecodeTimes::default(),
@@ -186,7 +204,12 @@ impl PictureDecoder {
 
     /// The transforms of the decoded pictures.
     pub fn part(&self) -> &DevicePart {
-        self.augment.part()
+        self.views[0].augment.part()
+    }
+
+    /// The transforms of view number `view`.
+    pub(crate) fn part_of(&self, view: usize) -> &DevicePart {
+        self.views[view].augment.part()
     }
 
     /// The pictures decoded so far, by processor.
@@ -202,8 +225,9 @@ impl PictureDecoder {
 
     /// The bytes of pinned and of device memory of its buffers.
     pub(crate) fn bytes(&self) -> [u64; 2] {
-        let (pixels, rest) = (self.pixels.bytes(), [self.offsets.bytes(), self.parameters.bytes()]);
-        rest.iter().fold(pixels, |sum, part| [sum[0] + part[0], sum[1] + part[1]])
+        let parameters = self.views.iter().map(|view| view.parameters.bytes());
+        let rest = parameters.chain([self.offsets.bytes()]);
+        rest.fold(self.pixels.bytes(), |sum, part| [sum[0] + part[0], sum[1] + part[1]])
     }
 
     /// Describes the processors that decode, for logs.
@@ -231,25 +255,27 @@ impl PictureDecoder {
         parameters: &[u32],
         to: ViewMut<'_, O>,
     ) -> Result<()> {
-        self.decode(encoded, parameters, &|| true)?;
-        self.transform(to)
+        self.decode(encoded, &[parameters], &|| true)?;
+        self.transform(0, to)
     }
 
-    /// Decodes the pictures of a batch for [`transform`](Self::transform), and blocks until they are decoded.
-    /// With [`Decode::Auto`] the CPU takes pictures from the GPU while `helps` returns true.
+    /// Decodes the pictures of a batch for [`transform`](Self::transform), and blocks until they are decoded;
+    /// `parameters` are those of each view. With [`Decode::Auto`] the CPU takes pictures from the GPU while `helps` returns true.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub(crate) fn decode(
         &mut self,
         encoded: &[&[u8]],
-        parameters: &[u32],
+        parameters: &[&[u32]],
         helps: &(dyn Fn() -> bool + Sync),
     ) -> Result<()> {
         let rows = encoded.len();
-        check(parameters.len() == rows * WORDS, || {
-            format!("{rows} pictures need {WORDS} parameters each, not {} in all", parameters.len())
-        })?;
+        for (given, _) in parameters.iter().zip(&self.views) {
+            check(given.len() == rows * WORDS, || {
+                format!("{rows} pictures need {WORDS} parameters each, not {} in all", given.len())
+            })?;
+        }
         self.decoded = (0, 0);
         if rows == 0 {
             return Ok(());
@@ -261,25 +287,28 @@ impl PictureDecoder {
         let offsets = self.decode_pixels(encoded, helps)?;
         let start = Instant::now();
         self.offsets.write(&self.stream, &offsets)?;
-        self.parameters.write(&self.stream, parameters)?;
+        for (given, view) in parameters.iter().zip(&mut self.views) {
+            view.parameters.write(&self.stream, given)?;
+        }
         self.times.copies += start.elapsed();
         self.decoded = (rows, offsets[rows] as usize);
         Ok(())
     }
 
-    /// Queues the transforms of the pictures that were decoded last.
+    /// Queues the transforms of view number `view` of the pictures that were decoded last.
     ///
     /// # Errors
     /// `Config` for a view of another length; a device failure.
-    pub(crate) fn transform<O: Written>(&mut self, to: ViewMut<'_, O>) -> Result<()> {
+    pub(crate) fn transform<O: Written>(&mut self, view: usize, to: ViewMut<'_, O>) -> Result<()> {
         let (rows, bytes) = self.decoded;
         if rows == 0 {
             return Ok(());
         }
         let pixels = self.pixels.device.slice(0..bytes)?;
         let offsets = self.offsets.device.slice(0..rows + 1)?;
-        let parameters = self.parameters.device.slice(0..rows * WORDS)?;
-        self.augment.run(Pictures::ragged(pixels, offsets, parameters), to)
+        let View { augment, parameters } = &self.views[view];
+        let parameters = parameters.device.slice(0..rows * WORDS)?;
+        augment.run(Pictures::ragged(pixels, offsets, parameters), to)
     }
 
     /// Decodes a batch into the buffer for pixels. Returns the offset of each picture, and the end of the

@@ -7,6 +7,7 @@ mod files;
 mod joint;
 mod on_gpu;
 mod resuming;
+mod views;
 
 use feedline::{DType, Dataset, Device, ErrorKind, InMemory, Workers};
 use feedline_images::Transforms;

@@ -1,0 +1,58 @@
+//! Pictures that lanes of a loader decode: how long they are, and which were found to be decodable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use feedline_core::Result;
+use feedline_images::Size;
+
+use crate::{Reader, lengths};
+
+/// The encoded pictures of a reader.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    checked: Checked,
+    bytes: Arc<[u32]>,
+}
+
+impl Encoded {
+    /// Those in the field number `field` of `reader`, every one of which is read once.
+    pub(super) fn measured(reader: &dyn Reader, field: usize) -> Result<Self> {
+        Ok(Self { checked: Checked::new(reader.len()), bytes: lengths::of_field(reader, field)? })
+    }
+
+    /// The bytes of each picture.
+    pub(super) fn bytes(&self) -> &[u32] {
+        &self.bytes
+    }
+
+    /// The bytes of the longest picture, at least 1.
+    pub(super) fn max_bytes(&self) -> usize {
+        self.bytes.iter().max().map_or(1, |&max| max.max(1) as usize)
+    }
+
+    /// As [`Checked::check`].
+    pub(super) fn check(&self, id: u64, check: impl FnOnce() -> Result<Size>) -> Result<()> {
+        self.checked.check(id, check)
+    }
+}
+
+/// The samples that were found to be decodable: a bit for each.
+#[derive(Debug)]
+pub(super) struct Checked(Vec<AtomicU64>);
+
+impl Checked {
+    pub(super) fn new(samples: u64) -> Self {
+        Self((0..samples.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Checks sample `id` once: of other formats than JPEG, the check decodes the picture.
+    pub(super) fn check(&self, id: u64, check: impl FnOnce() -> Result<Size>) -> Result<()> {
+        let (word, bit) = (&self.0[(id / 64) as usize], 1 << (id % 64));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            check()?;
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}

@@ -667,12 +667,14 @@ def images(
         moves=moves,
     )
     if views is not None:
-        if given is not None or decode != "cpu" or scaled_decode:
-            raise ConfigError('views are of pictures alone, with decode="cpu" and no scaled_decode')
+        if given is not None or scaled_decode:
+            raise ConfigError("views are of pictures alone, and without scaled_decode")
         lists = _views(views, steps)
         named = None if classes is None else list(classes)
         return of_set(
-            _feedline.open_views(os.fspath(path), split, named, field, lists, channels_first, mode, listed)
+            _feedline.open_views(
+                os.fspath(path), split, named, field, lists, channels_first, mode, decode, listed
+            )
         )
     if given is not None:
         if scaled_decode:

@@ -31,6 +31,7 @@ def open_views(
     views: Sequence[tuple[int, Sequence[tuple[str, dict[str, Any]]]]],
     channels_first: bool,
     mode: str,
+    decode: str,
     listed: tuple[str | None, str | None, int | None],
 ) -> DataSet: ...
 

@@ -96,25 +96,39 @@ pub(crate) fn open_views(
     views: Vec<(usize, Vec<(String, Bound<'_, PyDict>)>)>,
     channels_first: bool,
     mode: &str,
+    decode: &str,
     listed: (Option<String>, Option<String>, Option<usize>),
 ) -> PyResult<DataSet> {
+    let decode = decode_named(decode).map_err(raise)?;
+    if decode.is_some() && field.is_some() {
+        let why = "field is for decode=\"cpu\": leave it out";
+        return Err(raise(Error::new(ErrorKind::Config, why)));
+    }
     let (root, label, class_from) = listed;
     let options = open_options(split, classes, false, false, None, Vec::new())?;
     let options = OpenOptions { class_from, ..options };
     let options = manifest_options(field.iter().cloned().collect(), root, label, options);
-    let mut lists = Views::new();
+    let (mut lists, mut on_lanes) = (Views::new(), decode.map(|decode| (decode, Views::new())));
     for (count, steps) in &views {
         let start = Transforms::new().mode(mode_named(mode)?);
-        lists = lists.add(*count, transforms(start, steps, channels_first, false)?);
+        lists = lists.add(*count, transforms(start.clone(), steps, channels_first, false)?);
+        if let Some((_, lists)) = &mut on_lanes {
+            let list = transforms(start.on_device(), steps, channels_first, false)?;
+            *lists = std::mem::take(lists).add(*count, list);
+        }
     }
     let opened = detached(py, || {
+        let encoded = match on_lanes {
+            Some((decode, lists)) => Some(Encoded::views(open_pictures(path, &options)?, lists, decode)?),
+            None => None,
+        };
         let reader = open_pictures(path, &options)?;
         let classes = reader.classes().map(<[String]>::to_vec);
         let set = match &field {
             Some(field) => ViewsDataset::with_field(reader, field, lists)?,
             None => ViewsDataset::new(reader, lists)?,
         };
-        Ok(DataSet::new("images", set).with_classes(classes))
+        Ok(DataSet::new("images", set).with_classes(classes).with_encoded(encoded))
     });
     opened.map_err(raise)
 }

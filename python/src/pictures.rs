@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use feedline::dataset::Field;
 use feedline::{DType, Dataset, Error, ErrorKind, LoaderBuilder, Result};
-use feedline_datasets::{ImageDataset, JointDataset, ManifestOptions, Parts, Ragged, Reader, open_pictures};
+use feedline_datasets::{ImageDataset, JointDataset, ManifestOptions, Parts, Ragged, Reader, Views, ViewsDataset, open_pictures};
 use feedline_images::Transforms;
 use feedline_pictures::{Decode, PictureStage};
 
@@ -29,7 +29,8 @@ pub(crate) fn decode_named(name: &str) -> Result<Option<Decode>> {
 pub(crate) struct Encoded {
     /// The files, with the parameters of their transforms.
     pub(crate) files: Arc<dyn Dataset>,
-    list: Transforms,
+    /// The list of transforms, or that of each view.
+    lists: Vec<Transforms>,
     pub(crate) decode: Decode,
     /// The bytes of each file, the largest first.
     sizes: Arc<[u32]>,
@@ -59,7 +60,16 @@ impl Encoded {
         }
         let max_bytes = sizes.iter().max().map_or(1, |&max| max.max(1) as usize);
         let files = ImageDataset::encoded(open_pictures(path, options)?, list.clone(), max_bytes)?;
-        Ok(Self::new(files, list, decode, sizes))
+        Ok(Self::new(files, vec![list], decode, sizes))
+    }
+
+    /// Several views of the pictures of `reader`, whose lists begin on the device. As [`open`](Self::open), reads
+    /// every file once.
+    pub(crate) fn views(reader: Box<dyn Reader>, views: Views, decode: Decode) -> Result<Self> {
+        let lists = views.lists().to_vec();
+        let files = ViewsDataset::encoded(reader, views)?;
+        let sizes = files.picture_bytes().to_vec();
+        Ok(Self::new(files, lists, decode, sizes))
     }
 
     /// The pictures of `files`, with what moves with them. As [`open`](Self::open), reads every file once.
@@ -71,12 +81,12 @@ impl Encoded {
     ) -> Result<Self> {
         let files = JointDataset::encoded(reader, parts, list.clone())?;
         let sizes = files.picture_bytes().to_vec();
-        Ok(Self::new(files, list, decode, sizes))
+        Ok(Self::new(files, vec![list], decode, sizes))
     }
 
-    fn new(files: impl Dataset, list: Transforms, decode: Decode, mut sizes: Vec<u32>) -> Self {
+    fn new(files: impl Dataset, lists: Vec<Transforms>, decode: Decode, mut sizes: Vec<u32>) -> Self {
         sizes.sort_unstable_by(|a, b| b.cmp(a));
-        Self { files: Arc::new(files), list, decode, sizes: sizes.into(), copies: 1 }
+        Self { files: Arc::new(files), lists, decode, sizes: sizes.into(), copies: 1 }
     }
 
     /// These pictures with other files: a choice in which one may come `copies` times.
@@ -87,7 +97,7 @@ impl Encoded {
     /// A builder of loaders whose lanes decode, and what says how. `is_bounded` says that no sample comes more
     /// than once in an epoch of batches of `rows`, unless the data set has it more than once.
     pub(crate) fn builder(&self, rows: usize, is_bounded: bool) -> Result<(LoaderBuilder, PictureStage)> {
-        let stage = PictureStage::new(&self.list, self.decode)?;
+        let stage = PictureStage::views(&self.lists, self.decode)?;
         let builder = stage.builder(self.files.clone())?;
         let builder = if is_bounded {
             let each = self.sizes.iter().flat_map(|&bytes| std::iter::repeat_n(bytes as usize, self.copies));

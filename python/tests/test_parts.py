@@ -300,7 +300,7 @@ def same(ours: feedline.Data, theirs: feedline.Data, rows: int, **options: Any) 
         assert found.substituted == wanted.substituted
         for field in theirs.fields:
             one, other = found[field.name], wanted[field.name]
-            if field.name == "image":
+            if field.name == "image" or field.name.startswith("view"):
                 assert np.abs(one.astype(int) - other).max() <= 1
             else:
                 pairs = zip(one, other, strict=True) if isinstance(other, tuple) else [(one, other)]
@@ -321,6 +321,21 @@ def test_masks_boxes_and_points_are_the_same_where_lanes_decode(pairs: Path) -> 
     same(*both(table(pairs), **boxes), 24, pad={"bbox": -1.0, "category": 0})
     same(*both(table(pairs), **boxes), 24, max_per_batch={"bbox": 48})
     same(*both(pairs / "photographs", annotations=coco(pairs)), 24)
+
+
+@pytest.mark.usefixtures("on_lanes")
+def test_views_are_the_same_where_lanes_decode(pairs: Path) -> None:
+    small = [T.RandomResizedCrop(12), T.RandomVerticalFlip()]
+    path = pairs / "photographs" / "7.png"
+    path.write_bytes(path.read_bytes()[:300])
+    for options in ({"views": [(2, ON_LANES), (3, small)]}, {"transforms": ON_LANES, "views": 2}):
+        lanes, workers = (
+            feedline.images(pairs / "photographs", decode=decode, **options) for decode in ("auto", "cpu")
+        )
+        assert [field.name for field in lanes.fields] == [f"view{at}" for at in range(len(lanes.fields))]
+        same(lanes.repeat(2), workers.repeat(2), 48, bad_samples=9)
+    with pytest.raises(feedline.ConfigError, match="field is for"):
+        feedline.images(pairs / "photographs", ON_LANES, views=2, decode="gpu", field="image")
 
 
 @pytest.mark.usefixtures("on_lanes")

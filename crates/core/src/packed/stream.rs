@@ -1,6 +1,6 @@
 //! Windows of documents that come from a source.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +66,29 @@ struct Shared {
     is_padded: bool,
     threads: usize,
     spec: Spec,
-    fate: Mutex<Fate>,
+    counted: Mutex<Counted>,
+}
+
+/// The documents that were read so far, each counted once per epoch: groups are read again where a run resumes,
+/// and by a loader that opens a shard more than once.
+#[derive(Default)]
+struct Counted {
+    fate: Fate,
+    /// Where the counted documents of each epoch and shard end.
+    ends: BTreeMap<(u64, u64), u64>,
+}
+
+impl Counted {
+    /// Counts the documents of a shard from the offset `group` up to `end`, unless they were counted before.
+    fn add(&mut self, (epoch, shard): (u64, u64), group: u64, end: u64, fate: Fate) {
+        // A loader reads ahead into the next epoch, and no further.
+        self.ends.retain(|&(other, _), _| other + 1 >= epoch);
+        let counted = self.ends.entry((epoch, shard)).or_default();
+        if group >= *counted {
+            *counted = end;
+            self.fate.add(fate);
+        }
+    }
 }
 
 /// The fields and the order of a [`PackedSource`]; the methods are those of
@@ -98,9 +120,9 @@ impl PackedSource {
         }
     }
 
-    /// What became of the documents that this process has read so far, those that were read again with them.
+    /// What became of the documents that this process has read so far, each counted once per epoch.
     pub fn fate(&self) -> Fate {
-        *self.shared.fate.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.counted.lock().unwrap_or_else(PoisonError::into_inner).fate
     }
 }
 
@@ -178,9 +200,20 @@ impl PackedSourceBuilder {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        let fate = Mutex::default();
-        let shared =
-            Shared { documents, fields, layout, window, order, within, long, is_padded, threads, spec, fate };
+        let counted = Mutex::default();
+        let shared = Shared {
+            documents,
+            fields,
+            layout,
+            window,
+            order,
+            within,
+            long,
+            is_padded,
+            threads,
+            spec,
+            counted,
+        };
         Ok(PackedSource { shared: Arc::new(shared) })
     }
 }
@@ -231,8 +264,13 @@ impl Shared {
         all.into_iter().map(|(at, document)| document.map_err(|error| located(at, error))).collect()
     }
 
-    /// The windows of a group, as records: the number of documents, their lengths, and the items of each field.
-    fn windows(&self, epoch: u64, records: &[(u64, Vec<u8>)]) -> Result<VecDeque<Vec<u8>>, ReadError> {
+    /// The windows of a group, as records: the number of documents, their lengths, and the items of each field;
+    /// and what became of the documents.
+    fn windows(
+        &self,
+        epoch: u64,
+        records: &[(u64, Vec<u8>)],
+    ) -> Result<(VecDeque<Vec<u8>>, Fate), ReadError> {
         let documents = self.decoded(epoch, records)?;
         // A document has fewer than 2^31 items.
         let lengths: Vec<u32> = documents.iter().map(|document| document.items as u32).collect();
@@ -246,8 +284,7 @@ impl Shared {
             return Err(Error::new(ErrorKind::Sample, why).into());
         }
         let (pieces, places, starts, _) = lay(&lengths, self.long, self.window, self.order);
-        let own = fate(&lengths, self.long, self.window, &pieces);
-        self.fate.lock().unwrap_or_else(PoisonError::into_inner).add(own);
+        let fate = fate(&lengths, self.long, self.window, &pieces);
         let window = |at: &[usize]| {
             let pieces: Vec<_> = places[at[0]..at[1]].iter().map(|&piece| pieces[piece]).collect();
             let mut record = (pieces.len() as u32).to_le_bytes().to_vec();
@@ -264,7 +301,9 @@ impl Shared {
             record
         };
         // No piece, no window.
-        Ok(if pieces.is_empty() { VecDeque::new() } else { starts.windows(2).map(window).collect() })
+        let windows =
+            if pieces.is_empty() { VecDeque::new() } else { starts.windows(2).map(window).collect() };
+        Ok((windows, fate))
     }
 }
 
@@ -321,7 +360,11 @@ impl Windows {
             }
         }
         let records = std::mem::take(&mut self.records);
-        self.windows = self.shared.windows(self.epoch, &records)?;
+        let (windows, fate) = self.shared.windows(self.epoch, &records)?;
+        let mut counted = self.shared.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.add((self.epoch, self.shard), self.group, self.documents.offset(), fate);
+        drop(counted);
+        self.windows = windows;
         let count = self.windows.len() as u64;
         if count >= WINDOWS {
             let why = format!(

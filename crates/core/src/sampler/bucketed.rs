@@ -4,6 +4,8 @@
 //! every epoch each bucket is shuffled and cut into batches, and the batches are shuffled. Any position is
 //! found in constant time. If the samples do not fill whole batches, there is a short batch, which comes
 //! last. It is cut out of the sorted list at another place in each epoch, so that its lengths vary.
+//!
+//! Runs of similar cost are buckets of one batch each, which stay nearly sorted.
 
 use std::fmt;
 use std::ops::Range;
@@ -58,7 +60,7 @@ impl Bucketed {
             return Err(config("a run of 0 samples: it must have at least 1".to_owned()));
         }
         let runs = Self::new(costs, run, 1)?;
-        Ok(Self { of_runs: true, digest: key(&[runs.digest, tag(b"runs    ")]), ..runs })
+        Ok(Self { of_runs: true, digest: key(&[runs.digest, tag(b"sorted  ")]), ..runs })
     }
 
     /// The batch size that a loader must have.
@@ -103,12 +105,34 @@ impl Epoch<'_> {
         let (bucket, batch) = (batch / per_bucket, batch % per_bucket);
         let first = bucket * per_bucket * size;
         let len = (per_bucket * size).min(self.full * size - first);
-        Permutation::new(len, key(&[self.seed, self.epoch, tag(b"bucket  "), bucket]))
-            .fill(batch * size + row, out);
+        if self.sampler.of_runs {
+            self.fill_run(bucket, row, out);
+        } else {
+            Permutation::new(len, key(&[self.seed, self.epoch, tag(b"bucket  "), bucket]))
+                .fill(batch * size + row, out);
+        }
         for id in out {
             let at = first + *id;
             let skipped = if at < self.short.start { 0 } else { self.short.end - self.short.start };
             *id = sorted[(at + skipped) as usize];
+        }
+    }
+
+    /// The places in a run of the samples from row `row` on. The run stays nearly sorted, so that each step
+    /// within it has samples of the most similar cost: only samples in a block of a quarter of the run, which
+    /// begins elsewhere in each epoch, are shuffled.
+    fn fill_run(&self, run: u64, row: u64, out: &mut [u64]) {
+        let size = self.sampler.batch;
+        let block = size.div_ceil(4);
+        let random = &mut Random::from_key(key(&[self.seed, self.epoch, tag(b"blocks  "), run]));
+        let (shift, descends) = (random.below(block), random.below(2) == 1);
+        for (id, row) in out.iter_mut().zip(row..) {
+            let number = (row + shift) / block;
+            let start = (number * block).saturating_sub(shift);
+            let end = ((number + 1) * block - shift).min(size);
+            let order = key(&[self.seed, self.epoch, tag(b"block   "), run, number]);
+            let at = start + Permutation::new(end - start, order).at(row - start);
+            *id = if descends { size - 1 - at } else { at };
         }
     }
 }

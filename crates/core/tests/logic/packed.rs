@@ -428,7 +428,7 @@ fn windows_without_padding_are_batches_of_up_to_so_many_items_with_their_costs()
 }
 
 /// Figures of 2026-11-26, mean and worst step of 8 ranks, as the largest cost (sum of squares) over that of
-/// the mean rank: runs of 24 batches 1.025 and 2.27, shuffled batches 2.50 and 5.04, fixed batches of 9
+/// the mean rank: runs of 24 batches 1.011 and 1.57, shuffled batches 2.50 and 5.04, fixed batches of 9
 /// documents, padded to the longest (71 % padding), 3.36 and 7.19.
 #[test]
 fn the_ranks_of_a_step_have_nearly_equal_work() {
@@ -464,7 +464,7 @@ fn the_ranks_of_a_step_have_nearly_equal_work() {
     println!(
         "fixed batches of {per_batch}: mean {mean_fixed:.3}, worst {worst_fixed:.3}, padding {padding:.3}"
     );
-    assert!(mean < 1.05 && worst < worst_shuffled / 2.0, "{mean} {worst}");
+    assert!(mean < 1.02 && worst < worst_shuffled / 3.0, "{mean} {worst}");
     assert!(mean < mean_shuffled && mean_shuffled < mean_fixed, "{mean_shuffled} {mean_fixed}");
 }
 

@@ -183,6 +183,17 @@ fn every_document_is_counted() {
     let fate = source.fate();
     assert_eq!((fate.documents, fate.items, fate.empty, fate.split), (500, items, empty, 0));
     assert!(fate.cut > 0 && fate.left_out > 0);
+    // Windows that are read again are of documents that were counted; those of another epoch are not.
+    let windows = records(&source, 0);
+    for (offset, _) in windows.iter().step_by(9) {
+        let _ = records(&source, *offset);
+    }
+    assert_eq!(source.fate(), fate);
+    let mut next = source.open(4, 1, 0).unwrap();
+    while next.read(&mut Vec::new()).unwrap() != Next::End {}
+    assert_eq!(source.fate().documents, 2 * fate.documents);
+    let _ = records(&source, 0);
+    assert_eq!(source.fate().documents, 2 * fate.documents, "the epoch before is counted too");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn modes() -> Vec<Mode> {
                 let sampler = Sampler::alike(&batches.costs(Cost::Squares), 24).unwrap();
                 Loader::builder(batches).sampler(sampler).seed(5)
             },
-            0x14E1_AF6F_B114_3F89,
+            0x965F_8645_097D_6405,
         ),
         (
             "unpadded",

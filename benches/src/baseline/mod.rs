@@ -73,7 +73,7 @@ impl Bare {
             // SAFETY: see above.
             unsafe { backend.record(slot.consumed(), compute) }
         });
-        self.settle(outcome)
+        self.wait_for_copies(outcome)
     }
 
     /// Runs `steps` batches with every backend call that leases make: as [`hand_over`](Self::hand_over),
@@ -103,7 +103,7 @@ impl Bare {
             // SAFETY: see above.
             unsafe { backend.record(slot.consumed(), compute) }
         });
-        self.settle(outcome)
+        self.wait_for_copies(outcome)
     }
 
     /// Runs `steps` copies and nothing else. Blocks until all have finished.
@@ -114,10 +114,10 @@ impl Bare {
         let copier = StreamId::from(&self.copier);
         let backend = self.device.backend();
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
-            // SAFETY: `settle` waits for the copies before anything else touches the blocks.
+            // SAFETY: `wait_for_copies` waits for the copies before anything else touches the blocks.
             unsafe { slot.copy(backend, copier, self.bytes) }
         });
-        self.settle(outcome)
+        self.wait_for_copies(outcome)
     }
 
     /// The minimum of driver calls on the consumer's side of `steps` batches: wait(copied), record(consumed).
@@ -150,7 +150,7 @@ impl Bare {
         let slot = &mut self.slots[index];
         slot.copied.synchronize()?;
         // SAFETY: initialised memory of this length that belongs to this value. Every copy out of it was
-        // either waited for by `settle` or is covered by `copied`, which `send` records and which was
+        // either waited for by `wait_for_copies` or is covered by `copied`, which `send` records and which was
         // waited for just above.
         Ok(unsafe { std::slice::from_raw_parts_mut(slot.host.as_ptr(), self.bytes) })
     }
@@ -169,7 +169,7 @@ impl Bare {
             // SAFETY: event and stream belong to this value, are alive and of one backend.
             unsafe { backend.record(slot.copied(), copier) }
         });
-        if sent.is_ok() { sent } else { self.settle(sent) }
+        if sent.is_ok() { sent } else { self.wait_for_copies(sent) }
     }
 
     /// Blocks until all queued work has finished.
@@ -177,13 +177,13 @@ impl Bare {
     /// # Errors
     /// A device failure.
     pub fn finish(&mut self) -> Result<()> {
-        self.settle(Ok(()))
+        self.wait_for_copies(Ok(()))
     }
 
-    fn settle(&mut self, outcome: Result<()>) -> Result<()> {
-        let settled = self.copier.synchronize().and_then(|()| self.compute.synchronize());
-        self.lost |= settled.is_err();
-        outcome.and(settled)
+    fn wait_for_copies(&mut self, outcome: Result<()>) -> Result<()> {
+        let waited = self.copier.synchronize().and_then(|()| self.compute.synchronize());
+        self.lost |= waited.is_err();
+        outcome.and(waited)
     }
 }
 
@@ -209,7 +209,7 @@ impl Slot {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        if self.settle(Ok(())).is_err() || self.lost {
+        if self.wait_for_copies(Ok(())).is_err() || self.lost {
             std::mem::forget(std::mem::take(&mut self.slots));
         }
     }

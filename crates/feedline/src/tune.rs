@@ -251,7 +251,7 @@ mod tests {
         }
 
         /// Runs until the search has ended; returns the number of workers.
-        fn settle(&mut self, run: impl Fn(usize) -> (f64, f64), service: ServiceTimes) -> usize {
+        fn converge(&mut self, run: impl Fn(usize) -> (f64, f64), service: ServiceTimes) -> usize {
             for _ in 0..100_000 {
                 self.batch(&run, service);
                 if self.tuner.tuning().is_settled {
@@ -275,7 +275,7 @@ mod tests {
                     let smallest = (1..=MAX).find(|&workers| rates[workers].0 >= 0.99 * best);
                     for service in [times(all), ServiceTimes::default(), times([100 * decode, copy, step])] {
                         let mut run = Run::new();
-                        let workers = run.settle(|workers| rates[workers], service);
+                        let workers = run.converge(|workers| rates[workers], service);
                         let (rate, _) = rates[workers];
                         let what = format!("{all:?} us: {workers} workers, {:?}", run.changes);
                         assert!(rate >= 0.95 * best, "{rate} of {best}: {what}");
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn workers_that_only_slow_each_other_down_go_to_sleep() {
         let slow = |workers: usize| (100.0 * if workers <= 2 { workers as f64 } else { 1.9 }, 0.9);
-        assert_eq!(Run::new().settle(slow, times([12_000, 10, 10])), 2);
+        assert_eq!(Run::new().converge(slow, times([12_000, 10, 10])), 2);
     }
 
     /// The copies take 4 ms and one worker 4.3 ms, but for a long time the batches that were decoded ahead
@@ -313,20 +313,20 @@ mod tests {
     #[test]
     fn a_number_that_is_too_small_is_undone() {
         let mut run = Run::new();
-        assert_eq!(run.settle(|workers| (100.0 * workers as f64, 0.9), times([1, 10, 10])), MAX);
+        assert_eq!(run.converge(|workers| (100.0 * workers as f64, 0.9), times([1, 10, 10])), MAX);
         assert_eq!(run.changes, [1, MAX.midpoint(1), 9, 10, 11, MAX]);
     }
 
     #[test]
     fn a_consumer_that_does_not_wait_needs_one_worker() {
-        assert_eq!(Run::new().settle(|_| (100.0, 0.01), times([10, 10, 10_000])), 1);
+        assert_eq!(Run::new().converge(|_| (100.0, 0.01), times([10, 10, 10_000])), 1);
     }
 
     /// The data becomes slower to decode after the search has ended.
     #[test]
     fn all_workers_wake_up_when_the_rate_falls_and_not_without_end() {
         let (mut run, before) = (Run::new(), times([10, 10, 10_000]));
-        assert_eq!(run.settle(|_| (100.0, 0.01), before), 1);
+        assert_eq!(run.converge(|_| (100.0, 0.01), before), 1);
         let harder = |workers: usize| (10.0 * workers as f64, 0.8);
         for _ in 0..1_000 {
             if run.tuner.tuning().is_settled {
@@ -334,13 +334,13 @@ mod tests {
             }
         }
         assert_eq!(run.tuner.tuning().workers, MAX);
-        assert_eq!(run.settle(harder, times([1_200_000, 10, 10_000])), MAX);
+        assert_eq!(run.converge(harder, times([1_200_000, 10, 10_000])), MAX);
         // A rate that falls again and again.
         let mut rate = 1e6;
         let mut run = Run::new();
         for _ in 0..100 {
             rate /= 1.2;
-            run.settle(|_| (rate, 0.5), before);
+            run.converge(|_| (rate, 0.5), before);
             for _ in 0..50 {
                 run.batch(|_| (rate, 0.5), before);
             }

@@ -9,7 +9,7 @@
 //! | which samples had step N, on each rank | [`Run::ids`] |
 //! | the batch of step N, and whether its bytes are those of the run | [`Replayer`] |
 //! | where two runs part, and why | [`Run::compare`] |
-//! | when and where a sample was seen | [`Run::whence`] |
+//! | when and where a sample was seen | [`Run::sightings`] |
 //! | which steps have a value unlike their neighbours' | [`Run::spikes`] |
 //! | which samples of a data set have changed | [`Run::verify`], [`Manifest`] |
 //! | where a run continues | [`Run::resume`] |
@@ -45,10 +45,10 @@ mod replay;
 mod run;
 mod save;
 mod show;
+mod sightings;
 mod spikes;
 mod values;
 mod verify;
-mod whence;
 
 pub use data::open;
 pub use diff::{Comparison, Difference, Part};
@@ -59,7 +59,7 @@ pub use replay::{Replayed, Replayer, Verdict};
 pub use run::Run;
 pub use save::safetensors;
 pub use show::{row_picture, row_text};
+pub use sightings::{How, Sighting};
 pub use spikes::{SkipRange, Spike};
 pub use values::{FieldValues, field_values};
 pub use verify::{ChangedSample, Verified};
-pub use whence::{How, Sighting};

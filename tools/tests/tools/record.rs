@@ -146,7 +146,7 @@ fn a_flipped_byte_is_named_by_replay_and_verify_with_exit_code_1() {
             format!("sample 29 has changed, in {}\n1 of 40 samples have changed\n", shard.display())
         );
     }
-    let seen = json(0, &["whence", "29", run]);
+    let seen = json(0, &["sightings", "29", run]);
     assert_eq!(seen["times"], 2);
     let step = seen["seen"][1]["step"].to_string();
     let replayed = json(1, &["replay", run, "--step", &step]);
@@ -157,7 +157,7 @@ fn a_flipped_byte_is_named_by_replay_and_verify_with_exit_code_1() {
     prints(1, &["replay", run, "--from", "0", "--to", "15", "--html", page.to_str().unwrap()]);
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("<h2>Step 15</h2>") && page.matches("sample 29 has changed").count() == 2);
-    let others = prints(0, &["whence", "3", run]);
+    let others = prints(0, &["sightings", "3", run]);
     assert!(others.contains("was seen 2 times"), "{others}");
 }
 
@@ -252,7 +252,7 @@ fn what_is_wrong_is_one_line_with_exit_code_2() {
         assert!(line.starts_with("feedline: ") && line.matches('\n').count() == 1, "{line}");
         assert!(line.contains(part), "{part}: {line}");
     }
-    for command in ["replay", "diff", "whence", "spikes", "verify", "doctor", "whatif"] {
+    for command in ["replay", "diff", "sightings", "spikes", "verify", "doctor", "whatif"] {
         assert!(prints(0, &["--help"]).contains(command));
         assert!(prints(0, &[command, "--help"]).contains("--json"), "{command}");
     }
@@ -277,10 +277,10 @@ fn a_sample_is_looked_for_in_every_run_although_one_needs_its_sampler() {
     record_of(Loader::builder(set(&data, None)).batch_size(5).sampler(sampler), &weighted, &data);
     let [plain, weighted] = [&plain, &weighted].map(|run| run.to_str().unwrap());
     for runs in [[plain, weighted], [weighted, plain]] {
-        let text = prints(0, &["whence", "7", runs[0], runs[1]]);
+        let text = prints(0, &["sightings", "7", runs[0], runs[1]]);
         assert!(text.contains(&format!("{plain}: sample 7 was seen 2 times")), "{text}");
         assert!(text.contains(&format!("{weighted}: not known: ")) && text.contains("weighted"), "{text}");
-        let lines = prints(0, &["whence", "7", runs[0], runs[1], "--json"]);
+        let lines = prints(0, &["sightings", "7", runs[0], runs[1], "--json"]);
         let found: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let [of_plain, of_weighted] = [plain, weighted].map(|run| {
             found.iter().find(|found| found["run"] == run).unwrap_or_else(|| panic!("{run}: {lines}"))
@@ -288,7 +288,7 @@ fn a_sample_is_looked_for_in_every_run_although_one_needs_its_sampler() {
         assert_eq!(of_plain["times"], 2);
         assert!(of_weighted["error"].as_str().unwrap().contains("Run::with_sampler"), "{lines}");
     }
-    let line = prints(2, &["whence", "7", weighted]);
+    let line = prints(2, &["sightings", "7", weighted]);
     assert!(line.contains("Run::with_sampler"), "{line}");
 }
 
@@ -337,7 +337,7 @@ fn every_command_says_where_a_kill_has_cut_the_record() {
     let commands: [&[&str]; 5] = [
         &["replay", run, "--step", "0"],
         &["diff", run, run],
-        &["whence", "3", run],
+        &["sightings", "3", run],
         &["spikes", run],
         &["verify", data, "--against", run],
     ];

@@ -102,7 +102,7 @@ impl Cursor {
             world,
             proof,
             order_hash,
-            vouched: false,
+            ignores_fingerprint: false,
         })
     }
 }

@@ -75,7 +75,7 @@ pub struct Cursor {
     proof: Proof,
     order_hash: OrderHash,
     #[cfg_attr(feature = "serde", serde(skip))]
-    vouched: bool,
+    ignores_fingerprint: bool,
 }
 
 impl Cursor {
@@ -99,7 +99,7 @@ impl Cursor {
             world: options.world.size(),
             proof: Proof::default(),
             order_hash: OrderHash::new(),
-            vouched: false,
+            ignores_fingerprint: false,
         }
     }
 
@@ -165,7 +165,7 @@ impl Cursor {
         SourcePosition { position: self.position, offset: self.offset(), taken: self.offset / MAX_OFFSET }
     }
 
-    /// This cursor, to resume with data whose fingerprint differs: you vouch that the samples are the same.
+    /// This cursor, to resume with data whose fingerprint differs although the samples are the same.
     ///
     /// For data that was stored in another form. The number of samples, the seed and the order are still
     /// checked.
@@ -173,13 +173,13 @@ impl Cursor {
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use feedline_core::Cursor;
-    /// let cursor = Cursor::from_bytes(&std::fs::read("cursor")?)?.vouched();
+    /// let cursor = Cursor::from_bytes(&std::fs::read("cursor")?)?.ignore_fingerprint();
     /// // loader.resume(cursor)?
     /// # Ok(())
     /// # }
     /// ```
-    pub fn vouched(self) -> Self {
-        Self { vouched: true, ..self }
+    pub fn ignore_fingerprint(self) -> Self {
+        Self { ignores_fingerprint: true, ..self }
     }
 
     /// Whether `batch_sampler` has no step left in this epoch.
@@ -255,7 +255,7 @@ impl Cursor {
         }
         self.check_position(batch_sampler)?;
         let now = Self::new(batch_sampler, fingerprint);
-        let mut next = Self { fingerprint, vouched: false, ..self };
+        let mut next = Self { fingerprint, ignores_fingerprint: false, ..self };
         if (self.batch, self.world) != (now.batch, now.world) {
             (next.start, next.skipped, next.batch, next.world) = (self.position, 0, now.batch, now.world);
         }
@@ -290,9 +290,9 @@ impl Cursor {
         Ok(next)
     }
 
-    /// Checks that the cursor was saved with this data, or that the user vouches for it.
+    /// Checks that the cursor was saved with this data, or that its fingerprint is ignored.
     fn check_data(&self, batch_sampler: &BatchSampler, fingerprint: u64, unit: &str) -> Result<()> {
-        if self.fingerprint == fingerprint || self.vouched {
+        if self.fingerprint == fingerprint || self.ignores_fingerprint {
             return Ok(());
         }
         let (saved, len) = (self.fingerprint, batch_sampler.options().len);
@@ -309,7 +309,7 @@ impl Cursor {
                 "the cursor belongs to another data set, which also has {len} {unit}: content, names or \
                  fields differ ({prints}); open the data that it was saved with, or, if the samples are the \
                  same, {}",
-                vouch()
+                what_to_do()
             )
         }))
     }
@@ -363,9 +363,9 @@ fn known_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Er
     Ok(version)
 }
 
-/// What to do if the samples are the same all the same.
-fn vouch() -> &'static str {
-    named("resume with Cursor::vouched", "begin an epoch anew: loader.epoch(n)")
+/// What to do if the fingerprint differs although the samples are the same.
+fn what_to_do() -> &'static str {
+    named("resume with Cursor::ignore_fingerprint", "begin an epoch anew: loader.epoch(n)")
 }
 
 fn refuse(message: impl Into<String>) -> Error {

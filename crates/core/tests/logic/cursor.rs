@@ -289,7 +289,7 @@ fn a_cursor_whose_random_numbers_belong_to_samples_is_refused_by_its_version() {
     for version in [3, 4] {
         let older = of_version(version, &advanced(&own, 3));
         // It is read, so that the record of a run can be shown.
-        for older in [older, through_bytes(&older), older.vouched()] {
+        for older in [older, through_bytes(&older), older.ignore_fingerprint()] {
             let said = older.fit(&own, DATA).unwrap_err();
             let wanted = format!(
                 "the cursor has version {version}, of an earlier feedline whose random numbers belong to \
@@ -322,19 +322,19 @@ fn the_refusal_of_other_data_says_what_differs() {
 }
 
 #[test]
-fn a_cursor_that_the_user_vouches_for_resumes_with_another_fingerprint_only() {
+fn a_cursor_that_ignores_the_fingerprint_resumes_with_another_one_once() {
     let own = batch_sampler(0, 2);
     let saved = advanced(&own, 3);
-    let fitted = saved.vouched().fit(&own, DATA + 1).unwrap();
+    let fitted = saved.ignore_fingerprint().fit(&own, DATA + 1).unwrap();
     assert_eq!((fitted.position(), fitted.proof()), (saved.position(), saved.proof()));
-    assert!(fitted.fit(&own, DATA + 1).is_ok() && fitted.fit(&own, DATA).is_err(), "vouched for once");
+    assert!(fitted.fit(&own, DATA + 1).is_ok() && fitted.fit(&own, DATA).is_err(), "ignored once");
     let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..own.options().clone() }).unwrap();
-    assert!(saved.vouched().fit(&longer, DATA + 1).is_err(), "another length");
+    assert!(saved.ignore_fingerprint().fit(&longer, DATA + 1).is_err(), "another length");
     let seeded = BatchSampler::new(BatchSamplerOptions { seed: 8, ..own.options().clone() }).unwrap();
-    assert!(saved.vouched().fit(&seeded, DATA + 1).is_err(), "another seed");
+    assert!(saved.ignore_fingerprint().fit(&seeded, DATA + 1).is_err(), "another seed");
     // No saved form keeps it.
-    assert!(through_bytes(&saved.vouched()).fit(&own, DATA + 1).is_err());
-    assert!(through_json(&saved.vouched()).fit(&own, DATA + 1).is_err());
+    assert!(through_bytes(&saved.ignore_fingerprint()).fit(&own, DATA + 1).is_err());
+    assert!(through_json(&saved.ignore_fingerprint()).fit(&own, DATA + 1).is_err());
 }
 
 #[test]

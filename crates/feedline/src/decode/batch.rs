@@ -146,7 +146,7 @@ impl Undecoded {
             decoder.requests.send(Message::Decoded { number, outcome: Ok(None) });
             return false;
         }
-        decoder.settle(number, false, || self.begin(decoder, worker, others))
+        decoder.send_outcome(number, false, || self.begin(decoder, worker, others))
     }
 
     /// Whether the batch will not be delivered.
@@ -307,7 +307,7 @@ impl Split {
 
     /// Decodes pieces until none is left.
     pub(super) fn join(&self, decoder: &Decoder, worker: &Worker<'_>) {
-        decoder.settle(self.number, true, || self.decode(decoder, worker));
+        decoder.send_outcome(self.number, true, || self.decode(decoder, worker));
     }
 
     /// As [`join`](Self::join). The worker that finishes the last piece gets the outcome of the batch.

@@ -121,7 +121,7 @@ impl Decoder {
     /// bug, and must not hang the loader.
     ///
     /// Without `wake`, the transfer thread may not be woken for the outcome. Returns whether it has to be.
-    pub(super) fn settle(
+    pub(super) fn send_outcome(
         &self,
         number: u64,
         wake: bool,
@@ -220,7 +220,7 @@ impl Decoder {
             info.content = Some(hash.of_slab(&self.layout, bytes, info.ids.len()));
         }
         if self.layout.is_ragged() {
-            self.bring_into_form(&mut lease)?;
+            self.finish_ragged(&mut lease)?;
         }
         if let Some(rest) = &self.rest {
             let (bytes, HostInfo { batch: info, .. }) = lease.parts_mut();
@@ -239,7 +239,7 @@ impl Decoder {
     }
 
     /// Pads or sums the ragged fields of a batch, as the spec requires.
-    fn bring_into_form(&self, lease: &mut FillLease<Pinned, HostInfo>) -> Result<()> {
+    fn finish_ragged(&self, lease: &mut FillLease<Pinned, HostInfo>) -> Result<()> {
         let (bytes, HostInfo { batch: info, .. }) = lease.parts_mut();
         self.layout.finish(bytes, info.ids.len(), &mut info.extents).map_err(|(row, error)| {
             let error = error.at_stage(Stage::Decode).at_batch(info.step);

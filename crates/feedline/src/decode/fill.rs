@@ -180,14 +180,14 @@ fn fill(
         Ok(outcome) => outcome,
     };
     counts.filled(outcome.servers, took, outcome.network);
-    decoder.settle(batch.number, true, || finish(batch, start, decoder, worker));
+    decoder.send_outcome(batch.number, true, || finish(batch, start, decoder, worker));
     None
 }
 
 /// The batch with its ids and, for a source, its records; `None` if something else is delivered in its place.
 fn with_samples(batch: Undecoded, decoder: &Decoder, worker: &Worker<'_>) -> Option<Undecoded> {
     let (number, mut ready) = (batch.number, None);
-    decoder.settle(number, true, || {
+    decoder.send_outcome(number, true, || {
         let (read, delivery) = match decoder.input()? {
             Input::Source(source) => match batch.with_records(&**source, decoder, worker)? {
                 Ok(batch) => (Some(batch), None),

@@ -182,9 +182,9 @@ impl Loader {
     /// the spec: if samples change, but not their number, the run is resumed without an error, unless your
     /// set states another [`version`](Dataset::version). The sets of `feedline-datasets` cover the content of
     /// files in memory, and the length and a sample of the content of others; a copy of a file is the same
-    /// data. For your own set, `feedline_core::Fingerprint` covers files by content. To vouch
-    /// for data yourself, state its version ([`LoaderBuilder::data_version`]), or resume with
-    /// [`Cursor::vouched`].
+    /// data. For your own set, `feedline_core::Fingerprint` covers files by content. To resume with data
+    /// that you know to be the same, state its version ([`LoaderBuilder::data_version`]), or resume with
+    /// [`Cursor::ignore_fingerprint`].
     ///
     /// # Errors
     /// `Cursor` if it does not fit the data set, the order or the seed, or points into the middle of a step;

@@ -102,7 +102,7 @@ fn a_frame_that_is_cut_out_as_a_whole_is_noticed() {
                     };
                     let are_right = read.iter().enumerate().all(is_right);
                     // A sample is not found where it was not.
-                    if let Ok(seen) = run.whence(7) {
+                    if let Ok(seen) = run.sightings(7) {
                         assert!(seen.iter().all(|seen| ids[seen.step as usize][seen.row] == 7));
                     }
                     !are_right || run.steps() != whole.steps()

@@ -50,7 +50,7 @@ fn the_first_step_that_differs_is_named_with_its_reason() {
         );
         // The data: the sample is named, and the step at which it comes.
         let data = differs("data", builder(numbers(40, Some(11))));
-        let first = base.whence(11).unwrap()[0];
+        let first = base.sightings(11).unwrap()[0];
         assert_eq!((data.step, data.part), (first.step, Part::Bytes { sample: Some(11) }));
         assert!(data.causes[0].starts_with("fingerprint of the data: "), "{data:?}");
     });
@@ -86,7 +86,7 @@ fn a_sample_is_found_wherever_it_was_seen_and_where_it_could_not_be_read() {
         let run = Run::open(&folder).unwrap();
         let mut in_place = 0;
         for sample in 0..40 {
-            let seen = run.whence(sample).unwrap();
+            let seen = run.sightings(sample).unwrap();
             for seen in &seen {
                 let ids = run.ids(seen.step, seen.rank).unwrap();
                 match seen.how {

@@ -316,8 +316,12 @@ fn frames_in_any_order_and_with_any_numbers_are_read_or_refused() {
             opened += 1;
             let steps = run.steps();
             // Refused or not, but no panic.
-            let _ =
-                (run.gaps(), run.notes("loss"), run.whence(3), run.compare(&run).map(|same| same.is_equal()));
+            let _ = (
+                run.gaps(),
+                run.notes("loss"),
+                run.sightings(3),
+                run.compare(&run).map(|same| same.is_equal()),
+            );
             for rank in 0..2 {
                 let _ = (run.ids(steps.start, rank), run.cursor(steps.end, rank));
             }

@@ -21,7 +21,7 @@ pub(super) struct Image {
 }
 
 /// The functions, with the signatures of `nvjpeg.h`.
-pub(super) struct Calls {
+pub(super) struct Functions {
     pub(super) create:
         unsafe extern "C" fn(c_int, *const c_void, *const c_void, c_uint, *mut Pointer) -> Status,
     pub(super) destroy: unsafe extern "C" fn(Pointer) -> Status,
@@ -44,7 +44,7 @@ pub(super) struct Calls {
     _library: Library,
 }
 
-impl Calls {
+impl Functions {
     /// Loads the library.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ mod tests {
     /// With the library installed, every function is found in it; no GPU is needed.
     #[test]
     fn the_library_has_every_function() {
-        if let Err(error) = Calls::load() {
+        if let Err(error) = Functions::load() {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
             assert!(error.message().contains("no nvJPEG library"), "{error}");
             feedline_testkit::not_run("functions of the nvJPEG library", &error);

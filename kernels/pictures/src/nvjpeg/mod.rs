@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_uint};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use self::library::{Calls, Image, Pointer, Status};
+use self::library::{Functions, Image, Pointer, Status};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{Backend, Stream, ViewMut, submit};
 use feedline_images::{Chroma, Size};
@@ -65,7 +65,7 @@ pub(crate) struct Times {
 
 /// A decoder for one stream.
 pub(crate) struct Nvjpeg {
-    calls: Calls,
+    calls: Functions,
     stream: Stream,
     handle: Pointer,
     /// A state per sampling. A call with files of several samplings takes four times as long if chroma is
@@ -90,7 +90,7 @@ impl Nvjpeg {
             let why = "JPEG is decoded on CUDA devices only: open one, or decode on the CPU";
             return Err(Error::new(ErrorKind::Unavailable, why));
         };
-        let calls = Calls::load()?;
+        let calls = Functions::load()?;
         cuda.bind()?;
         let mut handle = ptr::null_mut();
         let flags = flags(chroma);
@@ -255,7 +255,7 @@ impl Drop for Nvjpeg {
             // The device may still use the states: they are leaked.
             return self.stream.report(error);
         }
-        let Calls { header_destroy, state_destroy, destroy, .. } = &self.calls;
+        let Functions { header_destroy, state_destroy, destroy, .. } = &self.calls;
         let states = self.states.iter().map(|(_, state)| (state_destroy, *state));
         for (close, handle) in states.chain([(header_destroy, self.header), (destroy, self.handle)]) {
             if !handle.is_null() {

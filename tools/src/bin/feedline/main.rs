@@ -8,10 +8,10 @@ mod doctor;
 mod inspect;
 mod pack;
 mod replay;
+mod sightings;
 mod spikes;
 mod verify;
 mod whatif;
-mod whence;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -35,7 +35,7 @@ const COMMANDS: [Command; 9] = [
     pack::COMMAND,
     replay::COMMAND,
     diff::COMMAND,
-    whence::COMMAND,
+    sightings::COMMAND,
     spikes::COMMAND,
     verify::COMMAND,
     doctor::COMMAND,

@@ -38,7 +38,7 @@ impl Run {
     ///
     /// # Errors
     /// `Config` if the sampler is missing; `Data` as [`ids`](Self::ids).
-    pub fn whence(&self, sample: u64) -> Result<Vec<Sighting>> {
+    pub fn sightings(&self, sample: u64) -> Result<Vec<Sighting>> {
         let (mut sightings, mut ids) = (Vec::new(), Vec::new());
         for rank in 0..self.ranks() {
             for steps in self.stretches(rank) {

@@ -1,4 +1,4 @@
-//! `feedline whence`: when, where and how often a sample was seen.
+//! `feedline sightings`: when, where and how often a sample was seen.
 
 use std::error::Error;
 
@@ -10,16 +10,16 @@ use serde_json::json;
 use crate::common::open_run;
 
 pub const COMMAND: crate::Command = crate::Command {
-    name: "whence",
+    name: "sightings",
     about: "says when and where a sample was seen, and how often",
     help: "\
-usage: feedline whence SAMPLE RUN... [--json]
+usage: feedline sightings SAMPLE RUN... [--json]
   SAMPLE is the number of the sample in its data set
 ",
-    run: whence,
+    run: sightings,
 };
 
-fn whence(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
+fn sightings(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
     let (mut sample, mut runs, mut json) = (None, Vec::new(), false);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -37,7 +37,7 @@ fn whence(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
     let (mut is_known, mut last) = (false, None);
     for run in &runs {
         // The record of another run can be read although this one needs its sampler.
-        let seen = match run.whence(sample) {
+        let seen = match run.sightings(sample) {
             Ok(seen) => seen,
             Err(error) if runs.len() > 1 => {
                 let said = if json {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::thread::available_parallelism;
 
 use feedline::report::{Account, Report, ServiceTimes, Setup};
-use feedline_core::{named, option};
+use feedline_core::named;
 use serde::{Deserialize, Serialize};
 
 use crate::model::WhatIf;
@@ -188,11 +188,12 @@ impl Diagnosis {
         if bound == Bound::DeviceMap && setup.has_few_queues {
             diagnosis.text += FEW_QUEUES;
         }
-        if let (Bound::Decode, Some((block, window))) = (bound, setup.block_shuffle) {
+        if let (Bound::Decode, Some((block, _)), Some(by_blocks)) =
+            (bound, setup.block_shuffle, setup.by_blocks())
+        {
             diagnosis.text += &format!(
                 "; the shuffle reads single samples of groups of {block} that do not fit the set's cache, \
-                 so a group is decoded for most samples: {}",
-                by_blocks(block, window)
+                 so a group is decoded for most samples: {by_blocks}"
             );
             if let Some((bytes, false)) = setup.table_rows {
                 diagnosis.text += &format!(
@@ -290,13 +291,6 @@ impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
-}
-
-/// How to shuffle by blocks instead.
-fn by_blocks(block: u64, window: u64) -> String {
-    let sampler = named("Sampler::block", "Sampler.block");
-    let sampler = option("sampler", format!("{sampler}({block}, {window}){}", named("?", "")));
-    format!("write {sampler} and {} in place of {}", option("seed", "SEED"), option("shuffle", "SEED"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use feedline_core::named;
+use feedline_core::{named, option};
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Causes};
@@ -50,6 +50,18 @@ pub struct Setup {
     /// Whether samples are read under one lock, as by code in Python, so that more workers do not help.
     #[serde(default)]
     pub is_under_one_lock: bool,
+}
+
+impl Setup {
+    /// What to write to shuffle by blocks, if the order is a shuffle of single samples of a set whose groups do not fit
+    /// its cache.
+    pub fn by_blocks(&self) -> Option<String> {
+        let (block, window) = self.block_shuffle?;
+        let sampler = named("Sampler::block", "Sampler.block");
+        let sampler = option("sampler", format!("{sampler}({block}, {window}){}", named("?", "")));
+        let (seed, shuffle) = (option("seed", "SEED"), option("shuffle", "SEED"));
+        Some(format!("write {sampler} and {seed} in place of {shuffle}"))
+    }
 }
 
 /// The working time of each stage for one batch, in nanoseconds.
@@ -222,6 +234,9 @@ impl fmt::Display for Report {
                     named("OpenOptions::cache_bytes", "cache_bytes")
                 )?,
             }
+        }
+        if let Some(by_blocks) = self.setup.by_blocks() {
+            writeln!(f, "  shuffled by samples  a group is decoded for most of them: {by_blocks}")?;
         }
         if let Some(waiting) = self.waiting {
             writeln!(f, "  the consumer has been waiting for {:.1} s", waiting.as_secs_f64())?;

@@ -10,6 +10,7 @@ mod entry;
 mod formats;
 #[path = "../../../datasets/tests/made/mod.rs"]
 mod made;
+mod random_resumes;
 #[cfg(feature = "object-store")]
 mod remote;
 #[path = "../../../crates/feedline/tests/restoring/mod.rs"]

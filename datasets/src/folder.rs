@@ -348,6 +348,7 @@ impl Reader for Folder {
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.len());
         let every = self.files.len().div_ceil(SAMPLED).max(1);
+        SampleFile::prefetch_starts(self.files.iter().step_by(every).map(|file| &file.file));
         let state = self.files.iter().enumerate().fold(state, |state, (number, file)| {
             let path = file.file.path();
             let below = path.strip_prefix(&self.root).unwrap_or(path);

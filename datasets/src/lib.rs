@@ -105,6 +105,7 @@ mod sample_file;
 mod schema;
 #[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
 mod seek;
+mod shared;
 #[cfg_attr(unix, path = "system/unix.rs")]
 #[cfg_attr(windows, path = "system/windows.rs")]
 mod system;

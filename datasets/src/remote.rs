@@ -20,6 +20,7 @@ mod blocks;
 mod disk_cache;
 mod fetch;
 mod http;
+mod kept;
 mod list;
 mod options;
 mod tag;
@@ -33,7 +34,8 @@ use blocks::{Blocks, Delivery, Key};
 use disk_cache::DiskCache;
 pub(crate) use fetch::may_be_folder;
 use fetch::{Failure, FailureKind, Fetch};
-pub(crate) use list::Listed;
+use kept::Kept;
+pub(crate) use list::{Listed, Names};
 pub use options::{RemoteCache, RemoteOptions};
 use tag::Tag;
 use thread::Thread;
@@ -173,7 +175,7 @@ impl Remote {
             inner.shared.blocks.offer(Key { file: id, block: 0 }, bytes);
             None
         };
-        let object = Object { id, place, tag, whole, changed: OnceLock::new() };
+        let object = Object { id, place, tag, whole, changed: OnceLock::new(), kept: None };
         Ok(RemoteFile { remote: self.clone(), object: Arc::new(object), path: shown })
     }
 }
@@ -187,6 +189,8 @@ struct Object {
     whole: Option<Bytes>,
     /// The error of the first answer with another version.
     changed: OnceLock<Error>,
+    /// The list that has it, if that is one of an earlier run.
+    kept: Option<Arc<Kept>>,
 }
 
 /// An open file in an object store.
@@ -338,7 +342,12 @@ impl Object {
 
     /// Adds the place of a block to its error; keeps the first error about another version.
     fn failed(&self, failure: Failure, range: &Range<u64>) -> Error {
-        let error = failure.error.at_path(&self.place.shown).at_offset(range.start);
+        let is_gone = failure.kind == FailureKind::Changed || failure.is_of_no_object();
+        let error = match self.kept.as_ref().filter(|_| is_gone) {
+            Some(kept) => data(format!("{}; {}", failure.error.message(), kept.outdated())),
+            None => failure.error,
+        };
+        let error = error.at_path(&self.place.shown).at_offset(range.start);
         if failure.kind == FailureKind::Changed { self.changed.get_or_init(|| error).clone() } else { error }
     }
 }

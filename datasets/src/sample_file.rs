@@ -152,6 +152,19 @@ impl SampleFile {
         Prefetched::Never
     }
 
+    /// Fetches those parts of listed objects ahead that a fingerprint covers: one after the other, each would take a
+    /// request's time.
+    #[cfg_attr(not(feature = "object-store"), expect(unused_variables, reason = "all files are on disk"))]
+    pub(crate) fn prefetch_starts<'a>(files: impl IntoIterator<Item = &'a Self>) {
+        #[cfg(feature = "object-store")]
+        for file in files {
+            if let Place::Listed(file) = &file.place {
+                // An error is found again when the part is read.
+                let _ = file.want_ends();
+            }
+        }
+    }
+
     /// Reads the whole file.
     pub(crate) fn read(&self, to: &mut Vec<u8>) -> Result<()> {
         #[cfg(feature = "object-store")]

@@ -1,5 +1,7 @@
 //! Options for opening data.
 
+use std::time::Duration;
+
 use crate::row_memory::CACHE_BYTES;
 use crate::{ElementType, MEMORY_LIMIT, Nulls};
 
@@ -48,6 +50,14 @@ pub struct OpenOptions {
     pub cache_bytes: u64,
     /// Columns of codes, of CSV and JSON Lines: whole numbers such as `007` are text, and lists are refused.
     pub codes: Vec<String>,
+    /// How old the kept list of a folder of single objects in a store may be, such as pictures; zero, the default, for
+    /// a new list at each start.
+    ///
+    /// Otherwise the list is kept in the [user's cache](feedline_core::user_cache), in the folder `listings`, and the
+    /// next start takes it from there, so that 100,000 objects are not listed again. Objects that came since are
+    /// missed until the list is older than this. One that was replaced or removed is an error of its sample that says
+    /// so, and the next start lists the folder again.
+    pub listing_age: Duration,
 }
 
 impl OpenOptions {
@@ -93,6 +103,7 @@ impl Default for OpenOptions {
             nulls: Nulls::Refuse,
             codes: Vec::new(),
             cache_bytes: CACHE_BYTES,
+            listing_age: Duration::ZERO,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "object-store")]
 use std::path::PathBuf;
+#[cfg(feature = "object-store")]
+use std::time::Duration;
 
 use feedline_core::Result;
 #[cfg(feature = "object-store")]
@@ -24,7 +26,7 @@ use crate::bytes::Content;
 #[cfg(feature = "object-store")]
 use crate::error::data;
 #[cfg(feature = "object-store")]
-use crate::remote::{Listed, Remote, RemoteFile};
+use crate::remote::{Listed, Names, Remote, RemoteFile};
 #[cfg(feature = "object-store")]
 use crate::sample_file::SampleFile;
 
@@ -131,25 +133,43 @@ impl Remote {
         if !is_missing(&packed) {
             return packed;
         }
-        let urls = match self.list(url) {
-            Ok(urls) => urls,
+        let of_pictures = |root: PathBuf, names: Names| -> Result<Box<dyn Reader>> {
+            let objects = self.of_names(url, names)?;
+            Ok(Box::new(Folder::of_objects(&root, objects, options)?))
+        };
+        let listed = match self.kept_names(url, options.listing_age) {
+            Ok(Some((root, names))) => return of_pictures(root, names),
+            Ok(None) => self.directly_in(url),
+            Err(error) => Err(error),
+        };
+        let (root, names, has_folders) = match listed {
+            Ok(listed) => listed,
             // A web server does not list its files: the missing index is the error there.
             Err(error) if error.kind() == ErrorKind::Config => return opened,
             Err(error) => return Err(error),
         };
         let is_shown = |url: &String| !name_of(url).starts_with(['.', '_']);
-        let urls = without_indices(urls.into_iter().filter(is_shown).collect());
+        let urls = names.iter().map(|(name, _)| crate::remote::in_folder(url, "", name));
+        let urls = without_indices(urls.filter(is_shown).collect());
         let is_picture = |url: &String| Object::new(self.file(url)?).map(|first| first.kind == Kind::Image);
         if !urls.first().map_or(Ok(true), is_picture)? {
             return self.shards(super::of_split(urls, options.split)?, options);
         }
-        let (root, objects) = self.below(url)?;
-        if objects.is_empty() { opened } else { Ok(Box::new(Folder::of_objects(&root, objects, options)?)) }
+        // Each object is listed once.
+        let names = if has_folders {
+            self.names(url, true, options.listing_age)?.1
+        } else {
+            if !options.listing_age.is_zero() && !names.is_empty() {
+                self.keep(url, &names)?;
+            }
+            names
+        };
+        if names.is_empty() { opened } else { of_pictures(root, names) }
     }
 
     /// Opens what a pattern stands for: shards, or objects that are a sample each.
     fn pattern(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
-        let matching = self.matching(url)?;
+        let matching = self.matching(url, options.listing_age)?;
         let is_sample = |(url, listed): &(String, Option<Listed>)| {
             let is_picture = super::is_picture(without_query(url));
             if is_picture || listed.is_none() {
@@ -175,7 +195,7 @@ impl Remote {
     }
 
     /// The URLs that `url` stands for, and what the listing has of each that a star stands for.
-    fn matching(&self, url: &str) -> Result<Vec<(String, Option<Listed>)>> {
+    fn matching(&self, url: &str, age: Duration) -> Result<Vec<(String, Option<Listed>)>> {
         let (url, query) = url.split_at(without_query(url).len());
         let mut urls = Vec::new();
         for name in pattern::expand(url)? {
@@ -186,7 +206,7 @@ impl Remote {
             let (folder, rest) = name.split_at(name[..star].rfind('/').map_or(0, |slash| slash + 1));
             let parts: Vec<_> = rest.split('/').collect();
             let folder = format!("{folder}{query}");
-            for (name, listed) in self.names(&folder, parts.len() > 1)?.1 {
+            for (name, listed) in self.names(&folder, parts.len() > 1, age)?.1 {
                 let below: Vec<_> = name.split('/').collect();
                 if listed::fits_below(&below, &parts) {
                     urls.push((crate::remote::in_folder(&folder, "", &name), Some(listed)));

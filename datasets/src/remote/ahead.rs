@@ -76,12 +76,26 @@ async fn in_turn(shared: Arc<Shared>, key: Key, bytes: u64, fetch: impl AsyncFnO
 impl RemoteFile {
     /// Fetches the whole object ahead.
     pub(crate) fn want(&self) -> Result<Wanted> {
+        self.want_blocks(0..self.blocks())
+    }
+
+    /// Fetches the first and the last block ahead.
+    pub(crate) fn want_ends(&self) -> Result<Wanted> {
+        let last = self.blocks().saturating_sub(1);
+        self.want_blocks([0, last].into_iter().take(if last == 0 { 1 } else { 2 }))
+    }
+
+    fn blocks(&self) -> u64 {
+        self.len().div_ceil(self.shared().options.block_bytes)
+    }
+
+    fn want_blocks(&self, blocks: impl Iterator<Item = u64>) -> Result<Wanted> {
         if self.is_whole() {
             return Ok(Wanted::Yes);
         }
         let thread = &self.remote.0.thread;
         thread.check()?;
-        for block in 0..self.len().div_ceil(self.shared().options.block_bytes) {
+        for block in blocks {
             let key = Key { file: self.object.id, block };
             if self.shared().blocks.has(key) {
                 continue;
@@ -127,7 +141,7 @@ impl Remote {
                         let (place, changed) = (Arc::new(place), OnceLock::new());
                         let whole = is_whole.then(|| bytes.clone());
                         delivery.done(Ok(if is_whole { Bytes::new() } else { bytes }));
-                        let _ = sender.send(Object { id: key.file, place, tag, whole, changed });
+                        let _ = sender.send(Object { id: key.file, place, tag, whole, changed, kept: None });
                     }
                     Ok(_) => delivery.done(Err(super::thread::ended())),
                     Err(failure) => delivery.done(Err(failure.error)),

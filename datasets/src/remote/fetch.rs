@@ -56,6 +56,11 @@ impl Failure {
         Self { error: data(why), kind: FailureKind::Lasting }
     }
 
+    /// Whether there is no such object.
+    pub(super) fn is_of_no_object(&self) -> bool {
+        self.error.message() == NO_OBJECT
+    }
+
     /// Whether the server does not answer requests for a range as it should.
     pub(super) fn is_about_ranges(&self) -> bool {
         self.error.message() == NO_RANGES

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, mpsc};
+use std::time::Duration;
 
 use feedline_core::Result;
 use futures_util::TryStreamExt;
@@ -10,6 +11,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::fetch::{failure, retried};
+use super::kept::{self, Kept};
 use super::tag::Tag;
 use super::url::Place;
 use super::{Object, Remote, RemoteFile, config, in_folder, thread};
@@ -18,115 +20,183 @@ use super::{Object, Remote, RemoteFile, config, in_folder, thread};
 pub(crate) struct Listed {
     place: Place,
     tag: Tag,
+    kept: Option<Arc<Kept>>,
+}
+
+/// The objects of a folder by their names from there on, in the order of a walk on disk.
+pub(crate) type Names = Vec<(String, Listed)>;
+
+/// A folder that was listed.
+struct Listing {
+    /// The place of an object in it.
+    inside: Place,
+    /// Its URL, without what could be secret.
+    shown: String,
+    /// The objects, by their whole names.
+    objects: Vec<(Path, Tag)>,
+    /// Whether there are folders in it that were not listed.
+    has_folders: bool,
+    /// The file that the list came from.
+    kept: Option<Arc<Kept>>,
 }
 
 impl Remote {
-    /// The URLs of the objects directly in the folder at `url`, sorted by name.
+    /// The folder at `url`, without what could be secret, and the objects directly in it. The last value says whether
+    /// there are folders in it.
     ///
     /// # Errors
     /// `Config` for the URL of a web server, which does not list files; `Data` if the store cannot be asked.
-    pub(crate) fn list(&self, url: &str) -> Result<Vec<String>> {
-        let (_, _, objects) = self.listed(url, false)?;
-        let names = objects.iter().filter_map(|object| Some(object.location.filename()?.to_owned()));
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        Ok(names.iter().map(|name| in_folder(url, "", name)).collect())
+    pub(crate) fn directly_in(&self, url: &str) -> Result<(PathBuf, Names, bool)> {
+        let listing = self.listed(url, false)?;
+        let has_folders = listing.has_folders;
+        let (shown, names) = listing.names();
+        Ok((shown.trim_end_matches('/').into(), names, has_folders))
     }
 
-    /// The folder at `url`, without what could be secret, and the objects in it and in the folders below it,
-    /// in the order of a walk on disk, each with its name from the folder on. They are not fetched before
-    /// they are read.
-    ///
-    /// # Errors
-    /// As [`list`](Self::list).
-    pub(crate) fn below(&self, url: &str) -> Result<(PathBuf, Vec<(String, RemoteFile)>)> {
-        let (shown, names) = self.names(url, true)?;
-        let file = |(name, listed): (String, Listed)| {
-            let file = self.of_listed(&in_folder(url, "", &name), listed)?;
-            Ok((name, file))
-        };
-        let files = names.into_iter().map(file).collect::<Result<_>>()?;
-        Ok((shown.trim_end_matches('/').into(), files))
+    /// The list of the objects in the folder at `url` and in the folders below it, if one was kept that is at most
+    /// `age` old.
+    pub(crate) fn kept_names(&self, url: &str, age: Duration) -> Result<Option<(PathBuf, Names)>> {
+        let Some(listing) = self.kept(url, true, age)? else { return Ok(None) };
+        let (shown, names) = listing.names();
+        Ok(Some((shown.trim_end_matches('/').into(), names)))
     }
 
-    /// The folder at `url`, without what could be secret, and the objects in it, or also those `below` it, in the
-    /// order of a walk on disk, each with its name from the folder on.
+    /// The folder at `url`, without what could be secret, and the objects in it, or also those `below` it. The list is
+    /// kept if it may be of some `age`, and a kept one is taken.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
-    pub(crate) fn names(&self, url: &str, below: bool) -> Result<(String, Vec<(String, Listed)>)> {
-        let (place, shown, mut objects) = self.listed(url, below)?;
-        objects.sort_by(|a, b| a.location.cmp(&b.location));
-        let folder = folder_of(&place);
-        let name_of = |object: &ObjectMeta| {
-            let parts: Vec<_> = object.location.prefix_match(&folder)?.collect();
-            Some(parts.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join("/"))
-        };
-        let mut named = Vec::with_capacity(objects.len());
-        for object in &objects {
-            let Some(name) = name_of(object).filter(|name| !name.is_empty()) else { continue };
-            // Some programs write an empty object for a folder.
-            let inside = format!("{}/", object.location);
-            let first = objects.partition_point(|other| other.location.as_ref() < inside.as_str());
-            let is_inside = |other: &ObjectMeta| other.location.as_ref().starts_with(&inside);
-            if object.size == 0 && objects.get(first).is_some_and(is_inside) {
-                continue;
-            }
-            let (store, path) = (place.store.clone(), object.location.clone());
-            let place = Place { store, path, shown: format!("{shown}{name}") };
-            named.push((name, Listed { place, tag: Tag::of(object) }));
+    /// As [`directly_in`](Self::directly_in).
+    pub(crate) fn names(&self, url: &str, below: bool, age: Duration) -> Result<(String, Names)> {
+        if let Some(kept) = self.kept(url, below, age)? {
+            return Ok(kept.names());
         }
-        named.sort_by(|(a, _), (b, _)| order(a).cmp(order(b)));
-        Ok((shown, named))
+        let listing = self.listed(url, below)?;
+        if !age.is_zero() {
+            kept::save(&self.place_of_list(&listing.shown, below), &listing.objects);
+        }
+        Ok(listing.names())
+    }
+
+    /// Keeps the list of a folder without folders, as if it were one of all objects below it.
+    pub(crate) fn keep(&self, url: &str, names: &Names) -> Result<()> {
+        let (_, shown) = self.inside(url)?;
+        let objects: Vec<_> =
+            names.iter().map(|(_, listed)| (listed.place.path.clone(), listed.tag.clone())).collect();
+        kept::save(&self.place_of_list(&shown, true), &objects);
+        Ok(())
     }
 
     /// The object at `url`, which a listing has. It is fetched only if the listing does not pin its version.
     pub(crate) fn of_listed(&self, url: &str, listed: Listed) -> Result<RemoteFile> {
-        let Listed { place, tag } = listed;
+        let Listed { place, tag, kept } = listed;
         if tag.strong().is_none() {
             return self.file(url);
         }
         let id = self.0.files.fetch_add(1, Ordering::Relaxed);
         let path = PathBuf::from(&place.shown);
-        let object = Object { id, place: Arc::new(place), tag, whole: None, changed: OnceLock::new() };
+        let object = Object { id, place: Arc::new(place), tag, whole: None, changed: OnceLock::new(), kept };
         Ok(RemoteFile { remote: self.clone(), object: Arc::new(object), path })
     }
 
-    /// The place of an object in the folder at `url`, the folder's URL without what could be secret, and the
-    /// objects directly in it, or also those `below`.
-    fn listed(&self, url: &str, below: bool) -> Result<(Place, String, Vec<ObjectMeta>)> {
-        let inner = &self.0;
-        inner.thread.check()?;
-        // The place of an object in the folder: a bucket alone is not an object.
+    /// The objects of a folder, each with its name. They are not fetched before they are read.
+    pub(crate) fn of_names(&self, url: &str, names: Names) -> Result<Vec<(String, RemoteFile)>> {
+        let file = |(name, listed): (String, Listed)| {
+            let file = self.of_listed(&in_folder(url, "", &name), listed)?;
+            Ok((name, file))
+        };
+        names.into_iter().map(file).collect()
+    }
+
+    /// The place of an object in the folder at `url`, for a bucket alone is no object; and the folder's URL without
+    /// what could be secret.
+    fn inside(&self, url: &str) -> Result<(Place, String)> {
         let inside = in_folder(url, "", "_");
-        let place = inner.stores.lock().unwrap_or_else(PoisonError::into_inner).place(&inside)?;
+        let place = self.0.stores.lock().unwrap_or_else(PoisonError::into_inner).place(&inside)?;
         let shown = place.shown.trim_end_matches('_').to_owned();
         if shown.starts_with("http") {
             let why = "a web server does not list its files: give a range of names, such as {000..099}";
             return Err(config(why).at_path(shown));
         }
+        Ok((place, shown))
+    }
+
+    /// Where the list of the folder `shown` is kept.
+    fn place_of_list(&self, shown: &str, below: bool) -> kept::Place {
+        kept::Place::new(shown, below, &self.0.shared.options.store)
+    }
+
+    fn kept(&self, url: &str, below: bool, age: Duration) -> Result<Option<Listing>> {
+        if age.is_zero() {
+            return Ok(None);
+        }
+        let (inside, shown) = self.inside(url)?;
+        let loaded = kept::load(&self.place_of_list(&shown, below), age);
+        let listing =
+            |(objects, kept)| Listing { inside, shown, objects, has_folders: false, kept: Some(kept) };
+        Ok(loaded.map(listing))
+    }
+
+    /// Asks the store for the objects directly in the folder at `url`, or also for those `below`.
+    fn listed(&self, url: &str, below: bool) -> Result<Listing> {
+        let inner = &self.0;
+        inner.thread.check()?;
+        let (inside, shown) = self.inside(url)?;
         let (sender, listed) = mpsc::sync_channel(1);
         let shared = inner.shared.clone();
         inner.thread.spawn(async move {
-            let folder = folder_of(&place);
+            let folder = folder_of(&inside);
             let once = || async {
                 let listed = if below {
-                    place.store.list(Some(&folder)).try_collect().await
+                    let objects = inside.store.list(Some(&folder)).try_collect::<Vec<_>>().await;
+                    objects.map(|objects| (objects, false))
                 } else {
-                    place.store.list_with_delimiter(Some(&folder)).await.map(|listed| listed.objects)
+                    let listed = inside.store.list_with_delimiter(Some(&folder)).await;
+                    listed.map(|listed| (listed.objects, !listed.common_prefixes.is_empty()))
                 };
                 listed.map_err(|error| failure(&error))
             };
             let what = "list the folder";
-            let listed = retried(&place, &shared.options, &shared.counts, (what, 0), once).await;
+            let listed = retried(&inside, &shared.options, &shared.counts, (what, 0), once).await;
             // Fails if the caller has gone; nobody needs the answer then.
-            let _ = sender.send(listed.map(|objects| (place, objects)));
+            let _ = sender.send(listed.map(|listed| (inside, listed)));
         });
-        let listed = listed.recv().map_err(|_| thread::ended())?;
-        match listed {
-            Ok((place, objects)) => Ok((place, shown, objects)),
+        match listed.recv().map_err(|_| thread::ended())? {
+            Ok((inside, (objects, has_folders))) => {
+                let object = |object: ObjectMeta| (object.location.clone(), Tag::of(&object));
+                let mut objects: Vec<_> = objects.into_iter().map(object).collect();
+                objects.sort_by(|(a, _), (b, _)| a.cmp(b));
+                Ok(Listing { inside, shown, objects, has_folders, kept: None })
+            }
             Err(failure) => Err(failure.error.at_path(shown)),
         }
+    }
+}
+
+impl Listing {
+    /// The folder's URL, and the names of its objects from there on.
+    fn names(self) -> (String, Names) {
+        let Self { inside, shown, objects, kept, .. } = self;
+        let folder = folder_of(&inside);
+        let name_of = |path: &Path| {
+            let parts: Vec<_> = path.prefix_match(&folder)?.collect();
+            Some(parts.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join("/"))
+        };
+        let mut named = Vec::with_capacity(objects.len());
+        for (path, tag) in &objects {
+            let Some(name) = name_of(path).filter(|name| !name.is_empty()) else { continue };
+            // Some programs write an empty object for a folder.
+            let inside_it = format!("{path}/");
+            let first = objects.partition_point(|(other, _)| other.as_ref() < inside_it.as_str());
+            let is_inside = |(other, _): &(Path, Tag)| other.as_ref().starts_with(&inside_it);
+            if tag.len == 0 && objects.get(first).is_some_and(is_inside) {
+                continue;
+            }
+            let place =
+                Place { store: inside.store.clone(), path: path.clone(), shown: format!("{shown}{name}") };
+            named.push((name, Listed { place, tag: tag.clone(), kept: kept.clone() }));
+        }
+        named.sort_by(|(a, _), (b, _)| order(a).cmp(order(b)));
+        (shown, named)
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use object_store::ObjectMeta;
 
+use super::kept::{number, string, text};
 use crate::error::one_line;
 
 /// Write times have whole seconds, and clocks differ: for this long after a write, another write may leave
@@ -33,6 +34,25 @@ impl Tag {
             seconds: modified.and_then(|time| time.timestamp().try_into().ok()),
             len: meta.size,
         }
+    }
+
+    /// Adds the version to a list that is kept.
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        for part in [&self.etag, &self.modified] {
+            to.extend(u64::from(part.is_some()).to_le_bytes());
+            text(to, part.as_deref().unwrap_or_default());
+        }
+        for part in [self.seconds.map_or(0, |_| 1), self.seconds.unwrap_or_default(), self.len] {
+            to.extend(part.to_le_bytes());
+        }
+    }
+
+    /// Takes what [`write`](Self::write) wrote off the front.
+    pub(super) fn read(from: &mut &[u8]) -> Option<Self> {
+        let mut part = || Some((number(from)? == 1, string(from)?));
+        let [etag, modified] = [part()?, part()?].map(|(is_there, text)| is_there.then_some(text));
+        let (is_there, seconds, len) = (number(from)? == 1, number(from)?, number(from)?);
+        Some(Self { etag, modified, seconds: is_there.then_some(seconds), len })
     }
 
     /// The ETag if it is strong: a weak one may stand for objects with different bytes.

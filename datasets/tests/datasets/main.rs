@@ -68,6 +68,7 @@ mod saved;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod saved_tables;
 mod shared_data;
+mod shared_reader;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod standardized;
 #[cfg(all(feature = "arrow", feature = "parquet"))]

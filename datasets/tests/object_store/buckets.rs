@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::patterns::of_bucket;
-use crate::server::{Served, Server};
+use crate::server::{Fault, Served, Server};
 use crate::{LIMIT, made};
 use feedline_core::Prefetched;
 use feedline_datasets::{Ragged, Remote, RemoteOptions, Values};
@@ -154,5 +154,69 @@ fn an_object_that_changes_or_fails_ahead_is_an_error_of_its_sample_and_an_end_in
         let before = server.requests().len();
         std::thread::sleep(Duration::from_millis(700));
         assert!(server.requests().len() <= before + 64, "the requests went on");
+    });
+}
+
+#[test]
+fn answers_that_fail_with_many_in_flight_are_asked_for_again_and_each_sample_has_its_own_error() {
+    with_watchdog(LIMIT, || {
+        let server = bucket(3000);
+        let times = Duration::from_millis(400);
+        let remote =
+            Remote::new(RemoteOptions { attempts: 12, request_time: times, ..options(&server) }).unwrap();
+        let reader = remote.open("s3://bucket/set/").unwrap();
+        server.delay(Duration::from_millis(2));
+        let wrong = [
+            Fault::Status(503),
+            Fault::Reset,
+            Fault::Cut,
+            Fault::Short,
+            Fault::OtherRange,
+            Fault::Stalls,
+            Fault::Slow,
+            Fault::Silent,
+        ];
+        let faults: Vec<_> = wrong.iter().cycle().take(64).copied().collect();
+        server.fail(&faults);
+        let ids: Vec<u64> = (0..OBJECTS as u64).collect();
+        assert_eq!(reader.prefetch(&ids), Prefetched::Ready);
+        for sample in 0..OBJECTS {
+            assert_eq!(made::read(&*reader, sample as u64)[0], content(number(sample), 3000), "{sample}");
+        }
+        let stats = remote.stats();
+        assert!((56..=80).contains(&stats.retries), "{stats:?}");
+        assert!(server.max_in_flight() >= 30, "{} at a time", server.max_in_flight());
+
+        // None of the wanted comes: each sample says so, with its own URL, and the next read succeeds.
+        let few = RemoteOptions { attempts: 2, ..options(&server) };
+        let reader = Remote::new(few).unwrap().open("s3://bucket/set/").unwrap();
+        server.fail_always(Some(Fault::Status(503)));
+        reader.prefetch(&ids[..100]);
+        for sample in [0, 1, 50, 99] {
+            let error = reader.read(sample, &mut Values::new()).unwrap_err();
+            let name = format!("set/{}/{:04}.jpg", number(sample as usize) % 2, number(sample as usize));
+            let line = error.to_string();
+            assert!(line.contains("status 503") && line.contains(&name), "{line}");
+            assert_eq!(error.sample(), Some(sample));
+        }
+        server.fail_always(None);
+        for sample in 0..100 {
+            assert_eq!(made::read(&*reader, sample as u64)[0], content(number(sample), 3000), "{sample}");
+        }
+    });
+}
+
+#[test]
+fn the_parts_that_a_fingerprint_covers_are_fetched_at_one_time() {
+    with_watchdog(LIMIT, || {
+        let server = bucket(900);
+        let remote = Remote::new(options(&server)).unwrap();
+        let reader = remote.open("s3://bucket/set/").unwrap();
+        server.delay(DELAY);
+        let begun = Instant::now();
+        reader.fingerprint();
+        let (took, asked) = (begun.elapsed(), 200);
+        // Of 400 objects it covers every second one.
+        assert!(took < DELAY * asked / 3, "{took:?} for {asked} requests of {DELAY:?}");
     });
 }

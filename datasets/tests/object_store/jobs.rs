@@ -76,7 +76,7 @@ fn an_object_that_is_stored_again_is_the_same_data_under_any_name_and_version() 
         let (server, other) = (Server::start(), Server::start());
         for (name, bytes) in files() {
             let first = server.put(&name, Served::new(bytes.clone()));
-            let again = Served { bytes: bytes.clone(), headers: "ETag: \"other\"\r\n".into() };
+            let again = Served { bytes: bytes.clone().into(), headers: "ETag: \"other\"\r\n".into() };
             let copy = other.put(&format!("copy/of/{name}"), again);
             let mut changed = bytes.clone();
             // The last character of a text stays a text.

@@ -9,8 +9,11 @@ mod described;
 mod faults;
 mod formats;
 mod jobs;
+mod kept;
+mod large_epoch;
 #[path = "../made/mod.rs"]
 mod made;
+mod many;
 mod patterns;
 mod plain_servers;
 #[path = "../server/mod.rs"]

@@ -73,7 +73,7 @@ fn a_page_in_place_of_a_file_is_named_as_such() {
         let server = Server::start();
         let page = |kind: &str| Served {
             headers: format!("Content-Type: {kind}\r\n"),
-            bytes: b"<html>\n<a href=\"x\">x</a>\n</html>\n".to_vec(),
+            bytes: b"<html>\n<a href=\"x\">x</a>\n</html>\n".to_vec().into(),
         };
         server.fail_always(Some(Fault::NoRange));
         for kind in ["text/html", "Text/HTML; charset=utf-8", "application/xhtml+xml"] {
@@ -108,7 +108,7 @@ fn compressed_answers_are_inflated_or_refused() {
         let server = Server::start();
         let served = |bytes: Vec<u8>, coding: &str| Served {
             headers: format!("{}Content-Encoding: {coding}\r\n", Served::new(bytes.clone()).headers),
-            bytes,
+            bytes: bytes.into(),
         };
         for fault in [None, Some(Fault::NoRange), Some(Fault::Chunked)] {
             server.fail_always(fault);

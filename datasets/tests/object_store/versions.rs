@@ -15,7 +15,7 @@ fn requests_name_the_pinned_version() {
         let all = bytes(8 * BLOCK);
         for (etag, sent) in [("\"a\"", Some("\"a\"")), ("W/\"a\"", None)] {
             let before = server.requests().len();
-            let served = Served { bytes: all.clone(), headers: format!("ETag: {etag}\r\n") };
+            let served = Served { bytes: all.clone().into(), headers: format!("ETag: {etag}\r\n") };
             let set = records(&Remote::new(options()).unwrap(), &server.put("records", served)).unwrap();
             assert!(read(&set, 0..set.len()).unwrap() == all, "{etag}");
             let requests = server.requests().split_off(before);
@@ -53,7 +53,7 @@ fn an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half() {
         let server = Server::start();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
         let served = |bytes: &[u8]| Served {
-            bytes: bytes.to_vec(),
+            bytes: bytes.into(),
             headers: format!("Last-Modified: {}\r\n", http_date(now)),
         };
         let old = bytes(16 * BLOCK);
@@ -76,7 +76,7 @@ fn an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half() {
 fn an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions() {
     with_watchdog(LIMIT, || {
         let all = bytes(16 * BLOCK);
-        let version = |headers: &str, bytes: &[u8]| Served { bytes: bytes.to_vec(), headers: headers.into() };
+        let version = |headers: &str, bytes: &[u8]| Served { bytes: bytes.into(), headers: headers.into() };
         let (old, new) = ("ETag: \"old\"\r\n", "ETag: \"new\"\r\n");
         let monday = "Last-Modified: Mon, 06 Jul 2026 10:00:00 GMT\r\n";
         let tuesday = "Last-Modified: Tue, 07 Jul 2026 10:00:00 GMT\r\n";

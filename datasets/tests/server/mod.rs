@@ -1,6 +1,6 @@
 //! A small HTTP/1.1 server for tests: answers requests for ranges, rightly or as badly as a test says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ pub(crate) enum Fault {
 /// A file that is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Arc<[u8]>,
     /// Headers that name its version.
     pub(crate) headers: String,
 }
@@ -66,7 +66,7 @@ impl Served {
     pub(crate) fn new(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         let sum = bytes.iter().fold(7u64, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
-        Self { bytes, headers: format!("ETag: \"{sum:x}\"\r\n") }
+        Self { bytes: bytes.into(), headers: format!("ETag: \"{sum:x}\"\r\n") }
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct State {
     /// By their path, without the query.
-    files: Mutex<HashMap<String, Served>>,
+    files: Mutex<BTreeMap<String, Served>>,
     /// What goes wrong with the next answers, the first one last.
     faults: Mutex<Vec<Fault>>,
     always: Mutex<Option<Fault>>,
@@ -89,6 +89,11 @@ struct State {
     /// Where requests for a path are sent.
     redirects: Mutex<HashMap<String, String>>,
     requests: Mutex<Vec<Request>>,
+    /// Pages of lists that were answered.
+    pages: AtomicUsize,
+    /// Connections that are open, and the most at one time.
+    connections: AtomicUsize,
+    max_connections: AtomicUsize,
     /// How long each answer to a request for a file takes.
     delay: Mutex<Duration>,
     /// Requests for files that are being answered, and the most at one time.
@@ -112,10 +117,30 @@ impl Server {
                 }
                 let shared = shared.clone();
                 // A connection that breaks is the client's business.
-                std::thread::spawn(move || serve(&shared, &stream.unwrap()).ok());
+                std::thread::spawn(move || {
+                    let now = shared.connections.fetch_add(1, Ordering::SeqCst) + 1;
+                    shared.max_connections.fetch_max(now, Ordering::SeqCst);
+                    let _ = serve(&shared, &stream.unwrap());
+                    shared.connections.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         });
         Self { state, address, thread: Some(thread) }
+    }
+
+    /// Pages of lists that were answered.
+    pub(crate) fn pages(&self) -> usize {
+        self.state.pages.load(Ordering::SeqCst)
+    }
+
+    /// The most connections that were open at one time.
+    pub(crate) fn max_connections(&self) -> usize {
+        self.state.max_connections.load(Ordering::SeqCst)
+    }
+
+    /// There is no file at `path` any more.
+    pub(crate) fn remove(&self, path: &str) {
+        self.state.files.lock().unwrap().remove(&format!("/{path}"));
     }
 
     /// Serves `file` at `path`; returns its URL.
@@ -162,6 +187,11 @@ impl Server {
     /// The requests so far, but for those that were reset.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.state.requests.lock().unwrap().clone()
+    }
+
+    /// Forgets the requests so far, so that many take no memory.
+    pub(crate) fn forget_requests(&self) {
+        self.state.requests.lock().unwrap().clear();
     }
 
     /// Bytes of bodies sent so far.
@@ -259,8 +289,8 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// Lists the files of a bucket whose names begin with the prefix, as S3 does; with a delimiter only those
-/// without a slash behind it.
+/// Lists the files of a bucket whose names begin with the prefix, as S3 does, 1,000 on a page; with a delimiter only
+/// those without a slash behind it, and the folders of the others.
 fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std::io::Result<()> {
     if let Some(Fault::Status(number)) = *state.always.lock().unwrap() {
         return write!(stream, "HTTP/1.1 {number} No\r\nContent-Length: 0\r\n\r\n");
@@ -268,25 +298,45 @@ fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std
     let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap_or_default();
     let prefix = value("prefix=").replace("%2F", "/");
     let root = format!("{}/", bucket.trim_end_matches('/'));
-    let files = state.files.lock().unwrap();
+    state.pages.fetch_add(1, Ordering::SeqCst);
     let is_flat = !value("delimiter=").is_empty();
-    let keys = files.iter().filter_map(|(path, file)| Some((path.strip_prefix(&root)?, file)));
-    let keys = keys.filter(|(key, _)| {
-        let name = key.strip_prefix(prefix.as_str());
-        name.is_some_and(|name| !(name.is_empty() || is_flat && name.contains('/')))
-    });
-    let contents: String = keys
-        .map(|(key, file)| {
-            let etag = file.headers.split("ETag: ").nth(1).and_then(|rest| rest.lines().next());
-            format!(
-                "<Contents><Key>{key}</Key><LastModified>2026-07-06T10:00:00.000Z</LastModified>\
-                 <ETag>{}</ETag><Size>{}</Size></Contents>",
-                etag.unwrap_or_default(),
-                file.bytes.len()
-            )
-        })
-        .collect();
-    let body = format!("<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>");
+    let token = value("continuation-token=").replace("%2F", "/");
+    let start = if token.is_empty() { format!("{root}{prefix}") } else { format!("{root}{token}") };
+    let files = state.files.lock().unwrap();
+    let (mut contents, mut folders, mut count, mut next) = (String::new(), BTreeMap::new(), 0, None);
+    for (path, file) in files.range(start..) {
+        let Some(key) = path.strip_prefix(&root) else { break };
+        let Some(name) = key.strip_prefix(prefix.as_str()) else { break };
+        if name.is_empty() {
+            continue;
+        }
+        if let Some((folder, _)) = name.split_once('/').filter(|_| is_flat) {
+            folders.insert(format!("{prefix}{folder}/"), ());
+            continue;
+        }
+        if count == 1000 {
+            next = Some(key);
+            break;
+        }
+        count += 1;
+        let etag = file.headers.split("ETag: ").nth(1).and_then(|rest| rest.lines().next());
+        contents += &format!(
+            "<Contents><Key>{key}</Key><LastModified>2026-07-06T10:00:00.000Z</LastModified>\
+             <ETag>{}</ETag><Size>{}</Size></Contents>",
+            etag.unwrap_or_default(),
+            file.bytes.len()
+        );
+    }
+    for folder in folders.keys() {
+        contents += &format!("<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>");
+    }
+    let token = next.map(|key| format!("<NextContinuationToken>{key}</NextContinuationToken>"));
+    let body = format!(
+        "<ListBucketResult><IsTruncated>{}</IsTruncated>{}{contents}</ListBucketResult>",
+        token.is_some(),
+        token.unwrap_or_default()
+    );
+    drop(files);
     write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 

@@ -37,7 +37,9 @@ pub(super) fn store() -> Done {
 
 #[cfg(feature = "object-store")]
 pub(super) fn bucket() -> Done {
-    let data = ImageDataset::new(open("s3://bucket/pictures/")?, Transforms::new().center_crop(8))?;
+    let options = OpenOptions { listing_age: std::time::Duration::from_secs(86_400), ..Default::default() };
+    let reader = open_with("s3://bucket/pictures/", &options)?;
+    let data = ImageDataset::new(reader, Transforms::new().center_crop(8))?;
     assert_eq!(column::<i64>(data, "label")?, [0, 0, 1]);
     Ok(())
 }

@@ -1,0 +1,98 @@
+//! A reader that several data sets read.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use feedline_core::{Prefetched, Result, StridedColumn};
+
+use crate::decoded::Decoded;
+use crate::reader::Visit;
+use crate::{Reader, Schema, Values};
+
+/// Two data sets may read one reader: a folder in a store is then listed once.
+impl<R: Reader + ?Sized> Reader for Arc<R> {
+    fn format(&self) -> &'static str {
+        (**self).format()
+    }
+
+    fn schema(&self) -> &Schema {
+        (**self).schema()
+    }
+
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+
+    fn is_empty(&self) -> bool {
+        (**self).is_empty()
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        (**self).read(sample, values)
+    }
+
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        (**self).visit(sample, values, to)
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        (**self).column(field)
+    }
+
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        (**self).slice(sample, field)
+    }
+
+    fn together(&self) -> Option<u64> {
+        (**self).together()
+    }
+
+    fn block_shuffle(&self) -> Option<(u64, u64)> {
+        (**self).block_shuffle()
+    }
+
+    fn ticks_per_day(&self, field: usize) -> Option<u64> {
+        (**self).ticks_per_day(field)
+    }
+
+    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
+        (**self).decoded(sample)
+    }
+
+    fn neighbours(&self, sample: u64) -> Range<u64> {
+        (**self).neighbours(sample)
+    }
+
+    fn forget(&self, sample: u64) {
+        (**self).forget(sample);
+    }
+
+    fn row_memory(&self) -> u64 {
+        (**self).row_memory()
+    }
+
+    fn prefetch(&self, samples: &[u64]) -> Prefetched {
+        (**self).prefetch(samples)
+    }
+
+    fn classes(&self) -> Option<&[String]> {
+        (**self).classes()
+    }
+
+    fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
+        (**self).lengths()
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        (**self).path(sample)
+    }
+
+    fn field_path(&self, sample: u64, field: usize) -> Option<&Path> {
+        (**self).field_path(sample, field)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        (**self).fingerprint()
+    }
+}

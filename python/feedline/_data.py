@@ -472,6 +472,7 @@ def open(
     files: str | Sequence[str] = (),
     root: str | os.PathLike[str] | None = None,
     label: str | None = None,
+    listing_age: int = 0,
 ) -> Data:
     """Opens a file, a folder or a URL, whatever its format.
 
@@ -510,6 +511,10 @@ def open(
             the files. A file that is missing is a bad sample.
         root: As for :func:`feedline.images`.
         label: As for :func:`feedline.images`.
+        listing_age: For a folder of single objects in a store, such as pictures: for how many seconds the list of its
+            objects is kept in the user's cache, so that the next start does not list 100,000 objects again; by default
+            it lists them. Objects that came since are missed until then. One that was replaced or removed is a bad
+            sample, whose error says so, and the next start lists the folder again.
 
     >>> import feedline, numpy as np, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "squares.npy")
@@ -539,6 +544,7 @@ def open(
             _options.maybe("class_from", class_from),
             _manifest(files, root, label),
             _options.maybe("cache_bytes", cache_bytes),
+            _options.whole("listing_age", listing_age),
         )
     )
     options: dict[str, Any] = {"split": split, "classes": classes, "nulls": nulls, "text": text}
@@ -546,6 +552,7 @@ def open(
     options |= {"special_tokens": special_tokens, "max_tokens": max_tokens, "empty_members": empty_members}
     options |= {"types": None if types is None else dict(types), "class_from": class_from}
     options |= {"files": files, "root": root, "label": label, "cache_bytes": cache_bytes}
+    options |= {"listing_age": listing_age}
     data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), options)
     return data
 
@@ -587,6 +594,7 @@ def images(
     max_boxes: int | None = None,
     moves: bool = False,
     views: int | Sequence[tuple[int, Sequence[Transform]]] | None = None,
+    listing_age: int = 0,
 ) -> Data:
     """Opens encoded pictures, which are decoded and transformed on their way: JPEG, PNG, WebP, BMP, GIF.
 
@@ -649,9 +657,11 @@ def images(
         views: So many random views of each picture, which is decoded once, as the fields ``view0``, ``view1`` and so
             on in place of ``image``; or several lists of transforms, each with the number of its views:
             ``views=[(2, large), (6, small)]``.
+        listing_age: As for :func:`feedline.open`.
     """
     steps = [_step(place, step) for place, step in enumerate(transforms)]
-    listed = (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from))
+    age = _options.whole("listing_age", listing_age)
+    listed = (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from), age)
     given = _parts.parts(
         field=field,
         annotations=annotations,

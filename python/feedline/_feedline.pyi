@@ -19,7 +19,7 @@ def open_joint(
     channels_first: bool,
     mode: str,
     decode: str,
-    listed: tuple[str | None, str | None, int | None],
+    listed: tuple[str | None, str | None, int | None, int],
     given: Mapping[str, Any],
 ) -> DataSet: ...
 
@@ -32,7 +32,7 @@ def open_views(
     channels_first: bool,
     mode: str,
     decode: str,
-    listed: tuple[str | None, str | None, int | None],
+    listed: tuple[str | None, str | None, int | None, int],
 ) -> DataSet: ...
 
 class DataSet:
@@ -51,6 +51,7 @@ class DataSet:
         class_from: int | None,
         manifest: tuple[Sequence[str], str | None, str | None] | None,
         cache_bytes: int | None,
+        listing_age: int,
     ) -> DataSet: ...
     @staticmethod
     def images(
@@ -62,7 +63,7 @@ class DataSet:
         channels_first: bool,
         scaled_decode: bool,
         decode: str,
-        listed: tuple[str | None, str | None, int | None],
+        listed: tuple[str | None, str | None, int | None, int],
         mode: str,
     ) -> DataSet: ...
     @staticmethod

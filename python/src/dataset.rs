@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use feedline::dataset::{Rows, lengths};
 use feedline::{Context, Dataset, Error, ErrorKind, InMemory, Mix, compose};
@@ -189,6 +190,10 @@ pub(crate) fn open_options(
     Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, types, ..defaults })
 }
 
+/// The root and the column of the label of a manifest, the folder that is the class in a pattern, and the seconds for
+/// which a list of objects is kept.
+pub(crate) type Listed = (Option<String>, Option<String>, Option<usize>, u64);
+
 /// The options of a manifest.
 pub(crate) fn manifest_options(
     files: Vec<String>,
@@ -218,7 +223,7 @@ impl DataSet {
     #[staticmethod]
     #[pyo3(signature = (
         path, split, classes, empty_members, fill_nulls, memory_limit, types, max_length, default_length,
-        tokenizer, class_from, manifest, cache_bytes
+        tokenizer, class_from, manifest, cache_bytes, listing_age
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
     fn open(
@@ -236,10 +241,12 @@ impl DataSet {
         class_from: Option<usize>,
         manifest: Option<(Vec<String>, Option<String>, Option<String>)>,
         cache_bytes: Option<u64>,
+        listing_age: u64,
     ) -> PyResult<Self> {
         let options = open_options(split, classes, empty_members, fill_nulls, memory_limit, types)?;
         let cache_bytes = cache_bytes.unwrap_or(options.cache_bytes);
-        let options = OpenOptions { class_from, cache_bytes, ..options };
+        let listing_age = Duration::from_secs(listing_age);
+        let options = OpenOptions { class_from, cache_bytes, listing_age, ..options };
         detached(py, || {
             let mut reader: Box<dyn Reader> = match manifest {
                 None => open_with(path, &options)?,
@@ -270,8 +277,7 @@ impl DataSet {
     }
 
     /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or in lanes of the loader
-    /// (`gpu`, `auto`). `listed` has the root and the column of the label of a manifest, and the folder that is the
-    /// class in a pattern.
+    /// (`gpu`, `auto`). See [`Listed`].
     #[staticmethod]
     #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode, listed, mode))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
@@ -285,13 +291,13 @@ impl DataSet {
         channels_first: bool,
         scaled_decode: bool,
         decode: &str,
-        listed: (Option<String>, Option<String>, Option<usize>),
+        listed: Listed,
         mode: &str,
     ) -> PyResult<Self> {
         let mode = mode_named(mode)?;
         let options = open_options(split, classes, false, false, None, Vec::new())?;
-        let (root, label, class_from) = listed;
-        let options = OpenOptions { class_from, ..options };
+        let (root, label, class_from, seconds) = listed;
+        let options = OpenOptions { class_from, listing_age: Duration::from_secs(seconds), ..options };
         let options =
             manifest_options(field.iter().map(|&field| field.to_owned()).collect(), root, label, options);
         let decode = decode_named(decode).map_err(raise)?;
@@ -308,12 +314,15 @@ impl DataSet {
             None => None,
         };
         detached(py, || {
-            let encoded = match encoded {
-                Some((decode, list)) => Some(Encoded::open(path, &options, list, decode)?),
-                None => None,
-            };
-            let reader = open_pictures(path, &options)?;
+            if let Some((_, list)) = &encoded {
+                list.device_part()?;
+            }
+            // Opened once: a folder in a store is listed, and its objects are opened.
+            let reader: Arc<dyn Reader> = open_pictures(path, &options)?.into();
+            let new = |(decode, list)| Encoded::files(&reader, list, decode);
+            let encoded = encoded.map(new).transpose()?;
             let classes = reader.classes().map(<[String]>::to_vec);
+            let reader = Box::new(reader);
             let set = match field {
                 Some(field) => ImageDataset::with_field(reader, field, list)?,
                 None => ImageDataset::new(reader, list)?,
@@ -381,8 +390,9 @@ impl DataSet {
     }
 
     #[getter]
-    fn fingerprint(&self) -> u64 {
-        self.set.fingerprint()
+    fn fingerprint(&self, py: Python<'_>) -> u64 {
+        // It may read files, and objects in a store.
+        interpreter::detached(py, || self.set.fingerprint())
     }
 
     /// The processors that lanes of the loader decode on: `gpu`, `auto`, or none.

@@ -1,6 +1,8 @@
 //! Pictures with masks, boxes and points, and with several views: `feedline.images` with its parts.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use feedline::{Error, ErrorKind};
 use feedline_datasets::{
@@ -11,7 +13,7 @@ use feedline_images::{BoxFormat, Mode, Transforms};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::dataset::{DataSet, manifest_options, open_options};
+use crate::dataset::{DataSet, Listed, manifest_options, open_options};
 use crate::error::raise;
 use crate::interpreter::detached;
 use crate::pictures::{Encoded, decode_named};
@@ -50,13 +52,13 @@ pub(crate) fn open_joint(
     channels_first: bool,
     mode: &str,
     decode: &str,
-    listed: (Option<String>, Option<String>, Option<usize>),
+    listed: Listed,
     given: Given,
 ) -> PyResult<DataSet> {
     let decode = decode_named(decode).map_err(raise)?;
-    let (root, label, class_from) = listed;
+    let (root, label, class_from, seconds) = listed;
     let options = open_options(split, classes, false, false, None, Vec::new())?;
-    let options = OpenOptions { class_from, ..options };
+    let options = OpenOptions { class_from, listing_age: Duration::from_secs(seconds), ..options };
     // The columns of paths of a manifest are found, unless one of them is named.
     let files =
         given.field.iter().flat_map(|field| [field].into_iter().chain(&given.mask).chain(&given.depth));
@@ -68,17 +70,12 @@ pub(crate) fn open_joint(
         None => None,
     };
     let opened = detached(py, || {
-        let reopened = || opened(path, &options, &given);
-        let (reader, parts) = reopened()?;
+        let (reader, parts) = opened(path, &options, &given)?;
+        let reader: Arc<dyn Reader> = reader.into();
         let classes = reader.classes().map(<[String]>::to_vec);
-        let encoded = match on_lanes {
-            Some((decode, list)) => {
-                let (reader, parts) = reopened()?;
-                Some(Encoded::joint(reader, parts, list, decode)?)
-            }
-            None => None,
-        };
-        let set = JointDataset::new(reader, parts, list)?;
+        let joint = |(decode, list)| Encoded::joint(&reader, parts.clone(), list, decode);
+        let encoded = on_lanes.map(joint).transpose()?;
+        let set = JointDataset::new(Box::new(reader), parts, list)?;
         Ok(DataSet::new("images", set).with_classes(classes).with_encoded(encoded))
     });
     opened.map_err(raise)
@@ -97,16 +94,16 @@ pub(crate) fn open_views(
     channels_first: bool,
     mode: &str,
     decode: &str,
-    listed: (Option<String>, Option<String>, Option<usize>),
+    listed: Listed,
 ) -> PyResult<DataSet> {
     let decode = decode_named(decode).map_err(raise)?;
     if decode.is_some() && field.is_some() {
         let why = "field is for decode=\"cpu\": leave it out";
         return Err(raise(Error::new(ErrorKind::Config, why)));
     }
-    let (root, label, class_from) = listed;
+    let (root, label, class_from, seconds) = listed;
     let options = open_options(split, classes, false, false, None, Vec::new())?;
-    let options = OpenOptions { class_from, ..options };
+    let options = OpenOptions { class_from, listing_age: Duration::from_secs(seconds), ..options };
     let options = manifest_options(field.iter().cloned().collect(), root, label, options);
     let (mut lists, mut on_lanes) = (Views::new(), decode.map(|decode| (decode, Views::new())));
     for (count, steps) in &views {
@@ -118,15 +115,13 @@ pub(crate) fn open_views(
         }
     }
     let opened = detached(py, || {
-        let encoded = match on_lanes {
-            Some((decode, lists)) => Some(Encoded::views(open_pictures(path, &options)?, lists, decode)?),
-            None => None,
-        };
-        let reader = open_pictures(path, &options)?;
+        let reader: Arc<dyn Reader> = open_pictures(path, &options)?.into();
+        let views = |(decode, lists)| Encoded::views(&reader, lists, decode);
+        let encoded = on_lanes.map(views).transpose()?;
         let classes = reader.classes().map(<[String]>::to_vec);
         let set = match &field {
-            Some(field) => ViewsDataset::with_field(reader, field, lists)?,
-            None => ViewsDataset::new(reader, lists)?,
+            Some(field) => ViewsDataset::with_field(Box::new(reader), field, lists)?,
+            None => ViewsDataset::new(Box::new(reader), lists)?,
         };
         Ok(DataSet::new("images", set).with_classes(classes).with_encoded(encoded))
     });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use feedline::dataset::Field;
 use feedline::{DType, Dataset, Error, ErrorKind, LoaderBuilder, Result};
-use feedline_datasets::{ImageDataset, JointDataset, ManifestOptions, Parts, Ragged, Reader, Views, ViewsDataset, open_pictures};
+use feedline_datasets::{ImageDataset, JointDataset, Parts, Ragged, Reader, Views, ViewsDataset};
 use feedline_images::Transforms;
 use feedline_pictures::{Decode, PictureStage};
 
@@ -39,16 +39,10 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// The pictures at `path`. Reads every file once to find the longest, and keeps the lengths in the user's
-    /// cache.
-    pub(crate) fn open(
-        path: &str,
-        options: &ManifestOptions,
-        list: Transforms,
-        decode: Decode,
-    ) -> Result<Self> {
-        list.device_part()?;
-        let files = Ragged::measured(open_pictures(path, options)?)?;
+    /// The pictures of `reader`. Reads every file once to find the longest, unless a list has the lengths, and keeps
+    /// them in the user's cache.
+    pub(crate) fn files(reader: &Arc<dyn Reader>, list: Transforms, decode: Decode) -> Result<Self> {
+        let files = Ragged::measured(Box::new(reader.clone()))?;
         let is_file = |field: &&Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
         let mut sizes = Vec::new();
         for field in files.spec().fields().iter().filter(is_file) {
@@ -59,27 +53,27 @@ impl Encoded {
             }
         }
         let max_bytes = sizes.iter().max().map_or(1, |&max| max.max(1) as usize);
-        let files = ImageDataset::encoded(open_pictures(path, options)?, list.clone(), max_bytes)?;
+        let files = ImageDataset::encoded(Box::new(reader.clone()), list.clone(), max_bytes)?;
         Ok(Self::new(files, vec![list], decode, sizes))
     }
 
-    /// Several views of the pictures of `reader`, whose lists begin on the device. As [`open`](Self::open), reads
+    /// Several views of the pictures of `reader`, whose lists begin on the device. As [`files`](Self::files), reads
     /// every file once.
-    pub(crate) fn views(reader: Box<dyn Reader>, views: Views, decode: Decode) -> Result<Self> {
+    pub(crate) fn views(reader: &Arc<dyn Reader>, views: Views, decode: Decode) -> Result<Self> {
         let lists = views.lists().to_vec();
-        let files = ViewsDataset::encoded(reader, views)?;
+        let files = ViewsDataset::encoded(Box::new(reader.clone()), views)?;
         let sizes = files.picture_bytes().to_vec();
         Ok(Self::new(files, lists, decode, sizes))
     }
 
-    /// The pictures of `files`, with what moves with them. As [`open`](Self::open), reads every file once.
+    /// The pictures of `files`, with what moves with them. As [`files`](Self::files), reads every file once.
     pub(crate) fn joint(
-        reader: Box<dyn Reader>,
+        reader: &Arc<dyn Reader>,
         parts: Parts,
         list: Transforms,
         decode: Decode,
     ) -> Result<Self> {
-        let files = JointDataset::encoded(reader, parts, list.clone())?;
+        let files = JointDataset::encoded(Box::new(reader.clone()), parts, list.clone())?;
         let sizes = files.picture_bytes().to_vec();
         Ok(Self::new(files, vec![list], decode, sizes))
     }

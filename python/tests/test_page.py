@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from test_bucket import pictures, served
 
 import feedline
 
@@ -58,16 +60,26 @@ def said(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
 
 
-def bitmap(path: Path, blue: int, green: int = 2, red: int = 3) -> None:
+def bitmap_bytes(blue: int, green: int = 2, red: int = 3) -> bytes:
     """A picture of 8 x 8 pixels of one colour."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     header = struct.pack("<13I", 246, 0, 54, 40, 8, 8, 1 | 24 << 16, 0, 192, 0, 0, 0, 0)
-    path.write_bytes(b"BM" + header + bytes([blue, green, red]) * 64)
+    return b"BM" + header + bytes([blue, green, red]) * 64
+
+
+def bitmap(path: Path, *colour: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bitmap_bytes(*colour))
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files that the page names."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The files that the page names, and the bucket."""
+    monkeypatch.setenv("FEEDLINE_CACHE", str(tmp_path / "cache"))
+    with served(pictures(), monkeypatch):
+        yield files_of(tmp_path, monkeypatch)
+
+
+def files_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tokenizer(tmp_path)
     chats = [{"messages": [said("user", "Hi"), said("assistant", answer)]} for answer in ("Hi", "Hi there")]
     lines(tmp_path / "chats.jsonl", *chats)
@@ -112,7 +124,7 @@ def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
         words |= {"other", "shop"}
         names.append(set(scope) & words)
     text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}, {"windows"}]
-    assert names == [{"flowers"}, {"shop"}, *text, {"mask"}, {"boxes", "labels"}, {"other"}, {"both"}, {"species"}, set()]
+    assert names == [{"flowers"}, {"shop"}, *text, {"mask"}, {"boxes", "labels"}, {"other"}, {"both"}, {"species"}, set(), set()]
 
 
 def test_lists_and_manifests_of_the_page(folder: Path) -> None:

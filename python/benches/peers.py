@@ -1,0 +1,298 @@
+"""Measures the readers of files beside other loaders of the same samples.
+
+    python benches/peers.py [--rounds 3] [--seconds 2] [--workers 2] [--only parquet,tar,mds,tfrecord,arrow]
+
+Batches of 256 as torch tensors, shuffled unless a peer reads in sequence only, in samples per second of epochs that
+are cut after so many seconds. In turns; prints the versions, and of each way the median and its range. What is not
+installed is said. Token windows: `tokens.py`; tables in memory beside more ways: `tables.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import io
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import feedline
+
+BATCH, COLUMNS = 256, 20
+PEERS = ["torch", "torchvision", "torchdata", "webdataset", "spdl", "mosaicml-streaming", "tfrecord", "litdata"]
+PEERS += ["datasets", "grain", "pyarrow", "pillow", "numpy"]
+Ways = dict[str, Callable[[], Iterable[Any]]]
+
+
+def rate(batches: Iterable[Any], seconds: float, of_one: Callable[[Any], int]) -> float:
+    start, count = time.perf_counter(), 0
+    for batch in batches:
+        count += of_one(batch)
+        if time.perf_counter() - start > seconds:
+            break
+    return count / (time.perf_counter() - start)
+
+
+def rows(batch: Any) -> int:
+    """The samples of a batch of any loader."""
+    if isinstance(batch, feedline.Batch):
+        return len(batch)
+    first = next(iter(batch.values())) if isinstance(batch, dict) else batch[0] if isinstance(batch, (list, tuple)) else batch
+    return len(first)
+
+
+class Picked(Dataset[Any]):
+    """Arrays for DataLoader, all rows of a batch in one call."""
+
+    def __init__(self, x: torch.Tensor, label: torch.Tensor) -> None:
+        self.x, self.label = x, label
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, at: int) -> Any:
+        return self.x[at], self.label[at]
+
+    def __getitems__(self, ids: list[int]) -> Any:
+        at = torch.tensor(ids)
+        return self.x[at], self.label[at]
+
+
+def loader(data: Any, workers: int) -> Callable[[], Iterable[Any]]:
+    made = feedline.Loader(data, BATCH, shuffle=7, framework="torch", workers=workers)
+    return lambda: made
+
+
+def parquet(folder: Path, workers: int) -> Ways:
+    import pyarrow
+    import pyarrow.parquet
+
+    chance, count = np.random.default_rng(7), 2_000_000
+    columns = {f"x{i}": chance.random(count, dtype=np.float32) for i in range(COLUMNS)}
+    columns["label"] = chance.integers(0, 10, count)
+    path = folder / "table.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=65536)
+    table = pyarrow.parquet.read_table(path)
+    x = torch.from_numpy(np.stack([table[f"x{i}"].to_numpy() for i in range(COLUMNS)], axis=1))
+    label = torch.from_numpy(table["label"].to_numpy())
+
+    def by_hand() -> Iterable[Any]:
+        for at in torch.randperm(count).split(BATCH):
+            yield x[at], label[at]
+
+    def whole(rows: Any) -> Any:
+        return rows
+
+    stacked = feedline.table(path, stack={"x": [f"x{i}" for i in range(COLUMNS)]})
+    ways: Ways = {"feedline.table": loader(stacked, workers), "pyarrow and torch by hand": by_hand}
+    ways["DataLoader, __getitems__"] = lambda: DataLoader(Picked(x, label), BATCH, shuffle=True, collate_fn=whole)
+
+    def nodes() -> Iterable[Any]:
+        from torch.utils.data import RandomSampler
+        from torchdata.nodes import Batcher, Loader, Mapper, SamplerWrapper
+
+        picked = Picked(x, label)
+        return Loader(Mapper(Batcher(SamplerWrapper(RandomSampler(picked)), BATCH), picked.__getitems__))
+
+    def hub() -> Iterable[Any]:
+        import datasets
+
+        data = datasets.Dataset.from_parquet(str(path), cache_dir=str(folder / "hub")).with_format("torch")
+        return DataLoader(data, BATCH, shuffle=True)
+
+    def grains() -> Iterable[Any]:
+        import grain
+
+        def sample(at: int) -> Any:
+            return x[at].numpy(), label[at].numpy()
+
+        return grain.MapDataset.range(count).shuffle(7).map(sample).batch(BATCH)
+
+    return ways | {"torchdata.nodes": nodes, "datasets": hub, "grain": grains}
+
+
+def jpegs(count: int) -> list[bytes]:
+    """Smooth pictures of 500 x 375, of 30 to 60 KB."""
+    from PIL import Image
+
+    chance, files = np.random.default_rng(7), []
+    for _ in range(32):
+        small = Image.fromarray(chance.integers(0, 256, (24, 32, 3), np.uint8)).resize((500, 375))
+        noise = chance.integers(-9, 10, (375, 500, 3))
+        picture = Image.fromarray(np.clip(np.asarray(small) + noise, 0, 255).astype(np.uint8))
+        file = io.BytesIO()
+        picture.save(file, "JPEG", quality=90)
+        files.append(file.getvalue())
+    return [files[at % len(files)] for at in range(count)]
+
+
+def tar(folder: Path, workers: int) -> Ways:
+    import tarfile
+
+    from PIL import Image
+    from torchvision import transforms
+
+    files, path = jpegs(3072), folder / "pictures.tar"
+    with tarfile.open(path, "w") as archive:
+        for at, file in enumerate(files):
+            for name, content in ((f"{at:05}.jpg", file), (f"{at:05}.cls", str(at % 10).encode())):
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    steps: list[Any] = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+    changed = transforms.Compose([*steps, transforms.Normalize(mean, deviation)])
+    T = feedline.transforms
+    ours = feedline.images(path, [T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.Normalize(mean, deviation)])
+
+    class Pictures(Dataset[Any]):
+        def __len__(self) -> int:
+            return len(files)
+
+        def __getitem__(self, at: int) -> Any:
+            return changed(Image.open(io.BytesIO(files[at])).convert("RGB")), at % 10
+
+    def webdataset() -> Iterable[Any]:
+        import webdataset
+
+        data = webdataset.WebDataset(str(path), shardshuffle=False).shuffle(500).decode("pil").to_tuple("jpg", "cls")
+        # One archive for each worker.
+        data = data.map_tuple(changed, int).batched(BATCH)
+        return webdataset.WebLoader(data, batch_size=None, num_workers=1)
+
+    def threads() -> Iterable[Any]:
+        from spdl.pipeline import PipelineBuilder
+
+        pictures = Pictures()
+        builder = PipelineBuilder().add_source(iter(torch.randperm(len(files)).tolist()))
+        builder = builder.pipe(pictures.__getitem__, concurrency=workers).aggregate(BATCH)
+        builder = builder.pipe(lambda rows: (torch.stack([row[0] for row in rows]), len(rows))).add_sink(2)
+        pipeline = builder.build(num_threads=workers + 1)
+        with pipeline.auto_stop():
+            yield from pipeline
+
+    torches = DataLoader(Pictures(), BATCH, shuffle=True, num_workers=workers)
+    return {
+        "feedline.images": loader(ours, workers),
+        "DataLoader, Pillow, torchvision": lambda: torches,
+        "webdataset": webdataset,
+        "SPDL, Pillow, torchvision": threads,
+    }
+
+
+def samples(count: int) -> Iterable[dict[str, Any]]:
+    chance = np.random.default_rng(7)
+    for at in range(count):
+        yield {"x": chance.integers(0, 256, 784, np.uint8), "y": at % 10}
+
+
+def mds(folder: Path, workers: int) -> Ways:
+    from streaming import MDSWriter, StreamingDataset
+
+    with MDSWriter(out=str(folder / "mds"), columns={"x": "ndarray:uint8:784", "y": "int"}) as out:
+        for sample in samples(60_000):
+            out.write(sample)
+
+    def streamed() -> Iterable[Any]:
+        data = StreamingDataset(local=str(folder / "mds"), shuffle=True, batch_size=BATCH)
+        return DataLoader(data, BATCH, num_workers=workers)
+
+    return {"feedline.open": loader(feedline.open(folder / "mds"), workers), "streaming": streamed}
+
+
+def tfrecord(folder: Path, workers: int) -> Ways:
+    import tfrecord as records
+    from tfrecord.torch.dataset import TFRecordDataset
+
+    path = str(folder / "train.tfrecord")
+    writer = records.TFRecordWriter(path)
+    for sample in samples(60_000):
+        writer.write({"x": (sample["x"].tobytes(), "byte"), "y": (sample["y"], "int")})
+    writer.close()
+
+    def read() -> Iterable[Any]:
+        data = TFRecordDataset(path, None, {"x": "byte", "y": "int"}, shuffle_queue_size=1024)
+        return DataLoader(data, BATCH, num_workers=0)
+
+    return {"feedline.open": loader(feedline.open(path), workers), "tfrecord": read}
+
+
+def arrow(folder: Path, workers: int) -> Ways:
+    import pyarrow
+
+    rows = list(samples(60_000))
+    flat = pyarrow.array(np.concatenate([row["x"] for row in rows]))
+    table = pyarrow.table(
+        {"x": pyarrow.FixedSizeListArray.from_arrays(flat, 784), "y": pyarrow.array([row["y"] for row in rows])}
+    )
+    path = folder / "train.arrow"
+    with pyarrow.ipc.new_file(path, table.schema) as out:
+        out.write_table(table, 1024)
+
+    def lit() -> Iterable[Any]:
+        import litdata
+
+        if not (folder / "lit").exists():
+            litdata.optimize(rows.__getitem__, list(range(len(rows))), str(folder / "lit"), chunk_bytes="16MB", num_workers=1)
+        return litdata.StreamingDataLoader(
+            litdata.StreamingDataset(str(folder / "lit"), shuffle=True), batch_size=BATCH, num_workers=workers
+        )
+
+    def hub() -> Iterable[Any]:
+        import datasets
+
+        data = datasets.Dataset(datasets.table.InMemoryTable(table)).with_format("torch")
+        return DataLoader(data, BATCH, shuffle=True)
+
+    return {"feedline.open": loader(feedline.open(path), workers), "datasets": hub, "litdata (its own files)": lit}
+
+
+SETS = {"parquet": parquet, "tar": tar, "mds": mds, "tfrecord": tfrecord, "arrow": arrow}
+
+
+def version(name: str) -> str:
+    try:
+        return f"{name} {importlib.metadata.version(name)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"{name} is not installed"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", default=",".join(SETS))
+    options = parser.parse_args()
+    print(", ".join(map(version, PEERS)))
+    for name in options.only.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                ways = SETS[name](Path(folder), options.workers)
+            except ImportError as error:
+                print(f"not run: {name} ({error})")
+                continue
+            seen: dict[str, list[float]] = {way: [] for way in ways}
+            for turn in range(options.rounds + 1):
+                for way, batches in ways.items():
+                    try:
+                        seen[way].append(rate(batches(), options.seconds, rows))
+                    except Exception as error:
+                        if turn == 0:
+                            print(f"not run: {name}, {way} ({type(error).__name__}: {error})"[:200])
+            load = os.getloadavg()[0]
+            for way, (_, *rest) in ((way, rates) for way, rates in seen.items() if len(rates) > 1):
+                low, high = min(rest), max(rest)
+                print(f"{name:9s} {way:32s} {statistics.median(rest):12,.0f}/s ({low:,.0f} to {high:,.0f}), load {load:.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

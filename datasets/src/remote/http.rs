@@ -6,6 +6,15 @@ use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
 };
+use rustls::crypto::{CryptoProvider, ring};
+
+/// Makes ring the provider of TLS, unless the program has chosen one: a client has none of its own.
+pub(super) fn choose_tls() {
+    if CryptoProvider::get_default().is_none() {
+        // Fails where another thread was faster.
+        let _ = ring::default_provider().install_default();
+    }
+}
 
 /// Connects to web servers.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use object_store::path::Path;
 use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use url::Url;
 
-use super::http::WebServers;
+use super::http::{WebServers, choose_tls};
 use super::{RemoteOptions, config};
 use crate::open::{SCHEMES, is_url};
 
@@ -102,6 +102,7 @@ impl Stores {
     }
 
     fn store(&self, base: &Url) -> Result<Arc<dyn ObjectStore>> {
+        choose_tls();
         // No retries here: `fetch` retries.
         let once = RetryConfig { max_retries: 0, retry_timeout: self.request_time, ..Default::default() };
         let limits = [

@@ -127,3 +127,21 @@ fn options_that_cannot_be_are_refused() {
         assert_eq!(Remote::new(options).unwrap_err().kind(), ErrorKind::Config);
     }
 }
+
+#[test]
+fn a_secure_url_is_asked_for_by_tls() {
+    with_watchdog(LIMIT, || {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}/records", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let mut hello = [0; 6];
+            std::io::Read::read_exact(&mut listener.accept().unwrap().0, &mut hello).unwrap();
+            hello
+        });
+        let remote = Remote::new(RemoteOptions { attempts: 1, ..options() }).unwrap();
+        assert!(records(&remote, &url).is_err(), "the connection has ended");
+        // A handshake, of a version of TLS, with the client's hello.
+        let [record, major, _, _, _, message] = server.join().unwrap();
+        assert_eq!([record, major, message], [22, 3, 1]);
+    });
+}

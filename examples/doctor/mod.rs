@@ -8,20 +8,26 @@ mod libraries;
 use std::error::Error;
 use std::path::PathBuf;
 
+use feedline_core::named;
 use feedline_report::{Diagnosis, Profile};
 use lexopt::prelude::{Long, Short, ValueExt};
 use serde::Serialize;
 
-pub(crate) const HELP: &str = "\
+const HELP: &str = "\
 Looks at the machine, and says what will limit training on it and what to change. Needs no GPU.
 
 usage: doctor [options]
   --data FOLDER   measure reads there [the folder for temporary files]
-  --profile FILE  say what limited the run whose service times are there: mlp --profile FILE
+  --profile FILE  say what limited the run whose service times are there: SAVED_BY
   --json          print one JSON object
   --help
 
 Takes a few seconds and up to 0.5 GB of memory. exit code: 0, also without a GPU; 2 for a wrong option";
+
+/// What `--help` prints.
+pub(crate) fn help() -> String {
+    HELP.replace("SAVED_BY", named("mlp --profile FILE", "loader.report().save_profile(FILE)"))
+}
 
 /// All findings. Unknown ones are null.
 #[derive(Debug, Serialize)]
@@ -46,7 +52,7 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<String, Box<dyn Error>> 
             Long("profile") => {
                 run = Some(Diagnosis::of_profile(&Profile::read(parser.value()?.parse::<PathBuf>()?)?));
             }
-            Long("help") | Short('h') => return Ok(format!("{HELP}\n")),
+            Long("help") | Short('h') => return Ok(help() + "\n"),
             other => return Err(format!("{}: see --help", other.unexpected()).into()),
         }
     }

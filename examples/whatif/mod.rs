@@ -4,11 +4,12 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use feedline_core::named;
 use feedline_report::{Cause, Prediction, Profile, WhatIf};
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use serde_json::json;
 
-pub(crate) const HELP: &str = "\
+const HELP: &str = "\
 Predicts from the service times of a run what other settings would give.
 
 usage: whatif FILE [options]
@@ -24,8 +25,16 @@ usage: whatif FILE [options]
   --json          print one JSON object
   --help
 
-FILE holds the service times of a run: mlp --profile FILE, or Profile::write. The replay is in virtual time.
+FILE holds the service times of a run: SAVED_BY. The replay is in virtual time.
 exit code: 0 done, 2 an error";
+
+/// What `--help` prints.
+pub(crate) fn help() -> String {
+    HELP.replace(
+        "SAVED_BY",
+        named("mlp --profile FILE, or Profile::write", "loader.report().save_profile(FILE)"),
+    )
+}
 
 struct Options {
     path: PathBuf,
@@ -36,7 +45,7 @@ struct Options {
 
 /// The prediction as text, or as JSON.
 pub(crate) fn run(parser: lexopt::Parser) -> Result<String, Box<dyn Error>> {
-    let Some(options) = parse(parser)? else { return Ok(format!("{HELP}\n")) };
+    let Some(options) = parse(parser)? else { return Ok(help() + "\n") };
     let profile = Profile::read(&options.path)?;
     let measured = WhatIf::default().predict(&profile, options.batches);
     let asked = options.what.predict(&profile, options.batches);

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _feedline
+from . import _feedline, _notebook
 from ._data import Data
 from ._errors import ConfigError
 from ._frameworks import Framework
@@ -55,6 +55,10 @@ class Batch(Mapping[str, Any]):
     """
 
     __slots__ = ("_arrays", "_forms", "_framework", "_inner", "_parts")
+
+    def __new__(cls, fields: Any, *parts: Any) -> Any:
+        """``type(batch)({...})`` is a dict: so frameworks make a mapping anew from values that they have moved."""
+        return super().__new__(cls) if parts else dict(fields)
 
     def __init__(
         self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
@@ -141,6 +145,16 @@ class Batch(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Batch(epoch {self.epoch}, step {self.step}, {self.rows} rows of {', '.join(self._forms)})"
+
+    def _repr_html_(self) -> str:
+        """The fields and the first rows, with pictures, for a notebook."""
+        samples = _notebook.rows_of(self, self.rows)
+        fields = []
+        for name, value in self.items():
+            array = value[0] if isinstance(value, tuple) else value
+            dtype = str(array.dtype).removeprefix("torch.")
+            fields.append((name, dtype, f"{type(value).__name__} of " * isinstance(value, tuple) + str(list(array.shape))))
+        return _notebook.table(repr(self), fields, samples)
 
     def __reduce__(self) -> Any:
         raise TypeError("a batch cannot be pickled: it is memory of the loader; pickle copies of its arrays")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _collate, _feedline, _options, _own, _parts
+from . import _collate, _feedline, _notebook, _options, _own, _parts
 from . import transforms as _transforms
 from ._errors import ConfigError
 from ._columns import Place
@@ -364,8 +364,20 @@ class Data:
 
         return f"Data({len(self)} samples: {', '.join(map(shown, self.fields))})"
 
+    def _repr_html_(self) -> str:
+        """The fields, and the first samples, for a notebook."""
+        fields = self.fields
+        samples = _notebook.first_samples(self, [field.name for field in fields])
+        return _notebook.table(f"Data of {len(self)} samples", [_described(field) for field in fields], samples)
+
     def __reduce__(self) -> Any:
         raise TypeError("a Data cannot be pickled: open it again where you need it")
+
+
+def _described(field: Field) -> tuple[str, str, str]:
+    """Name, type and shape for a notebook."""
+    shape = list(field.shape)
+    return field.name, field.dtype, f"{shape}" if field.max_length is None else f"up to {field.max_length} x {shape}"
 
 
 def _index(index: Any) -> int:
@@ -555,6 +567,15 @@ def open(
     options |= {"listing_age": listing_age}
     data._made = (open, (os.path.abspath(path) if os.path.exists(path) else path,), options)
     return data
+
+
+def opened_from(data: Any) -> str | None:
+    """The path that ``data`` was opened from, if its samples are those of the file or folder as they are."""
+    made = getattr(data, "_made", None)
+    if made is None or made[0] is not open:
+        return None
+    changes = ("tokenizer", "types", "class_from", "files", "label", "classes")
+    return None if any(made[2][name] for name in changes) else os.fspath(made[1][0])
 
 
 def _manifest(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import html
 import importlib.util
 import inspect
 import logging
@@ -19,11 +20,12 @@ import numpy as np
 from . import _feedline, _options, _own, _values
 from ._batch import Batch, Copied, forms_of
 from ._collate import nested
-from ._data import Data, NotRandomAccess, fields_at
+from ._data import Data, NotRandomAccess, fields_at, opened_from
 from ._device_map import DeviceMap, Mapped, Position
 from ._errors import ConfigError, StateError
 from ._frameworks import Framework
 from ._frameworks import framework as framework_of
+from ._lines import Lines
 from ._report import Report
 from ._sampler import Sampler, order_of
 from ._source import Source
@@ -35,10 +37,10 @@ _log = logging.getLogger("feedline")
 class _Run:
     """How far an epoch is. A loader and its iterators share it, so that no loader refers to an iterator."""
 
-    __slots__ = ("epoch", "goes_on", "is_over", "steps")
+    __slots__ = ("epoch", "first", "goes_on", "is_over", "steps")
 
-    def __init__(self, epoch: int, steps: int | None) -> None:
-        self.epoch, self.steps, self.is_over = epoch, steps, False
+    def __init__(self, epoch: int, steps: int | None, first: int = 0) -> None:
+        self.epoch, self.steps, self.first, self.is_over = epoch, steps, first, False
         #: Whether the next epoch follows if nothing is left of the one of a loaded state.
         self.goes_on = False
 
@@ -63,6 +65,14 @@ class Epoch(Iterator[Any]):
         :class:`Source` ``None``."""
         return self._run.steps
 
+    @property
+    def first_step(self) -> int:
+        """The step that this iterator begins at: 0, or where a loaded state goes on.
+
+        A progress bar of the whole epoch: ``tqdm(batches, initial=batches.first_step, total=len(loader))``.
+        """
+        return self._run.first
+
     def __iter__(self) -> Epoch:
         return self
 
@@ -79,7 +89,7 @@ class Epoch(Iterator[Any]):
         if inner is None and run.goes_on and loader._is_resumed:
             run.goes_on = False
             run.epoch += 1
-            run.steps = loader._inner.begin(run.epoch)
+            run.steps, run.first = loader._inner.begin(run.epoch), 0
             inner = self._next()
         if inner is None:
             run.is_over = True
@@ -150,6 +160,9 @@ class Loader:
             Of torch.
         transfer_mode: ``"auto"``, ``"staged"``, ``"zero_copy"`` or ``"resident"``.
         pinned_budget: Max bytes of pinned memory. Default: 2 GiB.
+        record: A folder for the record of the run, 32 bytes per step: ``python -m feedline replay FOLDER --step N``
+            makes the batch of a step again, if the data is a :func:`feedline.open` of one path, and says whether
+            its bytes are those of the run; ``diff`` says where two runs part. See :meth:`note`.
         held_timeout: Seconds after which a loop that holds every slot gets a :class:`SlotsHeldError`.
         drop_timeout: Seconds that the end of the loader waits for its threads.
 
@@ -192,6 +205,7 @@ class Loader:
         device_map: Callable[[dict[str, Any]], Any] | None = None,
         transfer_mode: str = "auto",
         pinned_budget: int | None = None,
+        record: str | os.PathLike[str] | None = None,
         held_timeout: float = 1.0,
         drop_timeout: float = 5.0,
         **others: NoReturn,
@@ -231,6 +245,7 @@ class Loader:
         self._is_resumed = False
         self._has_delivered = False
         self._watches_bad_samples = bool(bad_samples)
+        self._lines = Lines()
         # Before the threads, so that they end first when the loader is collected: a thread may wait for one.
         mapping = None if map_batch is None else _mapping(map_batch, self.data, self.batch_size)
         self._reads = Choice(getattr(self.data, "_leaves", []), workers, parallel, mapping)
@@ -265,6 +280,8 @@ class Loader:
                 "is_under_one_lock": self._reads.is_under_one_lock or (is_source and has_lock()),
                 "decodes_on_lanes": decodes_on_lanes,
                 "map_batch": None if mapping is None else mapping.map,
+                "waited": self._lines,
+                "record": None if record is None else (os.fspath(record), opened_from(self.data)),
             }
             self._inner = _feedline.Loader(self.data._set, options)
             if device_map is not None:
@@ -297,7 +314,7 @@ class Loader:
 
     def _begin(self, epoch: int) -> _Run:
         if self._is_resumed and self._current is not None and epoch == self._current.epoch:
-            self._current = _Run(epoch, self._current.steps)
+            self._current = _Run(epoch, self._current.steps, self._current.first)
         else:
             self._leave_epoch()
             steps = self._inner.begin(_options.whole("epoch", epoch))
@@ -396,8 +413,10 @@ class Loader:
         self._is_resumed, self._has_delivered = True, False
         if self._current is None:
             self._current = _Run(epoch, steps)
-        current = self._current
+        current, whole = self._current, self._inner.steps
         current.epoch, current.steps, current.is_over = epoch, steps, False
+        # With another batch size it is another step.
+        current.first = step if steps is None or whole is None else whole - steps
 
     @property
     def order_hash(self) -> int:
@@ -428,7 +447,18 @@ class Loader:
         >>> loader.report().data["epoch"]["rows"]
         100
         """
-        return Report(*self._inner.report(), self._reads.report())
+        lines = self._lines.longest()
+        told = self._inner.report([(str(line), line.waited, line.batches) for line in lines])
+        return Report(*told, self._reads.report(), self._inner.profile(), lines)
+
+    def note(self, name: str, value: float) -> None:
+        """Records a value of the step on the last batch, such as its loss, for ``python -m feedline spikes``.
+
+        Of a loader with ``record=``, and without ``device_map``, which takes batches ahead of the step.
+        """
+        if self._device_map is not None:
+            raise ConfigError("note() is for the last batch, and device_map has taken the next one: leave it out")
+        self._inner.note(str(name), _options.number("the value of note", value))
 
     @property
     def rank(self) -> int:
@@ -457,6 +487,11 @@ class Loader:
             f"Loader({of}, batches of {self.batch_size}, {steps}"
             f"{self._framework.name} on {self.device}, {self._inner.mode}{rank}{reads})"
         )
+
+    def _repr_html_(self) -> str:
+        """The loader, and the fields and first samples of its data, for a notebook. Takes no batch."""
+        shown = self.data._repr_html_() if isinstance(self.data, Data) else ""
+        return f"<div>{html.escape(repr(self))}</div>{shown}"
 
     def __reduce__(self) -> Any:
         raise TypeError("a Loader has threads and cannot be pickled: save loader.state_dict()")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import html
 import json
+import os
+from collections.abc import Sequence
 from typing import Any
+
+from ._lines import Line
 
 
 class Report:
@@ -20,11 +24,33 @@ class Report:
     #: The report as one self-contained HTML page.
     page: str
 
-    def __init__(self, text: str, diagnosis: str, data: str, page: str, own: dict[str, Any] | None) -> None:
+    def __init__(
+        self,
+        text: str,
+        diagnosis: str,
+        data: str,
+        page: str,
+        own: dict[str, Any] | None,
+        profile: str,
+        lines: Sequence[Line],
+    ) -> None:
+        self._profile = profile
         self._text, self.diagnosis, self.data, self.page = text, diagnosis, json.loads(data), page
         if own is not None:
             self.data["own"] = own
             self._text += f"{_told(own)}\n"
+        self.data["lines"] = [line._asdict() for line in lines]
+        for line in lines:
+            self._text += f"waits at {line}: {line.waited / 1e9:.2f} s for {line.batches} batches\n"
+
+    def save_profile(self, path: str | os.PathLike[str]) -> None:
+        """Writes the service times of the last batches, a few kilobytes of JSON.
+
+        ``python -m feedline whatif FILE --workers 8`` predicts from them what other settings would give, and
+        ``doctor --profile FILE`` says what limited the run.
+        """
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self._profile + "\n")
 
     def __str__(self) -> str:
         return f"{self._text}{self.diagnosis}"

@@ -19,6 +19,7 @@
 //! | `joint.rs` | pictures with masks, boxes and points |
 //! | `transforms.rs` | the transforms of pictures |
 //! | `sampler.rs` | the order of samples |
+//! | `commands.rs` | the commands of `python -m feedline` |
 //! | `error.rs` | errors as exceptions |
 //!
 //! Every call that may wait, read or take a lock detaches from the interpreter first: a worker may need its
@@ -29,6 +30,7 @@ use pyo3::prelude::*;
 
 mod batch;
 mod capsule;
+mod commands;
 mod dataset;
 mod error;
 mod interpreter;
@@ -76,6 +78,7 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(text::open_chats, module)?)?;
     module.add_function(wrap_pyfunction!(text::render_chat, module)?)?;
     module.add_function(wrap_pyfunction!(text::unpadded, module)?)?;
+    module.add_function(wrap_pyfunction!(commands::command, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::leave, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::is_closing, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::forget_workers, module)?)?;

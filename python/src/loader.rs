@@ -1,9 +1,10 @@
 //! A loader that Python owns.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use feedline::record::{RecordOptions, Recorder};
 use feedline::report::ChosenMode;
 use feedline::{BadSampleReport, Cursor, Device, Error, ErrorKind, Progress, Result, World};
 use feedline_dlpack::Share;
@@ -19,6 +20,9 @@ use crate::open::Open;
 use crate::options::{Options, Samples, builder};
 use crate::running::{Answer, Start, State, TICK};
 
+/// The shortest wait whose line is named.
+const NOTICED: Duration = Duration::from_micros(100);
+
 /// How much longer the slots may be held if other threads may hold them.
 const OTHER_THREADS: u32 = 30;
 
@@ -33,6 +37,10 @@ pub(crate) struct Loader {
     /// Steps that were delivered since then.
     delivered: AtomicU64,
     world: World,
+    /// Records the run; `None` once the loader is closed, which frees the files.
+    recorder: Mutex<Option<Recorder>>,
+    /// Called with the nanoseconds of a wait.
+    waited: Py<PyAny>,
 }
 
 /// What is known of a loader also while an epoch borrows it.
@@ -55,9 +63,15 @@ impl Loader {
         let world = world.map_err(raise)?;
         let held_timeout = seconds("held_timeout", options.held_timeout).map_err(raise)?;
         let drop_timeout = seconds("drop_timeout", options.drop_timeout).map_err(raise)?;
-        let gpu = options.gpu;
+        let (gpu, record) = (options.gpu, options.record.clone());
+        let waited = options.waited.clone_ref(py);
         let (builder, pictures) = builder(&data, options)?;
-        let builder = builder.world(world).drop_timeout(drop_timeout);
+        let mut builder = builder.world(world).drop_timeout(drop_timeout);
+        let recorder = record
+            .map(|(folder, data)| Recorder::new(folder, RecordOptions { data, ..RecordOptions::default() }));
+        if let Some(recorder) = &recorder {
+            builder = builder.record(recorder);
+        }
         let build = || {
             let device = if let Some(gpu) = gpu { Device::cuda(gpu)? } else { Device::new_host() };
             let stream = device.stream()?;
@@ -83,6 +97,8 @@ impl Loader {
             first_step: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             world,
+            recorder: Mutex::new(recorder),
+            waited,
         })
     }
 
@@ -145,7 +161,10 @@ impl Loader {
         let start = Instant::now();
         loop {
             match self.with_state(py, |state| state.next(TICK))? {
-                Answer::Batch(share) => return Ok(Some(self.count(share))),
+                Answer::Batch(share) => {
+                    self.tell_wait(py, start.elapsed());
+                    return Ok(Some(self.count(share)));
+                }
                 Answer::Over => return Ok(None),
                 Answer::NotYet => {}
             }
@@ -200,11 +219,16 @@ impl Loader {
         if report.samples().is_empty() { None } else { serde_json::to_string(&report).ok() }
     }
 
-    /// The text, the diagnosis and the JSON of the report, and its page for a browser.
-    fn report(&self) -> (String, String, String, String) {
+    /// The text, the diagnosis and the JSON of the report, and its page for a browser with the lines that wait:
+    /// place, nanoseconds and batches.
+    fn report(&self, lines: Vec<(String, u64, u64)>) -> (String, String, String, String) {
         let report = self.about.progress.report();
         let diagnosis = Diagnosis::new(&report);
-        let page = feedline_report::History::new().page(&report, None);
+        let mut history = feedline_report::History::new();
+        for (place, waited, batches) in lines {
+            history.line(&place, Duration::from_nanos(waited), batches);
+        }
+        let page = history.page(&report, None);
         (report.to_string(), diagnosis.text, to_json(&report), page)
     }
 
@@ -240,7 +264,27 @@ impl Loader {
         if self.open.is_forked() {
             return Ok(());
         }
-        detached(py, || self.open.close()).map_err(raise)
+        let recorder = self.recorder().take();
+        detached(py, || {
+            let closed = self.open.close();
+            drop(recorder);
+            closed
+        })
+        .map_err(raise)
+    }
+
+    /// Records a value of the last step that was delivered.
+    fn note(&self, py: Python<'_>, name: &str, value: f64) -> PyResult<()> {
+        let Some(recorder) = self.recorder().clone() else {
+            let why = "the loader does not record its run, or is closed: give record=FOLDER when it is made";
+            return Err(raise(Error::new(ErrorKind::Config, why)));
+        };
+        detached(py, || recorder.note(name, value)).map_err(raise)
+    }
+
+    /// The service times of the last batches, as JSON, for `python -m feedline whatif`.
+    fn profile(&self) -> String {
+        feedline_report::Profile::new(&self.about.progress).to_json()
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -249,6 +293,18 @@ impl Loader {
 }
 
 impl Loader {
+    /// Says that the loop has waited, so that its line can be named.
+    fn tell_wait(&self, py: Python<'_>, waited: Duration) {
+        if waited >= NOTICED {
+            // It reads frames, and has nothing to fail at that would concern the loop.
+            let _ = self.waited.call1(py, (waited.as_nanos() as u64,));
+        }
+    }
+
+    fn recorder(&self) -> MutexGuard<'_, Option<Recorder>> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn begin_at(&self, step: u64) {
         self.first_step.store(step, Ordering::Relaxed);
         self.delivered.store(0, Ordering::Relaxed);

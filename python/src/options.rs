@@ -1,5 +1,6 @@
 //! The options of a loader, from Python's to the builder's.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use feedline::{BadSamples, Error, ErrorKind, LastBatch, LoaderBuilder, Pad, TransferMode, Workers};
@@ -53,6 +54,10 @@ pub(crate) struct Options {
     pub(crate) is_under_one_lock: bool,
     /// Whether lanes of the loader decode pictures, where they may.
     pub(crate) decodes_on_lanes: bool,
+    /// The folder of the record of the run, and the file or folder of its data if it can be opened again.
+    pub(crate) record: Option<(PathBuf, Option<PathBuf>)>,
+    /// Called with the nanoseconds of a wait of the loop.
+    pub(crate) waited: Py<PyAny>,
 }
 
 /// The builder of a loader with these options, without the device and the world, and of pictures what decodes

@@ -6,6 +6,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+pub mod commands;
 pub mod inspect;
 pub mod pack;
 
@@ -33,9 +34,14 @@ pub fn end(program: &str, result: Result<String, Box<dyn std::error::Error>>) ->
     end_with(program, result.map(Outcome::done))
 }
 
+/// As [`exit_code`], for `main`.
+pub fn end_with(program: &str, result: Result<Outcome, Box<dyn std::error::Error>>) -> ExitCode {
+    ExitCode::from(exit_code(program, result))
+}
+
 /// Prints the result of `program` and returns 0, or 1 if it names a difference; or prints a one-line error
 /// and returns 2.
-pub fn end_with(program: &str, result: Result<Outcome, Box<dyn std::error::Error>>) -> ExitCode {
+pub fn exit_code(program: &str, result: Result<Outcome, Box<dyn std::error::Error>>) -> u8 {
     let printed = match result {
         Ok(Outcome { text, differs }) => {
             std::io::stdout().write_all(text.as_bytes()).map(|()| differs).map_err(|error| error.to_string())
@@ -43,10 +49,10 @@ pub fn end_with(program: &str, result: Result<Outcome, Box<dyn std::error::Error
         Err(error) => Err(error.to_string()),
     };
     let error = match printed {
-        Ok(differs) => return ExitCode::from(u8::from(differs)),
+        Ok(differs) => return u8::from(differs),
         Err(error) => error,
     };
     // Not `eprintln`, which panics where standard error is closed: the exit code still shows the result.
     let _ = writeln!(std::io::stderr(), "{program}: {}", error.replace(char::is_control, " "));
-    ExitCode::from(2)
+    2
 }

@@ -91,7 +91,7 @@ pub use layout::Layout;
 pub use lengths::lengths;
 #[doc(hidden)] // For the crates of this repository.
 pub use lengths::{OneRow, ReadRow};
-pub use named::{named, option, speak_python};
+pub use named::{named, option, speak_python, speaks_python};
 #[doc(hidden)] // For the crates of this repository.
 pub use on_threads::on_threads;
 pub use packed::{Cost, Fate, Long, Packed, PackedBuilder, PackedOptions, PackedSource, PackedSourceBuilder};

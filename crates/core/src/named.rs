@@ -14,7 +14,7 @@ static IS_PYTHON: AtomicBool = AtomicBool::new(false);
 /// ```
 #[doc(hidden)] // For the crates of this repository.
 pub fn named(rust: &'static str, python: &'static str) -> &'static str {
-    if IS_PYTHON.load(Ordering::Relaxed) { python } else { rust }
+    if speaks_python() { python } else { rust }
 }
 
 /// From now on [`named`] gives the names of Python. The Python package is a library of its own, so no other
@@ -24,8 +24,14 @@ pub fn speak_python() {
     IS_PYTHON.store(true, Ordering::Relaxed);
 }
 
+/// Whether the user writes Python.
+#[doc(hidden)] // For the crates of this repository.
+pub fn speaks_python() -> bool {
+    IS_PYTHON.load(Ordering::Relaxed)
+}
+
 /// An option with a value: `shuffle(7)`, or `shuffle=7` in Python.
 #[doc(hidden)] // For the crates of this repository.
 pub fn option(name: &str, value: impl fmt::Display) -> String {
-    if IS_PYTHON.load(Ordering::Relaxed) { format!("{name}={value}") } else { format!("{name}({value})") }
+    if speaks_python() { format!("{name}={value}") } else { format!("{name}({value})") }
 }

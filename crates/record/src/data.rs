@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use feedline::{Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result};
+use feedline_core::named;
 use feedline_datasets::{Fixed, OpenOptions, Ragged, open_with};
 
 use crate::Header;
-use crate::header::OTHER_FORM;
+use crate::header;
 
 /// A loader of the data at `path`, or where the record says that it was, in the form of the run's batches:
 /// the samples of a file or folder of any format that this build of `feedline-datasets` reads.
@@ -17,8 +18,13 @@ use crate::header::OTHER_FORM;
 pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Result<LoaderBuilder> {
     let recorded = header.data();
     let Some(path) = path.or(recorded.as_deref()) else {
-        let why = "the record does not say where its data is: give the path by --data, or state it in the \
-                   program by RecordOptions::data";
+        let why = format!(
+            "the record does not say where its data is: give the path by --data{}",
+            named(
+                ", or state it in the program by RecordOptions::data",
+                "; of a loader of feedline.open(path) it does"
+            )
+        );
         return Err(Error::new(ErrorKind::Config, why));
     };
     let reader = open_with(path, options)?;
@@ -38,7 +44,7 @@ pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Resu
 /// The error of data that has no samples of the form of the run's batches, such as pictures that the program has
 /// decoded.
 fn other_form(error: Error) -> Error {
-    let why = format!("the data is not in the form of the batches of the run: {OTHER_FORM}");
+    let why = format!("the data is not in the form of the batches of the run: {}", header::other_form());
     let path = error.path().map(Path::to_path_buf);
     let error = Error::new(ErrorKind::Config, why).with_source(error);
     path.map_or(error.clone(), |path| error.at_path(path))

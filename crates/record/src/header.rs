@@ -6,7 +6,7 @@ use feedline::{
     BadSamples, DType, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Pad, Result, Sampler,
     TransferMode, World,
 };
-use feedline_core::{BatchSampler, BatchSamplerOptions, Budget, random::DRAWS_VERSION};
+use feedline_core::{BatchSampler, BatchSamplerOptions, Budget, named, random::DRAWS_VERSION};
 use serde_json::Value;
 
 /// The options of the steps of a run: what its batches follow from.
@@ -109,9 +109,12 @@ impl Header {
             (Some("block"), _) => Sampler::block(number("block"), number("window")),
             (kind, None) => {
                 let why = format!(
-                    "the sampler of the run is {}, and a record does not hold its weights or ids: make it as \
-                     the program did, and pass it to Run::with_sampler",
-                    kind.unwrap_or("not known")
+                    "the sampler of the run is {}, and a record does not hold its weights or ids: {}",
+                    kind.unwrap_or("not known"),
+                    named(
+                        "make it as the program did, and pass it to Run::with_sampler",
+                        "only a run in sequence, with shuffle= or with Sampler.block can be made again"
+                    )
                 );
                 Err(Error::new(ErrorKind::Config, why))
             }
@@ -137,8 +140,10 @@ impl Header {
         }
         let digest = format!("{:#018x}", batch_sampler.digest());
         if self.value["sampler_digest"].as_str() != Some(&digest) {
-            let why = "the order of this sampler is not that of the run: pass the sampler of the run to \
-                       Run::with_sampler, or use the feedline that wrote the record";
+            let why = format!(
+                "the order of this sampler is not that of the run: {}use the feedline that wrote the record",
+                named("pass the sampler of the run to Run::with_sampler, or ", "")
+            );
             return Err(Error::new(ErrorKind::Config, why));
         }
         Ok(batch_sampler)
@@ -217,17 +222,27 @@ impl Header {
             return Ok(());
         }
         Err(located(format!(
-            "the data has the fields {}, and the batches of the run had {}: {OTHER_FORM}",
+            "the data has the fields {}, and the batches of the run had {}: {}",
             now.join(", "),
-            before.join(", ")
+            before.join(", "),
+            other_form()
         )))
     }
 }
 
-/// How a run is replayed whose batches are not in the form of its data.
-pub const OTHER_FORM: &str = "the program has made its samples from the data, as a Table, decoded pictures, map or a data set of its own \
+const OTHER_FORM: &str = "the program has made its samples from the data, as a Table, decoded pictures, map or a data set of its own \
      do; so replay it in a program with that data set, by the crate feedline-record: \
      Run::open(RUN)?.replayer(Loader::builder(SET), RANK).step(N)";
+
+/// How a run is replayed whose batches are not in the form of its data, for an error's text.
+pub fn other_form() -> &'static str {
+    named(
+        OTHER_FORM,
+        "the run has made its samples from the data, as feedline.table, feedline.images, map or a data set of its \
+         own do, and only the samples of a file or folder can be made again here: feedline diff compares the \
+         records of two runs, whatever made their samples",
+    )
+}
 
 fn source() -> Error {
     let why = "the run has read a source, whose records are known only once they are read: replay its steps";

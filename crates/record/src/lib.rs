@@ -52,7 +52,7 @@ mod verify;
 
 pub use data::open;
 pub use diff::{Comparison, Difference, Part};
-pub use header::{Header, OTHER_FORM, RecordedField};
+pub use header::{Header, RecordedField, other_form};
 pub use manifest::Manifest;
 pub use page::{samples_page, samples_section, spikes_page};
 pub use replay::{Replayed, Replayer, Verdict};

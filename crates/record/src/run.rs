@@ -8,7 +8,7 @@ use feedline::record::frame::Substitute;
 use feedline::record::read::{RankRecord, Segment, Step};
 use feedline::record::{absolute, changed_files, file_name, file_state, files};
 use feedline::{BadSampleReport, Cursor, Dataset, Epoch, Error, ErrorKind, Loader, Result, Sampler};
-use feedline_core::{BatchProof, BatchSampler, SourcePosition};
+use feedline_core::{BatchProof, BatchSampler, SourcePosition, named};
 use serde_json::{Value, json};
 
 use crate::Header;
@@ -73,7 +73,10 @@ impl Run {
             ranks.push(rank);
         }
         if ranks.first().is_none_or(|first| first.headers.is_empty()) {
-            let why = "there is no record of a run here: give the folder that was passed to Recorder::new";
+            let why = format!(
+                "there is no record of a run here: give the folder that was passed to {}",
+                named("Recorder::new", "Loader(record=)")
+            );
             return Err(Error::new(ErrorKind::Data, why).at_path(folder));
         }
         let run = Self { folder, ranks, sampler: None };

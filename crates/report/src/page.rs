@@ -21,6 +21,8 @@ pub struct History {
     interval: Duration,
     /// The noted values by name, each with the time of the account before it in nanoseconds.
     notes: Vec<(String, Vec<(u64, f64)>)>,
+    /// The lines of the program that wait: place, nanoseconds and batches.
+    lines: Vec<(String, u64, u64)>,
 }
 
 impl History {
@@ -69,17 +71,25 @@ impl History {
         }
     }
 
+    /// Names a line of the program that has waited for `batches` batches, such as `train.py:12`. The page shows
+    /// the lines below the diagnosis, in this order.
+    pub fn line(&mut self, place: &str, waited: Duration, batches: u64) {
+        let waited = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        self.lines.push((place.to_owned(), waited, batches));
+    }
+
     /// The page: `report` with its diagnosis, this history, and the middle of `trace`, as one self-contained
     /// HTML file.
     pub fn page(&self, report: &Report, trace: Option<&Trace>) -> String {
         let history = serde_json::to_string(&self.points).unwrap_or_default();
         let notes = serde_json::to_string(&self.notes).unwrap_or_default();
+        let lines = serde_json::to_string(&self.lines).unwrap_or_default();
         let diagnosis = serde_json::Value::from(Diagnosis::new(report).text).to_string();
         let trace = trace.map_or("[]".to_owned(), |trace| events(&trace.recorded()));
         let (waited, report) = (report.run.wait_share(), crate::to_json(report));
         let data = format!(
             "{{\"report\":{report},\"waited\":{waited},\"diagnosis\":{diagnosis},\"history\":{history},\
-             \"notes\":{notes},\"trace\":{trace}}}"
+             \"notes\":{notes},\"lines\":{lines},\"trace\":{trace}}}"
         );
         // The page contains texts of users. Within a script, `</script>` and `<!--<script>` would end or
         // change the program, and in JSON a `<` is always within a string, so it can be escaped.
@@ -117,6 +127,7 @@ mod tests {
         history.add(&Account::default());
         history.note("<loss>", 0.5);
         history.note("<loss>", f64::NAN);
+        history.line("<script>.py:3", Duration::from_millis(20), 2);
         let page = history.page(&Report::default(), Some(&trace));
         // No more of these than in a page without such texts, so none of them acts as markup.
         for markup in ["<", "</script>", "<script", "<!--"] {
@@ -131,6 +142,7 @@ mod tests {
             data["trace"].as_array().expect("events").iter().map(|e| e["name"].clone()).collect();
         assert!(texts.iter().all(|text| names.iter().any(|name| name == text)), "{names:?}");
         assert_eq!(data["notes"], serde_json::json!([["<loss>", [[0, 0.5]]]]));
+        assert_eq!(data["lines"], serde_json::json!([["<script>.py:3", 20_000_000, 2]]));
         assert!(!page.contains("http://") && !page.contains("https://"), "nothing is loaded");
     }
 }

@@ -95,6 +95,10 @@ impl Columns {
 }
 
 impl Column {
+    pub(super) fn name(&self) -> &str {
+        &self.field.name
+    }
+
     /// Whether the size of a value varies.
     pub(super) fn varies(&self) -> bool {
         self.field.shape.contains(&None)

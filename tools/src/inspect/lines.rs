@@ -1,13 +1,10 @@
 //! The lines of Cargo.toml and Rust that load a file or folder.
 
-use feedline_core::DType;
 use feedline_datasets::{ElementType, Reader, SchemaField, Values};
 
-use super::columns::{Column, Columns};
+use super::columns::Columns;
+use super::steps::{Becomes, Step, Steps};
 use super::{Inspected, Options};
-
-/// The max number of fields of a batch.
-const MAX_FIELDS: usize = 16;
 
 /// The lines.
 pub(super) fn load(options: &Options, inspected: &Inspected) -> String {
@@ -63,7 +60,7 @@ fn data(
              let data = ImageDataset::new({open}, transforms)?;\n"
         );
     }
-    let steps = columns.map(|columns| steps(columns, options.fill)).unwrap_or_default();
+    let steps = columns.map(|columns| lines(&Steps::of(columns, options.fill))).unwrap_or_default();
     if !steps.is_empty() {
         let varies =
             columns.is_some_and(|all| all.columns.iter().any(|one| one.varies() && !all.is_category(one)));
@@ -92,48 +89,33 @@ fn data(
     format!("  let reader = {open};\n{tokens}  let data = Ragged::measured(reader)?;\n")
 }
 
-/// The steps of a `Table` for the columns that are not fields of a batch as they are, a line each.
-fn steps(columns: &Columns, is_filled: bool) -> String {
-    let kept: Vec<_> = columns.columns.iter().filter(|column| !column.is_beyond).collect();
-    let names = |columns: &mut dyn Iterator<Item = &Column>| {
-        columns.map(|column| format!("{:?}", column.field.name)).collect::<Vec<_>>().join(", ")
-    };
-    // More fields than a batch can have: the numbers become one.
-    let is_wide = kept.len() + kept.iter().filter(|column| column.missing > 0).count() > MAX_FIELDS;
-    let is_stacked = |column: &Column| is_wide && column.is_number() && !columns.is_category(column);
-    let mut steps = String::new();
-    if is_wide {
-        let stacked = names(&mut kept.iter().copied().filter(|column| is_stacked(column)));
-        steps += &format!("      .stack(\"x\", [{stacked}])\n");
+/// The steps of a `Table`, a line each.
+fn lines(steps: &Steps) -> String {
+    let names = |names: &[&str]| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let mut lines = String::new();
+    if !steps.stack.is_empty() {
+        lines += &format!("      .stack(\"x\", [{}])\n", names(&steps.stack));
     }
-    // A whole number beyond i64 has no type in a batch.
-    if kept.len() < columns.columns.len() {
-        let stack = if is_wide { "\"x\", " } else { "" };
-        let others = names(&mut kept.iter().copied().filter(|column| !is_stacked(column)));
-        steps += &format!("      .select([{stack}{others}])\n");
+    if let Some(select) = &steps.select {
+        lines += &format!("      .select([{}])\n", names(select));
     }
-    for column in kept {
-        let (SchemaField { name, element, .. }, is_category) = (&column.field, columns.is_category(column));
-        if is_category {
-            steps += &format!("      .category({name:?})\n");
+    for Step { name, is_category, is_cast, missing } in &steps.columns {
+        if *is_category {
+            lines += &format!("      .category({name:?})\n");
         }
-        if *element == ElementType::U64 && !column.varies() && !is_stacked(column) {
-            steps += &format!("      .cast({name:?}, DType::I64)\n");
+        if *is_cast {
+            lines += &format!("      .cast({name:?}, DType::I64)\n");
         }
-        if column.missing == 0 || is_filled {
-            continue;
-        }
-        let is_float = matches!(element, ElementType::Number(DType::F32 | DType::F64)) && column.is_number();
-        let is_empty = column.missing == columns.rows;
-        let becomes = match () {
-            () if is_category => "Missing::Text(\"none\".into())",
-            () if is_stacked(column) && is_empty => "Missing::Number(0.0)",
-            () if (is_float || is_stacked(column)) && !is_empty => "Missing::Mean",
-            () => "Missing::Mask",
+        let becomes = match missing {
+            None => continue,
+            Some(Becomes::None) => "Missing::Text(\"none\".into())",
+            Some(Becomes::Zero) => "Missing::Number(0.0)",
+            Some(Becomes::Mean) => "Missing::Mean",
+            Some(Becomes::Mask) => "Missing::Mask",
         };
-        steps += &format!("      .missing({name:?}, {becomes})\n");
+        lines += &format!("      .missing({name:?}, {becomes})\n");
     }
-    steps
+    lines
 }
 
 /// The feature of `feedline-datasets` that reads a format.

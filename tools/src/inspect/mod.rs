@@ -5,19 +5,21 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use columns::Columns;
-use feedline_core::Result;
+use feedline_core::{Result, speaks_python};
 use feedline_datasets::{Nulls, OpenOptions, Reader, Split, Values, open_with};
 use lexopt::prelude::{Long, Short, Value};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-mod columns;
 use crate::EXIT;
 
+mod columns;
 mod lines;
 mod list;
 mod picture;
+mod python;
 mod sample;
+mod steps;
 
 /// What `--help` prints, without the exit codes.
 pub const HELP: &str = "\
@@ -218,7 +220,7 @@ fn as_json(options: &Options, inspected: &Inspected) -> String {
         let shown = fields.iter().zip(values.fields());
         let shown = shown.map(|(field, value)| (field.name.clone(), sample::show(field, value).into()));
         all["sample"] = json!({"number": options.sample, "fields": serde_json::Map::from_iter(shown)});
-        all["load"] = lines::load(options, inspected).into();
+        all["load"] = load(options, inspected).into();
     }
     format!("{all}\n")
 }
@@ -260,6 +262,12 @@ fn as_text(options: &Options, inspected: &Inspected) -> String {
             &format!("  {:<12} {}\n", printable(field.name.clone()), printable(sample::show(field, value)));
     }
     text += &picture::for_terminal(&**reader, values);
-    text += &format!("\nload it by\n{}", lines::load(options, inspected));
+    text += &format!("\nload it by\n{}", load(options, inspected));
     text
+}
+
+/// The lines that load it, in the user's language.
+fn load(options: &Options, inspected: &Inspected) -> String {
+    let load: fn(&Options, &Inspected) -> String = if speaks_python() { python::load } else { lines::load };
+    load(options, inspected)
 }

@@ -4,7 +4,7 @@ use std::io::ErrorKind as Io;
 use std::ops::Range;
 use std::path::Path;
 
-use feedline_core::{BatchContent, Cursor, Error, ErrorKind, Result, SourcePosition};
+use feedline_core::{BatchContent, Cursor, Error, ErrorKind, Result, SourcePosition, named};
 use serde_json::Value;
 
 use super::frame::{Frame, MAGIC, Substitute, is_cut};
@@ -87,7 +87,10 @@ impl RankRecord {
                 record.cut = bytes.len() as u64;
                 return Ok(record);
             }
-            let why = "this is not the record of a run: give the folder that was passed to Recorder::new";
+            let why = format!(
+                "this is not the record of a run: give the folder that was passed to {}",
+                named("Recorder::new", "Loader(record=)")
+            );
             return Err(Error::new(ErrorKind::Data, why));
         }
         let (mut at, mut whole, mut open) = (MAGIC.len(), MAGIC.len(), Vec::new());

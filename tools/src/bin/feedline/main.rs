@@ -1,82 +1,10 @@
-//! `feedline`: what data holds, what a training run has seen, and what limits it. Each command is a
-//! file, and a line in the table below.
+//! `feedline`: what data holds, what a training run has seen, and what limits it.
 #![forbid(unsafe_code)]
 
-mod common;
-mod diff;
-mod doctor;
-mod inspect;
-mod pack;
-mod replay;
-mod sightings;
-mod spikes;
-mod verify;
-mod whatif;
-
-use std::error::Error;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use feedline_tools::{Outcome, end_with};
-use lexopt::prelude::{Long, Short, Value};
-
-/// A command of the program.
-struct Command {
-    name: &'static str,
-    /// What it does, in a line.
-    about: &'static str,
-    /// Its options, for `--help`.
-    help: &'static str,
-    run: fn(lexopt::Parser) -> Result<Outcome, Box<dyn Error>>,
-}
-
-const COMMANDS: [Command; 9] = [
-    inspect::COMMAND,
-    pack::COMMAND,
-    replay::COMMAND,
-    diff::COMMAND,
-    sightings::COMMAND,
-    spikes::COMMAND,
-    verify::COMMAND,
-    doctor::COMMAND,
-    whatif::COMMAND,
-];
+use feedline_tools::{commands, end_with};
 
 fn main() -> ExitCode {
-    end_with("feedline", run())
-}
-
-fn run() -> Result<Outcome, Box<dyn Error>> {
-    let mut parser = lexopt::Parser::from_env();
-    let name = match parser.next()? {
-        None => return Err("no command: see feedline --help".into()),
-        Some(Long("help") | Short('h')) => return Ok(Outcome::done(help())),
-        Some(Long("version")) => {
-            return Ok(Outcome::done(concat!("feedline ", env!("CARGO_PKG_VERSION"), "\n").into()));
-        }
-        Some(Value(name)) => name.to_string_lossy().into_owned(),
-        Some(argument) => return Err(argument.unexpected().into()),
-    };
-    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        return Err(format!("no command {name:?}: see feedline --help").into());
-    };
-    // Before the command reads its options, so that they need not be right.
-    if std::env::args_os().skip(2).any(|argument| argument == "--help" || argument == "-h") {
-        return Ok(Outcome::done(format!("{}\n\n{}\n{EXIT}", command.about, command.help)));
-    }
-    (command.run)(parser)
-}
-
-const EXIT: &str = "\
-exit code: 0 equal, or done; 1 a difference, which is named; 2 an error, on one line\n";
-
-fn help() -> String {
-    let mut text = "What data holds, what a training run has seen, and what limits it.\n\n\
-         usage: feedline COMMAND [options]\n"
-        .to_owned();
-    for Command { name, about, .. } in &COMMANDS {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "  {name:<8} {about}");
-    }
-    text + "\nEvery command takes --help, and all but pack --json.\n" + EXIT
+    end_with("feedline", commands::run(std::env::args_os().skip(1).collect()))
 }

@@ -1,15 +1,15 @@
 //! `feedline whatif`: as the example `whatif`, which builds faster.
 
-#[path = "../../../../examples/whatif/mod.rs"]
+#[path = "../../../examples/whatif/mod.rs"]
 mod example;
 
-use feedline_tools::Outcome;
+use crate::Outcome;
 
-use crate::Command;
+use super::Command;
 
 pub(crate) const COMMAND: Command = Command {
     name: "whatif",
     about: "predicts what other settings would give, from the service times of a run",
-    help: example::HELP,
+    help: example::help,
     run: |parser| Ok(Outcome::done(example::run(parser)?)),
 };

@@ -2,20 +2,23 @@
 
 use std::error::Error;
 
+use crate::Outcome;
 use feedline_record::How;
-use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value, ValueExt as _};
 use serde_json::json;
 
-use crate::common::open_run;
+use super::common::open_run;
 
-pub const COMMAND: crate::Command = crate::Command {
+pub const COMMAND: super::Command = super::Command {
     name: "sightings",
     about: "says when and where a sample was seen, and how often",
-    help: "\
+    help: || {
+        "\
 usage: feedline sightings SAMPLE RUN... [--json]
   SAMPLE is the number of the sample in its data set
-",
+"
+        .to_owned()
+    },
     run: sightings,
 };
 

@@ -4,19 +4,19 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::Outcome;
 use feedline_record::{
-    OTHER_FORM, Replayed, Run, Verdict, field_values, row_text, safetensors, samples_page, samples_section,
+    Replayed, Run, Verdict, field_values, other_form, row_text, safetensors, samples_page, samples_section,
 };
-use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value};
 use serde_json::{Value as Json, json};
 
-use crate::common::{Data, long, number, run};
+use super::common::{Data, long, number, run};
 
-pub const COMMAND: crate::Command = crate::Command {
+pub const COMMAND: super::Command = super::Command {
     name: "replay",
     about: "makes the batch of a step again, and says whether its bytes are those of the run",
-    help: HELP,
+    help: || HELP.to_owned(),
     run: replay,
 };
 
@@ -131,7 +131,10 @@ fn says(run: &Run, replayed: &Replayed) -> String {
             None => {
                 let files = run.changed_files(replayed.paths.iter().flatten().map(PathBuf::as_path));
                 if files.is_empty() {
-                    format!("several samples are not those of the run: if no file has changed, {OTHER_FORM}")
+                    format!(
+                        "several samples are not those of the run: if no file has changed, {}",
+                        other_form()
+                    )
                 } else {
                     format!("several samples have changed since the run: {}", files.join("; "))
                 }

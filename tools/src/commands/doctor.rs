@@ -1,15 +1,15 @@
 //! `feedline doctor`: as the example `doctor`, which builds faster.
 
-#[path = "../../../../examples/doctor/mod.rs"]
+#[path = "../../../examples/doctor/mod.rs"]
 mod example;
 
-use feedline_tools::Outcome;
+use crate::Outcome;
 
-use crate::Command;
+use super::Command;
 
 pub(crate) const COMMAND: Command = Command {
     name: "doctor",
     about: "inspects the machine, and says what will limit training on it",
-    help: example::HELP,
+    help: example::help,
     run: |parser| Ok(Outcome::done(example::run(parser)?)),
 };

@@ -1,12 +1,12 @@
 //! `feedline pack`: as the example `pack`.
 
-use feedline_tools::{Outcome, pack};
+use crate::{Outcome, pack};
 
-use crate::Command;
+use super::Command;
 
 pub(crate) const COMMAND: Command = Command {
     name: "pack",
     about: "writes any source as Arrow files, which are read fastest",
-    help: pack::HELP,
+    help: || pack::HELP.to_owned(),
     run: |mut parser| Ok(Outcome::done(pack::run(parser.raw_args()?)?)),
 };

@@ -3,17 +3,17 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use crate::Outcome;
 use feedline_record::{Comparison, Difference, Part};
-use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value};
 use serde_json::json;
 
-use crate::common::open_run;
+use super::common::open_run;
 
-pub const COMMAND: crate::Command = crate::Command {
+pub const COMMAND: super::Command = super::Command {
     name: "diff",
     about: "says at which step two runs part, and why",
-    help: "usage: feedline diff RUN RUN [--json]\n",
+    help: || "usage: feedline diff RUN RUN [--json]\n".to_owned(),
     run: diff,
 };
 

@@ -4,24 +4,27 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::PathBuf;
 
+use crate::Outcome;
 use feedline_record::{Run, SkipRange, Spike, spikes_page};
-use feedline_tools::Outcome;
 use lexopt::prelude::{Long, Value, ValueExt as _};
 use serde_json::json;
 
-use crate::common::{Data, long, run};
+use super::common::{Data, long, run};
 
-pub const COMMAND: crate::Command = crate::Command {
+pub const COMMAND: super::Command = super::Command {
     name: "spikes",
     about: "finds the steps whose loss leaves its neighbours, and shows their samples as a page",
-    help: "\
+    help: || {
+        "\
 usage: feedline spikes RUN [options]
   --name NAME   the noted value [loss]
   --html FILE   writes a page with the curve, and the samples of each spike side by side
   --data PATH   the data, if it is not where the record says
   --test, --fill    as for inspect
   --json        prints one JSON object
-",
+"
+        .to_owned()
+    },
     run: spikes,
 };
 

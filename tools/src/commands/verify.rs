@@ -3,19 +3,20 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use crate::Outcome;
 use feedline::{Loader, LoaderBuilder};
 use feedline_datasets::{Fixed, Ragged, open_with};
-use feedline_record::{ChangedSample, Manifest, OTHER_FORM, Verified};
-use feedline_tools::Outcome;
+use feedline_record::{ChangedSample, Manifest, Verified, other_form};
 use lexopt::prelude::{Long, Value};
 use serde_json::json;
 
-use crate::common::{Data, long, number, open_run, progress};
+use super::common::{Data, long, number, open_run, progress};
 
-pub const COMMAND: crate::Command = crate::Command {
+pub const COMMAND: super::Command = super::Command {
     name: "verify",
     about: "reads a data set against a run or a manifest, and names the samples that have changed",
-    help: "\
+    help: || {
+        "\
 usage: feedline verify DATA --against RUN|MANIFEST [options]
        feedline verify DATA --write-manifest FILE [options]
   --against PATH           the record of a run, or a manifest
@@ -23,7 +24,9 @@ usage: feedline verify DATA --against RUN|MANIFEST [options]
   --max-items N            max items of a field that varies in size, for a manifest [1048576]
   --test, --fill           as for inspect
   --json                   prints one JSON object
-",
+"
+        .to_owned()
+    },
     run: verify,
 };
 
@@ -91,7 +94,7 @@ fn as_text(verified: &Verified) -> String {
     list(&verified.changed, "has changed");
     list(&verified.suspected, "may have changed");
     if verified.samples == 0 && !verified.suspected.is_empty() {
-        text += &format!("no sample is that of the run: if no file has changed, {OTHER_FORM}\n");
+        text += &format!("no sample is that of the run: if no file has changed, {}\n", other_form());
     }
     for step in &verified.other_samples {
         text += &format!("step {step} has other samples than in the run\n");

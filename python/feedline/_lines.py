@@ -1,0 +1,62 @@
+"""The lines of the user's code that wait for batches."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import sysconfig
+from pathlib import Path
+from typing import NamedTuple
+
+#: This package, and the code of others: a loop within Lightning waits where the user calls it.
+_OURS = str(Path(__file__).parent)
+_OTHERS = tuple({str(Path(path)) for name, path in sysconfig.get_paths().items() if "lib" in name or "std" in name})
+
+
+class Line(NamedTuple):
+    """A line that has waited."""
+
+    #: The file, or the cell of a notebook.
+    file: str
+    #: Its number.
+    line: int
+    #: Its text, if it is known.
+    code: str
+    #: Nanoseconds.
+    waited: int
+    #: The batches that it has waited for.
+    batches: int
+
+    def __str__(self) -> str:
+        code = f" ({self.code})" if self.code else ""
+        return f"{self.file}:{self.line}{code}"
+
+
+class Lines:
+    """How long each line has waited. Called by a loader with the nanoseconds of a wait, where it has ended."""
+
+    def __init__(self) -> None:
+        self._waits: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def __call__(self, waited: int) -> None:
+        place = _caller()
+        before, batches = self._waits.get(place, (0, 0))
+        self._waits[place] = before + waited, batches + 1
+
+    def longest(self) -> list[Line]:
+        """The lines, the one that has waited longest first; up to five."""
+        waits = sorted(self._waits.items(), key=lambda item: -item[1][0])[:5]
+        return [Line(file, line, linecache.getline(file, line).strip(), *wait) for (file, line), wait in waits]
+
+
+def _caller() -> tuple[str, int]:
+    """The line of the user that calls this package now, through whatever libraries."""
+    frame, first = sys._getframe(1), None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_OURS):
+            first = first or (file, frame.f_lineno)
+            if not (file.startswith((*_OTHERS, "<frozen")) or "site-packages" in file or "dist-packages" in file):
+                return file, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return first or ("?", 0)

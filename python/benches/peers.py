@@ -44,7 +44,7 @@ def rate(batches: Iterable[Any], seconds: float, of_one: Callable[[Any], int]) -
 def rows(batch: Any) -> int:
     """The samples of a batch of any loader."""
     if isinstance(batch, feedline.Batch):
-        return len(batch)
+        return len(batch.ids)
     first = next(iter(batch.values())) if isinstance(batch, dict) else batch[0] if isinstance(batch, (list, tuple)) else batch
     return len(first)
 

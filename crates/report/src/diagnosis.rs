@@ -202,6 +202,17 @@ impl Diagnosis {
                 );
             }
         }
+        if let (Bound::Decode, Some(held)) = (bound, setup.groups_held)
+            && held < (setup.workers as u64).saturating_mul(2)
+        {
+            diagnosis.text += &format!(
+                "; the set's cache holds about {held} groups, too few for {} workers to decode ahead: let it hold {} \
+                 ({}), or write smaller groups",
+                setup.workers,
+                setup.workers.saturating_mul(2),
+                named("OpenOptions::cache_bytes", "cache_bytes")
+            );
+        }
         if setup.device_slots < 8 {
             let depth = 2 * setup.device_slots;
             let gain = ratio(rate(WhatIf { depth: Some(depth), ..WhatIf::default() }), present);
@@ -436,6 +447,23 @@ mod tests {
         let told = text(Some((1000, 4000)));
         assert!(told.contains(advice) && told.contains("OpenOptions::cache_bytes of 5000"), "{told}");
         assert!(!text(None).contains("shuffle"));
+    }
+
+    #[test]
+    fn a_cache_of_fewer_groups_than_the_workers_decode_is_named() {
+        let text = |workers, groups_held, decode_ns| {
+            let setup = Setup { workers, device_slots: 8, batch_size: 64, groups_held, ..Setup::default() };
+            let service = ServiceTimes { decode_ns, step_ns: 100_000, ..ServiceTimes::default() };
+            let profile = Profile { setup, samples: vec![service], ..Profile::default() };
+            Diagnosis::on(16, &setup, &service, &WhatIf::default().predict(&profile, 200).account, None).text
+        };
+        let told = text(8, Some(10), 9_000_000);
+        let advice = "holds about 10 groups, too few for 8 workers to decode ahead: let it hold 16 \
+                      (OpenOptions::cache_bytes), or write smaller groups";
+        assert!(told.contains(advice), "{told}");
+        for text in [text(8, Some(16), 9_000_000), text(8, None, 9_000_000), text(8, Some(10), 1000)] {
+            assert!(!text.contains("groups"), "{text}");
+        }
     }
 
     #[test]

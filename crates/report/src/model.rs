@@ -469,6 +469,7 @@ mod tests {
             is_source: true,
             is_zero_copy: false,
             block_shuffle: Some((u64::MAX, u64::MAX)),
+            groups_held: Some(0),
             table_rows: Some((u64::MAX, false)),
             is_under_one_lock: true,
         };

@@ -194,6 +194,7 @@ fn setup(
     slots: (usize, usize),
     device: &Device,
 ) -> Setup {
+    let blocks = builder.input.stable_dataset().and_then(|set| set.block_shuffle());
     let shares_queues = builder.device_map.is_some() && device.kind() == BackendKind::Cuda;
     Setup {
         workers: pool.workers(),
@@ -209,10 +210,9 @@ fn setup(
         is_zero_copy: mode.needs_no_decoding(),
         is_under_one_lock: builder.is_under_one_lock,
         table_rows: builder.input.stable_dataset().and_then(|set| set.table_rows()),
-        block_shuffle: match batch_sampler.options().sampler {
-            Sampler::Shuffle => builder.input.stable_dataset().and_then(|set| set.block_shuffle()),
-            _ => None,
-        },
+        block_shuffle: blocks.filter(|_| matches!(batch_sampler.options().sampler, Sampler::Shuffle)),
+        // The window is half of what the cache holds.
+        groups_held: blocks.map(|(block, window)| (window / block.max(1)).max(1).saturating_mul(2)),
     }
 }
 

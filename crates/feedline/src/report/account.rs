@@ -43,6 +43,9 @@ pub struct Setup {
     /// cache.
     #[serde(default)]
     pub block_shuffle: Option<(u64, u64)>,
+    /// How many groups of samples that are decoded together the cache of the set holds, about, if it does not hold all.
+    #[serde(default)]
+    pub groups_held: Option<u64>,
     /// Of a table: the bytes of all of its rows, and whether they are held in memory, decoded once; otherwise they
     /// are decoded in groups.
     #[serde(default)]

@@ -432,6 +432,7 @@ fn the_setup_has_the_block_shuffle_of_a_set_that_is_shuffled_by_samples() {
             let mut loader = builder.epochs(1).build(&device).unwrap();
             let report = loader.report();
             assert_eq!(report.setup.block_shuffle, expected);
+            assert_eq!(report.setup.groups_held, Some(4), "twice a window of two");
             let line = "write sampler(Sampler::block(10, 20)?) and seed(SEED) in place of shuffle(SEED)";
             assert_eq!(report.to_string().contains(line), expected.is_some(), "{report}");
             loader.stop(LONG).unwrap();

@@ -13,14 +13,12 @@ use feedline::bad_samples::Budget;
 use feedline::dataset::{Cost, Long, Packed, PackedSource, Unpadded};
 use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
 use feedline::{Spec, World, source};
-use feedline_datasets::{
-    Annotated, FitOn, Fixed, Idx, ImageDataset, JointDataset, Manifest, ManifestOptions,
-};
+use feedline_datasets::{Annotated, Fixed, Idx, ImageDataset, JointDataset, Manifest, ManifestOptions};
 use feedline_datasets::{
     ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_pictures, open_with,
 };
+use feedline_datasets::{FitOn, TokenPackOptions, TokenizedSource, Views, ViewsDataset, pack_tokens};
 use feedline_datasets::{Missing, OpenOptions, Paired, Parts, Ragged, Records, Split, Table};
-use feedline_datasets::{TokenPackOptions, TokenizedSource, Views, ViewsDataset, pack_tokens};
 use feedline_images::Transforms;
 
 mod files;

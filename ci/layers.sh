@@ -14,11 +14,11 @@ FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
 DLPACK, DIST, SERVE, MLP = "feedline-dlpack", "feedline-dist", "feedline-serve", "feedline-mlp"
 COMPILER, PICTURES, REPORT = "feedline-kernel-compiler", "feedline-pictures", "feedline-report"
-RECORD = "feedline-record"
+RECORD, AUDIO = "feedline-record", "feedline-audio"
 
 # The packages that each package may import.
 below_facade = {CORE, SLOTS, DEVICE}
-programs = below_facade | {FACADE, REPORT, KERNELS, PICTURES, IMAGES, DATASETS, DIST}
+programs = below_facade | {FACADE, REPORT, KERNELS, PICTURES, IMAGES, AUDIO, DATASETS, DIST}
 may = {
     CORE: set(),
     SLOTS: {CORE},
@@ -35,12 +35,13 @@ may = {
     KERNELS: {CORE, CUDA, DEVICE, COMPILER},
     PICTURES: {CORE, DEVICE, IMAGES, COMPILER, KERNELS, FACADE},
     IMAGES: {CORE},
-    DATASETS: {CORE, IMAGES},
+    AUDIO: {CORE},
+    DATASETS: {CORE, IMAGES, AUDIO},
     MLP: programs,
     EXAMPLES: programs,
-    TOOLS: {CORE, DEVICE, FACADE, DATASETS, IMAGES, KERNELS, RECORD, REPORT},
+    TOOLS: {CORE, DEVICE, FACADE, DATASETS, IMAGES, AUDIO, KERNELS, RECORD, REPORT},
     SERVE: below_facade | {FACADE, KERNELS, MLP},
-    "feedline-fuzz": {CORE, IMAGES, DATASETS},
+    "feedline-fuzz": {CORE, IMAGES, AUDIO, DATASETS},
     "benches": programs | {EXAMPLES, MLP, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }
@@ -52,6 +53,7 @@ may_in_tests[RECORD] |= {IMAGES}
 may_in_tests[KERNELS] |= {SLOTS}
 may_in_tests[PICTURES] |= {DATASETS}
 may_in_tests[IMAGES] |= {DEVICE, FACADE, DATASETS}
+may_in_tests[AUDIO] |= {FACADE, DATASETS}
 may_in_tests[SIM] |= {SLOTS}
 may_in_tests[SERVE] |= {BACKEND}
 may_in_tests[TOOLS] |= {IMAGES}

@@ -7,7 +7,7 @@ use feedline_core::{Error, ErrorKind, Fingerprint, Prefetched, Result};
 
 use crate::error::one_line;
 use crate::reader::Visit;
-use crate::{Decoded, Reader, Schema, SchemaField, Values};
+use crate::{Decoded, FieldStream, Reader, Schema, SchemaField, Values};
 
 /// The samples of several readers, one after another. All readers have the same schema.
 #[derive(Debug)]
@@ -146,6 +146,22 @@ impl Reader for Shards {
 
     fn ticks_per_day(&self, field: usize) -> Option<u64> {
         self.readers[0].ticks_per_day(field)
+    }
+
+    fn visit_some(
+        &self,
+        sample: u64,
+        wanted: &dyn Fn(usize) -> bool,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
+        let (reader, inside) = self.find(sample)?;
+        reader.visit_some(inside, wanted, values, to).map_err(|error| error.at_sample(sample))
+    }
+
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        let (reader, inside) = self.find(sample)?;
+        reader.stream(inside, field).map_err(|error| error.at_sample(sample))
     }
 
     fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
 use crate::error::{data, one_line};
-use crate::reader::outside;
+use crate::reader::{Visit, outside};
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
 use crate::sample_file::SampleFile;
-use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Split, Values};
+use crate::{ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Split, Values};
 
 /// Number of files whose content a fingerprint covers.
 const SAMPLED: usize = 256;
@@ -321,6 +321,32 @@ impl Reader for Folder {
             label.set_shape([]);
         }
         Ok(())
+    }
+
+    fn visit_some(
+        &self,
+        sample: u64,
+        wanted: &dyn Fn(usize) -> bool,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
+        if wanted(0) {
+            return self.visit(sample, values, &mut |field, bytes| {
+                if wanted(field) { to(field, bytes) } else { Ok(()) }
+            });
+        }
+        let file = usize::try_from(sample).ok().and_then(|sample| self.files.get(sample));
+        let Some(file) = file else { return Err(outside(sample, self.len(), &self.root)) };
+        let has_label = self.schema.fields().len() > 1;
+        if has_label && wanted(1) { to(1, &(file.class as i64).to_le_bytes()) } else { Ok(()) }
+    }
+
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        let file = usize::try_from(sample).ok().and_then(|sample| self.files.get(sample));
+        match file.filter(|_| field == 0) {
+            Some(file) => file.file.stream().map_err(|error| error.at_sample(sample)),
+            None => Ok(None),
+        }
     }
 
     /// Those that the listing of a store has.

@@ -9,7 +9,6 @@
 //! | `paired.rs` | the files of two folders, by their names |
 //! | `views.rs` | several random views of one decoded picture |
 //! | `encoded.rs` | pictures that lanes of a loader decode: their lengths, and which can be decoded |
-//! | `others.rs` | the fields that belong to no picture |
 //! | `file.rs` | a file that is one picture |
 
 mod boxes;
@@ -18,7 +17,6 @@ mod encoded;
 mod file;
 mod joint;
 mod numbers;
-mod others;
 mod paired;
 mod parts;
 mod views;

@@ -19,6 +19,7 @@
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
+//! | `SoundDataset`, `open_sounds` | sounds of any reader: crops, resampling, mel spectrograms (feature `audio`) |
 //! | [`Manifest`], `open_pictures` | the files that a column of a table names |
 //! | `ViewsDataset` | several random views of one decoded picture (feature `images`) |
 //! | `Annotated` | pictures with the boxes of COCO, Pascal VOC and YOLO (feature `annotations`) |
@@ -82,6 +83,8 @@ pub mod npy;
 pub mod npz;
 mod nulls;
 mod open;
+#[cfg(any(feature = "images", feature = "audio"))]
+mod others;
 #[cfg(any(feature = "arrow", feature = "object-store"))]
 mod own_file;
 #[cfg(feature = "arrow")]
@@ -103,9 +106,10 @@ mod rows;
 pub mod safetensors;
 mod sample_file;
 mod schema;
-#[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
 mod seek;
 mod shared;
+#[cfg(feature = "audio")]
+mod sounds;
 #[cfg_attr(unix, path = "system/unix.rs")]
 #[cfg_attr(windows, path = "system/windows.rs")]
 mod system;
@@ -159,6 +163,9 @@ pub use records::Records;
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
 pub use schema::{ElementType, Schema, SchemaField};
+pub use seek::FieldStream;
+#[cfg(feature = "audio")]
+pub use sounds::{SoundDataset, open_sounds};
 #[cfg(feature = "table")]
 pub use table::TableOptions;
 #[cfg(feature = "tabular")]

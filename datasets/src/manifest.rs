@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Prefetched, Result, named};
 
 use crate::error::one_line;
-use crate::open::{is_picture, open_with};
+use crate::open::open_with;
 use crate::reader::{Visit, at_file, inside};
 use crate::sample_file::SampleFile;
-use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Values};
+use crate::{ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Values};
 
 mod columns;
 mod places;
 
+pub(crate) use columns::Holds;
 use columns::{choose_files, choose_label, is_text};
 use places::Places;
 
@@ -112,13 +113,17 @@ enum Class {
 /// # Errors
 /// As [`open_with`](crate::open_with) and [`Manifest::open`].
 pub fn open_pictures(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Box<dyn Reader>> {
-    let path = path.as_ref();
+    open_files(path.as_ref(), options, Holds::Pictures)
+}
+
+/// As [`open_pictures`], for files of another kind.
+pub(crate) fn open_files(path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Box<dyn Reader>> {
     let reader = open_with(path, &options.open)?;
     let fields = reader.schema().fields();
     let is_named = fields.iter().any(|field| options.files.contains(&field.name) && is_text(field));
-    let has_pictures = fields.iter().any(|field| field.element == ElementType::Bytes);
-    if TABLES.contains(&reader.format()) && (is_named || !has_pictures) {
-        return Ok(Box::new(Manifest::of(reader, path, options)?));
+    let has_bytes = fields.iter().any(|field| field.element == ElementType::Bytes);
+    if TABLES.contains(&reader.format()) && (is_named || !has_bytes) {
+        return Ok(Box::new(Manifest::of(reader, path, options, holds)?));
     }
     let root = options.root.as_ref().map(|_| named("ManifestOptions::root", "root="));
     let label = options.label.as_ref().map(|_| named("ManifestOptions::label", "label="));
@@ -140,11 +145,11 @@ impl Manifest {
     /// table without columns of files.
     pub fn open(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Self> {
         let path = path.as_ref();
-        Self::of(open_with(path, &options.open)?, path, options)
+        Self::of(open_with(path, &options.open)?, path, options, Holds::Pictures)
     }
 
     /// The manifest of the table `rows`, which was opened at `path`.
-    fn of(rows: Box<dyn Reader>, path: &Path, options: &ManifestOptions) -> Result<Self> {
+    fn of(rows: Box<dyn Reader>, path: &Path, options: &ManifestOptions, holds: Holds) -> Result<Self> {
         let at = |error: Error| at_file(&*rows, 0, error);
         if !TABLES.contains(&rows.format()) {
             let why = format!(
@@ -153,8 +158,8 @@ impl Manifest {
             );
             return Err(at(Error::new(ErrorKind::Config, why)));
         }
-        let files = choose_files(&*rows, &options.files).map_err(at)?;
-        let label = choose_label(&*rows, &files, options.label.as_deref()).map_err(at)?;
+        let files = choose_files(&*rows, &options.files, holds).map_err(at)?;
+        let label = choose_label(&*rows, &files, options.label.as_deref(), holds).map_err(at)?;
         let mut texts: Vec<_> = files.iter().copied().chain(label).collect();
         texts.sort_unstable();
         let mut cells = columns::read(&*rows, &texts);
@@ -214,11 +219,14 @@ impl Manifest {
         values: &mut Values,
     ) -> Result<()> {
         let Some(file) = file else { return Err(self.missing(field, row, values)) };
-        file.read(bytes).map_err(|error| {
-            let name = one_line(&self.schema.fields()[field].name);
-            let why = format!("cannot read the file that column \"{name}\" names in row {row}");
-            Error::new(error.kind(), why).with_source(error).at_path(file.path()).at_sample(row)
-        })
+        file.read(bytes).map_err(|error| self.unread((field, row), file, error))
+    }
+
+    /// The error for the file of `field` in row `row`.
+    fn unread(&self, (field, row): (usize, u64), file: &SampleFile, error: Error) -> Error {
+        let name = one_line(&self.schema.fields()[field].name);
+        let why = format!("cannot read the file that column \"{name}\" names in row {row}");
+        Error::new(error.kind(), why).with_source(error).at_path(file.path()).at_sample(row)
     }
 
     /// The files of a row, those of the first column first.
@@ -258,16 +266,26 @@ impl Reader for Manifest {
     }
 
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        self.visit_some(sample, &|_| true, values, to)
+    }
+
+    fn visit_some(
+        &self,
+        sample: u64,
+        wanted: &dyn Fn(usize) -> bool,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
         inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
         let row = sample as usize;
-        if self.columns.iter().any(|column| matches!(column, Column::Same)) {
-            let is_same = |field: usize| matches!(self.columns.get(field), Some(Column::Same));
+        let is_same = |field: usize| wanted(field) && matches!(self.columns.get(field), Some(Column::Same));
+        if (0..self.columns.len()).any(is_same) {
             let visited = self.rows.visit(sample, values, &mut |field, bytes| {
                 if is_same(field) { to(field, bytes) } else { Ok(()) }
             });
             visited.map_err(|error| at_file(&*self.rows, sample, error))?;
         }
-        for (field, column) in self.columns.iter().enumerate() {
+        for (field, column) in self.columns.iter().enumerate().filter(|(field, _)| wanted(*field)) {
             match column {
                 Column::Same => {}
                 Column::Classes(classes) => match classes[row] {
@@ -289,6 +307,14 @@ impl Reader for Manifest {
             }
         }
         Ok(())
+    }
+
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
+        let Some(Column::Files(files)) = self.columns.get(field) else { return Ok(None) };
+        // A row without a file is an error where its fields are visited.
+        let Some(file) = &files[sample as usize] else { return Ok(None) };
+        file.stream().map_err(|error| self.unread((field, sample), file, error))
     }
 
     fn ticks_per_day(&self, field: usize) -> Option<u64> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use feedline_core::{Error, ErrorKind, Prefetched, Result, StridedColumn};
 
 use crate::read_ahead::ReadAhead;
-use crate::{Decoded, Schema, SchemaField};
+use crate::{Decoded, FieldStream, Schema, SchemaField};
 
 /// The callback of [`Reader::visit`]: gets the index of a field and its bytes.
 pub type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
@@ -52,6 +52,30 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
         self.read(sample, values)?;
         values.values.iter().enumerate().try_for_each(|(field, value)| to(field, &value.bytes))
+    }
+
+    /// As [`visit`](Self::visit), for the fields that are `wanted` only: files that no other field is in are not
+    /// read.
+    ///
+    /// # Errors
+    /// As [`visit`](Self::visit).
+    fn visit_some(
+        &self,
+        sample: u64,
+        wanted: &dyn Fn(usize) -> bool,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
+        self.visit(sample, values, &mut |field, bytes| if wanted(field) { to(field, bytes) } else { Ok(()) })
+    }
+
+    /// The bytes of field `field` of sample `sample` as a stream, to read a part of a large file; `None`, the
+    /// default, if the field is read as a whole.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read). Those of the stream are this project's, inside the `io::Error`.
+    fn stream(&self, _sample: u64, _field: usize) -> Result<Option<FieldStream<'_>>> {
+        Ok(None)
     }
 
     /// Field `field` of every sample as a strided column of memory, with the bytes that

@@ -5,7 +5,7 @@ use std::path::Path;
 use feedline_core::{Fingerprint, Prefetched, Result};
 
 use crate::reader::{Visit, inside};
-use crate::{Reader, Schema, Values};
+use crate::{FieldStream, Reader, Schema, Values};
 
 /// The samples of a reader that a list names, in the list's order; a sample may come twice.
 #[derive(Debug)]
@@ -47,6 +47,21 @@ impl Reader for Rows {
 
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
         self.reader.visit(self.find(sample)?, values, to).map_err(|error| error.at_sample(sample))
+    }
+
+    fn visit_some(
+        &self,
+        sample: u64,
+        wanted: &dyn Fn(usize) -> bool,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
+        let visited = self.reader.visit_some(self.find(sample)?, wanted, values, to);
+        visited.map_err(|error| error.at_sample(sample))
+    }
+
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        self.reader.stream(self.find(sample)?, field).map_err(|error| error.at_sample(sample))
     }
 
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {

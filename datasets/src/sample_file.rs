@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use feedline_core::{Fingerprint, Prefetched, Result};
 
+use crate::FieldStream;
 #[cfg(feature = "object-store")]
 use crate::bytes::Content;
-use crate::disk::read_whole;
+use crate::disk::{DiskFile, read_whole};
 #[cfg(feature = "object-store")]
 use crate::memory::no_memory;
 #[cfg(feature = "object-store")]
@@ -173,6 +174,18 @@ impl SampleFile {
             return object.read_at(0, to);
         }
         read_whole(&self.path, to).map(drop)
+    }
+
+    /// The file as a stream; `None` for an object, which is fetched ahead as a whole.
+    pub(crate) fn stream(&self) -> Result<Option<FieldStream<'static>>> {
+        if self.is_object() {
+            return Ok(None);
+        }
+        let file = DiskFile::open(&self.path).map_err(|error| error.at_path(&self.path))?;
+        Ok(Some(FieldStream::new(file.len(), move |offset, to| {
+            file.read_at(offset, to)?;
+            file.check_unchanged()
+        })))
     }
 
     /// The object, opened; `None` for a file on disk.

@@ -1,8 +1,51 @@
 //! A content as a seekable stream, for parsers of other crates.
 
+use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use feedline_core::Result;
+
+/// A field of a sample as a stream, of which only the parts that are asked for are read; see
+/// [`Reader::stream`](crate::Reader::stream).
+pub struct FieldStream<'a>(SeekReader<Box<ReadAt<'a>>>);
+
+/// Fills the bytes with those of the field from an offset on.
+type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<()> + Send + Sync + 'a;
+
+impl<'a> FieldStream<'a> {
+    /// A stream of `len` bytes; `read_at(offset, to)` fills `to` with the bytes from `offset` on.
+    pub fn new(len: u64, read_at: impl Fn(u64, &mut [u8]) -> Result<()> + Send + Sync + 'a) -> Self {
+        Self(SeekReader::new(len, Box::new(read_at)))
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> u64 {
+        self.0.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+}
+
+impl Read for FieldStream<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.0.read(to)
+    }
+}
+
+impl Seek for FieldStream<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+impl fmt::Debug for FieldStream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FieldStream(byte {} of {})", self.0.at, self.0.len)
+    }
+}
 
 /// A stream over a function that reads bytes at an offset.
 pub(crate) struct SeekReader<F> {

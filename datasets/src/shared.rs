@@ -8,7 +8,7 @@ use feedline_core::{Prefetched, Result, StridedColumn};
 
 use crate::decoded::Decoded;
 use crate::reader::Visit;
-use crate::{Reader, Schema, Values};
+use crate::{FieldStream, Reader, Schema, Values};
 
 /// Two data sets may read one reader: a folder in a store is then listed once.
 impl<R: Reader + ?Sized> Reader for Arc<R> {
@@ -34,6 +34,20 @@ impl<R: Reader + ?Sized> Reader for Arc<R> {
 
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
         (**self).visit(sample, values, to)
+    }
+
+    fn visit_some(
+        &self,
+        sample: u64,
+        wanted: &dyn Fn(usize) -> bool,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
+        (**self).visit_some(sample, wanted, values, to)
+    }
+
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        (**self).stream(sample, field)
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {

@@ -10,7 +10,7 @@ use tar::{Archive, Entry};
 use crate::bytes::Content;
 use crate::error::{data, of_stream, one_line};
 use crate::reader::{Visit, inside};
-use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Values};
+use crate::{ElementType, FieldStream, OpenOptions, Reader, Schema, SchemaField, Values};
 
 mod links;
 
@@ -221,6 +221,14 @@ impl WebDataset {
     }
 }
 
+impl WebDataset {
+    /// The file of a field, which the sample may lack.
+    fn part(&self, sample: u64, field: usize) -> Option<&Part> {
+        let parts = &self.parts[self.starts[sample as usize]..self.starts[sample as usize + 1]];
+        parts.iter().find(|part| part.field == field)
+    }
+}
+
 /// Checks that every sample, each with its key, has all fields.
 fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], keys: &[&str]) -> Result<()> {
     let samples = starts.windows(2).zip(keys);
@@ -292,6 +300,37 @@ impl Reader for WebDataset {
             to(field, ahead.read(&self.content, offset, bytes).map_err(at)?)?;
         }
         Ok(())
+    }
+
+    fn visit_some(
+        &self,
+        sample: u64,
+        wanted: &dyn Fn(usize) -> bool,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
+        inside(sample, self.len(), &self.path)?;
+        let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
+        for field in (0..self.schema.fields().len()).filter(|field| wanted(*field)) {
+            let Some(part) = self.part(sample, field) else {
+                to(field, &[])?;
+                continue;
+            };
+            let bytes =
+                usize::try_from(part.bytes).map_err(|_| at(data("a member is larger than the memory")))?;
+            to(field, values.buffers().ahead.read(&self.content, part.offset, bytes).map_err(at)?)?;
+        }
+        Ok(())
+    }
+
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        inside(sample, self.len(), &self.path)?;
+        let Some(part) = self.part(sample, field) else { return Ok(None) };
+        let offset = part.offset;
+        Ok(Some(FieldStream::new(part.bytes, move |at, to| {
+            self.content.read_at(offset + at, to)?;
+            self.content.check_unchanged()
+        })))
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

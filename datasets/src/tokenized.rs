@@ -9,7 +9,7 @@ use tokenizers::{PostProcessor, TruncationParams};
 use crate::error::{data, one_line};
 use crate::panics::catch_panics;
 use crate::reader::Visit;
-use crate::{ElementType, Reader, Schema, SchemaField, Values};
+use crate::{ElementType, FieldStream, Reader, Schema, SchemaField, Values};
 
 mod checked;
 mod source;
@@ -224,6 +224,22 @@ impl Reader for Tokenized {
         self.reader.visit(sample, values, &mut |field, bytes| {
             if field == self.field { to(field, &self.encode(sample, bytes)?) } else { to(field, bytes) }
         })
+    }
+
+    fn visit_some(
+        &self,
+        sample: u64,
+        wanted: &dyn Fn(usize) -> bool,
+        values: &mut Values,
+        to: &mut Visit<'_>,
+    ) -> Result<()> {
+        self.reader.visit_some(sample, wanted, values, &mut |field, bytes| {
+            if field == self.field { to(field, &self.encode(sample, bytes)?) } else { to(field, bytes) }
+        })
+    }
+
+    fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
+        if field == self.field { Ok(None) } else { self.reader.stream(sample, field) }
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {

@@ -21,6 +21,7 @@
 //! | [`parquet_bytes`] | the bytes of a Parquet file |
 //! | [`csv_bytes`] | the bytes of a table of comma-separated values |
 //! | [`jsonl_bytes`] | the bytes of a JSON Lines file |
+//! | [`sound_bytes`] | the bytes of a sound of any format |
 //! | [`jpeg_bytes`], [`png_bytes`], [`webp_bytes`], [`bmp_bytes`], [`gif_bytes`] | the bytes of a picture |
 //!
 //! The files in `fuzz_targets/` pass them to libFuzzer; `tests/replay.rs` runs them over the seeds with
@@ -43,6 +44,7 @@ pub mod picture;
 mod reader;
 pub mod safetensors_bytes;
 pub mod sampler_params;
+pub mod sound_bytes;
 pub mod spec_layout;
 pub mod tar_bytes;
 pub mod template_bytes;
@@ -64,7 +66,7 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 24] = [
+pub const TARGETS: [(&str, Check); 25] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
@@ -89,6 +91,7 @@ pub const TARGETS: [(&str, Check); 24] = [
     ("webp_bytes", webp_bytes::check),
     ("bmp_bytes", bmp_bytes::check),
     ("gif_bytes", gif_bytes::check),
+    ("sound_bytes", sound_bytes::check),
 ];
 
 /// Runs the target `name` once.

@@ -27,6 +27,7 @@ from ._feedline import __version__
 from ._loader import Epoch, Loader
 from ._report import Report
 from ._sampler import Sampler
+from ._sounds import MelSpectrogram, sounds
 from ._source import Source
 from ._table import table
 from ._tokens import PackedTokens, pack_tokens, tokens
@@ -46,6 +47,7 @@ __all__ = [
     "Field",
     "ForkedError",
     "Loader",
+    "MelSpectrogram",
     "PackedTokens",
     "Padded",
     "Ragged",
@@ -65,6 +67,7 @@ __all__ = [
     "mix",
     "open",
     "pack_tokens",
+    "sounds",
     "table",
     "tokens",
     "transforms",

@@ -38,6 +38,14 @@ def open_views(
     listed: tuple[str | None, str | None, int | None, int],
 ) -> DataSet: ...
 
+def open_sound(
+    path: str,
+    split: str | None,
+    classes: Sequence[str] | None,
+    listed: tuple[str | None, str | None, int | None],
+    given: Mapping[str, Any],
+) -> DataSet: ...
+
 class DataSet:
     @staticmethod
     def open(

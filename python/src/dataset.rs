@@ -77,6 +77,11 @@ impl DataSet {
         Self { lengths, ..Self::new(kind, set) }
     }
 
+    /// This set, with the lengths of its samples in some fields that vary.
+    pub(crate) fn with_lengths(self, lengths: Vec<(String, Vec<u32>)>) -> Self {
+        Self { lengths, ..self }
+    }
+
     /// This set, with the names of its classes.
     pub(crate) fn with_classes(self, classes: Option<Vec<String>>) -> Self {
         Self { classes, ..self }

@@ -17,6 +17,7 @@
 //! | `text.rs` | windows of token ids, packed and unpadded documents, conversations |
 //! | `pictures.rs` | pictures that lanes of the loader decode, on the GPU |
 //! | `joint.rs` | pictures with masks, boxes and points |
+//! | `sounds.rs` | sounds |
 //! | `transforms.rs` | the transforms of pictures |
 //! | `sampler.rs` | the order of samples |
 //! | `commands.rs` | the commands of `python -m feedline` |
@@ -49,6 +50,7 @@ mod processes;
 mod processes;
 mod running;
 mod sampler;
+mod sounds;
 mod source;
 mod table;
 mod text;
@@ -72,6 +74,7 @@ fn _feedline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(table::open_windows, module)?)?;
     module.add_function(wrap_pyfunction!(joint::open_joint, module)?)?;
     module.add_function(wrap_pyfunction!(joint::open_views, module)?)?;
+    module.add_function(wrap_pyfunction!(sounds::open_sound, module)?)?;
     module.add_function(wrap_pyfunction!(text::open_tokens, module)?)?;
     module.add_function(wrap_pyfunction!(text::packed, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack_tokens, module)?)?;

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import wave
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,11 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     programs = re.findall(r"```python\n(.*?)```", readme, re.S)
     assert programs
     np.savez(tmp_path / "train.npz", image=np.zeros((500, 784), np.uint8), label=np.arange(500) % 10)
+    for word in ("no", "yes"):
+        (tmp_path / "words" / word).mkdir(parents=True)
+        with wave.open(str(tmp_path / "words" / word / "1.wav"), "wb") as sound:
+            sound.setparams((1, 2, 8000, 4000, "NONE", ""))
+            sound.writeframes(bytes(8000))
     for program in programs:
         program = program.replace("cuda:0", "cpu").replace("range(10)", "range(2)")
         done = script(program, cwd=tmp_path)
@@ -304,6 +310,8 @@ def test_types(checker: str, tmp_path: Path) -> None:
         "source = feedline.Source(lambda: iter([1, 2]), max_length={'text': 3})\n"
         "streamed = feedline.Loader(source, 8, shuffle=7, shuffle_buffer=1 << 20, split_shards=True)\n"
         "photos = feedline.images('photos', [T.Resize(8)], decode='auto')\n"
+        "mel = feedline.MelSpectrogram(n_mels=80, log='10')\n"
+        "speech = feedline.sounds('speech', rate=16_000, crop=1.5, mel=mel, beside=['text'])\n"
     )
     strict = ["--strict"] if checker == "mypy" else []
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MYPYPATH": str(PACKAGE)}

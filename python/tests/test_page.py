@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import wave
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,14 @@ def bitmap(path: Path, *colour: int) -> None:
     path.write_bytes(bitmap_bytes(*colour))
 
 
+def sawtooth(path: Path, frames: int) -> None:
+    """A sound of 8,000 frames a second."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with wave.open(str(path), "wb") as to:
+        to.setparams((1, 2, 8000, frames, "NONE", ""))
+        to.writeframes((np.arange(frames) % 41 * 300).astype("<i2").tobytes())
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The files that the page names, and the bucket."""
@@ -102,6 +111,10 @@ def files_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "clips.csv").write_text("clip,word\n1.wav,yes\n2.wav,no\n")
     (tmp_path / "1.wav").write_bytes(b"yes")
     (tmp_path / "2.wav").write_bytes(b"no")
+    for name, frames in (("speech/1", 1600), ("speech/2", 4000), ("words/no/1", 1600), ("words/yes/1", 9000)):
+        sawtooth(tmp_path / f"{name}.wav", frames)
+    said_there = "speech/1.wav,Hi there\nspeech/2.wav,Hi Hi there\n"
+    (tmp_path / "speech.csv").write_text("path,sentence\n" + said_there)
     for number in range(3):
         bitmap(tmp_path / "photographs" / f"{number}.bmp", number)
         bitmap(tmp_path / "masks" / f"{number}.bmp", number, number, number)
@@ -121,10 +134,10 @@ def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
         scope: dict[str, Any] = {"feedline": feedline, "__builtins__": __builtins__}
         exec(compile(piece, str(PAGE), "exec"), scope)
         words = {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species", "mask", "boxes", "flowers"}
-        words |= {"other", "shop"}
+        words |= {"other", "shop", "mels", "waveform"}
         names.append(set(scope) & words)
     text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}, {"windows"}]
-    assert names == [{"flowers"}, {"shop"}, *text, {"mask"}, {"boxes", "labels"}, {"other"}, {"both"}, {"species"}, set(), set()]
+    assert names == [{"flowers"}, {"shop"}, *text, {"mask"}, {"boxes", "labels"}, {"other"}, {"both"}, {"species"}, set(), {"mels", "sampler"}, {"waveform"}, set()]
 
 
 def test_lists_and_manifests_of_the_page(folder: Path) -> None:

@@ -4,7 +4,7 @@ use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row
 use feedline_images::{Scratch, Transforms};
 
 use super::encoded::Checked;
-use super::others::{Others, is_bytes};
+use crate::others::{Others, is_bytes};
 use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 

@@ -5,8 +5,8 @@ use feedline_images::{Decoder, Level, Moves, Plane, Sampling, Scratch, Size, Tra
 
 use super::boxes::{Buffers, Lists};
 use super::encoded::Encoded;
-use super::others::Others;
 use super::parts::{Depth, Found, Parts};
+use crate::others::Others;
 use crate::reader::{check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 

@@ -5,7 +5,7 @@ use feedline_images::{BoxFormat, BoxRules};
 
 use super::dataset::picture_field;
 use super::numbers::are_numbers;
-use super::others::is_bytes;
+use crate::others::is_bytes;
 use crate::reader::at_file;
 use crate::{Reader, SchemaField};
 

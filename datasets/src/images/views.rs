@@ -6,7 +6,7 @@ use feedline_images::{Decoder, DevicePart, Scratch, Size, Transforms};
 
 use super::dataset::{find_pictures, picture_field};
 use super::encoded::Encoded;
-use super::others::Others;
+use crate::others::Others;
 use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 

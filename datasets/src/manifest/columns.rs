@@ -2,15 +2,39 @@
 
 use feedline_core::{Error, ErrorKind, Result, named};
 
-use super::{is_picture, one_line};
+use super::one_line;
 use crate::nulls::quoted;
-use crate::open::is_url;
+use crate::open::{is_picture, is_sound, is_url};
 use crate::{ElementType, Reader, SchemaField, Values};
 
-/// Rows that tell whether a column names pictures.
+/// What the files of a manifest hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    Pictures,
+    #[cfg_attr(not(feature = "audio"), expect(dead_code, reason = "only sounds are opened as such"))]
+    Sounds,
+}
+
+impl Holds {
+    fn is_one(self, name: &str) -> bool {
+        match self {
+            Self::Pictures => is_picture(name),
+            Self::Sounds => is_sound(name),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pictures => "pictures",
+            Self::Sounds => "sounds",
+        }
+    }
+}
+
+/// Rows that tell whether a column names files.
 const LOOKED_AT: u64 = 64;
 
-/// Names of columns that hold the class of a picture, the likeliest first.
+/// Names of columns that hold the class of a picture or a sound, the likeliest first.
 const LABELS: [&str; 8] = ["label", "labels", "class", "class_name", "category", "target", "cls", "y"];
 
 /// Whether a column holds one text per row.
@@ -22,8 +46,8 @@ fn all(fields: &[SchemaField]) -> String {
     quoted(&Vec::from_iter(fields.iter().map(|field| field.name.as_str())))
 }
 
-/// The columns of files: those of these `names`, or those whose first values are names of pictures.
-pub(super) fn choose_files(rows: &dyn Reader, names: &[String]) -> Result<Vec<usize>> {
+/// The columns of files: those of these `names`, or those whose first values are names of such files.
+pub(super) fn choose_files(rows: &dyn Reader, names: &[String], holds: Holds) -> Result<Vec<usize>> {
     let fields = rows.schema().fields();
     if !names.is_empty() {
         return names.iter().map(|name| text_named(fields, name)).collect();
@@ -39,7 +63,7 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String]) -> Result<Vec<us
                 && !text.is_empty()
             {
                 let name = if is_url(&text) { text.split(['?', '#']).next() } else { Some(&*text) };
-                let is_one = name.is_some_and(is_picture);
+                let is_one = name.is_some_and(|name| holds.is_one(name));
                 named_any[at] |= is_one;
                 is_other[at] |= !is_one;
             }
@@ -50,7 +74,8 @@ pub(super) fn choose_files(rows: &dyn Reader, names: &[String]) -> Result<Vec<us
         (0..texts.len()).filter(|&at| named_any[at] && !is_other[at]).map(|at| texts[at]).collect();
     if found.is_empty() {
         let why = format!(
-            "no column looks like paths of pictures, the columns are {}: {}",
+            "no column looks like paths of {}, the columns are {}: {}",
+            holds.name(),
             all(fields),
             named("name it in ManifestOptions::files", "name it by field=")
         );
@@ -72,7 +97,13 @@ fn text_named(fields: &[SchemaField], name: &str) -> Result<usize> {
 }
 
 /// The column whose texts are the classes; `None` if there is none, or it holds numbers.
-pub(super) fn choose_label(rows: &dyn Reader, files: &[usize], label: Option<&str>) -> Result<Option<usize>> {
+/// The only other column of texts is the class of a picture; of a sound it is what is said.
+pub(super) fn choose_label(
+    rows: &dyn Reader,
+    files: &[usize],
+    label: Option<&str>,
+    holds: Holds,
+) -> Result<Option<usize>> {
     let fields = rows.schema().fields();
     let is_free = |field: &usize| !files.contains(field);
     if let Some(label) = label {
@@ -91,7 +122,7 @@ pub(super) fn choose_label(rows: &dyn Reader, files: &[usize], label: Option<&st
     let by_name = LABELS.iter().find_map(|name| others.iter().find(|&&at| fields[at].name == *name));
     let found = match (by_name, &others[..]) {
         (Some(&found), _) => Some(found),
-        (None, &[only]) => Some(only),
+        (None, &[only]) if holds == Holds::Pictures => Some(only),
         _ => None,
     };
     Ok(found.filter(|&found| is_text(&fields[found])))

@@ -15,10 +15,22 @@ const ANY_FOLDERS: &str = "**";
 /// Endings of the names of pictures.
 const PICTURES: [&str; 6] = ["jpg", "jpeg", "png", "webp", "bmp", "gif"];
 
+/// Endings of the names of sounds.
+const SOUNDS: [&str; 8] = ["wav", "flac", "mp3", "ogg", "oga", "aac", "m4a", "mp4"];
+
 /// Whether a file of this name is a picture, by its ending.
 pub(crate) fn is_picture(name: &str) -> bool {
+    ends_with(name, &PICTURES)
+}
+
+/// Whether a file of this name is a sound, by its ending.
+pub(crate) fn is_sound(name: &str) -> bool {
+    ends_with(name, &SOUNDS)
+}
+
+fn ends_with(name: &str, endings: &[&str]) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    ending.is_some_and(|ending| PICTURES.contains(&ending.as_str()))
+    ending.is_some_and(|ending| endings.contains(&ending.as_str()))
 }
 
 /// The files on disk that `pattern` stands for: in the order of its braces, and what a star stands for in the

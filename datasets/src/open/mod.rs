@@ -24,7 +24,7 @@ mod split;
 
 use kind::{Kind, Start};
 pub(crate) use kind::{is_arrow_stream, is_tar_header, is_text, is_tfrecord};
-pub(crate) use listed::is_picture;
+pub(crate) use listed::{is_picture, is_sound};
 pub use options::{OpenOptions, Split};
 #[cfg(feature = "object-store")]
 pub(crate) use remote::SCHEMES;
@@ -287,12 +287,15 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
 
 /// Whether the first file of a pattern is a sample as a whole. One that is missing is a sample by its name only.
 fn is_sample(first: &Path) -> bool {
-    listed::is_picture(&first.to_string_lossy()) || first.is_file() && !is_shard(first)
+    let has_sound = is_sound(&first.to_string_lossy());
+    listed::is_picture(&first.to_string_lossy()) || has_sound || first.is_file() && !is_shard(first)
 }
 
 /// Whether the first file of a folder is a shard, and not itself a sample.
 fn is_shard(first: &Path) -> bool {
     match Start::read(first).map(|start| start.kind) {
+        // The bytes of a sound are of no kind, and may be those of any by chance.
+        Ok(_) if is_sound(&first.to_string_lossy()) => false,
         Ok(Kind::Image) | Err(_) => false,
         // CIFAR, or else the bytes as they are.
         Ok(Kind::Unknown) => open_with(first, &OpenOptions::with_memory_limit(0)).is_ok(),

@@ -151,8 +151,13 @@ impl Remote {
         let is_shown = |url: &String| !name_of(url).starts_with(['.', '_']);
         let urls = names.iter().map(|(name, _)| crate::remote::in_folder(url, "", name));
         let urls = without_indices(urls.filter(is_shown).collect());
-        let is_picture = |url: &String| Object::new(self.file(url)?).map(|first| first.kind == Kind::Image);
-        if !urls.first().map_or(Ok(true), is_picture)? {
+        let is_sample = |url: &String| {
+            if super::is_sound(without_query(url)) {
+                return Ok(true);
+            }
+            Object::new(self.file(url)?).map(|first| first.kind == Kind::Image)
+        };
+        if !urls.first().map_or(Ok(true), is_sample)? {
             return self.shards(super::of_split(urls, options.split)?, options);
         }
         // Each object is listed once.
@@ -171,9 +176,10 @@ impl Remote {
     fn pattern(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let matching = self.matching(url, options.listing_age)?;
         let is_sample = |(url, listed): &(String, Option<Listed>)| {
-            let is_picture = super::is_picture(without_query(url));
-            if is_picture || listed.is_none() {
-                return Ok(is_picture);
+            let name = without_query(url);
+            let is_named = super::is_picture(name) || super::is_sound(name);
+            if is_named || listed.is_none() {
+                return Ok(is_named);
             }
             self.file(url).and_then(Object::new).map(|first| first.kind == Kind::Image)
         };

@@ -71,6 +71,7 @@ mod shared_data;
 mod shared_reader;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod standardized;
+mod streams;
 #[cfg(all(feature = "arrow", feature = "parquet"))]
 mod tables;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]

@@ -50,12 +50,27 @@ pub(super) fn files(dir: &Path) {
     tokens(dir);
     chats(dir);
     arrays(dir);
+    for (name, frames) in [("speech/1.wav", 1600), ("speech/2.wav", 4000), ("words/no/1.wav", 1600)] {
+        write(dir, name, &sound(frames));
+    }
+    write(dir, "words/yes/1.wav", &sound(9000));
+    write(dir, "speech.csv", b"path,sentence\nspeech/1.wav,a rose is\nspeech/2.wav,a rose is a rose\n");
     write(dir, "records.bin", &[1, 2, 3, 7, 4, 5, 6, 8]);
     mds(dir);
     for shard in 0..3 {
         let line = |row| format!("{},{}\n", 100 * shard + row, f64::from(100 * shard + row) / 2.0);
         write(dir, &format!("stream/{shard}.csv"), (0..20).map(line).collect::<String>().as_bytes());
     }
+}
+
+/// A sawtooth of 8,000 frames a second, as WAV.
+fn sound(frames: u32) -> Vec<u8> {
+    let mut bytes =
+        [b"RIFF", &(36 + 2 * frames).to_le_bytes()[..], b"WAVEfmt \x10\0\0\0\x01\0\x01\0"].concat();
+    bytes.extend([&8000u32.to_le_bytes()[..], &16_000u32.to_le_bytes(), b"\x02\0\x10\0data"].concat());
+    bytes.extend((2 * frames).to_le_bytes());
+    bytes.extend((0..frames).flat_map(|at| (300 * (at % 41) as i16).to_le_bytes()));
+    bytes
 }
 
 /// A picture of 8 x 8 pixels of one colour.

@@ -13,18 +13,15 @@ use feedline::bad_samples::Budget;
 use feedline::dataset::{Cost, Long, Packed, PackedSource, Unpadded};
 use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
 use feedline::{Spec, World, source};
-use feedline_datasets::{Annotated, Fixed, Idx, ImageDataset, JointDataset, Manifest, ManifestOptions};
-use feedline_datasets::{
-    ChatOptions, Chats, TokenOptions, Tokenized, Tokens, open, open_pictures, open_with,
-};
-use feedline_datasets::{FitOn, TokenPackOptions, TokenizedSource, Views, ViewsDataset, pack_tokens};
-use feedline_datasets::{Missing, OpenOptions, Paired, Parts, Ragged, Records, Split, Table};
+use feedline_audio::{Crop, Log, MelSpectrogram, Sounds};
+use feedline_datasets::*;
 use feedline_images::Transforms;
 
 mod files;
 mod loading;
 mod made;
 mod pictures;
+mod sounds;
 mod tables;
 mod text;
 
@@ -33,7 +30,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 34] = [
+const PIECES: [Piece; 36] = [
     ("table", tables::table),
     ("in memory", tables::in_memory),
     ("forecasting", tables::forecasting),
@@ -61,6 +58,8 @@ const PIECES: [Piece; 34] = [
     ("webdataset", pictures::webdataset),
     ("mnist", pictures::mnist),
     ("cifar", pictures::cifar),
+    ("speech", sounds::speech),
+    ("words", sounds::words),
     ("arrays", files::arrays),
     ("tfrecord_and_mds", files::tfrecord_and_mds),
     ("records", files::records),
@@ -112,6 +111,7 @@ fn the_page_shows_the_code_that_runs_in_at_most_fifteen_lines_each() {
         include_str!("tables.rs"),
         include_str!("text.rs"),
         include_str!("pictures.rs"),
+        include_str!("sounds.rs"),
         include_str!("files.rs"),
         include_str!("loading.rs"),
     ];

@@ -1,4 +1,4 @@
-//! The fields of a reader that are no part of its pictures, such as labels.
+//! The fields of a reader that are no part of its pictures or sounds, such as labels.
 
 use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
 
@@ -8,7 +8,7 @@ use crate::{ElementType, Reader, Schema, SchemaField};
 /// The fields of one size, which are written as they are. WebDataset's `cls`, a number as text, becomes the field
 /// `label` (`i64`).
 #[derive(Debug)]
-pub(super) struct Others {
+pub(crate) struct Others {
     /// The index of each in the reader, and whether it is a number as text.
     fields: Vec<(usize, bool)>,
     /// The field of the data set that has the first of them.
@@ -17,7 +17,7 @@ pub(super) struct Others {
 
 impl Others {
     /// Adds the fields of `reader` to `spec`, without those that are `taken`.
-    pub(super) fn add(
+    pub(crate) fn add(
         reader: &dyn Reader,
         spec: Spec,
         taken: impl Fn(usize) -> bool,
@@ -43,7 +43,7 @@ impl Others {
     }
 
     /// Writes the reader's field `index`, if it is one of these.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         reader: &dyn Reader,
         index: usize,
@@ -72,7 +72,7 @@ impl Others {
     }
 }
 
-/// Whether a field holds files, such as encoded pictures.
-pub(super) fn is_bytes(field: &SchemaField) -> bool {
+/// Whether a field holds files, such as encoded pictures or sounds.
+pub(crate) fn is_bytes(field: &SchemaField) -> bool {
     field.element == ElementType::Bytes && field.shape == [None]
 }

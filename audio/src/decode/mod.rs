@@ -1,0 +1,174 @@
+//! A sound file: its rate, channels and frames, and any part of it as `f32`.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `format.rs` | which format a file has |
+//! | `whole.rs` | whether a file has what its header claims |
+//! | `source.rs` | a file as the decoder reads it; its errors |
+//! | `packets.rs` | from packets to the frames of a part |
+
+mod format;
+mod packets;
+mod source;
+mod whole;
+
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+
+use feedline_core::{Result, catch_panic};
+use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
+use symphonia::core::errors::Result as Opened;
+use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
+use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
+use symphonia::default::formats::{AdtsReader, FlacReader, IsoMp4Reader, MpaReader, OggReader, WavReader};
+use symphonia::default::get_codecs;
+
+pub use format::Format;
+use packets::Packets;
+use source::{Source, refused};
+
+use crate::{RATES, data};
+
+/// Max channels of a file.
+const MAX_CHANNELS: usize = 64;
+
+/// An open sound file: WAV, FLAC, MP3, Ogg Vorbis, or AAC as `.aac` and in MP4.
+///
+/// A frame is one sample of each channel. [`read`](Self::read) seeks to the frames that it is asked for, and decodes
+/// only those and a little before them. MP3 and `.aac` have no index: the file is read up to that place, without
+/// decoding it.
+///
+/// A part has the values that it has within the whole sound. Only the noise that AAC's decoder makes in place of
+/// noise depends on where a part begins; it is the same each time.
+///
+/// A file must be whole: what its header claims must be there, and an Ogg stream must have its last page. An MP3
+/// without LAME's tag and `.aac` claim nothing: such a sound has the frames that are there.
+///
+/// ```no_run
+/// use std::fs::File;
+/// use feedline_audio::SoundFile;
+///
+/// let file = File::open("speech.flac")?;
+/// let len = file.metadata()?.len();
+/// let mut sound = SoundFile::open(file, len)?;
+/// let frames = sound.frames()?;
+/// let mut channels = Vec::new();
+/// sound.read(frames / 2..frames, &mut channels)?; // the second half of each channel
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SoundFile<'a> {
+    format: Format,
+    rate: u32,
+    channels: usize,
+    packets: Packets<'a>,
+    /// Whether a decoder has panicked: what it left is not read.
+    is_broken: bool,
+}
+
+impl<'a> SoundFile<'a> {
+    /// Opens a sound of `len` bytes, and reads its header.
+    ///
+    /// # Errors
+    /// `Data` for a format that is not read, a damaged header, and a file that was cut where its header tells;
+    /// errors of `source` pass through.
+    pub fn open(source: impl Read + Seek + Send + Sync + 'a, len: u64) -> Result<Self> {
+        catch_panic("the decoder panicked", || Self::open_file(source, len)).unwrap_or_else(Err)
+    }
+
+    fn open_file(mut source: impl Read + Seek + Send + Sync + 'a, len: u64) -> Result<Self> {
+        let (format, start) = format::find(&mut source, len)?;
+        let counted = whole::check(format, &mut source, start..len)?;
+        let refused = |error| refused(format, error);
+        let options = MediaSourceStreamOptions::default();
+        let mut stream = MediaSourceStream::new(Box::new(Source::new(source, len)), options);
+        stream.seek(SeekFrom::Start(start)).map_err(|error| refused(error.into()))?;
+        let reader = reader(format, stream).map_err(refused)?;
+        let track = reader.first_track(TrackType::Audio);
+        let track = track.ok_or_else(|| data(format!("the {} file has no sound", format.name())))?;
+        let mut track = track.clone();
+        track.num_frames = track.num_frames.or(counted);
+        let parameters = track.codec_params.as_ref().and_then(|parameters| parameters.audio());
+        let parameters = parameters.ok_or_else(|| data("the sound states no codec"))?;
+        let decoder = decoder(parameters).map_err(refused)?;
+        let rate = parameters.sample_rate.or(decoder.codec_params().sample_rate).unwrap_or_default();
+        if !RATES.contains(&rate) {
+            return Err(data(format!("the sound has a rate of {rate} Hz: 1 to {} are read", RATES.end())));
+        }
+        let channels = parameters.channels.as_ref().or(decoder.codec_params().channels.as_ref());
+        let channels = channels.map_or(0, |channels| channels.count());
+        if !(1..=MAX_CHANNELS).contains(&channels) {
+            return Err(data(format!("the sound has {channels} channels: 1 to {MAX_CHANNELS} are read")));
+        }
+        let packets = Packets::new((format, start), reader, decoder, &track, (rate, channels));
+        Ok(Self { format, rate, channels, packets, is_broken: false })
+    }
+
+    /// The format of the file.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Frames per second.
+    pub fn rate(&self) -> u32 {
+        self.rate
+    }
+
+    /// Number of channels.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// The number of frames, and a check that the last one is there. MP3 and `.aac` are read to their end for it,
+    /// without decoding them.
+    ///
+    /// # Errors
+    /// `Data` for a file that was cut or is damaged; errors of the source pass through.
+    pub fn frames(&mut self) -> Result<u64> {
+        self.guarded(Packets::frames)
+    }
+
+    /// Reads the frames `range` of each channel into `channels`, a list for each. They must be among those that
+    /// [`frames`](Self::frames) has counted.
+    ///
+    /// # Errors
+    /// `Data` if they are not there or damaged; errors of the source pass through.
+    pub fn read(&mut self, range: Range<u64>, channels: &mut Vec<Vec<f32>>) -> Result<()> {
+        self.guarded(|packets| packets.read(range, channels))
+    }
+
+    /// Runs `work`; a panic of the decoder is an error of the file, now and later.
+    fn guarded<T>(&mut self, work: impl FnOnce(&mut Packets<'a>) -> Result<T>) -> Result<T> {
+        if self.is_broken {
+            return Err(data("the decoder panicked at an earlier part of this file"));
+        }
+        let packets = &mut self.packets;
+        catch_panic("the decoder panicked", || work(packets)).unwrap_or_else(|panic| {
+            self.is_broken = true;
+            Err(data(panic.message()))
+        })
+    }
+}
+
+/// The decoder of a codec. What the encoder added at the ends is left in.
+fn decoder(parameters: &AudioCodecParameters) -> Opened<Box<dyn AudioDecoder>> {
+    get_codecs().make_audio_decoder(parameters, &AudioDecoderOptions::default().gapless(false))
+}
+
+/// The reader of a stream that is at the beginning of the sound.
+fn reader<'a>(format: Format, stream: MediaSourceStream<'a>) -> Opened<Box<dyn FormatReader + 'a>> {
+    let options = FormatOptions::default();
+    Ok(match format {
+        Format::Wav => Box::new(WavReader::try_new(stream, options)?),
+        Format::Flac => Box::new(FlacReader::try_new(stream, options)?),
+        Format::Ogg => Box::new(OggReader::try_new(stream, options)?),
+        Format::Mp3 => Box::new(MpaReader::try_new(stream, options)?),
+        Format::Aac => Box::new(AdtsReader::try_new(stream, options)?),
+        Format::Mp4 => Box::new(IsoMp4Reader::try_new(stream, options)?),
+    })
+}
+
+impl std::fmt::Debug for SoundFile<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SoundFile({:?}, {} Hz, {} channels)", self.format, self.rate, self.channels)
+    }
+}

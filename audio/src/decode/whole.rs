@@ -1,0 +1,133 @@
+//! Whether a file has what its header claims, where a few bytes tell.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+
+use feedline_core::{Error, Result};
+
+use super::source::unreadable;
+use super::{Format, MAX_CHANNELS};
+use crate::data;
+
+/// Max parts of a file that are looked at.
+const MAX_PARTS: usize = 4096;
+
+/// The max bytes of an Ogg page.
+const PAGE: u64 = 27 + 255 + 255 * 255;
+
+/// Checks the sound in the bytes `range` of a file. Returns the frames of a WAV file that does not state them.
+pub(super) fn check(
+    format: Format,
+    source: &mut (impl Read + Seek),
+    range: Range<u64>,
+) -> Result<Option<u64>> {
+    match format {
+        Format::Wav => return check_wav(source, range),
+        Format::Mp4 => check_mp4(source, range)?,
+        Format::Ogg => check_ogg(source, range)?,
+        Format::Flac | Format::Mp3 | Format::Aac => {}
+    }
+    Ok(None)
+}
+
+fn read<const N: usize>(source: &mut (impl Read + Seek), at: u64) -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    source.seek(SeekFrom::Start(at)).and_then(|_| source.read_exact(&mut bytes)).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+fn cut(part: &str, claimed: u64, there: u64) -> Error {
+    data(format!("{part} claims {claimed} bytes, and {there} are there: the file was cut, fetch it again"))
+}
+
+/// The chunk `data` must be whole, and come behind `fmt `.
+fn check_wav(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) -> Result<Option<u64>> {
+    let (mut at, mut block) = (start + 12, 1);
+    for _ in 0..MAX_PARTS {
+        if at + 8 > end {
+            return Err(data("the WAV file ends before its samples: it was cut, fetch it again"));
+        }
+        let [a, b, c, d, size @ ..] = read::<8>(source, at)?;
+        let (size, there) = (u64::from(u32::from_le_bytes(size)), end - at - 8);
+        let is_data = [a, b, c, d] == *b"data";
+        // Written as a stream, whose length its writer did not know.
+        if is_data && size == u64::from(u32::MAX) {
+            return Ok(Some(there / block));
+        }
+        if size > there {
+            let name = String::from_utf8_lossy(&[a, b, c, d]).escape_debug().to_string();
+            return Err(cut(&format!("chunk \"{name}\" of the WAV file"), size, there));
+        }
+        if is_data {
+            return Ok(None);
+        }
+        if [a, b, c, d] == *b"fmt " && size >= 16 {
+            block = block_of(read(source, at + 8)?)?;
+        }
+        at += 8 + size + size % 2;
+    }
+    Err(data(format!("the WAV file has no samples in its first {MAX_PARTS} chunks: fetch it again")))
+}
+
+/// The bytes of a frame by the chunk `fmt `, whose numbers are small enough to be multiplied.
+fn block_of(chunk: [u8; 16]) -> Result<u64> {
+    let [_, _, a, b, _, _, _, _, _, _, _, _, c, d, e, f] = chunk;
+    let [channels, block, bits] = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
+    if usize::from(channels) <= MAX_CHANNELS && bits <= 64 && block <= 64 * 8 && block > 0 {
+        return Ok(block.into());
+    }
+    Err(data(format!(
+        "the WAV file has {channels} channels of {bits} bits in {block} bytes: up to {MAX_CHANNELS} channels of 64 \
+         bits are read"
+    )))
+}
+
+/// All boxes must be whole.
+fn check_mp4(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) -> Result<()> {
+    let mut at = start;
+    for _ in 0..MAX_PARTS {
+        if at + 8 > end {
+            return if at == end { Ok(()) } else { Err(cut("a box of the MP4 file", 8, end - at)) };
+        }
+        let [size, name] = read::<8>(source, at)?.as_chunks::<4>().0.try_into().unwrap_or_default();
+        let name = String::from_utf8_lossy(&name).escape_debug().to_string();
+        let part = format!("box \"{name}\" of the MP4 file");
+        let size = match u32::from_be_bytes(size) {
+            // Up to the end of the file.
+            0 => return Ok(()),
+            1 if at + 16 > end => return Err(cut(&part, 16, end - at)),
+            1 => u64::from_be_bytes(read(source, at + 8)?),
+            size => u64::from(size),
+        };
+        if size > end - at {
+            return Err(cut(&part, size, end - at));
+        }
+        if size < 8 {
+            return Err(data(format!("{part} has {size} bytes: it is damaged, fetch the file again")));
+        }
+        at += size;
+    }
+    Err(data(format!("the MP4 file has more than {MAX_PARTS} boxes: write it again, by another program")))
+}
+
+/// The last page must be there, whole, and be marked as the last one.
+fn check_ogg(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) -> Result<()> {
+    let from = end.saturating_sub(PAGE).max(start);
+    let mut tail = Vec::new();
+    source.seek(SeekFrom::Start(from)).map_err(unreadable)?;
+    source.take(end - from).read_to_end(&mut tail).map_err(unreadable)?;
+    let last = tail.windows(4).rposition(|four| four == b"OggS").map(|at| &tail[at..]);
+    let is_whole = last.is_some_and(|page| {
+        let lengths = page.get(26).and_then(|count| page.get(27..27 + usize::from(*count)));
+        lengths.is_some_and(|lengths| {
+            page.len() >= 27 + lengths.len() + lengths.iter().map(|&len| usize::from(len)).sum::<usize>()
+        })
+    });
+    let is_last = last.and_then(|page| page.get(5)).is_some_and(|flags| flags & 4 != 0);
+    if is_whole && is_last {
+        return Ok(());
+    }
+    let found =
+        if is_whole { "its last page is not marked as the last one" } else { "it ends within a page" };
+    Err(data(format!("the Ogg file was cut: {found}; fetch it again")))
+}

@@ -1,0 +1,282 @@
+//! Sounds of any reader, decoded and cropped into rows.
+
+use std::io::{Cursor, Read, Seek};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use feedline_audio::{Scratch, SoundField, SoundFile, Sounds};
+use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, named};
+
+use super::lengths;
+use crate::others::{Others, is_bytes};
+use crate::reader::{at_file, check_not_empty, samples_of_reader};
+use crate::{Reader, Values};
+
+/// Names of fields with encoded sounds; the first one in the schema is decoded.
+const NAMES: [&str; 14] = [
+    "sound",
+    "audio",
+    "data",
+    "wav",
+    "flac",
+    "mp3",
+    "ogg",
+    "m4a",
+    "aac",
+    "clip",
+    "speech",
+    "path",
+    "audio_bytes",
+    "bytes",
+];
+
+/// The data set of a reader with a field of encoded sounds: a folder, a tar archive, a table, a manifest.
+///
+/// A sample has the field `sound`, as the [`Sounds`] make it, `sound.length` if they are cropped, and every other
+/// field of the reader that has one size, such as `label`. WebDataset's `cls`, a number as text, becomes the field
+/// `label` (`i64`). Fields that vary in size are left out, unless they are named to [`beside`](Self::beside).
+///
+/// A file on disk or in a plain archive is read where its crop is. A crop at random is drawn by [`Context::random`]:
+/// workers, ranks and a resume do not change the sounds of an epoch, and one that comes several times in it is cropped
+/// anew each time. When a sound is first read, its frames are counted, see [`SoundFile::frames`].
+///
+/// A sound that was cut or is damaged is a bad sample.
+///
+/// ```no_run
+/// use feedline_audio::{Crop, Sounds};
+/// use feedline_datasets::{ManifestOptions, SoundDataset, open_sounds};
+///
+/// let clips = open_sounds("clips.csv", &ManifestOptions::default())?;
+/// let sounds = Sounds::new().rate(16_000).crop(32_000, Crop::Random);
+/// let data = SoundDataset::new(clips, sounds)?.beside(["sentence"])?;
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SoundDataset {
+    reader: Box<dyn Reader>,
+    /// The reader's field that holds the sound.
+    sound: usize,
+    field: SoundField,
+    /// The frames of each sound and one more, once they are counted; else 0.
+    frames: Vec<AtomicU64>,
+    /// The items of each sound that is not cropped, 0 of one that cannot be read.
+    lengths: Vec<u32>,
+    /// The fields of one size after those of the sound.
+    others: Others,
+    /// The reader's fields of another size, and their place here.
+    varying: Vec<(usize, usize)>,
+    spec: Spec,
+}
+
+/// A worker's memory.
+#[derive(Default)]
+struct Memory {
+    values: Values,
+    scratch: Scratch,
+}
+
+impl SoundDataset {
+    /// The sounds in the reader's field called `sound`, `audio`, `data`, `wav` or the like, or in its only field of
+    /// bytes.
+    ///
+    /// If they are not cropped, each file is opened once, by all cores, for the length of the longest sound. Files that
+    /// cannot be read are left for the loader. Without a rate the first file is opened for its rate.
+    ///
+    /// # Errors
+    /// `Config` when no field holds bytes under such a name, and as [`Sounds::field`]; `Data` if no sound can be read.
+    pub fn new(reader: Box<dyn Reader>, sounds: Sounds) -> Result<Self> {
+        let name = field_of(&*reader)?;
+        Self::with_field(reader, &name, sounds)
+    }
+
+    /// The sounds in the reader's field called `name`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
+    pub fn with_field(reader: Box<dyn Reader>, name: &str, sounds: Sounds) -> Result<Self> {
+        let found = reader.schema().fields().iter().position(|field| field.name == name && is_bytes(field));
+        let Some(sound) = found else {
+            let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
+            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
+        };
+        check_not_empty(&*reader)?;
+        let rate = match sounds.stated_rate() {
+            Some(rate) => rate,
+            None => with_sound(&*reader, sound, 0, &mut Values::new(), |sound| Ok(sound.rate()))
+                .map_err(|error| at_file(&*reader, 0, error.at_sample(0)))?,
+        };
+        let field = sounds.field(rate)?;
+        let frames = (0..reader.len()).map(|_| AtomicU64::new(0)).collect();
+        let (others, spec) = Others::add(&*reader, Spec::new(), |index| index == sound)?;
+        let varying = Vec::new();
+        let mut data = Self { reader, sound, field, frames, lengths: Vec::new(), others, varying, spec };
+        let mut max = 0;
+        if !sounds.is_cropped() {
+            let found = lengths::measure(data.reader.len(), |id, values| data.measure(id, values))?;
+            max = lengths::max(&found);
+            data.lengths = found.into_iter().map(Option::unwrap_or_default).collect();
+        }
+        let spec = data.field.add(Spec::new(), "sound", max)?;
+        (data.others, data.spec) = Others::add(&*data.reader, spec, |index| index == sound)?;
+        Ok(data)
+    }
+
+    /// Adds fields of the reader that vary in size, such as the sentence that is said, as ragged fields. They are read
+    /// once, without the sounds, for the length of the longest.
+    ///
+    /// # Errors
+    /// `Config` for a field that does not exist or has one size, and a type that batches do not have; as
+    /// [`Reader::read`] if no sample can be read.
+    pub fn beside<S: AsRef<str>>(mut self, fields: impl IntoIterator<Item = S>) -> Result<Self> {
+        for name in fields {
+            let name = name.as_ref();
+            let found = self.reader.schema().fields().iter().position(|field| field.name == name);
+            let at = |why: String| Err(at_file(&*self.reader, 0, Error::new(ErrorKind::Config, why)));
+            let Some(index) = found else {
+                return at(format!(
+                    "no field \"{name}\" to go beside the sounds, in {}",
+                    self.reader.schema()
+                ));
+            };
+            let field = &self.reader.schema().fields()[index];
+            if field.shape != [None] || index == self.sound {
+                return at(format!(
+                    "{field} cannot go beside the sounds: name fields that vary in one dimension; those of one size \
+                     are there already"
+                ));
+            }
+            let (dtype, parts) = field.batch_type()?;
+            let (parts, bytes) = (parts.to_vec(), field.element.size());
+            let found = lengths::measure(self.reader.len(), |id, values| {
+                let mut length = 0;
+                self.reader.visit_some(id, &|other| other == index, values, &mut |_, value| {
+                    length = u32::try_from(value.len() / bytes.max(1)).unwrap_or(u32::MAX);
+                    Ok(())
+                })?;
+                Ok(length)
+            })?;
+            self.varying.push((index, self.spec.fields().len()));
+            self.spec = self.spec.ragged(name, dtype, parts, lengths::max(&found))?;
+        }
+        Ok(self)
+    }
+
+    /// The reader.
+    pub fn reader(&self) -> &dyn Reader {
+        &*self.reader
+    }
+
+    /// The frames of each sound in a batch, or the windows of its spectrogram, for
+    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed); 0 of a sound that cannot be read. Empty if the sounds
+    /// are cropped.
+    pub fn lengths(&self) -> &[u32] {
+        &self.lengths
+    }
+
+    /// Frames per second in a batch.
+    pub fn rate(&self) -> u32 {
+        self.field.rate()
+    }
+
+    fn measure(&self, id: u64, values: &mut Values) -> Result<u32> {
+        let length = with_sound(&*self.reader, self.sound, id, values, |sound| {
+            let frames = self.count(id, sound)?;
+            let items = self.field.items_of(frames, sound.rate()).and_then(|items| u32::try_from(items).ok());
+            items
+                .ok_or_else(|| Error::new(ErrorKind::Sample, "the sound is too long: crop it, or allow more"))
+        });
+        length.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)))
+    }
+
+    /// The frames of a sound, which are counted when it is first read.
+    fn count(&self, id: u64, sound: &mut SoundFile<'_>) -> Result<u64> {
+        let counted = &self.frames[id as usize];
+        match counted.load(Ordering::Relaxed) {
+            0 => {
+                let frames = sound.frames()?;
+                counted.store(frames.saturating_add(1), Ordering::Relaxed);
+                Ok(frames)
+            }
+            counted => Ok(counted - 1),
+        }
+    }
+
+    fn write(
+        &self,
+        id: u64,
+        row: &mut Row<'_, '_>,
+        memory: &mut Memory,
+        context: &mut Context,
+    ) -> Result<()> {
+        let Memory { values, scratch } = memory;
+        let written = with_sound(&*self.reader, self.sound, id, values, |sound| {
+            let frames = self.count(id, sound)?;
+            self.field.write(sound, frames, context.random(), scratch, row, 0)
+        });
+        written.map_err(|error| match self.reader.field_path(id, self.sound) {
+            Some(path) if error.path().is_none() => error.at_path(path),
+            _ => error,
+        })?;
+        self.reader.visit_some(id, &|index| index != self.sound, values, &mut |index, bytes| match self
+            .varying
+            .iter()
+            .find(|(varying, _)| *varying == index)
+        {
+            Some((_, place)) => row.write_ragged_bytes(*place, bytes),
+            None => self.others.write(&*self.reader, index, bytes, row),
+        })
+    }
+}
+
+/// Opens the sound of sample `id` for `work`.
+fn with_sound<T>(
+    reader: &dyn Reader,
+    field: usize,
+    id: u64,
+    values: &mut Values,
+    work: impl FnOnce(&mut SoundFile<'_>) -> Result<T>,
+) -> Result<T> {
+    fn open<'a>(source: impl Read + Seek + Send + Sync + 'a, len: u64) -> Result<SoundFile<'a>> {
+        SoundFile::open(source, len)
+    }
+    if let Some(stream) = reader.stream(id, field)? {
+        let len = stream.len();
+        return work(&mut open(stream, len)?);
+    }
+    let (mut work, mut done) = (Some(work), None);
+    reader.visit_some(id, &|index| index == field, values, &mut |index, bytes| {
+        if index == field
+            && let Some(work) = work.take()
+        {
+            done = Some(work(&mut open(Cursor::new(bytes), bytes.len() as u64)?)?);
+        }
+        Ok(())
+    })?;
+    done.ok_or_else(|| Error::new(ErrorKind::Data, "the sample has no sound"))
+}
+
+/// The name of the reader's field that holds sounds.
+fn field_of(reader: &dyn Reader) -> Result<String> {
+    let fields = reader.schema().fields();
+    let found =
+        NAMES.into_iter().find(|name| fields.iter().any(|field| field.name == *name && is_bytes(field)));
+    let mut bytes = fields.iter().filter(|field| is_bytes(field)).map(|field| field.name.as_str());
+    let only = bytes.next().filter(|_| bytes.next().is_none());
+    found.or(only).map(str::to_owned).ok_or_else(|| {
+        let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
+        let how = named("name it to with_field", "name it by field=");
+        let why = format!("no field looks like encoded sounds, there are {names:?}: {how}");
+        at_file(reader, 0, Error::new(ErrorKind::Config, why))
+    })
+}
+
+impl Dataset for SoundDataset {
+    samples_of_reader!();
+
+    fn has_random_geometry(&self) -> bool {
+        self.field.is_random()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+    }
+}

@@ -1,0 +1,39 @@
+//! Folders, lists, archives and manifests of sounds.
+
+use std::path::Path;
+
+use feedline_core::Result;
+
+use crate::manifest::{Holds, open_files};
+use crate::open::is_sound;
+use crate::{Folder, ManifestOptions, Reader};
+
+/// Opens sounds for [`SoundDataset`](crate::SoundDataset): as [`open_with`](crate::open_with); a table without encoded
+/// sounds is a [`Manifest`](crate::Manifest), a table of their paths, and a single sound is a set of one sample.
+///
+/// Columns of texts stay what they are, such as the sentence that is said, unless they are called `label`, `class` or
+/// the like, or are named as [`ManifestOptions::label`].
+///
+/// # Errors
+/// As [`open_with`](crate::open_with) and [`Manifest::open`](crate::Manifest::open).
+///
+/// ```
+/// use feedline_datasets::{ManifestOptions, open_sounds};
+///
+/// # let dir = std::env::temp_dir().join(format!("feedline-doc-sounds-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # #[cfg(feature = "csv")] {
+/// std::fs::write(dir.join("clips.csv"), "path,sentence\n1.wav,open the door\n2.mp3,stop\n")?;
+/// let clips = open_sounds(dir.join("clips.csv"), &ManifestOptions::default())?;
+/// assert_eq!(clips.schema().to_string(), "path bytes [?], sentence text [?]");
+/// # }
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn open_sounds(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Box<dyn Reader>> {
+    let path = path.as_ref();
+    if is_sound(&path.to_string_lossy()) && path.is_file() {
+        return Ok(Box::new(Folder::of_file(path)?));
+    }
+    open_files(path, options, Holds::Sounds)
+}

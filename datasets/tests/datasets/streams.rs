@@ -1,0 +1,80 @@
+//! Fields as streams, of which a part is read, and fields that are visited without others.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+
+use feedline_datasets::{Folder, Reader, Values, WebDataset};
+use tempfile::tempdir;
+
+use crate::common::write;
+use crate::made;
+
+fn bytes(sample: u8) -> Vec<u8> {
+    (0..100_000u32).map(|at| (at * 7) as u8 ^ sample).collect()
+}
+
+/// The last bytes of a field, by its stream.
+fn end(reader: &dyn Reader, sample: u64, field: usize) -> Vec<u8> {
+    let mut stream = reader.stream(sample, field).unwrap().unwrap();
+    assert!(stream.len() == 100_000 && !stream.is_empty());
+    let mut end = Vec::new();
+    stream.seek(SeekFrom::End(-9)).unwrap();
+    stream.read_to_end(&mut end).unwrap();
+    end
+}
+
+#[test]
+fn a_field_is_a_stream_of_the_bytes_that_are_read() {
+    let dir = tempdir().unwrap();
+    for class in 0..2u8 {
+        fs::create_dir(dir.path().join(class.to_string())).unwrap();
+        write(dir.path(), &format!("{class}/1.wav"), &bytes(class));
+    }
+    let folder = Folder::open(dir.path()).unwrap();
+    let (one, two) = (bytes(1), bytes(2));
+    let members = [("0.wav", &one[..]), ("0.cls", b"5"), ("1.wav", &two), ("1.cls", b"6")];
+    let archive = WebDataset::open(write(dir.path(), "a.tar", &made::tar(&members))).unwrap();
+    let readers: [(&dyn Reader, [u8; 2]); 2] = [(&folder, [0, 1]), (&archive, [1, 2])];
+    let mut values = Values::new();
+    for (reader, of) in readers {
+        for (sample, of) in (0..).zip(of) {
+            assert_eq!(end(reader, sample, 0), bytes(of)[99_991..], "{}", reader.format());
+            let (mut first, mut others) = (Vec::new(), 0);
+            let mut visit = |field, bytes: &[u8]| {
+                if field == 0 {
+                    first = bytes.to_vec()
+                } else {
+                    others += 1
+                }
+                Ok(())
+            };
+            reader.visit_some(sample, &|field| field == 0, &mut values, &mut visit).unwrap();
+            reader.visit_some(sample, &|field| field == 1, &mut values, &mut visit).unwrap();
+            assert_eq!((first, others), (bytes(of), 1), "{}", reader.format());
+        }
+        assert!(reader.stream(2, 0).map(|stream| stream.is_none()).unwrap_or(true), "{}", reader.format());
+    }
+    // The label is visited without its file.
+    fs::remove_file(dir.path().join("1/1.wav")).unwrap();
+    let mut label = Vec::new();
+    let visit = &mut |_, bytes: &[u8]| {
+        label = bytes.to_vec();
+        Ok(())
+    };
+    folder.visit_some(1, &|field| field == 1, &mut values, visit).unwrap();
+    assert_eq!(label, 1i64.to_le_bytes());
+    let error = folder.stream(1, 0).unwrap_err();
+    assert!(error.to_string().contains("no such file") && error.path().is_some(), "{error}");
+}
+
+#[test]
+fn a_file_that_changes_under_its_stream_is_an_error() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "1.wav", &bytes(0));
+    let folder = Folder::open(dir.path()).unwrap();
+    let mut stream = folder.stream(0, 0).unwrap().unwrap();
+    stream.read_exact(&mut [0; 1000]).unwrap();
+    fs::write(&path, &bytes(9)[..50_000]).unwrap();
+    let error = stream.read_exact(&mut [0; 1000]).unwrap_err();
+    assert!(error.to_string().contains("the file was cut while it was in use"), "{error}");
+}

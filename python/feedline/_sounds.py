@@ -1,0 +1,143 @@
+"""Sounds: decoded, resampled, cropped, as spectrograms."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from . import _feedline, _options, _parts
+from ._data import Data, of_set
+from ._errors import ConfigError
+
+
+@dataclass(frozen=True)
+class MelSpectrogram:
+    """A mel spectrogram with the values of ``torchaudio.transforms.MelSpectrogram``: the same arguments and defaults,
+    power 2, a periodic Hann window, reflected ends, HTK's mel scale and no norm.
+
+    ``log`` takes the logarithm of powers of 1e-10 and more: ``"e"``, ``"10"``, or ``"db"``, decibels, as
+    ``torchaudio.transforms.AmplitudeToDB``.
+
+    >>> import feedline
+    >>> feedline.MelSpectrogram(n_mels=80, hop_length=160, log="10").hop_length
+    160
+    """
+
+    n_fft: int = 400
+    win_length: int | None = None
+    hop_length: int | None = None
+    f_min: float = 0.0
+    f_max: float | None = None
+    n_mels: int = 128
+    log: str | None = None
+
+    def _checked(self) -> dict[str, Any]:
+        given = asdict(self)
+        for name in ("n_fft", "n_mels"):
+            given[name] = _options.whole(name, given[name])
+        for name in ("win_length", "hop_length"):
+            given[name] = _options.maybe(name, given[name])
+        given["f_min"] = _options.number("f_min", self.f_min)
+        given["f_max"] = None if self.f_max is None else _options.number("f_max", self.f_max)
+        return given
+
+
+def sounds(
+    path: str | os.PathLike[str],
+    *,
+    rate: int | None = None,
+    channels: int | str = "mono",
+    crop: int | float | None = None,
+    crop_at: int | float | str = "random",
+    mel: MelSpectrogram | None = None,
+    max_seconds: float = 3600.0,
+    field: str | None = None,
+    beside: _parts.Names | None = None,
+    text: str | None = None,
+    tokenizer: str | os.PathLike[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    label: str | None = None,
+    class_from: int | None = None,
+    split: str | None = None,
+    classes: Sequence[str] | None = None,
+) -> Data:
+    """Opens encoded sounds, which are decoded on their way: WAV, FLAC, MP3, Ogg Vorbis, and AAC in ``.aac`` and MP4.
+
+    ``path`` is a folder with one folder per class, a list of files (``clips/**/*.flac``), a tar archive, a table with a
+    column of encoded sounds, or a manifest: a table (CSV, JSON Lines, Parquet, Arrow) with a column of their paths or
+    URLs. A sample has the field ``sound``, ``float32`` from -1 to 1, and the other fields of one size, such as
+    ``label``.
+
+    Without ``crop`` the sounds are ragged, as long as they are: ``[frames]``, with channels ``[frames, channels]``, as
+    spectrograms ``[windows, bands]``. Each file is opened once for the longest. With ``crop`` they have one size, and
+    torchaudio's shapes: ``[frames]``, ``[channels, frames]``, ``[bands, windows]``; zeros follow a shorter sound, and
+    ``sound.length`` has the frames or windows that are sound. Only that part of a file is read and decoded.
+
+    A crop at random is a function of the seed, the epoch and the draw, as the transforms of pictures. A sound that was
+    cut or is damaged, one of another number of channels and one that is longer than ``max_seconds`` are bad samples,
+    see ``Loader(bad_samples=)``.
+
+    Args:
+        rate: Frames per second, to which other sounds are resampled, with the values of
+            ``torchaudio.functional.resample``. By default the rate of the first sound, which all must have.
+        channels: ``"mono"``, the mean of all channels, or the number that each sound must have.
+        crop: Frames at ``rate``, or seconds as a ``float``.
+        crop_at: ``"random"``, ``"center"``, or the frame or the second that it begins at, or so late that it is full.
+        mel: Makes a spectrogram of each sound.
+        max_seconds: The length of the longest sound that is not cropped.
+        field: The field or the column that holds the sounds, if neither its name nor its values say so.
+        beside: Fields of various sizes that samples have too, as ragged fields.
+        text: The field that is said: UTF-8, ``batch[text].text()``; with ``tokenizer`` its ids, ``batch["ids"]``.
+        tokenizer: The ``tokenizer.json`` of Hugging Face's tokenizers.
+        root: The folder or URL that the paths of a manifest begin at; its own folder by default.
+        label: The column of a manifest that becomes the class, as for :func:`feedline.images`; by default the column
+            ``label``, ``class`` or the like.
+        class_from: As for :func:`feedline.open`.
+        split: As for :func:`feedline.open`.
+        classes: As for :func:`feedline.open`.
+    """
+    named = _parts.names("beside", beside)
+    said = text if tokenizer is None else "ids"
+    if text is not None and said not in named:
+        named.append(said)
+    if tokenizer is not None and text is None:
+        raise ConfigError('tokenizer is for the field of texts: name it, text="sentence"')
+    if mel is not None and not isinstance(mel, MelSpectrogram):
+        raise ConfigError(f"mel is {mel!r}: give feedline.MelSpectrogram(n_mels=80)")
+    rate = _options.maybe("rate", rate, 1, 768_000)
+    given = {
+        "rate": rate,
+        "channels": 0 if channels == "mono" else _options.whole("channels", channels, 1),
+        "crop": _crop(crop, crop_at, rate),
+        "mel": None if mel is None else mel._checked(),
+        "max_seconds": _options.number("max_seconds", max_seconds),
+        "field": field,
+        "beside": named,
+        "tokenizer": None if tokenizer is None else (text, os.fspath(tokenizer)),
+    }
+    listed = (None if root is None else os.fspath(root), label, _options.maybe("class_from", class_from))
+    stated = None if classes is None else list(classes)
+    return of_set(_feedline.open_sound(os.fspath(path), split, stated, listed, given))
+
+
+def _crop(crop: int | float | None, at: int | float | str, rate: int | None) -> tuple[int, int] | None:
+    """The frames of a crop, and the frame that it begins at; -1 is at random, -2 in the middle."""
+    if crop is None:
+        return None
+    places = {"random": -1, "center": -2}
+    if isinstance(at, str) and at not in places:
+        raise ConfigError(f'crop_at is {at!r}: give "random", "center", a frame, or a second as a float')
+    begin = places[at] if isinstance(at, str) else _frames("crop_at", at, rate)
+    return _frames("crop", crop, rate), begin
+
+
+def _frames(name: str, given: int | float, rate: int | None) -> int:
+    if not isinstance(given, float):
+        return _options.whole(name, given)
+    if rate is None:
+        raise ConfigError(f"{name} is {given!r} seconds: give the rate too, or a number of frames")
+    if not 0.0 <= given < 1e9:
+        raise ConfigError(f"{name} is {given!r}: give seconds from 0.0")
+    return round(given * rate)

@@ -1,0 +1,115 @@
+//! Sounds: `feedline.sounds`.
+
+use feedline::{Error, ErrorKind};
+use feedline_audio::{Channels, Crop, Log, MelSpectrogram, Sounds};
+use feedline_datasets::{OpenOptions, SoundDataset, Tokenized, open_sounds};
+use pyo3::prelude::*;
+
+use crate::dataset::{DataSet, manifest_options, open_options};
+use crate::error::raise;
+use crate::interpreter::detached;
+
+/// What becomes of the sounds, as `_sounds.py` gives it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Given {
+    rate: Option<u32>,
+    /// 0 for the mean of all.
+    channels: usize,
+    /// The frames of a crop, and where it begins: at a frame, at random (-1) or in the middle (-2).
+    crop: Option<(usize, i64)>,
+    mel: Option<Mel>,
+    max_seconds: f64,
+    field: Option<String>,
+    beside: Vec<String>,
+    /// The field of texts, and the file of the tokenizer.
+    tokenizer: Option<(String, String)>,
+}
+
+/// A `MelSpectrogram`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Mel {
+    n_mels: usize,
+    n_fft: usize,
+    win_length: Option<usize>,
+    hop_length: Option<usize>,
+    f_min: f64,
+    f_max: Option<f64>,
+    log: Option<String>,
+}
+
+/// Opens encoded sounds. `listed` has the root and the column of the label of a manifest, and the folder that is the
+/// class in a pattern.
+#[pyfunction]
+pub(crate) fn open_sound(
+    py: Python<'_>,
+    path: &str,
+    split: Option<&str>,
+    classes: Option<Vec<String>>,
+    listed: (Option<String>, Option<String>, Option<usize>),
+    given: Given,
+) -> PyResult<DataSet> {
+    let (root, label, class_from) = listed;
+    let options = open_options(split, classes, false, false, None, Vec::new())?;
+    let options = OpenOptions { class_from, ..options };
+    let options = manifest_options(given.field.iter().cloned().collect(), root, label, options);
+    let sounds = sounds(&given).map_err(raise)?;
+    let opened = detached(py, || {
+        let mut reader = open_sounds(path, &options)?;
+        let classes = reader.classes().map(<[String]>::to_vec);
+        if let Some((text, file)) = &given.tokenizer {
+            reader = Box::new(Tokenized::new(reader, text, file)?);
+        }
+        let set = match &given.field {
+            Some(field) => SoundDataset::with_field(reader, field, sounds)?,
+            None => SoundDataset::new(reader, sounds)?,
+        };
+        let set = set.beside(&given.beside)?;
+        let lengths =
+            if sounds.is_cropped() { Vec::new() } else { vec![("sound".to_owned(), set.lengths().to_vec())] };
+        Ok(DataSet::new("sounds", set).with_lengths(lengths).with_classes(classes))
+    });
+    opened.map_err(raise)
+}
+
+fn sounds(given: &Given) -> feedline::Result<Sounds> {
+    let mut sounds = Sounds::new().max_seconds(given.max_seconds);
+    if let Some(rate) = given.rate {
+        sounds = sounds.rate(rate);
+    }
+    if given.channels > 0 {
+        sounds = sounds.channels(Channels::Exactly(given.channels));
+    }
+    if let Some((frames, at)) = given.crop {
+        let at = match at {
+            -1 => Crop::Random,
+            -2 => Crop::Center,
+            at => Crop::From(at.unsigned_abs()),
+        };
+        sounds = sounds.crop(frames, at);
+    }
+    let Some(mel) = &given.mel else { return Ok(sounds) };
+    let log = match mel.log.as_deref() {
+        None => Log::None,
+        Some("e") => Log::Natural,
+        Some("10") => Log::Ten,
+        Some("db") => Log::Decibel,
+        Some(other) => {
+            let why = format!("log {other:?}: use \"e\", \"10\", \"db\" or None");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+    };
+    let mut made = MelSpectrogram::new(mel.n_mels).fft(mel.n_fft).log(log);
+    if let Some(window) = mel.win_length {
+        made = made.window(window);
+    }
+    if let Some(hop) = mel.hop_length {
+        made = made.hop(hop);
+    }
+    made = match (mel.f_max, mel.f_min) {
+        (Some(high), low) => made.range(low, high),
+        (None, low) => made.low(low),
+    };
+    Ok(sounds.mel(made))
+}

@@ -13,7 +13,7 @@ from made import loader
 
 
 @nnx.jit
-def step(model: nnx.Linear, optimizer: nnx.Optimizer, x: jax.Array, y: jax.Array) -> None:
+def step(model: nnx.Linear, optimizer: nnx.Optimizer[Any], x: jax.Array, y: jax.Array) -> None:
     def loss(model: nnx.Linear) -> Any:
         return ((model(x) - y) ** 2).mean()
 
@@ -22,7 +22,8 @@ def step(model: nnx.Linear, optimizer: nnx.Optimizer, x: jax.Array, y: jax.Array
 
 def train(folder: Path, epochs: int = 2, stop: int | None = None) -> list[int]:
     """Trains from the file in ``folder``, if there is one; returns the ids of the samples in order."""
-    model, path, seen, data = nnx.Linear(4, 1, rngs=nnx.Rngs(0)), folder / "run.pkl", [], loader(framework="jax")
+    model, path, data = nnx.Linear(4, 1, rngs=nnx.Rngs(0)), folder / "run.pkl", loader(framework="jax")
+    seen: list[int] = []
     optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
     if path.exists():
         saved = pickle.loads(path.read_bytes())

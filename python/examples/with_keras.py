@@ -14,7 +14,8 @@ from made import loader
 
 def train(folder: Path, epochs: int = 2, stop: int | None = None) -> list[int]:
     """Trains from the model in ``folder``, if there is one; returns the ids of the samples in order."""
-    path, ahead, seen = folder / "model.keras", [], []
+    path, seen = folder / "model.keras", list[int]()
+    ahead: list[tuple[list[int], dict[str, Any]]] = []
     data = loader(framework="numpy", copy=True)  # Keras keeps the arrays that it takes ahead
     if path.exists():
         model = keras.models.load_model(path)
@@ -28,7 +29,7 @@ def train(folder: Path, epochs: int = 2, stop: int | None = None) -> list[int]:
             ahead.append((batch["id"].tolist(), data.state_dict()))
             yield batch["x"], batch["y"]
 
-    class Step(keras.callbacks.Callback):
+    class Step(keras.callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             ids, state = ahead.pop(0)
             seen.extend(ids)

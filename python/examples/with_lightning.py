@@ -13,7 +13,8 @@ from made import loader
 class Model(lightning.LightningModule):
     def __init__(self, stop: int | None) -> None:
         super().__init__()
-        self.layer, self.stop, self.seen = torch.nn.Linear(4, 1), stop, []
+        self.layer, self.stop = torch.nn.Linear(4, 1), stop
+        self.seen: list[int] = []
 
     def training_step(self, batch: Any, step: int) -> Any:
         self.seen += batch["id"].tolist()
@@ -35,10 +36,11 @@ def train(folder: Path, epochs: int = 2, stop: int | None = None) -> list[int]:
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
     last, model = folder / "last.ckpt", Model(stop)
+    # The file is one's own: the state is plain numbers, and the rest is Lightning's.
+    options: dict[str, Any] = {"ckpt_path": last, "weights_only": False} if last.exists() else {}
     with loader(framework="torch") as data:
-        # The file is one's own: the state is plain numbers, and the rest is Lightning's.
-        trainer.fit(model, data, **({"ckpt_path": last, "weights_only": False} if last.exists() else {}))
-    return list(model.seen)
+        trainer.fit(model, data, **options)
+    return model.seen
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from made import loader
 class Model(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layer, self.seen = torch.nn.Linear(4, 1), []
+        self.layer = torch.nn.Linear(4, 1)
+        self.seen: list[int] = []
 
     def forward(self, x: Any, y: Any, id: Any) -> Any:
         self.seen += id.tolist()
@@ -27,9 +28,9 @@ class Trainer(transformers.Trainer):
 
 
 class SaveData(transformers.TrainerCallback):
-    def on_save(self, args: Any, state: Any, control: Any, train_dataloader: Any, **_: Any) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         path = Path(args.output_dir, f"checkpoint-{state.global_step}", "data.json")
-        path.write_text(json.dumps(train_dataloader.state_dict()))
+        path.write_text(json.dumps(given["train_dataloader"].state_dict()))
 
 
 def train(folder: Path, epochs: int = 2, stop: int | None = None) -> list[int]:
@@ -38,12 +39,13 @@ def train(folder: Path, epochs: int = 2, stop: int | None = None) -> list[int]:
         str(folder), num_train_epochs=epochs, max_steps=stop or -1, save_steps=stop or 1000, use_cpu=True,
         report_to=[], disable_tqdm=True, ignore_data_skip=True,  # the loader's state says where it goes on
     )  # fmt: skip
-    last, model = transformers.trainer_utils.get_last_checkpoint(str(folder)), Model()
+    last = transformers.trainer_utils.get_last_checkpoint(str(folder))  # type: ignore[no-untyped-call]
+    model = Model()
     with loader(framework="torch") as data:
         if last:
             data.load_state_dict(json.loads(Path(last, "data.json").read_text()))
         Trainer(model, args, train_dataset=data, callbacks=[SaveData()]).train(resume_from_checkpoint=last)
-    return list(model.seen)
+    return model.seen
 
 
 if __name__ == "__main__":

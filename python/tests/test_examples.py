@@ -13,6 +13,8 @@ from conftest import PACKAGE
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
+STOPS = [3, 10, 14]
+
 # In a process of its own: Keras has one backend in a process, and Flax and torch need not know each other.
 RUN = """
 import json, pathlib, sys
@@ -20,25 +22,13 @@ sys.path.insert(0, {examples!r})
 import {name} as example
 folder = pathlib.Path(sys.argv[1])
 (folder / "whole").mkdir()
-(folder / "parts").mkdir()
-whole = example.train(folder / "whole")
-first = example.train(folder / "parts", stop=int(sys.argv[2]))
-print(json.dumps([whole, first, example.train(folder / "parts")]))
+runs = [example.train(folder / "whole")]
+for stop in {stops}:
+    parts = folder / str(stop)
+    parts.mkdir()
+    runs.append([example.train(parts, stop=stop), example.train(parts)])
+print(json.dumps(runs))
 """
-
-
-def run(name: str, folder: Path, stop: int, **environment: str) -> list[list[int]]:
-    code = RUN.format(examples=str(EXAMPLES), name=name)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder), str(stop)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu", **environment},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    seen: list[list[int]] = json.loads(done.stdout.splitlines()[-1])
-    return seen
 
 
 @pytest.mark.parametrize(
@@ -52,17 +42,25 @@ def run(name: str, folder: Path, stop: int, **environment: str) -> list[list[int
         ("with_flax", ["jax", "flax", "optax"], ""),
     ],
 )
-@pytest.mark.parametrize("stop", [3, 10, 14])
 def test_an_example_goes_on_at_the_next_batch(
-    tmp_path: Path, name: str, libraries: list[str], backend: str, stop: int
+    tmp_path: Path, name: str, libraries: list[str], backend: str
 ) -> None:
     for library in libraries:
         need(library)
-    whole, first, rest = run(name, tmp_path, stop, KERAS_BACKEND=backend)
-    assert len(first) == 16 * stop
-    assert first + rest == whole
+    done = subprocess.run(
+        [sys.executable, "-c", RUN.format(examples=str(EXAMPLES), name=name, stops=STOPS), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu", "KERAS_BACKEND": backend},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    whole, *runs = json.loads(done.stdout.splitlines()[-1])
     for epoch in (whole[:160], whole[160:]):
         assert sorted(epoch) == list(range(160))
+    for stop, (first, rest) in zip(STOPS, runs, strict=True):
+        assert len(first) == 16 * stop
+        assert first + rest == whole
 
 
 def need(library: str) -> None:

@@ -6,8 +6,10 @@ use std::path::Path;
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_images::BoxFormat;
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::Read;
+use super::outline::{self, Outline, Sides};
 use super::table::{Annotation, Boxes};
 use crate::disk::read_whole;
 use crate::error::{data, one_line};
@@ -15,18 +17,21 @@ use crate::error::{data, one_line};
 /// The largest id of a category that is a place in the list of classes.
 const MAX_CLASS: i64 = 1 << 16;
 
+/// `S` is the outline of an object, or what skips it.
 #[derive(Deserialize)]
-struct File {
+struct File<S> {
     images: Vec<Image>,
     #[serde(default)]
     categories: Vec<Category>,
-    annotations: Vec<Item>,
+    annotations: Vec<Item<S>>,
 }
 
 #[derive(Deserialize)]
 struct Image {
     id: i64,
     file_name: String,
+    width: Option<usize>,
+    height: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -36,7 +41,7 @@ struct Category {
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct Item<S> {
     id: Option<i64>,
     image_id: i64,
     category_id: Option<i64>,
@@ -46,6 +51,7 @@ struct Item {
     iscrowd: Crowd,
     #[serde(default)]
     keypoints: Vec<Option<f64>>,
+    segmentation: Option<S>,
 }
 
 /// A number, or `true` and `false` as some tools write.
@@ -62,12 +68,28 @@ impl Default for Crowd {
     }
 }
 
-pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>) -> Result<Read> {
+/// Reads the file, with the outlines of objects if masks are made of them.
+pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>, masks: bool) -> Result<Read> {
+    if masks {
+        return read_as(path, images, stated, Some(&Outline::new));
+    }
+    read_as::<IgnoredAny>(path, images, stated, None)
+}
+
+/// Checks the outline of an object in a picture of these sides.
+type Check<'a, S> = &'a dyn Fn(S, Sides) -> Result<Outline, String>;
+
+fn read_as<S: DeserializeOwned>(
+    path: &Path,
+    images: &Path,
+    stated: Option<&[String]>,
+    outlined: Option<Check<'_, S>>,
+) -> Result<Read> {
     let mut bytes = Vec::new();
     read_whole(path, &mut bytes)?;
     let refuse = |why: String| data(why).at_path(path);
     let bytes = null_for_nan(bytes);
-    let File { images: mut listed, mut categories, annotations } = serde_json::from_slice(&bytes)
+    let File::<S> { images: mut listed, mut categories, annotations } = serde_json::from_slice(&bytes)
         .map_err(|error| refuse(format!("this is not COCO's JSON: {}", one_line(error))))?;
     drop(bytes);
     listed.sort_by_key(|image| image.id);
@@ -113,9 +135,14 @@ pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>) -> Res
                 item.keypoints.len()
             )));
         }
+        let outline = match outlined {
+            None => None,
+            Some(check) => Some(outline(item.segmentation, label, &listed[picture], check).map_err(bad)?),
+        };
         let flag = !matches!(item.iscrowd, Crowd::Number(0) | Crowd::Bool(false));
         let area = item.area.map_or(corners[2] * corners[3], |area| area as f32);
-        all.push(Annotation { picture, corners, label, area, flag, keypoints: numbers(&item.keypoints) });
+        let keypoints = numbers(&item.keypoints);
+        all.push(Annotation { picture, corners, label, area, flag, keypoints, outline });
     }
     let classes = names(&categories);
     if stated.is_some_and(|stated| !classes.is_empty() && stated != classes) {
@@ -123,13 +150,41 @@ pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>) -> Res
         return Err(Error::new(ErrorKind::Config, why).at_path(path));
     }
     let ids = listed.iter().map(|image| image.id).collect();
+    let sides = match outlined {
+        None => Vec::new(),
+        Some(_) => listed.iter().map(|image| sides(image).map_err(refuse)).collect::<Result<_>>()?,
+    };
     Ok(Read {
         format: "coco",
         pictures: listed.iter().map(|image| images.join(&image.file_name)).collect(),
-        boxes: Boxes::new(listed.len(), all, Some("iscrowd")).with_ids(ids),
+        boxes: Boxes::new(listed.len(), all, Some("iscrowd")).with_ids(ids).with_masks(sides),
         box_format: BoxFormat::xywh(),
         classes,
     })
+}
+
+/// Height and width of a picture, which masks are made in.
+fn sides(image: &Image) -> Result<Sides, String> {
+    let sides = image.height.zip(image.width).map(|(height, width)| [height, width]);
+    sides.filter(|sides| outline::is_small(*sides)).ok_or_else(|| {
+        format!(
+            "the picture {} has no width and height of up to 2^27 pixels, in which a mask is made",
+            image.id
+        )
+    })
+}
+
+/// The outline of an object of this category.
+fn outline<S>(given: Option<S>, label: i64, image: &Image, check: Check<'_, S>) -> Result<Outline, String> {
+    let sides = sides(image)?;
+    if !(1..=outline::MAX_LABEL).contains(&label) {
+        return Err(format!(
+            "has the category {label}, and a mask has room for 1 to {}: 0 is what belongs to none",
+            outline::MAX_LABEL
+        ));
+    }
+    let Some(given) = given else { return Err("has no segmentation: leave out masks".into()) };
+    check(given, sides)
 }
 
 /// The numbers; what is none is NaN, which the sample is refused for.

@@ -3,9 +3,11 @@
 //! | file | what |
 //! | --- | --- |
 //! | `coco.rs`, `voc.rs`, `yolo.rs` | one format each, read as a whole when it is opened |
+//! | `outline.rs` | the masks of COCO's objects |
 //! | `table.rs` | the boxes of all pictures, and what is beside them |
 
 mod coco;
+mod outline;
 mod table;
 mod voc;
 mod yolo;
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Fingerprint, Result};
+use feedline_core::{Error, ErrorKind, Fingerprint, Result, named};
 use feedline_images::{BoxFormat, Transforms};
 
 use self::table::Boxes;
@@ -26,6 +28,9 @@ use crate::{ElementType, JointDataset, Parts, Reader, Schema, SchemaField, Value
 /// Number of pictures whose content a fingerprint covers.
 const SAMPLED: usize = 256;
 
+/// The field of masks.
+const MASK: &str = "segmentation";
+
 /// Pictures in a folder, and boxes in files of their own.
 ///
 /// A sample has the fields `image`, the file's bytes, `boxes` (`f32`, items of four, as the file has them) and
@@ -33,7 +38,7 @@ const SAMPLED: usize = 256;
 ///
 /// | format | recognised by | boxes | also | labels |
 /// | --- | --- | --- | --- | --- |
-/// | COCO | one `.json` file | left, top, width, height | `area` (`f32`), `iscrowd` (`bool`), `keypoints` (`f32` `[?, n, 3]`) if there are some, `image_id` | `category_id` |
+/// | COCO | one `.json` file | left, top, width, height | `area` (`f32`), `iscrowd` (`bool`), `keypoints` (`f32` `[?, n, 3]`) if there are some, `image_id`; masks by [`open_segmented`](Self::open_segmented) | `category_id` |
 /// | Pascal VOC | a folder of `.xml` files | left, top, right, bottom | `difficult` (`bool`) | the number of the name in the sorted list of all names |
 /// | YOLO | a folder of `.txt` files | centre, width, height, from 0 to 1 | | the number of the class |
 ///
@@ -92,9 +97,44 @@ impl Annotated {
         annotations: impl AsRef<Path>,
         classes: Option<&[String]>,
     ) -> Result<Self> {
-        let (images, path) = (images.as_ref(), annotations.as_ref());
+        Self::read(images.as_ref(), annotations.as_ref(), classes, false)
+    }
+
+    /// As [`open_with`](Self::open_with), and with masks of COCO's objects: polygons and run lengths, as pycocotools
+    /// draws them. The field `segmentation` is a picture of the categories' ids, 0 without an object and 255 where
+    /// objects overlap, as in torchvision's reference for segmentation; [`parts`](Self::parts) has it as a mask.
+    ///
+    /// ```no_run
+    /// use feedline_datasets::{Annotated, JointDataset};
+    /// use feedline_images::Transforms;
+    ///
+    /// let photographs = Annotated::open_segmented("val2017", "annotations/instances_val2017.json", None)?;
+    /// let data = JointDataset::annotated(photographs, Transforms::new().random_resized_crop(480).flip(0.5))?;
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with); `Data` for an object without an outline, or with one that is damaged or
+    /// far outside of its picture, a category that is not from 1 to 254, and a picture without its width and height;
+    /// `Config` for other formats: the masks of Pascal VOC are files, see [`Paired`](crate::Paired).
+    pub fn open_segmented(
+        images: impl AsRef<Path>,
+        annotations: impl AsRef<Path>,
+        classes: Option<&[String]>,
+    ) -> Result<Self> {
+        Self::read(images.as_ref(), annotations.as_ref(), classes, true)
+    }
+
+    fn read(images: &Path, path: &Path, classes: Option<&[String]>, masks: bool) -> Result<Self> {
         let read = match kind(path)? {
-            Kind::Coco => coco::read(path, images, classes)?,
+            Kind::Voc(_) | Kind::Yolo if masks => {
+                let how =
+                    named("pair them by Paired", "give their folder, mask=\"masks\", without annotations");
+                let why =
+                    format!("only COCO's file has masks; those of Pascal VOC are files of their own: {how}");
+                return Err(Error::new(ErrorKind::Config, why).at_path(path));
+            }
+            Kind::Coco => coco::read(path, images, classes, masks)?,
             Kind::Voc(files) => voc::read(&files, images, classes)?,
             Kind::Yolo => yolo::read(path, images, classes)?,
         };
@@ -104,6 +144,7 @@ impl Annotated {
         }
         let mut fields = vec![SchemaField::variable("image", ElementType::Bytes)];
         fields.extend(boxes.fields());
+        fields.extend(boxes.has_masks().then(|| SchemaField::variable(MASK, ElementType::Bytes)));
         let state = boxes.fingerprint(Fingerprint::new().number(pictures.len() as u64));
         let every = pictures.len().div_ceil(SAMPLED).max(1);
         let state = pictures.iter().enumerate().fold(state, |state, (number, picture)| {
@@ -130,6 +171,7 @@ impl Annotated {
         let beside = names.filter(|name| !["boxes", "image_id"].contains(&&**name));
         let parts = Parts::new().image("image").boxes("boxes", self.box_format).beside(beside);
         let parts = parts.max_boxes(self.boxes.most().max(1));
+        let parts = if self.boxes.has_masks() { parts.mask(MASK) } else { parts };
         if self.boxes.keypoints().is_some() { parts.points("keypoints") } else { parts }
     }
 
@@ -256,6 +298,10 @@ impl Reader for Annotated {
         let len = image.bytes.len();
         image.set_shape([len]);
         self.boxes.write(number, others);
+        if let (Some(file), Some(mask)) = (self.boxes.mask(number)?, others.last_mut()) {
+            mask.set_shape([file.len()]);
+            mask.bytes = file;
+        }
         Ok(())
     }
 

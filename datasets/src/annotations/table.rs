@@ -1,7 +1,8 @@
 //! The boxes of all pictures, in memory.
 
-use feedline_core::{DType, Fingerprint};
+use feedline_core::{DType, Fingerprint, Result};
 
+use super::outline::{self, Outline, Sides};
 use crate::{ElementType, SchemaField, Value};
 
 /// The annotation of one box.
@@ -16,6 +17,8 @@ pub(super) struct Annotation {
     pub(super) flag: bool,
     /// Three numbers per point; zeros if the box has none.
     pub(super) keypoints: Vec<f32>,
+    /// If masks are made.
+    pub(super) outline: Option<Outline>,
 }
 
 /// The boxes of all pictures, in the order of the pictures.
@@ -38,6 +41,9 @@ pub(super) struct Boxes {
     firsts: Vec<usize>,
     /// Empty without.
     picture_ids: Vec<i64>,
+    /// The outline of each box, and the sides of each picture; empty without masks.
+    outlines: Vec<Outline>,
+    sides: Vec<Sides>,
 }
 
 impl Boxes {
@@ -57,6 +63,7 @@ impl Boxes {
                 boxes.keypoints.extend(annotation.keypoints);
             }
             boxes.areas.push(annotation.area);
+            boxes.outlines.extend(annotation.outline);
         }
         boxes.firsts.push(boxes.keypoints.len());
         boxes
@@ -65,6 +72,24 @@ impl Boxes {
     /// Adds the id of each picture. Only COCO has them, and areas.
     pub(super) fn with_ids(self, picture_ids: Vec<i64>) -> Self {
         Self { picture_ids, ..self }
+    }
+
+    /// Adds the height and width of each picture, in which masks are made; none without masks.
+    pub(super) fn with_masks(self, sides: Vec<Sides>) -> Self {
+        Self { sides, ..self }
+    }
+
+    /// Whether there are masks.
+    pub(super) fn has_masks(&self) -> bool {
+        !self.sides.is_empty()
+    }
+
+    /// The mask of a picture as a file, if there are masks.
+    pub(super) fn mask(&self, picture: usize) -> Result<Option<Vec<u8>>> {
+        let Some(&sides) = self.sides.get(picture) else { return Ok(None) };
+        let of = self.starts[picture]..self.starts[picture + 1];
+        let objects = self.labels[of.clone()].iter().copied().zip(&self.outlines[of]);
+        outline::mask(objects, sides).map(Some)
     }
 
     /// Points of a box, if boxes have some.
@@ -138,6 +163,8 @@ impl Boxes {
         let state = self.firsts.iter().fold(state, |state, first| state.number(*first as u64));
         let state =
             self.labels.iter().chain(&self.picture_ids).fold(state, |state, id| state.number(*id as u64));
-        self.flags.iter().fold(state, |state, flag| state.number(u64::from(*flag)))
+        let state = self.flags.iter().fold(state, |state, flag| state.number(u64::from(*flag)));
+        let state = self.sides.as_flattened().iter().fold(state, |state, side| state.number(*side as u64));
+        self.outlines.iter().fold(state, |state, outline| outline.fingerprint(state))
     }
 }

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use feedline_core::{CheckOptions, Context, Dataset, Error, ErrorKind, Layout, Rows, check_dataset};
 use feedline_datasets::{Annotated, JointDataset, Reader, Values};
-use feedline_images::Transforms;
+use feedline_images::{Decoder, Plane, Transforms};
+use feedline_testkit::{cpu_time, emulated};
 use tempfile::{TempDir, tempdir};
 
 use crate::made::{png, write};
@@ -199,6 +201,96 @@ fn annotations_that_do_not_fit_are_refused_with_their_file_and_place() {
     refused(yolo("y4", "a.txt", "1 0.5 0.5 0.1 0.1"), "there is no class 1: there are 1 names");
     refused(root.join("images"), "these are no annotations");
     refused(write(root, "boxes.xml", b""), "these are no annotations");
+}
+
+/// Polygons, run lengths as numbers and as text, and overlaps: `golden/coco_masks.py` writes what is wanted.
+#[test]
+fn masks_of_cocos_objects_are_pycocotools_to_the_pixel() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco_masks.json");
+    let whole: serde_json::Value = serde_json::from_slice(&fs::read(&golden).unwrap()).unwrap();
+    let wanted = whole["wanted"].as_array().unwrap();
+    let dir = tempdir().unwrap();
+    (0..wanted.len()).for_each(|number| drop(write(dir.path(), &format!("{number}.png"), &picture())));
+    let reader = Annotated::open_segmented(dir.path(), &golden, None).unwrap();
+    let field = reader.schema().fields().iter().position(|field| field.name == "segmentation").unwrap();
+    let (mut decoder, mut mask, mut objects) = (Decoder::new(), Plane::<u8>::new(), 0);
+    for (number, wanted) in wanted.iter().enumerate() {
+        let runs: Vec<u64> = wanted.as_array().unwrap().iter().map(|run| run.as_u64().unwrap()).collect();
+        let runs = runs.as_chunks::<2>().0.iter();
+        let wanted: Vec<u8> = runs.flat_map(|&[level, count]| vec![level as u8; count as usize]).collect();
+        let file = &sample(&reader, number as u64)[field - 1].0;
+        decoder.decode_plane(file, &mut mask).unwrap();
+        assert_eq!(mask.pixels().len(), wanted.len());
+        let wrong = mask.pixels().iter().zip(&wanted).filter(|(found, wanted)| found != wanted).count();
+        assert_eq!(wrong, 0, "pixels of picture {number}, {}", mask.size());
+        objects += wanted.iter().filter(|&&level| level > 0).count();
+    }
+    assert!(objects > 10_000, "{objects} pixels of objects");
+    let plain = Annotated::open(dir.path(), &golden).unwrap();
+    assert!(plain.schema().fields().iter().all(|field| field.name != "segmentation"));
+    assert_ne!(plain.fingerprint(), reader.fingerprint());
+}
+
+#[test]
+fn outlines_that_cannot_be_masks_are_refused_by_id() {
+    let dir = made();
+    let whole = r#"{"images": [{"id": 9, "file_name": "a.png", "width": 24, "height": 20}],
+        "categories": [{"id": 3, "name": "cat"}, {"id": 300, "name": "dog"}], "annotations": [
+        {"id": 70, "image_id": 9, "category_id": 3, "bbox": [1, 2, 3, 4], "segmentation": [[1, 2, 9, 2, 9, 9]]}]}"#;
+    let opened = |old: &str, new: &str| {
+        let text = whole.replacen(old, new, 1);
+        assert!(text != whole || old == new);
+        let path = write(dir.path(), "masks.json", text.as_bytes());
+        Annotated::open_segmented(dir.path().join("images"), path, None)
+    };
+    opened("9", "9").unwrap();
+    let outline = "[[1, 2, 9, 2, 9, 9]]";
+    for (old, new, why) in [
+        (outline, "[[1, 2, 9, 2]]", "id 70 has a polygon of 4 numbers"),
+        (outline, "[[1, 2, 9, 2, 9, 9, 1]]", "a polygon of 7 numbers"),
+        (outline, "[[1, 2, 9, 2, NaN, 9]]", "with a point that is not finite"),
+        (outline, "[[1, 2, 9, 2, 1e9, 9]]", "far outside of its picture of 24 x 20"),
+        (outline, r#"{"counts": [1, 2], "size": [20, 24]}"#, "run lengths of 3 pixels, and its picture 480"),
+        (outline, r#"{"counts": [480], "size": [24, 20]}"#, "a mask of 20 x 24, and its picture is 24 x 20"),
+        (outline, r#"{"counts": "~~", "size": [20, 24]}"#, "run lengths that cannot be read"),
+        (outline, r#"{"counts": "ooooooooooooo", "size": [20, 24]}"#, "run lengths that cannot be read"),
+        (outline, "null", "has no segmentation"),
+        (outline, "\"none\"", "this is not COCO's JSON"),
+        ("\"category_id\": 3", "\"category_id\": 300", "the category 300, and a mask has room for 1 to 254"),
+        (", \"height\": 20", "", "the picture 9 has no width and height"),
+        ("\"height\": 20", "\"height\": 20000000", "no width and height of up to 2^27 pixels"),
+    ] {
+        let error = opened(old, new).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+        assert!(error.path().is_some_and(|path| path.ends_with("masks.json")), "{error}");
+        assert!(error.to_string().contains(why) && !error.to_string().contains('\n'), "{error}");
+    }
+    for folder in ["voc", "yolo"] {
+        let images = dir.path().join("images");
+        let error = Annotated::open_segmented(images, dir.path().join(folder), None).unwrap_err();
+        assert!(error.kind() == ErrorKind::Config && error.message().contains("Paired"), "{error}");
+    }
+    // The mask is as large as its picture, which the file says wrongly here.
+    let set = JointDataset::annotated(opened("9", "9").unwrap(), Transforms::new().center_crop(8)).unwrap();
+    let error = read(&set, 0).unwrap_err();
+    assert!(error.to_string().contains("the mask is 24 x 20, and its picture is 24 x 24"), "{error}");
+    let right = opened("\"height\": 20", "\"height\": 24").unwrap();
+    let set = JointDataset::annotated(right, Transforms::new().center_crop(24)).unwrap();
+    let mask = &read(&set, 0).unwrap()[set.spec().index_of("segmentation").unwrap()];
+    assert_eq!((mask.len(), mask.iter().filter(|&&level| level == 3).count() > 20), (24 * 24, true));
+    assert!(mask.iter().all(|&level| level == 0 || level == 3));
+}
+
+#[test]
+fn tags_of_any_depth_are_read_soon() {
+    let dir = made();
+    let depth = 60_000;
+    let text = format!("<annotation>{}{}</annotation>", "<a>".repeat(depth), "</a>".repeat(depth));
+    write(dir.path(), "deep/a.xml", text.as_bytes());
+    let start = cpu_time();
+    assert_eq!(opened(&dir, "deep").unwrap().len(), 1);
+    let took = cpu_time() - start;
+    assert!(took < Duration::from_secs(1) || emulated("deep tags are read in a second"), "{took:?}");
 }
 
 #[test]

@@ -654,7 +654,9 @@ def images(
         annotations: COCO's JSON, or the folder of Pascal VOC's XML or of YOLO's text files, of the pictures in the
             folder ``path``. They add ``boxes`` and ``labels``, ragged, and with COCO ``iscrowd``, ``area``,
             ``keypoints`` and ``image_id``, with VOC ``difficult``. Labels are COCO's ``category_id``, places in
-            ``classes`` or in the sorted names of VOC, and YOLO's numbers; :attr:`Data.classes` has their names.
+            ``classes`` or in the sorted names of VOC, and YOLO's numbers; :attr:`Data.classes` has their names. With
+            ``mask="segmentation"`` COCO's polygons and run lengths become a mask of category ids as pycocotools draws
+            them, 0 without an object and 255 where objects overlap.
         mask: The folder of masks with the names of the pictures, or a field that holds them, or several fields:
             palettes and gray become their numbers, ``uint8`` ``[height, width]``. They are resized to the nearest
             pixel, as ``tv_tensors.Mask``; a border is 0.

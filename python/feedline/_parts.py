@@ -45,8 +45,12 @@ def parts(
         "points": names("points", points),
         "beside": names("beside", beside),
     }
-    if annotations is not None and (any(given.values()) or boxes is not None or field is not None):
-        raise ConfigError("annotations have boxes and what is beside them: leave out field, boxes, mask and the like")
+    others = given | {"mask": [name for name in given["mask"] if name != "segmentation"]}
+    if annotations is not None and (any(others.values()) or boxes is not None or field is not None):
+        raise ConfigError(
+            "annotations have boxes and what is beside them: leave out field, boxes and the like, and mask unless it is "
+            '"segmentation"'
+        )
     if not any(given.values()) and boxes is None and annotations is None and not moves:
         return None
     if boxes is not None:

@@ -135,7 +135,12 @@ fn opened(
     given: &Given,
 ) -> feedline::Result<(Box<dyn Reader>, Parts)> {
     if let Some(annotations) = &given.annotations {
-        let pictures = Annotated::open_with(path, annotations, options.open.classes.as_deref())?;
+        let classes = options.open.classes.as_deref();
+        // The only mask that annotations have: `_parts.py` refuses others.
+        let pictures = match given.mask.is_empty() {
+            true => Annotated::open_with(path, annotations, classes)?,
+            false => Annotated::open_segmented(path, annotations, classes)?,
+        };
         let parts = with(pictures.parts(), given, &[], &[])?;
         return Ok((Box::new(pictures), parts));
     }

@@ -192,6 +192,65 @@ def test_cocos_boxes_are_those_of_the_file_and_are_torchvisions_with_the_same_mo
     assert kept > 20
 
 
+def objects(folder: Path) -> Path:
+    """The photographs with people, crowds and other objects, as COCO's file with outlines."""
+    random = np.random.default_rng(48)
+    file = json.loads(coco(folder).read_text())
+    sides = {image["id"]: (image["height"], image["width"]) for image in file["images"]}
+    for place, annotation in enumerate(file["annotations"]):
+        height, width = sides[annotation["image_id"]]
+        points = random.random((2, 5, 2)) * [width, height]
+        annotation["segmentation"] = points.round(2).reshape(2, -1).tolist()
+        if annotation["category_id"] == 1:
+            annotation["keypoints"] = [int(number) for number in random.integers(0, 3, 12)]
+        if place % 4 == 0:
+            ends = np.sort(random.integers(0, height * width, 6))
+            runs = np.diff([0, *ends, height * width]).tolist()
+            annotation |= {"iscrowd": 1, "segmentation": {"counts": runs, "size": [height, width]}}
+    path = folder / "objects.json"
+    path.write_text(json.dumps(file))
+    return path
+
+
+def test_cocos_annotations_and_masks_are_those_of_pycocotools(pairs: Path) -> None:
+    pytest.importorskip("pycocotools", reason="not run: pycocotools is not installed")
+    theirs = importlib.import_module("pycocotools.coco").COCO(str(objects(pairs)))
+    whole = [T.CenterCrop(96)]  # a border, and no pixel is cut
+    data = feedline.images(
+        pairs / "photographs", whole, annotations=pairs / "objects.json", mask="segmentation", box_format="xywh",
+        min_size=0.0,
+    )  # fmt: skip
+    assert [field.name for field in data.fields] == [
+        "image", "segmentation", "boxes", "keypoints", "labels", "iscrowd", "area", "image_id"
+    ]  # fmt: skip
+    seen, images = 0, sorted(theirs.getImgIds())
+    assert len(data) == len(images)
+    for sample, image in zip(data, images, strict=True):
+        own = theirs.loadAnns(theirs.getAnnIds(image))
+        height, width = theirs.imgs[image]["height"], theirs.imgs[image]["width"]
+        top, left = (int(np.ceil((96 - side) / 2)) if side % 2 == 0 else (96 - side) // 2 for side in (height, width))
+        masks = np.array([theirs.annToMask(one) for one in own], int).reshape(-1, height, width)
+        wanted = (masks * np.array([one["category_id"] for one in own], int).reshape(-1, 1, 1)).max(0, initial=0)
+        wanted[masks.sum(0) > 1] = 255
+        assert (sample["segmentation"] == np.pad(wanted, [(top, 96 - top - height), (left, 96 - left - width)])).all()
+        own = [one for one in own if one["bbox"][2] * one["bbox"][3] >= 1.001]
+        is_kept = sample["boxes"].reshape(-1, 4)[:, 2:].prod(1) >= 1.001
+        boxes = sample["boxes"].reshape(-1, 4)[is_kept] - [left, top, 0, 0]
+        assert np.abs(boxes - np.array([one["bbox"] for one in own]).reshape(-1, 4)).max(initial=0) < 1e-3
+        assert sample["labels"][is_kept].tolist() == [one["category_id"] for one in own]
+        assert sample["iscrowd"][is_kept].tolist() == [bool(one["iscrowd"]) for one in own]
+        assert np.allclose(sample["area"][is_kept], [one["area"] for one in own]) and sample["image_id"] == image
+        points = np.array([one.get("keypoints", [0] * 12) for one in own], np.float32).reshape(-1, 4, 3)
+        points[..., :2] = np.where(points[..., 2:] > 0, points[..., :2] + [left, top], 0)
+        assert (sample["keypoints"][is_kept] == points).all()
+        seen += len(own)
+    assert seen > 30
+    assert theirs.loadCats(3)[0]["name"] == data.classes[3]
+    for options in ({"mask": "masks"}, {"mask": ["segmentation", "other"]}, {"boxes": "bbox"}):
+        with pytest.raises(feedline.ConfigError, match="annotations have boxes"):
+            feedline.images(pairs / "photographs", whole, annotations=pairs / "objects.json", **options)
+
+
 def test_columns_of_objects_as_the_hub_has_them_are_boxes(pairs: Path) -> None:
     pa = pytest.importorskip("pyarrow", reason="not run: pyarrow is not installed")
     pq = pytest.importorskip("pyarrow.parquet", reason="not run: pyarrow is not installed")
@@ -321,6 +380,7 @@ def test_masks_boxes_and_points_are_the_same_where_lanes_decode(pairs: Path) -> 
     same(*both(table(pairs), **boxes), 24, pad={"bbox": -1.0, "category": 0})
     same(*both(table(pairs), **boxes), 24, max_per_batch={"bbox": 48})
     same(*both(pairs / "photographs", annotations=coco(pairs)), 24)
+    same(*both(pairs / "photographs", annotations=objects(pairs), mask="segmentation"), 24)
 
 
 @pytest.mark.usefixtures("on_lanes")

@@ -22,14 +22,17 @@
 //! | [`csv_bytes`] | the bytes of a table of comma-separated values |
 //! | [`jsonl_bytes`] | the bytes of a JSON Lines file |
 //! | [`sound_bytes`] | the bytes of a sound of any format |
+//! | [`coco_bytes`], [`voc_bytes`], [`yolo_bytes`] | annotations of pictures |
 //! | [`jpeg_bytes`], [`png_bytes`], [`webp_bytes`], [`bmp_bytes`], [`gif_bytes`] | the bytes of a picture |
 //!
 //! The files in `fuzz_targets/` pass them to libFuzzer; `tests/replay.rs` runs them over the seeds with
 //! any compiler.
 #![forbid(unsafe_code)]
 
+mod annotations;
 pub mod arrow_bytes;
 pub mod cifar_bytes;
+pub mod coco_bytes;
 pub mod csv_bytes;
 pub mod cursor_bytes;
 pub mod idx_bytes;
@@ -50,6 +53,8 @@ pub mod tar_bytes;
 pub mod template_bytes;
 pub mod tfrecord_bytes;
 pub mod token_bytes;
+pub mod voc_bytes;
+pub mod yolo_bytes;
 
 // One check for all formats; a target each, for its own seeds.
 pub use picture as bmp_bytes;
@@ -66,7 +71,7 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 25] = [
+pub const TARGETS: [(&str, Check); 28] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
@@ -86,6 +91,9 @@ pub const TARGETS: [(&str, Check); 25] = [
     ("jsonl_bytes", jsonl_bytes::check),
     ("arrow_bytes", arrow_bytes::check),
     ("parquet_bytes", parquet_bytes::check),
+    ("coco_bytes", coco_bytes::check),
+    ("voc_bytes", voc_bytes::check),
+    ("yolo_bytes", yolo_bytes::check),
     ("jpeg_bytes", jpeg_bytes::check),
     ("png_bytes", png_bytes::check),
     ("webp_bytes", webp_bytes::check),

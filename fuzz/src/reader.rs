@@ -46,7 +46,7 @@ pub fn check_error(error: &Error) {
 }
 
 /// Reads the first and the last samples; each has what the schema says.
-fn read(reader: &dyn Reader) -> Result<()> {
+pub fn read(reader: &dyn Reader) -> Result<()> {
     let mut values = Values::new();
     let fields = reader.schema().fields();
     let first = 0..reader.len().min(MOST);

@@ -41,7 +41,7 @@ step recorded env FEEDLINE_KILLS=200 cargo test -p feedline-record --test record
 step metrics cargo test -p feedline --features metrics,tracing --test threads metrics
 step object-store cargo test --package feedline-datasets --all-features --test object_store
 step object-store-zoo cargo test --package feedline-tools --features object-store --test zoo
-step object-store-page cargo test --package feedline-tools --features object-store --test tools page
+step object-store-page cargo test --package feedline-tools --features object-store --test tools -- page buckets
 step bridges ci/bridges.sh
 step python ci/python.sh
 step servers ci/servers.sh

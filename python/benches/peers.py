@@ -33,7 +33,10 @@ Ways = dict[str, Callable[[], Iterable[Any]]]
 
 
 def rate(batches: Iterable[Any], seconds: float, of_one: Callable[[Any], int]) -> float:
-    start, count = time.perf_counter(), 0
+    """Samples per second from the first batch on: the start of workers does not count."""
+    batches, count = iter(batches), 0
+    next(batches)
+    start = time.perf_counter()
     for batch in batches:
         count += of_one(batch)
         if time.perf_counter() - start > seconds:

@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD environment=$PWD/target/ci/python features=() prebuilt=()
 wheels=target/ci/wheels-test libraries="pyarrow pillow ml_dtypes safetensors webdataset mosaicml-streaming datasets"
-libraries+=" tqdm mypy pyright jax torch lightning accelerate"
+libraries+=" tqdm rich pdoc mypy pyright jax torch lightning accelerate transformers keras flax optax"
 if [ "${1:-}" = free ]; then
     "${FEEDLINE_PYTHON:?name a free-threaded interpreter}" -c 'import sys; sys.exit(sys._is_gil_enabled())'
     # A stable ABI of both kinds of interpreters begins with 3.15.
@@ -46,7 +46,9 @@ time "$python" -m maturin build --locked "${features[@]}" -i "$python" --out "$r
 "$python" -m pip install --quiet --force-reinstall --no-deps "$root/$wheels"/feedline-*.whl
 if [ "${1:-}" != free ]; then
     "$python" -m mypy --strict feedline
+    (cd examples && "$python" -m mypy --strict --config-file ../pyproject.toml .)
     "$python" -m pyright --pythonpath "$python" feedline
+    FEEDLINE_PYTHON=$python "$root/ci/python-docs.sh"
 fi
 # From another folder: the package that is installed is tested, not the one that lies here.
 cd "$root/target/ci"

@@ -53,6 +53,8 @@ pub(super) struct Macro {
     pub(super) name: String,
     pub(super) arguments: Vec<(String, Option<Expr>)>,
     pub(super) body: Block,
+    /// Whether the body reads `caller`.
+    pub(super) has_caller: bool,
 }
 
 /// What is assigned to.
@@ -62,6 +64,17 @@ pub(super) enum Target {
     /// A field of a namespace.
     Field(String, String),
     Several(Vec<Target>),
+}
+
+impl Target {
+    /// Whether a name is assigned to.
+    pub(super) fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Name(own) => own == name,
+            Self::Field(..) => false,
+            Self::Several(all) => all.iter().any(|target| target.has(name)),
+        }
+    }
 }
 
 /// An expression, and its place.

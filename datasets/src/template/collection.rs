@@ -1,5 +1,6 @@
 //! Lists and dicts, which know how deep and how large they are.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -70,6 +71,34 @@ impl Deref for Items {
 /// Refuses a list of more items than are read.
 pub(super) fn bounded(count: usize) -> Result<(), Raised> {
     if count > MAX_ITEMS { unsupported(format!("a list of more than {MAX_ITEMS} items")) } else { Ok(()) }
+}
+
+/// The items in order; equal ones keep theirs. An error of `compare` ends it, which no sort of Rust's does.
+pub(super) fn in_order<T: Clone>(
+    mut items: Vec<T>,
+    compare: impl Fn(&T, &T) -> Result<Ordering, Raised>,
+) -> Result<Vec<T>, Raised> {
+    let mut width = 1;
+    while width < items.len() {
+        let mut merged = Vec::with_capacity(items.len());
+        for run in items.chunks(2 * width) {
+            let (mut left, mut right) = run.split_at(width.min(run.len()));
+            while let ([first, others @ ..], [second, rest @ ..]) = (left, right) {
+                if compare(second, first)? == Ordering::Less {
+                    merged.push(second.clone());
+                    right = rest;
+                } else {
+                    merged.push(first.clone());
+                    left = others;
+                }
+            }
+            merged.extend_from_slice(left);
+            merged.extend_from_slice(right);
+        }
+        items = merged;
+        width *= 2;
+    }
+    Ok(items)
 }
 
 /// Keys and values in the order in which they were added.

@@ -40,6 +40,27 @@ impl Given {
     }
 }
 
+/// The attributes of Python's numbers.
+const OF_NUMBER: &[&str] = &[
+    "as_integer_ratio",
+    "bit_count",
+    "bit_length",
+    "conjugate",
+    "denominator",
+    "from_bytes",
+    "from_number",
+    "fromhex",
+    "hex",
+    "imag",
+    "is_integer",
+    "numerator",
+    "real",
+    "to_bytes",
+];
+
+/// Those of `range`, and of `keys`, `items` and `values` of a dict.
+const OF_VIEW: &[&str] = &["count", "index", "isdisjoint", "mapping", "start", "step", "stop"];
+
 impl Run<'_> {
     pub(super) fn eval(&mut self, expr: &Expr, scope: &Rc<Scope>) -> Evaluated {
         self.step()?;
@@ -98,6 +119,7 @@ impl Run<'_> {
         let mut dict = Dict::default();
         for (key, value) in entries {
             let (key, value) = (self.eval(key, scope)?, self.eval(value, scope)?);
+            self.find(&key, &dict)?;
             operators::hashable(&key)?;
             dict.set(key, value);
         }
@@ -112,7 +134,16 @@ impl Run<'_> {
     fn item_of(&mut self, of: &Expr, key: &Expr, scope: &Rc<Scope>) -> Evaluated {
         let (of, key) = (self.eval(of, scope)?, self.eval(key, scope)?);
         self.walk_text(&of)?;
+        if let Value::Dict(dict) = &of {
+            self.find(&key, dict)?;
+        }
         self.item(&of, &key)
+    }
+
+    /// Counts a search for a key: a text is found by a table.
+    fn find(&mut self, key: &Value, dict: &Dict) -> Evaluated<()> {
+        let entries = if key.as_text().is_some() { 1 } else { 1 + dict.entries().len() as u64 };
+        self.work(key.extent().nodes.saturating_mul(entries))
     }
 
     fn slice(&mut self, of: &Expr, parts: &[Option<Expr>; 3], scope: &Rc<Scope>) -> Evaluated {
@@ -148,6 +179,9 @@ impl Run<'_> {
         let of = self.eval(of, scope)?;
         let given = self.given(&test.arguments, scope)?;
         given.plain.iter().try_for_each(|other| self.work(other.extent().nodes))?;
+        if ["filter", "in", "test"].contains(&test.name.as_str()) {
+            self.work(of.extent().nodes)?;
+        }
         tests::test(&test.name, &of, &given).map(Value::Bool)
     }
 
@@ -174,7 +208,7 @@ impl Run<'_> {
         for (op, right) in others {
             let right = self.eval(right, scope)?;
             self.work(match *op {
-                "in" | "not in" => right.extent().nodes,
+                "in" | "not in" => left.extent().nodes.saturating_add(right.extent().nodes),
                 _ => left.extent().nodes.min(right.extent().nodes),
             })?;
             if !operators::is(op, &left, &right)? {
@@ -235,10 +269,14 @@ impl Run<'_> {
             Value::Macro(_) | Value::Function(_) | Value::Method(..) | Value::Iter(_) | Value::Cycle(_) => {
                 unsupported(format!("the attribute {name} of a {} is not read", of.type_name()))
             }
-            Value::Int(_) | Value::Bool(_) | Value::Float(_)
-                if ["real", "imag", "numerator", "denominator"].contains(&name) =>
-            {
+            Value::Int(_) | Value::Bool(_) | Value::Float(_) if OF_NUMBER.contains(&name) => {
                 unsupported(format!("the attribute {name} of a number is not read"))
+            }
+            Value::View(..) if OF_VIEW.contains(&name) => {
+                unsupported(format!("the attribute {name} of a {} is not read", of.type_name()))
+            }
+            Value::Safe(_) if ["escape", "striptags", "unescape"].contains(&name) => {
+                unsupported(format!("the attribute {name} of text that is marked as safe is not read"))
             }
             _ => Ok(of.missing(name)),
         }
@@ -282,7 +320,11 @@ impl Run<'_> {
             (Value::Text(chars) | Value::Safe(chars), key) if key.as_int().is_some() => {
                 let len = chars.chars().count();
                 let at = key.as_int().and_then(|at| operators::place(at, len));
-                at.and_then(|at| chars.chars().nth(at)).map(|char| text(char.to_string()))
+                let char = at.and_then(|at| chars.chars().nth(at)).map(String::from);
+                char.map(|char| match of {
+                    Value::Safe(_) => Value::Safe(char.into()),
+                    _ => text(char),
+                })
             }
             _ => None,
         };
@@ -329,6 +371,7 @@ impl Run<'_> {
                 Ok(made)
             }
             Value::Method(of, name) => {
+                given.plain.iter().try_for_each(|argument| self.work(argument.extent().nodes))?;
                 match &**of {
                     Value::Loop(state) if &**name == "changed" => self.held.of_loop(state),
                     of => self.work(of.extent().nodes)?,
@@ -345,8 +388,9 @@ impl Run<'_> {
         let of = &closure.of;
         let scope = Scope::within(&closure.scope);
         let caller = given.named.iter().position(|(name, _)| name == "caller");
-        if let Some(caller) = caller.filter(|_| of.arguments.iter().all(|(name, _)| name != "caller")) {
-            scope.set("caller", given.named.remove(caller).1);
+        if of.has_caller && of.arguments.iter().all(|(name, _)| name != "caller") {
+            let none = || Value::Undefined("No caller defined".into());
+            scope.set("caller", caller.map_or_else(none, |caller| given.named.remove(caller).1));
         }
         for (at, (name, default)) in of.arguments.iter().enumerate() {
             let value = match (given.take(at, name), default) {
@@ -382,12 +426,15 @@ impl Run<'_> {
     /// The value of a path of attributes, as `map(attribute="a.b")` has it.
     pub(super) fn path(&mut self, of: &Value, path: &Value, default: Option<&Value>) -> Evaluated {
         let parts: Vec<Value> = match path {
-            Value::Int(_) => vec![path.clone()],
-            path => path
-                .to_text()?
+            Value::Text(path) | Value::Safe(path) => path
                 .split('.')
-                .map(|part| part.parse().map_or_else(|_| text(part), Value::Int))
+                .map(|part| match part.bytes().all(|byte| byte.is_ascii_digit()) {
+                    true => part.parse().map_or_else(|_| text(part), Value::Int),
+                    false => text(part),
+                })
                 .collect(),
+            Value::None => Vec::new(),
+            path => vec![path.clone()],
         };
         let mut value = of.clone();
         for part in parts {

@@ -294,18 +294,25 @@ impl Tag<'_> {
             is_first = false;
             let is_named =
                 matches!(self.tokens.get(self.at + 1).map(|token| &token.what), Some(What::Op("=")));
-            if self.skip_op("**") {
+            let (has_spread, has_named) = (!arguments.spread.is_empty(), !arguments.spread_named.is_empty());
+            let is_allowed = if self.skip_op("**") {
                 arguments.spread_named.push(self.expression()?);
+                !has_named
             } else if self.skip_op("*") {
                 arguments.spread.push(self.expression()?);
+                !has_spread && !has_named
             } else if is_named && self.peek_name().is_some() {
                 let name = self.name()?;
                 self.at += 1;
+                let is_new = arguments.named.iter().all(|(own, _)| *own != name);
                 arguments.named.push((name, self.expression()?));
-            } else if !arguments.named.is_empty() {
-                return Err(self.fail("invalid syntax for function call expression"));
+                is_new && !has_named
             } else {
                 arguments.plain.push(self.expression()?);
+                !has_spread && !has_named && arguments.named.is_empty()
+            };
+            if !is_allowed {
+                return Err(self.fail("invalid syntax for function call expression"));
             }
         }
         Ok(arguments)
@@ -334,7 +341,8 @@ impl Tag<'_> {
         let start = self.start();
         let mut name = self.name()?;
         while self.skip_op(".") {
-            name = format!("{name}.{}", self.name()?);
+            name.push('.');
+            name.push_str(&self.name()?);
         }
         let arguments = if self.is_op("(") { self.arguments()? } else { Arguments::default() };
         Ok(Filter { name, arguments, span: self.span(start) })
@@ -363,16 +371,10 @@ impl Tag<'_> {
             if self.is_name("is") {
                 return Err(self.fail("You cannot chain multiple tests with is"));
             }
-            // A test may be followed by `if` of a choice, or by `not in`.
-            if !self.is_name("if")
-                && !self.is_name("not")
-                && !self.is_name("in")
-                && !self.is_name("recursive")
-            {
-                let at = self.start();
-                let argument = self.primary()?;
-                test.arguments.plain.push(self.postfix(at, argument)?);
-            }
+            // As in Jinja, where `if`, `in` and `not` behind a test are names too.
+            let at = self.start();
+            let argument = self.primary()?;
+            test.arguments.plain.push(self.postfix(at, argument)?);
         }
         let tested = Kind::Test(value, test);
         Ok(if is_negated { Kind::Not(self.expr(start, tested)?) } else { tested })

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::collection::{bounded, in_order};
 use super::eval::Given;
 use super::json::{Style, dump};
 use super::methods::{capitalized, is_break, lower, replaced, stripped};
@@ -9,7 +10,8 @@ use super::operators::{binary, escaped, hashable, is, percent, rounded};
 use super::run::{MAX_TEXT, OF_FILTER, Run};
 use super::tests;
 use super::value::{
-    Dict, Raised, Value, compare, is_equal, is_space, iter, list, raised, text, tuple, unsupported,
+    Dict, IN_USE, Raised, Value, compare, is_equal, is_space, iter, list, place_of, raised, text, tuple,
+    unsupported,
 };
 
 const NAMES: &[&str] = &[
@@ -69,14 +71,67 @@ const NAMES: &[&str] = &[
     "xmlattr",
 ];
 
+/// Those without arguments.
+const PLAIN: &[&str] = &[
+    "abs",
+    "capitalize",
+    "count",
+    "e",
+    "escape",
+    "first",
+    "forceescape",
+    "items",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "reverse",
+    "safe",
+    "string",
+    "title",
+    "upper",
+    "wordcount",
+];
+
+/// Those that give an iterator over an iterator.
+const LAZY: &[&str] = &["batch", "map", "reject", "rejectattr", "select", "selectattr", "unique"];
+
 pub(super) fn is_filter(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
 type Done = Result<Value, Raised>;
 
+/// Text that is marked as safe if `of` is.
+fn like(of: &Value, made: impl AsRef<str>) -> Value {
+    if matches!(of, Value::Safe(_)) { Value::Safe(made.as_ref().into()) } else { text(made) }
+}
+
+/// The whole number that an argument is, or another where it is not given.
+fn whole(value: Option<Value>, default: i128) -> Result<i128, Raised> {
+    let Some(value) = value else { return Ok(default) };
+    value.as_int().ok_or_else(|| {
+        let why = format!("'{}' object cannot be interpreted as an integer", value.type_name());
+        raised("TypeError", why)
+    })
+}
+
 /// `of | name(given)`.
-pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
+pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, given: Given) -> Done {
+    // Python reads an iterator for these only when their result is read.
+    let lazily = match &of {
+        Value::Iter(state) if LAZY.contains(&name) && place_of(state)? < state.0.len() => Some(state.clone()),
+        _ => None,
+    };
+    let filtered = filtered(run, name, of, given)?;
+    lazily.inspect(|state| state.1.set(IN_USE));
+    Ok(filtered)
+}
+
+fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done {
+    if PLAIN.contains(&name) {
+        given.end(name, 0)?;
+    }
     Ok(match name {
         "default" | "d" => {
             let default = given.take(0, "default_value").unwrap_or_else(|| text(""));
@@ -96,9 +151,9 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
         "forceescape" => Value::Safe(escaped(&of.to_text()?).into()),
         "length" | "count" => Value::Int(of.len()? as i128),
         "list" => list(of.items()?),
-        "upper" => text(of.to_text()?.to_uppercase()),
-        "lower" => text(lower(&of.to_text()?)),
-        "capitalize" => text(capitalized(&of.to_text()?)),
+        "upper" => like(&of, of.to_text()?.to_uppercase()),
+        "lower" => like(&of, lower(&of.to_text()?)),
+        "capitalize" => like(&of, capitalized(&of.to_text()?)),
         "title" => text(title(&of.to_text()?)),
         "trim" => {
             let chars = given.take(0, "chars").filter(|chars| !matches!(chars, Value::None));
@@ -106,18 +161,16 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
             if chars.as_ref().is_some_and(|chars| chars.as_text().is_none()) {
                 return Err(raised("TypeError", "strip arg must be None or str"));
             }
-            text(stripped(&of.to_text()?, chars.as_ref().and_then(Value::as_text), true, true))
+            like(&of, stripped(&of.to_text()?, chars.as_ref().and_then(Value::as_text), true, true))
         }
         "replace" => {
             let (Some(old), Some(new)) = (given.take(0, "old"), given.take(1, "new")) else {
                 return Err(raised("TypeError", "replace takes what to replace, and by what"));
             };
-            let count = given.take(2, "count").and_then(|count| count.as_int());
+            let count = given.take(2, "count").filter(|count| !matches!(count, Value::None));
+            let count = whole(count, -1)?;
             given.end(name, 3)?;
-            if matches!(of, Value::Safe(_)) {
-                return unsupported("replace of text that is marked as safe is not read");
-            }
-            text(replaced(&of.to_text()?, &old.to_text()?, &new.to_text()?, count)?)
+            text(replaced(&of.to_text()?, &old.to_text()?, &new.to_text()?, Some(count))?)
         }
         "join" => {
             let separator = given.take(0, "d").unwrap_or_else(|| text(""));
@@ -137,7 +190,7 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
         }
         "first" => match &of {
             Value::Iter(state) => {
-                let at = state.1.get();
+                let at = place_of(state)?;
                 state.1.set((at + 1).min(state.0.len()));
                 state.0.get(at).cloned().unwrap_or_else(|| nothing("first"))
             }
@@ -145,10 +198,13 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
         },
         "last" => match &of {
             Value::Iter(_) => return Err(raised("TypeError", "'generator' object is not reversible")),
-            of => of.items()?.last().cloned().unwrap_or_else(|| nothing("last")),
+            of => {
+                let last = of.items()?.last().cloned().unwrap_or_else(|| nothing("last"));
+                if let (Value::Safe(_), Some(char)) = (of, last.as_text()) { like(of, char) } else { last }
+            }
         },
         "reverse" => match &of {
-            Value::Text(chars) => text(chars.chars().rev().collect::<String>()),
+            Value::Text(chars) | Value::Safe(chars) => like(&of, chars.chars().rev().collect::<String>()),
             of => iter(of.items()?.into_iter().rev().collect()),
         },
         "items" => match &of {
@@ -169,13 +225,30 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
             let attribute = given.take(0, "attribute").filter(|path| !matches!(path, Value::None));
             let mut sum = given.take(1, "start").unwrap_or(Value::Int(0));
             given.end(name, 2)?;
+            if sum.as_text().is_some() {
+                return Err(raised("TypeError", "sum() can't sum strings [use ''.join(seq) instead]"));
+            }
+            let (mut lost, mut is_of_numbers) = (0.0, true);
             for item in of.items()? {
                 let item = match &attribute {
                     Some(path) => run.path(&item, path, None)?,
                     None => item,
                 };
+                is_of_numbers &= item.as_float().is_some();
+                if let (Value::Float(_), Some(sum), Some(item)) =
+                    (binary("+", &sum, &item)?, sum.as_float(), item.as_float())
+                {
+                    let whole = sum + item;
+                    lost += if sum.abs() >= item.abs() { (sum - whole) + item } else { (item - whole) + sum };
+                }
                 sum = binary("+", &sum, &item)?;
                 run.make(sum.bytes())?;
+            }
+            // Python 3.12 adds what was rounded away, 3.11 does not.
+            if let (true, Value::Float(number)) = (is_of_numbers, &sum)
+                && number + lost != *number
+            {
+                return unsupported("this sum of numbers with fractions depends on the version of Python");
             }
             sum
         }
@@ -208,6 +281,9 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
             if !given.named.is_empty() {
                 return unsupported("format with names is not read: use %s and places");
             }
+            if matches!(of, Value::Safe(_)) {
+                return unsupported("format of text that is marked as safe is not read");
+            }
             text(percent(&of.to_text()?, &given.plain)?)
         }
         "indent" => indent(&of, given)?,
@@ -216,24 +292,30 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
             _ => return unsupported("wordcount of a text with letters that are not ASCII is not read"),
         },
         "batch" => {
-            let size = given.take(0, "linecount").and_then(|size| size.as_int()).unwrap_or(0);
+            let size = whole(given.take(0, "linecount"), 0)?;
             let fill = given.take(1, "fill_with").filter(|fill| !matches!(fill, Value::None));
+            given.end(name, 2)?;
             let Some(size) = usize::try_from(size).ok().filter(|size| *size > 0) else {
                 return unsupported("batch of 0 items is not read");
             };
             let mut batches: Vec<Vec<Value>> = of.items()?.chunks(size).map(<[Value]>::to_vec).collect();
             if let (Some(last), Some(fill)) = (batches.last_mut(), fill) {
+                bounded(size)?;
                 last.resize(size, fill);
             }
             iter(batches.into_iter().map(list).collect())
         }
         "attr" => {
-            let path = given.take(0, "name").unwrap_or(Value::None).to_text()?;
+            let path = given.take(0, "name").unwrap_or(Value::None);
+            given.end(name, 1)?;
+            let Some(path) = path.as_text() else {
+                return Err(raised("TypeError", "attribute name must be string"));
+            };
             match &of {
-                Value::Dict(_) if super::methods::is_method(&of, &path) => run.attribute(&of, &path)?,
+                Value::Dict(_) if super::methods::is_method(&of, path) => run.attribute(&of, path)?,
                 // Attributes, not items.
-                Value::Dict(_) => of.missing(&path),
-                of => run.attribute(of, &path)?,
+                Value::Dict(_) => of.missing(path),
+                of => run.attribute(of, path)?,
             }
         }
         "tojson" => to_json(&of, given)?,
@@ -244,7 +326,7 @@ pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, mut given: Given)
 
 /// Python's `round`, or a number of so many digits that is not below or not above.
 fn round(of: &Value, mut given: Given) -> Done {
-    let digits = given.take(0, "precision").and_then(|digits| digits.as_int()).unwrap_or(0);
+    let digits = whole(given.take(0, "precision"), 0)?;
     let method = given.take(1, "method").map_or(Ok("common".into()), |method| method.to_text())?;
     given.end("round", 2)?;
     let to_whole: fn(f64) -> f64 = match &*method {
@@ -365,12 +447,12 @@ fn indent(of: &Value, mut given: Given) -> Done {
         }
         to.push_str(line);
     }
-    Ok(text(to))
+    Ok(like(of, to))
 }
 
 fn int(of: &Value, mut given: Given) -> Done {
     let default = given.take(0, "default").unwrap_or(Value::Int(0));
-    let base = given.take(1, "base").and_then(|base| base.as_int()).unwrap_or(10);
+    let base = whole(given.take(1, "base"), 10)?;
     given.end("int", 2)?;
     of.defined()?;
     if base != 10 {
@@ -414,13 +496,13 @@ fn key(run: &mut Run<'_>, item: &Value, attribute: Option<&Value>, with_case: bo
         None => item.clone(),
     };
     Ok(match &key {
-        Value::Text(of) if !with_case => text(lower(of)),
+        Value::Text(of) | Value::Safe(of) if !with_case => text(lower(of)),
         _ => key,
     })
 }
 
 fn sort(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
-    let reverse = given.take(0, "reverse").is_some_and(|reverse| reverse.is_true());
+    let reverse = whole(given.take(0, "reverse"), 0)? != 0;
     let with_case = given.take(1, "case_sensitive").is_some_and(|case| case.is_true());
     let attribute = given.take(2, "attribute").filter(|path| !matches!(path, Value::None));
     given.end("sort", 3)?;
@@ -437,32 +519,31 @@ fn sort(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
     Ok(list(sorted(keyed, reverse)?))
 }
 
-fn sorted(mut keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>, Raised> {
-    let mut outcome = Ok(());
-    keyed.sort_by(|(left, _), (right, _)| {
-        let ordering = compare("<", left, right).unwrap_or_else(|error| {
-            outcome = Err(error);
-            std::cmp::Ordering::Equal
-        });
+fn sorted(keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>, Raised> {
+    let sorted = in_order(keyed, |(left, _), (right, _)| {
+        let ordering = compare("<", left, right)?;
         // Equal items keep their order, whichever way.
-        if reverse { ordering.reverse() } else { ordering }
-    });
-    outcome?;
-    Ok(keyed.into_iter().map(|(_, item)| item).collect())
+        Ok(if reverse { ordering.reverse() } else { ordering })
+    })?;
+    Ok(sorted.into_iter().map(|(_, item)| item).collect())
 }
 
 fn dict_sort(of: &Value, mut given: Given) -> Done {
     let with_case = given.take(0, "case_sensitive").is_some_and(|case| case.is_true());
     let by = given.take(1, "by").map_or(Ok("key".into()), |by| by.to_text())?;
-    let reverse = given.take(2, "reverse").is_some_and(|reverse| reverse.is_true());
+    let reverse = whole(given.take(2, "reverse"), 0)? != 0;
     given.end("dictsort", 3)?;
+    if !["key", "value"].contains(&&*by) {
+        let why = "You can only sort by either \"key\" or \"value\"";
+        return Err(raised("FilterArgumentError", why));
+    }
     let Value::Dict(dict) = of.defined()? else {
         return Err(raised("TypeError", format!("'{}' object has no items", of.type_name())));
     };
     let keyed = dict.entries().iter().map(|(own, value)| {
         let by = if &*by == "value" { value } else { own };
         let by = match by {
-            Value::Text(of) if !with_case => text(lower(of)),
+            Value::Text(of) | Value::Safe(of) if !with_case => text(lower(of)),
             other => other.clone(),
         };
         (by, tuple(vec![own.clone(), value.clone()]))
@@ -516,7 +597,7 @@ fn map(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
             return Err(raised("FilterArgumentError", "map requires a filter argument"));
         };
         let path = given.named.remove(position).1;
-        let default = given.take(0, "default");
+        let default = given.take(0, "default").filter(|default| !matches!(default, Value::None));
         given.end("map", 0)?;
         for item in items {
             mapped.push(run.path(&item, &path, default.as_ref())?);

@@ -15,7 +15,7 @@ pub(super) const NAMES: [&str; 8] =
     ["raise_exception", "strftime_now", "range", "dict", "namespace", "cycler", "joiner", "lipsum"];
 
 /// Max numbers of `range`, as in Jinja's sandbox.
-const MAX_RANGE: i128 = 100_000;
+const MAX_RANGE: u128 = 100_000;
 
 pub(super) fn call(name: &str, mut given: Given, date: Option<Date>) -> Result<Value, Raised> {
     match name {
@@ -38,9 +38,13 @@ pub(super) fn call(name: &str, mut given: Given, date: Option<Date>) -> Result<V
             };
             Ok(text(date.written(format)?))
         }
-        "range" => range(&given),
+        "range" => range(given),
         "dict" | "namespace" => {
             let mut dict = Dict::default();
+            if given.plain.len() > 1 {
+                let why = format!("dict expected at most 1 argument, got {}", given.plain.len());
+                return Err(raised("TypeError", why));
+            }
             for value in &given.plain {
                 let Value::Dict(other) = value else {
                     return unsupported(format!("{name} of a {} is not read", value.type_name()));
@@ -55,6 +59,7 @@ pub(super) fn call(name: &str, mut given: Given, date: Option<Date>) -> Result<V
         }
         "joiner" => {
             let separator = given.take(0, "sep").unwrap_or_else(|| text(", "));
+            given.end(name, 1)?;
             Ok(Value::Cycle(Rc::new(("Joiner", vec![separator].into(), Cell::new(0)))))
         }
         "cycler" if !given.plain.is_empty() => unsupported("cycler is not read: use loop.cycle, or an index"),
@@ -69,7 +74,8 @@ pub(super) fn next(of: &(&'static str, Items, Cell<usize>), given: &Given) -> Re
     Ok(if calls == 0 { text("") } else { of.1[0].clone() })
 }
 
-fn range(given: &Given) -> Result<Value, Raised> {
+fn range(given: Given) -> Result<Value, Raised> {
+    given.end("range", 3)?;
     let numbers: Option<Vec<i128>> = given.plain.iter().map(Value::as_int).collect();
     let (start, stop, step) = match numbers.as_deref() {
         Some([stop]) => (0, *stop, 1),
@@ -78,12 +84,12 @@ fn range(given: &Given) -> Result<Value, Raised> {
         Some([start, stop, step]) => (*start, *stop, *step),
         _ => return Err(raised("TypeError", "range takes 1 to 3 whole numbers")),
     };
-    let span = if step > 0 { stop.saturating_sub(start) } else { start.saturating_sub(stop) };
-    let count = span.max(0).saturating_add(step.abs() - 1) / step.abs();
+    let is_empty = if step > 0 { stop <= start } else { start <= stop };
+    let count = if is_empty { 0 } else { start.abs_diff(stop).div_ceil(step.unsigned_abs()) };
     if count > MAX_RANGE {
         let why = format!("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({MAX_RANGE}).");
         return Err(raised("OverflowError", why));
     }
-    let items = (0..count).map(|at| Value::Int(start + at * step)).collect();
+    let items = (0..count as i128).map(|at| Value::Int(start + at * step)).collect();
     Ok(view("range", items))
 }

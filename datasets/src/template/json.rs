@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+use super::collection::in_order;
 use super::run::MAX_TEXT;
-use super::value::{Dict, Raised, Value, float, list, raised, text, unsupported};
+use super::value::{Dict, Raised, Value, compare, float, list, raised, text, unsupported};
 
 /// Max depth of lists and objects.
 const MAX_DEPTH: usize = 128;
@@ -187,14 +188,7 @@ fn write(value: &Value, style: &Style, depth: usize, to: &mut String) -> Result<
         Value::Dict(dict) => {
             let mut entries: Vec<_> = dict.entries().iter().collect();
             if style.sort_keys {
-                let mut outcome = Ok(());
-                entries.sort_by(|(left, _), (right, _)| {
-                    super::value::compare("<", left, right).unwrap_or_else(|error| {
-                        outcome = Err(error);
-                        std::cmp::Ordering::Equal
-                    })
-                });
-                outcome?;
+                entries = in_order(entries, |(left, _), (right, _)| compare("<", left, right))?;
             }
             to.push('{');
             for (at, (key, value)) in entries.into_iter().enumerate() {

@@ -239,8 +239,7 @@ impl<'s> Lexer<'s> {
     /// A number; behind a dot only its digits, as in `pair.0.1`.
     fn number(&mut self, is_place: bool) -> Result<What, Raised> {
         let rest = self.rest();
-        let digits =
-            |text: &str| text.find(|char: char| !char.is_ascii_digit() && char != '_').unwrap_or(text.len());
+        let digits = |text: &str| digits_of(text, 10);
         let whole = digits(rest);
         let radix = match rest.get(..2).map(str::to_ascii_lowercase).as_deref() {
             Some("0x") => Some(16),
@@ -249,9 +248,8 @@ impl<'s> Lexer<'s> {
             _ => None,
         };
         if let Some(radix) = radix {
-            let len = 2 + rest[2..]
-                .find(|char: char| !char.is_digit(radix) && char != '_')
-                .unwrap_or(rest.len() - 2);
+            let sign = usize::from(rest[2..].starts_with('_'));
+            let len = 2 + sign + digits_of(&rest[2 + sign..], radix);
             self.at += len;
             let number = i128::from_str_radix(&rest[2..len].replace('_', ""), radix);
             return number.map(What::Int).or_else(|_| self.fail("a number is too large"));
@@ -273,9 +271,15 @@ impl<'s> Lexer<'s> {
         self.at += len;
         let text = rest[..len].replace('_', "");
         if len == whole {
+            if text.starts_with('0') && text.bytes().any(|byte| byte != b'0') {
+                return self.fail("a number begins with 0");
+            }
             return text.parse().map(What::Int).or_else(|_| self.fail("a number is too large"));
         }
-        text.parse().map(What::Float).or_else(|_| self.fail("a number is not read"))
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(What::Float(number)),
+            _ => self.fail("a number is not read"),
+        }
     }
 
     /// A text in quotes, with Python's escapes.
@@ -341,6 +345,19 @@ impl<'s> Lexer<'s> {
         }
         self.fail("unexpected char: a text has no end")
     }
+}
+
+/// How long the digits are that a text begins with; `_` stands between two.
+fn digits_of(text: &str, radix: u32) -> usize {
+    let (mut len, mut is_digit) = (0, false);
+    for (at, char) in text.char_indices() {
+        match char {
+            char if char.is_digit(radix) => (len, is_digit) = (at + 1, true),
+            '_' if is_digit => is_digit = false,
+            _ => break,
+        }
+    }
+    len
 }
 
 /// The sign of the end of a tag at the start of `rest`, and what is behind it.

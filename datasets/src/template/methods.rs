@@ -112,11 +112,17 @@ pub(super) fn call(of: &Value, name: &str, mut given: Given) -> Result<Value, Ra
                 given.end("count", 1)?;
                 Ok(Value::Int(items.iter().filter(|own| is_equal(own, &item)).count() as i128))
             }
+            ("index", Some(_)) if given.plain.len() > 1 => {
+                unsupported("index with places is not read: take a slice")
+            }
             ("index", Some(item)) => match items.iter().position(|own| is_equal(own, &item)) {
-                Some(at) if given.plain.len() == 1 => Ok(Value::Int(at as i128)),
-                _ => Err(raised("ValueError", format!("{} is not in list", item.repr()?))),
+                Some(at) => Ok(Value::Int(at as i128)),
+                None => Err(raised("ValueError", format!("{} is not in list", item.repr()?))),
             },
-            ("copy", None) => Ok(of.clone()),
+            ("copy", None) => {
+                given.end("copy", 0)?;
+                Ok(of.clone())
+            }
             _ => unsupported(format!("the method {name} of a {} is not read", of.type_name())),
         },
         Value::Loop(state) if name == "cycle" => match given.plain.len() {
@@ -128,15 +134,18 @@ pub(super) fn call(of: &Value, name: &str, mut given: Given) -> Result<Value, Ra
     }
 }
 
-fn of_dict(of: &Rc<Dict>, name: &str, mut given: Given) -> Result<Value, Raised> {
+fn of_dict(of: &Rc<Dict>, name: &str, given: Given) -> Result<Value, Raised> {
     let pair = |(key, value): &(Value, Value)| tuple(vec![key.clone(), value.clone()]);
+    if ["items", "keys", "values", "copy"].contains(&name) {
+        given.end(name, 0)?;
+    }
     match name {
         "get" => {
             let Some(key) = given.plain.first() else {
                 return Err(raised("TypeError", "get expected at least 1 argument, got 0"));
             };
-            if !given.named.is_empty() {
-                return Err(raised("TypeError", "dict.get() takes no keyword arguments"));
+            if !given.named.is_empty() || given.plain.len() > 2 {
+                return Err(raised("TypeError", "get takes 1 or 2 arguments, without names"));
             }
             hashable(key)?;
             let default = given.plain.get(1).cloned().unwrap_or(Value::None);
@@ -145,11 +154,7 @@ fn of_dict(of: &Rc<Dict>, name: &str, mut given: Given) -> Result<Value, Raised>
         "items" => Ok(view("dict_items", of.entries().iter().map(pair).collect())),
         "keys" => Ok(view("dict_keys", of.entries().iter().map(|(key, _)| key.clone()).collect())),
         "values" => Ok(view("dict_values", of.entries().iter().map(|(_, value)| value.clone()).collect())),
-        "copy" => {
-            given.end("copy", 0)?;
-            given.plain.clear();
-            Ok(Value::Dict(of.clone()))
-        }
+        "copy" => Ok(Value::Dict(of.clone())),
         _ => unsupported(format!("the method {name} of a dict is not read")),
     }
 }
@@ -178,7 +183,32 @@ fn number(given: &mut Given, at: usize, name: &str) -> Result<Option<i128>, Rais
     }
 }
 
+/// How many arguments a method of a text takes, at least and at most; names only where it has any.
+fn takes(name: &str) -> Option<(usize, usize)> {
+    Some(match name {
+        "upper" | "lower" | "capitalize" | "title" | "isspace" | "isascii" | "isupper" | "islower" => (0, 0),
+        "isdigit" | "isdecimal" | "isnumeric" | "isalpha" | "isalnum" => (0, 0),
+        "strip" | "lstrip" | "rstrip" | "splitlines" => (0, 1),
+        "split" | "rsplit" => (0, 2),
+        "partition" | "rpartition" | "removeprefix" | "removesuffix" | "join" | "zfill" => (1, 1),
+        "ljust" | "rjust" | "center" => (1, 2),
+        "startswith" | "endswith" | "count" | "find" | "rfind" | "index" | "rindex" => (1, 3),
+        "replace" => (2, 3),
+        _ => return None,
+    })
+}
+
 fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
+    if let Some((least, most)) = takes(name) {
+        let count = given.plain.len();
+        if count < least || count > most {
+            let why = format!("{name}() takes {least} to {most} arguments ({count} given)");
+            return Err(raised("TypeError", why));
+        }
+        if !given.named.is_empty() && !["split", "rsplit", "splitlines"].contains(&name) {
+            return Err(raised("TypeError", format!("str.{name}() takes no keyword arguments")));
+        }
+    }
     Ok(match name {
         "upper" => text(of.to_uppercase()),
         "lower" => text(lower(of)),
@@ -211,6 +241,7 @@ fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
             let max = number(&mut given, 1, "maxsplit")?.filter(|max| *max >= 0);
             let max = max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
             let separator = given.take(0, "sep");
+            given.end(name, 2)?;
             if let Some(separator) = separator.as_ref().and_then(Value::as_text).filter(|of| !of.is_empty()) {
                 bounded(of.matches(separator).count().min(max))?;
             }
@@ -240,7 +271,8 @@ fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
         }
         "splitlines" => {
             bounded(of.chars().filter(|char| is_break(*char)).count())?;
-            let keeps = given.take(0, "keepends").is_some_and(|keeps| keeps.is_true());
+            let keeps = number(&mut given, 0, "keepends")?.is_some_and(|keeps| keeps != 0);
+            given.end(name, 1)?;
             list(split_lines(of, keeps).into_iter().map(text).collect())
         }
         "partition" | "rpartition" => {
@@ -250,12 +282,11 @@ fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
             }
             let parts =
                 if name == "partition" { of.split_once(separator) } else { of.rsplit_once(separator) };
-            let parts = match parts {
-                Some((before, after)) => [before, separator, after],
-                None if name == "partition" => [of, "", ""],
-                None => ["", "", of],
-            };
-            tuple(parts.map(text).to_vec())
+            tuple(match parts {
+                Some((before, after)) => vec![text(before), given.plain[0].clone(), text(after)],
+                None if name == "partition" => [of, "", ""].map(text).to_vec(),
+                None => ["", "", of].map(text).to_vec(),
+            })
         }
         "replace" => {
             let (old, new) = (argument(&given, 0, name)?, argument(&given, 1, name)?);
@@ -306,12 +337,7 @@ fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
         }
         "isspace" => Value::Bool(!of.is_empty() && of.chars().all(is_space)),
         "isascii" => Value::Bool(of.is_ascii()),
-        "isupper" | "islower" => {
-            let has_case = of.chars().any(|char| char.is_lowercase() || char.is_uppercase());
-            let differs =
-                |char: char| if name == "isupper" { char.is_lowercase() } else { char.is_uppercase() };
-            Value::Bool(has_case && !of.chars().any(differs))
-        }
+        "isupper" | "islower" => Value::Bool(is_of_case(of, name == "isupper")),
         "isdigit" | "isdecimal" | "isnumeric" | "isalpha" | "isalnum" if of.is_ascii() => {
             let is = |char: char| match name {
                 "isalpha" => char.is_ascii_alphabetic(),
@@ -336,9 +362,28 @@ pub(super) fn lower(of: &str) -> String {
 }
 
 pub(super) fn capitalized(of: &str) -> String {
-    let mut chars = of.chars();
-    let Some(first) = chars.next() else { return String::new() };
-    first_upper(first) + &chars.as_str().to_lowercase()
+    let Some(first) = of.chars().next() else { return String::new() };
+    // The last sigma of a word depends on the letters before it.
+    first_upper(first) + &lower(of)[lower_len(first)..]
+}
+
+fn lower_len(char: char) -> usize {
+    char.to_lowercase().map(char::len_utf8).sum()
+}
+
+/// Whether a letter is two, of which the first alone is a capital.
+fn is_title(char: char) -> bool {
+    matches!(char,
+        '\u{1C5}' | '\u{1C8}' | '\u{1CB}' | '\u{1F2}' | '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}'
+        | '\u{1FA8}'..='\u{1FAF}' | '\u{1FBC}' | '\u{1FCC}' | '\u{1FFC}')
+}
+
+/// Whether a text has letters of a case, and none of another.
+pub(super) fn is_of_case(of: &str, upper: bool) -> bool {
+    let is = |char: char| if upper { char.is_uppercase() } else { char.is_lowercase() };
+    let differs =
+        |char: char| is_title(char) || if upper { char.is_lowercase() } else { char.is_uppercase() };
+    of.chars().any(|char| is(char) && !is_title(char)) && !of.chars().any(differs)
 }
 
 /// A character in title case: for those of two letters, such as U+01C6, Rust has no table.
@@ -376,14 +421,16 @@ fn shifted(char: char, by: u32) -> String {
 /// Python's `str.title`: a letter behind one that has no case is a capital.
 fn title(of: &str) -> String {
     let (mut to, mut is_within) = (String::new(), false);
+    let (lowered, mut at) = (lower(of), 0);
     for char in of.chars() {
-        let has_case = char.is_lowercase() || char.is_uppercase();
+        let has_case = char.is_lowercase() || char.is_uppercase() || is_title(char);
+        let end = at + lower_len(char);
         match (has_case, is_within) {
-            (true, true) => to.extend(char.to_lowercase()),
+            (true, true) => to.push_str(&lowered[at..end]),
             (true, false) => to.push_str(&first_upper(char)),
             _ => to.push(char),
         }
-        is_within = has_case;
+        (at, is_within) = (end, has_case);
     }
     to
 }
@@ -503,6 +550,7 @@ fn padded(of: &str, how: &str, width: i128, fill: &str) -> Result<String, Raised
 /// Python's `format` with `{}`, `{0}` and `{name}`.
 fn formatted(of: &str, given: &Given) -> Result<String, Raised> {
     let (mut to, mut next) = (String::new(), 0);
+    let (mut is_counted, mut is_placed) = (false, false);
     let mut rest = of;
     while let Some(at) = rest.find(['{', '}']) {
         to.push_str(&rest[..at]);
@@ -516,11 +564,18 @@ fn formatted(of: &str, given: &Given) -> Result<String, Raised> {
             return Err(raised("ValueError", "Single '}' encountered in format string"));
         };
         let name = &rest[at + 1..at + end];
+        let is_place = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+        is_counted |= name.is_empty();
+        is_placed |= is_place;
+        if is_counted && is_placed {
+            let why = "cannot mix automatic field numbering with manual field specification";
+            return Err(raised("ValueError", why));
+        }
         let value = if name.is_empty() {
             next += 1;
             given.plain.get(next - 1)
-        } else if let Ok(at) = name.parse::<usize>() {
-            given.plain.get(at)
+        } else if is_place {
+            name.parse::<usize>().ok().and_then(|at| given.plain.get(at))
         } else if name.chars().all(|char| char == '_' || char.is_alphanumeric()) {
             given.named.iter().find(|(own, _)| own == name).map(|(_, value)| value)
         } else {

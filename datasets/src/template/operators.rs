@@ -27,7 +27,8 @@ fn places([start, stop, step]: [Option<i128>; 3], len: usize) -> Result<Vec<usiz
     let mut places = Vec::new();
     while if step > 0 { at < stop } else { at > stop } {
         places.push(at as usize);
-        at += step;
+        let Some(next) = at.checked_add(step) else { break };
+        at = next;
     }
     Ok(places)
 }
@@ -104,8 +105,8 @@ pub(super) fn contains(of: &Value, item: &Value) -> Result<bool, Raised> {
             hashable(item)?;
             dict.get(item).is_some()
         }
-        Value::List(_) | Value::Tuple(_) | Value::View(..) => {
-            of.items()?.iter().any(|own| is_equal(own, item))
+        Value::List(items) | Value::Tuple(items) | Value::View(_, items) => {
+            items.iter().any(|own| is_equal(own, item))
         }
         Value::Iter(_) => return unsupported("in of a generator is not read: make it a list"),
         other => {
@@ -213,7 +214,7 @@ fn numbers(op: &str, left: &Value, right: &Value) -> Done {
                 return Ok(Value::Float(a as f64 / b as f64));
             }
             "//" => a.checked_div_euclid(b).map(|_| floor_div(a, b)),
-            "%" => a.checked_rem_euclid(b).map(|_| a - floor_div(a, b) * b),
+            "%" => Some(modulo(a, b)),
             "**" if b < 0 => return unsupported("a power below zero"),
             "**" => u32::try_from(b).ok().and_then(|power| a.checked_pow(power)),
             _ => None,
@@ -241,6 +242,12 @@ fn floor_div(a: i128, b: i128) -> i128 {
     if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
 }
 
+/// The remainder, with the sign of the divisor.
+fn modulo(a: i128, b: i128) -> i128 {
+    let rest = a.wrapping_rem(b);
+    if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
+}
+
 /// Python's `format % items`.
 pub(super) fn percent(format: &str, items: &[Value]) -> Result<String, Raised> {
     let (mut to, mut items) = (String::new(), items.iter());
@@ -264,7 +271,11 @@ pub(super) fn percent(format: &str, items: &[Value]) -> Result<String, Raised> {
             Some('s') => to.push_str(&next()?.to_text()?),
             Some('r') => to.push_str(&next()?.repr()?),
             Some('d' | 'i') => match next()? {
-                Value::Float(number) => to.push_str(&format!("{:.0}", number.trunc())),
+                Value::Float(number) if !number.is_finite() => {
+                    return unsupported("%d of a number that is not finite is not read");
+                }
+                // Without the sign of a zero.
+                Value::Float(number) => to.push_str(&format!("{:.0}", number.trunc() + 0.0)),
                 value => match value.as_int() {
                     Some(number) => to.push_str(&number.to_string()),
                     None => {

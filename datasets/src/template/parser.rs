@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::ast::{Block, For, Macro, Node};
-use super::lexer::{Part, Token, lex};
+use super::ast::{Block, Expr, For, Kind, Macro, Node};
+use super::lexer::{Part, Token, What, lex};
 use super::names::Frame;
 use super::tag::{MAX_NESTED, Parsed, Tag};
 use super::value::{Raised, raised};
@@ -11,7 +11,14 @@ use super::value::{Raised, raised};
 /// The tree of a normalised source.
 pub(super) fn parse(source: &str) -> Result<Block, Raised> {
     let parts = lex(source)?;
-    let mut parser = Parser { source, parts: parts.into_iter().peekable(), depth: 0 };
+    let mut parser = Parser {
+        source,
+        parts: parts.into_iter().peekable(),
+        depth: 0,
+        in_loop: false,
+        loops: 0,
+        has_caller: false,
+    };
     let (nodes, end) = parser.nodes(&[])?;
     match end {
         None => {
@@ -23,10 +30,27 @@ pub(super) fn parse(source: &str) -> Result<Block, Raised> {
     }
 }
 
+/// Whether a tag reads the name `caller`, which is neither an attribute nor an argument's name there.
+fn reads_caller(part: &Part) -> bool {
+    let (Part::Output(tokens) | Part::Block(tokens)) = part else { return false };
+    let is_op = |token: Option<&Token>, op| token.is_some_and(|token| token.what == What::Op(op));
+    (0..tokens.len()).any(|at| {
+        matches!(&tokens[at].what, What::Name(name) if name == "caller")
+            && !is_op(at.checked_sub(1).and_then(|at| tokens.get(at)), ".")
+            && !is_op(tokens.get(at + 1), "=")
+    })
+}
+
 struct Parser<'s> {
     source: &'s str,
     parts: std::iter::Peekable<std::vec::IntoIter<Part>>,
     depth: usize,
+    /// Whether `break` has a loop to end.
+    in_loop: bool,
+    /// The loops around, those of outer macros too.
+    loops: usize,
+    /// Whether a tag has read `caller`.
+    has_caller: bool,
 }
 
 impl<'s> Parser<'s> {
@@ -39,6 +63,7 @@ impl<'s> Parser<'s> {
         }
         let mut nodes = Vec::new();
         while let Some(part) = self.parts.next() {
+            self.has_caller |= reads_caller(&part);
             match part {
                 Part::Text(text) => nodes.push(Node::Text(text)),
                 Part::Output(tokens) => nodes.push(self.output(tokens)?),
@@ -75,10 +100,6 @@ impl<'s> Parser<'s> {
         let (nodes, tag) = self.nodes(&[end])?;
         if let Some(mut tag) = tag {
             tag.at += 1;
-            // A macro may be named again.
-            if end == "endmacro" && tag.peek_name().is_some() {
-                tag.at += 1;
-            }
             tag.end()?;
         }
         Ok(nodes.into())
@@ -96,8 +117,9 @@ impl<'s> Parser<'s> {
             "with" => self.with(tag),
             "generation" => {
                 tag.end()?;
-                self.body("endgeneration").map(Node::Generation)
+                self.outside_loops("endgeneration").map(Node::Generation)
             }
+            "break" | "continue" if !self.in_loop => Err(tag.fail(&format!("'{name}' outside loop"))),
             "break" => tag.end().map(|()| Node::Break),
             "continue" => tag.end().map(|()| Node::Continue),
             other => {
@@ -107,8 +129,35 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// A body that is a function in Jinja.
+    fn outside_loops(&mut self, end: &str) -> Parsed<Block> {
+        let was_in_loop = std::mem::replace(&mut self.in_loop, false);
+        let body = self.body(end)?;
+        self.in_loop = was_in_loop;
+        Ok(body)
+    }
+
+    fn function(
+        &mut self,
+        name: String,
+        arguments: Vec<(String, Option<Expr>)>,
+        end: &str,
+    ) -> Parsed<Arc<Macro>> {
+        let was_read = std::mem::replace(&mut self.has_caller, false);
+        let body = self.outside_loops(end)?;
+        let has_caller = self.has_caller;
+        if has_caller && arguments.iter().any(|(name, default)| name == "caller" && default.is_none()) {
+            return Err(raised("TemplateAssertionError", "a parameter \"caller\" needs a default"));
+        }
+        self.has_caller |= was_read;
+        Ok(Arc::new(Macro { name, arguments, body, has_caller }))
+    }
+
     fn set(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
-        let target = tag.target(true, &["="])?;
+        let target = tag.target(true, &[])?;
+        if self.loops > 0 && target.has("loop") {
+            return Err(tag.fail("Can't assign to special loop variable in for-loop"));
+        }
         if tag.skip_op("=") {
             let value = tag.tuple(true, &[])?;
             tag.end()?;
@@ -123,15 +172,17 @@ impl<'s> Parser<'s> {
         let name = tag.name()?;
         let arguments = tag.parameters()?;
         tag.end()?;
-        Ok(Node::Macro(Arc::new(Macro { name, arguments, body: self.body("endmacro")? })))
+        self.function(name, arguments, "endmacro").map(Node::Macro)
     }
 
     fn call(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
         let arguments = if tag.is_op("(") { tag.parameters()? } else { Vec::new() };
         let call = tag.expression()?;
         tag.end()?;
-        let caller = Macro { name: "caller".to_owned(), arguments, body: self.body("endcall")? };
-        Ok(Node::Call { call, caller: Arc::new(caller) })
+        if !matches!(&*call.what, Kind::Call(..)) {
+            return Err(tag.fail("expected call"));
+        }
+        Ok(Node::Call { call, caller: self.function("caller".to_owned(), arguments, "endcall")? })
     }
 
     fn filter(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
@@ -147,7 +198,7 @@ impl<'s> Parser<'s> {
             if !values.is_empty() {
                 tag.expect(",")?;
             }
-            let target = tag.target(false, &["="])?;
+            let target = tag.target(false, &[])?;
             tag.expect("=")?;
             values.push((target, tag.expression()?));
         }
@@ -185,6 +236,9 @@ impl<'s> Parser<'s> {
 
     fn repeated(&mut self, mut tag: Tag<'s>) -> Parsed<Node> {
         let target = tag.target(false, &["in"])?;
+        if target.has("loop") {
+            return Err(tag.fail("Can't assign to special loop variable in for-loop"));
+        }
         if !tag.skip_name("in") {
             return Err(tag.fail("expected token 'in'"));
         }
@@ -192,7 +246,10 @@ impl<'s> Parser<'s> {
         let test = if tag.skip_name("if") { Some(tag.expression()?) } else { None };
         let is_recursive = tag.skip_name("recursive");
         tag.end()?;
+        self.loops += 1;
+        let was_in_loop = std::mem::replace(&mut self.in_loop, true);
         let (body, end) = self.nodes(&["else", "endfor"])?;
+        self.in_loop = was_in_loop;
         let mut otherwise = Block::default();
         if let Some(mut end) = end {
             let is_else = end.peek_name() == Some("else");
@@ -202,6 +259,7 @@ impl<'s> Parser<'s> {
                 otherwise = self.body("endfor")?;
             }
         }
+        self.loops -= 1;
         Ok(Node::For(Box::new(For { target, over, test, is_recursive, body: body.into(), otherwise })))
     }
 }

@@ -10,7 +10,7 @@ use super::ast::{Block, Expr, Filter, For, Kind, Macro, Node, Target};
 use super::collection::Items;
 use super::date::Date;
 use super::held::Held;
-use super::value::{Raised, UNSUPPORTED, Value, is_equal, raised, text, unsupported};
+use super::value::{IN_USE, Raised, UNSUPPORTED, Value, is_equal, raised, text, tuple, unsupported};
 
 /// Max steps of a run: a template of more has no end.
 const MAX_STEPS: usize = 10_000_000;
@@ -201,22 +201,25 @@ impl<'t> Run<'t> {
             Node::Text(text) => self.push(text, out)?,
             Node::Output(value) => self.output(value, scope, out)?,
             Node::If { branches, otherwise } => return self.branch(branches, otherwise, scope, out),
-            Node::For(of) => self.repeat(of, scope, out)?,
+            Node::For(of) => return self.repeat(of, scope, out),
             Node::Set { target, value } => {
                 let value = self.eval(value, scope)?;
                 self.assign(target, value, scope)?;
             }
-            Node::SetBlock { target, filters, body } => {
-                let value = self.block(filters, body, scope)?;
-                self.assign(target, value, scope)?;
-            }
+            Node::SetBlock { target, filters, body } => match self.block(filters, body, scope)? {
+                Ok(value) => self.assign(target, value, scope)?,
+                Err(flow) => return Ok(flow),
+            },
             Node::Macro(of) => {
                 let closure = self.closure(of, scope);
                 scope.set(&of.name, closure);
             }
             Node::Call { call, caller } => self.call_block(call, caller, scope, out)?,
             Node::Filter { filters, body } => {
-                let value = self.block(filters, body, scope)?;
+                let value = match self.block(filters, body, scope)? {
+                    Ok(value) => value,
+                    Err(flow) => return Ok(flow),
+                };
                 let Some(text) = value.as_text() else {
                     let why = format!("expected str instance, {} found", value.type_name());
                     return Err(raised("TypeError", why));
@@ -251,13 +254,24 @@ impl<'t> Run<'t> {
         self.nodes(otherwise, scope, out)
     }
 
-    /// The text of a block on its own, through filters.
-    fn block(&mut self, filters: &[Filter], body: &Block, scope: &Rc<Scope>) -> Evaluated {
-        let mut value = text(self.captured(body, &Scope::within(scope))?);
+    /// The text of a block on its own, through filters; or how it was left, which drops the text.
+    fn block(
+        &mut self,
+        filters: &[Filter],
+        body: &Block,
+        scope: &Rc<Scope>,
+    ) -> Evaluated<Result<Value, Flow>> {
+        let mut out = Out::default();
+        match self.own(body, &Scope::within(scope), &mut out)? {
+            Flow::Next => {}
+            flow => return Ok(Err(flow)),
+        }
+        self.make(out.text.len())?;
+        let mut value = text(out.text);
         for filter in filters {
             value = self.filter(value, filter, scope)?;
         }
-        Ok(value)
+        Ok(Ok(value))
     }
 
     fn call_block(
@@ -306,7 +320,7 @@ impl<'t> Run<'t> {
         Value::Macro(Rc::new(Closure { of: of.clone(), scope: scope.clone() }))
     }
 
-    fn repeat(&mut self, of: &For, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<()> {
+    fn repeat(&mut self, of: &For, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<Flow> {
         if of.is_recursive {
             let error = raised(UNSUPPORTED, "a recursive loop is not read: write a macro");
             return Err(self.at(error, &of.over));
@@ -314,41 +328,54 @@ impl<'t> Run<'t> {
         let over = self.eval(&of.over, scope)?;
         let mut items = over.items().map_err(|error| self.at(error, &of.over))?;
         self.make(size_of_val(&items[..]))?;
+        // Python reads an iterator item by item.
+        let state = match &over {
+            Value::Iter(state) if !items.is_empty() => Some(&state.1),
+            _ => None,
+        };
+        let end = state.map_or(0, |at| at.replace(IN_USE));
         if let Some(test) = &of.test {
             let mut kept = Vec::new();
             for item in items {
                 let inner = Scope::within(scope);
                 self.assign(&of.target, item.clone(), &inner)?;
                 if self.eval(test, &inner)?.is_true() {
-                    kept.push(item);
+                    kept.push(match &of.target {
+                        // Jinja hands on the names, not the item.
+                        Target::Several(_) => tuple(item.items()?),
+                        _ => item,
+                    });
                 }
             }
             items = kept;
         }
         if items.is_empty() {
-            self.own(&of.otherwise, &Scope::within(scope), out)?;
-            return Ok(());
+            state.inspect(|at| at.set(end));
+            return self.own(&of.otherwise, &Scope::within(scope), out);
         }
         let count = items.len();
-        let state = Rc::new(Loop { items: items.into(), at: Cell::new(0), changed: RefCell::default() });
+        let current = Rc::new(Loop { items: items.into(), at: Cell::new(0), changed: RefCell::default() });
         // As Jinja's `else`: a body that `break` or `continue` left does not count.
-        let mut is_complete = false;
+        let (mut is_complete, mut is_broken) = (false, false);
         for at in 0..count {
             self.step()?;
-            state.at.set(at);
+            current.at.set(at);
             let inner = Scope::within(scope);
-            inner.set("loop", Value::Loop(state.clone()));
-            self.assign(&of.target, state.items[at].clone(), &inner)?;
+            inner.set("loop", Value::Loop(current.clone()));
+            self.assign(&of.target, current.items[at].clone(), &inner)?;
             match self.own(&of.body, &inner, out)? {
-                Flow::Break => break,
+                Flow::Break => {
+                    is_broken = true;
+                    break;
+                }
                 Flow::Continue => {}
                 Flow::Next => is_complete = true,
             }
         }
-        if !is_complete {
-            self.own(&of.otherwise, &Scope::within(scope), out)?;
+        if !is_broken {
+            state.inspect(|at| at.set(end));
         }
-        Ok(())
+        if is_complete { Ok(Flow::Next) } else { self.own(&of.otherwise, &Scope::within(scope), out) }
     }
 
     fn assign(&mut self, target: &Target, value: Value, scope: &Rc<Scope>) -> Evaluated<()> {

@@ -1,5 +1,7 @@
 //! The tokens of one tag, read from left to right.
 
+use std::collections::HashSet;
+
 use super::ast::{Expr, Kind, Span, Target};
 use super::lexer::{Token, What};
 use super::value::{Raised, raised};
@@ -152,13 +154,19 @@ impl<'s> Tag<'s> {
     /// The parameters of a macro.
     pub(super) fn parameters(&mut self) -> Parsed<Vec<(String, Option<Expr>)>> {
         self.expect("(")?;
-        let mut parameters = Vec::new();
+        let (mut parameters, mut names) = (Vec::<(String, Option<Expr>)>::new(), HashSet::new());
         while !self.skip_op(")") {
             if !parameters.is_empty() {
                 self.expect(",")?;
             }
             let name = self.name()?;
             let default = if self.skip_op("=") { Some(self.expression()?) } else { None };
+            if default.is_none() && matches!(parameters.last(), Some((_, Some(_)))) {
+                return Err(self.fail("non-default argument follows default argument"));
+            }
+            if !names.insert(name.clone()) {
+                return Err(self.fail("two parameters have one name"));
+            }
             parameters.push((name, default));
         }
         Ok(parameters)

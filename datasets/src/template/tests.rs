@@ -1,6 +1,7 @@
 //! The tests of Jinja: `is string`, `is defined`.
 
 use super::eval::Given;
+use super::methods::is_of_case;
 use super::operators::{contains, hashable, is};
 use super::value::{Raised, Value, raised, unsupported};
 
@@ -120,18 +121,10 @@ pub(super) fn test(name: &str, value: &Value, given: &Given) -> Result<bool, Rai
         "even" => whole()?.rem_euclid(2) == 0,
         "divisibleby" => match (whole()?, other.as_int()) {
             (_, Some(0)) => return Err(raised("ZeroDivisionError", "integer modulo by zero")),
-            (number, Some(by)) => number.checked_rem(by) == Some(0),
+            (number, Some(by)) => number.wrapping_rem(by) == 0,
             _ => return Err(raised("TypeError", "a number is required")),
         },
-        "lower" | "upper" => {
-            let text = value.to_text()?;
-            let has_case = text.chars().any(|char| char.is_lowercase() || char.is_uppercase());
-            let is_case = |char: char| match name {
-                "lower" => !char.is_uppercase(),
-                _ => !char.is_lowercase(),
-            };
-            has_case && text.chars().all(is_case)
-        }
+        "lower" | "upper" => is_of_case(&value.to_text()?, name == "upper"),
         "filter" | "test" if hashable(value).is_err() => return hashable(value).map(|()| false),
         "filter" => value.as_text().is_some_and(super::filters::is_filter),
         "test" => value.as_text().is_some_and(is_test),

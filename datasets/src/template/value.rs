@@ -1,6 +1,7 @@
 //! Values of a template, with the meaning and the words of Python.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
@@ -67,6 +68,17 @@ pub(super) fn is_space(char: char) -> bool {
 
 pub(crate) fn text(text: impl AsRef<str>) -> Value {
     Value::Text(text.as_ref().into())
+}
+
+/// The place of an iterator which a loop or another iterator reads bit by bit.
+pub(super) const IN_USE: usize = usize::MAX;
+
+/// Where an iterator is.
+pub(super) fn place_of(of: &(Items, Cell<usize>)) -> Result<usize, Raised> {
+    match of.1.get() {
+        IN_USE => unsupported("an iterator that a loop or a filter has not read to its end: make it a list"),
+        at => Ok(at),
+    }
 }
 
 /// What a generator of Python gives.
@@ -199,7 +211,11 @@ impl Value {
         Ok(match self {
             Self::Undefined(_) => Vec::new(),
             Self::List(items) | Self::Tuple(items) | Self::View(_, items) => items.to_vec(),
-            Self::Iter(of) => of.0[of.1.replace(of.0.len())..].to_vec(),
+            Self::Iter(of) => {
+                let left = of.0[place_of(of)?..].to_vec();
+                of.1.set(of.0.len());
+                left
+            }
             Self::Dict(dict) => dict.entries().iter().map(|(key, _)| key.clone()).collect(),
             Self::Text(chars) | Self::Safe(chars) => {
                 bounded(chars.chars().count())?;
@@ -378,18 +394,56 @@ pub(super) fn is_equal(left: &Value, right: &Value) -> bool {
         }
         (Value::Namespace(left), Value::Namespace(right)) => Rc::ptr_eq(left, right),
         (Value::Macro(left), Value::Macro(right)) => Rc::ptr_eq(left, right),
-        (left, right) => match (left.as_int(), right.as_int()) {
-            (Some(left), Some(right)) => left == right,
-            _ => match (left.as_float(), right.as_float()) {
-                (Some(left), Some(right)) => left == right,
-                _ => false,
-            },
+        (Value::Loop(left), Value::Loop(right)) => Rc::ptr_eq(left, right),
+        (Value::Iter(left), Value::Iter(right)) => Rc::ptr_eq(left, right),
+        (Value::Cycle(left), Value::Cycle(right)) => Rc::ptr_eq(left, right),
+        (Value::Function(left), Value::Function(right)) => left == right,
+        (Value::Method(left, name), Value::Method(right, other)) => {
+            name == other && (Rc::ptr_eq(left, right) || is_same(left, right))
+        }
+        (Value::View(name, left), Value::View(other, right)) if name == other => match *name {
+            "range" => {
+                left.len() == right.len() && left.iter().zip(right.iter()).all(|(l, r)| is_equal(l, r))
+            }
+            // Sets.
+            "dict_keys" | "dict_items" => is_equal(&as_dict(left), &as_dict(right)),
+            _ => Rc::ptr_eq(left, right),
         },
+        (left, right) => ordered(left, right) == Some(Ordering::Equal),
+    }
+}
+
+/// The keys of a dict, or its keys and values, as a dict.
+fn as_dict(view: &Items) -> Value {
+    let entry = |item: &Value| match item {
+        Value::Tuple(pair) if pair.len() == 2 => (pair[0].clone(), pair[1].clone()),
+        key => (key.clone(), Value::None),
+    };
+    Value::Dict(Rc::new(view.iter().map(entry).collect()))
+}
+
+/// How two numbers are ordered, exactly: a whole number is not rounded.
+fn ordered(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left.as_int(), right.as_int()) {
+        (Some(left), Some(right)) => Some(left.cmp(&right)),
+        (Some(left), None) => whole_and_float(left, right.as_float()?),
+        (None, Some(right)) => whole_and_float(right, left.as_float()?).map(Ordering::reverse),
+        (None, None) => left.as_float()?.partial_cmp(&right.as_float()?),
+    }
+}
+
+fn whole_and_float(whole: i128, number: f64) -> Option<Ordering> {
+    // Every number of 2^127 or more is above all whole numbers here; the cast keeps those below.
+    match number {
+        number if number.is_nan() => None,
+        number if number >= 2f64.powi(127) => Some(Ordering::Less),
+        number if number < -2f64.powi(127) => Some(Ordering::Greater),
+        number => Some(whole.cmp(&(number.trunc() as i128)).then(0f64.partial_cmp(&number.fract())?)),
     }
 }
 
 /// Python's `<` and the like.
-pub(super) fn compare(op: &str, left: &Value, right: &Value) -> Result<std::cmp::Ordering, Raised> {
+pub(super) fn compare(op: &str, left: &Value, right: &Value) -> Result<Ordering, Raised> {
     let refuse = || {
         let (left, right) = (left.type_name(), right.type_name());
         Err(raised("TypeError", format!("'{op}' not supported between instances of '{left}' and '{right}'")))
@@ -408,15 +462,12 @@ pub(super) fn compare(op: &str, left: &Value, right: &Value) -> Result<std::cmp:
             }
             Ok(left.len().cmp(&right.len()))
         }
-        (left, right) => match (left.as_int(), right.as_int()) {
-            (Some(left), Some(right)) => Ok(left.cmp(&right)),
-            _ => match (left.as_float(), right.as_float()) {
-                (Some(left), Some(right)) => match left.partial_cmp(&right) {
-                    Some(ordering) => Ok(ordering),
-                    None => unsupported("a comparison with a number that is none"),
-                },
-                _ => refuse(),
+        (left, right) => match (left.as_float(), right.as_float()) {
+            (Some(_), Some(_)) => match ordered(left, right) {
+                Some(ordering) => Ok(ordering),
+                None => unsupported("a comparison with a number that is none"),
             },
+            _ => refuse(),
         },
     }
 }

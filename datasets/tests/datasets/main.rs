@@ -80,6 +80,7 @@ mod tabular;
 mod tabular_jobs;
 #[cfg(feature = "tokenizers")]
 mod template_bounds;
+mod template_edges;
 #[cfg(feature = "tokenizers")]
 mod template_golden;
 #[cfg(feature = "tfrecord")]

@@ -114,7 +114,7 @@ fn values_macros_and_circles_have_an_end() {
     for source in [
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
         "{% macro m(x) %}{{ x(x) }}{% endmacro %}{{ m(m) }}",
-        "{% macro m(x) %}{% call m(x) %}{% endcall %}{% endmacro %}{{ m() }}",
+        "{% macro m(x) %}{% call m(x) %}{{ caller }}{% endcall %}{% endmacro %}{{ m() }}",
     ] {
         refused(source.to_owned(), "levels");
     }
@@ -158,6 +158,7 @@ fn time_and_memory_have_a_bound() {
     };
     for (source, bound) in [
         ("{{ range(10**9) }}", "Range too big"),
+        ("{{ [1]|batch(10**12, 'x')|list }}", "items"),
         ("{{ 'a' * 10**9 }}", "64 MiB"),
         ("{{ ['a'] * 10**9 }}", "64 MiB"),
         ("{{ 10**9999999 }}", "too large"),
@@ -193,4 +194,21 @@ fn time_and_memory_have_a_bound() {
         refused(format!("{{% set a = 'a' * 60000000 %}}{}", loops(1, body)), "steps");
     }
     refused("{{ range(100000)|unique|list }}".to_owned(), "steps");
+    // A value that holds another twice, sixty times: to compare it, or to make a hash of it, has no end.
+    let twice = "{% set ns = namespace(x=(1,), y=(1,)) %}{% for i in range(60) %}\
+                 {% set ns.x = (ns.x, ns.x) %}{% set ns.y = (ns.y, ns.y) %}{% endfor %}";
+    for body in [
+        "{{ ns.x is filter }}",
+        "{{ ns.x is in({}) }}",
+        "{{ ns.x in {} }}",
+        "{{ ns.x == ns.y }}",
+        "{{ {ns.x: 1, ns.y: 2} }}",
+        "{{ {1: 1}[ns.x] }}",
+        "{{ {1: 1}.get(ns.x) }}",
+        "{{ [ns.x].index(ns.y) }}",
+        "{{ [ns.x, ns.y]|sort }}",
+        "{% for i in [1, 2] %}{{ loop.changed(ns.x if i == 1 else ns.y) }}{% endfor %}",
+    ] {
+        refused(format!("{twice}{body}"), "steps");
+    }
 }

@@ -95,12 +95,12 @@ impl<'f> Frame<'f> {
                     self.target(target);
                 }
                 Node::SetBlock { target, filters, .. } => {
-                    filters.iter().try_for_each(|filter| self.filter(filter))?;
+                    self.filters(filters)?;
                     self.target(target);
                 }
                 Node::Macro(of) => self.set(&of.name),
                 Node::Call { call, .. } => self.expr(call)?,
-                Node::Filter { filters, .. } => filters.iter().try_for_each(|filter| self.filter(filter))?,
+                Node::Filter { filters, .. } => self.filters(filters)?,
                 Node::With { values, .. } => values.iter().try_for_each(|(_, value)| self.expr(value))?,
             }
         }
@@ -169,6 +169,14 @@ impl<'f> Frame<'f> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The filters of a block: in an `if` too, one that Jinja does not know is an error of the template.
+    fn filters(&mut self, filters: &[Filter]) -> Result<(), Raised> {
+        let was_in_if = std::mem::replace(&mut self.in_if, false);
+        filters.iter().try_for_each(|filter| self.filter(filter))?;
+        self.in_if = was_in_if;
+        Ok(())
     }
 
     fn filter(&mut self, filter: &Filter) -> Result<(), Raised> {

@@ -121,6 +121,8 @@ fn what_python_refuses_has_no_text() {
         "{% macro m(a=1, b) %}{% endmacro %}",
         "{% macro m(a, a) %}{% endmacro %}",
         "{% macro m() %}{% endmacro m %}",
+        "{% if false %}{% set y|no_filter %}x{% endset %}{% endif %}",
+        "{% if false %}{% filter no_filter %}x{% endfilter %}{% endif %}",
         "{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}",
         "{% call s %}{% endcall %}",
     ] {

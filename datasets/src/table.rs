@@ -72,6 +72,8 @@ enum Part {
     Marked,
     /// The length of each value, in a list of texts or byte strings.
     Lengths,
+    /// The same, of a column whose nulls are marked: none for a null.
+    MarkedLengths,
     /// Whether a row has a value, as `bool`.
     Present,
     /// The JSON of a list of structs.
@@ -86,6 +88,7 @@ impl Part {
         match self {
             Self::Values => Self::Marked,
             Self::Json => Self::MarkedJson,
+            Self::Lengths => Self::MarkedLengths,
             part => part,
         }
     }
@@ -145,8 +148,12 @@ impl Layout {
             add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field: SchemaField| {
                 let Leaf { path, part } = leaf;
                 let marked = matches!(part, Part::Values | Part::Json) && options.masks.contains(&field.name);
+                // Where a list is missing, so are the lengths of its texts.
+                let list = field.name.strip_suffix(".lengths").filter(|_| part == Part::Lengths);
+                let of_marked = list.is_some_and(|list| options.masks.iter().any(|mask| mask == list));
                 let name = field.name.clone();
-                leaves.push(Leaf { path: path.clone(), part: if marked { part.marked() } else { part } });
+                let part = if marked || of_marked { part.marked() } else { part };
+                leaves.push(Leaf { path: path.clone(), part });
                 fields.push(field);
                 if marked {
                     leaves.push(Leaf { path, part: Part::Present });
@@ -229,7 +236,8 @@ impl Layout {
                 Part::Values | Part::Marked | Part::Json | Part::MarkedJson => {
                     column.values(row, fill, value)
                 }
-                Part::Lengths => column.lengths(row, fill.is_some(), value),
+                Part::MarkedLengths if column.is_missing(row) => Some(()),
+                Part::Lengths | Part::MarkedLengths => column.lengths(row, fill.is_some(), value),
                 Part::Present => {
                     value.push((!column.is_missing(row)).into());
                     Some(())
@@ -261,7 +269,7 @@ impl DecodedRows for Batch {
         match part {
             Part::Values | Part::Marked => column.slice(row),
             Part::Present => Some(if column.is_missing(row) { &[0] } else { &[1] }),
-            Part::Lengths | Part::Json | Part::MarkedJson => None,
+            Part::Lengths | Part::MarkedLengths | Part::Json | Part::MarkedJson => None,
         }
     }
 

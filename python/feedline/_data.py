@@ -15,6 +15,7 @@ from . import transforms as _transforms
 from ._errors import ConfigError
 from ._columns import Place
 from ._packing import packed, unpadded
+from ._sampler import counts
 from ._values import as_array, dtype_of, numpy_dtype
 from ._workers.choice import Leaf
 from .transforms import Transform
@@ -277,6 +278,38 @@ class Data:
         shares = [_options.number("a fraction of split", fraction) for fraction in fractions]
         seed = _options.whole("seed", seed, 0, 2**64 - 1)
         return [self._new(part) for part in self._set.split(shares, seed)]
+
+    def folds(self, count: int, *, labels: Any = None, seed: int = 0) -> list[tuple[Data, Data]]:
+        """The parts of a cross-validation: in each fold a part for training and one for validation. With ``labels``,
+        a whole number for each sample, the folds are stratified. Every sample is in one part for validation.
+
+        >>> import feedline, numpy as np
+        >>> label = np.array([0, 1] * 5)
+        >>> folds = feedline.Data({"label": label}).folds(5, labels=label, seed=7)
+        >>> [sorted(int(sample["label"]) for sample in validation) for _, validation in folds]
+        [[0, 1], [0, 1], [0, 1], [0, 1], [0, 1]]
+        """
+        count, seed = _options.whole("folds", count), _options.whole("seed", seed, 0, 2**64 - 1)
+        given = None if labels is None else counts("labels", labels)
+        return [(self._new(train), self._new(val)) for train, val in self._set.folds(count, given, seed)]
+
+    def negatives(self, fields: str | Sequence[str], count: int, items: int, *, seed: int = 0) -> Data:
+        """Adds the field ``NAME.negatives``, ``int64 [count]``: items below ``items`` that the sample does not have
+        in any of ``fields``; NAME is the first of these. They are drawn anew in each epoch, as a function of
+        ``seed``, the epoch and the sample.
+
+        >>> import feedline
+        >>> data = feedline.Data({"item": [2, 0]}).negatives("item", 3, 4)
+        >>> all(item in (0, 1, 3) for item in data[0]["item.negatives"].tolist())
+        True
+        """
+        self._check_rows()
+        if self._places or self._is_tuple:
+            raise ConfigError("negatives need fields by name, of which a batch has up to 15: choose fewer")
+        named = [fields] if isinstance(fields, str) else list(fields)
+        count, items = _options.whole("count", count), _options.whole("items", items)
+        seed = _options.whole("seed", seed, 0, 2**64 - 1)
+        return self._new(self._set.negatives(named, count, items, seed))
 
     def repeat(self, times: int) -> Data:
         """The samples several times within an epoch, each time with other random numbers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ class Sampler:
 
     >>> import feedline
     >>> sampler = feedline.Sampler.weighted([1.0, 0.0, 3.0])
-    >>> loader = feedline.Loader({"x": [5, 6, 7]}, 8, sampler=sampler.draws(8), seed=3, framework="numpy")
+    >>> loader = feedline.Loader({"x": [5, 6, 7]}, 8, sampler=sampler.draws(8), seed=5, framework="numpy")
     >>> sorted(set(next(iter(loader))["x"].tolist()))
     [5, 7]
     """
@@ -66,7 +67,7 @@ class Sampler:
         """
         return Sampler._of(
             _feedline.Sampler.balanced(
-                _counts("labels", labels), _options.whole("classes", classes, 0, 2**32 - 1)
+                counts("labels", labels), _options.whole("classes", classes, 0, 2**32 - 1)
             )
         )
 
@@ -76,7 +77,7 @@ class Sampler:
         batch_size = _options.whole("batch_size", batch_size)
         batches_per_bucket = _options.whole("batches_per_bucket", batches_per_bucket)
         return Sampler._of(
-            _feedline.Sampler.bucketed(_counts("lengths", lengths), batch_size, batches_per_bucket)
+            _feedline.Sampler.bucketed(counts("lengths", lengths), batch_size, batches_per_bucket)
         )
 
     @staticmethod
@@ -85,7 +86,35 @@ class Sampler:
         work: ``Sampler.alike(data.costs("squares"), 24)`` with batches of one packed window, on 1, 2, 3, 4, 6, 8,
         12 or 24 ranks. A state may be loaded by any of them.
         """
-        return Sampler._of(_feedline.Sampler.alike(_counts("costs", costs), _options.whole("run", run)))
+        return Sampler._of(_feedline.Sampler.alike(counts("costs", costs), _options.whole("run", run)))
+
+    @staticmethod
+    def by_epoch(spans: Mapping[int, Sampler | None]) -> Sampler:
+        """Another sampler from an epoch on, such as for a curriculum: ``{0: easy, 3: feedline.Sampler.shuffled()}``.
+
+        All have the same number of samples per epoch: set it by :meth:`draws`.
+
+        >>> import feedline
+        >>> easy = feedline.Sampler.weighted([1, 1, 0, 0])
+        >>> sampler = feedline.Sampler.by_epoch({0: easy, 2: feedline.Sampler.shuffled()})
+        >>> loader = feedline.Loader({"x": [5, 6, 7, 8]}, 4, sampler=sampler, seed=3, framework="numpy")
+        >>> epochs = [next(iter(loader))["x"].tolist() for _ in range(3)]
+        >>> max(epochs[0] + epochs[1]), sorted(epochs[2])
+        (6, [5, 6, 7, 8])
+        """
+        given = _options.mapping("by_epoch", spans, "{0: easy, 3: Sampler.shuffled()}")
+        orders = []
+        for epoch, sampler in given.items():
+            order = order_of(sampler)
+            if order is None:
+                raise ConfigError(f"by_epoch has no sampler from epoch {epoch}: give one, such as Sampler.shuffled()")
+            orders.append((_options.whole("an epoch of by_epoch", epoch), order))
+        return Sampler._of(_feedline.Sampler.by_epoch(sorted(orders, key=lambda span: span[0])))
+
+    @staticmethod
+    def shuffled() -> Sampler:
+        """Every sample once, shuffled by the seed of the loader, for :meth:`by_epoch`."""
+        return Sampler._of(_feedline.Sampler.shuffled())
 
     def draws(self, draws: int) -> Sampler:
         """This sampler with another number of draws per epoch: ``weighted``, ``distinct``, ``balanced``."""
@@ -126,7 +155,8 @@ def _floats(name: str, values: Any) -> list[float]:
     return [float(value) for value in _array(name, values).tolist()]
 
 
-def _counts(name: str, values: Any) -> list[int]:
+def counts(name: str, values: Any) -> list[int]:
+    """One whole number for each sample."""
     array = _array(name, values)
     wrong = (array < 0) | (array >= 2**32) | (array != np.floor(array))
     if wrong.any():

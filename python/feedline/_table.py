@@ -24,6 +24,9 @@ def table(
     cast: Mapping[str, Any] | None = None,
     category: _Names | Mapping[str, Sequence[str | int | bool] | None] = (),
     unknown: _Names = (),
+    share: Sequence[_Names] = (),
+    max: Mapping[str, int] | None = None,
+    last: Mapping[str, int] | None = None,
     days: _Names = (),
     seconds: _Names = (),
     standardize: _Names = (),
@@ -52,6 +55,10 @@ def table(
             or in a list of texts, whole numbers or bools that you give. :attr:`Data.categories` has the
             lists. Codes of CSV stay as they are written: ``007`` and ``7`` are two.
         unknown: Categories in which a value beyond the list has the number behind the last one.
+        share: Columns whose categories have one list, so that a value has one number in all of them:
+            ``["home", "away"]``, or several such lists.
+        max: The first items that are kept of a list of numbers or categories: ``{"history": 50}``.
+        last: As ``max``, the last items.
         days: Columns of dates or times as days since 1970, ``int32``.
         seconds: Columns of dates or times as seconds since 1970, ``float64``.
         standardize: Columns less their mean, divided by their standard deviation, ``float32``. Both are those
@@ -88,6 +95,9 @@ def table(
                 cast=cast,
                 category=category,
                 unknown=unknown,
+                share=share,
+                max=max,
+                last=last,
                 days=days,
                 seconds=seconds,
                 standardize=standardize,
@@ -113,6 +123,9 @@ def steps(
     cast: Mapping[str, Any] | None = None,
     category: _Names | Mapping[str, Sequence[str | int | bool] | None] = (),
     unknown: _Names = (),
+    share: Sequence[_Names] = (),
+    max: Mapping[str, int] | None = None,
+    last: Mapping[str, int] | None = None,
     days: _Names = (),
     seconds: _Names = (),
     standardize: _Names = (),
@@ -147,6 +160,9 @@ def steps(
             for column, values in categories.items()
         ],
         "unknown": names(unknown),
+        "share": _groups(share),
+        "max": _kept("max", max),
+        "last": _kept("last", last),
         "days": names(days),
         "seconds": names(seconds),
         "standardize": names(standardize),
@@ -162,12 +178,23 @@ def steps(
     }
 
 
+def _groups(share: Any) -> list[list[str]]:
+    """Groups of columns, of which one may be given alone."""
+    groups = list(share) if hasattr(share, "__iter__") and not isinstance(share, str) else [share]
+    return [names(groups)] if groups and all(isinstance(name, str) for name in groups) else [names(group) for group in groups]
+
+
+def _kept(name: str, kept: Any) -> list[tuple[str, int]]:
+    given = _options.mapping(name, kept, '{"history": 50}')
+    return [(column, _options.whole(f'{name} of "{column}"', items, 1)) for column, items in given.items()]
+
+
 def _fit_on(rows: Any) -> tuple[Any, ...] | list[int]:
     """A column and the limits of its values, a range, or a list of rows."""
     if isinstance(rows, tuple) and len(rows) == 3 and isinstance(rows[0], str):
         return (rows[0], *(None if end is None else _options.number("a limit of fit_on", end) for end in rows[1:]))
     if isinstance(rows, range) and rows.step == 1:
-        return (_options.whole("a row of fit_on", rows.start), max(rows.start, rows.stop))
+        return (_options.whole("a row of fit_on", rows.start), rows.stop if rows else rows.start)
     if isinstance(rows, (str, bytes)) or not hasattr(rows, "__iter__"):
         raise ConfigError(f'fit_on is {rows!r}: give rows such as range(1000), or ("t", None, 90) for those with t < 90')
     return [_options.whole("a row of fit_on", row) for row in rows]

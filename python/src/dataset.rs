@@ -458,6 +458,24 @@ impl DataSet {
         self.choice("subset", copies, |set| set.subset(ids.clone()))
     }
 
+    /// The parts of a cross-validation: for training, and for validation.
+    #[pyo3(signature = (count, labels, seed))]
+    fn folds(&self, count: usize, labels: Option<Vec<u32>>, seed: u64) -> PyResult<Vec<(Self, Self)>> {
+        let folds = self.set.clone().folds(count, labels.as_deref(), seed).map_err(raise)?;
+        folds
+            .iter()
+            .map(|[train, val]| Ok((self.subset(train.ids().to_vec())?, self.subset(val.ids().to_vec())?)))
+            .collect()
+    }
+
+    /// The samples with items that they do not have in `fields`.
+    fn negatives(&self, fields: Vec<String>, count: usize, items: u64, seed: u64) -> PyResult<Self> {
+        self.check_decoded("negatives")?;
+        let fields: Vec<_> = fields.iter().map(String::as_str).collect();
+        let set = self.set.clone().negatives(&fields, count, items, seed).map_err(raise)?;
+        Ok(Self { lengths: self.lengths.clone(), ..Self::new("negatives", set) })
+    }
+
     /// The windows of time whose targets are from `start` to below `end`.
     fn targets_in(&self, start: Option<f64>, end: Option<f64>) -> PyResult<Self> {
         match &self.windows {

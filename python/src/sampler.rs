@@ -51,6 +51,19 @@ impl Sampler {
         Order::alike(&costs, run).map(Self).map_err(raise)
     }
 
+    /// Every sample, shuffled.
+    #[staticmethod]
+    fn shuffled() -> Self {
+        Self(Order::Shuffle)
+    }
+
+    /// Another sampler from an epoch on.
+    #[staticmethod]
+    fn by_epoch(spans: Vec<(u64, Py<Self>)>) -> PyResult<Self> {
+        let spans: Vec<_> = spans.iter().map(|(epoch, sampler)| (*epoch, sampler.get().0.clone())).collect();
+        Order::by_epoch(spans).map(Self).map_err(raise)
+    }
+
     /// This sampler with another number of draws per epoch, for `weighted`, `distinct` and `balanced`.
     fn draws(&self, draws: u64) -> PyResult<Self> {
         self.0.clone().draws(draws).map(Self).map_err(raise)

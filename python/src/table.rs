@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use feedline::{DType, Error, ErrorKind};
+use feedline::{DType, Dataset, Error, ErrorKind};
 use feedline_datasets::{Class, FitOn, Missing, OpenOptions, Table, TableWindows};
 use pyo3::prelude::*;
 
@@ -26,6 +26,10 @@ pub(crate) struct Steps {
     /// Columns, and their stated lists.
     category: Vec<(String, Option<Vec<Named>>)>,
     unknown: Vec<String>,
+    share: Vec<Vec<String>>,
+    /// Lists, and the items that are kept of them.
+    max: Vec<(String, usize)>,
+    last: Vec<(String, usize)>,
     days: Vec<String>,
     seconds: Vec<String>,
     standardize: Vec<String>,
@@ -108,8 +112,11 @@ pub(crate) fn open_table(py: Python<'_>, path: &str, steps: Steps) -> PyResult<D
     let table = detached(py, || table.build()).map_err(raise)?;
     let list = |column: String| Some((column.clone(), table.classes(&column)?.to_vec()));
     let categories = categories.into_iter().filter_map(list).collect();
+    let fields = table.spec().fields().iter().map(|field| field.name().to_owned());
+    let lengths =
+        fields.filter_map(|name| Some((name.clone(), table.lengths(&name).ok()?.to_vec()))).collect();
     let mut set = DataSet::new("table", table);
-    set.categories = categories;
+    (set.categories, set.lengths) = (categories, lengths);
     Ok(set)
 }
 
@@ -166,6 +173,9 @@ fn table(path: &str, steps: Steps) -> PyResult<Table> {
         };
     }
     table = steps.unknown.iter().fold(table, |table, column| table.unknown(column));
+    table = steps.share.into_iter().fold(table, Table::share);
+    table = steps.max.iter().fold(table, |table, (column, items)| table.max(column, *items));
+    table = steps.last.iter().fold(table, |table, (column, items)| table.last(column, *items));
     table = steps.days.iter().fold(table, |table, column| table.days(column));
     table = steps.seconds.iter().fold(table, |table, column| table.seconds(column));
     table = steps.standardize.iter().fold(table, |table, name| table.standardize(name));

@@ -230,8 +230,47 @@ def test_a_stated_list_has_values_of_the_columns_type(tmp_path: Path) -> None:
     path.write_text("code,v\n0870,1\n870,2\n0871,3\n")
     assert feedline.table(path, category="code").categories == {"code": ["0870", "0871", "870"]}
     given = {"tags": [["a", "bc"], ["ab", "c"], ["abc"], []]}
-    with pytest.raises(feedline.ConfigError, match=r'"tags" is a list of text, which has no categories'):
-        feedline.table(parquet(tmp_path, "lists", given), category="tags")
+    lists = feedline.table(parquet(tmp_path, "lists", given), category="tags")
+    assert lists.categories == {"tags": ["a", "ab", "abc", "bc", "c"]}
+    assert [row["tags"].tolist() for row in lists] == [[0, 3], [1, 4], [2], []]
+
+
+def test_lists_share_a_vocabulary_and_have_negatives(tmp_path: Path) -> None:
+    given = {"history": [["c", "a", "d"], [], ["b"]], "next": ["b", "c", "a"], "id": [1, 2, 3]}
+    path = parquet(tmp_path, "sessions", given)
+    common: dict[str, Any] = {"category": ["history", "next"], "share": ["history", "next"]}
+    data = feedline.table(path, **common)
+    assert data.categories == {"history": ["a", "b", "c", "d"], "next": ["a", "b", "c", "d"]}
+    assert [(row["history"].tolist(), int(row["next"])) for row in data] == [([2, 0, 3], 1), ([], 2), ([1], 0)]
+    for kept, wanted in (({"max": {"history": 2}}, [2, 0]), ({"last": {"history": 2}}, [0, 3])):
+        assert feedline.table(path, **common, **kept)[0]["history"].tolist() == wanted
+    drawn = data.take(2).negatives(["next"], 8, 4, seed=3)
+    seen: dict[int, set[int]] = {0: set(), 1: set()}
+    with feedline.Loader(drawn, 2, framework="numpy", copy=True) as loader:
+        epochs = [[batch["next.negatives"].tolist() for batch in loader] for _ in range(6)]
+    for (rows,) in epochs:
+        for row, items in enumerate(rows):
+            seen[row].update(items)
+    assert seen == {0: {0, 2, 3}, 1: {0, 1, 3}} and epochs[0] != epochs[1]
+    for change, why in (
+        ({"share": ["history", "id"]}, 'share names "id", which is no category'),
+        ({"max": {"history": 0}}, 'max of "history" is 0'),
+        ({"max": {"next": 3}}, "keeps no items"),
+        ({"last": ["history"]}, "give a dict, such as last="),
+    ):
+        with pytest.raises(feedline.ConfigError, match=why):
+            feedline.table(path, **common | change)
+
+
+def test_unsigned_numbers_are_whole_numbers(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    ids = pyarrow.array([7, 2**63 - 1, 2**63], pyarrow.uint64())
+    pyarrow.parquet.write_table(pyarrow.table({"id": ids}), tmp_path / "u.parquet")
+    data = feedline.table(tmp_path / "u.parquet")
+    assert [int(data[row]["id"]) for row in range(2)] == [7, 2**63 - 1] and data[0]["id"].dtype == np.int64
+    with pytest.raises(feedline.DataError, match="9223372036854775808 in row 2, which i64 does not hold"):
+        data[2]
 
 
 def test_whole_numbers_keep_their_digits_or_are_refused(tmp_path: Path) -> None:

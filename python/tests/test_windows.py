@@ -38,7 +38,9 @@ def written(folder: Path, frame: Any, format: str) -> Path:
     return path
 
 
-def by_pandas(frame: Any, inputs: int, targets: int, stride: int, gap: int) -> tuple[dict[str, Any], int]:
+def by_pandas(
+    frame: Any, inputs: int, targets: int, stride: int, gap: int, dtype: Any = np.float32
+) -> tuple[dict[str, Any], int]:
     """The windows of each group, by slices of a sorted frame; and those over a gap."""
     fields: dict[str, list[Any]] = {"x": [], "y": [], "group": [], "start": []}
     over = 0
@@ -51,8 +53,8 @@ def by_pandas(frame: Any, inputs: int, targets: int, stride: int, gap: int) -> t
             if (window["day"].diff().iloc[1:] > gap).any():
                 over += 1
                 continue
-            fields["x"].append(window.iloc[:inputs][["sold", "price"]].to_numpy(np.float32))
-            fields["y"].append(window.iloc[inputs:][["sold"]].to_numpy(np.float32))
+            fields["x"].append(window.iloc[:inputs][["sold", "price"]].to_numpy(dtype))
+            fields["y"].append(window.iloc[inputs:][["sold"]].to_numpy(dtype))
             fields["group"].append([shops.index(shop), items.index(item)])
             fields["start"].append(window["day"].iloc[0])
     return {name: np.array(values) for name, values in fields.items()}, over
@@ -89,8 +91,8 @@ def test_numbers_are_those_of_the_training_rows(tmp_path: Path) -> None:
     fold = ("day", None, 30)
     data = feedline.windows(path, 4, 2, **window, standardize=["sold"], fit_on=fold, saved=saved)
     train = frame[frame["day"] < 30]["sold"].astype(np.float64)
-    wanted, _ = by_pandas(frame, 4, 2, 1, 1000)
-    sold = ((wanted["y"].astype(np.float64) - train.mean()) / train.std(ddof=0)).astype(np.float32)
+    wanted, _ = by_pandas(frame, 4, 2, 1, 1000, np.float64)
+    sold = ((wanted["y"] - train.mean()) / train.std(ddof=0)).astype(np.float32)
     for sample, own in zip(data, sold, strict=True):
         np.testing.assert_allclose(sample["y"], own, rtol=1.2e-7)
     parts = data.targets_in(stop=30), data.targets_in(start=30)

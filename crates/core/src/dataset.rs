@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::compose::{self, Cached, Concat, Map, Repeat, Sample, Subset, Window, Zip};
+use crate::compose::{self, Cached, Concat, Map, Negatives, Repeat, Sample, Subset, Window, Zip};
 use crate::random::key;
 use crate::{Context, Prefetched, Row, Rows, Spec, StableDataset, StridedColumn};
 
@@ -254,6 +254,60 @@ pub trait Dataset: Send + Sync + 'static {
         Self: Sized,
     {
         compose::split(&StableDataset::new(Arc::new(self)), fractions, seed)
+    }
+
+    /// The parts of a cross-validation: in each of `count` folds a part for training and one for validation. Every
+    /// sample is in the validation part of exactly one fold, and their sizes differ by at most one. With `labels`,
+    /// one per sample, the folds are stratified: those of each label are spread evenly too. The choice depends only
+    /// on the number of samples, the labels and `seed`. A fold takes 8 bytes per sample.
+    ///
+    /// ```
+    /// use feedline_core::{Dataset, InMemory};
+    /// let data = InMemory::new().field("x", [], (0..10_u8).collect::<Vec<_>>())?;
+    /// let labels = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1];
+    /// for [train, validate] in data.folds(5, Some(&labels), 7)? {
+    ///     assert_eq!(train.len(), 8);
+    ///     assert!(validate.ids()[0] < 5 && validate.ids()[1] >= 5); // one of each label
+    /// }
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for less than 2 folds, more folds than samples, and another number of labels than samples.
+    fn folds(self, count: usize, labels: Option<&[u32]>, seed: u64) -> crate::Result<Vec<[Subset; 2]>>
+    where
+        Self: Sized,
+    {
+        compose::folds(&StableDataset::new(Arc::new(self)), count, labels, seed)
+    }
+
+    /// Adds negatives: the field `NAME.negatives`, `i64 [count]`, with items from 0 to `items - 1` that the sample
+    /// does not have in any of `fields`, each equally likely; NAME is the first of these. They may be equal to each
+    /// other. They depend only on `seed`, the epoch and the sample: they are drawn anew in each epoch, and are the
+    /// same after a resume, on any worker and in any world.
+    ///
+    /// The fields hold whole numbers, one or several per sample, such as categories of a table. Numbers outside of
+    /// the items, such as padding, are no items.
+    ///
+    /// ```
+    /// use feedline_core::{Context, Dataset, InMemory, Layout, Rows};
+    /// let data = InMemory::new().field("item", [], [2_i64, 0])?.negatives(&["item"], 3, 4, 7)?;
+    /// let layout = Layout::new(data.spec(), 1)?;
+    /// let mut slab = vec![0; layout.bytes()];
+    /// let mut rows = Rows::new(&layout, &mut slab, 1);
+    /// data.read(0, &mut rows.row(0), &mut Context::new(0, 5)).unwrap();
+    /// assert!(rows.row(0).field_mut::<i64>(1)?.iter().all(|item| [0, 1, 3].contains(item)));
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for no negatives, items or fields, and a field that does not exist or is not of whole numbers. A
+    /// sample that has all items is an error when it is read.
+    fn negatives(self, fields: &[&str], count: usize, items: u64, seed: u64) -> crate::Result<Negatives>
+    where
+        Self: Sized,
+    {
+        Negatives::new(StableDataset::new(Arc::new(self)), fields, count, items, seed)
     }
 
     /// The samples of this set and then those of `other`; [`Concat::new`] takes any number of sets.

@@ -63,6 +63,7 @@ impl Cell {
         let fill = match &column.missing {
             None => None,
             Some(Missing::Text(text)) => Some(cell.fill_text(text)?),
+            Some(Missing::Mask) if column.items.is_some() => Some(Vec::new()),
             Some(Missing::Mask) if column.is_number() || column.category.is_some() => {
                 Some(vec![0; count * dtype.size()])
             }
@@ -134,6 +135,21 @@ impl Cell {
             if !self.standardized(number).is_some_and(|number| number.write(self.dtype, to)) {
                 return Err(self.beyond(row, number));
             }
+        }
+        Ok(())
+    }
+
+    /// Writes the numbers of the categories of a list, row `row`, or nothing for a missing one.
+    pub(super) fn write_items<'v>(
+        &self,
+        row: u64,
+        items: impl Iterator<Item = &'v [u8]>,
+        to: &mut Vec<u8>,
+    ) -> Result<()> {
+        for item in items {
+            let start = to.len();
+            to.resize(start + self.dtype.size(), 0);
+            self.write(row, Some(item), &mut to[start..])?;
         }
         Ok(())
     }

@@ -2,22 +2,40 @@
 
 use std::path::Path;
 
-use feedline_core::{Context, Dataset, Prefetched, ReadError, Result, Row, Rows, Spec, StridedColumn};
+use feedline_core::{
+    Context, Dataset, Error, ErrorKind, Prefetched, ReadError, Result, Row, Rows, Spec, StridedColumn,
+};
 
 use super::reader::TableReader;
-use crate::Fixed;
+use crate::{ElementType, Fixed, Ragged, Reader, SchemaField};
 
-/// The rows of a [`Table`](super::Table) as a [`Dataset`]. `read` uses no random numbers.
+/// The rows of a [`Table`](super::Table) as a [`Dataset`]. Lists of numbers and categories that vary in length are
+/// ragged fields. `read` uses no random numbers.
 #[derive(Debug)]
 pub struct TableDataset {
-    rows: Fixed,
+    rows: Samples,
     classes: Vec<(String, Vec<String>)>,
+}
+
+/// The rows, which vary in size if a list does.
+#[derive(Debug)]
+enum Samples {
+    Fixed(Fixed),
+    Ragged(Ragged),
 }
 
 impl TableDataset {
     pub(super) fn new(table: TableReader) -> Result<Self> {
         let classes = table.classes_of().to_vec();
-        Ok(Self { rows: Fixed::new(Box::new(table))?, classes })
+        let varies = |field: &&SchemaField| field.shape.contains(&None);
+        let is_list = |field: &SchemaField| !matches!(field.element, ElementType::Text | ElementType::Bytes);
+        let mut varying = table.schema().fields().iter().filter(varies).peekable();
+        // Texts are refused by `Fixed`.
+        let rows = match varying.peek().is_some() && varying.all(is_list) {
+            true => Samples::Ragged(Ragged::measured(Box::new(table))?),
+            false => Samples::Fixed(Fixed::new(Box::new(table))?),
+        };
+        Ok(Self { rows, classes })
     }
 
     /// The values of a category, in the order of their numbers; `None` for another column.
@@ -25,19 +43,40 @@ impl TableDataset {
         let found = self.classes.iter().find(|(name, _)| name == column);
         found.map(|(_, classes)| classes.as_slice())
     }
+
+    /// The items of each row in the list `field`, such as for [`Sampler::bucketed`](feedline_core::Sampler::bucketed).
+    ///
+    /// # Errors
+    /// `Config` for a field that does not vary in length.
+    pub fn lengths(&self, field: &str) -> Result<&[u32]> {
+        match &self.rows {
+            Samples::Ragged(rows) => rows.lengths(field),
+            Samples::Fixed(_) => {
+                let why = format!("no field \"{field}\" varies in length");
+                Err(Error::new(ErrorKind::Config, why))
+            }
+        }
+    }
+
+    fn rows(&self) -> &dyn Dataset {
+        match &self.rows {
+            Samples::Fixed(rows) => rows,
+            Samples::Ragged(rows) => rows,
+        }
+    }
 }
 
 impl Dataset for TableDataset {
     fn len(&self) -> u64 {
-        self.rows.len()
+        self.rows().len()
     }
 
     fn spec(&self) -> &Spec {
-        self.rows.spec()
+        self.rows().spec()
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        self.rows.read(id, row, context)
+        self.rows().read(id, row, context)
     }
 
     fn read_many(
@@ -46,30 +85,30 @@ impl Dataset for TableDataset {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
-        self.rows.read_many(ids, rows, context)
+        self.rows().read_many(ids, rows, context)
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        self.rows.column(field)
+        self.rows().column(field)
     }
 
     fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.rows.block_shuffle()
+        self.rows().block_shuffle()
     }
 
     fn table_rows(&self) -> Option<(u64, bool)> {
-        self.rows.table_rows()
+        self.rows().table_rows()
     }
 
     fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.rows.prefetch(ids, context)
+        self.rows().prefetch(ids, context)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {
-        self.rows.path(id)
+        self.rows().path(id)
     }
 
     fn fingerprint(&self) -> u64 {
-        self.rows.fingerprint()
+        self.rows().fingerprint()
     }
 }

@@ -74,9 +74,10 @@ impl Description {
         let all = |why: &'static str| move || data(damaged(why));
         let saved: Json = read(json, "steps").ok_or_else(all(" (steps)"))?;
         let steps = steps.json();
-        let changed = steps.as_object().into_iter().flatten().find(|(step, now)| saved[*step] != **now);
-        if let Some((step, now)) = changed {
-            let saved = one_line(&saved[step]);
+        let all_steps = [&steps, &saved].into_iter().filter_map(Json::as_object).flatten();
+        let changed = all_steps.map(|(step, _)| step).find(|step| saved[*step] != steps[*step]);
+        if let Some(step) = changed {
+            let (now, saved) = (one_line(&steps[step]), one_line(&saved[step]));
             return Err(data(format!(
                 "the saved table is of other steps, {step} was {saved} and is {now}: use the same steps, or \
                  remove the file, so that it is made again"

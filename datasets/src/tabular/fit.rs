@@ -44,8 +44,12 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
             fitted_rows += u64::from(counts);
             for (column, found) in plan.columns.iter().zip(&mut found) {
                 if parts.is_there(column.present) && (counts || column.is_of_all_rows()) {
-                    add(column, (row, parts.value(column.field)), found)
-                        .map_err(|error| error.at_sample(row))?;
+                    let mut add = |value: &[u8]| add(column, (row, value), found);
+                    let added = match column.items {
+                        None => add(parts.value(column.field)),
+                        Some(items) => items.of(&parts, column.field).try_for_each(&mut add),
+                    };
+                    added.map_err(|error| error.at_sample(row))?;
                 }
             }
         }
@@ -53,14 +57,47 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
             return Err(refuse(format!("fit_on names no row of the table, which has no {on}")));
         }
     }
+    share(plan, &mut found)?;
     let (rows, data) = (reader.len(), reader.fingerprint());
     let columns = plan
         .columns
         .iter()
         .zip(found)
-        .map(|(column, found)| Ok((column.name.clone(), fitted(column, found)?)));
+        .map(|(column, found)| Ok((column.name.clone(), fitted(column, found, &plan.fills_of(column))?)));
     let fit_on = on.map(FitOn::to_string);
     Ok(Description { rows, data, fit_on, columns: columns.collect::<Result<_>>()? })
+}
+
+/// Gives columns of one list the values of all of them.
+fn share(plan: &Plan, found: &mut [Found]) -> Result<()> {
+    for names in &plan.shared {
+        let place = |name: &String| plan.columns.iter().position(|own: &Column| own.name == *name);
+        let places: Vec<_> = names.iter().filter_map(place).collect();
+        for pair in places.windows(2) {
+            let [one, other] = [&plan.columns[pair[0]], &plan.columns[pair[1]]];
+            if one.element() != other.element() {
+                return Err(refuse(format!(
+                    "columns \"{}\" and \"{}\" share a list, and are {} and {}: give both one type",
+                    one_line(&one.name),
+                    one_line(&other.name),
+                    one.element(),
+                    other.element()
+                )));
+            }
+        }
+        let mut all = HashSet::new();
+        for &place in &places {
+            if let Found::Classes(own) = &mut found[place] {
+                all.extend(own.drain());
+            }
+        }
+        for &place in &places {
+            if let Found::Classes(own) = &mut found[place] {
+                own.clone_from(&all);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn wanted(column: &Column) -> Found {
@@ -105,7 +142,8 @@ fn add(column: &Column, (row, value): (u64, &[u8]), found: &mut Found) -> Result
     Ok(())
 }
 
-fn fitted(column: &Column, found: Found) -> Result<Fitted> {
+/// `fills` are the categories of missing values, also in columns that share the list.
+fn fitted(column: &Column, found: Found, fills: &[&str]) -> Result<Fitted> {
     let element = column.element();
     let (mut scale, mut classes) = (None, None);
     match found {
@@ -127,7 +165,7 @@ fn fitted(column: &Column, found: Found) -> Result<Fitted> {
                 })
             };
             let mut names = values.iter().map(|value| name(value)).collect::<Result<Vec<_>>>()?;
-            if let Some(Missing::Text(fill)) = &column.missing {
+            for &fill in fills {
                 // Else it would be a class beside that of its value.
                 if let Some(name) = vocabulary::canonical(element, fill).filter(|name| name != fill) {
                     let (column, fill) = (one_line(&column.name), one_line(fill));
@@ -135,7 +173,7 @@ fn fitted(column: &Column, found: Found) -> Result<Fitted> {
                         format!("column \"{column}\" is {element}, and missing values become \"{fill}\"");
                     return Err(refuse(format!("{why}: write \"{name}\"")));
                 }
-                names.push(fill.clone());
+                names.push(fill.to_owned());
             }
             vocabulary::sort(element, &mut names);
             classes = Some(names);

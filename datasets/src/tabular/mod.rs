@@ -30,7 +30,7 @@ use description::Description;
 pub use fit_on::FitOn;
 use plan::Plan;
 use reader::{Made, TableReader};
-use steps::{Category, Steps};
+use steps::{Category, Cut, Steps};
 use times::Time;
 pub use windows::{TableWindows, WindowFate, Windows};
 
@@ -45,7 +45,8 @@ pub use windows::{TableWindows, WindowFate, Windows};
 /// | --- | --- |
 /// | number, `bool` | the same type |
 /// | date, time | its number in the file; [`days`](Self::days) or [`seconds`](Self::seconds) since 1970 |
-/// | [`category`](Self::category) | `i64`: the place of its value in the sorted list of values |
+/// | [`category`](Self::category) | `i64`: the place of its value in the sorted list of values; of a list, `i64 [?]` |
+/// | `u64` | `i64`; a number beyond that is an error of its row |
 /// | [`standardize`](Self::standardize) | `f32`: less the mean, divided by the standard deviation |
 /// | [`stack`](Self::stack) of `n` columns | `f32 [n]` |
 /// | text, bytes, lists | as they are |
@@ -162,7 +163,10 @@ impl Table {
     /// Numbers the values of a column of texts, whole numbers or `bool`: by their place in the sorted list of
     /// all values, which [`TableDataset::classes`] returns. A value that the list lacks is an error of its
     /// row, which names column and value. An empty cell of CSV is a missing value, and `007` is another value
-    /// than `7` there: a column with such cells is text. A column of lists has no categories.
+    /// than `7` there: a column with such cells is text.
+    ///
+    /// A list of texts, whole numbers or `bool` (Arrow, Parquet) becomes a list of numbers, `i64 [?]`.
+    /// [`max`](Self::max) and [`last`](Self::last) keep some of its items.
     pub fn category(mut self, column: &str) -> Self {
         self.steps.categories.push(Category::new(column, None));
         self
@@ -179,6 +183,25 @@ impl Table {
     /// Gives values that the list of a category lacks the number behind the last one: the length of the list.
     pub fn unknown(mut self, column: &str) -> Self {
         self.steps.unknown.push(column.to_owned());
+        self
+    }
+
+    /// Gives categories one list, with the values of all of these columns, so that a value has one number in all of
+    /// them: home and away teams, a user's past items and the next one. They are of one type.
+    pub fn share<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
+        self.steps.shared.push(columns.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Keeps the first `items` of a list of numbers or categories in each row.
+    pub fn max(mut self, column: &str, items: usize) -> Self {
+        self.steps.cuts.push((column.to_owned(), Cut { max: items, is_last: false }));
+        self
+    }
+
+    /// As [`max`](Self::max), and keeps the last ones, such as the most recent.
+    pub fn last(mut self, column: &str, items: usize) -> Self {
+        self.steps.cuts.push((column.to_owned(), Cut { max: items, is_last: true }));
         self
     }
 
@@ -262,11 +285,12 @@ impl Table {
         Windows::new(self, inputs, targets, stride)
     }
 
-    /// Opens the table as a data set. Blocks for the pass, if one is needed.
+    /// Opens the table as a data set. Blocks for the pass, if one is needed. Lists that vary in length are ragged
+    /// fields, whose lengths are measured as by [`Ragged::measured`](crate::Ragged::measured).
     ///
     /// # Errors
-    /// As [`reader`](Self::reader), and `Config` if a field varies in size: it is to be left out, made a
-    /// category, or loaded by [`Ragged`](crate::Ragged) from [`reader`](Self::reader).
+    /// As [`reader`](Self::reader), and `Config` for a text: it is to be left out, made a category, or loaded by
+    /// [`Ragged`](crate::Ragged) from [`reader`](Self::reader).
     pub fn build(self) -> Result<TableDataset> {
         TableDataset::new(self.table_reader()?)
     }

@@ -5,7 +5,8 @@ use feedline_core::{DType, Error, Result, named};
 use super::cast::Numbers;
 use super::description::Description;
 use super::fit_on::FitOn;
-use super::steps::{Category, Steps};
+use super::reader::Parts;
+use super::steps::{Category, Cut, Steps};
 use super::times::Time;
 use super::{Missing, refuse, vocabulary};
 use crate::error::{data, one_line};
@@ -17,6 +18,10 @@ use crate::{ElementType, Reader, Schema, SchemaField};
 pub(super) struct Plan {
     pub(super) columns: Vec<Column>,
     pub(super) fields: Vec<Field>,
+    /// How many items of each field are kept.
+    pub(super) cuts: Vec<Option<Cut>>,
+    /// The columns that share a list of categories.
+    pub(super) shared: Vec<Vec<String>>,
 }
 
 /// A column of the table, with its steps.
@@ -28,6 +33,8 @@ pub(super) struct Column {
     /// The field that says whether a row has a value.
     pub(super) present: Option<usize>,
     pub(super) numbers: Numbers,
+    /// Of lists of categories: the field of the lengths of their texts, or `None` if they are numbers.
+    pub(super) items: Option<Items>,
     /// Elements of a value; `None` if that varies.
     pub(super) count: Option<usize>,
     /// Units per day of dates or times, also in lists.
@@ -39,11 +46,43 @@ pub(super) struct Column {
     pub(super) is_standardized: bool,
 }
 
+/// How the items of a list of categories lie in a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Items {
+    /// Texts, one behind the other, with the field of their lengths.
+    Texts(usize),
+    /// Numbers of so many bytes.
+    Numbers(usize),
+}
+
+impl Items {
+    /// The items of a value of field `field`.
+    pub(super) fn of<'a>(self, parts: &'a Parts, field: usize) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = parts.value(field);
+        let lengths = match self {
+            Self::Texts(lengths) => parts.value(lengths),
+            Self::Numbers(_) => &[],
+        };
+        let mut lengths = lengths.as_chunks::<8>().0.iter();
+        std::iter::from_fn(move || {
+            let length = match self {
+                Self::Texts(_) => usize::try_from(i64::from_le_bytes(*lengths.next()?)).unwrap_or(usize::MAX),
+                Self::Numbers(size) => (!rest.is_empty()).then_some(size)?,
+            };
+            let (item, after) = rest.split_at(length.min(rest.len()));
+            rest = after;
+            Some(item)
+        })
+    }
+}
+
 /// A field of the result. Columns are indices into [`Plan::columns`].
 #[derive(Debug)]
 pub(super) enum Field {
     /// The bytes of the column.
     Copied(SchemaField, usize),
+    /// The numbers of the categories of a list, of this type.
+    Listed(SchemaField, DType, usize),
     /// Numbers of this type, made of the columns.
     Made(SchemaField, DType, Vec<usize>),
     /// Whether the column has a value.
@@ -54,6 +93,7 @@ impl Field {
     pub(super) fn schema(&self) -> &SchemaField {
         match self {
             Self::Copied(field, _) | Self::Made(field, ..) | Self::Present(field, _) => field,
+            Self::Listed(field, ..) => field,
         }
     }
 }
@@ -85,12 +125,18 @@ impl Column {
         let is_standardized = steps.is_standardized(name);
         let ticks = reader.ticks_per_day(field);
         let numbers = Numbers { element: *element, time: steps.time_of(name).map(|time| (time, ticks)) };
+        let mut items = None;
         let names = match &category {
             Some(category) => {
                 // Lists of texts have a field of their lengths.
-                let lengths = place(&format!("{name}.lengths")).map(|field| &schema.fields()[field]);
-                let is_list = lengths.is_some_and(|lengths| !lengths.shape.is_empty());
-                vocabulary::check(name, *element, own_shape, is_list)?;
+                let lengths = place(&format!("{name}.lengths"));
+                let lengths = lengths.filter(|&field| !schema.fields()[field].shape.is_empty());
+                vocabulary::check(name, *element, own_shape, lengths.is_some())?;
+                items = match lengths {
+                    Some(lengths) if vocabulary::is_text(*element) => Some(Items::Texts(lengths)),
+                    _ if vocabulary::is_text(*element) || own_shape.is_empty() => None,
+                    _ => Some(Items::Numbers(element.size())),
+                };
                 let stated = |classes: &Vec<_>| vocabulary::stated(name, *element, classes);
                 category.classes.as_ref().map(stated).transpose()?
             }
@@ -101,6 +147,7 @@ impl Column {
             field,
             present,
             numbers,
+            items,
             count,
             ticks,
             missing,
@@ -127,6 +174,10 @@ impl Column {
             _ if self.is_standardized && !(is_number && self.count == Some(1)) => {
                 "standardize is for one number"
             }
+            Some(missing) if self.items.is_some() && *missing != Missing::Mask => named(
+                "a list of categories is filled by Mask only",
+                "a list of categories is filled by mask= only",
+            ),
             Some(Missing::Number(_) | Missing::Whole(_)) if is_category => {
                 "a missing value becomes one of its values, written as a text"
             }
@@ -212,7 +263,8 @@ impl Plan {
     /// The plan for a table with this schema, with a field `NAME.present` for each column of `steps.masks()`.
     pub(super) fn new(steps: &Steps, reader: &dyn Reader, saved: Option<&Description>) -> Result<Self> {
         let schema = reader.schema();
-        let mut plan = Self { columns: Vec::new(), fields: Vec::new() };
+        let mut plan =
+            Self { columns: Vec::new(), fields: Vec::new(), cuts: Vec::new(), shared: steps.shared.clone() };
         let masks: Vec<_> = steps.masks().iter().map(|name| format!("{name}.present")).collect();
         let is_stack = |name: &String| steps.stacks.iter().any(|(stack, _)| stack == name);
         let in_stacks = steps.stacks.iter().flat_map(|(_, columns)| columns);
@@ -225,7 +277,12 @@ impl Plan {
         }
         let stacked = |name: &String| steps.stacks.iter().any(|(_, columns)| columns.contains(name));
         let others = schema.fields().iter().map(|field| &field.name);
-        let others = others.filter(|name| !stacked(name) && !masks.contains(name));
+        // The lengths of texts that become numbers.
+        let is_lengths = |name: &String| {
+            let of = name.strip_suffix(".lengths");
+            of.is_some_and(|of| steps.category_of(of).is_some())
+        };
+        let others = others.filter(|name| !stacked(name) && !masks.contains(name) && !is_lengths(name));
         let stacks = steps.stacks.iter().map(|(stack, _)| stack);
         let all: Vec<_> = match &steps.select {
             Some(select) => select.iter().collect(),
@@ -244,11 +301,13 @@ impl Plan {
                 true => plan.stack(name, steps, &columns)?,
                 false => plan.field(name, steps, schema, (columns[0], saved))?,
             };
+            plan.cuts.push(steps.cut_of(name));
             plan.fields.push(field);
             for column in columns {
                 let name = format!("{}.present", plan.columns[column].name);
                 let is_there = plan.fields.iter().any(|field| field.schema().name == name);
                 if plan.columns[column].missing == Some(Missing::Mask) && !is_there {
+                    plan.cuts.push(None);
                     plan.fields
                         .push(Field::Present(SchemaField::fixed(name, ElementType::Bool, &[]), column));
                 }
@@ -275,12 +334,27 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The categories that missing values become, in the list of a column.
+    pub(super) fn fills_of(&self, column: &Column) -> Vec<&str> {
+        let group = self.shared.iter().find(|names| names.contains(&column.name));
+        let is_beside =
+            |own: &&Column| own.name == column.name || group.is_some_and(|all| all.contains(&own.name));
+        let fills = self.columns.iter().filter(is_beside).filter_map(|own| match &own.missing {
+            Some(Missing::Text(text)) => Some(text.as_str()),
+            _ => None,
+        });
+        fills.collect()
+    }
+
     fn stack(&self, name: &str, steps: &Steps, columns: &[usize]) -> Result<Field> {
         for column in columns.iter().map(|&column| &self.columns[column]) {
-            if column.category.is_none() && !(column.is_number() && column.count == Some(1)) {
+            let is_one = column.is_number() && column.count == Some(1) || column.category.is_some();
+            if !is_one || column.items.is_some() {
                 let (stack, name) = (one_line(name), one_line(&column.name));
-                let why = format!("column \"{name}\" of the stack \"{stack}\" is {}", column.element());
-                return Err(refuse(why + ", not one number: leave it out, or make it a category"));
+                let is =
+                    if column.items.is_some() { "a list of categories" } else { column.element().name() };
+                let why = format!("column \"{name}\" of the stack \"{stack}\" is {is}, not one number");
+                return Err(refuse(why + ": leave it out, or make it a category"));
             }
         }
         let dtype = steps.cast_of(name).unwrap_or(DType::F32);
@@ -299,12 +373,28 @@ impl Plan {
         let own = &schema.fields()[column.field];
         let base = column.base(saved)?;
         let cast = steps.cast_of(name);
+        let is_items = matches!(own.element, ElementType::Number(_) | ElementType::Bool | ElementType::U64);
+        if steps.cut_of(name).is_some() {
+            let is_list = own.shape.first() == Some(&None) && !own.shape[1..].contains(&None);
+            if !is_list || !is_items && column.items.is_none() {
+                let why =
+                    format!("column \"{}\" is {own}, of which max or last keeps no items", one_line(name));
+                return Err(refuse(
+                    why + ": they are for lists of numbers and of categories, which vary in length",
+                ));
+            }
+        }
         let made = |dtype: DType| {
             let is_one = column.category.is_some() || column.numbers.time.is_some();
             let shape = if is_one { vec![] } else { own.shape.clone() };
             let field = SchemaField { name: name.to_owned(), element: dtype.into(), shape };
             Field::Made(field, dtype, vec![place])
         };
+        if column.items.is_some() {
+            let dtype = cast.unwrap_or(DType::I64);
+            let field = SchemaField { name: name.to_owned(), element: dtype.into(), shape: vec![None] };
+            return Ok(Field::Listed(field, dtype, place));
+        }
         if column.category.is_some() {
             return Ok(made(cast.unwrap_or(DType::I64)));
         }
@@ -331,16 +421,15 @@ impl Plan {
         if has_fractions {
             return Ok(made(DType::F32));
         }
-        if column.missing.is_none() && column.numbers.time.is_none() && base == column.element() {
+        let is_same = column.missing.is_none() && column.numbers.time.is_none() && base == column.element();
+        if is_same && base != ElementType::U64 {
             return Ok(Field::Copied(own.clone(), place));
         }
         match base {
             ElementType::Number(dtype) => Ok(made(dtype)),
             ElementType::Bool => Ok(made(DType::Bool)),
-            _ => Err(refuse(format!(
-                "column \"{}\" is u64, which batches do not have: cast it",
-                one_line(name)
-            ))),
+            // A number beyond `i64` is an error of its row.
+            _ => Ok(made(DType::I64)),
         }
     }
 

@@ -9,7 +9,8 @@ use feedline_core::{DType, Fingerprint, Prefetched, Result, StridedColumn};
 
 use super::cell::Cell;
 use super::description::Description;
-use super::plan::{Column, Field, Plan};
+use super::plan::{Column, Field, Items, Plan};
+use super::steps::Cut;
 use crate::nulls::missing;
 use crate::reader::{Visit, at_file};
 use crate::{Decoded, DecodedRows, Reader, Schema, Values};
@@ -59,6 +60,9 @@ pub(super) fn kept<'a>(columns: impl IntoIterator<Item = &'a Column>, fields: us
     for column in columns {
         kept[column.field] = true;
         column.present.into_iter().for_each(|present| kept[present] = true);
+        if let Some(Items::Texts(lengths)) = column.items {
+            kept[lengths] = true;
+        }
     }
     kept
 }
@@ -79,6 +83,8 @@ pub(super) struct Made {
     /// The field that a field of the reader is passed on as.
     passed: Vec<Option<usize>>,
     fields: Vec<Rule>,
+    /// What is kept of each field; `None` for all.
+    cuts: Vec<Option<Kept>>,
     /// For each field the same one of the reader, if that is passed on.
     same: Arc<[Option<usize>]>,
     classes: Vec<(String, Vec<String>)>,
@@ -91,7 +97,23 @@ enum Rule {
     /// A value of any size, or that for a missing one.
     Fill(Cell),
     Numbers(Vec<Cell>),
+    /// The categories of a list.
+    Listed(Cell, Items),
     Present(Option<usize>),
+}
+
+/// The part of a list that is kept.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    cut: Cut,
+    item_bytes: usize,
+}
+
+impl Kept {
+    fn of(self, value: &[u8]) -> &[u8] {
+        let bytes = (self.cut.max.saturating_mul(self.item_bytes)).min(value.len());
+        if self.cut.is_last { &value[value.len() - bytes..] } else { &value[..bytes] }
+    }
 }
 
 impl Made {
@@ -99,10 +121,11 @@ impl Made {
     pub(super) fn new(schema: &Schema, plan: &Plan, found: &Description) -> Result<Self> {
         let inner = schema.fields().len();
         let (mut fields, mut same, mut passed) = (Vec::new(), Vec::new(), vec![None; inner]);
-        let mut needed = Vec::new();
-        for (index, field) in plan.fields.iter().enumerate() {
+        let (mut needed, mut cuts) = (Vec::new(), Vec::new());
+        for (index, (field, cut)) in plan.fields.iter().zip(&plan.cuts).enumerate() {
             let columns = match field {
                 Field::Copied(_, column) | Field::Present(_, column) => std::slice::from_ref(column),
+                Field::Listed(.., column) => std::slice::from_ref(column),
                 Field::Made(.., columns) => columns,
             };
             let first = &plan.columns[columns[0]];
@@ -110,13 +133,21 @@ impl Made {
                 Field::Copied(..) if first.present.is_none() => Rule::Pass,
                 Field::Copied(..) => Rule::Fill(Cell::new(first, DType::U8, found)?),
                 Field::Present(..) => Rule::Present(first.present),
+                Field::Listed(_, dtype, _) => match first.items {
+                    Some(items) => Rule::Listed(Cell::new(first, *dtype, found)?, items),
+                    None => Rule::Pass,
+                },
                 Field::Made(_, dtype, columns) => {
                     let cell = |&column: &usize| Cell::new(&plan.columns[column], *dtype, found);
                     Rule::Numbers(columns.iter().map(cell).collect::<Result<_>>()?)
                 }
             };
             let is_passed = matches!(rule, Rule::Pass);
-            same.push(is_passed.then_some(first.field));
+            let own = field.schema();
+            let item_bytes = own.shape.iter().flatten().product::<usize>() * own.element.size();
+            cuts.push(cut.map(|cut| Kept { cut, item_bytes }));
+            // What is cut is another value.
+            same.push((is_passed && cut.is_none()).then_some(first.field));
             if is_passed {
                 passed[first.field] = Some(index);
             } else {
@@ -128,7 +159,14 @@ impl Made {
             Some((column.name.clone(), found.columns.get(&column.name)?.classes.clone()?))
         });
         let (kept, classes) = (kept(needed, inner), classes.collect());
-        Ok(Self { schema: plan.schema(), kept, passed, fields, same: same.into(), classes })
+        Ok(Self { schema: plan.schema(), kept, passed, fields, cuts, same: same.into(), classes })
+    }
+}
+
+impl Made {
+    /// What is kept of a value of field `field`.
+    fn cut<'v>(&self, field: usize, value: &'v [u8]) -> &'v [u8] {
+        self.cuts[field].map_or(value, |kept| kept.of(value))
     }
 }
 
@@ -158,13 +196,24 @@ impl TableReader {
             .copied()
             .flatten()
         {
-            Some(passed) => to(passed, bytes),
+            Some(passed) => to(passed, self.made.cut(passed, bytes)),
             None => Ok(()),
         })?;
         for (index, rule) in self.made.fields.iter().enumerate() {
             match rule {
                 Rule::Pass => {}
-                Rule::Fill(cell) if parts.is_there(cell.present) => to(index, parts.value(cell.field))?,
+                Rule::Fill(cell) if parts.is_there(cell.present) => {
+                    to(index, self.made.cut(index, parts.value(cell.field)))?;
+                }
+                Rule::Listed(cell, items) => {
+                    numbers.clear();
+                    if parts.is_there(cell.present) {
+                        cell.write_items(sample, items.of(parts, cell.field), numbers)?;
+                    } else if cell.fill.is_none() {
+                        return Err(missing(&cell.name, sample));
+                    }
+                    to(index, self.made.cut(index, numbers))?;
+                }
                 Rule::Fill(cell) => {
                     to(index, cell.fill.as_deref().ok_or_else(|| missing(&cell.name, sample))?)?;
                 }
@@ -278,7 +327,7 @@ impl DecodedRows for MadeRows {
                 Some(of) => self.rows.write(self.sample(rows.start), of, width, (to, stride)).min(rows.len()),
                 None => 0,
             },
-            Some(Rule::Fill(_)) | None => 0,
+            Some(Rule::Fill(_) | Rule::Listed(..)) | None => 0,
         }
     }
 }

@@ -21,6 +21,10 @@ pub(super) struct Steps {
     pub(super) standardized: Vec<String>,
     pub(super) missing: Vec<(String, Missing)>,
     pub(super) times: Vec<(String, Time)>,
+    /// Columns whose categories have one list.
+    pub(super) shared: Vec<Vec<String>>,
+    /// Lists, the items that are kept of them, and whether these are the last ones.
+    pub(super) cuts: Vec<(String, Cut)>,
     /// Columns without a fill whose missing values are errors of their cells, not of their rows.
     pub(super) cells: Vec<String>,
     /// The rows of the pass; `None` for all.
@@ -36,6 +40,14 @@ pub(super) struct Category {
     pub(super) has_unknown: bool,
     /// Whether the list has the values of all rows, whatever the pass is over.
     pub(super) is_of_all_rows: bool,
+}
+
+/// How many items of a list are kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cut {
+    pub(super) max: usize,
+    /// Whether the last ones are kept.
+    pub(super) is_last: bool,
 }
 
 impl Category {
@@ -59,6 +71,19 @@ impl Steps {
         once("stack", self.stacks.iter().map(|(name, _)| name))?;
         once("cast", self.casts.iter().map(|(name, _)| name))?;
         once("days or seconds", self.times.iter().map(|(name, _)| name))?;
+        once("max or last", self.cuts.iter().map(|(name, _)| name))?;
+        once("share", self.shared.iter().flatten())?;
+        if let Some((column, _)) = self.cuts.iter().find(|(_, cut)| cut.max == 0) {
+            return Err(refuse(format!("column \"{}\" keeps 0 items: use 1 or more", one_line(column))));
+        }
+        for column in self.shared.iter().flatten() {
+            let is_own = |category: &Category| category.column == *column && category.classes.is_none();
+            if !self.categories.iter().any(is_own) {
+                let column = one_line(column);
+                let why = format!("share names \"{column}\", which is no category, or has a stated list");
+                return Err(refuse(why + ": add it to category without a list"));
+            }
+        }
         once("category", self.categories.iter().map(|category| &category.column))?;
         let standardized = self.standardized.iter().flat_map(|name| self.columns_of(name));
         let standardized: Vec<_> = standardized.collect();
@@ -158,6 +183,10 @@ impl Steps {
         self.casts.iter().find(|(cast, _)| cast == name).map(|(_, dtype)| *dtype)
     }
 
+    pub(super) fn cut_of(&self, name: &str) -> Option<Cut> {
+        self.cuts.iter().find(|(cut, _)| cut == name).map(|(_, cut)| *cut)
+    }
+
     /// Every name that a step uses, with the step.
     pub(super) fn names(&self) -> Vec<(&'static str, &String)> {
         let casts = self.casts.iter().map(|(name, _)| ("cast", name));
@@ -166,7 +195,9 @@ impl Steps {
         let missing = self.missing.iter().map(|(name, _)| ("missing", name));
         let times = self.times.iter().map(|(name, _)| ("days or seconds", name));
         let select = self.select.iter().flatten().map(|name| ("select", name));
-        casts.chain(categories).chain(standardized).chain(missing).chain(times).chain(select).collect()
+        let cuts = self.cuts.iter().map(|(name, _)| ("max or last", name));
+        let all = casts.chain(categories).chain(standardized).chain(missing).chain(times);
+        all.chain(select).chain(cuts).collect()
     }
 
     /// The steps as JSON. Two tables have the same steps if this is equal.
@@ -181,7 +212,9 @@ impl Steps {
         let time = |(name, time): &(String, Time)| {
             json!([name, if *time == Time::Days { "days" } else { "seconds" }])
         };
-        json!({
+        let cut =
+            |(name, cut): &(String, Cut)| json!([name, cut.max, if cut.is_last { "last" } else { "first" }]);
+        let mut json = json!({
             "select": self.select,
             "stack": self.stacks,
             "cast": self.casts.iter().map(cast).collect::<Vec<_>>(),
@@ -189,7 +222,14 @@ impl Steps {
             "standardize": self.standardized,
             "times": self.times.iter().map(time).collect::<Vec<_>>(),
             "missing": self.missing.iter().map(missing).collect::<Vec<_>>(),
-        })
+        });
+        if !self.shared.is_empty() {
+            json["share"] = json!(self.shared);
+        }
+        if !self.cuts.is_empty() {
+            json["max"] = self.cuts.iter().map(cut).collect();
+        }
+        json
     }
 }
 

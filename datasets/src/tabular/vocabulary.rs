@@ -38,17 +38,16 @@ pub(super) fn check(
     shape: &[Option<usize>],
     is_list: bool,
 ) -> Result<()> {
-    let is_scalar = shape.is_empty() && is_whole(element);
-    let is_text = shape.len() == 1 && is_text(element) && !is_list;
-    if is_scalar || is_text {
+    let has_categories = shape.len() <= 1 && is_whole(element) || shape.len() == 1 && is_text(element);
+    if has_categories {
         return Ok(());
     }
     let column = one_line(column);
     let is_list = is_list || !shape.is_empty();
     let kind = if is_list { format!("a list of {element}") } else { element.to_string() };
     Err(refuse(format!(
-        "column \"{column}\" is {kind}, which has no categories: texts, whole numbers and bool have, one in \
-         each row; leave the column out, or load it as it is"
+        "column \"{column}\" is {kind}, which has no categories: texts, whole numbers and bool have, and lists of \
+         them; leave the column out, or load it as it is"
     )))
 }
 
@@ -118,7 +117,7 @@ pub(super) fn is_of_texts(classes: &[Class]) -> bool {
     !are_all(ElementType::Number(DType::I64)) && !are_all(ElementType::Bool)
 }
 
-fn is_text(element: ElementType) -> bool {
+pub(super) fn is_text(element: ElementType) -> bool {
     matches!(element, ElementType::Bytes | ElementType::Text)
 }
 

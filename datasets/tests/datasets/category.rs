@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::made::write;
+use crate::table_lists::lists;
 use crate::tabular::{batch, ints};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, Int16Array, RecordBatch, StringArray, UInt8Array};
@@ -137,14 +138,14 @@ fn codes_of_csv_with_zeros_before_them_are_categories_of_their_own() {
 }
 
 #[test]
-fn a_column_of_lists_is_not_a_category() {
+fn the_items_of_a_column_of_lists_are_categories_and_lists_of_json_lines_are_refused() {
     let dir = tempdir().unwrap();
-    let mut lists = ListBuilder::new(StringBuilder::new());
+    let mut tags = ListBuilder::new(StringBuilder::new());
     for list in [&["a", "bc"][..], &["ab", "c"], &["abc"], &[]] {
-        lists.append_value(list.iter().map(Some));
+        tags.append_value(list.iter().map(Some));
     }
     let texts = StringArray::from(vec!["a", "b", "a", "b"]);
-    let columns: [(&str, ArrayRef); 2] = [("tags", Arc::new(lists.finish())), ("text", Arc::new(texts))];
+    let columns: [(&str, ArrayRef); 2] = [("tags", Arc::new(tags.finish())), ("text", Arc::new(texts))];
     let table = RecordBatch::try_from_iter(columns).unwrap();
     let mut ipc = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &table.schema()).unwrap();
     ipc.write(&table).unwrap();
@@ -155,15 +156,17 @@ fn a_column_of_lists_is_not_a_category() {
     writer.close().unwrap();
     let parquet = write(dir.path(), "x.parquet", &parquet);
     for path in [ipc, parquet] {
-        let why = "column \"tags\" is a list of text, which has no categories";
         for table in [
             Table::open(&path).category("tags").select(["tags"]),
-            Table::open(&path).category_of("tags", ["abc"]).unknown("tags").select(["tags"]),
             Table::new(open(&path).unwrap()).category("tags").select(["tags"]),
         ] {
-            let error = table.build().unwrap_err();
-            assert!(error.to_string().contains(why) && error.path() == Some(&*path), "{error}");
+            let data = table.build().unwrap();
+            assert_eq!(data.classes("tags").unwrap(), ["a", "ab", "abc", "bc", "c"]);
+            assert_eq!(lists(&data, "tags").unwrap(), [vec![0, 3], vec![1, 4], vec![2], vec![]]);
         }
+        let stated = Table::open(&path).category_of("tags", ["abc"]).unknown("tags").select(["tags"]);
+        let wanted = [vec![1, 1], vec![1, 1], vec![0], vec![]];
+        assert_eq!(lists(&stated.build().unwrap(), "tags").unwrap(), wanted);
         let text = Table::open(&path).category("text").select(["text"]).build().unwrap();
         assert_eq!(ints(&batch(&text)["text"]), [0, 1, 0, 1]);
     }

@@ -73,6 +73,8 @@ mod shared_reader;
 mod standardized;
 mod streams;
 #[cfg(all(feature = "arrow", feature = "parquet"))]
+mod table_lists;
+#[cfg(all(feature = "arrow", feature = "parquet"))]
 mod tables;
 #[cfg(all(feature = "arrow", feature = "csv", feature = "jsonl", feature = "parquet"))]
 mod tabular;

@@ -10,6 +10,8 @@
 //! | [`concat`](Dataset::concat) | one set after the other | of one part | `concat.rs` |
 //! | [`zip`](Dataset::zip) | the fields of two sets side by side | yes | `zip.rs` |
 //! | [`repeat`](Dataset::repeat) | a set several times within an epoch | no | `repeat.rs` |
+//! | [`folds`](Dataset::folds) | the parts of a cross-validation | no | `split.rs` |
+//! | [`negatives`](Dataset::negatives) | items that a sample does not have, beside it | no | `negatives.rs` |
 //! | [`Mix`] | several sets by weights, each with epochs of its own | no | `mix.rs` |
 //! | [`cached`](Dataset::cached) | samples kept in memory | yes | `cache/` |
 //! | [`cached_in_file`](Dataset::cached_in_file) | samples kept in a file | yes | `cache/` |
@@ -34,6 +36,7 @@ mod from_fn;
 mod in_memory;
 mod map;
 mod mix;
+mod negatives;
 mod pointer;
 mod repeat;
 mod sample;
@@ -48,6 +51,7 @@ pub use from_fn::{FromFn, from_fn};
 pub use in_memory::InMemory;
 pub use map::Map;
 pub use mix::{Mix, MixBuilder};
+pub use negatives::Negatives;
 pub use repeat::Repeat;
 pub use sample::Sample;
 pub use subset::Subset;
@@ -55,7 +59,7 @@ pub use window::Window;
 pub use zip::Zip;
 
 pub(crate) use filter::filter;
-pub(crate) use split::split;
+pub(crate) use split::{folds, split};
 
 use crate::sampler::MAX_LEN;
 use crate::{

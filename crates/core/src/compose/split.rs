@@ -1,4 +1,4 @@
-//! Disjoint random parts of a set.
+//! Disjoint random parts of a set, and those of a cross-validation.
 
 use crate::compose::{Subset, config};
 use crate::memory::lengthen;
@@ -38,4 +38,39 @@ pub(crate) fn split<const N: usize>(
         first = end;
     }
     parts.try_into().map_err(|_| config("a split has as many parts as fractions".to_owned()))
+}
+
+/// The parts of `count` folds: for training, and for validation. With labels, each fold has its share of each.
+pub(crate) fn folds(
+    inner: &StableDataset,
+    count: usize,
+    labels: Option<&[u32]>,
+    seed: u64,
+) -> Result<Vec<[Subset; 2]>> {
+    let len = inner.len();
+    if count < 2 || count as u64 > len {
+        return Err(config(format!(
+            "{count} folds of {len} samples: use 2 or more, and not more than samples"
+        )));
+    }
+    if let Some(labels) = labels.filter(|labels| labels.len() as u64 != len) {
+        return Err(config(format!("{} labels for {len} samples: give one for each sample", labels.len())));
+    }
+    let mut order = Vec::new();
+    lengthen(&mut order, usize::try_from(len).unwrap_or(usize::MAX))?;
+    Permutation::new(len, key(&[seed, u64::from_le_bytes(*b"folds   ")])).fill(0, &mut order);
+    if let Some(labels) = labels {
+        // Stable: within a class the order is random.
+        order.sort_by_key(|&id| labels[id as usize]);
+    }
+    let part = |fold: usize| {
+        let (mut train, mut validate) = (Vec::new(), Vec::new());
+        for (place, &id) in order.iter().enumerate() {
+            if place % count == fold { validate.push(id) } else { train.push(id) }
+        }
+        train.sort_unstable();
+        validate.sort_unstable();
+        Ok([Subset::new(inner.clone(), train)?, Subset::new(inner.clone(), validate)?])
+    };
+    (0..count).map(part).collect()
 }

@@ -10,6 +10,7 @@
 //! | balanced | each class equally often | 8 bytes per sample | [`balanced`] |
 //! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
+//! | by epoch | another sampler from an epoch on | those of the samplers | [`by_epoch`] |
 //!
 //! `tests/logic/golden.rs` fixes the orders. If you change one on purpose, raise its version below, so that a
 //! cursor saved under the old order is rejected and does not continue in the new one.
@@ -17,6 +18,7 @@
 pub mod balanced;
 pub mod block;
 pub mod bucketed;
+pub mod by_epoch;
 pub mod distinct;
 pub mod permutation;
 pub mod subset;
@@ -25,6 +27,7 @@ pub mod weighted;
 pub use balanced::Balanced;
 pub use block::Block;
 pub use bucketed::Bucketed;
+pub use by_epoch::ByEpoch;
 pub use distinct::Distinct;
 pub use permutation::Permutation;
 pub use subset::Subset;
@@ -73,6 +76,8 @@ pub enum Sampler {
     Bucketed(Bucketed),
     /// Another sampler over some of the samples; see [`Sampler::subset`].
     Subset(Subset),
+    /// Another sampler from an epoch on; see [`Sampler::by_epoch`].
+    ByEpoch(ByEpoch),
 }
 
 impl Sampler {
@@ -197,6 +202,28 @@ impl Sampler {
         Subset::new(ids, inner).map(Self::Subset)
     }
 
+    /// Another sampler from an epoch on, such as for a curriculum: each of `spans` is a first epoch and the sampler
+    /// of the epochs from there. All have the same number of samples per epoch: set it by [`draws`](Self::draws).
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let easy = Sampler::weighted(&[1.0, 1.0, 0.0, 0.0])?; // two of four samples
+    /// let sampler = Sampler::by_epoch([(0, easy), (2, Sampler::Shuffle)])?;
+    /// let mut ids = [0; 4];
+    /// sampler.fill(4, 7, 1, 0, &mut ids);
+    /// assert!(ids.iter().all(|&id| id < 2));
+    /// sampler.fill(4, 7, 2, 0, &mut ids);
+    /// ids.sort();
+    /// assert_eq!(ids, [0, 1, 2, 3]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` if the first span does not begin at epoch 0, or the others are not in order.
+    pub fn by_epoch(spans: impl Into<Vec<(u64, Self)>>) -> Result<Self> {
+        ByEpoch::new(spans.into()).map(Self::ByEpoch)
+    }
+
     /// Sets the number of positions of an epoch, for weighted, distinct and balanced samplers.
     ///
     /// # Errors
@@ -237,6 +264,7 @@ impl Sampler {
             Self::Balanced(sampler) => same_count("labels", sampler.samples(), len),
             Self::Bucketed(sampler) => same_count("lengths", sampler.samples(), len),
             Self::Subset(sampler) => sampler.check(len),
+            Self::ByEpoch(sampler) => sampler.check(len),
         }
     }
 
@@ -250,6 +278,7 @@ impl Sampler {
             Self::Balanced(sampler) => sampler.len(),
             Self::Bucketed(sampler) => sampler.samples(),
             Self::Subset(sampler) => sampler.len(),
+            Self::ByEpoch(sampler) => sampler.of(0).len(len),
         }
     }
 
@@ -287,6 +316,7 @@ impl Sampler {
             Self::Balanced(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Bucketed(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Subset(sampler) => sampler.fill(seed, epoch, start, out),
+            Self::ByEpoch(sampler) => sampler.of(epoch).fill(len, seed, epoch, start, out),
         }
     }
 
@@ -296,6 +326,7 @@ impl Sampler {
         match self {
             Self::Bucketed(sampler) => sampler.batch_of_loader(),
             Self::Subset(sampler) => sampler.inner().bucketed_batch(),
+            Self::ByEpoch(sampler) => sampler.all().find_map(Self::bucketed_batch),
             _ => None,
         }
     }
@@ -303,7 +334,10 @@ impl Sampler {
     /// Whether an epoch contains every sample of the data set exactly once.
     #[doc(hidden)] // For tests.
     pub fn is_permutation(&self) -> bool {
-        matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Bucketed(_))
+        match self {
+            Self::ByEpoch(sampler) => sampler.all().all(Self::is_permutation),
+            _ => matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Bucketed(_)),
+        }
     }
 
     /// Whether an epoch may contain a sample more than once.
@@ -314,6 +348,7 @@ impl Sampler {
             Self::Distinct(_) | Self::Bucketed(_) => false,
             Self::Weighted(_) | Self::Balanced(_) => true,
             Self::Subset(sampler) => sampler.repeats(),
+            Self::ByEpoch(sampler) => sampler.all().any(Self::repeats),
         }
     }
 
@@ -329,6 +364,7 @@ impl Sampler {
             Self::Balanced(sampler) => (SHUFFLED, key(&[6, sampler.digest()])),
             Self::Bucketed(sampler) => (SHUFFLED, key(&[8, sampler.digest()])),
             Self::Subset(sampler) => (VERSION, key(&[7, sampler.digest()])),
+            Self::ByEpoch(sampler) => (VERSION, key(&[9, sampler.digest(len)])),
         };
         key(&[version, len, kind])
     }

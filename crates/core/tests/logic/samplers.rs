@@ -36,6 +36,7 @@ fn every_kind(len: u64) -> Vec<Sampler> {
         Sampler::balanced(&labels(len), 3).unwrap(),
         Sampler::bucketed(&labels(len), 3, 2).unwrap(),
         Sampler::subset((0..len).step_by(2).collect(), Sampler::Shuffle).unwrap(),
+        Sampler::by_epoch([(0, Sampler::Shuffle), (1, Sampler::block(3, 5).unwrap())]).unwrap(),
     ]
 }
 
@@ -323,4 +324,44 @@ fn digests_distinguish_samplers() {
     let digests: BTreeSet<u64> = samplers.iter().map(|sampler| sampler.digest(10)).collect();
     assert_eq!(digests.len(), samplers.len());
     assert_ne!(Sampler::Shuffle.digest(10), Sampler::Shuffle.digest(11));
+}
+
+#[test]
+fn an_epoch_has_the_sampler_of_its_span() {
+    let weights = [1.0, 0.0, 1.0, 0.0];
+    let easy = || Sampler::weighted(&weights).unwrap();
+    let sampler = Sampler::by_epoch([(0, easy()), (3, Sampler::Shuffle), (5, Sampler::Sequential)]).unwrap();
+    for number in 0..8 {
+        let of = if number < 3 {
+            easy()
+        } else {
+            [Sampler::Shuffle, Sampler::Sequential][usize::from(number > 4)].clone()
+        };
+        assert_eq!(epoch(&sampler, 4, 9, number), epoch(&of, 4, 9, number), "epoch {number}");
+    }
+    assert!(sampler.repeats() && !sampler.is_permutation());
+    let spans = |at| Sampler::by_epoch([(0, Sampler::Sequential), (at, Sampler::Shuffle)]).unwrap();
+    assert!(spans(1).is_permutation() && spans(1).digest(4) != spans(2).digest(4));
+    assert_eq!(format!("{:?}", spans(2)), "ByEpoch(Sequential from epoch 0, Shuffle from epoch 2)");
+    let bucketed = Sampler::bucketed(&[1, 2, 3, 4], 2, 1).unwrap();
+    let bucketed = Sampler::by_epoch([(0, Sampler::Shuffle), (1, bucketed)]).unwrap();
+    assert_eq!(bucketed.bucketed_batch(), Some(2));
+    for (spans, why) in [
+        (vec![], "the first sampler of by_epoch is not for epoch 0"),
+        (vec![(1, Sampler::Shuffle)], "the first sampler of by_epoch is not for epoch 0"),
+        (
+            vec![(0, Sampler::Shuffle), (2, Sampler::Shuffle), (2, Sampler::Shuffle)],
+            "from epoch 2 after one from epoch 2",
+        ),
+    ] {
+        let error = Sampler::by_epoch(spans).unwrap_err();
+        assert!(error.kind() == ErrorKind::Config && error.to_string().contains(why), "{error}");
+    }
+    let uneven = Sampler::by_epoch([(0, easy().draws(3).unwrap()), (4, Sampler::Shuffle)]).unwrap();
+    let error = uneven.check(4).unwrap_err().to_string();
+    assert!(
+        error
+            .contains("from epoch 4 has 4 samples per epoch, and that from epoch 0 has 3: set both by draws")
+    );
+    assert!(spans(1).check(0).is_err() && sampler.check(5).is_err(), "each is checked");
 }

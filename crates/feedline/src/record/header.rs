@@ -208,6 +208,7 @@ fn sampler(sampler: &Sampler) -> Value {
         Sampler::Balanced(_) => json!({"kind": "balanced"}),
         Sampler::Bucketed(_) => json!({"kind": "bucketed"}),
         Sampler::Subset(_) => json!({"kind": "subset"}),
+        Sampler::ByEpoch(_) => json!({"kind": "by epoch"}),
         _ => json!({"kind": "another"}),
     }
 }

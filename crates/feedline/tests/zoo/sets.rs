@@ -105,6 +105,12 @@ pub fn compositions(dir: &Path) -> Vec<Entry> {
             let [part, _] = random(2 * LEN).split([0.5, 0.5], 3).unwrap();
             part
         }),
+        entry("Subset by folds", || {
+            let labels = Vec::from_iter((0..2 * LEN as u32).map(|id| id % 3));
+            let [[_, part], _] = random(2 * LEN).folds(2, Some(&labels), 3).unwrap().try_into().unwrap();
+            part
+        }),
+        entry("Negatives by negatives", move || numbers().negatives(&["number"], 3, 2 * LEN, 5).unwrap()),
         entry("Window by take", || random(50).take(LEN)),
         entry("Window by skip", || random(50).skip(50 - LEN)),
         Entry::new("Window by take, zero-copy", || {

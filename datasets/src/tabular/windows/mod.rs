@@ -148,30 +148,45 @@ impl Windows {
     /// As [`Table::reader`]; `Config` for no rows, columns or times of a window, for times that are no numbers, and
     /// for steps that windows do not have; `Data` for a time that is not finite, two rows of one group and time, a
     /// window that is longer than every group, and more than 2^32 rows. Names the rows and the column.
-    pub fn build(self) -> Result<TableWindows> {
-        let Self { mut table, inputs, targets, stride, group, order_by, x, y, max_gap } = self;
+    pub fn build(mut self) -> Result<TableWindows> {
+        let time = self.order_by.take();
         let time =
-            order_by.ok_or_else(|| refuse("windows need the column of times: name it by order_by".into()))?;
-        let counts = [("inputs", inputs), ("stride", stride)];
-        if let Some((what, _)) = counts.iter().find(|(_, count)| *count == 0) {
+            time.ok_or_else(|| refuse("windows need the column of times: name it by order_by".into()))?;
+        self.check()?;
+        self.check_time(&time)?;
+        self.add_steps(time);
+        let Self { table, inputs, targets, stride, group, max_gap, .. } = self;
+        let steps = &table.steps;
+        let is_fitted_on_all = steps.has_means() && steps.fit_on.is_none() && table.fitted.is_none();
+        let budget = match &table.source {
+            Source::Path(_, options) => options.cache_bytes,
+            Source::Reader(_) => CACHE_BYTES,
+        };
+        let shape = index::Shape { inputs, targets, stride, max_gap, is_fitted_on_all };
+        TableWindows::new(table.table_reader()?, group.len(), shape, budget)
+    }
+
+    /// Refuses windows without rows or columns, and steps that windows do not have.
+    fn check(&self) -> Result<()> {
+        let Self { inputs, targets, stride, x, y, .. } = self;
+        if *inputs == 0 || *stride == 0 {
+            let what = if *inputs == 0 { "inputs" } else { "stride" };
             return Err(refuse(format!("windows with {what} of 0: use 1 or more")));
         }
-        if inputs.checked_add(targets).is_none_or(|rows| u32::try_from(rows).is_err()) {
+        if inputs.checked_add(*targets).is_none_or(|rows| u32::try_from(rows).is_err()) {
             return Err(refuse(format!("windows of {inputs} and {targets} rows: use fewer")));
         }
-        if x.is_empty() || y.is_empty() != (targets == 0) {
-            let why = if x.is_empty() {
-                "no columns of inputs: name them by x"
-            } else {
-                "targets and no columns of \
-                      them, or the reverse: name columns by y, or use 0 targets"
-            };
-            return Err(refuse(format!("windows have {why}")));
+        if x.is_empty() {
+            return Err(refuse("windows have no columns of inputs: name them by x".into()));
         }
-        if max_gap.is_some_and(|gap| !(gap > 0.0)) {
+        if y.is_empty() != (*targets == 0) {
+            let why = "windows have targets and no columns of them, or the reverse";
+            return Err(refuse(format!("{why}: name columns by y, or use 0 targets")));
+        }
+        if self.max_gap.is_some_and(|gap| gap.is_nan() || gap <= 0.0) {
             return Err(refuse("max_gap is not above 0: give the longest time between two rows".into()));
         }
-        let steps = &mut table.steps;
+        let steps = &self.table.steps;
         if steps.select.is_some() || !steps.stacks.is_empty() {
             return Err(refuse("windows choose their columns by x and y: leave out select and stack".into()));
         }
@@ -180,38 +195,48 @@ impl Windows {
                 format!("column \"{}\" is masked, and windows have no field for that", one_line(column));
             return Err(refuse(why + ": fill it with a number or the mean"));
         }
-        if group.contains(&time) {
+        match self.group.iter().find(|column| steps.unknown.contains(column)) {
+            Some(column) => {
+                let column = one_line(column);
+                let why = format!("group names \"{column}\", and its unknown values would be one group");
+                Err(refuse(why + ": leave it out of unknown"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a column of times that a step changes, and columns with the name of a field.
+    fn check_time(&self, time: &String) -> Result<()> {
+        let (steps, shown) = (&self.table.steps, one_line(time));
+        if self.group.contains(time) {
+            return Err(refuse(format!("order_by names \"{shown}\", a column of the group: name times")));
+        }
+        let is_changed = steps.is_standardized(time) || steps.category_of(time).is_some();
+        if is_changed || steps.missing_of(time).is_some() || steps.cast_of(time).is_some() {
             return Err(refuse(format!(
-                "order_by names \"{}\", a column of the group: name times",
-                one_line(&time)
+                "order_by names \"{shown}\", which a step changes: times are taken as they are, so leave it out \
+                 of other steps than days and seconds"
             )));
         }
-        let is_changed = steps.is_standardized(&time) || steps.category_of(&time).is_some();
-        if is_changed || steps.missing_of(&time).is_some() || steps.cast_of(&time).is_some() {
-            let time = one_line(&time);
-            return Err(refuse(format!(
-                "order_by names \"{time}\", which a step changes: times are taken as they are, so leave it out of \
-                 other steps than days and seconds"
-            )));
-        }
-        let several = group.len() > 1;
+        let several = self.group.len() > 1;
         let is_taken = |name: &&String| matches!(name.as_str(), "x" | "y") || several && *name == "group";
-        if let Some(name) = std::iter::once(&time).chain(group.iter().filter(|_| !several)).find(is_taken) {
-            let all = FIELDS.join(", ");
-            return Err(refuse(format!(
-                "column \"{name}\" has the name of a field of windows ({all}): rename it"
-            )));
+        let alone = self.group.iter().filter(|_| !several);
+        match std::iter::once(time).chain(alone).find(is_taken) {
+            Some(name) => {
+                let all = FIELDS.join(", ");
+                let why = format!("column \"{name}\" has the name of a field of windows ({all})");
+                Err(refuse(why + ": rename it"))
+            }
+            None => Ok(()),
         }
-        for column in &group {
+    }
+
+    /// Adds the steps that make the time, the group, the inputs and the targets of a row.
+    fn add_steps(&mut self, time: String) {
+        let (steps, group) = (&mut self.table.steps, &self.group);
+        for column in group {
             if !steps.categories.iter().any(|category| category.column == *column) {
                 steps.categories.push(Category::new(column, None));
-            }
-            if steps.unknown.contains(column) {
-                let why = format!(
-                    "group names \"{}\", and its unknown values would be one group",
-                    one_line(column)
-                );
-                return Err(refuse(why + ": leave it out of unknown"));
             }
         }
         let groups = steps.categories.iter_mut().filter(|category| group.contains(&category.column));
@@ -226,19 +251,14 @@ impl Windows {
                 select.push("group".into());
             }
         }
-        for (name, columns) in [("x", x), ("y", y)].into_iter().filter(|(_, columns)| !columns.is_empty()) {
-            // So that time and group of a row come before the error of another cell.
-            steps.cells.extend(columns.iter().cloned());
-            steps.stacks.push((name.into(), columns));
-            select.push(name.into());
+        for (name, columns) in [("x", &self.x), ("y", &self.y)] {
+            if !columns.is_empty() {
+                // So that time and group of a row come before the error of another cell.
+                steps.cells.extend(columns.iter().cloned());
+                steps.stacks.push((name.into(), columns.clone()));
+                select.push(name.into());
+            }
         }
         steps.select = Some(select);
-        let is_fitted_on_all = steps.has_means() && steps.fit_on.is_none() && table.fitted.is_none();
-        let budget = match &table.source {
-            Source::Path(_, options) => options.cache_bytes,
-            Source::Reader(_) => CACHE_BYTES,
-        };
-        let shape = index::Shape { inputs, targets, stride, max_gap, is_fitted_on_all };
-        TableWindows::new(table.table_reader()?, group.len(), shape, budget)
     }
 }

@@ -21,6 +21,10 @@ pub(super) fn files(dir: &Path) {
         ("train.csv", "age,income,city\n30,1,Rome\n,3,Oslo\n50,,\n"),
         ("val.csv", "age,income,city\n45,2,Rome\n"),
         ("sales.csv", &sales()),
+        (
+            "sessions.jsonl",
+            "{\"history\": [5, 7, 2, 3], \"next\": 4}\n{\"history\": [], \"next\": 0}\n{\"history\": [9], \"next\": 9}\n",
+        ),
         ("shards/0.csv", "code,rare\n7,\n12,2.5\n"),
         ("shards/1.csv", "code,rare\nA7,\n"),
         ("corpus.txt", "a rose is\na rose is a rose\n"),

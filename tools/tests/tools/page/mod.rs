@@ -5,14 +5,14 @@
 
 use std::process::Command;
 
-use std::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::{error::Error, sync::Arc};
 
 use feedline::bad_samples::Budget;
-use feedline::dataset::{Cost, Long, Packed, PackedSource, Unpadded};
+use feedline::dataset::{Cost, Long, Packed, PackedSource, Prefetched, Rows, Unpadded};
 use feedline::{BadSamples, Checkpoint, Context, DType, Dataset, Loader, Mix, Pad, ReadError, Row, Sampler};
-use feedline::{Spec, World, source};
+use feedline::{Spec, World, check::CheckOptions, check_dataset, source};
 use feedline_audio::{Crop, Log, MelSpectrogram, Sounds};
 use feedline_datasets::*;
 use feedline_images::Transforms;
@@ -21,6 +21,7 @@ mod files;
 mod loading;
 mod made;
 mod pictures;
+mod sampling;
 mod sounds;
 mod tables;
 mod text;
@@ -30,7 +31,7 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 36] = [
+const PIECES: [Piece; 42] = [
     ("table", tables::table),
     ("in memory", tables::in_memory),
     ("forecasting", tables::forecasting),
@@ -63,6 +64,12 @@ const PIECES: [Piece; 36] = [
     ("arrays", files::arrays),
     ("tfrecord_and_mds", files::tfrecord_and_mds),
     ("records", files::records),
+    ("weighted", sampling::weighted),
+    ("folds", sampling::folds),
+    ("curriculum", sampling::curriculum),
+    ("predictions", sampling::predictions),
+    ("own reader", sampling::own_reader),
+    ("lists", tables::lists),
     ("stream", loading::stream),
     ("own", loading::own),
     ("mix", loading::mix),
@@ -114,6 +121,7 @@ fn the_page_shows_the_code_that_runs_in_at_most_fifteen_lines_each() {
         include_str!("sounds.rs"),
         include_str!("files.rs"),
         include_str!("loading.rs"),
+        include_str!("sampling.rs"),
     ];
     let blocks = blocks(page);
     for block in &blocks {
@@ -123,8 +131,8 @@ fn the_page_shows_the_code_that_runs_in_at_most_fifteen_lines_each() {
         assert!(runs, "no function of this test has this piece:\n{block}");
         assert!(block.lines().count() <= 15, "more than 15 lines:\n{block}");
     }
-    // The imports, the store and the bucket are not entries of the table.
-    assert_eq!(blocks.len(), PIECES.len() + 3, "a piece of the table is not on the page");
+    // The imports, the store and the bucket are not entries of the table, and the own reader has three pieces.
+    assert_eq!(blocks.len(), PIECES.len() + 5, "a piece of the table is not on the page");
 }
 
 /// All batches of epoch 0.

@@ -62,6 +62,39 @@ pub(super) fn forecasting() -> Done {
     Ok(())
 }
 
+pub(super) fn lists() -> Done {
+    let table = Table::open("sessions.jsonl").last("history", 3); // the most recent items; `max`: the first
+    let data = table.build()?.negatives(&["next", "history"], 4, 10, 7)?; // of 10 items, those it has not
+    let builder = Loader::builder(data).batch_size(2).shuffle(7).pad("history", Pad::longest());
+    let mut loader = builder.build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        let (history, lengths) = batch.padded::<i64>("history")?;
+        let (next, others) = (batch.field::<i64>("next")?, batch.field::<i64>("next.negatives")?);
+        assert_eq!((history.len() % lengths.len(), others.len()), (0, 4 * next.len()));
+    }
+    let mut drawn = Vec::new();
+    for epoch in 0..2 {
+        for batch in loader.epoch(epoch)? {
+            let batch = batch?;
+            let (history, lengths) = batch.padded::<i64>("history")?;
+            let width = history.len() / lengths.len();
+            for (row, (others, &id)) in
+                batch.field::<i64>("next.negatives")?.chunks(4).zip(batch.ids()).enumerate()
+            {
+                let own = &history[row * width..][..lengths[row] as usize];
+                assert_eq!(own, [&[7, 2, 3][..], &[], &[9]][id as usize]);
+                let next = [4, 0, 9][id as usize];
+                assert!(others.iter().all(|item| !own.contains(item) && *item != next && *item < 10));
+                drawn.push((epoch, id, others.to_vec()));
+            }
+        }
+    }
+    drawn.sort();
+    assert_ne!(drawn[0].2, drawn[3].2, "other ones in each epoch");
+    Ok(())
+}
+
 /// What becomes of the sales.
 const WINDOWS: &str =
     "7 windows of 2 groups; 2 over gaps are left out, and 0 groups are shorter than a window";

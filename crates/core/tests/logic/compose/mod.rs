@@ -10,6 +10,7 @@ mod from_fn;
 mod in_memory;
 mod map;
 mod mix;
+mod negatives;
 mod pointer;
 mod ragged;
 mod repeat;

@@ -1,4 +1,4 @@
-use feedline_core::Dataset;
+use feedline_core::{Dataset, compose};
 
 use super::*;
 
@@ -40,4 +40,46 @@ fn fractions_that_do_not_add_up_are_refused() {
         assert!(refused(set().split(fractions, 0)).contains("together they are 1"));
     }
     assert!(refused(set().split([], 0)).contains("together they are 1"));
+}
+
+#[test]
+fn folds_cover_the_set_once_and_have_their_share_of_each_label() {
+    for (len, count) in [(2, 2), (7, 3), (100, 5), (101, 10)] {
+        let labels: Vec<u32> =
+            (0..len as u32).map(|id| u32::from(id % 4 == 0) + u32::from(id % 20 == 7)).collect();
+        for labels in [None, Some(&labels[..])] {
+            let folds = || Numbered::new(0, len).folds(count, labels, 5).expect("folds");
+            let mut all = Vec::new();
+            for [train, validate] in folds() {
+                let mut both = [train.ids(), validate.ids()].concat();
+                assert!(train.ids().is_sorted() && validate.ids().is_sorted());
+                both.sort_unstable();
+                assert!(both.iter().copied().eq(0..len), "{len} samples, {count} folds");
+                all.extend_from_slice(validate.ids());
+                for label in 0..3 {
+                    let Some(labels) = labels else { break };
+                    let share = |ids: &[u64]| ids.iter().filter(|&&id| labels[id as usize] == label).count();
+                    let mean = (share(&both) / count, share(&both).div_ceil(count));
+                    assert!(
+                        (mean.0..=mean.1).contains(&share(validate.ids())),
+                        "label {label}: {len}, {count}"
+                    );
+                }
+            }
+            all.sort_unstable();
+            assert!(all.iter().copied().eq(0..len));
+            let ids = |folds: Vec<[compose::Subset; 2]>| {
+                folds.into_iter().map(|[_, val]| val.ids().to_vec()).collect::<Vec<_>>()
+            };
+            assert_eq!(ids(folds()), ids(folds()));
+            let sizes: Vec<_> = ids(folds()).iter().map(Vec::len).collect();
+            assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{sizes:?}");
+        }
+    }
+    let of_seed = |seed| Numbered::new(0, 100).folds(2, None, seed).expect("folds")[0][1].ids().to_vec();
+    assert_ne!(of_seed(0), of_seed(1));
+    let set = || Numbered::new(0, 10);
+    assert!(refused(set().folds(1, None, 0)).contains("1 folds of 10 samples"));
+    assert!(refused(set().folds(11, None, 0)).contains("11 folds of 10 samples"));
+    assert!(refused(set().folds(2, Some(&[0; 9]), 0)).contains("9 labels for 10 samples"));
 }

@@ -1,0 +1,128 @@
+//! The order of samples, parts of a set, predictions, and a set of one's own over a reader.
+
+use super::*;
+
+/// Flowers of three kinds.
+fn flowers() -> feedline::Result<Arc<feedline_datasets::TableDataset>> {
+    Ok(Arc::new(Table::open("flowers.csv").select(["length", "kind"]).build()?))
+}
+
+/// The samples of epoch 0.
+fn drawn(loader: &mut feedline::HostLoader) -> feedline::Result<Vec<u64>> {
+    let mut ids = Vec::new();
+    for batch in loader.epoch(0)? {
+        ids.extend_from_slice(batch?.ids());
+    }
+    Ok(ids)
+}
+
+pub(super) fn weighted() -> Done {
+    let data = Table::open("flowers.csv").select(["length", "kind"]).build()?;
+    let balanced = Sampler::balanced(&[0, 1, 2], 3)?; // the class of each sample: each class equally often
+    let weighted = Sampler::weighted(&[1.0, 1.0, 2.0])?.draws(100)?; // the third twice as often
+    let distinct = Sampler::distinct(&[1.0, 1.0, 2.0])?.draws(2)?; // two, neither of them twice
+    let mut loader = Loader::builder(data).batch_size(4).sampler(weighted).seed(7).build_host()?;
+    let kinds = drawn(&mut loader)?;
+    let third = kinds.iter().filter(|&&kind| kind == 2).count();
+    assert!(kinds.len() == 100 && (30..70).contains(&third), "{third}");
+    for (sampler, count) in [(balanced, 3), (distinct, 2)] {
+        let mut loader = Loader::builder(flowers()?).batch_size(1).sampler(sampler).seed(7).build_host()?;
+        let mut ids = drawn(&mut loader)?;
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    }
+    Ok(())
+}
+
+pub(super) fn folds() -> Done {
+    let data = Table::open("flowers.csv").select(["length", "kind"]).build()?;
+    let kinds = [0, 0, 1]; // of each sample: a fold has its share of each; `None` for any
+    for [train, val] in data.folds(2, Some(&kinds), 7)? {
+        let mut loader = Loader::builder(train).batch_size(2).shuffle(7).build_host()?;
+        assert_eq!(loader.epoch(0)?.count(), 1);
+        println!("{:?}", val.ids()); // samples of `data`; each is in one `val`
+    }
+    let all = flowers()?.folds(2, Some(&kinds), 7)?;
+    let mut ids: Vec<_> = all.iter().flat_map(|[_, val]| val.ids().to_vec()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [0, 1, 2]);
+    assert!(all.iter().all(|[_, val]| val.ids().iter().filter(|&&id| id < 2).count() == 1));
+    Ok(())
+}
+
+pub(super) fn curriculum() -> Done {
+    let data = Table::open("flowers.csv").select(["length", "kind"]).build()?;
+    let easy = Sampler::weighted(&[1.0, 1.0, 0.0])?; // epochs 0 and 1: as many draws, of two of the samples
+    let sampler = Sampler::by_epoch([(0, easy), (2, Sampler::Shuffle)])?; // then all
+    let mut loader = Loader::builder(data).batch_size(3).sampler(sampler).seed(7).build_host()?;
+    for epoch in 0..4 {
+        for batch in loader.epoch(epoch)? {
+            assert!(epoch > 1 || !batch?.ids().contains(&2));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn predictions() -> Done {
+    let data = Arc::new(Table::open("flowers.csv").select(["length", "kind"]).build()?);
+    let kept = data.clone().filter(|sample| sample.field::<i64>(1).is_ok_and(|kind| kind[0] > 0))?;
+    let rows = kept.ids().to_vec(); // sample n of `kept` is row rows[n]
+    let mut predicted = vec![None; data.len() as usize];
+    let mut loader = Loader::builder(kept).batch_size(2).shuffle(7).build_host()?;
+    for batch in loader.epoch(0)? {
+        let batch = batch?;
+        for (&id, &length) in batch.ids().iter().zip(batch.field::<f64>("length")?) {
+            predicted[rows[id as usize] as usize] = Some(2.0 * length); // what a model says
+        }
+    }
+    assert_eq!(predicted, [None, Some(6.0), Some(10.5)]);
+    Ok(())
+}
+
+/// The number of bytes of a text.
+struct Sizes {
+    reader: Box<dyn Reader>,
+    spec: Spec,
+}
+
+impl Dataset for Sizes {
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let values: &mut Values = context.scratch(); // the buffers of this worker
+        self.reader.read(id, values)?;
+        row.field_mut::<i64>(0)?[0] = values.fields()[0].bytes.len() as i64;
+        Ok(())
+    }
+
+    fn prefetch(&self, ids: &[u64], _: &mut Context) -> Prefetched {
+        self.reader.prefetch(ids) // decodes a group ahead, where the format has groups
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        for (at, &id) in ids.iter().enumerate() {
+            // One call for a batch: here is the place for a request of several samples.
+            self.read(id, &mut rows.row(at), context).map_err(|error| (at, error))?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn own_reader() -> Done {
+    let data = Sizes { reader: open("corpus.txt")?, spec: Spec::new().field("bytes", DType::I64, [])? };
+    assert!(check_dataset(&data, &CheckOptions::default())?.is_clean()); // in a test
+    assert_eq!(column::<i64>(data, "bytes")?, [9, 16]);
+    Ok(())
+}

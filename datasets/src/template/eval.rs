@@ -230,8 +230,17 @@ impl Run<'_> {
     }
 
     fn binary(&mut self, op: &str, left: &Expr, right: &Expr, scope: &Rc<Scope>) -> Evaluated {
-        let (left, right) = (self.eval(left, scope)?, self.eval(right, scope)?);
-        operators::binary(op, &left, &right)
+        let (of, to) = (self.eval(left, scope)?, self.eval(right, scope)?);
+        // Jinja writes a constant below zero without parentheses: `-2 ** n` is -(2 ** n), `-2 ** 2` is 4.
+        let is_constant = |expr: &Expr| matches!(&*expr.what, Kind::Int(_) | Kind::Float(_));
+        if op == "**"
+            && of.as_float().is_some_and(|number| number < 0.0)
+            && !matches!(&*left.what, Kind::Name(_) | Kind::Attribute(..) | Kind::Item(..))
+            && !is_constant(right)
+        {
+            return unsupported("a power of a number below zero: give the number a name");
+        }
+        operators::binary(op, &of, &to)
     }
 
     /// Counts a walk through a text.

@@ -205,6 +205,8 @@ fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done 
         },
         "reverse" => match &of {
             Value::Text(chars) | Value::Safe(chars) => like(&of, chars.chars().rev().collect::<String>()),
+            // Python makes a list of what cannot be read backwards.
+            Value::Iter(_) => list(of.items()?.into_iter().rev().collect()),
             of => iter(of.items()?.into_iter().rev().collect()),
         },
         "items" => match &of {

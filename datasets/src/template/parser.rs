@@ -249,7 +249,8 @@ impl<'s> Parser<'s> {
         self.loops += 1;
         let was_in_loop = std::mem::replace(&mut self.in_loop, true);
         let (body, end) = self.nodes(&["else", "endfor"])?;
-        self.in_loop = was_in_loop;
+        // A recursive loop is a function in Jinja, with what is behind its `else`.
+        self.in_loop = was_in_loop && !is_recursive;
         let mut otherwise = Block::default();
         if let Some(mut end) = end {
             let is_else = end.peek_name() == Some("else");
@@ -260,6 +261,7 @@ impl<'s> Parser<'s> {
             }
         }
         self.loops -= 1;
+        self.in_loop = was_in_loop;
         Ok(Node::For(Box::new(For { target, over, test, is_recursive, body: body.into(), otherwise })))
     }
 }

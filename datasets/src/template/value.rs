@@ -318,11 +318,19 @@ pub(super) fn float(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    let short = format!("{number:e}");
+    let mut short = format!("{number:e}");
+    // Of two that are as short and as near, Python takes the even one.
+    let mantissa = short.split_once('e').map_or("", |(digits, _)| digits);
+    let places = mantissa.bytes().filter(u8::is_ascii_digit).count().saturating_sub(1);
+    let even = format!("{number:.places$e}");
+    if even.parse() == Ok(number) {
+        short = even;
+    }
     let (digits, exponent) = short.split_once('e').unwrap_or((&short, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-4..16).contains(&exponent) {
-        let plain = format!("{number}");
+        let fraction = (places as i32 - exponent).max(0) as usize;
+        let plain = format!("{number:.fraction$}");
         return if plain.contains('.') { plain } else { plain + ".0" };
     }
     let sign = if exponent < 0 { '-' } else { '+' };

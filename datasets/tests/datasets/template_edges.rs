@@ -22,6 +22,15 @@ fn texts_numbers_and_blocks_are_those_of_python() {
             "{{ 'ǅabc ǅ'.title() }}{{ 'ǅ'.isupper() }}{{ 'AǅB'.isupper() }}{{ 'aǅ' is lower }}",
             "ǅabc ǅFalseFalseFalse",
         ),
+        (
+            "{{ 900719925474099.25 }} {{ 900719925474099.75 }} {{ 2251799813685248.5 }}",
+            "900719925474099.2 900719925474099.8 2251799813685248.5",
+        ),
+        (
+            "{{ 0.1 * n }} {{ [0.3, 5e-324, 1e22, 123456789012345680.0, -0.0, 100.0, 1.5e-5] }}",
+            "900719925474099.2 [0.3, 5e-324, 1e+22, 1.2345678901234568e+17, -0.0, 100.0, 1.5e-05]",
+        ),
+        ("{{ not l|select('none')|reverse }}", "True"),
         ("{{ '%d' % f }}|{{ '%d' % 2.9 }}", "0|2"),
         (
             "{{ n == g }}{{ n > g }}{{ g < n }}{{ [n] == [g] }}{{ {n: 1}[g] is defined }}\
@@ -121,6 +130,7 @@ fn what_python_refuses_has_no_text() {
         "{% macro m(a=1, b) %}{% endmacro %}",
         "{% macro m(a, a) %}{% endmacro %}",
         "{% macro m() %}{% endmacro m %}",
+        "{% for x in l %}{% for y in [] recursive %}{% else %}{% break %}{% endfor %}{% endfor %}",
         "{% if false %}{% set y|no_filter %}x{% endset %}{% endif %}",
         "{% if false %}{% filter no_filter %}x{% endfilter %}{% endif %}",
         "{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}",
@@ -166,6 +176,9 @@ fn what_depends_on_the_version_of_python_is_refused() {
     // 3.11 gives 0.6000000000000001, 3.12 gives 0.6.
     let error = rendered("{{ [0.1, 0.2, 0.3]|sum }}").unwrap_err();
     assert!(error.contains("version of Python"), "{error}");
+    // Jinja's own way with constants: it gives -8.
+    let error = rendered("{{ -2 ** l[2] }}").unwrap_err();
+    assert!(error.contains("`-2 ** l[2]`"), "{error}");
     let error = rendered("{{ l[0].bit_length is defined }}").unwrap_err();
     assert!(error.contains("`l[0].bit_length`"), "{error}");
 }

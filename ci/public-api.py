@@ -27,7 +27,7 @@ import subprocess
 import sys
 
 # Raise them only for what a user would miss.
-LIMIT = 370
+LIMIT = 378
 ROOT_LIMIT = 45
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -108,6 +108,6 @@ pub use spec::{Field, Spec};
 pub use stable::StableDataset;
 pub use stop::Stop;
 pub use timeline::Timeline;
-pub use unpadded::Unpadded;
+pub use unpadded::{Unpadded, UnpaddedBuilder};
 pub use user_cache::{CACHE_VARIABLE, user_cache};
 pub use world::World;

@@ -193,7 +193,8 @@ pub mod dataset {
     pub use feedline_core::ragged::{Form, Ragged};
     pub use feedline_core::{
         Cost, Element, Fate, Field, Long, Packed, PackedBuilder, PackedOptions, PackedSource,
-        PackedSourceBuilder, Prefetched, Random, RowFields, Rows, Sample, StridedColumn, Unpadded, lengths,
+        PackedSourceBuilder, Prefetched, Random, RowFields, Rows, Sample, StridedColumn, Unpadded,
+        UnpaddedBuilder, lengths,
     };
 }
 

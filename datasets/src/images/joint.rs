@@ -1,6 +1,6 @@
 //! Pictures with masks, depth, boxes and points, which are moved together.
 
-use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
+use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, named};
 use feedline_images::{Decoder, Level, Moves, Plane, Sampling, Scratch, Size, Transforms};
 
 use super::boxes::{Buffers, Lists};
@@ -61,8 +61,11 @@ impl JointDataset {
     /// no samples, and as [`Reader::read`] where boxes are counted.
     pub fn new(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
         if transforms.is_on_device() {
-            let why = "the list runs on the device, and the workers decode: make the set by JointDataset::encoded, or \
-                       leave out on_device()";
+            let how = named(
+                "make the set by JointDataset::encoded, or leave out on_device()",
+                "give decode=\"auto\"",
+            );
+            let why = format!("the list runs on the device, and the workers decode: {how}");
             return Err(Error::new(ErrorKind::Config, why));
         }
         Self::build(reader, parts, transforms)

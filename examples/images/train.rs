@@ -24,7 +24,7 @@ pub fn run(options: &Options) -> Result<()> {
     let shape = Shape {
         inputs: 3 * options.size * options.size,
         hidden: options.hidden,
-        classes: folder.classes().len(),
+        classes: Folder::classes(&folder).len(),
         batch,
     };
     let optimizer = Optimizer::Sgd(Sgd { lr: options.lr, momentum: 0.9 });

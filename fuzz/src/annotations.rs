@@ -42,7 +42,7 @@ pub fn check(name: &str, annotations: &[(&str, &[u8])], opened: &str) {
 fn read(pictures: &Path, annotations: &Path) -> Result<()> {
     if annotations.is_file() {
         let segmented = Annotated::open_segmented(pictures, annotations, None);
-        match segmented.and_then(|segmented| read_moved(segmented)) {
+        match segmented.and_then(read_moved) {
             Err(error) if error.kind() != ErrorKind::Sample => crate::reader::check_error(&error),
             _ => {}
         }

@@ -312,16 +312,19 @@ fn a_table_is_fitted_on_rows_ranges_and_times() {
     }
 }
 
+/// How a test makes windows of a table.
+type Change = fn(Table) -> feedline_datasets::Windows;
+
 #[test]
 fn each_bad_input_is_one_error_that_names_rows_and_columns() {
     let dir = tempdir().unwrap();
-    let build = |csv: &str, change: fn(Table) -> feedline_datasets::Windows| {
+    let build = |csv: &str, change: Change| {
         let path = write(dir.path(), "a.csv", ("t,x,g\n".to_owned() + csv).as_bytes());
         change(Table::open(path)).build()
     };
     let plain = plain_of;
     let rows = "1,1,A\n2,2,A\n";
-    let cases: [(&str, fn(Table) -> feedline_datasets::Windows, ErrorKind, &str); 23] = [
+    let cases: [(&str, Change, ErrorKind, &str); 23] = [
         ("1,1,A\nnan,2,A\n", plain, ErrorKind::Data, "row 1 has a time that is not a finite number"),
         ("1.5,1,A\ninf,2,A\n", plain, ErrorKind::Data, "row 1 has a time that is not a finite number"),
         ("1,1,A\n,2,A\n", plain, ErrorKind::Data, "column \"t\" has a null in row 1"),

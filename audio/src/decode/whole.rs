@@ -82,14 +82,19 @@ fn block_of(chunk: [u8; 16]) -> Result<u64> {
     )))
 }
 
-/// All boxes must be whole.
+/// All boxes must be whole, and the one of the sound be there.
 fn check_mp4(source: &mut (impl Read + Seek), Range { start, end }: Range<u64>) -> Result<()> {
-    let mut at = start;
+    let (mut at, mut has_sound) = (start, false);
     for _ in 0..MAX_PARTS {
         if at + 8 > end {
-            return if at == end { Ok(()) } else { Err(cut("a box of the MP4 file", 8, end - at)) };
+            return match (at == end, has_sound) {
+                (true, true) => Ok(()),
+                (true, false) => Err(data("the MP4 file ends before its sound: it was cut, fetch it again")),
+                (false, _) => Err(cut("a box of the MP4 file", 8, end - at)),
+            };
         }
         let [size, name] = read::<8>(source, at)?.as_chunks::<4>().0.try_into().unwrap_or_default();
+        has_sound |= &name == b"mdat";
         let name = String::from_utf8_lossy(&name).escape_debug().to_string();
         let part = format!("box \"{name}\" of the MP4 file");
         let size = match u32::from_be_bytes(size) {

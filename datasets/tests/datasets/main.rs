@@ -82,6 +82,7 @@ mod tabular;
 mod tabular_jobs;
 #[cfg(feature = "tokenizers")]
 mod template_bounds;
+#[cfg(feature = "tokenizers")]
 mod template_edges;
 #[cfg(feature = "tokenizers")]
 mod template_golden;

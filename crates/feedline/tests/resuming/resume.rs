@@ -32,6 +32,7 @@ fn samplers() -> Vec<(&'static str, Sampler)> {
         ("Balanced", Sampler::balanced(&labels, 2).unwrap().draws(LEN + 4).unwrap()),
         ("Bucketed", Sampler::bucketed(&lengths, BATCH as u64, 2).unwrap()),
         ("Subset", Sampler::subset(listed, Sampler::Shuffle).unwrap()),
+        ("ByEpoch", Sampler::by_epoch([(0, Sampler::Shuffle), (1, Sampler::block(4, 6).unwrap())]).unwrap()),
     ]
 }
 

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use feedline::{DType, Dataset, Loader, LoaderBuilder, Spec, source};
+use feedline_audio::{Crop, Sounds};
 use feedline_datasets::{
     Annotated, ArrowFile, ChatOptions, Chats, Fixed, ImageDataset, JointDataset, Manifest, ManifestOptions,
-    OpenOptions, PackOptions, Paired, ParquetFile, Parts, Ragged, Reader, Table, TableOptions, Tokenized,
-    TokenizedSource, Views, ViewsDataset, open, pack,
+    OpenOptions, PackOptions, Paired, ParquetFile, Parts, Ragged, Reader, SoundDataset, Table, TableOptions,
+    Tokenized, TokenizedSource, Views, ViewsDataset, open, open_sounds, pack,
 };
 use feedline_images::Transforms;
 
@@ -58,6 +59,7 @@ pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
         Entry::new("Zipped MdsIndex", of(shards(dir).join("index.json"))),
         Entry::new("ImageFile Image", picture(dir)),
         Entry::new("ImageDataset of a folder", pictures(dir)),
+        Entry::new("SoundDataset of a folder", sounds(dir)),
         Entry::new("Manifest of a table", manifest(dir)),
         Entry::new("Annotated of COCO", annotated(dir)),
         Entry::new("Paired of folders", build(paired(dir, |pairs| Ragged::new(pairs, MOST).unwrap()))),
@@ -320,6 +322,23 @@ fn annotated(dir: &Path) -> Build {
 }
 
 /// Pictures in two classes, flipped at random.
+fn sounds(dir: &Path) -> Build {
+    for id in 0..LEN as u32 {
+        let frames = 400 + 10 * id;
+        let mut wav =
+            [b"RIFF", &(36 + 2 * frames).to_le_bytes()[..], b"WAVEfmt \x10\0\0\0\x01\0\x01\0"].concat();
+        wav.extend([&8000u32.to_le_bytes()[..], &16_000u32.to_le_bytes(), b"\x02\0\x10\0data"].concat());
+        wav.extend((2 * frames).to_le_bytes());
+        wav.extend((0..frames).flat_map(|at| (300 * ((at + id) % 41) as i16).to_le_bytes()));
+        write(dir, &format!("sounds/{}/{id:02}.wav", ["no", "yes"][id as usize % 2]), &wav);
+    }
+    let folder = dir.join("sounds");
+    build(move || {
+        let reader = open_sounds(&folder, &ManifestOptions::default()).unwrap();
+        SoundDataset::new(reader, Sounds::new().rate(4000).crop(150, Crop::Random)).unwrap()
+    })
+}
+
 fn pictures(dir: &Path) -> Build {
     for id in 0..LEN as u8 {
         write(dir, &format!("pictures/{}/{id:02}.bmp", ["ants", "bees"][id as usize % 2]), &bitmap(id));

@@ -162,8 +162,9 @@ impl Loader {
         loop {
             match self.with_state(py, |state| state.next(TICK))? {
                 Answer::Batch(share) => {
-                    self.tell_wait(py, start.elapsed());
-                    return Ok(Some(self.count(share)));
+                    let batch = self.count(share);
+                    self.tell_wait(py, start.elapsed())?;
+                    return Ok(Some(batch));
                 }
                 Answer::Over => return Ok(None),
                 Answer::NotYet => {}
@@ -293,12 +294,13 @@ impl Loader {
 }
 
 impl Loader {
-    /// Says that the loop has waited, so that its line can be named.
-    fn tell_wait(&self, py: Python<'_>, waited: Duration) {
+    /// Says that the loop has waited, so that its line can be named. An error is an interrupt, or what another
+    /// handler of a signal raises: handlers run in the first Python code after the wait.
+    fn tell_wait(&self, py: Python<'_>, waited: Duration) -> PyResult<()> {
         if waited >= NOTICED {
-            // It reads frames, and has nothing to fail at that would concern the loop.
-            let _ = self.waited.call1(py, (waited.as_nanos() as u64,));
+            self.waited.call1(py, (waited.as_nanos() as u64,))?;
         }
+        Ok(())
     }
 
     fn recorder(&self) -> MutexGuard<'_, Option<Recorder>> {

@@ -1,6 +1,5 @@
 //! Errors about the content of a file.
 
-use std::error::Error as StdError;
 use std::{fmt, io};
 
 use feedline_core::{Error, ErrorKind};
@@ -21,28 +20,13 @@ pub(crate) fn one_line(text: impl fmt::Display) -> String {
 /// An error of this crate passes through, so that a server that does not answer is not a damaged file. So
 /// does an error of the operating system.
 pub(crate) fn of_stream(error: io::Error, damaged: impl FnOnce(io::Error) -> Error) -> Error {
-    if let Some(own) = own(&error) {
+    if let Some(own) = Error::within(&error) {
         return own.clone();
     }
     if error.raw_os_error().is_some() {
         return data("cannot read the file").with_source(error);
     }
     damaged(error)
-}
-
-/// The error of this crate inside `error`, if any.
-fn own(error: &io::Error) -> Option<&Error> {
-    let mut cause: &(dyn StdError + 'static) = error.get_ref()?;
-    loop {
-        if let Some(own) = cause.downcast_ref::<Error>() {
-            return Some(own);
-        }
-        // `source` of an I/O error skips the error that it wraps.
-        cause = match cause.downcast_ref::<io::Error>() {
-            Some(error) => error.get_ref()?,
-            None => cause.source()?,
-        };
-    }
 }
 
 #[cfg(test)]

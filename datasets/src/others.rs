@@ -1,6 +1,6 @@
-//! The fields of a reader that are no part of its pictures or sounds, such as labels.
+//! The field of a reader that holds pictures or sounds, and the fields beside it, such as labels.
 
-use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
+use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec, named};
 
 use crate::reader::at_file;
 use crate::{ElementType, Reader, Schema, SchemaField};
@@ -75,4 +75,28 @@ impl Others {
 /// Whether a field holds files, such as encoded pictures or sounds.
 pub(crate) fn is_bytes(field: &SchemaField) -> bool {
     field.element == ElementType::Bytes && field.shape == [None]
+}
+
+/// The name of the reader's field that holds files: the first of `names` that it has, or its only field of bytes.
+/// `what` says in errors what the files are.
+pub(crate) fn file_field(reader: &dyn Reader, names: &[&str], what: &str) -> Result<String> {
+    let fields = reader.schema().fields();
+    let found = names.iter().find(|name| fields.iter().any(|field| field.name == **name && is_bytes(field)));
+    let mut bytes = fields.iter().filter(|field| is_bytes(field)).map(|field| field.name.as_str());
+    let only = bytes.next().filter(|_| bytes.next().is_none());
+    found.copied().or(only).map(str::to_owned).ok_or_else(|| {
+        let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
+        let how = named("name it to with_field", "name it by field=");
+        let why = format!("no field looks like encoded {what}, there are {names:?}: {how}");
+        at_file(reader, 0, Error::new(ErrorKind::Config, why))
+    })
+}
+
+/// The index of the reader's field `name`, which holds files.
+pub(crate) fn find_files(reader: &dyn Reader, name: &str) -> Result<usize> {
+    let found = reader.schema().fields().iter().position(|field| field.name == name && is_bytes(field));
+    found.ok_or_else(|| {
+        let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
+        at_file(reader, 0, Error::new(ErrorKind::Config, why))
+    })
 }

@@ -1,6 +1,5 @@
 //! A file as the decoder reads it, and the errors of both.
 
-use std::error::Error as StdError;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use feedline_core::Error;
@@ -46,14 +45,16 @@ impl<R: Read + Seek + Send + Sync> MediaSource for Source<R> {
 
 /// The error of a source that cannot be read; one of this project passes through.
 pub(super) fn unreadable(error: io::Error) -> Error {
-    own(&error).cloned().unwrap_or_else(|| data("cannot read the file").with_source(error))
+    Error::within(&error).cloned().unwrap_or_else(|| data("cannot read the file").with_source(error))
 }
 
 /// The error of a file that the decoder refuses.
 pub(super) fn refused(format: Format, error: Refused) -> Error {
     let name = format.name();
     match error {
-        Refused::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof && own(&error).is_none() => {
+        Refused::IoError(error)
+            if error.kind() == io::ErrorKind::UnexpectedEof && Error::within(&error).is_none() =>
+        {
             data(format!("the {name} file ends too early: it was cut, fetch it again"))
         }
         Refused::IoError(error) => unreadable(error),
@@ -62,20 +63,5 @@ pub(super) fn refused(format: Format, error: Refused) -> Error {
         }
         Refused::DecodeError(what) => data(format!("the {name} file is damaged ({what}): fetch it again")),
         other => data(format!("the {name} file is damaged: fetch it again")).with_source(other.to_string()),
-    }
-}
-
-/// The error of this project inside `error`, if any.
-fn own(error: &io::Error) -> Option<&Error> {
-    let mut cause: &(dyn StdError + 'static) = error.get_ref()?;
-    loop {
-        if let Some(own) = cause.downcast_ref::<Error>() {
-            return Some(own);
-        }
-        // `source` of an I/O error skips the error that it wraps.
-        cause = match cause.downcast_ref::<io::Error>() {
-            Some(error) => error.get_ref()?,
-            None => cause.source()?,
-        };
     }
 }

@@ -1,9 +1,9 @@
 //! The error type: the fault, its location (stage, batch, sample, path, offset), and the remedy.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use crate::catch_panic;
 
@@ -215,6 +215,22 @@ impl Error {
     /// The byte offset in the file, if known.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
+    }
+
+    /// The error of this crate inside `error`, if any.
+    #[doc(hidden)] // For the crates that hand streams to parsers of others.
+    pub fn within(error: &io::Error) -> Option<&Self> {
+        let mut cause: &(dyn StdError + 'static) = error.get_ref()?;
+        loop {
+            if let Some(own) = cause.downcast_ref::<Self>() {
+                return Some(own);
+            }
+            // `source` of an I/O error skips the error that it wraps.
+            cause = match cause.downcast_ref::<io::Error>() {
+                Some(error) => error.get_ref()?,
+                None => cause.source()?,
+            };
+        }
     }
 }
 

@@ -45,6 +45,7 @@ mod deadline;
 pub mod dtype;
 pub mod error;
 pub mod fingerprint;
+mod forward;
 mod items;
 pub mod layout;
 mod lengths;

@@ -1,10 +1,10 @@
 //! A data set that gives the same answers at every call.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::{Context, Dataset, Prefetched, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::forward::forward;
+use crate::{Context, Dataset, ReadError, Row, Rows, Spec, StridedColumn};
 
 /// A data set, with its length, spec and fingerprint read once.
 ///
@@ -53,25 +53,7 @@ impl Dataset for StableDataset {
         self.inner.column(field)
     }
 
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.inner.block_shuffle()
-    }
-
-    fn table_rows(&self) -> Option<(u64, bool)> {
-        self.inner.table_rows()
-    }
-
-    fn has_random_geometry(&self) -> bool {
-        self.inner.has_random_geometry()
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.inner.prefetch(ids, context)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.inner.path(id)
-    }
+    forward!(self => self.inner);
 
     fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| self.inner.fingerprint())

@@ -1,11 +1,11 @@
 //! Encoded pictures of any reader, decoded and transformed into rows.
 
-use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, named};
+use feedline_core::{Context, Dataset, Fingerprint, Result, Row, Spec};
 use feedline_images::{Scratch, Transforms};
 
 use super::encoded::Checked;
-use crate::others::{Others, is_bytes};
-use crate::reader::{at_file, check_not_empty, samples_of_reader};
+use crate::others::{Others, file_field, find_files};
+use crate::reader::{check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 
 /// Names of fields with encoded pictures; the first one in the schema is decoded.
@@ -101,7 +101,7 @@ impl ImageDataset {
         transforms: Transforms,
         encoded: Option<usize>,
     ) -> Result<Self> {
-        let image = find_pictures(&*reader, name)?;
+        let image = find_files(&*reader, name)?;
         let spec = match encoded {
             None => transforms.field("image")?,
             Some(max_bytes) => transforms.add_encoded_fields(Spec::new(), "image", max_bytes)?,
@@ -140,28 +140,9 @@ impl ImageDataset {
     }
 }
 
-/// The index of the reader's field `name`, which holds pictures.
-pub(super) fn find_pictures(reader: &dyn Reader, name: &str) -> Result<usize> {
-    let found = reader.schema().fields().iter().position(|field| field.name == name && is_bytes(field));
-    found.ok_or_else(|| {
-        let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
-        at_file(reader, 0, Error::new(ErrorKind::Config, why))
-    })
-}
-
 /// The name of the reader's field that holds pictures.
 pub(super) fn picture_field(reader: &dyn Reader) -> Result<String> {
-    let fields = reader.schema().fields();
-    let found =
-        NAMES.into_iter().find(|name| fields.iter().any(|field| field.name == *name && is_bytes(field)));
-    let mut bytes = fields.iter().filter(|field| is_bytes(field)).map(|field| field.name.as_str());
-    let only = bytes.next().filter(|_| bytes.next().is_none());
-    found.or(only).map(str::to_owned).ok_or_else(|| {
-        let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
-        let how = named("name it to with_field", "name it by field=");
-        let why = format!("no field looks like encoded pictures, there are {names:?}: {how}");
-        at_file(reader, 0, Error::new(ErrorKind::Config, why))
-    })
+    file_field(reader, &NAMES, "pictures")
 }
 
 impl Dataset for ImageDataset {

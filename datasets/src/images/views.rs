@@ -4,9 +4,9 @@ use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, Resu
 use feedline_images::device::WORDS;
 use feedline_images::{Decoder, DevicePart, Scratch, Size, Transforms};
 
-use super::dataset::{find_pictures, picture_field};
+use super::dataset::picture_field;
 use super::encoded::Encoded;
-use crate::others::Others;
+use crate::others::{Others, find_files};
 use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 
@@ -124,7 +124,7 @@ impl ViewsDataset {
     }
 
     fn build(reader: Box<dyn Reader>, name: &str, views: Views, is_on_lanes: bool) -> Result<Self> {
-        let image = find_pictures(&*reader, name)?;
+        let image = find_files(&*reader, name)?;
         if views.is_empty() {
             let error = Error::new(ErrorKind::Config, "there are no views: add some");
             return Err(at_file(&*reader, 0, error));

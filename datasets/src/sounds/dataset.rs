@@ -4,10 +4,10 @@ use std::io::{Cursor, Read, Seek};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_audio::{Scratch, SoundField, SoundFile, Sounds};
-use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, named};
+use feedline_core::{Context, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec};
 
 use super::lengths;
-use crate::others::{Others, is_bytes};
+use crate::others::{Others, file_field, find_files};
 use crate::reader::{at_file, check_not_empty, samples_of_reader};
 use crate::{Reader, Values};
 
@@ -84,7 +84,7 @@ impl SoundDataset {
     /// # Errors
     /// `Config` when no field holds bytes under such a name, and as [`Sounds::field`]; `Data` if no sound can be read.
     pub fn new(reader: Box<dyn Reader>, sounds: Sounds) -> Result<Self> {
-        let name = field_of(&*reader)?;
+        let name = file_field(&*reader, &NAMES, "sounds")?;
         Self::with_field(reader, &name, sounds)
     }
 
@@ -93,11 +93,7 @@ impl SoundDataset {
     /// # Errors
     /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
     pub fn with_field(reader: Box<dyn Reader>, name: &str, sounds: Sounds) -> Result<Self> {
-        let found = reader.schema().fields().iter().position(|field| field.name == name && is_bytes(field));
-        let Some(sound) = found else {
-            let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
-            return Err(at_file(&*reader, 0, Error::new(ErrorKind::Config, why)));
-        };
+        let sound = find_files(&*reader, name)?;
         check_not_empty(&*reader)?;
         let rate = match sounds.stated_rate() {
             Some(rate) => rate,
@@ -252,21 +248,6 @@ fn with_sound<T>(
         Ok(())
     })?;
     done.ok_or_else(|| Error::new(ErrorKind::Data, "the sample has no sound"))
-}
-
-/// The name of the reader's field that holds sounds.
-fn field_of(reader: &dyn Reader) -> Result<String> {
-    let fields = reader.schema().fields();
-    let found =
-        NAMES.into_iter().find(|name| fields.iter().any(|field| field.name == *name && is_bytes(field)));
-    let mut bytes = fields.iter().filter(|field| is_bytes(field)).map(|field| field.name.as_str());
-    let only = bytes.next().filter(|_| bytes.next().is_none());
-    found.or(only).map(str::to_owned).ok_or_else(|| {
-        let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
-        let how = named("name it to with_field", "name it by field=");
-        let why = format!("no field looks like encoded sounds, there are {names:?}: {how}");
-        at_file(reader, 0, Error::new(ErrorKind::Config, why))
-    })
 }
 
 impl Dataset for SoundDataset {

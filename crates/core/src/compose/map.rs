@@ -1,13 +1,11 @@
 //! A function of each sample.
 
 use std::fmt;
-use std::path::Path;
 
 use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
-use crate::{
-    Context, Dataset, Fingerprint, Layout, Prefetched, ReadError, Result, Row, Rows, Spec, StableDataset,
-};
+use crate::forward::forward;
+use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec, StableDataset};
 
 /// Maximum bytes and samples that are read before they are mapped: few enough to stay in a processor's
 /// cache.
@@ -122,25 +120,7 @@ impl Dataset for Map {
         })
     }
 
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.inner.block_shuffle()
-    }
-
-    fn table_rows(&self) -> Option<(u64, bool)> {
-        self.inner.table_rows()
-    }
-
-    fn has_random_geometry(&self) -> bool {
-        self.inner.has_random_geometry()
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.inner.prefetch(ids, context)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.inner.path(id)
-    }
+    forward!(self => self.inner);
 
     /// Covers the inner set, the spec and the [`version`](Map::version); not the function itself.
     fn fingerprint(&self) -> u64 {

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
 
 use crate::compose::{check_id, config};
+use crate::forward::forward;
 use crate::random::key;
 use crate::{
-    Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Prefetched, Random, ReadError, Result,
-    Row, Rows, Spec, StableDataset,
+    Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, Random, ReadError, Result, Row, Rows,
+    Spec, StableDataset,
 };
 
 /// A set with negatives beside the items of each sample; made by [`Dataset::negatives`].
@@ -162,25 +162,7 @@ impl Dataset for Negatives {
         read
     }
 
-    fn block_shuffle(&self) -> Option<(u64, u64)> {
-        self.inner.block_shuffle()
-    }
-
-    fn table_rows(&self) -> Option<(u64, bool)> {
-        self.inner.table_rows()
-    }
-
-    fn has_random_geometry(&self) -> bool {
-        self.inner.has_random_geometry()
-    }
-
-    fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-        self.inner.prefetch(ids, context)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.inner.path(id)
-    }
+    forward!(self => self.inner);
 
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"negatives").number(self.inner.fingerprint()).spec(&self.spec);

@@ -1,11 +1,11 @@
 //! Pointers to data sets as data sets.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use crate::{Context, Dataset, Prefetched, ReadError, Row, Rows, Spec, StridedColumn};
+use crate::forward::forward;
+use crate::{Context, Dataset, ReadError, Row, Rows, Spec, StridedColumn};
 
-macro_rules! forward {
+macro_rules! pointers {
     ($(#[$doc:meta] $pointer:ty),*) => {$(
         #[$doc]
         impl<D: Dataset + ?Sized> Dataset for $pointer {
@@ -34,25 +34,7 @@ macro_rules! forward {
                 (**self).column(field)
             }
 
-            fn block_shuffle(&self) -> Option<(u64, u64)> {
-                (**self).block_shuffle()
-            }
-
-            fn table_rows(&self) -> Option<(u64, bool)> {
-                (**self).table_rows()
-            }
-
-            fn has_random_geometry(&self) -> bool {
-                (**self).has_random_geometry()
-            }
-
-            fn prefetch(&self, ids: &[u64], context: &mut Context) -> Prefetched {
-                (**self).prefetch(ids, context)
-            }
-
-            fn path(&self, id: u64) -> Option<&Path> {
-                (**self).path(id)
-            }
+            forward!(self => (**self));
 
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
@@ -65,7 +47,7 @@ macro_rules! forward {
     )*};
 }
 
-forward! {
+pointers! {
     /// The set that the pointer shares, which its other owners can use at the same time.
     Arc<D>,
     /// The set in the box.

@@ -5,8 +5,8 @@
 #   ci/arm.sh feedline-slots ...   some packages
 #
 # Needs qemu-user, gcc-aarch64-linux-gnu, g++-aarch64-linux-gnu (Debian's names), and the Rust target
-# aarch64-unknown-linux-gnu. qemu runs Arm code in x86-64's stronger memory order: a missing barrier does not show
-# here. The loom models (ci/loom.sh) are the proof of the order.
+# aarch64-unknown-linux-gnu. qemu runs Arm code in x86-64's stronger memory order: a missing barrier does not
+# show here. The loom models (ci/loom.sh) are the proof of the order.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,8 +23,8 @@ if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
     exit 0
 fi
 
-# Tests start other programs, so the kernel has to know how to start those of Arm. It is told in a namespace of this
-# script, which ends with it.
+# Tests start other programs, so the kernel has to know how to start those of Arm. It is told in a namespace
+# of this script, which ends with it.
 if [ "${1:-}" != --inside ]; then
     exec unshare --user --map-root-user --mount "$0" --inside "$@"
 fi

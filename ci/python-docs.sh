@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Renders the documentation of the Python package, a page per module with every class, into target/ci/python-docs, by
-# pdoc; fails on a warning, such as a type that is not found, and on a public name without a docstring.
+# Renders the documentation of the Python package, a page per module with every class, into
+# target/ci/python-docs, by pdoc; fails on a warning, such as a type that is not found, and on a public name
+# without a docstring.
 #
 #   ci/python-docs.sh              with the package that `python3` has
 #   FEEDLINE_PYTHON=... ci/python-docs.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the decode servers servers/: lints, tests, and the two commands of its README. The workspace has its own
-# lockfile and target folder; its first build takes ten minutes on two cores.
+# Checks the decode servers servers/: lints, tests, and the two commands of its README. The workspace has its
+# own lockfile and target folder; its first build takes ten minutes on two cores.
 #
 #   ci/servers.sh          lints, builds, tests
 #   ci/servers.sh bench    measures: rates beside pyarrow and TCP (--release); bench SECONDS for each part

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that `unsafe` occurs only in slots, backend, cuda, sim, device and dlpack, and in the files listed
-# below with a reason. Every other crate root must forbid it, so that the compiler checks too.
-# Also that nothing adds a Duration to an Instant, which panics on overflow: feedline_core::deadline saturates.
+# below with a reason. Every other crate root must forbid it, so that the compiler checks too. Also that
+# nothing adds a Duration to an Instant, which panics on overflow: feedline_core::deadline saturates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

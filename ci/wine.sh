@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs tests of the Windows binaries under Wine: the crates below, or those that are named.
 #
-# Needs gcc-mingw-w64-x86-64 and wine64 (Debian's names), and the Rust target x86_64-pc-windows-gnu. Wine is not
-# Windows: timing, file systems and locks are those of Linux.
+# Needs gcc-mingw-w64-x86-64 and wine64 (Debian's names), and the Rust target x86_64-pc-windows-gnu. Wine is
+# not Windows: timing, file systems and locks are those of Linux.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

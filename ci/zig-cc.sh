@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# zig as a C compiler for macOS, without Apple's tools: drops the options that name a system in clang's way. For
-# ci/systems.sh.
+# zig as a C compiler for macOS, without Apple's tools: drops the options that name a system in clang's way.
+# For ci/systems.sh.
 arguments=()
 while [ $# -gt 0 ]; do
     case $1 in

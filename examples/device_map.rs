@@ -1,5 +1,5 @@
-//! Kernels ahead of the step: bytes cross the bus, and a `device_map` widens them to floats on the device while
-//! the step before still runs. Prints the mean ink of the digits, and which stage limits the loop.
+//! Kernels ahead of the step: bytes cross the bus, and a `device_map` widens them to floats on the device
+//! while the step before still runs. Prints the mean ink of the digits, and which stage limits the loop.
 //!
 //! `cargo run --release --example device_map`; without a GPU the same kernels run as host code.
 #![forbid(unsafe_code)]

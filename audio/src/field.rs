@@ -57,8 +57,8 @@ impl SoundField {
         self.sounds.is_random()
     }
 
-    /// Adds the field to `spec`: without a crop a ragged one of up to `max_items` items, else one of a fixed size,
-    /// and `NAME.length`.
+    /// Adds the field to `spec`: without a crop a ragged one of up to `max_items` items, else one of a fixed
+    /// size, and `NAME.length`.
     ///
     /// # Errors
     /// As [`Spec::field`] and [`Spec::ragged`].
@@ -76,7 +76,8 @@ impl SoundField {
         spec.field(name, DType::F32, shape)?.field(&format!("{name}.length"), DType::I64, [])
     }
 
-    /// The items of a sound of `frames` frames at the rate of the batch: the frames, or the windows of a spectrogram.
+    /// The items of a sound of `frames` frames at the rate of the batch: the frames, or the windows of a
+    /// spectrogram.
     pub fn items(&self, frames: usize) -> usize {
         self.mel.as_ref().map_or(frames, |mel| mel.options().frames(frames))
     }
@@ -92,11 +93,12 @@ impl SoundField {
         !self.sounds.is_cropped() && frames as f64 > self.sounds.max_seconds * f64::from(rate)
     }
 
-    /// Reads a sound of `frames` frames into field `index` of the row, and into the one behind it if it is cropped.
+    /// Reads a sound of `frames` frames into field `index` of the row, and into the one behind it if it is
+    /// cropped.
     ///
     /// # Errors
-    /// As [`SoundFile::read`]; `Sample` for a sound of another rate or number of channels, one that is too long, and
-    /// one that is too short for its spectrogram.
+    /// As [`SoundFile::read`]; `Sample` for a sound of another rate or number of channels, one that is too
+    /// long, and one that is too short for its spectrogram.
     pub fn write(
         &self,
         sound: &mut SoundFile<'_>,

@@ -30,8 +30,9 @@ pub enum Log {
     Decibel,
 }
 
-/// A mel spectrogram as `torchaudio.transforms.MelSpectrogram` makes it by default: power, a periodic Hann window,
-/// frames around their centres with the ends of the sound reflected, HTK's mel scale, and bands without a norm.
+/// A mel spectrogram as `torchaudio.transforms.MelSpectrogram` makes it by default: power, a periodic Hann
+/// window, frames around their centres with the ends of the sound reflected, HTK's mel scale, and bands
+/// without a norm.
 ///
 /// ```
 /// use feedline_audio::{Log, MelSpectrogram};

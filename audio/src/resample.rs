@@ -1,7 +1,7 @@
 //! Another sample rate, by a windowed sinc, as torchaudio's `resample`.
 //!
-//! An output is a weighted sum of the inputs around it, wherever a part begins: so a crop of a sound has the values
-//! that it has within the whole sound.
+//! An output is a weighted sum of the inputs around it, wherever a part begins: so a crop of a sound has the
+//! values that it has within the whole sound.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -12,8 +12,8 @@ const ZEROS: f64 = 6.0;
 /// The cut-off as a part of the lower Nyquist frequency: `rolloff` of torchaudio.
 const ROLLOFF: f64 = 0.99;
 
-/// Changes the rate of a sound; with the defaults of `torchaudio.functional.resample`: a sinc in a Hann window, of six
-/// zero crossings on each side and a cut-off at 0.99 of the lower Nyquist frequency.
+/// Changes the rate of a sound; with the defaults of `torchaudio.functional.resample`: a sinc in a Hann
+/// window, of six zero crossings on each side and a cut-off at 0.99 of the lower Nyquist frequency.
 ///
 /// ```
 /// use feedline_audio::Resampler;
@@ -84,8 +84,8 @@ impl Resampler {
         start.min(len)..end.min(len)
     }
 
-    /// Writes the outputs `range` of a sound of which `inputs` is the part from frame `offset` on. What is before and
-    /// behind the part counts as zeros.
+    /// Writes the outputs `range` of a sound of which `inputs` is the part from frame `offset` on. What is
+    /// before and behind the part counts as zeros.
     pub fn run(&self, inputs: &[f32], offset: u64, range: Range<u64>, to: &mut Vec<f32>) {
         to.clear();
         if (self.from, self.to) == (1, 1) {

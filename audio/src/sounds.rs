@@ -31,8 +31,8 @@ pub enum Crop {
 
 /// What becomes of each sound: its rate, its channels, a part of it, a spectrogram.
 ///
-/// Without a crop the field is ragged, and each sound as long as it is. With one it has one size, and a shorter sound
-/// is followed by zeros; the frames that are sound are in the field `NAME.length`.
+/// Without a crop the field is ragged, and each sound as long as it is. With one it has one size, and a
+/// shorter sound is followed by zeros; the frames that are sound are in the field `NAME.length`.
 ///
 /// | | mono | channels | mel | mel of channels |
 /// | --- | --- | --- | --- | --- |
@@ -71,8 +71,8 @@ impl Sounds {
         Self::default()
     }
 
-    /// Resamples each sound to `rate` Hz, see [`Resampler`](crate::Resampler). Without a rate all sounds must have
-    /// that of the first.
+    /// Resamples each sound to `rate` Hz, see [`Resampler`](crate::Resampler). Without a rate all sounds must
+    /// have that of the first.
     pub fn rate(self, rate: u32) -> Self {
         Self { rate: Some(rate), ..self }
     }
@@ -115,7 +115,8 @@ impl Sounds {
     /// The field of a batch at a rate of `rate` Hz: the one that is set, or that of the files.
     ///
     /// # Errors
-    /// `Config` for a rate beyond 1 to 768,000, no frames or channels, and a spectrogram that cannot be made of them.
+    /// `Config` for a rate beyond 1 to 768,000, no frames or channels, and a spectrogram that cannot be made
+    /// of them.
     pub fn field(&self, rate: u32) -> Result<SoundField> {
         if !RATES.contains(&rate) {
             return Err(config(format!("a rate of {rate} Hz: give one from 1 to {}", RATES.end())));

@@ -120,7 +120,7 @@ impl Arrays {
     }
 }
 
-/// The field and the column of `array`; its first dimension counts samples if `rows`.
+/// The field and the column of `array`. With `rows`, its first dimension counts samples.
 fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
     let refuse = |why| Err(data(format!("array \"{}\" {why}", array.name)));
     let is_string = matches!(array.coding, Coding::PaddedBytes | Coding::Utf32 { .. });

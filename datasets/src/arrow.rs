@@ -27,7 +27,7 @@ use index::{Index, Stored, body, damaged};
 pub(crate) use messages::is_stream;
 use messages::{check, parse};
 
-/// The first bytes of a file, and its last ones.
+/// The first and the last bytes of a file.
 pub(crate) const MAGIC: &[u8] = b"ARROW1";
 /// The metadata key of the footer for the checksum of a packed file and the number of bytes that it covers:
 /// `CRC:BYTES`.
@@ -372,7 +372,7 @@ impl Reader for ArrowFile {
         Some(&self.path)
     }
 
-    /// Covers the content of a file in memory. Covers name, size and last write time of other files.
+    /// Covers the content of a file in memory; of another file its name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -7,7 +7,8 @@ use feedline_core::{Result, on_threads};
 /// Shards that are opened at once: enough to hide the round trips of a store.
 const THREADS: usize = 16;
 
-/// The results of `work` on each item, in their order. The error is that of the first item that has one.
+/// Runs `work` on each item; returns the results in the order of the items, or the error of the first item
+/// that failed.
 pub(crate) fn at_once<T: Send, R: Send>(
     items: Vec<T>,
     work: impl Fn(T) -> Result<R> + Sync,

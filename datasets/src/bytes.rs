@@ -49,8 +49,8 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Opens `path`. Recognises gzip by its first bytes, not by the name; `claim` is that of
-    /// [`gzip::inflate`]. Reads a plain file of up to `limit` bytes into memory.
+    /// Opens `path`. Recognises gzip by its first bytes, not by the name; [`gzip::inflate`] documents
+    /// `claim`. Reads a plain file of up to `limit` bytes into memory.
     pub(crate) fn open(path: &Path, limit: u64, claim: impl FnOnce(&[u8]) -> Result<u64>) -> Result<Self> {
         let file = DiskFile::open(path)?;
         let mut magic = [0; 2];
@@ -130,7 +130,7 @@ impl Content {
         }
     }
 
-    /// Whether the bytes come from a gzip file: then there is up to one byte more than claimed.
+    /// Whether the bytes come from a gzip file. They may then be one byte more than the header claims.
     pub(crate) fn is_inflated(&self) -> bool {
         matches!(self, Self::Inflated(_))
     }
@@ -201,7 +201,7 @@ impl Content {
     /// Adds the content to a fingerprint: every byte of a file up to [`MEMORY_LIMIT`], however it is
     /// read; for a larger one the length and 64 rows of `row_bytes` bytes, spread from byte `first` on.
     ///
-    /// Of a file in an object store it covers what [`fingerprint_sampled`](Self::fingerprint_sampled) does.
+    /// For a file in an object store, the same as [`fingerprint_sampled`](Self::fingerprint_sampled).
     pub(crate) fn fingerprint(&self, state: Fingerprint, first: u64, row_bytes: u64) -> Result<Fingerprint> {
         #[cfg(feature = "object-store")]
         if let Self::Remote(_) = self {
@@ -222,8 +222,8 @@ impl Content {
     }
 
     /// Adds the length and up to 512 KiB of the content to a fingerprint, see [`Fingerprint::file_sampled`];
-    /// every byte of a content in memory. Of an object in a store it adds the length and the first and last
-    /// 4 KiB, which takes up to two requests more than the opening.
+    /// for a file in memory, every byte; for an object in a store, the length and the first and last 4 KiB,
+    /// which takes up to two further requests.
     pub(crate) fn fingerprint_sampled(&self, state: Fingerprint) -> Result<Fingerprint> {
         if let Some(bytes) = self.bytes() {
             return Ok(state.bytes(bytes));

@@ -13,7 +13,8 @@ mod tests;
 pub(crate) struct Cache<T> {
     limit: u64,
     parts: Vec<Part<T>>,
-    /// Clock of the cache: counts uses, except repeated uses of the part that was used last.
+    /// Counts the uses of parts, except repeated uses of the part that was used last: the clock for "least
+    /// recently used".
     clock: AtomicU64,
     /// The number of samples for which parts were prefetched.
     wanted: AtomicU64,
@@ -26,17 +27,17 @@ pub(crate) struct Cache<T> {
 struct Part<T> {
     value: RwLock<Option<Arc<T>>>,
     used: AtomicU64,
-    /// If it was prefetched, and not used since: the number of parts that were decoded before; otherwise
+    /// For a part that was prefetched and not used since, the number of parts decoded before it; otherwise
     /// [`USED`].
     ahead: AtomicU64,
-    /// Whether prefetching it failed. A read of the part finds the error again.
+    /// Whether prefetching it failed. The read of the part reports the error.
     is_damaged: AtomicBool,
-    /// The number of samples for which parts were prefetched before this part was last needed for one.
+    /// The value of [`Cache::wanted`] when this part was last prefetched for a sample.
     wanted_at: AtomicU64,
 }
 
 impl<T> Part<T> {
-    /// Whether it is held; `None` while a thread decodes it.
+    /// Whether the cache holds the part; `None` while a thread decodes it.
     fn is_held(&self) -> Option<bool> {
         match self.value.try_read() {
             Ok(value) => Some(value.is_some()),
@@ -45,7 +46,7 @@ impl<T> Part<T> {
         }
     }
 
-    /// Whether a worker holds it.
+    /// Whether a worker uses the part.
     fn is_in_use(&self) -> bool {
         let value = self.value.try_read();
         value.is_ok_and(|value| value.as_ref().is_some_and(|value| Arc::strong_count(value) > 1))
@@ -62,7 +63,7 @@ impl<T> Drop for Reserved<'_, T> {
     }
 }
 
-/// The parts that are held.
+/// The parts in the cache.
 #[derive(Debug, Default)]
 struct Held {
     /// Each part, with its bytes.
@@ -168,9 +169,9 @@ impl<T> Cache<T> {
         let decoding = largest.saturating_mul(held.decoding + 1);
         let ahead = held.parts.iter().filter(|(part, _)| self.is_ahead(&held, *part));
         let ahead = ahead.fold(decoding, |sum, (_, bytes)| sum.saturating_add(*bytes));
-        // So many samples need each part of a window in a block shuffle, or one or two parts in sequence. The
-        // end of a window is read beside the beginning of the next, and in sequence each worker reads another
-        // part.
+        // Parts needed by the samples of the last prefetches: all those of a window in a block shuffle, one
+        // or two in sequential order. The end of a window is read at the same time as the beginning of the
+        // next one; in sequential order each worker reads another part.
         let wanted = self.wanted.load(Ordering::Relaxed).saturating_sub(4 * held.parts.len() as u64);
         let window = self.parts.iter().filter(|part| part.wanted_at.load(Ordering::Relaxed) > wanted).count();
         let in_use = held.parts.iter().filter(|(part, _)| self.parts[*part].is_in_use()).count();
@@ -183,8 +184,8 @@ impl<T> Cache<T> {
         Some(Reserved(self))
     }
 
-    /// Whether the part was prefetched, and not used since. One that waits for longer than the others take to
-    /// go through the cache belongs to an order that was given up, such as an epoch that was not finished.
+    /// Whether the part was prefetched, and not used since. A part that stays unused while the rest of the
+    /// cache is replaced belongs to an abandoned order, such as an epoch that was not finished.
     fn is_ahead(&self, held: &Held, part: usize) -> bool {
         let ahead = self.parts[part].ahead.load(Ordering::Relaxed);
         ahead != USED && held.decoded - ahead <= 2 * held.parts.len() as u64
@@ -200,7 +201,7 @@ impl<T> Cache<T> {
         let (value, bytes) = decode()?;
         let value = Arc::new(value);
         *place = Some(value.clone());
-        // Never holds two locks: two threads cannot wait for each other.
+        // Holds one lock at a time, so that two threads cannot wait for each other.
         drop(place);
         self.touch(&self.parts[index]);
         let gone = self.hold(index, bytes);
@@ -245,7 +246,7 @@ impl<T> Cache<T> {
         let mut gone = Vec::new();
         while held.parts.len() > 1 && held.parts.iter().map(|(_, bytes)| bytes).sum::<u64>() > self.limit {
             let others = held.parts.iter().enumerate().filter(|(_, (part, _))| *part != index);
-            // Parts that were prefetched are needed later than those that were used.
+            // Prefetched parts are kept longer than used ones: they are still needed.
             let age =
                 |part: usize| (self.is_ahead(&held, part), self.parts[part].used.load(Ordering::Relaxed));
             let Some((oldest, _)) = others.min_by_key(|(_, (part, _))| age(*part)) else { break };
@@ -258,25 +259,25 @@ impl<T> Cache<T> {
     }
 }
 
-/// Makes the allocator of the GNU C library keep the memory of evicted parts for the next ones. It returns
-/// large blocks to the system, which clears every page again, until the program has freed one of up to 32
-/// MiB; from then on it keeps blocks of that size (mallopt(3), `M_MMAP_THRESHOLD`). This one is never written,
-/// so it takes no memory.
+/// Makes the allocator of the GNU C library keep the memory of evicted parts for the next ones. By default it
+/// returns large blocks to the system, which clears every page again. Once the program has freed a block of
+/// up to 32 MiB, it keeps blocks of that size (mallopt(3), `M_MMAP_THRESHOLD`). The block freed here is never
+/// written, so it takes no memory.
 fn keep_freed_memory() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if cfg!(target_env = "gnu") {
             let mut block = Vec::<u8>::new();
-            // Without memory for it, nothing changes.
+            // If this fails, nothing changes.
             let _ = block.try_reserve_exact((32 << 20) - (64 << 10));
             drop(std::hint::black_box(block));
         }
     });
 }
 
-/// Block and window of a block shuffle over groups that end at `ends`, of which a cache holds `cache_bytes`
-/// of `bytes`; `None` if it holds all of them. The cache holds two windows, because batches at the end of one
-/// are read beside those of the next.
+/// Block and window of a block shuffle over groups that end at the samples `ends` and take `bytes` in all,
+/// with a cache of `cache_bytes`; `None` if the cache holds all groups. The cache must hold two windows,
+/// because the end of one is read at the same time as the beginning of the next.
 #[cfg(feature = "parquet")]
 pub(crate) fn block_shuffle(ends: &[u64], bytes: u64, cache_bytes: u64) -> Option<(u64, u64)> {
     let starts = [0].iter().chain(ends);

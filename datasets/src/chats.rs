@@ -17,19 +17,19 @@ use crate::{ChatTemplate, ElementType, Nulls, OpenOptions, Reader, Schema, Schem
 /// The label of a token that is not learnt.
 const IGNORED: i64 = -100;
 
-/// Which tokens of a conversation are learnt.
+/// Which tokens of a conversation have labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Learn {
-    /// Those that the template marks by `{% generation %}`: what the assistant writes. A template without is
-    /// an error.
+    /// Those that the template marks with `{% generation %}`: the answers of the assistant. A template
+    /// without such marks is an error.
     #[default]
     Marked,
-    /// Those behind each text `start` up to and with the next `end`, such as `<|im_start|>assistant\n` and
+    /// Those after each `start` up to and including the next `end`, such as `<|im_start|>assistant\n` and
     /// `<|im_end|>`.
     Between {
-        /// What stands before an answer, which is not learnt.
+        /// The text before an answer, not learnt.
         start: String,
-        /// What ends an answer, which is learnt.
+        /// The text that ends an answer, learnt.
         end: String,
     },
     /// All of them.
@@ -39,8 +39,8 @@ pub enum Learn {
 /// How conversations become token ids.
 #[derive(Clone, Debug)]
 pub struct ChatOptions {
-    /// Which tokens are learnt; labels of others are -100. Of prompts with completions, and of preferences,
-    /// the completion is learnt.
+    /// Which tokens are learnt; the labels of others are -100. Ignored for prompts with completions and for
+    /// preferences, where the completion is learnt.
     pub learn: Learn,
     /// A template other than that of the tokenizer.
     pub template: Option<String>,
@@ -48,16 +48,16 @@ pub struct ChatOptions {
     pub messages: String,
     /// The column of the tools that a conversation may call, if there is one: JSON schemas.
     pub tools: String,
-    /// The column of what else the template sees, if there is one: an object.
+    /// The column of further template variables, if there is one: an object per conversation.
     pub variables: String,
-    /// What else the template sees, in each conversation: JSON objects by name, such as `enable_thinking` and
-    /// `false`.
+    /// Further template variables for all conversations: names with JSON values, such as `enable_thinking`
+    /// and `false`.
     pub context: Vec<(String, String)>,
-    /// Whether the beginning of an answer is added to each conversation.
+    /// Adds the beginning of an answer to each conversation.
     pub add_generation_prompt: bool,
-    /// Keeps the first tokens of each conversation.
+    /// Max tokens of a conversation; the first ones are kept.
     pub max_tokens: Option<usize>,
-    /// The date of templates that ask for today's: [`ChatTemplate::with_today`].
+    /// Today's date, for templates that ask for it: [`ChatTemplate::with_today`].
     pub today: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl Default for ChatOptions {
     }
 }
 
-/// What a sample is made of.
+/// The kind of conversation in a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Conversation,
@@ -85,7 +85,7 @@ enum Shape {
     Preference,
 }
 
-/// Conversations of a reader as token ids and labels, by the tokenizer's own chat template.
+/// Conversations of a reader as token ids and labels, made by the tokenizer's own chat template.
 ///
 /// | of | columns | fields, `i64`, of varying length |
 /// | --- | --- | --- |
@@ -93,13 +93,13 @@ enum Shape {
 /// | [`Chats::completions`] | `prompt`, `completion` | `ids`, `labels` |
 /// | [`Chats::preferences`] | `chosen`, `rejected`, perhaps `prompt` | `chosen`, `chosen.labels`, `rejected`, `rejected.labels` |
 ///
-/// A label is the id, or -100 where nothing is learnt; models that shift labels take them as they are.
-/// Messages are lists of objects with `role` and `content`: of JSON Lines, or of Parquet and Arrow as
-/// `list<struct>`. Prompts, completions and preferences may be texts instead. The columns `tools` and
-/// `chat_template_kwargs` are handed to the template where they are there.
+/// A label is the id, or -100 for a token that is not learnt; models that shift labels take them as they are.
+/// Messages are lists of objects with `role` and `content`, in JSON Lines, or as `list<struct>` in Parquet
+/// and Arrow. Prompts, completions and preferences may be texts instead. The template gets the columns
+/// `tools` and `chat_template_kwargs` if the reader has them.
 ///
 /// Text and ids are those of `apply_chat_template` of transformers. A conversation that the template refuses
-/// is a bad sample, with the template's words. The workers of a loader share the work;
+/// is a bad sample; its error has the template's message. The workers of a loader share the work;
 /// [`pack`](crate::pack()) does it once.
 ///
 /// ```
@@ -140,7 +140,7 @@ pub struct Chats {
 struct Columns {
     messages: Option<usize>,
     prompt: Option<usize>,
-    /// The completion, or the chosen and the rejected one.
+    /// The completion; or the chosen and the rejected answer.
     answers: [Option<usize>; 2],
     tools: Option<usize>,
     variables: Option<usize>,
@@ -328,7 +328,7 @@ impl Chats {
             .collect()
     }
 
-    /// What the template sees beside the messages.
+    /// The template's variables other than the messages.
     fn variables(&self, of_sample: Value) -> Result<Value> {
         let mut all = crate::template::value::Dict::default();
         for (name, json) in &self.options.context {
@@ -340,7 +340,7 @@ impl Chats {
         };
         match &of_sample {
             Value::None => {}
-            // A column that other conversations fill has a null where one does not.
+            // Null where only other conversations have the key.
             Value::Dict(own) => own
                 .entries()
                 .iter()
@@ -362,7 +362,7 @@ impl Chats {
         }
         match parsed(trimmed.trim_end()) {
             Ok(Value::List(messages)) => Ok(Part::Messages(messages.to_vec())),
-            // A text that only looks like JSON.
+            // The text only looks like JSON.
             _ => Ok(Part::Text(text.to_owned())),
         }
     }
@@ -409,7 +409,7 @@ impl Chats {
                 let before = self.rendered(prompt.clone(), tools.clone(), variables, true)?.text;
                 (before, self.rendered(whole, tools, variables, false)?.text)
             }
-            // The whole conversation, with the prompt in it: the last answer is learnt.
+            // A whole conversation that includes the prompt: the last answer is learnt.
             (Part::Text(prompt), Part::Messages(mut whole)) if prompt.is_empty() => {
                 let all = self.rendered(whole.clone(), tools.clone(), variables, false)?.text;
                 whole.pop();
@@ -431,7 +431,7 @@ impl Chats {
             _ => return Err(data("prompt and answer are a text and a list of messages: make both the same")),
         };
         let (before, (ids, _)) = (self.encode(&before)?.0, self.encode(&all)?);
-        // As TRL: the answer is what is behind as many ids as the prompt has.
+        // As in TRL, the answer begins after the ids that the prompt alone has.
         let same = before.iter().zip(&ids).take_while(|(before, id)| before == id).count();
         if same < before.len() {
             let why = "the prompt's ids do not begin those of the prompt with its answer: the template writes it \
@@ -442,7 +442,7 @@ impl Chats {
         Ok(Sequence { ids, learnt })
     }
 
-    /// The ids of a text, and the characters of each.
+    /// The ids of a text, with the character range of each.
     fn encode(&self, text: &str) -> Result<Encoded> {
         encode_with_places(&self.tokenizer, text).map_err(|error| {
             let why = format!("a conversation cannot be tokenized by {}", self.tokenizer_path.display());
@@ -465,7 +465,7 @@ struct Sequence {
     learnt: Vec<bool>,
 }
 
-/// The characters behind each `start` up to and with the next `end`.
+/// The character ranges after each `start` up to and including the next `end`.
 fn between(text: &str, start: &str, end: &str) -> Vec<Range<usize>> {
     let (mut spans, mut at) = (Vec::new(), 0);
     if start.is_empty() {

@@ -143,7 +143,7 @@ impl Kind {
         self.labels.len() as u64 + PIXEL_BYTES
     }
 
-    /// The kind of the records in `content`, by its length and all labels.
+    /// The kind of the records in `content`, recognised by its length and all labels.
     fn of(content: &Content) -> Result<Option<Self>> {
         'kinds: for kind in KINDS {
             if content.len() == 0 || !content.len().is_multiple_of(kind.record_bytes()) {
@@ -317,7 +317,7 @@ pub(crate) fn of_archive(
     of_parts(path, &parts)
 }
 
-/// The set of several files, joined in memory; each is a range of a content.
+/// The set of several files, joined in memory; each part is a content with a byte range.
 fn of_parts(path: &Path, parts: &[(&Content, u64, u64)]) -> Result<Arrays> {
     let bytes = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.2));
     if bytes == 0 || bytes > MEMORY_LIMIT {

@@ -1,11 +1,11 @@
-//! The types of columns whose files have none, such as CSV and JSON Lines.
+//! Column types for formats without types of their own: CSV and JSON Lines.
 
 use feedline_core::{DType, Error, ErrorKind, named};
 
 use crate::ElementType;
 use crate::error::{data, one_line};
 
-/// The type of a column, found in its values. CSV has no lists.
+/// The type of a column, inferred from its values. CSV has no lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnType {
     Int,
@@ -34,7 +34,7 @@ impl ColumnType {
         }
     }
 
-    /// The bytes of a missing value that is marked.
+    /// The bytes that stand for a missing value of a masked column.
     pub(crate) fn blank(self) -> &'static [u8] {
         match self {
             Self::Int | Self::Uint | Self::Float => &[0; 8],
@@ -43,7 +43,7 @@ impl ColumnType {
         }
     }
 
-    /// The type of single values that the options state for column `name`.
+    /// The column type for `element`, the type that the options state for column `name`.
     pub(crate) fn stated(name: &str, element: ElementType) -> Result<Self, Error> {
         let all = [Self::Int, Self::Uint, Self::Float, Self::Bool, Self::Text];
         all.into_iter().find(|kind| kind.element() == element).ok_or_else(|| {
@@ -56,23 +56,24 @@ impl ColumnType {
     }
 }
 
-/// The error for a column that does not fit its stated type, because `f64` rounds its whole numbers or not.
+/// The error for a column that does not fit its stated type; `is_rounded`: because `f64` would round its
+/// whole numbers.
 pub(crate) fn unfit(name: &str, element: ElementType, is_rounded: bool) -> Error {
     let lost = if is_rounded { ": it has whole numbers that f64 rounds" } else { "" };
     let name = one_line(name);
     data(format!("column \"{name}\" does not fit the stated type {element}{lost}"))
 }
 
-/// A column that would be `f64`, which does not hold one of its whole numbers.
+/// A column that would be `f64`, although `f64` cannot hold one of its whole numbers.
 pub(crate) struct Rounded<'a> {
     /// The format's word for a column.
     pub(crate) what: &'static str,
     pub(crate) name: &'a str,
     /// The first such number, and its line.
     pub(crate) first: String,
-    /// Whether this file has whole numbers only.
+    /// Whether this file has only whole numbers.
     pub(crate) is_whole: bool,
-    /// Whether all files have, and missing values become NaN.
+    /// Whether all files have only whole numbers, and the column is `f64` because missing values become NaN.
     pub(crate) is_filled: bool,
 }
 

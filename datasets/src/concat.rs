@@ -85,7 +85,8 @@ impl Shards {
     }
 }
 
-/// In which property of which field `reader` differs from `first`; `None` if their schemas are equal.
+/// The first difference between the schemas of `reader` and `first`: a field and its property; `None` if they
+/// are equal.
 fn difference(reader: &dyn Reader, first: &dyn Reader) -> Option<String> {
     if reader.format() != first.format() {
         return Some(format!("this one is {}, the first is {}", reader.format(), first.format()));
@@ -183,7 +184,7 @@ impl Reader for Shards {
         }
     }
 
-    /// That of one shard: they are opened with one option.
+    /// The same for every shard: all are opened with one option.
     fn row_memory(&self) -> u64 {
         self.readers.iter().map(|reader| reader.row_memory()).min().unwrap_or_default()
     }

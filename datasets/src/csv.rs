@@ -28,29 +28,30 @@ const BOM: char = '\u{FEFF}';
 /// How to read a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvOptions {
-    /// The byte between cells. `None` tries a comma, a tab, a semicolon and a bar.
+    /// The byte between cells. `None` tries comma, tab, semicolon and vertical bar.
     pub delimiter: Option<u8>,
-    /// Whether the first row names the columns. `None` decides by its cells: they are names if they all
-    /// differ and none is empty or a number. The first cells may be empty, as pandas writes an index
-    /// (`,a,b`), and the others 0, 1 and so on then. Columns without names are called by their places: `c0`,
-    /// `c1` and so on.
+    /// Whether the first row names the columns. `None` decides by its cells: they are names if all differ and
+    /// none is empty or a number. pandas' way to write an index is recognised too: the first cells are empty
+    /// (`,a,b`), and the others may be 0, 1 and so on. Columns without names are called by their places:
+    /// `c0`, `c1` and so on.
     pub header: Option<bool>,
     /// The columns to read, in the file's order; `None` reads all.
     pub columns: Option<Vec<String>>,
-    /// Types of columns that are not those of their cells: `i64`, `u64`, `f64`, `bool` or `text`. Cells that
-    /// do not fit are an error.
+    /// Types for single columns instead of the inferred ones: `i64`, `u64`, `f64`, `bool` or `text`. Cells
+    /// that do not fit are an error.
     pub types: Vec<(String, ElementType)>,
-    /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). An empty cell,
-    /// also of a text column, is zero or an empty text there, and not present. A column without any value is
-    /// `f64`.
+    /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). An empty cell, of
+    /// a text column too, is read as zero or an empty text, and `NAME.present` is false. A column without any
+    /// value is `f64`.
     pub masks: Vec<String>,
-    /// What an empty cell of other columns becomes, except in a column of text.
+    /// What an empty cell of another column becomes, unless the column is text.
     pub nulls: Nulls,
-    /// Columns of codes, such as those that a `Table` numbers: they are text if a whole number among their
-    /// cells is not written as numbers are, so that `007`, `+7` and `7` differ. In other columns they are 7.
+    /// Columns of codes, such as categories of a `Table`. Such a column is text if one of its whole numbers
+    /// has leading zeros or a plus sign, so that `007`, `+7` and `7` differ. In other columns all three are
+    /// 7.
     pub codes: Vec<String>,
-    /// Max bytes of the rows in memory, decoded once, if all fields have one size. A table with more is read from
-    /// its file.
+    /// Max bytes of the rows in memory, decoded once, if all fields have one size. A table with more is read
+    /// from its file.
     pub cache_bytes: u64,
 }
 
@@ -71,9 +72,9 @@ impl CsvOptions {
 
 /// The rows of a table, plain or gzip: a field per column.
 ///
-/// A column has the first of these types that all of its cells have: `i64`, `u64`, `f64`, `bool` (`true`,
-/// `True`, `TRUE` and so on), `text`. A column that would be `f64` is refused if that does not hold one of
-/// its whole numbers, such as 9007199254740993 beside 0.5; a number beyond `f64`, such as 1e999, is text. An
+/// A column has the first of these types that fits all of its cells: `i64`, `u64`, `f64`, `bool` (`true`,
+/// `True`, `TRUE` and so on), `text`. A column that would be `f64` is refused if `f64` would round one of its
+/// whole numbers, such as 9007199254740993 beside 0.5. A number beyond `f64`, such as 1e999, is text. An
 /// empty cell of a text column is an empty text; in other columns a value is missing, see [`Nulls`]. All rows
 /// have the same number of cells; quotes follow RFC 4180, and one that never closes is refused. A byte order
 /// mark at the start of the file is skipped, and so is a blank line, also in a table of one column: a missing
@@ -102,7 +103,7 @@ struct Column {
     /// Its place in a row of the file.
     cell: usize,
     kind: ColumnType,
-    /// Whether the next field says if the cell is there.
+    /// Whether the next field is the column's mask.
     marked: bool,
 }
 
@@ -119,9 +120,9 @@ impl Csv {
     ///
     /// # Errors
     /// `Data` if the file is missing, empty or not UTF-8, rows differ in their number of cells, a quote never
-    /// closes, two columns have the same name, a row other than the first begins with a byte order mark, cells
-    /// do not fit a stated type, or `f64` does not hold whole numbers of its column; `Config` if a column of the options does not exist. Names the file, and where known the
-    /// byte and the line.
+    /// closes, two columns have the same name, a row other than the first begins with a byte order mark,
+    /// cells do not fit a stated type, or `f64` does not hold whole numbers of its column; `Config` if a
+    /// column of the options does not exist. Names the file, and where known the byte and the line.
     pub fn open_with(path: impl AsRef<Path>, options: CsvOptions) -> Result<Self> {
         let path = path.as_ref();
         let content = Content::open_unclaimed(path).map_err(|error| error.at_path(path))?;
@@ -135,8 +136,8 @@ impl Csv {
         scan.into_table(&names, &seen, options)
     }
 
-    /// Opens the shards of one set. A column has the first type that all of its cells in all shards have, as
-    /// if they were one file; columns may be in another order.
+    /// Opens the shards of one set. A column has the first type that fits its cells in all shards, as if they
+    /// were one file. The shards may order their columns differently.
     pub(crate) fn of_shards(shards: Vec<(PathBuf, Content)>, options: &CsvOptions) -> Result<Vec<Self>> {
         let scans = at_once(shards, |(path, content)| {
             Scan::of(&path, content, options).map_err(|error| error.at_path(&path))

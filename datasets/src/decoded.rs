@@ -1,4 +1,4 @@
-//! Samples that were decoded together: a worker holds them while it copies their rows.
+//! Samples that were decoded together. A worker holds them while it copies their rows.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -13,19 +13,19 @@ mod tests;
 
 /// The rows of samples that were decoded together.
 pub trait DecodedRows: Debug + Send + Sync {
-    /// Field `field` of row `row`, if its bytes are contiguous and the same as [`Reader::read`] gives. `None`
-    /// otherwise, for a null, and for a row whose read is an error.
+    /// Field `field` of row `row`, if it is contiguous in memory in the form that [`Reader::read`] returns.
+    /// `None` otherwise, for a null, and for a row whose read is an error.
     fn slice(&self, row: usize, field: usize) -> Option<&[u8]>;
 
-    /// The bytes of field `field` of row `row` and of the rows behind it, as far as they lie one behind another, and
-    /// the bytes of one; `None`, the default, if they do not, or the read of one of them is an error.
+    /// Field `field` of row `row` and of the rows after it that are contiguous in memory, and the bytes of
+    /// one row; `None`, the default, if they are not contiguous, or the read of one of them is an error.
     fn run(&self, _row: usize, _field: usize) -> Option<(&[u8], usize)> {
         None
     }
 
-    /// Writes field `field` of `rows`, as [`Reader::read`] gives it, into `to`: `width` bytes of a row in every
-    /// `stride`. Stops at a row of another size, and at one that is to be read by itself, as one whose read is an
-    /// error. Returns how many rows it has written.
+    /// Writes field `field` of `rows`, as [`Reader::read`] returns it, into `to`: `width` bytes per row,
+    /// `stride` bytes apart. Stops at a row of another size, and at one that must be read alone, such as a
+    /// row whose read is an error. Returns the number of rows written.
     fn write(
         &self,
         rows: Range<usize>,
@@ -115,7 +115,7 @@ impl Decoded {
         usize::try_from(row).ok()
     }
 
-    /// The same rows, with sample numbers increased by `before`.
+    /// The same rows, with all sample numbers increased by `before`.
     pub(crate) fn behind(self, before: u64) -> Self {
         let Range { start, end } = self.samples;
         Self { samples: start.saturating_add(before)..end.saturating_add(before), ..self }
@@ -125,8 +125,8 @@ impl Decoded {
 /// Max parts that a worker holds at a time. Shuffled blocks often span two.
 const MAX_HELD: usize = 4;
 
-/// Splits `ids` into runs that need up to four parts, and calls `read` with the index of each run, its ids
-/// and its parts. If samples are read one by one, the rest is one run without parts.
+/// Splits `ids` into runs that need up to four parts each, and calls `read` with the index of each run's
+/// first id, its ids and its parts. Samples that are read one by one form one run without parts.
 pub(crate) fn runs(
     reader: &dyn Reader,
     ids: &[u64],

@@ -19,7 +19,7 @@ pub(crate) struct DiskFile {
     version: Version,
 }
 
-/// What tells one version of a file from another.
+/// The properties by which versions of a file differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Version {
     len: u64,
@@ -59,8 +59,8 @@ impl Version {
     }
 }
 
-/// The time until a file counts as locked. A process that the writer has just forked has the writer's locks until
-/// it executes its program.
+/// The time after which a file counts as locked. A child that the writer has just forked holds the writer's
+/// locks until it executes its program.
 const LOCKED: Duration = Duration::from_secs(1);
 
 impl DiskFile {
@@ -154,7 +154,7 @@ impl DiskFile {
         Ok(memory)
     }
 
-    /// The error of a read that met the end of the file too early.
+    /// The error of a read that reached the end of the file too early.
     fn cut(&self, error: io::Error) -> Error {
         match self.check_unchanged() {
             Err(changed) => changed,

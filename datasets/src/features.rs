@@ -1,4 +1,4 @@
-//! What the metadata of a table says about its columns: classes and pictures.
+//! The metadata of a table about its columns: classes and pictures.
 
 use arrow_schema::{DataType, Field, Schema};
 use serde_json::Value as Json;
@@ -27,7 +27,7 @@ impl Features {
         });
         let columns = columns.unwrap_or_default();
         let own = json(CLASSES).and_then(|names| serde_json::from_value(names).ok());
-        // The column "label" if there are several.
+        // Of several such columns, "label".
         let names = |column: &str| {
             let feature = columns.get(column)?;
             let is_label = feature["_type"] == "ClassLabel";
@@ -38,7 +38,7 @@ impl Features {
         Self { columns, classes: classes.filter(|classes: &Vec<String>| !classes.is_empty()) }
     }
 
-    /// The place of the bytes in a column of encoded pictures or sounds, which is a struct of `bytes` and
+    /// The index and the field of `bytes` in a column of encoded pictures or sounds: a struct of `bytes` and
     /// `path`.
     pub(crate) fn encoded<'a>(&self, column: &'a Field) -> Option<(usize, &'a Field)> {
         let feature = &self.columns.get(column.name())?["_type"];

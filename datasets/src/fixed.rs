@@ -15,8 +15,8 @@ use crate::{Reader, Values};
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].
 ///
-/// If the fields are in memory, there is a [column](Dataset::column) for zero-copy loading. The rows of a table
-/// are held in memory, decoded once, if all of them take no more bytes than its cache
+/// If the fields are in memory, there is a [column](Dataset::column) for zero-copy loading. The rows of a
+/// table are held in memory, decoded once, if all of them take no more bytes than its cache
 /// ([`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes)). `read` uses no random numbers.
 ///
 /// ```
@@ -137,7 +137,7 @@ impl Fixed {
         }
         let mut ready = Vec::new();
         self.spec.fields().iter().enumerate().all(|(index, field)| {
-            // A column finds a row in constant time, so the rows need not be collected first.
+            // Columns find a row in constant time, so rows are copied in any order.
             let fits = |column: &StridedColumn<'_>| {
                 ids.iter().all(|&id| column.row(id).is_some_and(|row| row.len() == field.row_bytes()))
             };

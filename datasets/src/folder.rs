@@ -21,13 +21,13 @@ pub(crate) const MAX_LEVELS: usize = 16;
 
 /// Files as samples: field `data` is the file's bytes, field `label` (`i64`) the number of its class.
 ///
-/// The folders in the root are the classes, numbered in the order of their names; files below a class belong
-/// to it. A root that holds files and no folders has no classes, and no field `label`. Files are sorted by
-/// path; names that begin with a dot are left out. The list is made once.
+/// The folders in the root are the classes, numbered in the order of their names; all files below such a
+/// folder have its class. A root that holds files and no folders has no classes, and no field `label`. Files
+/// are sorted by path; names that begin with a dot are left out. The list is made once.
 ///
-/// Two folders have the same labels only if they have the same classes. So open the second one with the
-/// classes of the first; a class without a folder there has no samples. Without stated classes, a folder
-/// called `val`, `test` or the like must have the same classes as the folder `train` beside it.
+/// Labels of two folders agree only if their classes do. So open the second one with the classes of the
+/// first; a class without a folder there has no samples. Without stated classes, a folder called `val`,
+/// `test` or the like must have the same classes as the folder `train` beside it.
 ///
 /// ```
 /// use feedline_datasets::{Folder, OpenOptions, Reader};
@@ -99,7 +99,7 @@ impl Folder {
         Self::of("folder", path, Vec::new(), vec![Sample::new(path.to_path_buf(), 0)])
     }
 
-    /// The set of the objects in the folder `root` of a store, each with its name from there on, sorted.
+    /// The set of the objects in the folder `root` of a store, given with their relative names, sorted.
     #[cfg(feature = "object-store")]
     pub(crate) fn of_objects(
         root: &Path,
@@ -122,8 +122,8 @@ impl Folder {
         Self::of("folder", root, classes, files)
     }
 
-    /// The set of the files of a pattern, in their order, each with the name of its class. `root` is the folder
-    /// that all of them lie below.
+    /// The set of the files of a pattern, in this order, each with the name of its class. `root` is the
+    /// folder above all of them.
     pub(crate) fn of_list(
         root: &Path,
         files: Vec<(Option<String>, SampleFile)>,
@@ -206,7 +206,7 @@ fn check_stated(stated: &[String], folders: &[String], plain: Option<String>) ->
     }
 }
 
-/// Refuses the folder above a training set and others: those are not classes.
+/// Refuses a folder whose subfolders are a training set and other sets, not classes.
 fn check_sets(folders: &[String]) -> Result<()> {
     let is = |split| folders.iter().any(|folder| set(folder) == Some(split));
     if is(Split::Train)
@@ -249,7 +249,7 @@ fn check_pair(root: &Path, classes: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The set that a folder of this name holds, if that is the whole name.
+/// The split that `name` stands for as a whole.
 pub(crate) fn set(name: &str) -> Option<Split> {
     let is_word = name.chars().all(|char| char.is_ascii_alphabetic());
     Split::named(name).filter(|_| is_word)
@@ -349,7 +349,7 @@ impl Reader for Folder {
         }
     }
 
-    /// Those that the listing of a store has.
+    /// Known from the listing of a store.
     fn lengths(&self) -> Result<Option<Vec<Vec<u32>>>> {
         let len = |file: &Sample| u32::try_from(file.file.listed_len()?).ok();
         Ok(self.files.iter().map(len).collect::<Option<_>>().map(|lengths| vec![lengths]))
@@ -368,9 +368,9 @@ impl Reader for Folder {
         self.files.get(usize::try_from(sample).ok()?).map(|file| file.file.path())
     }
 
-    /// Covers class, path below the folder and length of every file at this moment, and the content of 256
-    /// files: up to 512 KiB of each, see [`Fingerprint::file_sampled`]; of an object in a store the first and
-    /// the last 4 KiB.
+    /// Covers the class, the relative path and the present length of every file, and the content of 256
+    /// files: up to 512 KiB of each, see [`Fingerprint::file_sampled`]; of an object in a store, the first
+    /// and the last 4 KiB.
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.len());
         let every = self.files.len().div_ceil(SAMPLED).max(1);

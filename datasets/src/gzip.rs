@@ -18,12 +18,12 @@ const INFLATED_MAX: u64 = 4 << 30;
 /// Bytes inflated before `claim` is called.
 const START: u64 = 4096;
 
-/// Content of up to 32 MiB is inflated whatever its ratio.
+/// Content of up to 32 MiB is inflated at any ratio.
 const UNSUSPECTED: u64 = 32 << 20;
 /// Max ratio of larger content; data that compresses better is taken for a bomb.
 const MAX_RATIO: u64 = 200;
 
-/// Max bytes of inflated content for `compressed` bytes of gzip, if no header states the length.
+/// Max bytes that `compressed` bytes of gzip may inflate to, if no header states the length.
 pub(crate) fn most_inflated(compressed: u64) -> u64 {
     compressed.saturating_mul(MAX_RATIO).max(UNSUSPECTED)
 }

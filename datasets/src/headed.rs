@@ -10,7 +10,7 @@ use crate::{gzip, idx, npy};
 
 /// Bytes of the beginning that tell a format.
 const START: u64 = 1024;
-/// Text that is shorter may be a few numbers.
+/// Min bytes of text: a shorter one may be a few numbers.
 const MIN_TEXT: usize = 32;
 
 /// Formats that `open` reads, by the first bytes of a file.
@@ -21,7 +21,7 @@ const READ: &[(&[u8], &str)] = &[
     (b"ARROW1\0\0", "an Arrow file"),
 ];
 
-/// Others, and what to do.
+/// Other formats, with advice.
 const OTHERS: &[(&[u8], &str, &str)] = &[
     (b"MMIDIDX\0\0", "the index (.idx) of Megatron", "read it and the .bin beside it by `open`"),
     (b"TNTIDX\0\0", "the index (.idx) of fairseq", "read it and the .bin beside it by `open`"),
@@ -45,7 +45,7 @@ pub(crate) fn check_tokens(content: &Content) -> Result<()> {
         return Err(refused("a .npy file", &format!("read its ids by {}", stated())));
     }
     check(&start, content)?;
-    // Formats whose files may be records of one size, too, and texts.
+    // These formats may also be records of one size; so may texts.
     if is_tar_header(&start) || is_tfrecord(&start) {
         return Err(refused("a tar archive or TFRecord", "read it by `open`"));
     }
@@ -63,7 +63,7 @@ pub(crate) fn check_tokens(content: &Content) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a file of records has no header that gives its numbers another place.
+/// Refuses a file of records that has the header of another format.
 pub(crate) fn check_records(content: &Content) -> Result<()> {
     check(&start_of(content)?, content)
 }
@@ -76,7 +76,7 @@ fn check(start: &[u8], content: &Content) -> Result<()> {
         let bare = "write the bare numbers: numpy.load(FILE).tofile(OTHER), or read it by `open`";
         return Err(refused("a .npy file", bare));
     }
-    // LeCun's header is four usual bytes: its sizes have to be those of the file.
+    // An IDX header begins with four ordinary bytes, so its sizes must match the file.
     if idx::is_file(start, content.len()) {
         return Err(refused("an IDX file", "read it by `open`"));
     }
@@ -114,7 +114,7 @@ fn is_gzip(start: &[u8]) -> bool {
     start.starts_with(&gzip::MAGIC) && matches!(start.get(2..4), Some([8, flags]) if flags & 0xE0 == 0)
 }
 
-/// The option of [`Tokens`](crate::Tokens) for files with a header.
+/// Advice: the option of [`Tokens`](crate::Tokens) for files with a header.
 fn stated() -> &'static str {
     feedline_core::named("TokenOptions::stated(window)", "feedline.tokens without dtype")
 }

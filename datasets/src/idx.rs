@@ -228,7 +228,7 @@ impl Dataset for Idx {
         let (len, bytes) = (self.len(), self.image_bytes());
         let outside = ids.iter().position(|&id| id >= len);
         let read = &ids[..outside.unwrap_or(ids.len())];
-        // Images first: if one cannot be read, the rows before it are valid.
+        // Images first: if one cannot be read, only the rows before it count.
         for (&id, out) in read.iter().zip(rows.column_mut(LABEL)) {
             *out = self.labels()[id as usize];
         }
@@ -245,7 +245,7 @@ impl Dataset for Idx {
         outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
     }
 
-    // The memory of a column is the whole file: it begins on a page, and its elements need not.
+    // The column's memory is the whole file: the file begins on a page boundary, the elements need not.
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let (file, bytes) = match field {
             IMAGE => (&self.images, self.image_bytes()),

@@ -28,19 +28,18 @@ const MAX_COLUMNS: usize = 1 << 16;
 pub struct JsonLinesOptions {
     /// The keys to read, in the order of first appearance; `None` reads all.
     pub columns: Option<Vec<String>>,
-    /// Types of columns that are not those of their values: `i64`, `u64`, `f64`, `bool` or `text`; those of
-    /// the elements for lists. Values that do not fit are an error.
+    /// Types for single columns instead of the inferred ones: `i64`, `u64`, `f64`, `bool` or `text`; for
+    /// lists, the type of the elements. Values that do not fit are an error.
     pub types: Vec<(String, ElementType)>,
     /// Columns that may lack values: each is followed by the field `NAME.present` (`bool`). A missing value
-    /// is zero or empty there, and not present. A column without any value is `f64`.
+    /// is read as zero or empty, and `NAME.present` is false. A column without any value is `f64`.
     pub masks: Vec<String>,
     /// What `null`, or a key that a line lacks, becomes in other columns.
     pub nulls: Nulls,
-    /// Columns of codes, such as those that a `Table` numbers: a list or an object among their values is an
-    /// error.
+    /// Columns of codes, such as categories of a `Table`: a list or an object among their values is an error.
     pub codes: Vec<String>,
-    /// Max bytes of the rows in memory, decoded once, if all fields have one size. A table with more is read from
-    /// its file.
+    /// Max bytes of the rows in memory, decoded once, if all fields have one size. A table with more is read
+    /// from its file.
     pub cache_bytes: u64,
 }
 
@@ -62,11 +61,11 @@ impl JsonLinesOptions {
 /// The objects of a JSON Lines file, plain or gzip: a field per key, in the order of first appearance.
 ///
 /// A column of numbers has the first type of `i64`, `u64`, `f64` that holds them all. Lists of numbers are
-/// `i64` or `f64`; their length varies unless all lists have the same. A column that would be `f64` is refused
-/// if that does not hold one of its whole numbers, such as 9007199254740993 beside 0.5. A column of `true` and
-/// `false` is `bool`. Any other column is `text`: strings as they are, other values as their JSON. `null` and
-/// a key that a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped; elsewhere a blank line
-/// is an error, as it may stand for a row that was lost.
+/// `i64` or `f64`; their length varies unless all lists have the same. A column that would be `f64` is
+/// refused if `f64` would round one of its whole numbers, such as 9007199254740993 beside 0.5. A column of
+/// `true` and `false` is `bool`. Any other column is `text`: strings as they are, other values as their JSON.
+/// `null` and a key that a line lacks are missing values, see [`Nulls`]. Blank lines at the end are skipped;
+/// elsewhere a blank line is an error, as it may stand for a row that was lost.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per line.
 #[derive(Debug)]
@@ -88,11 +87,11 @@ struct Column {
     /// Its field.
     field: usize,
     kind: ColumnType,
-    /// Whether the next field says if a line has the value.
+    /// Whether the next field is the column's mask.
     marked: bool,
 }
 
-/// A file whose lines were read once, and what fits the values of its keys.
+/// A scanned file: its lines, and the types that fit the values of its keys.
 struct Scan {
     path: PathBuf,
     lines: Lines,
@@ -114,8 +113,9 @@ impl JsonLines {
     ///
     /// # Errors
     /// `Data` if the file is missing, empty or not UTF-8, a line is not an object, has a key twice or half of
-    /// a surrogate pair, values do not fit a stated type, or `f64` does not hold whole numbers of its column; `Config` if a column of the options does not
-    /// exist. Names the file, and where known the byte and the line.
+    /// a surrogate pair, values do not fit a stated type, or `f64` does not hold whole numbers of its column;
+    /// `Config` if a column of the options does not exist. Names the file, and where known the byte and the
+    /// line.
     pub fn open_with(path: impl AsRef<Path>, options: JsonLinesOptions) -> Result<Self> {
         let path = path.as_ref();
         Self::of(path, Lines::open(path)?, &options)
@@ -128,8 +128,8 @@ impl JsonLines {
         scan.into_table(&keys, (&seen, len), options)
     }
 
-    /// Opens the shards of one set. They have the keys of all shards, and each the first type that all of its
-    /// values in all shards have, as if they were one file.
+    /// Opens the shards of one set. Each has the keys of all shards; a key has the first type that fits its
+    /// values in all shards, as if they were one file.
     pub(crate) fn of_shards(
         shards: Vec<(PathBuf, Content)>,
         options: &JsonLinesOptions,
@@ -281,8 +281,8 @@ impl Scan {
         None
     }
 
-    /// Refuses a column that `f64` would round: `all` has the types of the columns `keys` in `len` lines, those
-    /// of all shards.
+    /// Refuses a column that `f64` would round. `all` has the types that fit the columns `keys` in the `len`
+    /// lines of all shards.
     fn check_exact(
         &self,
         keys: &[String],
@@ -308,7 +308,7 @@ impl Scan {
         Ok(())
     }
 
-    /// The table of `keys`, whose values in `len` lines have the types `seen`.
+    /// The table of `keys`; `seen` has the types that fit their values in `len` lines.
     fn into_table(
         self,
         keys: &[String],
@@ -359,7 +359,7 @@ fn without_blank_end(lines: &Lines) -> Result<u64> {
     Ok(len)
 }
 
-/// Adds the line to an error, which people count from 1, and the sample, which is counted from 0.
+/// Adds the line, counted from 1, and the sample, counted from 0, to an error.
 fn in_line(error: Error, line: u64) -> Error {
     let why = data(format!("line {}: {}", line + 1, error.message())).at_sample(line);
     match error.get_ref() {

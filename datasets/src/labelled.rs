@@ -1,5 +1,6 @@
-//! Labelled images of any format, as the example trainer and decode servers open them: a reader's image-like
-//! and label-like field as pixels and class, a byte each. `labelled/sets.rs` has the two sets of a path.
+//! Labelled images of any format, for the example trainer and decode servers: finds a reader's field of
+//! images and its field of labels, and writes pixels and class as bytes. `labelled/sets.rs` opens the two
+//! sets of a path.
 
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, Result, Row, Spec, StridedColumn,
@@ -24,9 +25,9 @@ const LABELS: [&str; 8] =
 /// The fields and classes of labelled images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelledOptions {
-    /// The field of the images; by its content if there is none.
+    /// The field of the images; `None` finds it by its content.
     pub input: Option<String>,
-    /// The field of the classes; by its content if there is none.
+    /// The field of the classes; `None` finds it by its content.
     pub label: Option<String>,
     /// Number of classes, 1 to 256.
     pub classes: usize,
@@ -226,7 +227,7 @@ fn number(field: &SchemaField, value: &Value) -> Result<i64> {
     let is_signed =
         matches!(field.element, ElementType::Number(DType::I8 | DType::I16 | DType::I32 | DType::I64));
     let is_negative = is_signed && value.bytes.last().is_some_and(|&last| last >= 0x80);
-    // Little-endian; the sign bit extends to the left.
+    // Little-endian, sign-extended.
     let mut bytes = [if is_negative { 0xFF } else { 0 }; 8];
     match bytes.get_mut(..value.bytes.len()) {
         Some(low) if !low.is_empty() => low.copy_from_slice(&value.bytes),

@@ -2,8 +2,8 @@
 //! and kept in a file.
 //!
 //! The file is the magic bytes, the version, the key of the reader, the number of samples and of counted
-//! fields, the counts (`u32`, field by field), and a checksum; all little-endian. A file that is damaged or
-//! of other data is counted anew and replaced.
+//! fields, the counts (`u32`, field by field), and a checksum; all little-endian. If the file is damaged or
+//! belongs to other data, the items are counted anew and the file is replaced.
 
 use std::fs;
 use std::io::Write;
@@ -29,8 +29,8 @@ const CHUNK: u64 = 256;
 /// The counts of each field of a reader; `None` for fields of one size.
 pub(crate) type Lengths = Vec<Option<Arc<[u32]>>>;
 
-/// The counts of `reader`, from a file or by a pass. `items` has the bytes of an item for each field that is
-/// counted.
+/// The counts of `reader`, from a file or by a pass over its samples. `items` has the bytes per item of each
+/// counted field.
 ///
 /// The pass takes all cores. Without a `cache` the file is in the user's cache, which need not be writable.
 /// Nothing is written beside the data, whose folder may be shared; what an earlier version wrote there is
@@ -65,13 +65,13 @@ pub(crate) fn of(reader: &dyn Reader, items: &[Option<usize>], cache: Option<&Pa
     Ok(lengths)
 }
 
-/// The bytes of the field `field`, which holds files, of each sample of `reader`.
+/// The bytes per sample of the field `field` of `reader`, which holds files.
 #[cfg(feature = "images")]
 pub(crate) fn of_field(reader: &dyn Reader, field: usize) -> Result<Arc<[u32]>> {
     let fields = reader.schema().fields();
     let varies = |field: &&crate::SchemaField| field.shape.first() == Some(&None);
     if let Some(known) = reader.lengths()? {
-        // It knows those of all fields that vary.
+        // The reader knows the lengths of all fields that vary.
         let place = fields[..field].iter().filter(varies).count();
         return Ok(known.into_iter().nth(place).unwrap_or_default().into());
     }
@@ -80,7 +80,7 @@ pub(crate) fn of_field(reader: &dyn Reader, field: usize) -> Result<Arc<[u32]>> 
     Ok(lengths.swap_remove(field).unwrap_or_default())
 }
 
-/// The counts that the reader knows without its samples.
+/// The counts, if the reader knows them without reading samples.
 fn known(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Option<Lengths>> {
     let Some(mut lengths) = reader.lengths()?.map(Vec::into_iter) else { return Ok(None) };
     let lengths = items.iter().map(|item| item.and_then(|_| lengths.next()).map(Arc::from));
@@ -89,15 +89,15 @@ fn known(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Option<Lengths>
     Ok(is_whole.then_some(lengths))
 }
 
-/// The file in the user's cache for data whose first sample is in the file `first`.
+/// The path in the user's cache for data whose first sample is in the file `first`.
 fn in_the_users_cache(first: &Path, key: u64) -> Option<PathBuf> {
     let place = std::path::absolute(first).ok()?;
     let place = Fingerprint::new().bytes(place.as_os_str().as_encoded_bytes()).value();
     Some(user_cache()?.join("lengths").join(format!("{place:016x}-{key:016x}")))
 }
 
-/// The file beside that of the first sample, which earlier versions wrote. Its name begins with a dot, so
-/// that no folder lists it as a sample.
+/// The path beside the first sample's file, where earlier versions wrote. Its name begins with a dot, so that
+/// it is not a sample of the folder.
 fn beside(first: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(first.file_name()?);
@@ -105,7 +105,7 @@ fn beside(first: &Path) -> Option<PathBuf> {
     Some(first.with_file_name(name))
 }
 
-/// A number that differs for other data, and for other fields.
+/// A hash of the data's fingerprint and the counted fields.
 fn key(reader: &dyn Reader, items: &[Option<usize>]) -> u64 {
     let state = Fingerprint::new().bytes(reader.format().as_bytes()).number(reader.fingerprint());
     let state = state.bytes(reader.schema().to_string().as_bytes()).number(VERSION);
@@ -128,7 +128,7 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
             match count_chunk(reader, &counted, first..len.min(first + CHUNK), &mut values) {
                 Ok(chunk) => chunks.push((first, chunk)),
                 Err(error) => {
-                    // The others end after their chunk.
+                    // Makes the other threads end after their chunk.
                     next.store(len, Ordering::Relaxed);
                     *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
                     return chunks;
@@ -138,7 +138,7 @@ fn count(reader: &dyn Reader, items: &[Option<usize>]) -> Result<Lengths> {
     };
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let threads = threads.min(len.div_ceil(CHUNK));
-    // A panic in a reader goes on here, as it would on a single thread.
+    // A panic in a reader is resumed here, as on a single thread.
     let mut chunks = on_threads(threads as usize, "fl-lengths", one_thread).concat();
     outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     chunks.sort_unstable_by_key(|(first, _)| *first);
@@ -179,7 +179,7 @@ fn load(path: &Path, key: u64, len: u64, items: &[Option<usize>]) -> Option<Leng
     let fields = items.iter().flatten().count();
     let counts = usize::try_from(len).ok()?.checked_mul(fields)?;
     let size = counts.checked_mul(size_of::<u32>())?.checked_add(HEAD + CHECKSUM)?;
-    // Its size is known: another one is not read.
+    // A file of another size is not read.
     let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     if metadata.len() != size as u64 {
         return None;
@@ -196,7 +196,7 @@ fn load(path: &Path, key: u64, len: u64, items: &[Option<usize>]) -> Option<Leng
     Some(items.iter().map(|item| item.map(|_| counts.by_ref().take(len as usize).collect())).collect())
 }
 
-/// Writes the file as a whole, or not at all: a reader never sees a part of it.
+/// Writes the file by a rename, so that no reader sees a part of it.
 fn save(path: &Path, key: u64, len: u64, lengths: &Lengths) -> std::io::Result<()> {
     let fields = lengths.iter().flatten().count();
     let mut content = head(key, len, fields);

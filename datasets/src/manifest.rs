@@ -39,24 +39,24 @@ pub struct ManifestOptions {
     pub root: Option<PathBuf>,
     /// The columns of paths or URLs; without any, those in which the first values are names of pictures.
     pub files: Vec<String>,
-    /// The column of the class. By default a column of texts called `label`, `class`, `target` or the like, or the
-    /// only column beside those of files if it has texts.
+    /// The column of the class. By default a column of texts called `label`, `class`, `target` or the like,
+    /// or the only column beside those of files if it has texts.
     pub label: Option<String>,
-    /// How the table is opened. The `classes` are those of the label: a class that they lack is an error of its
-    /// row.
+    /// How the table is opened. The `classes` are those of the label: a class that they lack is an error of
+    /// its row.
     pub open: OpenOptions,
 }
 
-/// The samples of a manifest: a table (CSV, JSON Lines, Parquet, Arrow) with columns of paths or URLs and others,
-/// as most annotation tools write them.
+/// The samples of a manifest: a table (CSV, JSON Lines, Parquet, Arrow) with columns of paths or URLs and
+/// others, as most annotation tools write them.
 ///
 /// A column of files becomes a field of the same name with the bytes of each file. Paths are relative to the
-/// manifest's folder or to [`ManifestOptions::root`], unless they are absolute or URLs. The column of the label
-/// becomes the class (`i64`) if it has texts: its place among the sorted texts of the column
+/// manifest's folder or to [`ManifestOptions::root`], unless they are absolute or URLs. The column of the
+/// label becomes the class (`i64`) if it has texts: its place among the sorted texts of the column
 /// ([`Reader::classes`]); numbers stay as they are. Other columns are those of the table.
 ///
-/// A file is opened when its sample is read, so one that is missing or damaged is an error of its row, which a
-/// loader may replace (`BadSamples`).
+/// A file is opened when its sample is read, so one that is missing or damaged is an error of its row, which
+/// a loader may replace (`BadSamples`).
 ///
 /// ```
 /// use feedline_datasets::{Manifest, ManifestOptions, Reader, Values};
@@ -141,8 +141,8 @@ impl Manifest {
     /// Opens a manifest. Reads its rows once, and none of its files.
     ///
     /// # Errors
-    /// As [`open_with`](crate::open_with); `Config` for data that are no table, a column that does not exist, and a
-    /// table without columns of files.
+    /// As [`open_with`](crate::open_with); `Config` for data that are no table, a column that does not exist,
+    /// and a table without columns of files.
     pub fn open(path: impl AsRef<Path>, options: &ManifestOptions) -> Result<Self> {
         let path = path.as_ref();
         Self::of(open_with(path, &options.open)?, path, options, Holds::Pictures)
@@ -348,8 +348,8 @@ impl Reader for Manifest {
         self.files(sample).next().map(SampleFile::path).or_else(|| self.rows.path(sample))
     }
 
-    /// Covers the manifest, and of its files on disk the length at this moment, and of up to 256 of a column the
-    /// content, see [`Fingerprint::file_sampled`].
+    /// Covers the manifest, and of its files on disk the length at this moment, and of up to 256 of a column
+    /// the content, see [`Fingerprint::file_sampled`].
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.rows.fingerprint()).number(self.len());
         let state = self.classes.iter().flatten().fold(state, |state, name| state.bytes(name.as_bytes()));

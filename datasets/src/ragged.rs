@@ -36,8 +36,8 @@ use crate::{Reader, Schema, SchemaField, Value, Values};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// [`measured`](Self::measured) finds the limits itself, by a pass over all samples whose result is kept in the
-/// user's cache.
+/// [`measured`](Self::measured) finds the limits itself, by a pass over all samples whose result is kept in
+/// the user's cache.
 pub struct Ragged {
     reader: Box<dyn Reader>,
     max_per_sample: usize,
@@ -76,11 +76,11 @@ impl Ragged {
     /// The data set of `reader`, whose limits are those of its longest samples. [`lengths`](Self::lengths)
     /// returns the length of each sample.
     ///
-    /// The first time, blocks while all cores read every sample. The lengths are then written to a file in the
-    /// [user's cache](feedline_core::user_cache), in the folder `lengths`, and read from there the next time,
-    /// unless path or [fingerprint](Reader::fingerprint) have changed. If there is no such folder, or it cannot
-    /// be written to, each call counts, and so it does for files in a store. Nothing is written beside the
-    /// data.
+    /// The first time, blocks while all cores read every sample. The lengths are then written to a file in
+    /// the [user's cache](feedline_core::user_cache), in the folder `lengths`, and read from there the next
+    /// time, unless path or [fingerprint](Reader::fingerprint) have changed. If there is no such folder, or
+    /// it cannot be written to, each call counts, and so it does for files in a store. Nothing is written
+    /// beside the data.
     ///
     /// ```
     /// use feedline_core::Sampler;

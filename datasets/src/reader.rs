@@ -54,8 +54,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         values.values.iter().enumerate().try_for_each(|(field, value)| to(field, &value.bytes))
     }
 
-    /// As [`visit`](Self::visit), for the fields that are `wanted` only: files that no other field is in are not
-    /// read.
+    /// As [`visit`](Self::visit), for the fields that are `wanted` only: files that no other field is in are
+    /// not read.
     ///
     /// # Errors
     /// As [`visit`](Self::visit).
@@ -124,18 +124,19 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The samples that are [decoded together](Self::together) with `sample`; only itself, the default, if samples
-    /// are read one by one.
+    /// The samples that are [decoded together](Self::together) with `sample`; only itself, the default, if
+    /// samples are read one by one.
     fn neighbours(&self, sample: u64) -> Range<u64> {
         sample..sample.saturating_add(1)
     }
 
-    /// Drops what a cache holds of the samples that are decoded together with `sample`: the caller has a copy of
-    /// their rows. Does nothing by default.
+    /// Drops what a cache holds of the samples that are decoded together with `sample`: the caller has a copy
+    /// of their rows. Does nothing by default.
     fn forget(&self, _sample: u64) {}
 
-    /// Max bytes for the rows of all samples in memory, decoded once, where a data set of samples of one size may
-    /// hold them ([`Fixed`](crate::Fixed), `Table`). 0, the default, if reading a sample costs no more than a copy.
+    /// Max bytes for the rows of all samples in memory, decoded once, where a data set of samples of one size
+    /// may hold them ([`Fixed`](crate::Fixed), `Table`). 0, the default, if reading a sample costs no more
+    /// than a copy.
     fn row_memory(&self) -> u64 {
         0
     }

@@ -55,8 +55,9 @@ impl Records {
     /// takes none.
     ///
     /// # Errors
-    /// `Data` if the file cannot be opened, is empty, gzip, locked or changed by another process
-    /// meanwhile, has the header of another format, or does not hold a whole number of records; `Config` for a spec without fields.
+    /// `Data` if the file cannot be opened, is empty, gzip, locked or changed by another process meanwhile,
+    /// has the header of another format, or does not hold a whole number of records; `Config` for a spec
+    /// without fields.
     pub fn open(path: impl AsRef<Path>, spec: Spec) -> Result<Self> {
         Self::open_with(path, spec, &OpenOptions::default())
     }

@@ -50,8 +50,8 @@ struct Decoded {
 }
 
 impl RowMemory {
-    /// The memory for the rows of `reader`, of `spec`; `None` if they are not held: the reader has them in memory
-    /// already, or they take more than its [`row_memory`](Reader::row_memory).
+    /// The memory for the rows of `reader`, of `spec`; `None` if they are not held: the reader has them in
+    /// memory already, or they take more than its [`row_memory`](Reader::row_memory).
     pub(crate) fn new(reader: &dyn Reader, spec: &Spec) -> Option<Self> {
         let budget = reader.row_memory();
         if budget == 0 || spec.fields().is_empty() || bytes(reader, spec) > budget {
@@ -123,7 +123,8 @@ impl RowMemory {
         self.parts.get(at)
     }
 
-    /// Copies the rows of the samples `ids`; returns false, with no rows copied, if one of them cannot be read.
+    /// Copies the rows of the samples `ids`; returns false, with no rows copied, if one of them cannot be
+    /// read.
     pub(crate) fn copy(&self, reader: &dyn Reader, ids: &[u64], rows: &mut Rows<'_>) -> bool {
         let found = ids.iter().map_while(|&id| self.row(reader, id));
         let found = Vec::from_iter(found);
@@ -144,8 +145,8 @@ impl RowMemory {
         true
     }
 
-    /// The fields of a sample, side by side; decodes its part, or waits for the worker that does. `None` if the
-    /// sample cannot be read.
+    /// The fields of a sample, side by side; decodes its part, or waits for the worker that does. `None` if
+    /// the sample cannot be read.
     pub(crate) fn row(&self, reader: &dyn Reader, sample: u64) -> Option<&[u8]> {
         let part = self.part(sample)?;
         if part.rows.get().is_none() {

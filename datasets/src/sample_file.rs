@@ -153,8 +153,8 @@ impl SampleFile {
         Prefetched::Never
     }
 
-    /// Fetches those parts of listed objects ahead that a fingerprint covers: one after the other, each would take a
-    /// request's time.
+    /// Fetches those parts of listed objects ahead that a fingerprint covers: one after the other, each would
+    /// take a request's time.
     #[cfg_attr(not(feature = "object-store"), expect(unused_variables, reason = "all files are on disk"))]
     pub(crate) fn prefetch_starts<'a>(files: impl IntoIterator<Item = &'a Self>) {
         #[cfg(feature = "object-store")]

@@ -10,8 +10,8 @@ use feedline_images::Transforms;
 /// Samples that are read of each input.
 const MOST: u64 = 4;
 
-/// Two pictures of 3 x 2 pixels, and the files `annotations` beside them; opens them with the file or the folder
-/// `opened`, and reads samples that are moved.
+/// Two pictures of 3 x 2 pixels, and the files `annotations` beside them; opens them with the file or the
+/// folder `opened`, and reads samples that are moved.
 pub fn check(name: &str, annotations: &[(&str, &[u8])], opened: &str) {
     let root = folder(name);
     let pictures = root.join("pictures");

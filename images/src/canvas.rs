@@ -72,8 +72,8 @@ impl Canvas {
         self.begin(size, Region::whole(size));
     }
 
-    /// Fills the canvas with a region of a picture that `fill` writes: it returns the size of the picture, the
-    /// region, and the size of its pixels.
+    /// Fills the canvas with a region of a picture that `fill` writes: it returns the size of the picture,
+    /// the region, and the size of its pixels.
     pub(crate) fn fill<E>(
         &mut self,
         fill: impl FnOnce(&mut Vec<u8>) -> Result<(Size, Region, Size), E>,

@@ -24,7 +24,8 @@ Field = tuple[str, str, list[int], "int | None"]
 #: Where a field is written: rows; of a ragged field values, one row behind another, and lengths in items.
 Out = Union[Array, "tuple[Array, Array]"]
 
-#: The values of a field: bytes; of a ragged one with the lengths of its rows; or addresses of rows, and arrays.
+#: The values of a field: bytes; of a ragged one with the lengths of its rows; or addresses of rows, and
+#: arrays.
 Packed = Union[bytes, "tuple[bytes, list[int]]", "tuple[list[int], list[Array]]"]
 
 #: A field of a sample: its name, the column of a batch that has it, and its place there if it is stacked.

@@ -143,8 +143,8 @@ impl Field {
         let is_cuda = self.device().device_type == CUDA;
         // SAFETY: DLPack's contract for the argument: a stream of this device, valid while it is used.
         let consumer = unsafe { Consumer::from_python(stream, is_cuda) }.map_err(raise)?;
-        // A batch on the host has arrived when it is delivered. To give up the interpreter's lock for nothing would
-        // hand it to a thread that reads samples, for a whole call.
+        // A batch on the host has arrived when it is delivered. To give up the interpreter's lock for nothing
+        // would hand it to a thread that reads samples, for a whole call.
         let tensor = if is_cuda { detached(py, || self.tensor(consumer)) } else { self.tensor(consumer) };
         let tensor = tensor.map_err(raise)?;
         capsule(py, tensor, max_version.is_some_and(|(major, _)| major >= 1))

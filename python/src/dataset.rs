@@ -195,8 +195,8 @@ pub(crate) fn open_options(
     Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, types, ..defaults })
 }
 
-/// The root and the column of the label of a manifest, the folder that is the class in a pattern, and the seconds for
-/// which a list of objects is kept.
+/// The root and the column of the label of a manifest, the folder that is the class in a pattern, and the
+/// seconds for which a list of objects is kept.
 pub(crate) type Listed = (Option<String>, Option<String>, Option<usize>, u64);
 
 /// The options of a manifest.
@@ -221,10 +221,10 @@ fn stated(name: &str) -> feedline::Result<ElementType> {
 
 #[pymethods]
 impl DataSet {
-    /// Opens a file, a folder or a URL. `max_length` has the max items per field that varies; a field that
-    /// is not named gets `default_length`, or the length of its longest value. `tokenizer` has the file, the
-    /// field of text, whether special tokens are added, and the max tokens. `manifest` has the columns of files, the
-    /// root and the column of the label.
+    /// Opens a file, a folder or a URL. `max_length` has the max items per field that varies; a field that is
+    /// not named gets `default_length`, or the length of its longest value. `tokenizer` has the file, the
+    /// field of text, whether special tokens are added, and the max tokens. `manifest` has the columns of
+    /// files, the root and the column of the label.
     #[staticmethod]
     #[pyo3(signature = (
         path, split, classes, empty_members, fill_nulls, memory_limit, types, max_length, default_length,
@@ -281,8 +281,8 @@ impl DataSet {
         })
     }
 
-    /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or in lanes of the loader
-    /// (`gpu`, `auto`). See [`Listed`].
+    /// Opens encoded pictures, and decodes and transforms them: in the workers (`cpu`), or in lanes of the
+    /// loader (`gpu`, `auto`). See [`Listed`].
     #[staticmethod]
     #[pyo3(signature = (path, split, classes, field, steps, channels_first, scaled_decode, decode, listed, mode))]
     #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
@@ -336,9 +336,9 @@ impl DataSet {
         })
     }
 
-    /// A data set written in Python: a `_own.Reader`. It crops at random if the set that it maps does. `calls`
-    /// says whether it reads several samples in one call, and all of a batch; `varies` whether its samples are
-    /// given random numbers, and whether the global generators are seeded.
+    /// A data set written in Python: a `_own.Reader`. It crops at random if the set that it maps does.
+    /// `calls` says whether it reads several samples in one call, and all of a batch; `varies` whether its
+    /// samples are given random numbers, and whether the global generators are seeded.
     #[staticmethod]
     #[pyo3(signature = (reader, len, fields, fingerprint, calls, varies, mapped=None))]
     fn own(

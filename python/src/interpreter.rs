@@ -135,8 +135,8 @@ pub(crate) fn leave(py: Python<'_>) {
     let _ = end_at_next_press(py, interrupted.is_some());
 }
 
-/// Lets the next Ctrl-C end the process without a trace, if there was one before: whoever presses it again does
-/// not want another trace, of the rest of the interpreter's shutdown.
+/// Lets the next Ctrl-C end the process without a trace, if there was one before: whoever presses it again
+/// does not want another trace, of the rest of the interpreter's shutdown.
 fn end_at_next_press(py: Python<'_>, is_interrupted: bool) -> PyResult<()> {
     let sys = py.import("sys")?;
     let is_ended_by_one =

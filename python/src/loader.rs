@@ -220,8 +220,8 @@ impl Loader {
         if report.samples().is_empty() { None } else { serde_json::to_string(&report).ok() }
     }
 
-    /// The text, the diagnosis and the JSON of the report, and its page for a browser with the lines that wait:
-    /// place, nanoseconds and batches.
+    /// The text, the diagnosis and the JSON of the report, and its page for a browser with the lines that
+    /// wait: place, nanoseconds and batches.
     fn report(&self, lines: Vec<(String, u64, u64)>) -> (String, String, String, String) {
         let report = self.about.progress.report();
         let diagnosis = Diagnosis::new(&report);
@@ -294,8 +294,8 @@ impl Loader {
 }
 
 impl Loader {
-    /// Says that the loop has waited, so that its line can be named. An error is an interrupt, or what another
-    /// handler of a signal raises: handlers run in the first Python code after the wait.
+    /// Says that the loop has waited, so that its line can be named. An error is an interrupt, or what
+    /// another handler of a signal raises: handlers run in the first Python code after the wait.
     fn tell_wait(&self, py: Python<'_>, waited: Duration) -> PyResult<()> {
         if waited >= NOTICED {
             self.waited.call1(py, (waited.as_nanos() as u64,))?;
@@ -323,8 +323,8 @@ impl Loader {
         (self.about.progress.cursor(), self.about.progress.bad_sample_report())
     }
 
-    /// The next batch, if it is there. Keeps the interpreter's lock: a thread that reads samples would take it, and
-    /// keep it for a whole call.
+    /// The next batch, if it is there. Keeps the interpreter's lock: a thread that reads samples would take
+    /// it, and keep it for a whole call.
     fn next_at_hand(&self) -> PyResult<Option<Share>> {
         if self.open.is_forked() {
             return Ok(None);

@@ -66,8 +66,8 @@ pub(crate) struct OwnData {
     read_by: Arc<ReadBy>,
 }
 
-/// Bytes of the samples that are read in one call. They stay in a cache of the processor until they are copied, and
-/// a call costs little against its copies.
+/// Bytes of the samples that are read in one call. They stay in a cache of the processor until they are
+/// copied, and a call costs little against its copies.
 const AT_ONCE: usize = 4 << 20;
 
 /// The samples of one call of `_own.Reader.read_many`: how many, their fields, and what ended the reading.
@@ -79,9 +79,9 @@ struct Stacked {
     is_random: bool,
 }
 
-/// The rows of a field one behind another, and the length of each in items if they vary; or each where it lies.
-/// The bytes are those of a `bytes` object, which nobody changes: they are copied without the interpreter's
-/// lock.
+/// The rows of a field one behind another, and the length of each in items if they vary; or each where it
+/// lies. The bytes are those of a `bytes` object, which nobody changes: they are copied without the
+/// interpreter's lock.
 #[derive(FromPyObject)]
 enum Column {
     Fixed(PyBackedBytes),
@@ -251,8 +251,8 @@ impl Dataset for OwnData {
             let read = self.read_first(&ids[part.clone()], rows.part(part.clone()), &keys[part], context);
             at += read.map_err(|(index, error)| (at + index, error))?;
         }
-        // A call costs far more than a small sample (the lock, a look at the generators), so pieces are as long as
-        // those that other processes read.
+        // A call costs far more than a small sample (the lock, a look at the generators), so pieces are as
+        // long as those that other processes read.
         context.add_elsewhere((start.elapsed().as_nanos() as u64).max(1));
         Ok(())
     }
@@ -268,8 +268,8 @@ thread_local! {
     static IN_SAMPLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Within a sample of Python code, until it is dropped. A set that is read by another one leaves the generators
-/// as that one has seeded them.
+/// Within a sample of Python code, until it is dropped. A set that is read by another one leaves the
+/// generators as that one has seeded them.
 struct InSample {
     is_outermost: bool,
 }
@@ -308,7 +308,8 @@ impl MapBatch {
 }
 
 impl MapBatch {
-    /// Calls it on a filled batch: it gets a copy of each field that is not ragged, and gives the array of each.
+    /// Calls it on a filled batch: it gets a copy of each field that is not ragged, and gives the array of
+    /// each.
     pub(crate) fn call(&self, batch: &mut FilledBatch<'_>, context: &Context) -> Result<(), ReadError> {
         let key = context.key();
         if let Some(done) = self.read_by.map(key, batch.rows()) {

@@ -39,8 +39,8 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// The pictures of `reader`. Reads every file once to find the longest, unless a list has the lengths, and keeps
-    /// them in the user's cache.
+    /// The pictures of `reader`. Reads every file once to find the longest, unless a list has the lengths,
+    /// and keeps them in the user's cache.
     pub(crate) fn files(reader: &Arc<dyn Reader>, list: Transforms, decode: Decode) -> Result<Self> {
         let files = Ragged::measured(Box::new(reader.clone()))?;
         let is_file = |field: &&Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
@@ -57,8 +57,8 @@ impl Encoded {
         Ok(Self::new(files, vec![list], decode, sizes))
     }
 
-    /// Several views of the pictures of `reader`, whose lists begin on the device. As [`files`](Self::files), reads
-    /// every file once.
+    /// Several views of the pictures of `reader`, whose lists begin on the device. As [`files`](Self::files),
+    /// reads every file once.
     pub(crate) fn views(reader: &Arc<dyn Reader>, views: Views, decode: Decode) -> Result<Self> {
         let lists = views.lists().to_vec();
         let files = ViewsDataset::encoded(Box::new(reader.clone()), views)?;
@@ -88,8 +88,8 @@ impl Encoded {
         Self { files, copies: self.copies.saturating_mul(copies), ..self.clone() }
     }
 
-    /// A builder of loaders whose lanes decode, and what says how. `is_bounded` says that no sample comes more
-    /// than once in an epoch of batches of `rows`, unless the data set has it more than once.
+    /// A builder of loaders whose lanes decode, and what says how. `is_bounded` says that no sample comes
+    /// more than once in an epoch of batches of `rows`, unless the data set has it more than once.
     pub(crate) fn builder(&self, rows: usize, is_bounded: bool) -> Result<(LoaderBuilder, PictureStage)> {
         let stage = PictureStage::views(&self.lists, self.decode)?;
         let builder = stage.builder(self.files.clone())?;

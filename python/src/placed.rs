@@ -3,7 +3,8 @@
 use feedline::dataset::Rows;
 use pyo3::prelude::*;
 
-/// The addresses of the rows of a field, and the arrays of Python that they are of: of `_columns._Fixed.rows`.
+/// The addresses of the rows of a field, and the arrays of Python that they are of: of
+/// `_columns._Fixed.rows`.
 #[derive(FromPyObject)]
 pub(crate) struct Placed(Vec<usize>, Py<PyAny>);
 
@@ -12,7 +13,8 @@ pub(crate) struct Placed(Vec<usize>, Py<PyAny>);
 pub(crate) struct Whole(usize, usize, Py<PyAny>);
 
 impl Whole {
-    /// Copies the elements to `column`, without the interpreter's lock. Returns whether it has room for as many.
+    /// Copies the elements to `column`, without the interpreter's lock. Returns whether it has room for as
+    /// many.
     pub(crate) fn copy(&self, column: &mut [u8]) -> bool {
         let Self(address, bytes, _array) = self;
         if column.len() != *bytes {
@@ -28,8 +30,8 @@ impl Whole {
 }
 
 impl Placed {
-    /// Copies the rows into field `index` of the first rows, without the interpreter's lock. Returns whether there
-    /// is one for each of `count` rows.
+    /// Copies the rows into field `index` of the first rows, without the interpreter's lock. Returns whether
+    /// there is one for each of `count` rows.
     pub(crate) fn copy(&self, rows: &mut Rows<'_>, index: usize, count: usize) -> bool {
         let Self(addresses, _arrays) = self;
         let bytes = rows.spec().fields()[index].row_bytes();
@@ -38,9 +40,10 @@ impl Placed {
         }
         let row = |&address: &usize| {
             let from = std::ptr::with_exposed_provenance::<u8>(address);
-            // SAFETY: `_columns.py` gives the address of a compact array whose type and shape are those of the
-            // field, so it has `bytes` bytes. The list of the arrays keeps it, and NumPy resizes no array that is
-            // referred to. A thread that changes its elements meanwhile makes a wrong byte, as in a copy by NumPy.
+            // SAFETY: `_columns.py` gives the address of a compact array whose type and shape are those of
+            // the field, so it has `bytes` bytes. The list of the arrays keeps it, and NumPy resizes no array
+            // that is referred to. A thread that changes its elements meanwhile makes a wrong byte, as in a
+            // copy by NumPy.
             unsafe { std::slice::from_raw_parts(from, bytes) }
         };
         rows.write(index, addresses.iter().map(row));

@@ -39,8 +39,8 @@ struct Mel {
     log: Option<String>,
 }
 
-/// Opens encoded sounds. `listed` has the root and the column of the label of a manifest, and the folder that is the
-/// class in a pattern.
+/// Opens encoded sounds. `listed` has the root and the column of the label of a manifest, and the folder that
+/// is the class in a pattern.
 #[pyfunction]
 pub(crate) fn open_sound(
     py: Python<'_>,

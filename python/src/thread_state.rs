@@ -1,7 +1,7 @@
 //! The interpreter's state of a loader's thread, kept between its calls.
 //!
-//! The interpreter makes a state when a thread enters and frees it when it leaves: 80 us of system calls in a call
-//! that reads samples of 1 us, and the end of what Python code has put into `threading.local`.
+//! The interpreter makes a state when a thread enters and frees it when it leaves: 80 us of system calls in a
+//! call that reads samples of 1 us, and the end of what Python code has put into `threading.local`.
 
 use std::cell::OnceCell;
 
@@ -39,7 +39,8 @@ impl Drop for Kept {
     fn drop(&mut self) {
         // Once the interpreter shuts down, it frees the states of all threads.
         let _ = attach(|_| {
-            // SAFETY: undoes the call in `new`; `attach` has counted too, so the state is freed when it returns.
+            // SAFETY: undoes the call in `new`; `attach` has counted too, so the state is freed when it
+            // returns.
             unsafe { ffi::PyGILState_Release(ffi::PyGILState_STATE::PyGILState_LOCKED) };
             Ok(())
         });

@@ -233,7 +233,8 @@ def test_errors_that_are_caught_keep_no_memory() -> None:
             for batch in loader:
                 del batch
 
-    # The allocator's arenas grow for a while on a busy machine. What is kept, 1 MB an epoch, grows in each round.
+    # The allocator's arenas grow for a while on a busy machine. What is kept, 1 MB an epoch, grows in each
+    # round.
     grown = []
     for _ in range(5):
         gc.collect()

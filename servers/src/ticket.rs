@@ -27,8 +27,8 @@ pub struct Ticket {
     pub epoch: u64,
     /// The samples, in the order of the rows. Without samples the answer is the schema alone.
     pub ids: Vec<u64>,
-    /// The draw of each sample, which keys its random numbers with the seed and the epoch: its position in the
-    /// trainer's epoch. Without draws, that of each sample is its number.
+    /// The draw of each sample, which keys its random numbers with the seed and the epoch: its position in
+    /// the trainer's epoch. Without draws, that of each sample is its number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub draws: Vec<u64>,
 }

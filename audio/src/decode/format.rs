@@ -28,8 +28,8 @@ pub enum Format {
 const MAX_TAGS: usize = 8;
 
 impl Format {
-    /// The format of a file that begins with `start`, of which 12 bytes tell it; an ID3 tag does not count as a part
-    /// of the file.
+    /// The format of a file that begins with `start`, of which 12 bytes tell it; an ID3 tag does not count as
+    /// a part of the file.
     pub fn of(start: &[u8]) -> Option<Self> {
         let at = |offset: usize, name: &[u8]| start.get(offset..).is_some_and(|rest| rest.starts_with(name));
         match start {

@@ -34,15 +34,15 @@ const MAX_CHANNELS: usize = 64;
 
 /// An open sound file: WAV, FLAC, MP3, Ogg Vorbis, or AAC as `.aac` and in MP4.
 ///
-/// A frame is one sample of each channel. [`read`](Self::read) seeks to the frames that it is asked for, and decodes
-/// only those and a little before them. MP3 and `.aac` have no index: the file is read up to that place, without
-/// decoding it.
+/// A frame is one sample of each channel. [`read`](Self::read) seeks to the frames that it is asked for, and
+/// decodes only those and a little before them. MP3 and `.aac` have no index: the file is read up to that
+/// place, without decoding it.
 ///
-/// A part has the values that it has within the whole sound. Only the noise that AAC's decoder makes in place of
-/// noise depends on where a part begins; it is the same each time.
+/// A part has the values that it has within the whole sound. Only the noise that AAC's decoder makes in place
+/// of noise depends on where a part begins; it is the same each time.
 ///
-/// A file must be whole: what its header claims must be there, and an Ogg stream must have its last page. An MP3
-/// without LAME's tag and `.aac` claim nothing: such a sound has the frames that are there.
+/// A file must be whole: what its header claims must be there, and an Ogg stream must have its last page. An
+/// MP3 without LAME's tag and `.aac` claim nothing: such a sound has the frames that are there.
 ///
 /// ```no_run
 /// use std::fs::File;
@@ -69,8 +69,8 @@ impl<'a> SoundFile<'a> {
     /// Opens a sound of `len` bytes, and reads its header.
     ///
     /// # Errors
-    /// `Data` for a format that is not read, a damaged header, and a file that was cut where its header tells;
-    /// errors of `source` pass through.
+    /// `Data` for a format that is not read, a damaged header, and a file that was cut where its header
+    /// tells; errors of `source` pass through.
     pub fn open(source: impl Read + Seek + Send + Sync + 'a, len: u64) -> Result<Self> {
         catch_panic("the decoder panicked", || Self::open_file(source, len)).unwrap_or_else(Err)
     }
@@ -118,8 +118,8 @@ impl<'a> SoundFile<'a> {
         self.channels
     }
 
-    /// The number of frames, and a check that the last one is there. MP3 and `.aac` are read to their end for it,
-    /// without decoding them.
+    /// The number of frames, and a check that the last one is there. MP3 and `.aac` are read to their end for
+    /// it, without decoding them.
     ///
     /// # Errors
     /// `Data` for a file that was cut or is damaged; errors of the source pass through.
@@ -127,8 +127,8 @@ impl<'a> SoundFile<'a> {
         self.guarded(Packets::frames)
     }
 
-    /// Reads the frames `range` of each channel into `channels`, a list for each. They must be among those that
-    /// [`frames`](Self::frames) has counted.
+    /// Reads the frames `range` of each channel into `channels`, a list for each. They must be among those
+    /// that [`frames`](Self::frames) has counted.
     ///
     /// # Errors
     /// `Data` if they are not there or damaged; errors of the source pass through.

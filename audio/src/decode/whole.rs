@@ -15,7 +15,8 @@ const MAX_PARTS: usize = 4096;
 /// The max bytes of an Ogg page.
 const PAGE: u64 = 27 + 255 + 255 * 255;
 
-/// Checks the sound in the bytes `range` of a file. Returns the frames of a WAV file that does not state them.
+/// Checks the sound in the bytes `range` of a file. Returns the frames of a WAV file that does not state
+/// them.
 pub(super) fn check(
     format: Format,
     source: &mut (impl Read + Seek),

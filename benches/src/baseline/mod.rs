@@ -150,8 +150,8 @@ impl Bare {
         let slot = &mut self.slots[index];
         slot.copied.synchronize()?;
         // SAFETY: initialised memory of this length that belongs to this value. Every copy out of it was
-        // either waited for by `wait_for_copies` or is covered by `copied`, which `send` records and which was
-        // waited for just above.
+        // either waited for by `wait_for_copies` or is covered by `copied`, which `send` records and which
+        // was waited for just above.
         Ok(unsafe { std::slice::from_raw_parts_mut(slot.host.as_ptr(), self.bytes) })
     }
 

@@ -41,8 +41,8 @@ pub struct Gather {
 /// that of the device ([`Gather::with_device_ids`]).
 pub const MAX_LAUNCH_IDS: usize = 768;
 
-/// Whether the ids of `rows` rows of a source of `samples` rows can be parameters of a launch. An id has 32 bits
-/// there.
+/// Whether the ids of `rows` rows of a source of `samples` rows can be parameters of a launch. An id has 32
+/// bits there.
 pub fn fits_launch(rows: usize, samples: usize) -> bool {
     rows <= MAX_LAUNCH_IDS && u32::try_from(samples).is_ok()
 }
@@ -96,8 +96,8 @@ impl Gather {
         self.device_ids
     }
 
-    /// Whether the ids can be parameters of the launch: the sources are on the device, and the ids on the host.
-    /// They are few, and in the order of the batch.
+    /// Whether the ids can be parameters of the launch: the sources are on the device, and the ids on the
+    /// host. They are few, and in the order of the batch.
     pub fn has_launch_ids(&self) -> bool {
         let is_simple = self.from_device && !self.device_ids && self.places.is_none();
         is_simple && self.fields.iter().all(|field| fits_launch(self.rows, field.rows))

@@ -14,8 +14,8 @@ use crate::{Error, ErrorKind, Pad, Result, Sampler, World};
 /// What to do with samples that do not fill the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LastBatch {
-    /// Deliver them in a short step, spread evenly over the ranks: batch sizes differ by at most 1. Every rank
-    /// has the same number of steps, every sample comes once, and no batch is empty.
+    /// Deliver them in a short step, spread evenly over the ranks: batch sizes differ by at most 1. Every
+    /// rank has the same number of steps, every sample comes once, and no batch is empty.
     ///
     /// Where fewer samples than ranks are left, the step before gives them some of its own, so that each rank
     /// has one row in the last step: 97 samples on 2 ranks in batches of 16 are steps of 32, 32, 31 and 2
@@ -189,8 +189,8 @@ impl BatchSampler {
         self.skip_positions(epoch, self.begin_of(start)..self.begin_of(end))
     }
 
-    /// The position at which step `step` begins, counted as by [`skip`](Self::skip); the end of the epoch for a
-    /// step after the last one.
+    /// The position at which step `step` begins, counted as by [`skip`](Self::skip); the end of the epoch for
+    /// a step after the last one.
     fn begin_of(&self, step: u64) -> u64 {
         let is_last = step == self.positions / self.global;
         self.full(step).min(self.positions) - if is_last { self.lent(self.positions) } else { 0 }
@@ -409,8 +409,8 @@ impl BatchSampler {
         }
     }
 
-    /// Samples that the last full step gives the short one after it, so that each rank has a row there; `left`
-    /// are left.
+    /// Samples that the last full step gives the short one after it, so that each rank has a row there;
+    /// `left` are left.
     fn lent(&self, left: u64) -> u64 {
         let (all, rest) = (left / self.global, left % self.global);
         let is_lent = self.options.last_batch == LastBatch::Keep && self.options.batch > 1 && all > 0;

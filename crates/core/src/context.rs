@@ -343,8 +343,8 @@ impl Context {
         }
     }
 
-    /// Another process, or Python code of this one, has read samples for `ns` nanoseconds. A loader then splits batches by this time, and
-    /// not by that of the read, most of which may be waiting.
+    /// Another process, or Python code of this one, has read samples for `ns` nanoseconds. A loader then
+    /// splits batches by this time, and not by that of the read, most of which may be waiting.
     #[doc(hidden)] // For data sets written in Python.
     pub fn add_elsewhere(&mut self, ns: u64) {
         self.elsewhere_ns = self.elsewhere_ns.saturating_add(ns);
@@ -362,8 +362,8 @@ impl Context {
         self.epoch
     }
 
-    /// Whether a read with this context has asked for the epoch, the draw or random numbers. Its output may then
-    /// differ in another epoch, so it must not be cached.
+    /// Whether a read with this context has asked for the epoch, the draw or random numbers. Its output may
+    /// then differ in another epoch, so it must not be cached.
     #[doc(hidden)] // For the crates of this repository.
     pub fn varies(&self) -> bool {
         self.varies.get()

@@ -88,8 +88,8 @@ pub trait Dataset: Send + Sync + 'static {
         None
     }
 
-    /// Of a table: the bytes of all of its rows, and whether they are held in memory, decoded once; otherwise they
-    /// are decoded in groups. `None`, the default, for another set.
+    /// Of a table: the bytes of all of its rows, and whether they are held in memory, decoded once; otherwise
+    /// they are decoded in groups. `None`, the default, for another set.
     fn table_rows(&self) -> Option<(u64, bool)> {
         None
     }
@@ -256,10 +256,11 @@ pub trait Dataset: Send + Sync + 'static {
         compose::split(&StableDataset::new(Arc::new(self)), fractions, seed)
     }
 
-    /// The parts of a cross-validation: in each of `count` folds a part for training and one for validation. Every
-    /// sample is in the validation part of exactly one fold, and their sizes differ by at most one. With `labels`,
-    /// one per sample, the folds are stratified: those of each label are spread evenly too. The choice depends only
-    /// on the number of samples, the labels and `seed`. A fold takes 8 bytes per sample.
+    /// The parts of a cross-validation: in each of `count` folds a part for training and one for validation.
+    /// Every sample is in the validation part of exactly one fold, and their sizes differ by at most one.
+    /// With `labels`, one per sample, the folds are stratified: those of each label are spread evenly too.
+    /// The choice depends only on the number of samples, the labels and `seed`. A fold takes 8 bytes per
+    /// sample.
     ///
     /// ```
     /// use feedline_core::{Dataset, InMemory};
@@ -281,13 +282,13 @@ pub trait Dataset: Send + Sync + 'static {
         compose::folds(&StableDataset::new(Arc::new(self)), count, labels, seed)
     }
 
-    /// Adds negatives: the field `NAME.negatives`, `i64 [count]`, with items from 0 to `items - 1` that the sample
-    /// does not have in any of `fields`, each equally likely; NAME is the first of these. They may be equal to each
-    /// other. They depend only on `seed`, the epoch and the sample: they are drawn anew in each epoch, and are the
-    /// same after a resume, on any worker and in any world.
+    /// Adds negatives: the field `NAME.negatives`, `i64 [count]`, with items from 0 to `items - 1` that the
+    /// sample does not have in any of `fields`, each equally likely; NAME is the first of these. They may be
+    /// equal to each other. They depend only on `seed`, the epoch and the sample: they are drawn anew in each
+    /// epoch, and are the same after a resume, on any worker and in any world.
     ///
-    /// The fields hold whole numbers, one or several per sample, such as categories of a table. Numbers outside of
-    /// the items, such as padding, are no items.
+    /// The fields hold whole numbers, one or several per sample, such as categories of a table. Numbers
+    /// outside of the items, such as padding, are no items.
     ///
     /// ```
     /// use feedline_core::{Context, Dataset, InMemory, Layout, Rows};
@@ -301,8 +302,8 @@ pub trait Dataset: Send + Sync + 'static {
     /// ```
     ///
     /// # Errors
-    /// `Config` for no negatives, items or fields, and a field that does not exist or is not of whole numbers. A
-    /// sample that has all items is an error when it is read.
+    /// `Config` for no negatives, items or fields, and a field that does not exist or is not of whole
+    /// numbers. A sample that has all items is an error when it is read.
     fn negatives(self, fields: &[&str], count: usize, items: u64, seed: u64) -> crate::Result<Negatives>
     where
         Self: Sized,
@@ -324,8 +325,8 @@ pub trait Dataset: Send + Sync + 'static {
     /// Sample `id` of this set and of `other` side by side; [`Zip::new`] takes any number of sets.
     ///
     /// # Errors
-    /// `Config` for sets of different lengths, or a field name that both have; also if both crop, flip or turn
-    /// pictures at random, each in its own way ([`Zip::independent`] allows that).
+    /// `Config` for sets of different lengths, or a field name that both have; also if both crop, flip or
+    /// turn pictures at random, each in its own way ([`Zip::independent`] allows that).
     fn zip(self, other: impl Dataset) -> crate::Result<Zip>
     where
         Self: Sized,

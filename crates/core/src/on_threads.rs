@@ -3,9 +3,9 @@
 use std::panic::resume_unwind;
 use std::thread::{Builder, scope};
 
-/// Runs `work` on this thread and on up to `threads - 1` others, which are called `name`, and returns what each
-/// has returned, this thread's first. On fewer if the system refuses some, so `work` must be able to do all of it
-/// on one thread.
+/// Runs `work` on this thread and on up to `threads - 1` others, which are called `name`, and returns what
+/// each has returned, this thread's first. On fewer if the system refuses some, so `work` must be able to do
+/// all of it on one thread.
 ///
 /// # Panics
 /// If `work` does, once every thread has ended.

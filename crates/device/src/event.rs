@@ -2,8 +2,8 @@
 //!
 //! Each copy from a host block into a device slot has one event of an [`EventPool`], to which the block and
 //! the leases of the slot both refer. It belongs to its copy, not to the block or the slot: the block's next
-//! copy goes to another slot, and the slot's next copy comes from another block. If an event were recorded again
-//! while the other side still refers to it, that side would wait for a later copy.
+//! copy goes to another slot, and the slot's next copy comes from another block. If an event were recorded
+//! again while the other side still refers to it, that side would wait for a later copy.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

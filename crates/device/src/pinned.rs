@@ -47,8 +47,8 @@ impl Pinned {
         Ok(Self { device: device.clone(), ptr: AtomicPtr::new(ptr), bytes, copied, readers, leaked: false })
     }
 
-    /// Lets each of `streams` read this block, and no other. Without this call, the stream of the first copy is
-    /// the only one.
+    /// Lets each of `streams` read this block, and no other. Without this call, the stream of the first copy
+    /// is the only one.
     ///
     /// # Errors
     /// `Config` for a stream of another device, and once the block has its streams.
@@ -80,12 +80,12 @@ impl Pinned {
         Ok(())
     }
 
-    /// Takes the memory at `address`, of this block's size, and returns the address of its own. Host memory is
-    /// the device memory of the host device, so a batch need not be copied there.
+    /// Takes the memory at `address`, of this block's size, and returns the address of its own. Host memory
+    /// is the device memory of the host device, so a batch need not be copied there.
     ///
     /// # Safety
-    /// The device is the host device. `address` is from its allocator, and the caller owns it. Nothing holds the
-    /// address of this block, and nothing fills it before all uses of the memory at `address` have ended.
+    /// The device is the host device. `address` is from its allocator, and the caller owns it. Nothing holds
+    /// the address of this block, and nothing fills it before all uses of the memory at `address` have ended.
     pub(crate) unsafe fn exchange(&self, address: Address) -> Address {
         // The lease of the slot orders this with other uses of the block.
         Address(self.ptr.swap(address.0 as *mut u8, Ordering::Relaxed) as u64)
@@ -113,8 +113,8 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if !self.leaked {
-            // SAFETY: from `alloc_host` with this size, or exchanged for such memory, and freed once; owners wait
-            // for the last copy before they drop this.
+            // SAFETY: from `alloc_host` with this size, or exchanged for such memory, and freed once; owners
+            // wait for the last copy before they drop this.
             if let Err(error) = unsafe { self.device.backend.free_host(self.as_ptr(), self.bytes) } {
                 self.device.stats.report(error);
             }
@@ -124,11 +124,11 @@ impl Drop for Pinned {
 }
 
 // SAFETY: the backend allocated zeroed memory, which is exchanged for other memory only while its slot is
-// submitted (`WriteLease::hand_over`). `read_by` records an event after all
-// work that it submits, and no event is recorded again while this refers to it. A block is submitted again
-// only after a wait for the last event, so that event covers the reads of every stream. A submission that
-// failed may have left a copy behind that no event covers; `wait_drained` covers that too, since it drains all
-// streams that ever read this block.
+// submitted (`WriteLease::hand_over`). `read_by` records an event after all work that it submits, and no
+// event is recorded again while this refers to it. A block is submitted again only after a wait for the last
+// event, so that event covers the reads of every stream. A submission that failed may have left a copy behind
+// that no event covers; `wait_drained` covers that too, since it drains all streams that ever read this
+// block.
 unsafe impl HostMemory for Pinned {
     fn as_ptr(&self) -> *mut u8 {
         self.ptr.load(Ordering::Relaxed)

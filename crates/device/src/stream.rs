@@ -55,8 +55,8 @@ impl StreamCore {
         })
     }
 
-    /// As [`own`](Self::own), for memory that the streams in `owners` share; the first stream becomes the only
-    /// one if there are none.
+    /// As [`own`](Self::own), for memory that the streams in `owners` share; the first stream becomes the
+    /// only one if there are none.
     pub(crate) fn is_one_of(
         self: &Arc<Self>,
         owners: &OnceLock<Box<[Arc<Self>]>>,

@@ -33,7 +33,8 @@ impl TryNext {
 ///
 /// `next` blocks until a batch's copy to the device is queued; a [`StopHandle`](crate::StopHandle) ends the
 /// wait. An error ends the epoch: after it `next` returns `None`. An epoch never ends early without an error.
-/// Only a call on a worker of the loader's own pool, which would wait for itself, is refused and ends nothing.
+/// Only a call on a worker of the loader's own pool, which would wait for itself, is refused and ends
+/// nothing.
 #[must_use = "its batches are read ahead for nothing if no one takes them"]
 pub struct Epoch<'a> {
     loader: &'a mut Loader,

@@ -125,9 +125,9 @@ impl Progress {
         self.reporter.set_step_time(step);
     }
 
-    /// Charges `time` of the calling thread to the device map: for work on batches ahead of the step that the thread
-    /// which takes the batches does itself, such as the Python package's `device_map`. Without it, that time is
-    /// the consumer's. Call it before the next batch is taken.
+    /// Charges `time` of the calling thread to the device map: for work on batches ahead of the step that the
+    /// thread which takes the batches does itself, such as the Python package's `device_map`. Without it,
+    /// that time is the consumer's. Call it before the next batch is taken.
     pub fn add_device_map_time(&self, time: Duration) {
         self.reporter.add_device_map_time(time);
     }

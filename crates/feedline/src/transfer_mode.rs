@@ -15,9 +15,9 @@ use feedline_device::{BackendKind, Device};
 pub enum TransferMode {
     /// Zero copy on a GPU where it is possible, staged otherwise.
     ///
-    /// Also staged with 8 or more workers and an order that is not sequential, if rows are shorter than 64 KiB:
-    /// the CPU keeps up, and a gather on the GPU would slow your kernels. A loop that only reads is still
-    /// faster with [`ZeroCopy`](Self::ZeroCopy).
+    /// Also staged with 8 or more workers and an order that is not sequential, if rows are shorter than 64
+    /// KiB: the CPU keeps up, and a gather on the GPU would slow your kernels. A loop that only reads is
+    /// still faster with [`ZeroCopy`](Self::ZeroCopy).
     ///
     /// A GPU that reads host memory through the host's page tables (beside a Grace CPU, by NVLink) gathers in
     /// every order, with any number of workers. This was never run on such a machine, only simulated.

@@ -41,8 +41,8 @@ pub fn open(header: &Header, path: Option<&Path>, options: &OpenOptions) -> Resu
     chosen(set, header)
 }
 
-/// The error of data that has no samples of the form of the run's batches, such as pictures that the program has
-/// decoded.
+/// The error of data that has no samples of the form of the run's batches, such as pictures that the program
+/// has decoded.
 fn other_form(error: Error) -> Error {
     let why = format!("the data is not in the form of the batches of the run: {}", header::other_form());
     let path = error.path().map(Path::to_path_buf);

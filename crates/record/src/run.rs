@@ -126,7 +126,8 @@ impl Run {
         Ok(())
     }
 
-    /// The bytes at the end of the file of each rank that a kill has left of a step: the ranks that have some.
+    /// The bytes at the end of the file of each rank that a kill has left of a step: the ranks that have
+    /// some.
     pub fn cuts(&self) -> impl Iterator<Item = (PathBuf, u64)> + '_ {
         let cut = |(rank, record): (usize, &RankRecord)| {
             (record.cut > 0).then(|| (self.folder.join(file_name(rank as u32)), record.cut))
@@ -203,8 +204,8 @@ impl Run {
     /// not be read.
     ///
     /// # Errors
-    /// `Config` if the record has no such step, or the sampler is missing; `Data` if the samples are not those
-    /// of the run, because a step before it is missing from the file.
+    /// `Config` if the record has no such step, or the sampler is missing; `Data` if the samples are not
+    /// those of the run, because a step before it is missing from the file.
     pub fn ids(&self, number: u64, rank: u32) -> Result<Vec<u64>> {
         let place = self.place(number, rank)?;
         let mut ids = Vec::new();

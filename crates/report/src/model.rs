@@ -2,8 +2,9 @@
 //!
 //! It follows the code: host slots are handed out in order, and released when their copy has ended; a long
 //! batch is split among the workers; copies run one after the other, each after the work on the batch that
-//! its slot held before; the lanes of a device map run beside each other, each after the copy and after the work
-//! on the batch that its slot held before. It has no wake-up times, so steps of a few microseconds are predicted too fast.
+//! its slot held before; the lanes of a device map run beside each other, each after the copy and after the
+//! work on the batch that its slot held before. It has no wake-up times, so steps of a few microseconds are
+//! predicted too fast.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -237,8 +238,8 @@ impl Model {
         self.passed.push(passed);
     }
 
-    /// A lane makes the batch from its host slot, which it holds meanwhile. The output's slot was `released` by
-    /// the consumer, whose work on the device has `read` it.
+    /// A lane makes the batch from its host slot, which it holds meanwhile. The output's slot was `released`
+    /// by the consumer, whose work on the device has `read` it.
     fn produce(
         &mut self,
         mut timeline: Timeline,

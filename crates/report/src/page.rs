@@ -71,8 +71,8 @@ impl History {
         }
     }
 
-    /// Names a line of the program that has waited for `batches` batches, such as `train.py:12`. The page shows
-    /// the lines below the diagnosis, in this order.
+    /// Names a line of the program that has waited for `batches` batches, such as `train.py:12`. The page
+    /// shows the lines below the diagnosis, in this order.
     pub fn line(&mut self, place: &str, waited: Duration, batches: u64) {
         let waited = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
         self.lines.push((place.to_owned(), waited, batches));

@@ -14,10 +14,10 @@ use super::table::{Annotation, Boxes};
 use crate::disk::read_whole;
 use crate::error::{data, one_line};
 
-/// The largest id of a category that is a place in the list of classes.
+/// The largest category id that can be an index into the list of classes.
 const MAX_CLASS: i64 = 1 << 16;
 
-/// `S` is the outline of an object, or what skips it.
+/// `S` is the type of an object's outline; without masks, a type that skips it.
 #[derive(Deserialize)]
 struct File<S> {
     images: Vec<Image>,
@@ -68,7 +68,7 @@ impl Default for Crowd {
     }
 }
 
-/// Reads the file, with the outlines of objects if masks are made of them.
+/// Reads the file; with `masks`, also the outlines of the objects.
 pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>, masks: bool) -> Result<Read> {
     if masks {
         return read_as(path, images, stated, Some(&Outline::new));
@@ -76,7 +76,7 @@ pub(super) fn read(path: &Path, images: &Path, stated: Option<&[String]>, masks:
     read_as::<IgnoredAny>(path, images, stated, None)
 }
 
-/// Checks the outline of an object in a picture of these sides.
+/// Checks an object's outline against the sides of its picture.
 type Check<'a, S> = &'a dyn Fn(S, Sides) -> Result<Outline, String>;
 
 fn read_as<S: DeserializeOwned>(
@@ -163,7 +163,7 @@ fn read_as<S: DeserializeOwned>(
     })
 }
 
-/// Height and width of a picture, which masks are made in.
+/// Height and width of a picture, for its mask.
 fn sides(image: &Image) -> Result<Sides, String> {
     let sides = image.height.zip(image.width).map(|(height, width)| [height, width]);
     sides.filter(|sides| outline::is_small(*sides)).ok_or_else(|| {
@@ -174,7 +174,7 @@ fn sides(image: &Image) -> Result<Sides, String> {
     })
 }
 
-/// The outline of an object of this category.
+/// The checked outline of an object with this label.
 fn outline<S>(given: Option<S>, label: i64, image: &Image, check: Check<'_, S>) -> Result<Outline, String> {
     let sides = sides(image)?;
     if !(1..=outline::MAX_LABEL).contains(&label) {
@@ -187,12 +187,12 @@ fn outline<S>(given: Option<S>, label: i64, image: &Image, check: Check<'_, S>) 
     check(given, sides)
 }
 
-/// The numbers; what is none is NaN, which the sample is refused for.
+/// The numbers, with NaN for `null`: a sample with a NaN is refused when it is read.
 fn numbers(given: &[Option<f64>]) -> Vec<f32> {
     given.iter().map(|number| number.map_or(f32::NAN, |number| number as f32)).collect()
 }
 
-/// The names by their ids; none if an id is no place in a list.
+/// The names, indexed by category id; empty if an id cannot be an index.
 fn names(categories: &[Category]) -> Vec<String> {
     let Some(last) = categories.last().filter(|last| last.id < MAX_CLASS && categories[0].id >= 0) else {
         return Vec::new();
@@ -204,8 +204,8 @@ fn names(categories: &[Category]) -> Vec<String> {
     names
 }
 
-/// Replaces `NaN` and infinities, which Python writes and JSON does not have, by `null`: the sample is refused, and
-/// not the file.
+/// Replaces `NaN` and infinities, which Python writes and JSON does not have, by `null`, so that only their
+/// samples are refused, not the whole file.
 fn null_for_nan(json: Vec<u8>) -> Vec<u8> {
     const WORDS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
     let (mut plain, mut copied, mut at, mut is_text) = (Vec::new(), 0, 0, false);

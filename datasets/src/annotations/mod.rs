@@ -25,16 +25,16 @@ use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, JointDataset, Parts, Reader, Schema, SchemaField, Values};
 
-/// Number of pictures whose content a fingerprint covers.
+/// The number of pictures whose content the fingerprint covers.
 const SAMPLED: usize = 256;
 
 /// The field of masks.
 const MASK: &str = "segmentation";
 
-/// Pictures in a folder, and boxes in files of their own.
+/// Pictures in a folder, with their boxes in separate files.
 ///
-/// A sample has the fields `image`, the file's bytes, `boxes` (`f32`, items of four, as the file has them) and
-/// `labels` (`i64`, one per box), and:
+/// A sample has the fields `image`, the file's bytes, `boxes` (`f32`, items of four, as the file has them)
+/// and `labels` (`i64`, one per box), and:
 ///
 /// | format | recognised by | boxes | also | labels |
 /// | --- | --- | --- | --- | --- |
@@ -42,9 +42,9 @@ const MASK: &str = "segmentation";
 /// | Pascal VOC | a folder of `.xml` files | left, top, right, bottom | `difficult` (`bool`) | the number of the name in the sorted list of all names |
 /// | YOLO | a folder of `.txt` files | centre, width, height, from 0 to 1 | | the number of the class |
 ///
-/// Pictures are in the order of their ids with COCO, else of their names. Those without boxes are samples too: in
-/// COCO's list, or with YOLO without a text file. [`classes`](Reader::classes) has the names by label, `N/A` for
-/// numbers that no category has; with YOLO those of `classes.txt`, if it is there.
+/// COCO's pictures are sorted by id, others by name. Pictures without boxes are samples too, if COCO's file
+/// lists them or, with YOLO, if they have no text file. [`classes`](Reader::classes) has the names by label,
+/// `N/A` for numbers that no category has; with YOLO those of `classes.txt`, if it is there.
 ///
 /// ```no_run
 /// use feedline_datasets::{Annotated, JointDataset};
@@ -66,7 +66,7 @@ pub struct Annotated {
     fingerprint: u64,
 }
 
-/// What a format's file says.
+/// The content of the annotation files.
 struct Read {
     format: &'static str,
     pictures: Vec<PathBuf>,
@@ -81,14 +81,14 @@ impl Annotated {
     /// Reads all annotations, and no picture.
     ///
     /// # Errors
-    /// `Data` for annotations of no known format, a file that is damaged, an annotation of a picture that is not
-    /// there, and a name that is not among stated classes; each with the file, and the line or the id.
+    /// `Data` for annotations of no known format, a file that is damaged, an annotation of a picture that is
+    /// not there, and a name that is not among stated classes; each with the file, and the line or the id.
     pub fn open(images: impl AsRef<Path>, annotations: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(images, annotations, None)
     }
 
-    /// As [`open`](Self::open), with the classes of the training set: the label of a name of Pascal VOC is its place
-    /// in this list.
+    /// As [`open`](Self::open), with the classes of the training set: the label of a name of Pascal VOC is
+    /// its place in this list.
     ///
     /// # Errors
     /// As [`open`](Self::open); `Config` for COCO's file with other classes.
@@ -100,9 +100,10 @@ impl Annotated {
         Self::read(images.as_ref(), annotations.as_ref(), classes, false)
     }
 
-    /// As [`open_with`](Self::open_with), and with masks of COCO's objects: polygons and run lengths, as pycocotools
-    /// draws them. The field `segmentation` is a picture of the categories' ids, 0 without an object and 255 where
-    /// objects overlap, as in torchvision's reference for segmentation; [`parts`](Self::parts) has it as a mask.
+    /// As [`open_with`](Self::open_with), and with masks of COCO's objects: polygons and run lengths, as
+    /// pycocotools draws them. The field `segmentation` is a picture of the categories' ids, 0 without an
+    /// object and 255 where objects overlap, as in torchvision's reference for segmentation;
+    /// [`parts`](Self::parts) has it as a mask.
     ///
     /// ```no_run
     /// use feedline_datasets::{Annotated, JointDataset};
@@ -114,9 +115,10 @@ impl Annotated {
     /// ```
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with); `Data` for an object without an outline, or with one that is damaged or
-    /// far outside of its picture, a category that is not from 1 to 254, and a picture without its width and height;
-    /// `Config` for other formats: the masks of Pascal VOC are files, see [`Paired`](crate::Paired).
+    /// As [`open_with`](Self::open_with); `Data` for an object without an outline, or with one that is
+    /// damaged or far outside of its picture, a category that is not from 1 to 254, and a picture without its
+    /// width and height; `Config` for other formats: the masks of Pascal VOC are files, see
+    /// [`Paired`](crate::Paired).
     pub fn open_segmented(
         images: impl AsRef<Path>,
         annotations: impl AsRef<Path>,
@@ -150,7 +152,7 @@ impl Annotated {
         let state = pictures.iter().enumerate().fold(state, |state, (number, picture)| {
             let below = picture.strip_prefix(images).unwrap_or(picture);
             let state = state.bytes(below.as_os_str().as_encoded_bytes());
-            // A missing file fails when it is read.
+            // A missing file is an error when its sample is read.
             if number % every == 0 { state.file_sampled(picture).unwrap_or(state) } else { state }
         });
         Ok(Self {
@@ -182,8 +184,8 @@ impl Annotated {
 }
 
 impl JointDataset {
-    /// The data set of pictures with boxes, which one list of transforms moves together: `image`, `boxes` (`f32`,
-    /// left, top, right, bottom), `labels` and what else is beside them. State other options by
+    /// The data set of pictures with boxes, which one list of transforms moves together: `image`, `boxes`
+    /// (`f32`, left, top, right, bottom), `labels` and what else is beside them. State other options by
     /// [`Annotated::parts`] and [`new`](Self::new).
     ///
     /// # Errors
@@ -229,10 +231,10 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|own| own.eq_ignore_ascii_case(extension))
 }
 
-/// The files below a folder that are `wanted`, by their paths from there on without extension.
+/// The files below `root` for which `wanted` is true, by their relative paths without the extension.
 ///
 /// # Errors
-/// `Data` for two files of one name: boxes would belong to either.
+/// `Data` for two files that differ only in their extension: boxes could belong to either.
 fn files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<BTreeMap<PathBuf, PathBuf>> {
     let (mut all, mut folders, mut levels) = (BTreeMap::new(), vec![root.to_path_buf()], 0);
     while !folders.is_empty() {
@@ -313,7 +315,7 @@ impl Reader for Annotated {
         self.pictures.get(usize::try_from(sample).ok()?).map(PathBuf::as_path)
     }
 
-    /// Covers all annotations, and of the pictures their names and the content of 256.
+    /// Covers all annotations, the names of all pictures, and the content of 256 of them.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

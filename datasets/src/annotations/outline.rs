@@ -1,4 +1,4 @@
-//! The outlines of COCO's objects, polygons and run lengths, and the masks that they are of.
+//! The outlines of COCO's objects (polygons and run lengths), and the masks drawn from them.
 
 use std::io::Write;
 
@@ -8,16 +8,16 @@ use serde::Deserialize;
 
 use crate::error::data;
 
-/// A pixel that several objects have.
+/// The value of a pixel where objects overlap.
 const SEVERAL: u8 = 255;
 
 /// The largest label that a pixel can have.
 pub(super) const MAX_LABEL: i64 = SEVERAL as i64 - 1;
 
-/// Max pixels of a picture, as of [`Limits`](feedline_images::Limits).
+/// Max pixels of a picture, as in [`Limits`](feedline_images::Limits).
 const MAX_PIXELS: u64 = 1 << 27;
 
-/// Steps that an edge of a polygon takes for each pixel.
+/// Points per pixel at which the edge of a polygon is sampled.
 const STEPS: f64 = 5.0;
 
 /// `segmentation` of an annotation.
@@ -64,7 +64,7 @@ impl Outline {
                             polygon.len()
                         ));
                     }
-                    // Far points would take as many steps as they are far.
+                    // The edge to a far point would take too many steps.
                     let is_near = |(at, number): (usize, &Option<f64>)| {
                         let side = if at.is_multiple_of(2) { width } else { height } as f64;
                         number.is_some_and(|number| (-side..=2.0 * side).contains(&number))
@@ -114,8 +114,8 @@ impl Outline {
         }
     }
 
-    /// Calls `inside` for each run of pixels of the object, as places column after column. Polygons may have a pixel
-    /// several times.
+    /// Calls `inside` with each run of the object's pixels, numbered column by column. Overlapping polygons
+    /// give a pixel several times.
     fn each_run(&self, sides: Sides, inside: &mut impl FnMut(std::ops::Range<usize>)) {
         match self {
             Self::Runs(runs) => {
@@ -146,8 +146,8 @@ pub(super) fn is_small([height, width]: Sides) -> bool {
     (height as u64).checked_mul(width as u64).is_some_and(|pixels| (1..=MAX_PIXELS).contains(&pixels))
 }
 
-/// The places, column after column, at which a column enters or leaves a polygon, sorted. As pycocotools draws
-/// polygons: in steps of a fifth of a pixel.
+/// The pixels, numbered column by column and sorted, at which a column enters or leaves a polygon. Drawn as
+/// by pycocotools, in steps of a fifth of a pixel.
 fn crossings(polygon: &[f64], [height, width]: Sides) -> Vec<usize> {
     let scaled: Vec<[i32; 2]> = polygon
         .as_chunks::<2>()
@@ -214,11 +214,11 @@ fn expanded(text: &str) -> Option<Vec<u32>> {
     Some(runs)
 }
 
-/// The mask of a picture, as a PNG of gray: the label of the object of each pixel, 0 without, [`SEVERAL`] where
-/// objects overlap, as in torchvision's reference for segmentation.
+/// The mask of a picture as a gray PNG: each pixel has the label of its object, 0 without one, and
+/// [`SEVERAL`] where objects overlap, as in torchvision's reference for segmentation.
 pub(super) fn mask<'a>(objects: impl Iterator<Item = (i64, &'a Outline)>, sides: Sides) -> Result<Vec<u8>> {
     let [height, width] = sides;
-    // The rows of a PNG, each behind the number of its filter.
+    // The rows of a PNG; each begins with the number of its filter.
     let line = width + 1;
     let mut rows = vec![0_u8; height * line];
     let mut owners = vec![0_u32; height * width];
@@ -238,7 +238,7 @@ pub(super) fn mask<'a>(objects: impl Iterator<Item = (i64, &'a Outline)>, sides:
     png(sides, &rows).map_err(|error| data("cannot make a mask").with_source(error))
 }
 
-/// A PNG of gray that is not compressed.
+/// An uncompressed gray PNG.
 fn png([height, width]: Sides, rows: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut file = b"\x89PNG\r\n\x1A\n".to_vec();
     let mut chunk = |name: &[u8; 4], content: &[u8]| {

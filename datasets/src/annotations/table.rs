@@ -17,7 +17,7 @@ pub(super) struct Annotation {
     pub(super) flag: bool,
     /// Three numbers per point; zeros if the box has none.
     pub(super) keypoints: Vec<f32>,
-    /// If masks are made.
+    /// `None` if no masks are made.
     pub(super) outline: Option<Outline>,
 }
 
@@ -31,15 +31,15 @@ pub(super) struct Boxes {
     /// Empty without areas.
     areas: Vec<f32>,
     flags: Vec<bool>,
-    /// The name of the flags; `None` without.
+    /// The name of the flags, if there are any.
     flag: Option<&'static str>,
-    /// Points of a box; 0 without.
+    /// Points per box, or 0.
     points: usize,
-    /// The numbers that the boxes have; one may have fewer than others.
+    /// The keypoints of all boxes, one after another; a box may have fewer than others.
     keypoints: Vec<f32>,
-    /// The first number of each box, and the end; the end alone without points.
+    /// The index in `keypoints` of each box's first number, and the end; only the end if there are none.
     firsts: Vec<usize>,
-    /// Empty without.
+    /// Empty without ids.
     picture_ids: Vec<i64>,
     /// The outline of each box, and the sides of each picture; empty without masks.
     outlines: Vec<Outline>,
@@ -74,7 +74,7 @@ impl Boxes {
         Self { picture_ids, ..self }
     }
 
-    /// Adds the height and width of each picture, in which masks are made; none without masks.
+    /// Adds the height and width of each picture, for the masks; `sides` is empty without masks.
     pub(super) fn with_masks(self, sides: Vec<Sides>) -> Self {
         Self { sides, ..self }
     }
@@ -92,12 +92,12 @@ impl Boxes {
         outline::mask(objects, sides).map(Some)
     }
 
-    /// Points of a box, if boxes have some.
+    /// Points per box, if boxes have points.
     pub(super) fn keypoints(&self) -> Option<usize> {
         (self.points > 0).then_some(self.points)
     }
 
-    /// The fields behind the picture.
+    /// The fields after the picture.
     pub(super) fn fields(&self) -> Vec<SchemaField> {
         let number = ElementType::Number;
         let list = |name: &str, element, item: &[usize]| {

@@ -27,11 +27,11 @@ pub(super) fn read(labels: &Path, images: &Path, stated: Option<&[String]>) -> R
         None => Vec::new(),
     };
     let mut texts = files(labels, |file| has_extension(file, "txt") && file != names)?;
-    // Texts may lie beside the pictures.
+    // The text files may be in the pictures' folder.
     let pictures = files(images, |file| !has_extension(file, "txt"))?;
     let mut all = Vec::new();
     for (picture, stem) in pictures.keys().enumerate() {
-        // A picture without a text has no boxes.
+        // A picture without a text file has no boxes.
         if let Some(text) = texts.remove(stem) {
             read_text(&text, picture, &classes, &mut all)?;
         }

@@ -1,4 +1,4 @@
-//! The messages of a file or a stream: their offsets, and the dictionaries.
+//! The offsets of the messages of a file or a stream, and its dictionaries.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -134,7 +134,7 @@ pub(super) fn check<'a>(
         let mut holds = bytes.len() as u64;
         if batch.compression().is_some() && holds >= LENGTH {
             let claimed = bytes.first_chunk().map_or(0, |number| i64::from_le_bytes(*number));
-            // -1: the buffer is not compressed.
+            // -1 marks a buffer that is not compressed.
             holds = if claimed == -1 { holds - LENGTH } else { u64::try_from(claimed).unwrap_or(u64::MAX) };
             inflated = inflated.saturating_add(holds);
         }
@@ -155,8 +155,8 @@ fn too_many(what: &str, count: i64, body: u64) -> feedline_core::Error {
     data(format!("a record batch claims {count} {what} in a body of {body} bytes: fetch the file again"))
 }
 
-/// Appends the unit in bytes of each buffer of a column of type `kind`; `views` has the number of data
-/// buffers of each column of views.
+/// For each buffer of a column of type `kind`, appends the number of bytes that its length must be a multiple
+/// of. `views` has the number of data buffers of each column of views.
 ///
 /// The Arrow crates panic on a buffer of offsets whose length is not a multiple of an offset.
 fn units(kind: &DataType, old: bool, views: &mut impl Iterator<Item = i64>, to: &mut Vec<u64>) {

@@ -71,7 +71,7 @@ fn a_part_beyond_the_limit_is_held_until_the_next_and_an_error_is_not_held() {
     assert_eq!(*cache.get(0, || Ok((9, 100))).unwrap(), 9);
 }
 
-/// A cache of ten parts of 10 bytes, of which `used` were used.
+/// A cache of ten parts of 10 bytes each; the parts `used` have been used.
 fn with_used(limit: u64, used: &[usize]) -> Cache<usize> {
     let cache = Cache::new(10, limit);
     used.iter().for_each(|&part| drop(cache.get(part, || Ok((part, 10))).unwrap()));
@@ -94,7 +94,7 @@ fn a_call_prefetches_one_part_and_only_one_that_is_not_held() {
     assert_eq!(prefetch(&[4, 6, 5]), (Prefetched::Prepared, vec![5]));
     assert_eq!(prefetch(&[4, 6, 5]), (Prefetched::Ready, vec![]));
     assert_eq!(prefetch(&[]), (Prefetched::Ready, vec![]));
-    // A part that does not exist is left to the read, which has the error.
+    // A part that does not exist is an error of the read, not of the prefetch.
     assert_eq!(prefetch(&[10, usize::MAX]), (Prefetched::Ready, vec![]));
     assert_eq!(*cache.get(6, || panic!("it is held")).unwrap(), 6);
     for part in [0, 1, 2, 7, 8, 9] {
@@ -163,7 +163,7 @@ fn parts_ahead_are_evicted_last_and_make_room_when_they_are_used() {
     let all = (1..8).map(|part| prefetch(&cache, part, 100));
     assert_eq!(Vec::from_iter(all)[5..], [Prefetched::Prepared, Prefetched::Full]);
     for part in 1..5 {
-        // More others are read before it than fit beside the parts ahead.
+        // Before it is used, more other parts are read than fit beside the prefetched ones.
         for other in [8, 9, 0] {
             assert_eq!(*cache.get(other, || Ok((other, 10))).unwrap(), other);
         }
@@ -215,7 +215,7 @@ fn threads_that_want_the_same_part_decode_it_once() {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn pages() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-    // The second field, the name, may contain spaces; the tenth counts minor faults.
+    // The second field, the name, may contain spaces. The tenth field counts minor faults.
     let fields = stat.rsplit_once(')').unwrap().1;
     fields.split_whitespace().nth(7).unwrap().parse().unwrap()
 }

@@ -1,4 +1,5 @@
-//! Quotes that never close, or close in the wrong place: the parser takes the rows behind them for one cell.
+//! Finds quotes that never close, or close in the wrong place: the parser takes the rows after them for one
+//! cell.
 
 use std::io::{self, Read};
 
@@ -10,7 +11,7 @@ use crate::error::{data, of_stream};
 /// The byte order mark of UTF-8.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// The quotes of a table, byte by byte, by the rules of the parser.
+/// Follows the quotes of a table byte by byte, by the rules of the parser.
 #[derive(Debug)]
 pub(super) struct Quotes {
     delimiter: u8,
@@ -18,7 +19,7 @@ pub(super) struct Quotes {
     offset: u64,
     last: Option<u8>,
     state: State,
-    /// Where the first cell opens that has line breaks, and text behind its closing quote.
+    /// The offset of the first cell that has line breaks, and text after its closing quote.
     misplaced: Option<u64>,
 }
 
@@ -26,14 +27,14 @@ pub(super) struct Quotes {
 enum State {
     Outside,
     Quoted(Cell),
-    /// Behind a quote within a quoted cell: it closes the cell, unless another one follows.
+    /// After a quote within a quoted cell. It closes the cell, unless another quote follows.
     Closed(Cell),
 }
 
 /// A quoted cell.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    /// The offset of the quote that opens it.
+    /// The offset of its opening quote.
     from: u64,
     has_break: bool,
 }
@@ -96,7 +97,7 @@ impl Quotes {
         byte == self.delimiter || byte == b'\n' || byte == b'\r'
     }
 
-    /// The first fault, if the bytes seen are all.
+    /// The first fault, once all bytes have been seen.
     pub(super) fn fault(&self) -> Option<Fault> {
         if let Some(offset) = self.misplaced {
             return Some(Fault { offset, never_closes: false });
@@ -173,7 +174,7 @@ mod tests {
             ("a,b\r\n1,\"x\r\ny\"\r\n", None),
             ("a,b\r\"x\r\n", Some((4, true))),
             ("a,b\n1,\"x\"\"\ny\"\n", None),
-            // The quote of line 2 is closed by that which opens a cell of line 4.
+            // The opening quote of a cell in line 4 closes the quote of line 2.
             ("a,b\n1,\"x\n2,y\n3,\"z\"\n", Some((6, false))),
             ("a,b\n1,\"x\"z\n", None),
             ("a,b\n1,\"\"\n2,\"\"\"\"\n", None),
@@ -182,7 +183,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             for split in 0..=text.len() {
-                // The parser, too, looks for the mark in what it is given first.
+                // The parser, too, looks for the mark only in its first input.
                 if text.as_bytes().starts_with(MARK) && (1..3).contains(&split) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! One pass over a table: its rows, and what fits the cells of its columns.
+//! One pass over a table: finds its rows and the types that fit its columns.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::{ElementType, Schema, SchemaField};
 /// Max columns of a table.
 const MAX_COLUMNS: usize = 1 << 16;
 
-/// A file whose rows were found, and what fits the cells of its columns.
+/// A scanned file: its rows, and the types that fit its columns.
 pub(super) struct Scan {
     pub(super) path: PathBuf,
     content: Content,
@@ -43,7 +43,7 @@ impl Scan {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    // A row of other cells may be several, with a quote that opens in the first.
+                    // A row with another number of cells may be several rows, if a quote opens in the first.
                     let from = error.position().map_or(0, csv::Position::byte);
                     let within = |offset: u64| (from..rows.position().byte()).contains(&offset);
                     let fault = rows.get_ref().quotes.fault().filter(|fault| within(fault.offset));
@@ -112,7 +112,8 @@ impl Scan {
         Ok(self.seen[self.place(name)?])
     }
 
-    /// Refuses a column that `f64` would round: `all` has the types of the columns `names` in all shards.
+    /// Refuses a column that `f64` would round. `all` has the types that fit the columns `names` in all
+    /// shards.
     pub(super) fn check_exact(&self, names: &[String], all: &[Seen], options: &CsvOptions) -> Result<()> {
         for (name, all) in names.iter().zip(all) {
             let is_stated = options.types.iter().any(|(stated, _)| stated == name);

@@ -16,24 +16,25 @@ const SNIFFED_ROWS: usize = 100;
 /// Bytes that are read to find the delimiter.
 const SNIFFED_BYTES: u64 = 64 << 10;
 
-/// Whether the name of a file says that tabs are between its cells.
+/// Whether the file's extension states that tabs separate its cells.
 pub(super) fn is_tab(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     name.ends_with(".tsv") || name.ends_with(".tsv.gz")
 }
 
-/// Whether a delimiter splits the first rows of a text into the same number of cells, at least two.
+/// Whether some delimiter splits each of the first rows of a text into the same number of cells, at least
+/// two.
 pub(crate) fn is_table(content: &Content) -> Result<bool> {
     Ok(delimiter_of(content, false)?.is_some())
 }
 
-/// The delimiter that splits the first rows of a table into the same number of cells, at least two; `None` if
+/// The delimiter that splits each of the first rows into the same number of cells, at least two; `None` if
 /// there is none.
 pub(super) fn delimiter(content: &Content) -> Result<Option<u8>> {
     delimiter_of(content, true)
 }
 
-/// With `is_table`, only the rows before a quote that does not close are tried. A text that has such quotes
+/// With `is_table`, tries only the rows before a quote that does not close. Without, a text with such a quote
 /// is prose.
 fn delimiter_of(content: &Content, is_table: bool) -> Result<Option<u8>> {
     let mut head = content.read(0, content.len().min(SNIFFED_BYTES) as usize)?;
@@ -63,7 +64,7 @@ fn delimiter_of(content: &Content, is_table: bool) -> Result<Option<u8>> {
         cells.filter(|&cells| cells > 1)
     };
     let possible = DELIMITERS.into_iter().filter_map(|one| Some((cells(one)?, one)));
-    // If several fit, the one that makes the most cells; in a tie the first.
+    // If several fit, the one with the most cells per row; in a tie the first.
     Ok(possible.rev().max_by_key(|(cells, _)| *cells).map(|(_, delimiter)| delimiter))
 }
 
@@ -82,7 +83,7 @@ pub(super) fn is_header(cells: &[&str]) -> bool {
     !names.is_empty() && (are_names || are_places)
 }
 
-/// The names of the columns, of which `cells` are those of the first row, if that is a header.
+/// The names of the columns: `cells`, the first row, if it is a header.
 pub(super) fn names(cells: &[&str], is_header: bool) -> Vec<String> {
     let name = |(at, cell): (usize, &&str)| match *cell {
         name if is_header && !name.is_empty() => name.to_owned(),

@@ -1,4 +1,4 @@
-//! Types of columns, found by reading all of their cells.
+//! Infers the types of columns from all of their cells.
 
 use feedline_core::Result;
 
@@ -29,13 +29,13 @@ pub(super) fn fits(element: ElementType, cell: &str) -> bool {
     })
 }
 
-/// The number in a cell; `None` for digits of a number beyond `f64`, such as 1e999.
+/// The number in a cell; `None` for one beyond `f64`, such as 1e999.
 fn float_of(cell: &str) -> Option<f64> {
     let is_word = || !cell.bytes().any(|byte| byte.is_ascii_digit());
     cell.parse::<f64>().ok().filter(|number| number.is_finite() || is_word())
 }
 
-/// Whether a cell is the text of the whole number in it: `7`, not `007` or `+7`.
+/// Whether the whole number in a cell is written in its usual form: `7`, not `007` or `+7`.
 fn is_plain(cell: &str) -> bool {
     let digits = cell.strip_prefix('-').unwrap_or(cell);
     cell == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first))
@@ -58,7 +58,7 @@ pub(super) struct Seen {
     bool: bool,
     /// Whether `f64` holds all whole numbers.
     exact: bool,
-    /// Whether all whole numbers are written as numbers are, without zeros before them.
+    /// Whether all whole numbers are [plain](is_plain).
     plain: bool,
     missing: bool,
     any: bool,
@@ -82,7 +82,7 @@ impl Seen {
             return;
         }
         self.any = true;
-        // The first cell usually leaves one type, so later cells are parsed once.
+        // After the first cell usually one type is left, so later cells are parsed once.
         let int = if self.int { cell.parse::<i64>().ok() } else { None };
         self.int = int.is_some();
         self.uint = self.uint && cell.parse::<u64>().is_ok();
@@ -92,7 +92,7 @@ impl Seen {
         self.plain = self.plain && (!self.is_whole() || is_plain(cell));
     }
 
-    /// The types that fit the cells of both: those of two shards.
+    /// The types that fit the cells of two shards.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             int: self.int && other.int,
@@ -110,10 +110,10 @@ impl Seen {
     pub(super) fn decide(self, options: &CsvOptions, name: &String) -> ColumnType {
         let is_marked = options.masks.contains(name);
         let is_code = !self.plain && options.codes.contains(name);
-        // Only floating-point numbers and texts have a value for a cell that is filled.
+        // Only floating-point numbers and texts have a value for an empty cell.
         let is_filled = self.missing && options.nulls == Nulls::Fill && !is_marked;
         match self {
-            // A mask is for numbers more often than for texts.
+            // Without any value: masked columns are more often numbers than texts.
             Self { any: false, .. } if is_marked => ColumnType::Float,
             Self { any: false, .. } => ColumnType::Text,
             Self { int, uint, .. } if (int || uint) && is_code => ColumnType::Text,

@@ -41,10 +41,9 @@ impl IdxFile {
     /// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); a larger plain file takes none.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, not a regular file, not IDX, cut short, longer than
-    /// its header says, locked or changed by another process meanwhile, or gzip that is damaged or
-    /// inflates to over 4 GiB. The error names the file and the byte; in a gzip file, the byte of the
-    /// inflated content.
+    /// `Data` for a file that is missing, empty, not a regular file, not IDX, cut short, longer than its
+    /// header says, locked or changed by another process meanwhile, or gzip that is damaged or inflates to
+    /// over 4 GiB. The error names the file and the byte (in a gzip file, the byte of the inflated content).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }

@@ -62,8 +62,8 @@ struct Memory {
 }
 
 impl ImageDataset {
-    /// The pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like, or in its only
-    /// field of bytes.
+    /// The pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like, or in its
+    /// only field of bytes.
     ///
     /// # Errors
     /// `Config` when no field holds bytes under such a name, the transforms leave pictures in sizes of their
@@ -85,8 +85,8 @@ impl ImageDataset {
     /// `feedline-pictures`): the field `image` is ragged and holds the encoded bytes, up to `max_bytes` per
     /// picture. The list must have no transforms on the host.
     ///
-    /// A picture that cannot be decoded is a bad sample, as it is where workers decode. It is checked when it is
-    /// first read: a JPEG quickly, while a picture of another format is decoded once more for it.
+    /// A picture that cannot be decoded is a bad sample, as it is where workers decode. It is checked when it
+    /// is first read: a JPEG quickly, while a picture of another format is decoded once more for it.
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].

@@ -12,9 +12,9 @@ use crate::{Reader, Values};
 
 /// Pictures with what belongs to them: one list of transforms moves all parts of a sample, by one draw.
 ///
-/// A sample has the field `image`, then its masks and depth, boxes, points and what is beside them, under the names
-/// that the reader has for them, and every other field of one size, such as `label`. [`Parts`] says which they
-/// are. Colours change in the picture only.
+/// A sample has the field `image`, then its masks and depth, boxes, points and what is beside them, under the
+/// names that the reader has for them, and every other field of one size, such as `label`. [`Parts`] says
+/// which they are. Colours change in the picture only.
 ///
 /// ```no_run
 /// use feedline_datasets::{JointDataset, Paired, Parts};
@@ -56,9 +56,9 @@ impl JointDataset {
     /// The data set of `reader`, of which these fields are the parts of a sample.
     ///
     /// # Errors
-    /// `Config` for a field that is not there or cannot be that part, for transforms whose moves are not known
-    /// ([`Transforms::check_moves`]), and as [`ImageDataset::new`](crate::ImageDataset::new); `Data` if there are
-    /// no samples, and as [`Reader::read`] where boxes are counted.
+    /// `Config` for a field that is not there or cannot be that part, for transforms whose moves are not
+    /// known ([`Transforms::check_moves`]), and as [`ImageDataset::new`](crate::ImageDataset::new); `Data` if
+    /// there are no samples, and as [`Reader::read`] where boxes are counted.
     pub fn new(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
         if transforms.is_on_device() {
             let how = named(
@@ -72,9 +72,9 @@ impl JointDataset {
     }
 
     /// The same data set for lanes of the loader that decode the pictures (`PictureStage` of the crate
-    /// `feedline-pictures`); the list begins with [`Transforms::on_device`]. The field `image` is ragged and holds
-    /// the encoded bytes, beside `image.parameters`. The workers draw the transforms, and move masks, boxes and
-    /// points: these have the values of [`new`](Self::new), and the same samples are bad.
+    /// `feedline-pictures`); the list begins with [`Transforms::on_device`]. The field `image` is ragged and
+    /// holds the encoded bytes, beside `image.parameters`. The workers draw the transforms, and move masks,
+    /// boxes and points: these have the values of [`new`](Self::new), and the same samples are bad.
     ///
     /// The first time, every picture is read to find the longest, as by
     /// [`Ragged::measured`](crate::Ragged::measured). It is checked when it is first read in an epoch, as by
@@ -91,8 +91,8 @@ impl JointDataset {
     /// ```
     ///
     /// # Errors
-    /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`]; as [`Reader::read`] where pictures are
-    /// measured.
+    /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`]; as [`Reader::read`] where pictures
+    /// are measured.
     pub fn encoded(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
         if !transforms.is_on_device() {
             let why = "the lanes of a loader transform the pictures that they decode: put on_device() first";

@@ -11,8 +11,8 @@ use crate::{ElementType, Folder, OpenOptions, Reader, Schema, SchemaField, Value
 
 /// Photographs with the masks of the same names in another folder: `a/7.jpg` with `a/7.png`.
 ///
-/// A sample has the fields `image` and `mask`, the bytes of both files, and `label` if the photographs lie in one
-/// folder per class. The extensions may differ.
+/// A sample has the fields `image` and `mask`, the bytes of both files, and `label` if the photographs lie in
+/// one folder per class. The extensions may differ.
 ///
 /// ```
 /// use feedline_datasets::{Paired, Reader};
@@ -40,8 +40,8 @@ impl Paired {
     /// Pairs the files below two folders.
     ///
     /// # Errors
-    /// As [`Folder::open`]; `Data` for a photograph without a mask, a mask without a photograph, and two masks of
-    /// one name.
+    /// As [`Folder::open`]; `Data` for a photograph without a mask, a mask without a photograph, and two
+    /// masks of one name.
     pub fn open(images: impl AsRef<Path>, masks: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(images, masks, &OpenOptions::default())
     }

@@ -9,7 +9,8 @@ use crate::others::is_bytes;
 use crate::reader::at_file;
 use crate::{Reader, SchemaField};
 
-/// The parts of a sample: a picture, and what moves with it. A [`JointDataset`](crate::JointDataset) reads them.
+/// The parts of a sample: a picture, and what moves with it. A [`JointDataset`](crate::JointDataset) reads
+/// them.
 ///
 /// ```
 /// use feedline_datasets::Parts;
@@ -71,9 +72,9 @@ impl Parts {
         Self { image: Some(name.to_owned()), ..self }
     }
 
-    /// The field `name` holds masks as encoded pictures: the batch has their numbers, `u8`
-    /// `[height, width]`, see [`Decoder::decode_plane`](feedline_images::Decoder::decode_plane). They are resized
-    /// to the nearest pixel; a border is 0.
+    /// The field `name` holds masks as encoded pictures: the batch has their numbers, `u8` `[height, width]`,
+    /// see [`Decoder::decode_plane`](feedline_images::Decoder::decode_plane). They are resized to the nearest
+    /// pixel; a border is 0.
     pub fn mask(mut self, name: &str) -> Self {
         self.planes.push((name.to_owned(), Depth::U8));
         self
@@ -85,12 +86,12 @@ impl Parts {
         self
     }
 
-    /// The field `name` holds the boxes of a picture in this format, such as lists of four numbers. The batch has
-    /// them as ragged `f32`, items of four, in the format of [`box_format`](Self::box_format).
+    /// The field `name` holds the boxes of a picture in this format, such as lists of four numbers. The batch
+    /// has them as ragged `f32`, items of four, in the format of [`box_format`](Self::box_format).
     ///
-    /// A box is clamped to the picture and left out if less than [`min_size`](Self::min_size) of it remains, as by
-    /// torchvision's `SanitizeBoundingBoxes`. A box with a number that is not finite, that ends before it begins,
-    /// or that is more than a pixel outside of the decoded picture makes a bad sample.
+    /// A box is clamped to the picture and left out if less than [`min_size`](Self::min_size) of it remains,
+    /// as by torchvision's `SanitizeBoundingBoxes`. A box with a number that is not finite, that ends before
+    /// it begins, or that is more than a pixel outside of the decoded picture makes a bad sample.
     pub fn boxes(self, name: &str, format: BoxFormat) -> Self {
         Self { boxes: Some((name.to_owned(), format)), ..self }
     }
@@ -107,21 +108,21 @@ impl Parts {
         self
     }
 
-    /// The field `name` holds points of a picture, `x` and `y` of each in pixels: `[?, 2]`, or `[?, n, 2]` for
-    /// groups of `n` points. Points that leave the picture are left out, and groups of which one does, as by
-    /// torchvision's `SanitizeKeyPoints`.
+    /// The field `name` holds points of a picture, `x` and `y` of each in pixels: `[?, 2]`, or `[?, n, 2]`
+    /// for groups of `n` points. Points that leave the picture are left out, and groups of which one does, as
+    /// by torchvision's `SanitizeKeyPoints`.
     ///
-    /// With a third number, as in COCO's keypoints, it is kept, and a point that leaves the picture or has a zero
-    /// there becomes three zeros: not visible, and not left out. Left and right of a body are not exchanged by a
-    /// flip. Name the field in [`beside`](Self::beside) too if it has an item for each box: then it is left out
-    /// with its box only.
+    /// With a third number, as in COCO's keypoints, it is kept, and a point that leaves the picture or has a
+    /// zero there becomes three zeros: not visible, and not left out. Left and right of a body are not
+    /// exchanged by a flip. Name the field in [`beside`](Self::beside) too if it has an item for each box:
+    /// then it is left out with its box only.
     pub fn points(mut self, name: &str) -> Self {
         self.points.push(name.to_owned());
         self
     }
 
-    /// Boxes of less width or height, in pixels of the finished picture, or of less than a pixel's area, are left
-    /// out. Default: 1.
+    /// Boxes of less width or height, in pixels of the finished picture, or of less than a pixel's area, are
+    /// left out. Default: 1.
     pub fn min_size(mut self, pixels: f32) -> Self {
         self.rules.min_size = pixels;
         self
@@ -133,8 +134,8 @@ impl Parts {
         self
     }
 
-    /// The max number of boxes or points of a sample. By default every sample is read once to find it, unless the
-    /// reader knows, and the numbers are kept in the user's cache as by
+    /// The max number of boxes or points of a sample. By default every sample is read once to find it, unless
+    /// the reader knows, and the numbers are kept in the user's cache as by
     /// [`Ragged::measured`](crate::Ragged::measured).
     pub fn max_boxes(self, items: usize) -> Self {
         Self { max_boxes: Some(items), ..self }

@@ -33,8 +33,8 @@ impl Views {
         Self::default()
     }
 
-    /// Adds `count` views by one list: each draws numbers of its own. Limits and chroma upsampling are those of the
-    /// first list.
+    /// Adds `count` views by one list: each draws numbers of its own. Limits and chroma upsampling are those
+    /// of the first list.
     pub fn add(mut self, count: usize, transforms: Transforms) -> Self {
         self.lists.extend(std::iter::repeat_n(transforms, count));
         self
@@ -56,8 +56,8 @@ impl Views {
     }
 }
 
-/// Random views of each picture, for contrastive and self-supervised learning: a picture is read and decoded once,
-/// and each list transforms it by numbers of its own.
+/// Random views of each picture, for contrastive and self-supervised learning: a picture is read and decoded
+/// once, and each list transforms it by numbers of its own.
 ///
 /// A sample has the fields `view0`, `view1` and so on, and every other field of one size, such as `label`.
 ///
@@ -90,7 +90,8 @@ struct Memory {
 }
 
 impl ViewsDataset {
-    /// The views of the pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
+    /// The views of the pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the
+    /// like.
     ///
     /// # Errors
     /// `Config` without views, and for a list that cannot share a decoded picture
@@ -108,8 +109,8 @@ impl ViewsDataset {
         Self::build(reader, name, views, false)
     }
 
-    /// The same views for lanes of the loader that decode each picture once (`PictureStage::views` of the crate
-    /// `feedline-pictures`, with the same [`lists`](Views::lists)); each list begins with
+    /// The same views for lanes of the loader that decode each picture once (`PictureStage::views` of the
+    /// crate `feedline-pictures`, with the same [`lists`](Views::lists)); each list begins with
     /// [`Transforms::on_device`]. The field `image` is ragged and holds the encoded bytes, beside
     /// `view0.parameters` and so on.
     ///
@@ -117,7 +118,8 @@ impl ViewsDataset {
     /// [`Ragged::measured`](crate::Ragged::measured).
     ///
     /// # Errors
-    /// As [`new`](Self::new), and as [`Transforms::device_part`]; as [`Reader::read`] where pictures are measured.
+    /// As [`new`](Self::new), and as [`Transforms::device_part`]; as [`Reader::read`] where pictures are
+    /// measured.
     pub fn encoded(reader: Box<dyn Reader>, views: Views) -> Result<Self> {
         let name = picture_field(&*reader)?;
         Self::build(reader, &name, views, true)

@@ -1,4 +1,4 @@
-//! Types of columns, found by reading all of their values.
+//! Infers the types of columns from all of their values.
 
 use std::borrow::Cow;
 
@@ -36,13 +36,13 @@ fn float(json: &str) -> Option<f64> {
     is_number.then(|| json.parse().ok())?.filter(|number: &f64| number.is_finite())
 }
 
-/// Calls `to` with each number of the list that `json` is; `None` if it is not a list of numbers.
+/// Calls `to` with each number of the list `json`; `None` if it is not a list of numbers.
 fn floats(json: &str, mut to: impl FnMut(f64)) -> Option<()> {
     let list = json.strip_prefix('[')?.strip_suffix(']')?.trim_ascii();
     if list.is_empty() {
         return Some(());
     }
-    // A comma within a string or another list leaves parts that are not numbers.
+    // Splitting at a comma within a string or an inner list leaves parts that are not numbers.
     list.split(',').try_for_each(|number| float(number.trim_ascii()).map(&mut to))
 }
 
@@ -55,7 +55,7 @@ fn is_string(json: &str) -> bool {
 pub(super) struct Seen {
     /// Values other than `null`.
     pub(super) values: u64,
-    /// The line that had the key last, from 1 on; 0 before the first.
+    /// The last line that had the key, from 1 on; 0 if none had.
     last: u64,
     /// Whether each type holds all values.
     int: bool,
@@ -96,7 +96,7 @@ impl Seen {
         if json == "null" {
             return Ok(());
         }
-        // Only an escape can make a string other than Unicode.
+        // Only an escape can make a string invalid Unicode.
         if is_string(json) && json.contains("\\u") && parse::<Cow<'_, str>>(json).is_none() {
             return Err("has half of a surrogate pair, which is not Unicode: repair its text");
         }
@@ -119,7 +119,7 @@ impl Seen {
         Ok(())
     }
 
-    /// The values of both: those of two shards.
+    /// The facts about the values of two shards.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             values: self.values + other.values,
@@ -137,11 +137,11 @@ impl Seen {
         }
     }
 
-    /// The first type that fits, and its shape. A column is `full` if no missing value is filled, and
-    /// `marked` if it has a mask.
+    /// The first type that fits, and its shape. `full`: no missing value is filled; `marked`: the column has
+    /// a mask.
     pub(super) fn decide(self, full: bool, marked: bool) -> (ColumnType, Vec<Option<usize>>) {
         let kind = match self {
-            // A mask is for numbers more often than for texts.
+            // Without any value: masked columns are more often numbers than texts.
             Self { values: 0, .. } if marked => ColumnType::Float,
             Self { values: 0, .. } => ColumnType::Text,
             Self { int: true, .. } if full => ColumnType::Int,
@@ -165,8 +165,8 @@ impl Seen {
         }
     }
 
-    /// Whether no missing value of column `key` in `len` lines is filled: only floating-point numbers, lists
-    /// and texts have a value for it.
+    /// Whether no missing value of column `key` in `len` lines has to be filled. Only floating-point numbers,
+    /// lists and texts have a value to fill in.
     pub(super) fn is_full(self, key: &String, len: u64, options: &JsonLinesOptions) -> bool {
         self.values == len || options.nulls == Nulls::Refuse || options.masks.contains(key)
     }

@@ -1,4 +1,5 @@
-//! Encoded pictures, decoded and scaled to one size: the model is small. Needs the feature `images`.
+//! Decodes encoded pictures and scales them to one size, since the model is small. Needs the feature
+//! `images`.
 
 use feedline_core::{Context, Result, Spec};
 #[cfg(feature = "images")]

@@ -128,8 +128,8 @@ pub(super) fn choose_label(
     Ok(found.filter(|&found| is_text(&fields[found])))
 }
 
-/// The texts of the columns `texts`, which are sorted, in each row; `None` where the row cannot be read or the cell
-/// is empty.
+/// The texts of the columns `texts`, which are sorted, in each row; `None` where the row cannot be read or
+/// the cell is empty.
 pub(super) fn read(rows: &dyn Reader, texts: &[usize]) -> Vec<Vec<Option<String>>> {
     let mut cells: Vec<Vec<Option<String>>> = texts.iter().map(|_| Vec::new()).collect();
     let mut values = Values::new();

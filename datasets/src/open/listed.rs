@@ -96,8 +96,8 @@ pub(super) fn fits_below(name: &[&str], parts: &[&str]) -> bool {
     }
 }
 
-/// How many folders above a file of `pattern` the folder of its class is: 1 is the folder that holds it. `None`
-/// without classes.
+/// How many folders above a file of `pattern` the folder of its class is: 1 is the folder that holds it.
+/// `None` without classes.
 pub(super) fn class_level(pattern: &str, options: &OpenOptions) -> Result<Option<usize>> {
     let parts = parts(pattern);
     let folders = &parts[..parts.len().saturating_sub(1)];

@@ -285,7 +285,8 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
     Ok(Some(Box::new(Folder::of_list(Path::new(listed::root(text)), files, options)?)))
 }
 
-/// Whether the first file of a pattern is a sample as a whole. One that is missing is a sample by its name only.
+/// Whether the first file of a pattern is a sample as a whole. One that is missing is a sample by its name
+/// only.
 fn is_sample(first: &Path) -> bool {
     let has_sound = is_sound(&first.to_string_lossy());
     listed::is_picture(&first.to_string_lossy()) || has_sound || first.is_file() && !is_shard(first)

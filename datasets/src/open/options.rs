@@ -26,8 +26,8 @@ pub struct OpenOptions {
     /// that are there, by name. A set with a list of its own ([`Reader::classes`](crate::Reader::classes))
     /// must have this one.
     pub classes: Option<Vec<String>>,
-    /// The folder that is the class of a file, for a pattern of files that are a sample each: 1 is the folder that
-    /// holds it, 2 the one above that. `None` takes the only folder of the pattern that is open, as in
+    /// The folder that is the class of a file, for a pattern of files that are a sample each: 1 is the folder
+    /// that holds it, 2 the one above that. `None` takes the only folder of the pattern that is open, as in
     /// `p/*/*.jpg`; a pattern without one has no classes.
     pub class_from: Option<usize>,
     /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that other samples have; the
@@ -44,19 +44,19 @@ pub struct OpenOptions {
     pub masks: Vec<String>,
     /// What a missing value becomes in other columns of a table.
     pub nulls: Nulls,
-    /// Max bytes of a table's rows in memory, 512 MiB: those of one size are decoded once and then copied from there.
-    /// Of a larger table, Arrow and Parquet keep so many bytes of decoded batches and row groups, see
-    /// `TableOptions::cache_bytes`; CSV and JSON Lines are read from their files.
+    /// Max bytes of a table's rows in memory, 512 MiB: those of one size are decoded once and then copied
+    /// from there. Of a larger table, Arrow and Parquet keep so many bytes of decoded batches and row groups,
+    /// see `TableOptions::cache_bytes`; CSV and JSON Lines are read from their files.
     pub cache_bytes: u64,
     /// Columns of codes, of CSV and JSON Lines: whole numbers such as `007` are text, and lists are refused.
     pub codes: Vec<String>,
-    /// How old the kept list of a folder of single objects in a store may be, such as pictures; zero, the default, for
-    /// a new list at each start.
+    /// How old the kept list of a folder of single objects in a store may be, such as pictures; zero, the
+    /// default, for a new list at each start.
     ///
-    /// Otherwise the list is kept in the [user's cache](feedline_core::user_cache), in the folder `listings`, and the
-    /// next start takes it from there, so that 100,000 objects are not listed again. Objects that came since are
-    /// missed until the list is older than this. One that was replaced or removed is an error of its sample that says
-    /// so, and the next start lists the folder again.
+    /// Otherwise the list is kept in the [user's cache](feedline_core::user_cache), in the folder `listings`,
+    /// and the next start takes it from there, so that 100,000 objects are not listed again. Objects that
+    /// came since are missed until the list is older than this. One that was replaced or removed is an error
+    /// of its sample that says so, and the next start lists the folder again.
     pub listing_age: Duration,
 }
 

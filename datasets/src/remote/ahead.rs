@@ -1,8 +1,8 @@
 //! Objects that are fetched for samples of later batches.
 //!
-//! Each is a task on the thread of [`Remote`]. As many as may be in flight have a permit; the others wait for one, in
-//! the order in which they were wanted, so that the requests go on while all workers wait for their samples. A task
-//! with a permit waits until its block fits beside those that are not read yet.
+//! Each is a task on the thread of [`Remote`]. As many as may be in flight have a permit; the others wait for
+//! one, in the order in which they were wanted, so that the requests go on while all workers wait for their
+//! samples. A task with a permit waits until its block fits beside those that are not read yet.
 
 use std::collections::HashSet;
 use std::path::PathBuf;

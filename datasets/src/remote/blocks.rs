@@ -68,7 +68,8 @@ pub(super) enum Prefetch {
 }
 
 impl Blocks {
-    /// Blocks of up to `limit` bytes; further ones are fetched ahead while fewer than `max_in_flight` are in flight.
+    /// Blocks of up to `limit` bytes; further ones are fetched ahead while fewer than `max_in_flight` are in
+    /// flight.
     pub(super) fn new(limit: u64, max_in_flight: usize) -> Arc<Self> {
         let (state, changed, room) = (Mutex::default(), Condvar::new(), Notify::new());
         Arc::new(Self { state, changed, room, limit, max_in_flight })

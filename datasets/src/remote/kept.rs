@@ -1,7 +1,8 @@
 //! Lists of the objects in folders, kept in the user's cache between runs.
 //!
-//! A file is the magic bytes, the version, the key of the folder, the time of the listing, the number of objects, the
-//! objects, and a checksum; all little-endian. One that is damaged, too old or of another folder is not taken.
+//! A file is the magic bytes, the version, the key of the folder, the time of the listing, the number of
+//! objects, the objects, and a checksum; all little-endian. One that is damaged, too old or of another folder
+//! is not taken.
 
 use std::fs;
 use std::io::Write;
@@ -60,7 +61,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// What an error adds about an object that is not as the list says; the next start lists the folder again.
+    /// What an error adds about an object that is not as the list says; the next start lists the folder
+    /// again.
     pub(super) fn outdated(&self) -> String {
         // Another start may have written a new list.
         if read_time(&self.path) == Some(self.time) {

@@ -41,8 +41,8 @@ struct Listing {
 }
 
 impl Remote {
-    /// The folder at `url`, without what could be secret, and the objects directly in it. The last value says whether
-    /// there are folders in it.
+    /// The folder at `url`, without what could be secret, and the objects directly in it. The last value says
+    /// whether there are folders in it.
     ///
     /// # Errors
     /// `Config` for the URL of a web server, which does not list files; `Data` if the store cannot be asked.
@@ -53,16 +53,16 @@ impl Remote {
         Ok((shown.trim_end_matches('/').into(), names, has_folders))
     }
 
-    /// The list of the objects in the folder at `url` and in the folders below it, if one was kept that is at most
-    /// `age` old.
+    /// The list of the objects in the folder at `url` and in the folders below it, if one was kept that is at
+    /// most `age` old.
     pub(crate) fn kept_names(&self, url: &str, age: Duration) -> Result<Option<(PathBuf, Names)>> {
         let Some(listing) = self.kept(url, true, age)? else { return Ok(None) };
         let (shown, names) = listing.names();
         Ok(Some((shown.trim_end_matches('/').into(), names)))
     }
 
-    /// The folder at `url`, without what could be secret, and the objects in it, or also those `below` it. The list is
-    /// kept if it may be of some `age`, and a kept one is taken.
+    /// The folder at `url`, without what could be secret, and the objects in it, or also those `below` it.
+    /// The list is kept if it may be of some `age`, and a kept one is taken.
     ///
     /// # Errors
     /// As [`directly_in`](Self::directly_in).
@@ -107,8 +107,8 @@ impl Remote {
         names.into_iter().map(file).collect()
     }
 
-    /// The place of an object in the folder at `url`, for a bucket alone is no object; and the folder's URL without
-    /// what could be secret.
+    /// The place of an object in the folder at `url`, for a bucket alone is no object; and the folder's URL
+    /// without what could be secret.
     fn inside(&self, url: &str) -> Result<(Place, String)> {
         let inside = in_folder(url, "", "_");
         let place = self.0.stores.lock().unwrap_or_else(PoisonError::into_inner).place(&inside)?;

@@ -19,8 +19,8 @@ pub struct RemoteOptions {
     /// Max bytes, 1 GiB, of an object that is read whole, into memory, because its server does not answer
     /// requests for a range. `memory_bytes` does not count it.
     pub whole_bytes: u64,
-    /// Requests in flight, 64, for samples of later batches that are objects of their own, and for blocks behind the
-    /// one that is read.
+    /// Requests in flight, 64, for samples of later batches that are objects of their own, and for blocks
+    /// behind the one that is read.
     pub in_flight: usize,
     /// Max attempts per block, 6.
     pub attempts: u32,

@@ -31,13 +31,15 @@ const NAMES: [&str; 14] = [
 
 /// The data set of a reader with a field of encoded sounds: a folder, a tar archive, a table, a manifest.
 ///
-/// A sample has the field `sound`, as the [`Sounds`] make it, `sound.length` if they are cropped, and every other
-/// field of the reader that has one size, such as `label`. WebDataset's `cls`, a number as text, becomes the field
-/// `label` (`i64`). Fields that vary in size are left out, unless they are named to [`beside`](Self::beside).
+/// A sample has the field `sound`, as the [`Sounds`] make it, `sound.length` if they are cropped, and every
+/// other field of the reader that has one size, such as `label`. WebDataset's `cls`, a number as text,
+/// becomes the field `label` (`i64`). Fields that vary in size are left out, unless they are named to
+/// [`beside`](Self::beside).
 ///
-/// A file on disk or in a plain archive is read where its crop is. A crop at random is drawn by [`Context::random`]:
-/// workers, ranks and a resume do not change the sounds of an epoch, and one that comes several times in it is cropped
-/// anew each time. When a sound is first read, its frames are counted, see [`SoundFile::frames`].
+/// A file on disk or in a plain archive is read where its crop is. A crop at random is drawn by
+/// [`Context::random`]: workers, ranks and a resume do not change the sounds of an epoch, and one that comes
+/// several times in it is cropped anew each time. When a sound is first read, its frames are counted, see
+/// [`SoundFile::frames`].
 ///
 /// A sound that was cut or is damaged is a bad sample.
 ///
@@ -75,14 +77,16 @@ struct Memory {
 }
 
 impl SoundDataset {
-    /// The sounds in the reader's field called `sound`, `audio`, `data`, `wav` or the like, or in its only field of
-    /// bytes.
+    /// The sounds in the reader's field called `sound`, `audio`, `data`, `wav` or the like, or in its only
+    /// field of bytes.
     ///
-    /// If they are not cropped, each file is opened once, by all cores, for the length of the longest sound. Files that
-    /// cannot be read are left for the loader. Without a rate the first file is opened for its rate.
+    /// If they are not cropped, each file is opened once, by all cores, for the length of the longest sound.
+    /// Files that cannot be read are left for the loader. Without a rate the first file is opened for its
+    /// rate.
     ///
     /// # Errors
-    /// `Config` when no field holds bytes under such a name, and as [`Sounds::field`]; `Data` if no sound can be read.
+    /// `Config` when no field holds bytes under such a name, and as [`Sounds::field`]; `Data` if no sound can
+    /// be read.
     pub fn new(reader: Box<dyn Reader>, sounds: Sounds) -> Result<Self> {
         let name = file_field(&*reader, &NAMES, "sounds")?;
         Self::with_field(reader, &name, sounds)
@@ -116,8 +120,8 @@ impl SoundDataset {
         Ok(data)
     }
 
-    /// Adds fields of the reader that vary in size, such as the sentence that is said, as ragged fields. They are read
-    /// once, without the sounds, for the length of the longest.
+    /// Adds fields of the reader that vary in size, such as the sentence that is said, as ragged fields. They
+    /// are read once, without the sounds, for the length of the longest.
     ///
     /// # Errors
     /// `Config` for a field that does not exist or has one size, and a type that batches do not have; as
@@ -162,8 +166,8 @@ impl SoundDataset {
     }
 
     /// The frames of each sound in a batch, or the windows of its spectrogram, for
-    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed); 0 of a sound that cannot be read. Empty if the sounds
-    /// are cropped.
+    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed); 0 of a sound that cannot be read. Empty if
+    /// the sounds are cropped.
     pub fn lengths(&self) -> &[u32] {
         &self.lengths
     }

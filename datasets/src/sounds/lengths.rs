@@ -10,7 +10,8 @@ use crate::Values;
 /// Samples that a thread takes at once.
 const RUN: u64 = 16;
 
-/// The length of each of `samples` samples by `length`, on all cores. Samples whose length is an error have none.
+/// The length of each of `samples` samples by `length`, on all cores. Samples whose length is an error have
+/// none.
 ///
 /// # Errors
 /// The error of the first sample, if all have one.

@@ -8,11 +8,12 @@ use crate::manifest::{Holds, open_files};
 use crate::open::is_sound;
 use crate::{Folder, ManifestOptions, Reader};
 
-/// Opens sounds for [`SoundDataset`](crate::SoundDataset): as [`open_with`](crate::open_with); a table without encoded
-/// sounds is a [`Manifest`](crate::Manifest), a table of their paths, and a single sound is a set of one sample.
+/// Opens sounds for [`SoundDataset`](crate::SoundDataset): as [`open_with`](crate::open_with); a table
+/// without encoded sounds is a [`Manifest`](crate::Manifest), a table of their paths, and a single sound is a
+/// set of one sample.
 ///
-/// Columns of texts stay what they are, such as the sentence that is said, unless they are called `label`, `class` or
-/// the like, or are named as [`ManifestOptions::label`].
+/// Columns of texts stay what they are, such as the sentence that is said, unless they are called `label`,
+/// `class` or the like, or are named as [`ManifestOptions::label`].
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with) and [`Manifest::open`](crate::Manifest::open).

@@ -9,8 +9,8 @@ use feedline_core::{
 use super::reader::TableReader;
 use crate::{ElementType, Fixed, Ragged, Reader, SchemaField};
 
-/// The rows of a [`Table`](super::Table) as a [`Dataset`]. Lists of numbers and categories that vary in length are
-/// ragged fields. `read` uses no random numbers.
+/// The rows of a [`Table`](super::Table) as a [`Dataset`]. Lists of numbers and categories that vary in
+/// length are ragged fields. `read` uses no random numbers.
 #[derive(Debug)]
 pub struct TableDataset {
     rows: Samples,
@@ -44,7 +44,8 @@ impl TableDataset {
         found.map(|(_, classes)| classes.as_slice())
     }
 
-    /// The items of each row in the list `field`, such as for [`Sampler::bucketed`](feedline_core::Sampler::bucketed).
+    /// The items of each row in the list `field`, such as for
+    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed).
     ///
     /// # Errors
     /// `Config` for a field that does not vary in length.

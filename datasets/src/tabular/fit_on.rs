@@ -37,8 +37,9 @@ pub(super) struct Limits {
 }
 
 impl FitOn {
-    /// The rows whose value of `column` is within `range`: dates and times in the unit of the column, or in days
-    /// or seconds where [`Table::days`](super::Table::days) or [`Table::seconds`](super::Table::seconds) says so.
+    /// The rows whose value of `column` is within `range`: dates and times in the unit of the column, or in
+    /// days or seconds where [`Table::days`](super::Table::days) or [`Table::seconds`](super::Table::seconds)
+    /// says so.
     pub fn between(column: &str, range: impl RangeBounds<f64>) -> Self {
         Self(Chosen::Between(column.to_owned(), Limits::new(&range)))
     }

@@ -172,8 +172,8 @@ impl Table {
         self
     }
 
-    /// As [`category`](Self::category), with a stated list of texts, whole numbers or `bool`s. They must be of
-    /// the column's type, and differ.
+    /// As [`category`](Self::category), with a stated list of texts, whole numbers or `bool`s. They must be
+    /// of the column's type, and differ.
     pub fn category_of<C: Into<Class>>(mut self, column: &str, classes: impl IntoIterator<Item = C>) -> Self {
         let classes = Some(classes.into_iter().map(Into::into).collect());
         self.steps.categories.push(Category::new(column, classes));
@@ -186,8 +186,8 @@ impl Table {
         self
     }
 
-    /// Gives categories one list, with the values of all of these columns, so that a value has one number in all of
-    /// them: home and away teams, a user's past items and the next one. They are of one type.
+    /// Gives categories one list, with the values of all of these columns, so that a value has one number in
+    /// all of them: home and away teams, a user's past items and the next one. They are of one type.
     pub fn share<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
         self.steps.shared.push(columns.into_iter().map(Into::into).collect());
         self
@@ -227,8 +227,8 @@ impl Table {
         self
     }
 
-    /// Says what a missing value of a column becomes. It is then standardized as other values are, by the mean
-    /// and the deviation of the values that are there: what is filled in changes neither.
+    /// Says what a missing value of a column becomes. It is then standardized as other values are, by the
+    /// mean and the deviation of the values that are there: what is filled in changes neither.
     pub fn missing(mut self, name: &str, becomes: Missing) -> Self {
         self.steps.missing.push((name.to_owned(), becomes));
         self
@@ -236,8 +236,8 @@ impl Table {
 
     /// Keeps means, deviations and lists of categories of this table in a JSON file. If it is there, no pass
     /// is made, and the file must be of this data and of the same steps: the number of rows and the
-    /// fingerprint are compared ([`Reader::fingerprint`], which covers a sample of a large file). Otherwise the
-    /// pass is made over this table, and the file is written as a whole.
+    /// fingerprint are compared ([`Reader::fingerprint`], which covers a sample of a large file). Otherwise
+    /// the pass is made over this table, and the file is written as a whole.
     ///
     /// Give the file to the validation set by [`fitted`](Self::fitted). Once the training data has changed,
     /// remove the file.
@@ -246,17 +246,17 @@ impl Table {
         self
     }
 
-    /// Takes means, deviations and lists of categories from the file that another table, the training set, has
-    /// [`saved`](Self::saved), so that both have the same numbers. The file must be there, of the same steps,
-    /// and of columns of the same kinds and units.
+    /// Takes means, deviations and lists of categories from the file that another table, the training set,
+    /// has [`saved`](Self::saved), so that both have the same numbers. The file must be there, of the same
+    /// steps, and of columns of the same kinds and units.
     pub fn fitted(mut self, path: impl AsRef<Path>) -> Self {
         self.fitted = Some(path.as_ref().to_path_buf());
         self
     }
 
-    /// Makes means, deviations and lists of categories of these rows alone, those that a model trains on; the table
-    /// has all rows. Give [`saved`](Self::saved) too, and the file names the rows: another fold is refused. With
-    /// [`fitted`](Self::fitted), the file must be of these rows of this very table.
+    /// Makes means, deviations and lists of categories of these rows alone, those that a model trains on; the
+    /// table has all rows. Give [`saved`](Self::saved) too, and the file names the rows: another fold is
+    /// refused. With [`fitted`](Self::fitted), the file must be of these rows of this very table.
     ///
     /// ```
     /// use feedline_core::Dataset;
@@ -285,12 +285,12 @@ impl Table {
         Windows::new(self, inputs, targets, stride)
     }
 
-    /// Opens the table as a data set. Blocks for the pass, if one is needed. Lists that vary in length are ragged
-    /// fields, whose lengths are measured as by [`Ragged::measured`](crate::Ragged::measured).
+    /// Opens the table as a data set. Blocks for the pass, if one is needed. Lists that vary in length are
+    /// ragged fields, whose lengths are measured as by [`Ragged::measured`](crate::Ragged::measured).
     ///
     /// # Errors
-    /// As [`reader`](Self::reader), and `Config` for a text: it is to be left out, made a category, or loaded by
-    /// [`Ragged`](crate::Ragged) from [`reader`](Self::reader).
+    /// As [`reader`](Self::reader), and `Config` for a text: it is to be left out, made a category, or loaded
+    /// by [`Ragged`](crate::Ragged) from [`reader`](Self::reader).
     pub fn build(self) -> Result<TableDataset> {
         TableDataset::new(self.table_reader()?)
     }

@@ -251,7 +251,8 @@ impl MadeRows {
         present.map_or(Some(true), |present| Some(self.rows.slice(sample, present)? != [0]))
     }
 
-    /// Writes a part of a field, `offset` bytes behind its first one, of `rows`; returns how many it has written.
+    /// Writes a part of a field, `offset` bytes behind its first one, of `rows`; returns how many it has
+    /// written.
     fn write_cell(
         &self,
         rows: Range<usize>,

@@ -104,8 +104,8 @@ pub(super) fn twice(names: &[String]) -> Option<&String> {
     names.iter().find(|name| !seen.insert(*name))
 }
 
-/// Whether the texts of a list are not all whole numbers and not all `bool`, so that only a column of text has
-/// them.
+/// Whether the texts of a list are not all whole numbers and not all `bool`, so that only a column of text
+/// has them.
 pub(super) fn is_of_texts(classes: &[Class]) -> bool {
     let are_all = |element| {
         let is_one = |class: &Class| match class {

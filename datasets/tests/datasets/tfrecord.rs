@@ -91,7 +91,8 @@ fn of_two_features_with_one_name_the_last_counts() {
 #[test]
 fn what_occurs_twice_is_merged_as_protocol_buffers_do() {
     let dir = tempdir().unwrap();
-    // Not packed, packed, and both after each other; `value` of the entry twice; `features` of the example twice.
+    // Not packed, packed, and both after each other; `value` of the entry twice; `features` of the example
+    // twice.
     let int = |value: u8| field(3, &[8, value]);
     let packed = |values: &[u8]| field(3, &field(1, values));
     let text = |value: &[u8]| field(1, &field(1, value));

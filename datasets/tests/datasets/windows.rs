@@ -1,5 +1,5 @@
-//! Windows of time of a table: the rows of a direct loop, in any order of the file, from memory and from the file;
-//! gaps, parts by time, numbers of the training rows alone, resumes, and errors.
+//! Windows of time of a table: the rows of a direct loop, in any order of the file, from memory and from the
+//! file; gaps, parts by time, numbers of the training rows alone, resumes, and errors.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

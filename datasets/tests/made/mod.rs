@@ -102,8 +102,8 @@ pub(crate) fn read(reader: &dyn Reader, sample: u64) -> Vec<Vec<u8>> {
     values.fields().iter().map(|value| value.bytes.clone()).collect()
 }
 
-/// A PNG of `side` x `side` pixels, with the bytes of its rows: `depth` bits per sample, and PNG's number of the
-/// colour type.
+/// A PNG of `side` x `side` pixels, with the bytes of its rows: `depth` bits per sample, and PNG's number of
+/// the colour type.
 pub(crate) fn png(side: usize, depth: u8, color: u8, rows: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let chunk = |name: &[u8; 4], content: &[u8]| {

@@ -90,7 +90,8 @@ fn with_a_cache() {
         assert_eq!(opened(&server, url, HOUR).0.len(), 2500);
         assert_eq!(opened(&server, url, Duration::ZERO).0.len(), 2501);
 
-        // An object that was replaced or removed is an error that says how old the list is; the next start is right.
+        // An object that was replaced or removed is an error that says how old the list is; the next start is
+        // right.
         for is_removed in [false, true] {
             let (reader, pages) = opened(&server, url, HOUR);
             assert_eq!(pages, 0);

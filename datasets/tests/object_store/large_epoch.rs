@@ -1,5 +1,5 @@
-//! One shuffled epoch of 10 TB in a bucket on 64 ranks, on paper: the figures of `docs/large-epochs.md`. The tests hold
-//! the model to the requests and the ids of the code itself.
+//! One shuffled epoch of 10 TB in a bucket on 64 ranks, on paper: the figures of `docs/large-epochs.md`. The
+//! tests hold the model to the requests and the ids of the code itself.
 //!
 //! ```sh
 //! cargo test -p feedline-datasets --all-features --test object_store large_epoch -- --nocapture
@@ -81,8 +81,8 @@ impl Plan {
         (3 * shards).div_ceil(OPENED) as f64 * self.latency
     }
 
-    /// How many ranks read each row group in a block shuffle of this window: a rank takes a batch of neighbours in the
-    /// order, and each batch has samples of all groups of its window.
+    /// How many ranks read each row group in a block shuffle of this window: a rank takes a batch of
+    /// neighbours in the order, and each batch has samples of all groups of its window.
     fn ranks_of_a_group(&self, window: u64) -> f64 {
         (window as f64 / self.batch as f64 + 1.0).min(self.ranks as f64)
     }

@@ -289,8 +289,8 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// Lists the files of a bucket whose names begin with the prefix, as S3 does, 1,000 on a page; with a delimiter only
-/// those without a slash behind it, and the folders of the others.
+/// Lists the files of a bucket whose names begin with the prefix, as S3 does, 1,000 on a page; with a
+/// delimiter only those without a slash behind it, and the folders of the others.
 fn list(state: &State, mut stream: &TcpStream, bucket: &str, query: &str) -> std::io::Result<()> {
     if let Some(Fault::Status(number)) = *state.always.lock().unwrap() {
         return write!(stream, "HTTP/1.1 {number} No\r\nContent-Length: 0\r\n\r\n");

@@ -1,6 +1,7 @@
 //! Pictures of numbers: masks, depth, and the alpha of a picture.
 //!
-//! A number is kept as it is stored: the index into a palette, not its colour; a level of gray, not its color.
+//! A number is kept as it is stored: the index into a palette, not its colour; a level of gray, not its
+//! color.
 
 use feedline_core::{Result, catch_panic};
 
@@ -21,7 +22,8 @@ impl Decoder {
     /// Alpha is left out, and EXIF's orientation is applied.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode); `Data` for a picture with colours, and for numbers that `T` does not have.
+    /// As [`decode`](Self::decode); `Data` for a picture with colours, and for numbers that `T` does not
+    /// have.
     pub fn decode_plane<T: Level + From<u8>>(&mut self, bytes: &[u8], plane: &mut Plane<T>) -> Result<()> {
         let (format, header) = self.header(bytes)?;
         let numbers = catch_panic("the decoder panicked", || match format {

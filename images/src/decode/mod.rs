@@ -206,8 +206,8 @@ impl Decoder {
     /// Whether [`decode`](Self::decode) gives a picture, or any region of it, without an error: the verdict
     /// depends on the bytes alone. Returns its size.
     ///
-    /// Of a JPEG of one scan, as most are, this reads the headers and looks for the end of the data. It decodes
-    /// the others, and other formats.
+    /// Of a JPEG of one scan, as most are, this reads the headers and looks for the end of the data. It
+    /// decodes the others, and other formats.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -257,8 +257,8 @@ impl Decoder {
     }
 
     /// Decodes a region of the picture into `pixels`, which is resized to fit. `wanted` receives the size of
-    /// the picture, and returns the region and its reduction. Returns the size of the picture, the region, and
-    /// the size of its pixels.
+    /// the picture, and returns the region and its reduction. Returns the size of the picture, the region,
+    /// and the size of its pixels.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).

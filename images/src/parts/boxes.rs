@@ -96,8 +96,8 @@ pub struct BoxRules {
     /// Boxes of less width or height, in pixels of the finished picture, are left out, and so are those of a
     /// smaller area than 1 pixel. Default: 1, as torchvision's `SanitizeBoundingBoxes`.
     pub min_size: f32,
-    /// Whether boxes that reach beyond their decoded picture by more than a pixel are cut to it. By default the
-    /// sample is bad.
+    /// Whether boxes that reach beyond their decoded picture by more than a pixel are cut to it. By default
+    /// the sample is bad.
     pub clip: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The other parts of a sample, which move with its picture: masks, depth, boxes and points.
 //!
-//! A [`Canvas`](crate::Canvas) records how its transforms moved the picture. The same [`Moves`] are then applied
-//! to each other part, so that all of them come from one draw.
+//! A [`Canvas`](crate::Canvas) records how its transforms moved the picture. The same [`Moves`] are then
+//! applied to each other part, so that all of them come from one draw.
 //!
 //! | file | what |
 //! | --- | --- |

@@ -15,8 +15,8 @@ impl Moves {
 
     /// Moves a point, given as x and y of a pixel, as the picture; it may leave it.
     ///
-    /// As in torchvision, the first pixel is at 0 and the last one at the width minus 1, so a mirrored picture
-    /// has `x` at `width - 1 - x`.
+    /// As in torchvision, the first pixel is at 0 and the last one at the width minus 1, so a mirrored
+    /// picture has `x` at `width - 1 - x`.
     pub fn place_of_point(&self, [x, y]: [f32; 2]) -> [f32; 2] {
         let (mut x, mut y) = (x, y);
         let mut size = self.source();

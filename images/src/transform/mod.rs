@@ -91,9 +91,9 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         Region::whole(size)
     }
 
-    /// Whether it crops, flips, turns or shifts pictures at random, so that two pictures that belong together,
-    /// such as an image and its mask, no longer match if each draws numbers of its own. Default: whether
-    /// [`region`](Self::region) draws the region.
+    /// Whether it crops, flips, turns or shifts pictures at random, so that two pictures that belong
+    /// together, such as an image and its mask, no longer match if each draws numbers of its own. Default:
+    /// whether [`region`](Self::region) draws the region.
     fn has_random_geometry(&self) -> bool {
         let drawn = |key| self.region(Size::new(99_991, 100_003), &mut Random::from_key(key));
         (1..8).any(|key| drawn(key) != drawn(0))

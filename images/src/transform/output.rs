@@ -30,11 +30,11 @@ pub enum Mode {
     Gray,
     /// Red, green, blue and alpha, `u8`: 255 where a picture has no alpha.
     RgbAlpha,
-    /// One channel of `u16`: gray of 16 bits, such as depth; other gray pictures as their numbers. Resized by the
-    /// filter of the transform.
+    /// One channel of `u16`: gray of 16 bits, such as depth; other gray pictures as their numbers. Resized by
+    /// the filter of the transform.
     U16,
-    /// One channel of `u8` without a dimension for it, `[height, width]`: the indices of a palette, or levels of
-    /// gray, as a mask has them. Resized to the nearest pixel.
+    /// One channel of `u8` without a dimension for it, `[height, width]`: the indices of a palette, or levels
+    /// of gray, as a mask has them. Resized to the nearest pixel.
     Index,
 }
 

@@ -205,8 +205,8 @@ impl Transforms {
         scratch.decoder.check(encoded)
     }
 
-    /// As [`write_encoded`](Self::write_encoded), for a picture that was checked before: reads only its header.
-    /// A picture that cannot be decoded ends the run.
+    /// As [`write_encoded`](Self::write_encoded), for a picture that was checked before: reads only its
+    /// header. A picture that cannot be decoded ends the run.
     ///
     /// # Errors
     /// As [`write_encoded`](Self::write_encoded).
@@ -223,8 +223,8 @@ impl Transforms {
         Ok(first + 2)
     }
 
-    /// As [`write_checked`](Self::write_checked), for a picture with masks, boxes or points, which the worker moves:
-    /// [`Scratch::moves`] has the moves that were drawn, the same as after [`read`](Self::read).
+    /// As [`write_checked`](Self::write_checked), for a picture with masks, boxes or points, which the worker
+    /// moves: [`Scratch::moves`] has the moves that were drawn, the same as after [`read`](Self::read).
     ///
     /// # Errors
     /// As [`write_encoded`](Self::write_encoded); `Sample` if a transform makes a picture beyond

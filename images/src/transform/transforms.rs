@@ -172,8 +172,8 @@ impl Transforms {
 
     /// Sets the channels and the type of the field. Default: [`Mode::Rgb`].
     ///
-    /// [`normalise`](Self::normalise) takes the first number of each three for a picture of one channel, and keeps
-    /// alpha from 0 to 1; levels of 16 bits count from 0 to 65535.
+    /// [`normalise`](Self::normalise) takes the first number of each three for a picture of one channel, and
+    /// keeps alpha from 0 to 1; levels of 16 bits count from 0 to 65535.
     ///
     /// ```
     /// use feedline_core::DType;
@@ -275,12 +275,12 @@ impl Transforms {
         Ok(())
     }
 
-    /// Checks that [`apply`](Self::apply) to the decoded picture gives what [`read`](Self::read) gives: so several
-    /// lists can share one decoded picture.
+    /// Checks that [`apply`](Self::apply) to the decoded picture gives what [`read`](Self::read) gives: so
+    /// several lists can share one decoded picture.
     ///
     /// # Errors
-    /// `Config` for pictures of numbers or with alpha, for [`scaled_decode`](Self::scaled_decode), and for transforms
-    /// on the device.
+    /// `Config` for pictures of numbers or with alpha, for [`scaled_decode`](Self::scaled_decode), and for
+    /// transforms on the device.
     pub fn check_shared_decode(&self) -> Result<()> {
         let why = match self.output.mode {
             _ if self.host.is_some() => "its transforms run on the device: leave out on_device()",

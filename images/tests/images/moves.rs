@@ -1,5 +1,5 @@
-//! Masks, boxes and points that move with a picture, against torchvision v2's results for the same moves, which
-//! `golden/parts.py` writes; and the parts of one draw against each other.
+//! Masks, boxes and points that move with a picture, against torchvision v2's results for the same moves,
+//! which `golden/parts.py` writes; and the parts of one draw against each other.
 
 use std::fs;
 use std::path::{Path, PathBuf};

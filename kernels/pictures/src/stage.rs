@@ -17,10 +17,10 @@ use crate::{Counts, Decode, DecodeTimes, PictureDecoder};
 /// How pictures of a data set are decoded ahead of a training step: on the GPU, on the CPU, or on both.
 ///
 /// The loader's workers read the files and draw the parameters of the transforms. Its lanes
-/// ([`LoaderBuilder::produce`]) decode the files of a batch from its pinned slot, and end with one launch that
-/// writes the finished pictures into the slot that the consumer gets. So order, cursor, checkpoints, bad samples
-/// and the record of a run are those of any loader, and the report names this stage the device map. A record
-/// has the hash of the files and parameters, not of pixels.
+/// ([`LoaderBuilder::produce`]) decode the files of a batch from its pinned slot, and end with one launch
+/// that writes the finished pictures into the slot that the consumer gets. So order, cursor, checkpoints, bad
+/// samples and the record of a run are those of any loader, and the report names this stage the device map. A
+/// record has the hash of the files and parameters, not of pixels.
 ///
 /// ```no_run
 /// use feedline::{Dataset, Device, Result};
@@ -98,8 +98,9 @@ impl PictureStage {
         Self::views([transforms], decode)
     }
 
-    /// A stage that makes several pictures of each file, which is decoded once: one by each of these lists, for a
-    /// data set such as `ViewsDataset::encoded` of those lists. Limits and chroma upsampling are those of the first.
+    /// A stage that makes several pictures of each file, which is decoded once: one by each of these lists,
+    /// for a data set such as `ViewsDataset::encoded` of those lists. Limits and chroma upsampling are those
+    /// of the first.
     ///
     /// # Errors
     /// As [`new`](Self::new); `Config` without lists.
@@ -112,13 +113,14 @@ impl PictureStage {
     }
 
     /// A builder of loaders that decode the pictures of `files`, a data set with the fields of
-    /// [`Transforms::add_encoded_fields`] such as `ImageDataset::encoded`. Batches have the finished pictures in
-    /// the field of the files, the other fields as they are, and no parameters. With [`views`](Self::views), the
-    /// files are in the field `image`, and each view is in the place of its parameters, `view0.parameters` and so on.
+    /// [`Transforms::add_encoded_fields`] such as `ImageDataset::encoded`. Batches have the finished pictures
+    /// in the field of the files, the other fields as they are, and no parameters. With
+    /// [`views`](Self::views), the files are in the field `image`, and each view is in the place of its
+    /// parameters, `view0.parameters` and so on.
     ///
-    /// There are two lanes ([`LoaderBuilder::device_lanes`]), one that prepares its batch while the GPU decodes
-    /// that of the other, and a third one if the CPU decodes too. Each holds the decoded pixels of a batch on
-    /// the device, of up to 25 % more pixels than the largest batch so far.
+    /// There are two lanes ([`LoaderBuilder::device_lanes`]), one that prepares its batch while the GPU
+    /// decodes that of the other, and a third one if the CPU decodes too. Each holds the decoded pixels of a
+    /// batch on the device, of up to 25 % more pixels than the largest batch so far.
     ///
     /// # Errors
     /// `Config` for a set without such fields. [`build`](LoaderBuilder::build) returns `Unavailable` for
@@ -193,8 +195,8 @@ impl PictureStage {
         self.reports().iter().fold(DecodeTimes::default(), |sum, report| sum.plus(report.times))
     }
 
-    /// The bytes of pinned and of device memory that these lanes hold for decoded pixels and parameters. A loader's
-    /// [`memory_use`](Loader::memory_use) has only its slots, and nvJPEG does not tell its own.
+    /// The bytes of pinned and of device memory that these lanes hold for decoded pixels and parameters. A
+    /// loader's [`memory_use`](Loader::memory_use) has only its slots, and nvJPEG does not tell its own.
     pub fn lane_bytes(&self) -> [u64; 2] {
         self.reports()
             .iter()

@@ -21,7 +21,8 @@ _log = logging.getLogger("feedline")
 #: Max processes of a loader.
 _MOST = 512
 
-#: Seconds below which a first sample shows that reading is quick, and bytes from which on copying a sample is not.
+#: Seconds below which a first sample shows that reading is quick, and bytes from which on copying a sample is
+#: not.
 _QUICK, _LONG = 0.001, 64 << 10
 
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from .seeds import States
 
-#: Seconds of a sample for which threads are tried: shorter ones spend their time on the interpreter's lock, and
-#: longer ones would delay the start.
+#: Seconds of a sample for which threads are tried: shorter ones spend their time on the interpreter's lock,
+#: and longer ones would delay the start.
 _TRIED = 0.001, 0.25
-#: Seconds of a measurement in one thread, and how often it reads at least: the shortest read counts, since the
-#: machine may be busy. Long samples are read as often as this time allows.
+#: Seconds of a measurement in one thread, and how often it reads at least: the shortest read counts, since
+#: the machine may be busy. Long samples are read as often as this time allows.
 _LASTS, _READS, _ENOUGH = 0.005, 5, 0.25
 #: Share of what processes would gain from which on threads are as good.
 _AS_GOOD = 0.8

@@ -36,8 +36,8 @@ _ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
 }
 
-#: The sockets of this process whose other ends are in servers and workers. A forked child closes them: a worker
-#: sees the end of a process when its last copy of a socket is closed.
+#: The sockets of this process whose other ends are in servers and workers. A forked child closes them: a
+#: worker sees the end of a process when its last copy of a socket is closed.
 _own: set[int] = set()
 
 

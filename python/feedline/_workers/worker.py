@@ -164,7 +164,8 @@ class Worker:
             self._unusable = faults.packed(error)
         _limit_threads()
         self._watches = [Watch() for _ in self._readers]
-        # What was imported was frozen before the fork, so its pages stay shared; the data set is not visited again.
+        # What was imported was frozen before the fork, so its pages stay shared; the data set is not visited
+        # again.
         gc.freeze()
 
     def run(self) -> None:

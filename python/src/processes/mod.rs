@@ -63,9 +63,9 @@ impl ReadBy {
         }
     }
 
-    /// Lets a process read samples, each with a key of random numbers, if processes read the set; `None` if the
-    /// thread that asks has to. Blocks until they are read. `is_seeded` says whether the generators are seeded,
-    /// `is_whole` whether one process reads all in one call.
+    /// Lets a process read samples, each with a key of random numbers, if processes read the set; `None` if
+    /// the thread that asks has to. Blocks until they are read. `is_seeded` says whether the generators are
+    /// seeded, `is_whole` whether one process reads all in one call.
     pub(crate) fn read(
         &self,
         (ids, keys): (&[u64], &[u64]),
@@ -100,8 +100,8 @@ impl ReadBy {
         }
     }
 
-    /// Lets a process call a function on the fields of one size of a batch, whose random numbers have the key `key`;
-    /// `None` if the thread that asks has to. Blocks until it has returned.
+    /// Lets a process call a function on the fields of one size of a batch, whose random numbers have the key
+    /// `key`; `None` if the thread that asks has to. Blocks until it has returned.
     pub(crate) fn map(&self, key: u64, rows: &mut Rows<'_>) -> Option<Result<(), ReadError>> {
         loop {
             let (pool, number) = match self.who() {

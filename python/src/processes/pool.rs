@@ -300,8 +300,8 @@ impl Pool {
         }
     }
 
-    /// Lets a worker call function number `set` on the fields of one size of a batch, whose random numbers have
-    /// the key `key`.
+    /// Lets a worker call function number `set` on the fields of one size of a batch, whose random numbers
+    /// have the key `key`.
     pub(crate) fn map(&self, (set, key): (u32, u64), rows: &mut Rows<'_>) -> Result<(), Unread> {
         let mut deaths = 0;
         while deaths < DEATHS {
@@ -373,8 +373,8 @@ impl Pool {
         }
     }
 
-    /// Starts a new worker in place of the one of `lane`, unless that was done already. Returns whether it had
-    /// begun the request of the lane.
+    /// Starts a new worker in place of the one of `lane`, unless that was done already. Returns whether it
+    /// had begun the request of the lane.
     fn replace(&self, lane: Lane, lost: &Lost) -> Result<bool, String> {
         let has_begun = lane.end.does().is_some();
         let worker = {

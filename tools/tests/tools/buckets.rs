@@ -1,5 +1,5 @@
-//! A bucket of small objects, through a loader: as fast from two workers as from sixteen, in the same order, in every
-//! form in which such objects are named.
+//! A bucket of small objects, through a loader: as fast from two workers as from sixteen, in the same order,
+//! in every form in which such objects are named.
 
 use std::time::{Duration, Instant};
 

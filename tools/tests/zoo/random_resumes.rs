@@ -1,5 +1,6 @@
-//! 200 resumes at random steps, with random workers and depths, of each way in which data is held: they go on with
-//! the samples, bytes and cursors of the run. A table gives the same batches from memory, from a cache and from disk.
+//! 200 resumes at random steps, with random workers and depths, of each way in which data is held: they go on
+//! with the samples, bytes and cursors of the run. A table gives the same batches from memory, from a cache
+//! and from disk.
 
 use std::path::{Path, PathBuf};
 

@@ -10,8 +10,8 @@ use crate::{
     StridedColumn,
 };
 
-/// The samples of several sets with the same fields, one set after the other; [`Dataset::concat`] makes one of
-/// two.
+/// The samples of several sets with the same fields, one set after the other; [`Dataset::concat`] makes one
+/// of two.
 ///
 /// The limits of ragged fields may differ: those of the concatenation are the largest.
 ///

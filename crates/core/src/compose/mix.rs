@@ -159,8 +159,8 @@ impl MixBuilder {
         self
     }
 
-    /// Other weights from sample `sample` of the run on, counted through all epochs and over all ranks: with a
-    /// batch of 8 on 4 ranks, step `n` begins with sample `32 * n`. 0 leaves a set out.
+    /// Other weights from sample `sample` of the run on, counted through all epochs and over all ranks: with
+    /// a batch of 8 on 4 ranks, step `n` begins with sample `32 * n`. 0 leaves a set out.
     pub fn weights_from(mut self, sample: u64, weights: &[f64]) -> Self {
         self.changes.push((From::Sample(sample), weights.to_vec()));
         self
@@ -169,9 +169,9 @@ impl MixBuilder {
     /// The mix.
     ///
     /// # Errors
-    /// `Config` for no sets, sets with different fields, an empty set, a weight that is not above zero, a share
-    /// below one in 65,536, more than 2^63 samples, or weights that are given twice for one place, not for
-    /// each set, or for none.
+    /// `Config` for no sets, sets with different fields, an empty set, a weight that is not above zero, a
+    /// share below one in 65,536, more than 2^63 samples, or weights that are given twice for one place, not
+    /// for each set, or for none.
     pub fn build(self) -> Result<Mix> {
         let Self { parts, weights, changes, len, seed } = self;
         let spec = common_spec("mix", &parts)?;

@@ -40,7 +40,8 @@ pub(crate) fn split<const N: usize>(
     parts.try_into().map_err(|_| config("a split has as many parts as fractions".to_owned()))
 }
 
-/// The parts of `count` folds: for training, and for validation. With labels, each fold has its share of each.
+/// The parts of `count` folds: for training, and for validation. With labels, each fold has its share of
+/// each.
 pub(crate) fn folds(
     inner: &StableDataset,
     count: usize,

@@ -13,8 +13,8 @@ use crate::{
 
 mod bytes;
 
-/// Up to version 4 random numbers were keyed by samples, not by draws, and a short last step could leave ranks
-/// without samples.
+/// Up to version 4 random numbers were keyed by samples, not by draws, and a short last step could leave
+/// ranks without samples.
 const VERSION: u32 = 5;
 /// The oldest version that is parsed, so that a record of a run can be read. No older one than [`VERSION`]
 /// resumes a run.

@@ -69,8 +69,8 @@ struct Shared {
     counted: Mutex<Counted>,
 }
 
-/// The documents that were read so far, each counted once per epoch: groups are read again where a run resumes,
-/// and by a loader that opens a shard more than once.
+/// The documents that were read so far, each counted once per epoch: groups are read again where a run
+/// resumes, and by a loader that opens a shard more than once.
 #[derive(Default)]
 struct Counted {
     fate: Fate,
@@ -264,8 +264,8 @@ impl Shared {
         all.into_iter().map(|(at, document)| document.map_err(|error| located(at, error))).collect()
     }
 
-    /// The windows of a group, as records: the number of documents, their lengths, and the items of each field;
-    /// and what became of the documents.
+    /// The windows of a group, as records: the number of documents, their lengths, and the items of each
+    /// field; and what became of the documents.
     fn windows(
         &self,
         epoch: u64,

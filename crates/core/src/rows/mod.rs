@@ -306,8 +306,8 @@ impl<'a> Rows<'a> {
     /// If there are no such fields, or `spec` has other sizes or larger limits.
     #[doc(hidden)] // For the crates of this repository.
     pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
-        // The loader may use another form, or another max per batch; a set of several parts has the largest of
-        // their limits.
+        // The loader may use another form, or another max per batch; a set of several parts has the largest
+        // of their limits.
         let size = |field: &Field| (field.item_bytes(), field.as_ragged().is_some());
         let given = self.spec.fields()[range.clone()].iter();
         assert!(

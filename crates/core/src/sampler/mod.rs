@@ -165,7 +165,8 @@ impl Sampler {
 
     /// Every sample once, in runs of `run` samples of similar cost, so that the ranks of a step have nearly
     /// equal work; `costs[i]` is the cost of sample `i`, such as [`Packed::costs`](crate::Packed::costs). The
-    /// runs of an epoch are in random order. Within one, the cost rises or falls, and neighbours are shuffled.
+    /// runs of an epoch are in random order. Within one, the cost rises or falls, and neighbours are
+    /// shuffled.
     ///
     /// A step takes as many samples as all ranks together. Its costs are similar if the steps divide a run:
     /// with batches of one sample, a run of 24 does for worlds of 1, 2, 3, 4, 6, 8, 12 and 24 ranks, and a
@@ -202,8 +203,9 @@ impl Sampler {
         Subset::new(ids, inner).map(Self::Subset)
     }
 
-    /// Another sampler from an epoch on, such as for a curriculum: each of `spans` is a first epoch and the sampler
-    /// of the epochs from there. All have the same number of samples per epoch: set it by [`draws`](Self::draws).
+    /// Another sampler from an epoch on, such as for a curriculum: each of `spans` is a first epoch and the
+    /// sampler of the epochs from there. All have the same number of samples per epoch: set it by
+    /// [`draws`](Self::draws).
     ///
     /// ```
     /// use feedline_core::Sampler;

@@ -160,9 +160,10 @@ impl WriteLease {
     #[track_caller]
     fn hand_over<T>(self, copier: &Arc<StreamCore>, from: ReadyLease<Pinned, T>) -> Result<Loaded> {
         self.fill(copier, from, |_, pinned, slot| {
-            // SAFETY: `takes_over` says that the device is the host and that both have one size. This lease owns
-            // the slot's memory. `submit` has the host slot's only lease, so nobody holds its address, and lends
-            // it again once `event` has completed, which `fill` records behind the wait for the slot's readers.
+            // SAFETY: `takes_over` says that the device is the host and that both have one size. This lease
+            // owns the slot's memory. `submit` has the host slot's only lease, so nobody holds its address,
+            // and lends it again once `event` has completed, which `fill` records behind the wait for the
+            // slot's readers.
             let filled = unsafe { pinned.exchange(slot.address()) };
             slot.set_address(filled);
             Ok(())

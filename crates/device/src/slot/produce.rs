@@ -59,9 +59,9 @@ impl WriteLease {
         Err(error)
     }
 
-    /// As [`produce`](Self::produce), by work that may also read the host slot `from` and its info: on
-    /// the host, and on `stream` by [`PinnedSlot::copy`]. The host slot is released when `work` returns, and filled again once
-    /// the device has read it.
+    /// As [`produce`](Self::produce), by work that may also read the host slot `from` and its info: on the
+    /// host, and on `stream` by [`PinnedSlot::copy`]. The host slot is released when `work` returns, and
+    /// filled again once the device has read it.
     ///
     /// The stream waits for the readers of the slot's last batch at the first view of the slot, so work that
     /// needs no view runs before that.
@@ -151,7 +151,8 @@ pub struct PinnedSlot<'a> {
 }
 
 impl<'a> PinnedSlot<'a> {
-    /// All bytes of the slot. Work of the stream may read them in place, up to the end of the slot's last copy.
+    /// All bytes of the slot. Work of the stream may read them in place, up to the end of the slot's last
+    /// copy.
     pub fn bytes(&self) -> &'a [u8] {
         // SAFETY: the block is valid for `len` bytes (`HostMemory`). The slot is in flight, and is handed out
         // again after the call that lends `self`, so nothing writes it.
@@ -175,8 +176,8 @@ impl<'a> PinnedSlot<'a> {
             }
             let (backend, at) =
                 (&self.stream.core().device.backend, self.pinned.as_ptr().wrapping_add(offset));
-            // SAFETY: both memories have these bytes: checked above, and by the view. The host keeps away from
-            // the block until the slot's `copied` has completed, which is recorded behind this copy.
+            // SAFETY: both memories have these bytes: checked above, and by the view. The host keeps away
+            // from the block until the slot's `copied` has completed, which is recorded behind this copy.
             unsafe { backend.copy_to_device(to.stream, at, address, bytes) }
         })
     }

@@ -40,8 +40,8 @@ pub enum Held {
 }
 
 pub(crate) struct Slot {
-    /// Changes only in a ring that takes over host slots, by the holder of the slot's `WriteLease`. The leases
-    /// order that with other uses.
+    /// Changes only in a ring that takes over host slots, by the holder of the slot's `WriteLease`. The
+    /// leases order that with other uses.
     address: AtomicU64,
     /// Reader `i` records its end in `consumed[i]`.
     pub(crate) consumed: [Event; MAX_READERS],
@@ -169,8 +169,8 @@ impl SlotRing {
         Ok(ring)
     }
 
-    /// Lets each of `streams` write these slots, and no other. Without this call, the stream of the first copy
-    /// is the only one.
+    /// Lets each of `streams` write these slots, and no other. Without this call, the stream of the first
+    /// copy is the only one.
     ///
     /// # Errors
     /// `Config` for a stream of another device, and once the ring has its streams.
@@ -178,8 +178,9 @@ impl SlotRing {
         StreamCore::set_owners(streams, &self.writers, &self.device, "a ring of device slots")
     }
 
-    /// On the host device, hands a batch over with the memory of its host slot, which gets that of the device slot
-    /// in exchange: nothing is copied. Then [`addresses`](Self::addresses) change. Does nothing on another device.
+    /// On the host device, hands a batch over with the memory of its host slot, which gets that of the device
+    /// slot in exchange: nothing is copied. Then [`addresses`](Self::addresses) change. Does nothing on
+    /// another device.
     #[doc(hidden)] // For the loader.
     pub fn take_over_host_slots(&self) {
         // The host backend only: other devices do not read host memory in place.
@@ -450,8 +451,8 @@ impl Drop for SlotRing {
         for slot in &self.slots {
             let unknown = slot.lost.load(Ordering::Acquire) || slot.live.load(Ordering::Acquire) > 0;
             let freed = match (unknown, drained.clone().and_then(|()| slot.drain())) {
-                // SAFETY: from `alloc_device` with this size, or exchanged for such memory, and freed once; every copy and every reader has
-                // ended.
+                // SAFETY: from `alloc_device` with this size, or exchanged for such memory, and freed once;
+                // every copy and every reader has ended.
                 (false, Ok(())) => unsafe { self.device.backend.free_device(slot.address(), self.bytes) },
                 (true, _) => Err(Error::new(
                     ErrorKind::Device,

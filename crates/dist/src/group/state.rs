@@ -185,8 +185,8 @@ impl Shared {
             state.open.remove(&number).into_iter().flat_map(|open| open.parts).flatten().collect();
         let bytes = Message::Gathered(number, parts.clone()).to_bytes();
         drop(state);
-        // Before this rank's own caller gets the parts, and before any failure: a rank may leave the run because
-        // of the parts, and others would learn that first.
+        // Before this rank's own caller gets the parts, and before any failure: a rank may leave the run
+        // because of the parts, and others would learn that first.
         let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         self.send_all(&bytes, None);
         self.lock().gathered.insert(number, parts);

@@ -290,20 +290,20 @@ impl LoaderBuilder {
         Self { is_under_one_lock: true, ..self }
     }
 
-    /// On the host device, large batches are handed over with the memory of their host slots, rather than copied:
-    /// [`Loader::slot_addresses`](crate::Loader::slot_addresses) are not fixed then.
+    /// On the host device, large batches are handed over with the memory of their host slots, rather than
+    /// copied: [`Loader::slot_addresses`](crate::Loader::slot_addresses) are not fixed then.
     #[doc(hidden)] // For the Python package.
     pub fn hands_over(self) -> Self {
         Self { is_handed_over: true, ..self }
     }
 
-    /// How long a wait for the next batch may last while the batches before it hold every device slot, because
-    /// none of them was dropped. Then it fails with [`SlotsHeld`](crate::ErrorKind::SlotsHeld). Default: 1
-    /// second. `Duration::MAX` waits without a limit.
+    /// How long a wait for the next batch may last while the batches before it hold every device slot,
+    /// because none of them was dropped. Then it fails with [`SlotsHeld`](crate::ErrorKind::SlotsHeld).
+    /// Default: 1 second. `Duration::MAX` waits without a limit.
     ///
     /// 30 times as long if another thread is seen to work with the batches: it has opened or read one of them
-    /// and not yet the others, or has taken some itself. Raise the limit if another thread may keep all of them
-    /// for longer before it looks at the first, or between two.
+    /// and not yet the others, or has taken some itself. Raise the limit if another thread may keep all of
+    /// them for longer before it looks at the first, or between two.
     ///
     /// Of several calls of `next_timeout` the waits are added up. `try_next` never fails with `SlotsHeld`.
     pub fn held_timeout(self, limit: Duration) -> Self {

@@ -95,8 +95,8 @@ impl Checkpoint {
     }
 }
 
-/// A new file in `folder`, called by `name` and a number of `random`. Never one that is there: it may be that of
-/// another process, which writes it at this moment, or was left by a kill.
+/// A new file in `folder`, called by `name` and a number of `random`. Never one that is there: it may be that
+/// of another process, which writes it at this moment, or was left by a kill.
 fn temporary(folder: &Path, name: &OsStr, mut random: impl FnMut() -> u64) -> io::Result<(File, PathBuf)> {
     let mut attempts = 0..ATTEMPTS;
     loop {

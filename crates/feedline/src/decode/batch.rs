@@ -398,10 +398,10 @@ fn read_piece(reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Resul
 
 /// The time by which batches are split, if the workers were `busy` nanoseconds.
 ///
-/// A piece that another process or Python code reads is a hundred times as long, 10 ms: to hand it over takes 0.1 ms of
-/// both sides together, a message, two wake-ups and a look at the generators, or the interpreter's lock; and on a machine
-/// that is busy a wake-up takes milliseconds. The time of the read would make such pieces ever shorter: the shorter
-/// they are, the more of it is waiting.
+/// A piece that another process or Python code reads is a hundred times as long, 10 ms: to hand it over takes
+/// 0.1 ms of both sides together, a message, two wake-ups and a look at the generators, or the interpreter's
+/// lock; and on a machine that is busy a wake-up takes milliseconds. The time of the read would make such
+/// pieces ever shorter: the shorter they are, the more of it is waiting.
 fn piece_time(busy: u64, elsewhere: u64) -> u64 {
     if elsewhere == 0 { busy } else { (elsewhere / 100).max(1) }
 }

@@ -87,8 +87,8 @@ impl Filling {
     }
 }
 
-/// The room that a filler has reserved for a batch. If it is not used, its drop is that of a user's type, and a
-/// panic in it does not end the thread.
+/// The room that a filler has reserved for a batch. If it is not used, its drop is that of a user's type, and
+/// a panic in it does not end the thread.
 struct Reserved<'a>(Option<Fill<'a>>);
 
 impl Reserved<'_> {

@@ -55,8 +55,8 @@ use crate::transfer::Requests;
 /// ```
 pub trait BatchFiller: Send + Sync + 'static {
     /// Max number of batches that are filled at a time, up to [`MAX_WORKERS`](crate::report::MAX_WORKERS).
-    /// Called once, while the loader is built. The loader starts as many threads, and has as many further host
-    /// slots as its pinned budget allows.
+    /// Called once, while the loader is built. The loader starts as many threads, and has as many further
+    /// host slots as its pinned budget allows.
     fn in_flight(&self) -> usize;
 
     /// Called once, while the loader is built.

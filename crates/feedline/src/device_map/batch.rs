@@ -55,13 +55,13 @@ impl<'a> DeviceBatch<'a> {
         self.input.padded(name)
     }
 
-    /// The output field `name` of all rows, to write: `[rows, shape...]`, row-major. Its elements are those of
-    /// an earlier batch, so write all of them. A field is handed out once; [`ViewMut::reborrow`] makes a view
-    /// for each of several kernels. A `bool` field is written as `u8`, with 0 and 1 only.
+    /// The output field `name` of all rows, to write: `[rows, shape...]`, row-major. Its elements are those
+    /// of an earlier batch, so write all of them. A field is handed out once; [`ViewMut::reborrow`] makes a
+    /// view for each of several kernels. A `bool` field is written as `u8`, with 0 and 1 only.
     ///
     /// # Errors
-    /// `Config` for a name that the spec of the device map does not have, a field of another type, or one that
-    /// was handed out before.
+    /// `Config` for a name that the spec of the device map does not have, a field of another type, or one
+    /// that was handed out before.
     pub fn output<T: Element>(&mut self, name: &str) -> Result<ViewMut<'a, T>> {
         self.output.view_mut(name, self.len())
     }

@@ -72,8 +72,8 @@ pub(crate) struct Lane {
     stream: Stream,
     map: Map,
     timed: TimedCopies,
-    /// Of the last batch that was read from its host slot: the nanoseconds of the closure, and of the wait for
-    /// the output's slot and for that of the batch before.
+    /// Of the last batch that was read from its host slot: the nanoseconds of the closure, and of the wait
+    /// for the output's slot and for that of the batch before.
     last: (u64, u64),
     /// Whether it has just waited for the consumer, for more than a tenth of the time of its last batch.
     is_ahead: bool,

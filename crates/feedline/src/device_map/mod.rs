@@ -1,5 +1,5 @@
-//! Stage 3, if the builder has a [`device_map`](crate::LoaderBuilder::device_map): lanes turn each batch that was
-//! copied to the device into another one, by the user's kernels.
+//! Stage 3, if the builder has a [`device_map`](crate::LoaderBuilder::device_map): lanes turn each batch that
+//! was copied to the device into another one, by the user's kernels.
 //!
 //! ```text
 //! fl-transfer ──loaded──▶ fl-map-N: wait(copied), wait(consumed), kernels, record ──in order──▶ consumer
@@ -11,8 +11,8 @@
 //! hold every slot while the next one to deliver waits for one. The input slot is released as that of any
 //! reader: when the lane's kernels have read it. The consumer gets an output slot like any other batch.
 //!
-//! A lane of [`produce`](crate::LoaderBuilder::produce) takes the filled host slot itself: nothing is copied before
-//! it, and `fl-transfer` only puts the batches into their order.
+//! A lane of [`produce`](crate::LoaderBuilder::produce) takes the filled host slot itself: nothing is copied
+//! before it, and `fl-transfer` only puts the batches into their order.
 //!
 //! | part | file |
 //! | --- | --- |
@@ -71,8 +71,8 @@ pub(crate) struct DeviceMap {
 }
 
 impl DeviceMap {
-    /// The layout of the batches that it makes of batches of `filled`. A ragged field is a copy of theirs, in its
-    /// form.
+    /// The layout of the batches that it makes of batches of `filled`. A ragged field is a copy of theirs, in
+    /// its form.
     ///
     /// # Errors
     /// `Config` for a ragged field of a device map, or one that batches do not have; as [`Layout::new`].
@@ -127,26 +127,27 @@ impl DeviceMap {
 }
 
 impl LoaderBuilder {
-    /// Makes another batch of each batch, on the device and ahead of the step: by kernels of your own, such as
-    /// decompression, one-hot codes, masks or augmentations. The batches that you receive have the fields of
-    /// `spec`. Default: batches are delivered as they were copied.
+    /// Makes another batch of each batch, on the device and ahead of the step: by kernels of your own, such
+    /// as decompression, one-hot codes, masks or augmentations. The batches that you receive have the fields
+    /// of `spec`. Default: batches are delivered as they were copied.
     ///
-    /// `make` is called once for each lane, by [`build`](Self::build), with the lane's stream: allocate scratch
-    /// memory and load kernels there. It returns the closure that the lane's thread calls for every batch.
-    /// That closure queues work on the stream, as a training step does, and returns: it reads the batch's
-    /// fields ([`DeviceBatch::field`]) and writes every field of `spec` ([`DeviceBatch::output`],
-    /// [`DeviceBatch::copy`]). All waits are queued for it: its work runs after the copy of the batch and after
-    /// the last use of the output's slot, and your stream waits for it in [`Batch::wait_on`](crate::Batch).
-    /// A function that returns the closure as `impl FnMut` adds `use<>`: it borrows nothing of the stream.
+    /// `make` is called once for each lane, by [`build`](Self::build), with the lane's stream: allocate
+    /// scratch memory and load kernels there. It returns the closure that the lane's thread calls for every
+    /// batch. That closure queues work on the stream, as a training step does, and returns: it reads the
+    /// batch's fields ([`DeviceBatch::field`]) and writes every field of `spec` ([`DeviceBatch::output`],
+    /// [`DeviceBatch::copy`]). All waits are queued for it: its work runs after the copy of the batch and
+    /// after the last use of the output's slot, and your stream waits for it in
+    /// [`Batch::wait_on`](crate::Batch). A function that returns the closure as `impl FnMut` adds `use<>`: it
+    /// borrows nothing of the stream.
     ///
     /// Lanes take batches in any order, so the output must depend only on the batch and on
     /// [`DeviceBatch::random`], not on earlier calls. Batches are delivered in order; cursor, checkpoints and
-    /// the record of a run are those of the loader without a device map. A record has the hash of the rows that
-    /// are copied. There is one lane unless [`device_lanes`](Self::device_lanes) says otherwise.
+    /// the record of a run are those of the loader without a device map. A record has the hash of the rows
+    /// that are copied. There is one lane unless [`device_lanes`](Self::device_lanes) says otherwise.
     ///
-    /// An error or a panic of the closure ends the run, with the batch, after the batches before it. Allocating
-    /// device memory in the closure can break the recording of a graph elsewhere: do it in `make`. The loader
-    /// holds one device slot more than lanes for the batches to read.
+    /// An error or a panic of the closure ends the run, with the batch, after the batches before it.
+    /// Allocating device memory in the closure can break the recording of a graph elsewhere: do it in `make`.
+    /// The loader holds one device slot more than lanes for the batches to read.
     ///
     /// ```
     /// use feedline::batch::DeviceBatch;
@@ -192,14 +193,14 @@ impl LoaderBuilder {
     }
 
     /// Makes the batch on the device from the filled batch in pinned host memory, instead of copying it: for
-    /// work that reads host memory, such as decoding files by a device's engines. The batches that you receive
-    /// have the fields of `spec`. `PictureStage` of the crate `feedline-pictures` is made of it.
+    /// work that reads host memory, such as decoding files by a device's engines. The batches that you
+    /// receive have the fields of `spec`. `PictureStage` of the crate `feedline-pictures` is made of it.
     ///
     /// As [`device_map`](Self::device_map), which this replaces, but for two things: the closure reads slices
-    /// of the host slot ([`PinnedBatch::field`], [`PinnedBatch::ragged`]), and it may block, so it is called on
-    /// several [`device_lanes`](Self::device_lanes) at a time, for different batches. There is a host slot for
-    /// each lane more. A ragged field of `spec` is a copy of that of the batch ([`PinnedBatch::copy`]), also
-    /// padded. Not with zero copy or a resident set.
+    /// of the host slot ([`PinnedBatch::field`], [`PinnedBatch::ragged`]), and it may block, so it is called
+    /// on several [`device_lanes`](Self::device_lanes) at a time, for different batches. There is a host slot
+    /// for each lane more. A ragged field of `spec` is a copy of that of the batch ([`PinnedBatch::copy`]),
+    /// also padded. Not with zero copy or a resident set.
     ///
     /// ```
     /// use feedline::batch::PinnedBatch;
@@ -239,9 +240,10 @@ impl LoaderBuilder {
         self
     }
 
-    /// Number of lanes of the [`device_map`](Self::device_map) or of [`produce`](Self::produce): threads, each
-    /// with a stream and a closure of its own. Default: 1, which is enough for a closure that only queues kernels. Give more to one that
-    /// blocks, or whose kernels leave room on the device for those of another batch.
+    /// Number of lanes of the [`device_map`](Self::device_map) or of [`produce`](Self::produce): threads,
+    /// each with a stream and a closure of its own. Default: 1, which is enough for a closure that only
+    /// queues kernels. Give more to one that blocks, or whose kernels leave room on the device for those of
+    /// another batch.
     pub fn device_lanes(mut self, lanes: usize) -> Self {
         self.device_lanes = lanes;
         self

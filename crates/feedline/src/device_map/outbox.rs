@@ -11,8 +11,8 @@ use crate::transfer::Reorder;
 
 /// Delivers the batches of all lanes in order.
 ///
-/// An error is one of its batch: the batches before it are delivered first. The outcome of the transfer thread
-/// comes last, since every batch that it sent is before it.
+/// An error is one of its batch: the batches before it are delivered first. The outcome of the transfer
+/// thread comes last, since every batch that it sent is before it.
 pub(super) struct Outbox {
     state: Mutex<State>,
     /// The output slots. Closed when nothing more is delivered, so that no lane waits for one.
@@ -41,9 +41,9 @@ impl Outbox {
         Self { state: Mutex::new(state), slots, upstream, outcome: Box::new(outcome) }
     }
 
-    /// Delivers item `number` after those before it; `Ok(None)` if there is nothing to deliver. Blocks while the
-    /// consumer's channel is full. Returns false if nothing more is delivered: after an error, or when the
-    /// consumer is gone.
+    /// Delivers item `number` after those before it; `Ok(None)` if there is nothing to deliver. Blocks while
+    /// the consumer's channel is full. Returns false if nothing more is delivered: after an error, or when
+    /// the consumer is gone.
     pub(super) fn put(&self, number: u64, item: Result<Option<Delivery<Loaded>>>) -> bool {
         let mut state = self.state();
         state.reorder.put(number, item);

@@ -52,8 +52,8 @@ impl<'a> Output<'a> {
         self.slot.view_mut(self.layout.offset(index), field.row_bytes() * rows)
     }
 
-    /// The bytes of the offsets or lengths of the ragged field `name` of `rows` rows, and of its `items` items, to
-    /// copy those of the batch there.
+    /// The bytes of the offsets or lengths of the ragged field `name` of `rows` rows, and of its `items`
+    /// items, to copy those of the batch there.
     pub(super) fn ragged_copy_of(
         &mut self,
         name: &str,

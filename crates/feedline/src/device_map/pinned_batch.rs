@@ -10,8 +10,8 @@ use super::output::{Output, refuse};
 /// A filled batch in pinned host memory, and the batch to make of it on the device; the argument of
 /// [`LoaderBuilder::produce`](crate::LoaderBuilder::produce).
 ///
-/// All slices and views end with the call. Work that is queued on [`stream`](Self::stream) may read the slices
-/// after it: the memory is filled again when that work has ended.
+/// All slices and views end with the call. Work that is queued on [`stream`](Self::stream) may read the
+/// slices after it: the memory is filled again when that work has ended.
 pub struct PinnedBatch<'a> {
     slot: PinnedSlot<'a>,
     info: &'a BatchInfo,
@@ -54,7 +54,8 @@ impl<'a> PinnedBatch<'a> {
         Ok(self.elements(self.layout.offset(index), field.elements() * self.len()))
     }
 
-    /// The ragged field `name`: the items of all rows one behind another, and `rows + 1` offsets, counted in items.
+    /// The ragged field `name`: the items of all rows one behind another, and `rows + 1` offsets, counted in
+    /// items.
     ///
     /// # Errors
     /// `Config` for a name that the spec does not have, a field that is not ragged or is padded, or one of
@@ -81,8 +82,9 @@ impl<'a> PinnedBatch<'a> {
 
     /// The output field `name` of all rows, to write; as [`DeviceBatch::output`](super::DeviceBatch::output).
     ///
-    /// Work that is queued after the first call of this or of [`copy`](Self::copy) waits for the last use of the
-    /// output's slot: queue what does not write the output, such as decoding into memory of your own, before it.
+    /// Work that is queued after the first call of this or of [`copy`](Self::copy) waits for the last use of
+    /// the output's slot: queue what does not write the output, such as decoding into memory of your own,
+    /// before it.
     ///
     /// # Errors
     /// As [`DeviceBatch::output`](super::DeviceBatch::output); a device failure.
@@ -114,9 +116,9 @@ impl<'a> PinnedBatch<'a> {
         self.output.random(self.info)
     }
 
-    /// Whether the CPU should help the device with this batch: the workers are ahead, since filled batches wait for
-    /// a lane, and the lanes are not, since this one did not wait for the consumer's step just now. The closure may
-    /// be called from any thread, and returns another value when batches come and go.
+    /// Whether the CPU should help the device with this batch: the workers are ahead, since filled batches
+    /// wait for a lane, and the lanes are not, since this one did not wait for the consumer's step just now.
+    /// The closure may be called from any thread, and returns another value when batches come and go.
     pub fn needs_help(&self) -> &'a (dyn Fn() -> bool + Sync) {
         self.needs_help
     }

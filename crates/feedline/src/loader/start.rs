@@ -216,8 +216,8 @@ fn setup(
     }
 }
 
-/// Whether `variable`, the value of `CUDA_DEVICE_MAX_CONNECTIONS`, leaves CUDA its default of 8 work queues or fewer.
-/// nvJPEG alone has 14 streams.
+/// Whether `variable`, the value of `CUDA_DEVICE_MAX_CONNECTIONS`, leaves CUDA its default of 8 work queues
+/// or fewer. nvJPEG alone has 14 streams.
 fn are_few(variable: Option<&str>) -> bool {
     variable.and_then(|value| value.trim().parse::<u32>().ok()).is_none_or(|queues| queues <= 8)
 }
@@ -232,8 +232,8 @@ struct Slots {
 }
 
 /// Allocates the slots, with room for the info of a batch in each, so that loading a batch allocates nothing.
-/// `layouts` are those of the batches that are filled, and of those that the consumer gets. `host_readers` are
-/// the streams that read host slots, if not the copy stream does.
+/// `layouts` are those of the batches that are filled, and of those that the consumer gets. `host_readers`
+/// are the streams that read host slots, if not the copy stream does.
 fn allocate(
     builder: &LoaderBuilder,
     columns: Option<&StridedColumns>,

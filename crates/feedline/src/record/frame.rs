@@ -159,12 +159,13 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A machine that stops may leave zeros where it had not written yet; a frame has no so long run of them at its
-/// end.
+/// A machine that stops may leave zeros where it had not written yet; a frame has no so long run of them at
+/// its end.
 const ZEROS: usize = 16;
 
 /// Whether `bytes`, which do not begin with a whole frame, are what a kill leaves behind the last one: the
-/// beginning of one frame. Otherwise they are damaged: nothing that can be read lies behind a frame that was cut.
+/// beginning of one frame. Otherwise they are damaged: nothing that can be read lies behind a frame that was
+/// cut.
 pub(super) fn is_cut(bytes: &[u8]) -> bool {
     let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
     let written = if zeros >= ZEROS || zeros == bytes.len() { bytes.len() - zeros } else { bytes.len() };

@@ -58,8 +58,8 @@ impl Writer {
     /// the first rank, which knows the steps if this rank is new.
     ///
     /// # Errors
-    /// `Data` if the file cannot be written or is damaged, or another process writes it; `Cursor` if it, or that
-    /// of the first rank, is the record of another run. A file that is damaged stays as it is.
+    /// `Data` if the file cannot be written or is damaged, or another process writes it; `Cursor` if it, or
+    /// that of the first rank, is the record of another run. A file that is damaged stays as it is.
     pub(super) fn open(path: &Path, header: Value, first: Option<RankRecord>) -> Result<Self> {
         let cannot = |error: std::io::Error| cannot(path, error);
         let file = File::options().create(true).read(true).write(true).truncate(false).open(path);

@@ -34,8 +34,9 @@ pub struct Setup {
     /// ([`produce`](crate::LoaderBuilder::produce)): then nothing is copied, and a lane blocks for its batch.
     #[serde(default)]
     pub lanes_read_host: bool,
-    /// Whether the kernels of the lanes and of the training step may wait for each other in CUDA's work queues: a
-    /// process has 8 unless the variable `CUDA_DEVICE_MAX_CONNECTIONS` says more before CUDA starts.
+    /// Whether the kernels of the lanes and of the training step may wait for each other in CUDA's work
+    /// queues: a process has 8 unless the variable `CUDA_DEVICE_MAX_CONNECTIONS` says more before CUDA
+    /// starts.
     #[serde(default)]
     pub has_few_queues: bool,
     /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each group
@@ -43,11 +44,12 @@ pub struct Setup {
     /// cache.
     #[serde(default)]
     pub block_shuffle: Option<(u64, u64)>,
-    /// How many groups of samples that are decoded together the cache of the set holds, about, if it does not hold all.
+    /// How many groups of samples that are decoded together the cache of the set holds, about, if it does not
+    /// hold all.
     #[serde(default)]
     pub groups_held: Option<u64>,
-    /// Of a table: the bytes of all of its rows, and whether they are held in memory, decoded once; otherwise they
-    /// are decoded in groups.
+    /// Of a table: the bytes of all of its rows, and whether they are held in memory, decoded once; otherwise
+    /// they are decoded in groups.
     #[serde(default)]
     pub table_rows: Option<(u64, bool)>,
     /// Whether samples are read under one lock, as by code in Python, so that more workers do not help.
@@ -56,8 +58,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// What to write to shuffle by blocks, if the order is a shuffle of single samples of a set whose groups do not fit
-    /// its cache.
+    /// What to write to shuffle by blocks, if the order is a shuffle of single samples of a set whose groups
+    /// do not fit its cache.
     pub fn by_blocks(&self) -> Option<String> {
         let (block, window) = self.block_shuffle?;
         let sampler = named("Sampler::block", "Sampler.block");
@@ -78,8 +80,8 @@ pub struct ServiceTimes {
     pub submit_ns: u64,
     /// The copy on the device, of the last batch that was timed; 0 before the first.
     pub copy_ns: u64,
-    /// The device map on the device, of the last batch that was timed; 0 before the first, and without one. Of
-    /// lanes that read host slots, and of a map on the consumer's thread, the time of the thread.
+    /// The device map on the device, of the last batch that was timed; 0 before the first, and without one.
+    /// Of lanes that read host slots, and of a map on the consumer's thread, the time of the thread.
     #[serde(default)]
     pub map_ns: u64,
     /// The consumer's thread, between two calls.

@@ -80,7 +80,8 @@ fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, causes: &mut Ca
     causes.add(Cause::HandOff, until(timeline.ordered, &mut at));
     causes.add(Cause::NoDeviceSlot, until(timeline.device_slot, &mut at));
     causes.add(Cause::Copy, until(timeline.sent, &mut at));
-    // The batches before this one are delivered, so a lane that was busy had work for this one or a later one.
+    // The batches before this one are delivered, so a lane that was busy had work for this one or a later
+    // one.
     causes.add(Cause::DeviceMap, until(timeline.map_taken, &mut at));
     causes.add(Cause::NoDeviceSlot, until(timeline.map_slot, &mut at));
     causes.add(Cause::DeviceMap, until(timeline.mapped, &mut at));

@@ -135,8 +135,8 @@ impl Ledger {
         (copied, mapped)
     }
 
-    /// Splits `ns` nanoseconds, in which the consumer waited until a batch had arrived, into the copy and the device
-    /// map behind it.
+    /// Splits `ns` nanoseconds, in which the consumer waited until a batch had arrived, into the copy and the
+    /// device map behind it.
     fn arrival_of(&self, ns: u64) -> [(Cause, u64); 2] {
         let copy = self.arrival.map_or(ns, |(copy_ns, map_ns)| share(ns, copy_ns, map_ns));
         [(Cause::Copy, copy), (Cause::DeviceMap, ns - copy)]

@@ -319,8 +319,8 @@ impl Run<'_> {
         }
     }
 
-    /// Sends a decoded batch to the next stage, copied if that reads it on the device; returns false if the stage
-    /// is gone.
+    /// Sends a decoded batch to the next stage, copied if that reads it on the device; returns false if the
+    /// stage is gone.
     fn deliver(&mut self, decoded: Option<Delivery<Filled>>) -> Result<bool> {
         let out_of_order = self.out_of_order;
         if self.reorder.is_empty() {

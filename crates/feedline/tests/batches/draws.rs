@@ -1,5 +1,6 @@
-//! Random numbers belong to a draw: the place in the order of an epoch. A sample that comes again gets others,
-//! and the same place gets the same ones whatever workers, ranks, batches, resumes, skips and fillers there are.
+//! Random numbers belong to a draw: the place in the order of an epoch. A sample that comes again gets
+//! others, and the same place gets the same ones whatever workers, ranks, batches, resumes, skips and fillers
+//! there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

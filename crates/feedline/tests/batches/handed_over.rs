@@ -1,5 +1,5 @@
-//! On the host device, large batches are handed over with the memory of their host slots: nothing is copied, and
-//! no memory is filled again while somebody may read it.
+//! On the host device, large batches are handed over with the memory of their host slots: nothing is copied,
+//! and no memory is filled again while somebody may read it.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
@@ -64,7 +64,8 @@ fn memory_is_filled_again_only_after_the_last_reader_of_its_batch() {
         };
         launch_host(&compute, "slow", [batch.field::<u8>("bytes").unwrap().into()], [], read).unwrap();
         drop(batch);
-        // All other memory is filled meanwhile: with one device slot read, the next batch in it waits for the reader.
+        // All other memory is filled meanwhile: with one device slot read, the next batch in it waits for the
+        // reader.
         let other = device.stream().unwrap();
         let next = batches.next().unwrap().unwrap().wait_on(&other).unwrap();
         assert_intact(&fine(), &next);

@@ -1,5 +1,5 @@
-//! Documents of a stream in windows: every item exactly once, the same after 200 resumes, split over worlds of
-//! 1, 2, 3 and 8 ranks, in an order that stays what it is.
+//! Documents of a stream in windows: every item exactly once, the same after 200 resumes, split over worlds
+//! of 1, 2, 3 and 8 ranks, in an order that stays what it is.
 
 use crate::common::alone;
 use feedline::dataset::{PackedSource, PackedSourceBuilder, Random};

@@ -1,4 +1,5 @@
-//! Failures of a device map end the run at their batch, after the batches before it, and leave nothing behind.
+//! Failures of a device map end the run at their batch, after the batches before it, and leave nothing
+//! behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

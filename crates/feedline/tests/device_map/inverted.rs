@@ -1,5 +1,5 @@
-//! A device map over [`Fine`] samples that a test can check to the last byte, of copied batches or of those in host
-//! slots.
+//! A device map over [`Fine`] samples that a test can check to the last byte, of copied batches or of those
+//! in host slots.
 
 use feedline::batch::{BatchInfo, DeviceBatch, PinnedBatch};
 use feedline::{DType, LoaderBuilder, Ready, Result, Spec, Stream};

@@ -121,8 +121,8 @@ fn lanes_run_beside_each_other_and_an_overtaken_batch_is_still_delivered_first()
     });
 }
 
-/// With one slot, a later batch that takes it first would be finished, and the consumer wait for an earlier one
-/// that waits for a slot.
+/// With one slot, a later batch that takes it first would be finished, and the consumer wait for an earlier
+/// one that waits for a slot.
 #[test]
 fn batches_get_their_slots_in_the_order_of_their_delivery() {
     each_way(|way| {

@@ -1,5 +1,5 @@
-//! A run with a device map that is killed and resumed 200 times is the run without a kill: the same batches, the
-//! same random numbers, the same proof of the order.
+//! A run with a device map that is killed and resumed 200 times is the run without a kill: the same batches,
+//! the same random numbers, the same proof of the order.
 
 use feedline::dataset::Random;
 use feedline::record::{RecordOptions, Recorder};

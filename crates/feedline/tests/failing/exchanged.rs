@@ -1,5 +1,5 @@
-//! Data sets and hooks that put other rows in the place of those that they are given: no batch is delivered with
-//! rows that nobody has written.
+//! Data sets and hooks that put other rows in the place of those that they are given: no batch is delivered
+//! with rows that nobody has written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! `SlotsHeld` is returned once batches that nobody drops hold every slot, whichever thread has them; not while
-//! another thread works with one of them, and not because workers are slow.
+//! `SlotsHeld` is returned once batches that nobody drops hold every slot, whichever thread has them; not
+//! while another thread works with one of them, and not because workers are slow.
 
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::{Duration, Instant};

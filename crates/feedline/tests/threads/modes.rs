@@ -114,8 +114,8 @@ fn the_account_and_the_diagnosis_name_the_slow_stage_in_every_transfer_mode() {
     assert!(wrong.is_empty() || other_work.not_run("the modes' account"), "{}", wrong.join("\n"));
 }
 
-/// A thread that takes batches, maps them itself and polls for the next one: its time is that of the device map, and
-/// the account is that of a stopwatch.
+/// A thread that takes batches, maps them itself and polls for the next one: its time is that of the device
+/// map, and the account is that of a stopwatch.
 #[test]
 fn a_map_on_the_consumers_thread_is_charged_to_the_device_map() {
     alone_in_parts(|| {

@@ -267,9 +267,9 @@ fn spans_of(trace: &Trace, lane: &str, name: &str) -> Vec<(f64, f64)> {
 /// kernels.
 ///
 /// The end of a copy by event times is that of an event behind a wait for the copy, on a stream without other
-/// work. That event is late if it was recorded when the copy had ended already, because the consumer was woken
-/// late: then it bounds the end from above only. So a copy counts as timed if it was still running just before
-/// the event was recorded.
+/// work. That event is late if it was recorded when the copy had ended already, because the consumer was
+/// woken late: then it bounds the end from above only. So a copy counts as timed if it was still running just
+/// before the event was recorded.
 fn the_overlap_in_the_trace_is_that_of_event_times(device: &Device, kernel_ns: u64) {
     const STEPS: usize = 20;
     const DEPTH: usize = 3;

@@ -1,5 +1,5 @@
-//! Records that are damaged, incomplete, or put together from different runs are never taken for shorter or other
-//! runs, and never written to; batches are saved in files that can be read.
+//! Records that are damaged, incomplete, or put together from different runs are never taken for shorter or
+//! other runs, and never written to; batches are saved in files that can be read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Makes copies and gathers to the device slow, by a known time: on the thread that queues them, or on their stream.
+//! Makes copies and gathers to the device slow, by a known time: on the thread that queues them, or on their
+//! stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +22,8 @@ pub struct SlowCopiesHandle {
 }
 
 impl<B: Backend> SlowCopies<B> {
-    /// Wraps `below`. Before each copy or gather to the device the calling thread sleeps for `on_thread`, and the
-    /// stream, of a device that runs host code, for `on_stream`.
+    /// Wraps `below`. Before each copy or gather to the device the calling thread sleeps for `on_thread`, and
+    /// the stream, of a device that runs host code, for `on_stream`.
     pub fn slow_copies(below: B, on_thread: Duration, on_stream: Duration) -> Self {
         Self::with(below, SlowCopiesHandle { on_thread, on_stream, slept_ns: Arc::default() })
     }

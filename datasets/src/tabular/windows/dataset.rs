@@ -22,8 +22,8 @@ use crate::tabular::fit_on::Limits;
 use crate::tabular::reader::TableReader;
 use crate::{ElementType, Reader, Values};
 
-/// Windows of time of a table as a [`Dataset`], made by [`Table::windows`](crate::Table::windows). A clone shares
-/// the rows. `read` uses no random numbers.
+/// Windows of time of a table as a [`Dataset`], made by [`Table::windows`](crate::Table::windows). A clone
+/// shares the rows. `read` uses no random numbers.
 #[derive(Clone)]
 pub struct TableWindows(Arc<Shared>);
 
@@ -132,14 +132,15 @@ impl TableWindows {
         self.0.index.fate
     }
 
-    /// The values of a category, in the order of their numbers, such as the groups; `None` for another column.
+    /// The values of a category, in the order of their numbers, such as the groups; `None` for another
+    /// column.
     pub fn classes(&self, column: &str) -> Option<&[String]> {
         let found = self.0.reader.classes_of().iter().find(|(name, _)| name == column);
         found.map(|(_, classes)| classes.as_slice())
     }
 
-    /// The windows whose targets all have times within `range`; without targets, all of their rows. So the windows
-    /// of `..end` have no row from `end` on, and those of `end..` may begin before it.
+    /// The windows whose targets all have times within `range`; without targets, all of their rows. So the
+    /// windows of `..end` have no row from `end` on, and those of `end..` may begin before it.
     ///
     /// ```
     /// # use feedline_core::Dataset;
@@ -150,9 +151,9 @@ impl TableWindows {
     /// ```
     ///
     /// # Errors
-    /// `Config` for a limit that is NaN, if there is no such window, and if means or deviations are made of all rows:
-    /// give [`fit_on`](crate::Table::fit_on) or [`fitted`](crate::Table::fitted), so that no later row leaks into
-    /// earlier ones.
+    /// `Config` for a limit that is NaN, if there is no such window, and if means or deviations are made of
+    /// all rows: give [`fit_on`](crate::Table::fit_on) or [`fitted`](crate::Table::fitted), so that no later
+    /// row leaks into earlier ones.
     pub fn targets_in(&self, range: impl RangeBounds<f64>) -> Result<Subset> {
         let (limits, Shape { inputs, targets, .. }) = (Limits::new(&range), self.0.shape);
         if self.0.shape.is_fitted_on_all {

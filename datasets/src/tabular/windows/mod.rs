@@ -27,14 +27,14 @@ const FIELDS: [&str; 4] = ["x", "y", "group", "start"];
 /// | `group` | `i64`, or `i64 [n]` of `n` columns | the group, by its place in the sorted list of all groups ([`TableWindows::classes`]); without [`group`](Self::group) there is no such field |
 /// | `start` | that of the column | the time of the first row |
 ///
-/// Rows are sorted by group and time, whatever their order in the file. Two rows of one group and one time are an
-/// error. The windows of a group begin at its rows 0, `stride`, `2 * stride` and so on; they come group by group, in
-/// the order of their times. No window has rows of two groups. Without [`max_gap`](Self::max_gap) rows follow each
-/// other whatever the time between them.
+/// Rows are sorted by group and time, whatever their order in the file. Two rows of one group and one time
+/// are an error. The windows of a group begin at its rows 0, `stride`, `2 * stride` and so on; they come
+/// group by group, in the order of their times. No window has rows of two groups. Without
+/// [`max_gap`](Self::max_gap) rows follow each other whatever the time between them.
 ///
-/// The steps of the table are for its columns: [`standardize`](Table::standardize), [`missing`](Table::missing)
-/// (not [`Missing::Mask`]), [`category`](Table::category), [`seconds`](Table::seconds) and so on;
-/// `.cast("x", DType::F64)` sets another type.
+/// The steps of the table are for its columns: [`standardize`](Table::standardize),
+/// [`missing`](Table::missing) (not [`Missing::Mask`]), [`category`](Table::category),
+/// [`seconds`](Table::seconds) and so on; `.cast("x", DType::F64)` sets another type.
 /// [`fit_on`](Table::fit_on) says which rows means and deviations are made of.
 ///
 /// ```
@@ -103,8 +103,9 @@ impl Windows {
         Self { table, inputs, targets, stride, group, order_by: None, x, y, max_gap: None }
     }
 
-    /// A column whose value is the same in all rows of a window: texts, whole numbers or `bool`. Several calls name
-    /// several columns. Their lists have the values of all rows, also with [`fit_on`](Table::fit_on).
+    /// A column whose value is the same in all rows of a window: texts, whole numbers or `bool`. Several
+    /// calls name several columns. Their lists have the values of all rows, also with
+    /// [`fit_on`](Table::fit_on).
     pub fn group(mut self, column: &str) -> Self {
         self.group.push(column.to_owned());
         self
@@ -129,25 +130,26 @@ impl Windows {
         self
     }
 
-    /// The longest time between two rows that follow each other, such as one and a half steps. Where it is longer,
-    /// there is a gap: windows over it are left out, and counted ([`TableWindows::fate`]).
+    /// The longest time between two rows that follow each other, such as one and a half steps. Where it is
+    /// longer, there is a gap: windows over it are left out, and counted ([`TableWindows::fate`]).
     pub fn max_gap(mut self, time: f64) -> Self {
         self.max_gap = Some(time);
         self
     }
 
-    /// Opens the table, sorts its rows and finds the windows. Blocks for two passes, or one if no step needs the
-    /// other.
+    /// Opens the table, sorts its rows and finds the windows. Blocks for two passes, or one if no step needs
+    /// the other.
     ///
-    /// The columns of the windows are decoded once, by all cores, and a window is one copy of `x` and one of `y`, if
-    /// they take no more than [`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes); twice that while they
-    /// are sorted. Otherwise the rows of a window are read from the file one by one. A window takes 4 bytes of
-    /// memory more, and a row 4 and those of its time.
+    /// The columns of the windows are decoded once, by all cores, and a window is one copy of `x` and one of
+    /// `y`, if they take no more than [`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes); twice
+    /// that while they are sorted. Otherwise the rows of a window are read from the file one by one. A window
+    /// takes 4 bytes of memory more, and a row 4 and those of its time.
     ///
     /// # Errors
-    /// As [`Table::reader`]; `Config` for no rows, columns or times of a window, for times that are no numbers, and
-    /// for steps that windows do not have; `Data` for a time that is not finite, two rows of one group and time, a
-    /// window that is longer than every group, and more than 2^32 rows. Names the rows and the column.
+    /// As [`Table::reader`]; `Config` for no rows, columns or times of a window, for times that are no
+    /// numbers, and for steps that windows do not have; `Data` for a time that is not finite, two rows of one
+    /// group and time, a window that is longer than every group, and more than 2^32 rows. Names the rows and
+    /// the column.
     pub fn build(mut self) -> Result<TableWindows> {
         let time = self.order_by.take();
         let time =

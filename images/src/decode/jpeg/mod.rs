@@ -108,8 +108,8 @@ impl Jpeg {
         Ok(Outlook::new(frame, &scan, bytes, at))
     }
 
-    /// Decodes `region` of the reduced picture to `to`. Whether it fails depends on the file alone, not on the
-    /// region: of a file that may be cut short, all data is read.
+    /// Decodes `region` of the reduced picture to `to`. Whether it fails depends on the file alone, not on
+    /// the region: of a file that may be cut short, all data is read.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],

@@ -29,11 +29,11 @@ pub enum Decode {
     Cpu,
     /// nvJPEG on the GPU, and the CPU for pictures that nvJPEG refuses.
     Gpu,
-    /// Both: while a batch waits for the GPU, the CPU decodes its pictures from the end, and the GPU the rest.
-    /// The CPU helps only while the loader's workers are ahead of the lanes and the lanes are not ahead of the
-    /// training step: reading comes first, and the step's own thread needs the CPU too. Which of them decodes a
-    /// picture depends on timing, and may change its pixels by a level or a few; order and random numbers do
-    /// not change. Without nvJPEG, the CPU.
+    /// Both: while a batch waits for the GPU, the CPU decodes its pictures from the end, and the GPU the
+    /// rest. The CPU helps only while the loader's workers are ahead of the lanes and the lanes are not ahead
+    /// of the training step: reading comes first, and the step's own thread needs the CPU too. Which of them
+    /// decodes a picture depends on timing, and may change its pixels by a level or a few; order and random
+    /// numbers do not change. Without nvJPEG, the CPU.
     #[default]
     Auto,
 }
@@ -242,9 +242,9 @@ impl PictureDecoder {
 
     /// Decodes the pictures of a batch and queues their transforms, which write `[rows, shape...]` to `to`.
     ///
-    /// Blocks until the pictures are decoded. The GPU reads files in pinned memory in place; the driver copies
-    /// others one by one, on the calling thread. [`PictureStage`](crate::PictureStage) runs it ahead of a
-    /// training step.
+    /// Blocks until the pictures are decoded. The GPU reads files in pinned memory in place; the driver
+    /// copies others one by one, on the calling thread. [`PictureStage`](crate::PictureStage) runs it ahead
+    /// of a training step.
     ///
     /// # Errors
     /// `Sample` for a picture that cannot be decoded, with its row; `Config` for mismatched lengths; a device
@@ -260,7 +260,8 @@ impl PictureDecoder {
     }
 
     /// Decodes the pictures of a batch for [`transform`](Self::transform), and blocks until they are decoded;
-    /// `parameters` are those of each view. With [`Decode::Auto`] the CPU takes pictures from the GPU while `helps` returns true.
+    /// `parameters` are those of each view. With [`Decode::Auto`] the CPU takes pictures from the GPU while
+    /// `helps` returns true.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -34,8 +34,8 @@ struct Left<'a> {
 }
 
 impl<'a> PictureQueue<'a> {
-    /// The GPU can decode the first `for_gpu` pictures; the CPU takes some of them while `helps` returns true.
-    /// Notifies `gpu_queue` once empty.
+    /// The GPU can decode the first `for_gpu` pictures; the CPU takes some of them while `helps` returns
+    /// true. Notifies `gpu_queue` once empty.
     pub(super) fn new(
         pictures: Vec<Picture<'a>>,
         for_gpu: usize,

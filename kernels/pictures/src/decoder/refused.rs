@@ -6,11 +6,12 @@ use std::sync::Mutex;
 
 use super::locked;
 
-/// Files that the CPU decodes from the second time on, since a file that nvJPEG refuses fails its whole batch.
-/// 8 bytes are kept of each.
+/// Files that the CPU decodes from the second time on, since a file that nvJPEG refuses fails its whole
+/// batch. 8 bytes are kept of each.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
-    /// Hashes of the files of each length: most files have another length than any of these, and are not hashed.
+    /// Hashes of the files of each length: most files have another length than any of these, and are not
+    /// hashed.
     by_length: Mutex<HashMap<usize, Vec<u64>>>,
 }
 
@@ -36,8 +37,8 @@ fn hash(file: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Calls `decode` for the range `0..count`; while it returns false for more than one file, for the halves of the
-/// range. Returns the files for which it returned false alone, in order.
+/// Calls `decode` for the range `0..count`; while it returns false for more than one file, for the halves of
+/// the range. Returns the files for which it returned false alone, in order.
 ///
 /// # Errors
 /// Those of `decode`.

@@ -162,9 +162,9 @@ impl Nvjpeg {
         is_taken.then_some(File { bytes, sampling, width, height, first })
     }
 
-    /// Decodes `files` to `pixels`: rows of RGB, from the offset of each file on. Drops `entry` after the last
-    /// call of the library, so that another decoder may call it. Blocks until the files are decoded. Returns
-    /// false if one has data that the library refuses, which fails all of them.
+    /// Decodes `files` to `pixels`: rows of RGB, from the offset of each file on. Drops `entry` after the
+    /// last call of the library, so that another decoder may call it. Blocks until the files are decoded.
+    /// Returns false if one has data that the library refuses, which fails all of them.
     ///
     /// The device reads files in pinned memory in place. The driver copies others one by one, on the calling
     /// thread.
@@ -209,8 +209,8 @@ impl Nvjpeg {
                 let status =
                     unsafe { (self.calls.initialize)(self.handle, state, count, 1, RGB_INTERLEAVED) };
                 check_status(status, "prepare a batch")?;
-                // SAFETY: the `count` files are borrowed until the stream is drained below; each picture lies within `pixels` (checked above), in the size that the library
-                // itself parsed (`accept`).
+                // SAFETY: the `count` files are borrowed until the stream is drained below; each picture lies
+                // within `pixels` (checked above), in the size that the library itself parsed (`accept`).
                 let status = unsafe {
                     (self.calls.decode)(
                         self.handle,

@@ -1,5 +1,5 @@
-//! Damaged pictures are bad samples like any other: found by the workers, by their bytes alone, and replaced by the
-//! same substitutes whoever decodes, on any number of ranks.
+//! Damaged pictures are bad samples like any other: found by the workers, by their bytes alone, and replaced
+//! by the same substitutes whoever decodes, on any number of ranks.
 
 use feedline::bad_samples::{Budget, Failure};
 use feedline::{BadSamples, Device, LoaderBuilder, World};
@@ -11,8 +11,8 @@ use crate::files::{Files, all, crops, golden, plain};
 
 const EPOCHS: u64 = 2;
 
-/// Cut below the top, so that some crops do not reach the cut; cut pictures that nvJPEG refuses; bytes that are no
-/// picture; and noise behind a valid header, which every decoder reads.
+/// Cut below the top, so that some crops do not reach the cut; cut pictures that nvJPEG refuses; bytes that
+/// are no picture; and noise behind a valid header, which every decoder reads.
 fn damaged() -> Vec<Vec<u8>> {
     let cut = |name: &str| {
         let bytes = golden(name);

@@ -51,8 +51,8 @@ impl Files {
         PictureStage::new(&self.transforms, decode).unwrap().builder(self.clone()).unwrap()
     }
 
-    /// The ids and the finished pictures of each batch of `epochs` epochs, made on the host: `plain` is a loader
-    /// of the files themselves.
+    /// The ids and the finished pictures of each batch of `epochs` epochs, made on the host: `plain` is a
+    /// loader of the files themselves.
     pub fn wanted(&self, plain: LoaderBuilder, epochs: u64) -> Vec<Made> {
         let (part, mut made) = (self.part(), Vec::new());
         let mut loader = plain.build_host().unwrap();

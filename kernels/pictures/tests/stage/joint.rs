@@ -1,4 +1,5 @@
-//! Masks, boxes and points beside pictures that lanes decode: moved by the workers, by the draw of the picture.
+//! Masks, boxes and points beside pictures that lanes decode: moved by the workers, by the draw of the
+//! picture.
 
 use std::iter::zip;
 use std::path::Path;
@@ -170,8 +171,8 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-/// Lists that move in every way that the device knows. Colours change where no resize is a level off: a change of
-/// hue makes more of it.
+/// Lists that move in every way that the device knows. Colours change where no resize is a level off: a
+/// change of hue makes more of it.
 fn lists() -> [fn(Transforms) -> Transforms; 3] {
     [
         |start| start.random_resized_crop(24).flip(0.5).flip_vertically(0.5).erase(0.5),
@@ -180,7 +181,8 @@ fn lists() -> [fn(Transforms) -> Transforms; 3] {
     ]
 }
 
-/// A batch: its ids, its pictures, and the bytes of all else; the row, failed samples and substitute of bad ones.
+/// A batch: its ids, its pictures, and the bytes of all else; the row, failed samples and substitute of bad
+/// ones.
 struct Seen {
     ids: Vec<u64>,
     pixels: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Loaders whose lanes decode pictures: the batches, order, cursor and bad samples of any loader, with the pixels
-//! that a decoder gives.
+//! Loaders whose lanes decode pictures: the batches, order, cursor and bad samples of any loader, with the
+//! pixels that a decoder gives.
 #![cfg(feature = "nvjpeg")]
 
 mod bad;

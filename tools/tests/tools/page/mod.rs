@@ -131,7 +131,8 @@ fn the_page_shows_the_code_that_runs_in_at_most_fifteen_lines_each() {
         assert!(runs, "no function of this test has this piece:\n{block}");
         assert!(block.lines().count() <= 15, "more than 15 lines:\n{block}");
     }
-    // The imports, the store and the bucket are not entries of the table, and the own reader has three pieces.
+    // The imports, the store and the bucket are not entries of the table, and the own reader has three
+    // pieces.
     assert_eq!(blocks.len(), PIECES.len() + 5, "a piece of the table is not on the page");
 }
 

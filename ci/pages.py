@@ -3,7 +3,8 @@
 
 Pages are the tracked .md files. A path is a tracked file or folder: from the page, from the root, or the end of one,
 as `decode/batch.rs`. Every part of another name, as `Loader` and `epoch` of `Loader::epoch`, occurs in the code. Names
-of others that the code lacks are listed below. Blocks of code are tested elsewhere.
+of others that the code lacks are listed below. Blocks of code are tested elsewhere. The list of rooms.md is checked by
+`way.py`.
 """
 
 import itertools
@@ -11,6 +12,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+import way
 
 CODE = {".rs", ".py", ".pyi", ".cu", ".sh", ".toml", ".c", ".h", ".yml", ".txt"}
 FILE = re.compile(r"\.(?:rs|py|pyi|cu|sh|md|toml)$")
@@ -89,7 +92,10 @@ def main():
                     near = ROOT / pathlib.PurePosixPath(page).parent / target
                     if "://" not in target and not near.exists():
                         wrong.append(f"{page}:{line}: the link {target} leads nowhere")
+    listed, files, types = way.check()
+    wrong += listed
     print("\n".join(wrong))
+    print(f"way: {files} files, {types} types")
     print(f"pages: {len(wrong)} names that do not exist")
     sys.exit(1 if wrong else 0)
 

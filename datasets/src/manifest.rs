@@ -1,4 +1,4 @@
-//! Manifests: tables with columns of paths or URLs, which are read in their place.
+//! Manifests: tables with columns of paths or URLs, read as the contents of those files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use places::Places;
 /// The formats of manifests.
 const TABLES: [&str; 4] = ["csv", "jsonl", "parquet", "arrow"];
 
-/// Number of files of each column whose content a fingerprint covers.
+/// The number of files per column whose content the fingerprint covers.
 const SAMPLED: usize = 256;
 
 /// How to read a [`Manifest`].
@@ -35,15 +35,15 @@ const SAMPLED: usize = 256;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ManifestOptions {
-    /// The folder or the URL that relative paths begin at; the manifest's own folder by default.
+    /// The folder or URL that paths are relative to. Default: the manifest's own folder.
     pub root: Option<PathBuf>,
-    /// The columns of paths or URLs; without any, those in which the first values are names of pictures.
+    /// The columns of paths or URLs. Empty, the default: the columns whose first values are names of
+    /// pictures.
     pub files: Vec<String>,
-    /// The column of the class. By default a column of texts called `label`, `class`, `target` or the like,
-    /// or the only column beside those of files if it has texts.
+    /// The column of the class. Default: a column of texts called `label`, `class`, `target` or the like, or
+    /// the only column other than those of files if it has texts.
     pub label: Option<String>,
-    /// How the table is opened. The `classes` are those of the label: a class that they lack is an error of
-    /// its row.
+    /// How the table is opened. Its `classes` number the label: a row of another class is an error.
     pub open: OpenOptions,
 }
 
@@ -51,9 +51,9 @@ pub struct ManifestOptions {
 /// others, as most annotation tools write them.
 ///
 /// A column of files becomes a field of the same name with the bytes of each file. Paths are relative to the
-/// manifest's folder or to [`ManifestOptions::root`], unless they are absolute or URLs. The column of the
-/// label becomes the class (`i64`) if it has texts: its place among the sorted texts of the column
-/// ([`Reader::classes`]); numbers stay as they are. Other columns are those of the table.
+/// manifest's folder or to [`ManifestOptions::root`], unless they are absolute or URLs. The label becomes a
+/// class (`i64`) if it is a text: its index in the sorted list of all texts of the column
+/// ([`Reader::classes`]). Labels that are numbers, and other columns, stay as they are.
 ///
 /// A file is opened when its sample is read, so one that is missing or damaged is an error of its row, which
 /// a loader may replace (`BadSamples`).
@@ -80,7 +80,7 @@ pub struct ManifestOptions {
 #[derive(Debug)]
 pub struct Manifest {
     rows: Box<dyn Reader>,
-    /// For each field of the rows, what it becomes.
+    /// How each field of the table is read.
     columns: Vec<Column>,
     schema: Schema,
     classes: Option<Vec<String>>,
@@ -88,7 +88,7 @@ pub struct Manifest {
     has_objects: bool,
 }
 
-/// What a column becomes.
+/// How a column is read.
 #[derive(Debug)]
 enum Column {
     Same,
@@ -101,14 +101,14 @@ enum Column {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Number(u32),
-    /// None of the stated classes.
+    /// A text that is not in the stated classes.
     Unknown,
     /// The row cannot be read, or lacks a value.
     None,
 }
 
-/// Opens pictures for [`ImageDataset`](crate::ImageDataset): as [`open_with`](crate::open_with), and a table
-/// without encoded pictures as a [`Manifest`].
+/// Opens pictures for [`ImageDataset`](crate::ImageDataset): a table without encoded pictures as a
+/// [`Manifest`], anything else as [`open_with`](crate::open_with) does.
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with) and [`Manifest::open`].
@@ -202,7 +202,7 @@ impl Manifest {
         at_file(&*self.rows, row, error.at_sample(row))
     }
 
-    /// The error for a row without a value in `field`: that of the table, or else that the cell is empty.
+    /// The error for a row without a value in `field`: the table's own error, or else that the cell is empty.
     fn missing(&self, field: usize, row: u64, values: &mut Values) -> Error {
         match self.rows.visit(row, values, &mut |_, _| Ok(())) {
             Err(error) => at_file(&*self.rows, row, error),
@@ -312,7 +312,7 @@ impl Reader for Manifest {
     fn stream(&self, sample: u64, field: usize) -> Result<Option<FieldStream<'_>>> {
         inside(sample, self.len(), self.rows.path(0).unwrap_or(Path::new("")))?;
         let Some(Column::Files(files)) = self.columns.get(field) else { return Ok(None) };
-        // A row without a file is an error where its fields are visited.
+        // A row without a file is an error when its fields are visited.
         let Some(file) = &files[sample as usize] else { return Ok(None) };
         file.stream().map_err(|error| self.unread((field, sample), file, error))
     }
@@ -348,8 +348,8 @@ impl Reader for Manifest {
         self.files(sample).next().map(SampleFile::path).or_else(|| self.rows.path(sample))
     }
 
-    /// Covers the manifest, and of its files on disk the length at this moment, and of up to 256 of a column
-    /// the content, see [`Fingerprint::file_sampled`].
+    /// Covers the manifest, the present length of each of its files on disk, and the content of up to 256
+    /// files per column, see [`Fingerprint::file_sampled`].
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().number(self.rows.fingerprint()).number(self.len());
         let state = self.classes.iter().flatten().fold(state, |state, name| state.bytes(name.as_bytes()));

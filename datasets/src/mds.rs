@@ -58,7 +58,7 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
 }
 
 /// Opens the folder of an `index.json` in an object store, as [`open_folder`] does: `url` names the folder or
-/// the index. Shards that the index lists as compressed are read so.
+/// the index. Shards that the index lists as compressed are read in that form.
 ///
 /// # Errors
 /// As [`open_folder`], and those of [`Remote`](crate::Remote).
@@ -94,7 +94,7 @@ struct Listed {
     zipped: Option<ZippedAs>,
 }
 
-/// Its compressed form.
+/// The shard's compressed form.
 struct ZippedAs {
     name: String,
     codec: Codec,

@@ -58,7 +58,7 @@ pub(crate) fn of_content(path: &Path, content: Content) -> Result<Arrays> {
     Arrays::new("npy", path, vec![content], vec![array])
 }
 
-/// The type, the first byte and the number of the whole numbers in an array of one dimension.
+/// The type, first byte and count of the integers in an array of one dimension.
 pub(crate) fn numbers(content: &Content) -> Result<(DType, u64, u64)> {
     let start = content.read(0, content.len().min(header::MAX_BYTES) as usize)?;
     let header = Header::parse(&start)?;

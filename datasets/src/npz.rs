@@ -24,8 +24,8 @@ use crate::npy::header::{Header, MAX_BYTES};
 /// # Errors
 /// `Data` if the file is missing, damaged or not a zip archive, a member is not a `.npy` file, is compressed
 /// by another method than deflate, has the name of another one, or would be refused by
-/// [`npy::open`](crate::npy::open), or the archive expands to more than 32 MiB and 200 times its size; names
-/// the file and the member.
+/// [`npy::open`](crate::npy::open), or the archive expands to more than 32 MiB and to more than 200 times its
+/// size; names the file and the member.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
     let path = path.as_ref();
     of(path).map_err(|error| error.at_path(path))

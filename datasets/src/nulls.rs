@@ -12,8 +12,9 @@ use crate::{ElementType, SchemaField};
 /// What a missing value becomes: a null, an empty cell of a CSV column that is not text, a key that a JSON
 /// line lacks. NaN is a number, and not missing.
 ///
-/// It is the rule for all columns. [`OpenOptions::masks`](crate::OpenOptions::masks) marks the missing values
-/// of single columns, and `Table::missing` (feature `tabular`) says for a column what they become.
+/// This rule is for all columns of a file. For single columns,
+/// [`OpenOptions::masks`](crate::OpenOptions::masks) marks missing values, and `Table::missing` (feature
+/// `tabular`) replaces them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nulls {
     /// An error that names the column and the row, when that row is read.
@@ -41,10 +42,10 @@ pub(crate) fn missing(column: &str, row: u64) -> Error {
     .at_sample(row)
 }
 
-/// Columns that are named in an error; of more than this the first ones.
+/// Max columns that an error names.
 const NAMED: usize = 20;
 
-/// The error for columns that are asked for and not there: names all of them, and the columns that are.
+/// The error for requested columns that do not exist; lists them, and the columns that do.
 #[cfg(feature = "tabular")]
 pub(crate) fn no_columns<'a>(
     asked: impl IntoIterator<Item = &'a str>,

@@ -5,13 +5,13 @@ use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec, named};
 use crate::reader::at_file;
 use crate::{ElementType, Reader, Schema, SchemaField};
 
-/// The fields of one size, which are written as they are. WebDataset's `cls`, a number as text, becomes the
-/// field `label` (`i64`).
+/// The other fields of one size, copied unchanged, except WebDataset's `cls`, a number as text: it becomes
+/// the field `label` (`i64`).
 #[derive(Debug)]
 pub(crate) struct Others {
     /// The index of each in the reader, and whether it is a number as text.
     fields: Vec<(usize, bool)>,
-    /// The field of the data set that has the first of them.
+    /// The data set's index of the first of them.
     first: usize,
 }
 
@@ -77,8 +77,8 @@ pub(crate) fn is_bytes(field: &SchemaField) -> bool {
     field.element == ElementType::Bytes && field.shape == [None]
 }
 
-/// The name of the reader's field that holds files: the first of `names` that it has, or its only field of
-/// bytes. `what` says in errors what the files are.
+/// The name of the reader's field that holds files: the first of `names` that exists, or the only field of
+/// bytes. `what` describes the files in errors.
 pub(crate) fn file_field(reader: &dyn Reader, names: &[&str], what: &str) -> Result<String> {
     let fields = reader.schema().fields();
     let found = names.iter().find(|name| fields.iter().any(|field| field.name == **name && is_bytes(field)));

@@ -1,5 +1,4 @@
-//! Files of this library in a folder that others may write to. Never opens another file through a planted
-//! link.
+//! Files of this library in a folder that other users may write to: a planted link is never followed.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -33,7 +32,7 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
             created => return created,
         }
         match existing() {
-            // Another process has removed it meanwhile.
+            // Another process has just removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
         }

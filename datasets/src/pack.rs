@@ -2,8 +2,8 @@
 //!
 //! A set whose fields have one size each becomes one record batch per file, whose columns begin at multiples
 //! of 64 bytes: held in memory or mapped, they are ready for zero-copy loading. Other sets become batches of
-//! about 64 MiB. The metadata holds type and shape of a field that Arrow has no type for, so that it is read
-//! back unchanged.
+//! about 64 MiB. For a field that Arrow has no type for, the metadata holds type and shape, so that it is
+//! read back unchanged.
 
 use std::fs;
 use std::path::Path;

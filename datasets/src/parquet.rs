@@ -45,9 +45,9 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 /// error of its row.
 ///
 /// The file stays on disk. One worker decodes a row group when a row of it is read, and a cache of
-/// [`TableOptions::cache_bytes`] keeps it. A shuffle over more row groups than the cache holds decodes a row
-/// group for nearly each sample: then [`block_shuffle`](Reader::block_shuffle) has the block and the window
-/// of a `Sampler::block` that decodes each once.
+/// [`TableOptions::cache_bytes`] keeps it. A full shuffle over more row groups than the cache holds decodes a
+/// row group for nearly each sample. For such files, [`block_shuffle`](Reader::block_shuffle) returns the
+/// block and window of a `Sampler::block` that decodes each group once.
 #[derive(Debug)]
 pub struct ParquetFile {
     path: PathBuf,
@@ -57,7 +57,7 @@ pub struct ParquetFile {
     projection: ProjectionMask,
     /// The stored columns of the projection.
     columns: Vec<usize>,
-    /// Those columns that hold times of 96 bits, with their units per second.
+    /// The columns of 96-bit times, with their units per second.
     times: Vec<(usize, i128)>,
     /// Cumulative row counts of the row groups.
     ends: Vec<u64>,
@@ -71,9 +71,9 @@ pub struct ParquetFile {
 #[derive(Debug)]
 struct Group {
     batches: Vec<Batch>,
-    /// Rows of each batch but the last.
+    /// Rows per batch; the last one may have fewer.
     rows: usize,
-    /// Rows with a time that 64 bits cannot hold, with the column of each.
+    /// Rows with a time that 64 bits cannot hold, and the column of that time.
     too_large: BTreeMap<usize, String>,
 }
 

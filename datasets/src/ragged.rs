@@ -56,12 +56,12 @@ pub struct Ragged {
 enum Kind {
     Fixed,
     Ragged,
-    /// With a field for the shape, which has this many dimensions.
+    /// Ragged, with a field for the shape of this many dimensions.
     Shaped(usize),
 }
 
 impl Ragged {
-    /// The data set of `reader`, with max `max_per_sample` items in a ragged field of a sample.
+    /// The data set of `reader`, with at most `max_per_sample` items per sample in each ragged field.
     ///
     /// # Errors
     /// `Config` for an element type that batches do not have, too many fields, or a limit of 0; `Data` if
@@ -78,9 +78,8 @@ impl Ragged {
     ///
     /// The first time, blocks while all cores read every sample. The lengths are then written to a file in
     /// the [user's cache](feedline_core::user_cache), in the folder `lengths`, and read from there the next
-    /// time, unless path or [fingerprint](Reader::fingerprint) have changed. If there is no such folder, or
-    /// it cannot be written to, each call counts, and so it does for files in a store. Nothing is written
-    /// beside the data.
+    /// time, unless path or [fingerprint](Reader::fingerprint) have changed. Without such a folder, or if it
+    /// is not writable, and for files in a store, each call counts anew. Nothing is written beside the data.
     ///
     /// ```
     /// use feedline_core::Sampler;

@@ -54,8 +54,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         values.values.iter().enumerate().try_for_each(|(field, value)| to(field, &value.bytes))
     }
 
-    /// As [`visit`](Self::visit), for the fields that are `wanted` only: files that no other field is in are
-    /// not read.
+    /// As [`visit`](Self::visit), for the `wanted` fields only: a file without any of them is not read.
     ///
     /// # Errors
     /// As [`visit`](Self::visit).
@@ -73,7 +72,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// default, if the field is read as a whole.
     ///
     /// # Errors
-    /// As [`read`](Self::read). Those of the stream are this project's, inside the `io::Error`.
+    /// As [`read`](Self::read). Errors of the stream are this project's, inside the `io::Error`.
     fn stream(&self, _sample: u64, _field: usize) -> Result<Option<FieldStream<'_>>> {
         Ok(None)
     }
@@ -134,15 +133,14 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// of their rows. Does nothing by default.
     fn forget(&self, _sample: u64) {}
 
-    /// Max bytes for the rows of all samples in memory, decoded once, where a data set of samples of one size
-    /// may hold them ([`Fixed`](crate::Fixed), `Table`). 0, the default, if reading a sample costs no more
-    /// than a copy.
+    /// Max bytes that a data set of fixed-size samples ([`Fixed`](crate::Fixed), `Table`) may use to hold all
+    /// rows in memory, decoded once. 0, the default, if reading a sample costs no more than a copy.
     fn row_memory(&self) -> u64 {
         0
     }
 
     /// As [`Dataset::prefetch`](feedline_core::Dataset::prefetch): decodes one group of samples that are
-    /// [decoded together](Self::together), if some of `samples` are in one that the cache lacks.
+    /// [decoded together](Self::together), if `samples` has some of a group that the cache lacks.
     fn prefetch(&self, _samples: &[u64]) -> Prefetched {
         Prefetched::Never
     }
@@ -172,8 +170,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The number of items that each sample has of each field that varies in its first dimension, in the
-    /// order of the fields; `None`, the default, if only the samples tell.
+    /// For each field that varies in its first dimension, in order, the number of items of each sample;
+    /// `None`, the default, if the samples must be read for that.
     /// [`Ragged::measured`](crate::Ragged::measured) then reads no sample.
     ///
     /// # Errors
@@ -317,7 +315,7 @@ pub(crate) fn outside(sample: u64, len: u64, path: &Path) -> Error {
     Error::new(ErrorKind::Sample, format!("no sample {sample}: there are {len}")).at_path(path)
 }
 
-/// Refuses a reader without samples, of which no loader can be made.
+/// Refuses a reader without samples.
 pub(crate) fn check_not_empty(reader: &dyn Reader) -> Result<()> {
     if reader.is_empty() {
         let error = Error::new(ErrorKind::Data, "there are no samples: give a file that has some");
@@ -326,8 +324,8 @@ pub(crate) fn check_not_empty(reader: &dyn Reader) -> Result<()> {
     Ok(())
 }
 
-/// The methods of `Dataset` for a set that writes the samples of its field `reader` by `self.write`, with a
-/// `Memory` for each worker.
+/// The methods of `Dataset` for a set that has a field `reader`, writes a sample by `self.write`, and has a
+/// `Memory` per worker.
 macro_rules! samples_of_reader {
     () => {
         fn len(&self) -> u64 {

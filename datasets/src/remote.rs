@@ -1,7 +1,7 @@
 //! Files in object stores and on web servers, read in blocks that are cached in memory and on disk.
 //!
-//! A block is fetched once, by a task on the thread of [`Remote`]; readers wait for it, and blocks behind it
-//! are fetched ahead while they read on. The version of a file is pinned when it is opened: every request
+//! A block is fetched once, by a task on the thread of [`Remote`]. Readers wait for it, and the blocks after
+//! it are fetched ahead while they read on. The version of a file is pinned when it is opened: every request
 //! names it (`If-Match`), and every answer has to name the same one.
 
 use std::fmt;
@@ -45,17 +45,18 @@ use url::{Place, Stores};
 /// Opens files by their URLs: `s3://`, `gs://`, `az://`, `http://` and `https://`.
 ///
 /// All files opened by one value share its thread, its memory and its cache on disk, see [`RemoteOptions`].
-/// The thread ends when this value and all that was opened by it are dropped.
+/// The thread ends when this value and all files opened by it are dropped.
 ///
 /// The version of a file is its strong ETag. Without one it is the time of the last write, in whole seconds.
 /// A file that was written less than two seconds ago is then opened only after two seconds have passed.
 ///
-/// Redirects are followed, up to ten, also to other hosts: many servers hand out files that way. Credentials
-/// (the header `Authorization`) are not sent to another host, and https never leads to http. The answer of
-/// the last host must have the pinned version too. User and password in a URL are neither sent nor shown.
+/// Up to ten redirects are followed, also to other hosts, as many servers redirect to their files.
+/// Credentials (the header `Authorization`) are not sent to another host, and https never leads to http. The
+/// answer of the last host must have the pinned version too. User and password in a URL are neither sent nor
+/// shown.
 ///
-/// An object of a server that answers a request for a range with the whole (status 200) is read whole, into
-/// memory, up to [`RemoteOptions::whole_bytes`].
+/// If a server answers a range request with the whole object (status 200), the object is read into memory, up
+/// to [`RemoteOptions::whole_bytes`].
 ///
 /// ```no_run
 /// use feedline_datasets::{Remote, RemoteCache, RemoteOptions};
@@ -180,16 +181,16 @@ impl Remote {
     }
 }
 
-/// An object in a store, of the version that it had when it was opened.
+/// An object in a store, pinned to the version that it had when it was opened.
 struct Object {
     id: u64,
     place: Arc<Place>,
     tag: Tag,
-    /// All of its bytes, if its server does not answer requests for a range.
+    /// All of its bytes, if its server does not support ranges.
     whole: Option<Bytes>,
     /// The error of the first answer with another version.
     changed: OnceLock<Error>,
-    /// The list that has it, if that is one of an earlier run.
+    /// The kept listing of an earlier run that has it.
     kept: Option<Arc<Kept>>,
 }
 
@@ -213,7 +214,7 @@ impl RemoteFile {
         self.object.tag.len
     }
 
-    /// Whether its server does not answer requests for a range, so that it was read whole.
+    /// Whether it was read whole, because its server does not support ranges.
     pub(crate) fn is_whole(&self) -> bool {
         self.object.whole.is_some()
     }
@@ -251,7 +252,7 @@ impl RemoteFile {
         &self.remote.0.shared
     }
 
-    /// Block `number` of a read that ends in block `last`; prefetches the blocks behind it.
+    /// Block `number` of a read that ends in block `last`; prefetches the blocks after it.
     fn block(&self, number: u64, last: u64) -> Result<Bytes> {
         self.check_unchanged()?;
         let thread = &self.remote.0.thread;
@@ -274,7 +275,7 @@ impl RemoteFile {
         block.wait()
     }
 
-    /// The bytes that block `number` has.
+    /// The size of block `number`.
     fn bytes_of(&self, number: u64) -> u64 {
         let size = self.shared().options.block_bytes;
         size.min(self.len() - number * size)
@@ -293,7 +294,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Opens an object: its first block, or all of it if its server does not answer requests for a range, and its
+/// Opens an object: returns its first block, or all of it if its server does not support ranges, and its
 /// version.
 async fn first_block(shared: &Shared, place: &Place) -> Result<(Bytes, Tag, bool), Failure> {
     let range = 0..shared.options.block_bytes;

@@ -1,4 +1,4 @@
-//! The rows of a table in memory, decoded once: a row of a shuffled batch is copied with one read.
+//! The rows of a table in memory, decoded once, so that a row of a shuffled batch is one copy.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use crate::{Reader, Values};
 /// Max bytes of the rows of a table in memory, unless its options say otherwise.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 
-/// Bytes of the rows that one worker decodes at a time, of a table whose samples are decoded one by one.
+/// Bytes of rows that a worker decodes at a time, if the reader decodes samples one by one.
 const PART_BYTES: usize = 4 << 20;
 
-/// Parts are found by this many neighbours.
+/// The index of parts has an entry for every 2^SHIFT samples.
 const SHIFT: u32 = 10;
 
-/// Fields that lie in memory as columns: up to so many are copied from there.
+/// Max fields that are in memory as columns and are copied from there.
 const COLUMNS: usize = 4;
 
 /// The rows of a reader, part by part, each decoded when a sample of it is first read.
@@ -28,7 +28,7 @@ pub(crate) struct RowMemory {
     fields: Vec<Range<usize>>,
     stride: usize,
     parts: Vec<Part>,
-    /// For every so many samples, the part of the first of them.
+    /// The part of every 2^SHIFTth sample.
     first: Vec<usize>,
     /// Parts that are not decoded.
     missing: AtomicUsize,
@@ -37,9 +37,9 @@ pub(crate) struct RowMemory {
 struct Part {
     samples: Range<u64>,
     rows: OnceLock<Decoded>,
-    /// Held while a worker decodes it.
+    /// Locked while a worker decodes the part.
     decoding: Mutex<()>,
-    /// Whether decoding failed. Then the reader reads its samples, and reports what is wrong.
+    /// Whether decoding failed. The reader then reads the samples one by one, and reports the error.
     failed: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ struct Decoded {
 }
 
 impl RowMemory {
-    /// The memory for the rows of `reader`, of `spec`; `None` if they are not held: the reader has them in
+    /// The memory for the rows of `reader`, with the fields of `spec`; `None` if the reader has them in
     /// memory already, or they take more than its [`row_memory`](Reader::row_memory).
     pub(crate) fn new(reader: &dyn Reader, spec: &Spec) -> Option<Self> {
         let budget = reader.row_memory();
@@ -64,7 +64,7 @@ impl RowMemory {
         Some(Self::of(reader, spec))
     }
 
-    /// The memory for the rows of `reader`, whatever they take.
+    /// The memory for the rows of `reader`, of any size.
     fn of(reader: &dyn Reader, spec: &Spec) -> Self {
         let mut stride = 0;
         let fields = spec.fields().iter().map(|field| {
@@ -161,7 +161,7 @@ impl RowMemory {
         decoded.rows.bytes().get(start..start + self.stride)
     }
 
-    /// Decodes the first part of the samples `ids` that is missing and that no other worker decodes.
+    /// Decodes the first missing part of the samples `ids` that no other worker decodes.
     pub(crate) fn prefetch(&self, reader: &dyn Reader, ids: &[u64]) -> Prefetched {
         if self.missing.load(Ordering::Relaxed) == 0 {
             return Prefetched::Never;
@@ -185,7 +185,7 @@ impl RowMemory {
         outcome
     }
 
-    /// Decodes a part, unless it is there or has failed. The caller holds its lock.
+    /// Decodes a part, unless it is decoded or has failed. The caller holds its lock.
     fn decode(&self, reader: &dyn Reader, part: &Part) {
         if part.rows.get().is_some() || part.failed.load(Ordering::Relaxed) {
             return;
@@ -198,7 +198,7 @@ impl RowMemory {
             }
             Err(_) => part.failed.store(true, Ordering::Relaxed),
         }
-        // What the reader has decoded is in the rows now.
+        // The rows are copied, so the reader can drop its decoded groups.
         let mut sample = part.samples.start;
         while sample < part.samples.end {
             reader.forget(sample);
@@ -206,7 +206,7 @@ impl RowMemory {
         }
     }
 
-    /// The rows of `samples`. An error is one of all of them, such as a damaged group.
+    /// Decodes the rows of `samples`. An error concerns all of them, such as a damaged group.
     fn decoded(&self, reader: &dyn Reader, samples: &Range<u64>) -> Result<Decoded> {
         let count = samples.end - samples.start;
         let mut rows = Memory::new((count * self.stride as u64).max(1))?;
@@ -219,7 +219,7 @@ impl RowMemory {
                 while row < is_written.len() {
                     let to = &mut rows.bytes_mut()[row * self.stride + field.start..];
                     row += whole.write(samples.start + row as u64, index, field.len(), (to, self.stride));
-                    // The next one is read by itself.
+                    // The row that stopped the run is read alone.
                     if let Some(is_written) = is_written.get_mut(row) {
                         *is_written = false;
                     }

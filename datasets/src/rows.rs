@@ -1,4 +1,4 @@
-//! Some rows of a reader, in an order of their own.
+//! A selection of a reader's rows, in any order.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The samples `rows` of `reader`, which has them all.
+    /// The samples `rows` of `reader`; all must exist.
     pub(crate) fn new(reader: Box<dyn Reader>, rows: Vec<u64>) -> Self {
         debug_assert!(rows.iter().all(|row| *row < reader.len()));
         Self { reader, rows }

@@ -28,7 +28,7 @@ pub(crate) struct SampleFile {
 #[derive(Debug)]
 enum Place {
     Disk,
-    /// An object of which a listing has the version.
+    /// An object whose version is known from a listing.
     Listed(RemoteFile),
     /// An object that is opened when it is first read.
     Named(Box<Named>),
@@ -40,13 +40,13 @@ struct Named {
     remote: Remote,
     url: String,
     opened: OnceLock<RemoteFile>,
-    /// It is opened ahead.
+    /// The open that was started ahead of the read.
     opening: Mutex<Option<Opening>>,
 }
 
 #[cfg(feature = "object-store")]
 impl Named {
-    /// The object, of the version that it had when it was first read.
+    /// The object, in the version of its first read.
     fn open(&self) -> Result<&RemoteFile> {
         if let Some(file) = self.opened.get() {
             return Ok(file);
@@ -59,7 +59,7 @@ impl Named {
         Ok(self.opened.get_or_init(|| file))
     }
 
-    /// Fetches the object ahead.
+    /// Starts to fetch the object.
     fn want(&self) -> Result<Wanted> {
         if let Some(file) = self.opened.get() {
             return file.want();
@@ -129,14 +129,14 @@ impl SampleFile {
         false
     }
 
-    /// Fetches the files ahead that are objects in a store; the others are on disk.
+    /// Starts to fetch those files that are objects in a store.
     #[cfg_attr(not(feature = "object-store"), expect(unused_variables, reason = "all files are on disk"))]
     pub(crate) fn prefetch<'a>(files: impl IntoIterator<Item = &'a Self>) -> Prefetched {
         #[cfg(feature = "object-store")]
         {
             let mut outcome = Prefetched::Never;
             for file in files {
-                // An error is found again when the sample is read.
+                // The read of the sample reports an error.
                 let wanted = match &file.place {
                     Place::Disk => continue,
                     Place::Listed(file) => file.want(),
@@ -153,14 +153,14 @@ impl SampleFile {
         Prefetched::Never
     }
 
-    /// Fetches those parts of listed objects ahead that a fingerprint covers: one after the other, each would
+    /// Starts to fetch the parts of listed objects that a fingerprint covers: one after another, each would
     /// take a request's time.
     #[cfg_attr(not(feature = "object-store"), expect(unused_variables, reason = "all files are on disk"))]
     pub(crate) fn prefetch_starts<'a>(files: impl IntoIterator<Item = &'a Self>) {
         #[cfg(feature = "object-store")]
         for file in files {
             if let Place::Listed(file) = &file.place {
-                // An error is found again when the part is read.
+                // The read of the part reports an error.
                 let _ = file.want_ends();
             }
         }
@@ -176,7 +176,7 @@ impl SampleFile {
         read_whole(&self.path, to).map(drop)
     }
 
-    /// The file as a stream; `None` for an object, which is fetched ahead as a whole.
+    /// The file as a stream; `None` for an object, which is fetched as a whole.
     pub(crate) fn stream(&self) -> Result<Option<FieldStream<'static>>> {
         if self.is_object() {
             return Ok(None);
@@ -198,8 +198,8 @@ impl SampleFile {
         }
     }
 
-    /// Adds the length, and with `content` a part of the content, to a fingerprint. An object that no listing
-    /// has adds nothing: its length takes a request.
+    /// Adds the length, and with `content` a part of the content, to a fingerprint. An object that was not
+    /// listed adds nothing: its length would take a request.
     pub(crate) fn fingerprint(&self, state: Fingerprint, content: bool) -> Fingerprint {
         #[cfg(feature = "object-store")]
         match &self.place {

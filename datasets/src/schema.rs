@@ -69,7 +69,7 @@ impl ElementType {
     }
 }
 
-/// Whether `f64` holds a whole number of this size, as most are.
+/// Whether the number is so small that `f64` holds every whole number of its size.
 #[cfg(any(feature = "csv", feature = "jsonl"))]
 pub(crate) fn is_small(number: i64) -> bool {
     number.unsigned_abs() <= 1 << 53
@@ -84,7 +84,7 @@ pub(crate) fn is_exact(text: &str) -> bool {
     }
     match digits.parse::<u64>() {
         Ok(whole) => whole as f64 as u128 == u128::from(whole),
-        // All digits of the nearest number, or `inf`.
+        // All digits of the nearest `f64`, or `inf`.
         Err(_) => {
             digits.parse::<f64>().is_ok_and(|float| format!("{float:.0}") == digits.trim_start_matches('0'))
         }

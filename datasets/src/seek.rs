@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use feedline_core::Result;
 
-/// A field of a sample as a stream, of which only the parts that are asked for are read; see
+/// A field of a sample as a seekable stream: only the requested parts are read. See
 /// [`Reader::stream`](crate::Reader::stream).
 pub struct FieldStream<'a>(SeekReader<Box<ReadAt<'a>>>);
 

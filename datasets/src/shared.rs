@@ -10,7 +10,7 @@ use crate::decoded::Decoded;
 use crate::reader::Visit;
 use crate::{FieldStream, Reader, Schema, Values};
 
-/// Two data sets may read one reader: a folder in a store is then listed once.
+/// Lets two data sets share a reader, so that a folder in a store is listed once.
 impl<R: Reader + ?Sized> Reader for Arc<R> {
     fn format(&self) -> &'static str {
         (**self).format()

@@ -33,18 +33,19 @@ pub struct TableOptions {
     /// The columns to read, in the file's order; `None` reads all. The name of a struct selects all of its
     /// fields, which have the names `STRUCT.FIELD`.
     pub columns: Option<Vec<String>>,
-    /// Columns that may have nulls: each is followed by the field `NAME.present` (`bool`). A null is zero or
-    /// empty there, and not present. Null items within a list are not nulls of the column.
+    /// Columns that may have nulls: each is followed by the field `NAME.present` (`bool`). A null is read as
+    /// zero or empty, and `NAME.present` is false. Null items within a list are not nulls of the column.
     pub masks: Vec<String>,
     /// What a null becomes in other columns.
     pub nulls: Nulls,
     /// Arrow files of up to this many bytes are held in memory. Parquet files stay on disk.
     pub memory_limit: u64,
-    /// Max bytes of the rows in memory, decoded once, if all fields have one size. Of a larger file, bytes of
-    /// decoded row groups or record batches in a cache that all workers share. It drops the least
-    /// recently used first; an oversized one stays until the next insert. In addition, each worker holds up
-    /// to four while it copies rows out of them, and once the cache is full, the allocator keeps some freed
-    /// memory for the next ones: on Linux with the GNU C library up to 64 MiB per worker.
+    /// Max bytes of decoded data in memory. If all fields have one size and all rows fit, the rows are held,
+    /// decoded once. Otherwise it bounds a cache of decoded row groups or record batches that all workers
+    /// share; the least recently used is dropped first, and an oversized one stays until the next insert. In
+    /// addition, each worker holds up to four of them while it copies rows, and once the cache is full, the
+    /// allocator keeps some freed memory for the next ones: on Linux with the GNU C library up to 64 MiB per
+    /// worker.
     pub cache_bytes: u64,
 }
 
@@ -64,7 +65,7 @@ struct Leaf {
     part: Part,
 }
 
-/// The part of a column that is a field.
+/// Which part of a column becomes a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Values,
@@ -72,18 +73,18 @@ enum Part {
     Marked,
     /// The length of each value, in a list of texts or byte strings.
     Lengths,
-    /// The same, of a column whose nulls are marked: none for a null.
+    /// The same for a column whose nulls are marked; no lengths for a null.
     MarkedLengths,
     /// Whether a row has a value, as `bool`.
     Present,
     /// The JSON of a list of structs.
     Json,
-    /// The same, of a column whose nulls are marked.
+    /// The same for a column whose nulls are marked.
     MarkedJson,
 }
 
 impl Part {
-    /// This part of a column whose nulls are marked.
+    /// The same part, for a column whose nulls are marked.
     fn marked(self) -> Self {
         match self {
             Self::Values => Self::Marked,
@@ -98,7 +99,7 @@ impl Part {
     }
 }
 
-/// The fields that are read of a table.
+/// The fields that are read from a table.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) schema: Schema,
@@ -148,7 +149,7 @@ impl Layout {
             add(of, field.name().clone(), path, &mut is_asked, &mut |leaf, field: SchemaField| {
                 let Leaf { path, part } = leaf;
                 let marked = matches!(part, Part::Values | Part::Json) && options.masks.contains(&field.name);
-                // Where a list is missing, so are the lengths of its texts.
+                // The lengths of a list's texts are missing where the list is.
                 let list = field.name.strip_suffix(".lengths").filter(|_| part == Part::Lengths);
                 let of_marked = list.is_some_and(|list| options.masks.iter().any(|mask| mask == list));
                 let name = field.name.clone();
@@ -244,7 +245,7 @@ impl Layout {
                 }
             };
             read.ok_or_else(|| match part {
-                // The value is there.
+                // The value exists, so one of its items is null.
                 Part::Marked => null_item(&field.name, sample),
                 _ => missing(&field.name, sample),
             })?;
@@ -325,7 +326,7 @@ fn add(
         return Ok(());
     }
     let is_named = is_asked(&name);
-    // The lengths of texts come with them.
+    // Selecting a column of texts selects their lengths too.
     if !is_asked(&format!("{name}.lengths")) && !is_named {
         return Ok(());
     }
@@ -371,7 +372,7 @@ fn packed_as(
     let bytes = |element: ElementType, shape: &[Option<usize>]| {
         shape.iter().flatten().try_fold(element.size(), |bytes, &dim| bytes.checked_mul(dim))
     };
-    // The stored column has the same number of bytes, and the same dimension varies.
+    // The stored column must have the same number of bytes, and the same varying dimension.
     let varies = |shape: &[Option<usize>]| shape.first() == Some(&None);
     let fits = bytes(element, &packed)? == bytes(stored, shape)?
         && varies(&packed) == varies(shape)

@@ -16,7 +16,7 @@ mod links;
 
 use links::Links;
 
-/// Max number of extensions in an archive: more are not fields of samples.
+/// Max number of extensions in an archive.
 const MAX_FIELDS: usize = 256;
 
 /// A regular file in an archive, or a link to one.
@@ -37,7 +37,7 @@ pub(crate) fn is_header(start: &[u8]) -> bool {
     let field = String::from_utf8_lossy(&header[148..156]);
     let claimed = u32::from_str_radix(field.trim_matches(['\0', ' ']), 8);
     let sum = |range: &[u8]| range.iter().map(|&byte| u32::from(byte)).sum::<u32>();
-    // The field itself counts as spaces.
+    // The checksum's own bytes count as spaces.
     claimed == Ok(sum(&header[..148]) + 8 * u32::from(b' ') + sum(&header[156..]))
 }
 
@@ -50,8 +50,7 @@ pub(crate) fn is_tar(content: &Content) -> Result<bool> {
 }
 
 /// The regular files of the archive in `content`, in order, and links to them: a link has the content of its
-/// target, as it has when `tar` extracts the archive. Folders and links that name no member of a sample are
-/// left out.
+/// target, as after extraction by `tar`. Folders and links that name no member of a sample are left out.
 pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
     let damaged = |error: io::Error| {
         of_stream(error, |error| {
@@ -84,7 +83,7 @@ pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
             let target = String::from_utf8_lossy(&target).into_owned();
             let link = links.link(&name, &target, kind.is_hard_link(), members.len());
             link.map_err(|error| error.at_offset(offset))?;
-            // Its place is known when all members are.
+            // The link's target is resolved once all members are known.
             members.push(Member { name, offset, bytes: 0 });
         }
     }
@@ -111,10 +110,10 @@ struct Part {
 ///
 /// The key of a member is its path up to the first dot of its file name; the rest, in lower case, is the
 /// field's name: `images/0017.seg.png` is field `seg.png` of key `images/0017`. Neighbours with one key are a
-/// sample. Every field holds raw bytes, also of compressed members. A sample that lacks a member of others is
-/// an error, or has no bytes there, see [`OpenOptions::empty_members`]. Names without a dot, and those that
-/// begin and end with two underscores, are left out. A link has the content of the member that it names; a
-/// link to what the archive does not hold is an error.
+/// sample. Every field holds raw bytes, also of compressed members. A sample that lacks a member that others
+/// have is an error, unless [`OpenOptions::empty_members`] makes it an empty field. Names without a dot, and
+/// those that begin and end with two underscores, are left out. A link has the content of the member that it
+/// names; a link to anything outside the archive is an error.
 ///
 /// A plain archive stays on disk, and samples are read on demand. A gzip archive is inflated into memory.
 #[derive(Debug)]
@@ -133,8 +132,8 @@ impl WebDataset {
     ///
     /// # Errors
     /// `Data` for a file that is missing, no tar, damaged, cut short or without samples; for a sample that
-    /// lacks a member of others or has two of one name; for gzip that inflates to more than 32 MiB and 200
-    /// times its size. Names the file and the byte.
+    /// lacks a member that others have, or has two of one name; for gzip that inflates to more than 32 MiB
+    /// and more than 200 times its size. Names the file and the byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }
@@ -211,7 +210,7 @@ impl WebDataset {
             check_whole(&fields, &parts, &starts, &keys)?;
         }
         let state = content.fingerprint_sampled(Fingerprint::new().number(parts.len() as u64))?;
-        // Archives end with zeros, and their members may have one size each.
+        // An archive can look like bare records of one size.
         let listed = if content.bytes().is_some() { &[][..] } else { &members };
         let state = listed.iter().fold(state, |state, member| {
             state.bytes(member.name.as_bytes()).number(member.offset).number(member.bytes)
@@ -222,14 +221,14 @@ impl WebDataset {
 }
 
 impl WebDataset {
-    /// The file of a field, which the sample may lack.
+    /// The file of a field, if the sample has it.
     fn part(&self, sample: u64, field: usize) -> Option<&Part> {
         let parts = &self.parts[self.starts[sample as usize]..self.starts[sample as usize + 1]];
         parts.iter().find(|part| part.field == field)
     }
 }
 
-/// Checks that every sample, each with its key, has all fields.
+/// Checks that every sample has all fields; `keys` name the samples in errors.
 fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], keys: &[&str]) -> Result<()> {
     let samples = starts.windows(2).zip(keys);
     let mut lacking = samples.filter(|(sample, _)| sample[1] - sample[0] < fields.len());
@@ -337,7 +336,7 @@ impl Reader for WebDataset {
         Some(&self.path)
     }
 
-    /// Covers the content of a gzip archive. Covers name, size and last write time of a plain one.
+    /// Covers the content of a gzip archive; of a plain one its name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

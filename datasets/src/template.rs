@@ -1,10 +1,9 @@
-//! Chat templates: Jinja, with the results and the words of Python's, as transformers runs it.
+//! Chat templates: Jinja with the results and error messages of Python's, as transformers runs it.
 //!
-//! Every operator, filter, test and method that is read here gives what Python's gives: floats, `None` and
-//! lists are written as Python writes them, `strip` takes what `str.strip` takes. What is not read is an
-//! error that names the expression. The environment is that of `apply_chat_template`: `trim_blocks`,
-//! `lstrip_blocks`,
-//! `break` and `continue`, `{% generation %}`, lenient undefined values, and the sandbox.
+//! Every supported operator, filter, test and method gives Python's result: floats, `None` and lists are
+//! written as Python writes them, `strip` removes the characters that `str.strip` removes. Anything else is
+//! an error that names the expression. The environment is that of `apply_chat_template`: `trim_blocks`,
+//! `lstrip_blocks`, `break` and `continue`, `{% generation %}`, lenient undefined values, and the sandbox.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -46,7 +45,7 @@ use date::Date;
 use run::{Run, Scope};
 use value::{Raised, TEMPLATE, UNSUPPORTED, Value, raised};
 
-/// The special tokens that a template sees by these names.
+/// The names of special tokens in templates.
 const TOKENS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
@@ -64,15 +63,15 @@ pub struct ChatTemplate {
 #[derive(Debug, Default)]
 pub(crate) struct Rendered {
     pub(crate) text: String,
-    /// The characters of each `{% generation %}`.
+    /// The character range of each `{% generation %}`.
     pub(crate) spans: Vec<Range<usize>>,
 }
 
 impl ChatTemplate {
-    /// A template of this source, without special tokens.
+    /// Compiles a template, without special tokens.
     ///
     /// # Errors
-    /// `Data` for what is no template, or has tags that chat templates do not have; names the line.
+    /// `Data` if the source is not a template, or has tags that chat templates do not have; names the line.
     pub fn new(source: &str) -> Result<Self> {
         let source = lexer::normalised(source);
         let is_generation = |part: &lexer::Part| match part {
@@ -157,12 +156,11 @@ impl ChatTemplate {
         self
     }
 
-    /// The date that `strftime_now` of the template writes: `2026-03-05`, or with a time,
-    /// `2026-03-05T09:07:00`. Without one a template that asks for today's date is refused, since it would
-    /// give another text each day.
+    /// Sets the date for the template's `strftime_now`: `2026-03-05`, or with a time, `2026-03-05T09:07:00`.
+    /// Without it, a template that asks for today's date is an error, since its text would change every day.
     ///
     /// # Errors
-    /// `Config` for what is no date.
+    /// `Config` if `date` is not a date.
     pub fn with_today(mut self, date: &str) -> Result<Self> {
         let parsed = Date::parse(date).ok_or_else(|| {
             let why =
@@ -173,7 +171,7 @@ impl ChatTemplate {
         Ok(self)
     }
 
-    /// Whether the template says what the assistant writes, by `{% generation %}`.
+    /// Whether the template marks the assistant's answers with `{% generation %}`.
     pub fn has_generation(&self) -> bool {
         self.has_generation
     }
@@ -188,7 +186,7 @@ impl ChatTemplate {
         self.tokens
     }
 
-    /// Source and special tokens, and the file, in a fingerprint.
+    /// Adds the source, the special tokens and the file to a fingerprint.
     pub(crate) fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
         let state = state.bytes(self.source.as_bytes()).bytes(format!("{:?}", self.date).as_bytes());
         self.tokens
@@ -197,8 +195,8 @@ impl ChatTemplate {
     }
 
     /// The text of a conversation in JSON, as `apply_chat_template(..., tokenize=False)` of transformers
-    /// makes it. `tools` and `variables` may be empty; the latter is an object of what else the template
-    /// sees.
+    /// makes it. `tools` and `variables` may be empty; `variables` is an object of further template
+    /// variables.
     ///
     /// ```
     /// use feedline_datasets::ChatTemplate;
@@ -210,7 +208,7 @@ impl ChatTemplate {
     /// ```
     ///
     /// # Errors
-    /// `Sample` for what is no JSON, and for a conversation that the template refuses, with its words.
+    /// `Sample` for invalid JSON, and for a conversation that the template refuses, with its message.
     pub fn render(&self, messages: &str, tools: &str, variables: &str, prompt: bool) -> Result<String> {
         let [messages, tools, variables] = [messages, tools, variables].map(parsed);
         let rendered = self.run(messages?, tools?, &variables?, prompt);
@@ -244,7 +242,7 @@ impl ChatTemplate {
         Ok(Rendered { text, spans: run.spans })
     }
 
-    /// The error of a conversation that the template refuses.
+    /// The error for a conversation that the template refuses.
     pub(crate) fn refused(&self, error: &Raised) -> Error {
         let Raised { kind, message, at } = error;
         let at =
@@ -275,11 +273,11 @@ pub(crate) fn parsed(json: &str) -> Result<Value> {
     json::parse(json).map_err(|why| Error::new(ErrorKind::Sample, one_line(why)))
 }
 
-/// The keys under which a message has its reasoning.
+/// The keys of a message for its reasoning.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
-/// The messages as transformers hands them to a template: without keys whose value is null, and with the
-/// reasoning under the keys that templates read.
+/// The messages as transformers passes them to a template: without null values, and with the reasoning under
+/// all of its keys.
 fn cleaned(messages: &Value) -> Result<Value, Raised> {
     let Value::List(all) = messages else { return Ok(messages.clone()) };
     let one = |message: &Value| {
@@ -298,7 +296,7 @@ fn cleaned(messages: &Value) -> Result<Value, Raised> {
     Ok(value::list(all.iter().map(one).collect::<Result<_, _>>()?))
 }
 
-/// The tools as transformers hands them to a template: descriptions of functions.
+/// The tools as transformers passes them to a template: descriptions of functions.
 fn tools_checked(tools: Value) -> Result<Value, Raised> {
     let is_described = match &tools {
         Value::List(all) => all.iter().all(|tool| matches!(tool, Value::Dict(_))),

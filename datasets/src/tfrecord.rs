@@ -39,7 +39,8 @@ fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8)
 }
 
-/// A feature of the examples: its field. The lengths of its byte strings are the next field, if it has any.
+/// A feature of the examples, and its field. The next field holds the lengths of its byte strings, if it has
+/// several.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -51,12 +52,12 @@ struct Known {
 ///
 /// Records that are `tf.train.Example` have a field per feature, sorted by name: `bytes`, `f32` or `i64`. A
 /// feature with one value in every record is a scalar; one with the same number of values in every record has
-/// that shape. Otherwise its dimension varies, and a record without the feature has no values. Byte strings
+/// that shape. Otherwise its dimension varies, and a record without the feature is empty there. Byte strings
 /// are joined; if a record has several, the field `NAME.lengths` (`i64`) holds the length of each. Other
 /// records, and sequence examples, are read as bytes in the field `record`.
 ///
-/// What occurs twice is merged as Protocol Buffers do: two lists of one feature are one list, of two features
-/// of one name the last counts. Fields that an example does not have are skipped.
+/// Repeated parts are merged as in Protocol Buffers: two lists of one feature are concatenated; of two
+/// features of one name the last counts. Fields that an example does not have are skipped.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per record.
 #[derive(Debug)]
@@ -129,7 +130,7 @@ impl TfRecord {
         starts.push(at);
         let (mut fields, mut known) = (Vec::new(), Vec::new());
         match seen {
-            // Records without any feature are those of another kind too.
+            // Records of other kinds may parse as examples without features.
             Some(seen) if !seen.is_empty() => {
                 for (name, seen) in seen {
                     let (values, lengths) = seen.facts.fields(&name, records);
@@ -204,7 +205,7 @@ impl TfRecord {
         Some(&self.features[found.ok()?])
     }
 
-    /// For each field the last of the record's features that is of it.
+    /// The index, per field, of the last of the record's features with its name.
     fn last_of_each(&self, record: &[u8]) -> Option<Vec<usize>> {
         let mut last = vec![0; self.schema.fields().len()];
         for (number, feature) in features(record)?.enumerate() {
@@ -355,7 +356,7 @@ impl Reader for TfRecord {
         Some(&self.path)
     }
 
-    /// Covers the content of a gzip file. Covers name, size and last write time of a plain one.
+    /// Covers the content of a gzip file; of a plain one its name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -1,4 +1,4 @@
-//! Files of token ids whose headers say type and place of the numbers.
+//! Files of token ids whose header or index states the type and place of the ids.
 //!
 //! | file | ids | documents |
 //! | --- | --- | --- |
@@ -20,7 +20,7 @@ pub(crate) mod llm_c;
 
 pub use documents::TokenDocuments;
 
-/// The ids of a file: numbers of one type, from a byte on.
+/// The ids of a file: numbers of one type.
 #[derive(Debug)]
 pub(crate) struct Ids {
     pub(crate) path: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// The ids in `content`, whose type its header states, or the index beside it.
+    /// The ids in `content`, of the type that its header or the index beside it states.
     pub(crate) fn stated(path: PathBuf, content: Content, index: Option<index::Index>) -> Result<Self> {
         if let Some(index) = index {
             let dtype = index.dtype();

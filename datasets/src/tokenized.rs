@@ -21,7 +21,7 @@ pub use source::TokenizedSource;
 /// The name of the field with the token ids.
 const IDS: &str = "ids";
 
-/// A reader whose text field becomes token ids, as a `tokenizer.json` of Hugging Face says.
+/// A reader whose text field becomes token ids, by a `tokenizer.json` of Hugging Face.
 ///
 /// The field `ids` (`i64`, as embedding layers and losses take it; one dimension, which varies) takes the
 /// place of the text; the other fields stay. Each sample is tokenized when it is read, on the thread that
@@ -128,7 +128,7 @@ impl Tokenized {
         Ok(self)
     }
 
-    /// The number of tokens that the tokenizer knows, with those that were added.
+    /// The number of tokens that the tokenizer knows, including added ones.
     pub fn vocabulary(&self) -> usize {
         self.tokenizer.get_vocab_size(true)
     }
@@ -143,7 +143,7 @@ impl Tokenized {
         self.tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false))
     }
 
-    /// Checks that a text that is cut has room for its special tokens.
+    /// Checks that the max number of tokens has room for the special ones.
     fn check_room(&self) -> Result<()> {
         let Some(max) = self.max.filter(|_| self.special_tokens) else { return Ok(()) };
         let special = self.special_tokens_of_a_text();

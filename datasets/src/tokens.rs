@@ -40,14 +40,13 @@ pub struct TokenOptions {
     pub dtype: Option<DType>,
     /// Tokens per window.
     pub window: usize,
-    /// Tokens from the start of one window to the start of the next; the length of a window by default.
+    /// Tokens from the start of one window to the start of the next. Default: the length of a window.
     pub stride: usize,
-    /// The token that ends a document. If it is given, a window never crosses into another document, and the
-    /// rest of a document that is too short for a window with its targets is in no window: see
-    /// [`Tokens::left_out`].
+    /// The token that ends a document. If it is given, a window never crosses into another document. The end
+    /// of a document, if too short for a window with its targets, is in no window: see [`Tokens::left_out`].
     pub separator: Option<u32>,
-    /// Whether documents without any window are left out; false by default: an error that says how many. To
-    /// use short documents, pack them: [`Packed`](feedline_core::Packed).
+    /// Whether documents without any window are left out. By default they are an error that states their
+    /// number. To use short documents, pack them: [`Packed`](feedline_core::Packed).
     pub skip_short: bool,
     /// Files of up to this many bytes are held in memory.
     pub memory_limit: u64,
@@ -60,19 +59,19 @@ impl TokenOptions {
         Self { dtype: Some(dtype), ..Self::stated(window) }
     }
 
-    /// As [`new`](Self::new), of files that state the type of their ids.
+    /// As [`new`](Self::new), for files that state the type of their ids.
     pub fn stated(window: usize) -> Self {
         let (dtype, separator, skip_short) = (None, None, false);
         Self { dtype, window, stride: window, separator, skip_short, memory_limit: MEMORY_LIMIT }
     }
 }
 
-/// What the windows of [`Tokens`] do not hold, neither as a token nor as a target.
+/// Counts of tokens that no window of [`Tokens`] holds, neither as a token nor as a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Documents of which no token is in a window.
+    /// Documents without a token in any window.
     pub documents: u64,
-    /// Tokens in no window: those of these documents, and the ends of others.
+    /// Tokens in no window: of these documents, and at the ends of others.
     pub tokens: u64,
     /// All tokens of the files.
     pub of: u64,
@@ -157,7 +156,7 @@ impl Tokens {
         })
     }
 
-    /// As [`open`](Self::open), of files in a store, by their URLs. They are not held in memory.
+    /// As [`open`](Self::open), for files in a store, by their URLs. They are not held in memory.
     ///
     /// # Errors
     /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
@@ -178,8 +177,8 @@ impl Tokens {
         })
     }
 
-    /// What is in no window: with a separator short documents and the ends of others, otherwise the end of
-    /// each file. Files count once, whatever their weight.
+    /// The tokens in no window: with a separator those of short documents and the ends of others, otherwise
+    /// the end of each file. Files count once, regardless of their weight.
     pub fn left_out(&self) -> LeftOut {
         self.streams.iter().fold(LeftOut::default(), |all, stream| LeftOut {
             documents: all.documents + stream.left_out.documents,
@@ -275,7 +274,7 @@ impl Stream {
         let (window, stride) = (options.window as u64, options.stride as u64);
         // A window needs one more token: the last target.
         let windows_of = |tokens: u64| tokens.checked_sub(window + 1).map_or(0, |rest| rest / stride + 1);
-        // Tokens that the windows of as many tokens hold, as tokens or as targets.
+        // The number of tokens in `windows` windows, as tokens or as targets.
         let held = |windows: u64| match windows {
             0 => 0,
             _ => (windows - 1) * stride.min(window + 1) + window + 1,
@@ -291,7 +290,7 @@ impl Stream {
                     let windows = windows_of(end - begin);
                     starts.extend((0..windows).map(|window| begin + window * stride));
                     left_out.tokens += end - begin - held(windows);
-                    // A separator alone is no document; only the last has none.
+                    // A separator alone is no document. The last document has no separator.
                     let separators = u64::from(number + 1 < ends.len());
                     left_out.documents += u64::from(windows == 0 && end - begin > separators);
                     begin = end;
@@ -322,7 +321,7 @@ impl Stream {
     }
 }
 
-/// The ids of a file: bare ones of type `dtype`, or of the type that its header, or the index beside it,
+/// The ids of a file: bare ones of type `dtype`, or those whose type the header or the index beside it
 /// states.
 fn ids(
     path: PathBuf,
@@ -359,14 +358,14 @@ fn ids(
     Ok(Ids { path, content, dtype, first: 0, count })
 }
 
-/// The ends of the documents: the token after each separator, and the end of the tokens, which are the bytes
-/// `from..to`.
+/// The ends of the documents in the bytes `from..to`: the token after each separator, and the end of the
+/// tokens.
 fn documents(content: &Content, (from, to): (u64, u64), separator: u32, dtype: DType) -> Result<Vec<u64>> {
     let size = dtype.size();
     let mut ends = Vec::new();
     let mut block = vec![0; 1 << 20];
     let mut at = from;
-    // No token is a separator that its type does not hold.
+    // A separator that the type cannot hold does not occur.
     let is_held = size >= 4 || u64::from(separator) < 1 << (8 * size);
     let separator = u64::from(separator).to_le_bytes();
     while at < to && is_held {
@@ -423,8 +422,7 @@ impl Dataset for Tokens {
         self.find(id).ok().map(|(stream, _)| stream.path.as_path())
     }
 
-    /// Covers the options, and every byte of files in memory. Covers name, size and last write time of other
-    /// files.
+    /// Covers the options, and every byte of files in memory; of other files name, size and last write time.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -1,4 +1,4 @@
-//! Boxes, points and what is beside them: from the reader to the row.
+//! Writes boxes, points and the fields beside them from the reader into the row.
 
 use feedline_core::{DType, Error, ErrorKind, Result, Row, Spec};
 use feedline_images::{MOVE_WORDS, Moves};
@@ -14,7 +14,7 @@ use crate::{Reader, SchemaField, Value};
 pub(super) struct Lists {
     /// The index of each in the reader.
     fields: Vec<(usize, List)>,
-    /// The field of the data set that has the first of them.
+    /// The data set's index of the first of them.
     first: usize,
     /// The field of the moves.
     moves: Option<usize>,
@@ -31,7 +31,7 @@ enum List {
         numbers: usize,
         /// Points of an item.
         group: usize,
-        /// Whether items are those of the boxes.
+        /// Whether the field has an item per box.
         is_beside: bool,
     },
     Beside {
@@ -80,7 +80,7 @@ impl Lists {
         Ok((Self { fields, first, moves }, spec))
     }
 
-    /// Writes the lists of a sample, moved as its picture.
+    /// Writes the lists of a sample, moved with its picture.
     pub(super) fn write(
         &self,
         schema: &[SchemaField],
@@ -89,7 +89,7 @@ impl Lists {
         moves: &Moves,
         (row, buffers): (&mut Row<'_, '_>, &mut Buffers),
     ) -> Result<()> {
-        // The field whose items are kept or not.
+        // The field that decides which items are kept.
         let mut of: Option<&str> = None;
         for (to, (index, list)) in (self.first..).zip(&self.fields) {
             let (field, value) = (&schema[*index], &values[*index]);
@@ -129,7 +129,7 @@ impl Lists {
     }
 }
 
-/// The max moves of a sample that are reported: three for each of 21 transforms, and one.
+/// Max moves reported per sample: three for each of 21 transforms, and one more.
 const MAX_MOVES: usize = 64;
 
 /// The max number of items of a sample in any of the lists.
@@ -146,7 +146,7 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
     let items = (0..schema.len()).map(|index| {
         let field = &schema[index];
         let item: usize = field.shape.iter().skip(1).flatten().product();
-        // The reader counts numbers where it knows of no boxes.
+        // The reader counts single numbers if it has flat lists.
         let item = if is_flat(index, field) { 1 } else { item };
         let bytes = field.element.size() * item;
         (field.shape.first() == Some(&None))
@@ -162,7 +162,7 @@ fn max_items(reader: &dyn Reader, parts: &Parts, found: &Found) -> Result<usize>
     Ok(counts.max().unwrap_or(1).max(1))
 }
 
-/// Reads the boxes, and moves them: those that are kept are then the numbers.
+/// Reads the boxes and moves them; `numbers` then has the boxes that are kept.
 fn move_boxes(
     parts: &Parts,
     field: &SchemaField,
@@ -173,7 +173,7 @@ fn move_boxes(
     numbers::read(field, &value.bytes, numbers)?;
     let (boxes, rest) = numbers.as_chunks_mut::<4>();
     if !rest.is_empty() || field.shape == [None, None] && value.shape.last().is_some_and(|&last| last != 4) {
-        // A list without items says nothing of their length.
+        // An empty list does not tell the length of its items.
         if !(boxes.is_empty() && rest.is_empty()) {
             return Err(bad(field, "has boxes of other than four numbers"));
         }
@@ -191,7 +191,7 @@ fn move_boxes(
     Ok(())
 }
 
-/// Reads the points and moves them; returns which items are kept, if they are not those of boxes.
+/// Reads the points and moves them; returns which items are kept, unless the boxes decide that.
 fn move_points(
     (each, group): (usize, usize),
     is_beside: bool,

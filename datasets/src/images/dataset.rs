@@ -31,7 +31,7 @@ const NAMES: [&str; 12] = [
 /// number as text, becomes the field `label` (`i64`). Fields that vary in size are left out.
 ///
 /// The random numbers of a sample come from [`Context::random`]: workers, ranks and a resume do not change
-/// the pictures of an epoch, and a picture that comes several times in it is cropped anew each time.
+/// the pictures of an epoch, and a picture that occurs several times in it is cropped anew each time.
 ///
 /// ```no_run
 /// use feedline_datasets::{ImageDataset, open};
@@ -85,8 +85,8 @@ impl ImageDataset {
     /// `feedline-pictures`): the field `image` is ragged and holds the encoded bytes, up to `max_bytes` per
     /// picture. The list must have no transforms on the host.
     ///
-    /// A picture that cannot be decoded is a bad sample, as it is where workers decode. It is checked when it
-    /// is first read: a JPEG quickly, while a picture of another format is decoded once more for it.
+    /// A picture that cannot be decoded is a bad sample, as with workers that decode. The check runs when a
+    /// picture is first read: quickly for a JPEG, by an additional decode for another format.
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].

@@ -1,4 +1,4 @@
-//! Pictures that lanes of a loader decode: how long they are, and which were found to be decodable.
+//! Pictures that lanes of a loader decode: their lengths, and which have passed the check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    /// Those in the field number `field` of `reader`, every one of which is read once.
+    /// The pictures in field `field` of `reader`; reads each once to measure it.
     pub(super) fn measured(reader: &dyn Reader, field: usize) -> Result<Self> {
         Ok(Self { checked: Checked::new(reader.len()), bytes: lengths::of_field(reader, field)? })
     }
@@ -37,7 +37,7 @@ impl Encoded {
     }
 }
 
-/// The samples that were found to be decodable: a bit for each.
+/// A bit for each sample that has passed the check.
 #[derive(Debug)]
 pub(super) struct Checked(Vec<AtomicU64>);
 
@@ -46,7 +46,7 @@ impl Checked {
         Self((0..samples.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Checks sample `id` once: of other formats than JPEG, the check decodes the picture.
+    /// Runs the check of sample `id` once. For formats other than JPEG, the check decodes the picture.
     pub(super) fn check(&self, id: u64, check: impl FnOnce() -> Result<Size>) -> Result<()> {
         let (word, bit) = (&self.0[(id / 64) as usize], 1 << (id % 64));
         if word.load(Ordering::Relaxed) & bit == 0 {

@@ -14,12 +14,12 @@ use crate::{ElementType, Reader, Schema, SchemaField, Values};
 #[derive(Debug)]
 pub(crate) struct ImageFile {
     path: PathBuf,
-    /// The file, where it is not read again: it lies in a store.
+    /// The file's bytes, if it is in a store and not read again.
     encoded: Option<Vec<u8>>,
     format: Format,
     size: Size,
     schema: Schema,
-    /// Of a file that is read for each sample.
+    /// The version of a file on disk, which is read for each sample.
     version: Option<Version>,
     fingerprint: u64,
 }
@@ -44,7 +44,7 @@ impl ImageFile {
 
     fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self> {
         let size = Decoder::new().size(bytes).map_err(|error| error.at_path(path))?;
-        // A picture without a size is refused above, and so is one of an unknown format.
+        // Files of unknown formats and pictures without a size were refused above.
         let format = Format::of(bytes).ok_or_else(|| data("the file is not a picture").at_path(path))?;
         let image = SchemaField::fixed("image", ElementType::Number(DType::U8), &size.shape());
         let fingerprint = Fingerprint::new().bytes(bytes).value();

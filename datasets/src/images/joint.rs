@@ -12,9 +12,9 @@ use crate::{Reader, Values};
 
 /// Pictures with what belongs to them: one list of transforms moves all parts of a sample, by one draw.
 ///
-/// A sample has the field `image`, then its masks and depth, boxes, points and what is beside them, under the
-/// names that the reader has for them, and every other field of one size, such as `label`. [`Parts`] says
-/// which they are. Colours change in the picture only.
+/// A sample has the field `image`, then its masks, depth, boxes, points and the fields beside them under the
+/// reader's names, and every other field of one size, such as `label`. [`Parts`] names them. Colour
+/// transforms change only the picture.
 ///
 /// ```no_run
 /// use feedline_datasets::{JointDataset, Paired, Parts};
@@ -53,12 +53,12 @@ struct Memory {
 }
 
 impl JointDataset {
-    /// The data set of `reader`, of which these fields are the parts of a sample.
+    /// The data set of `reader`; `parts` names its fields.
     ///
     /// # Errors
     /// `Config` for a field that is not there or cannot be that part, for transforms whose moves are not
     /// known ([`Transforms::check_moves`]), and as [`ImageDataset::new`](crate::ImageDataset::new); `Data` if
-    /// there are no samples, and as [`Reader::read`] where boxes are counted.
+    /// there are no samples; as [`Reader::read`] while boxes are counted.
     pub fn new(reader: Box<dyn Reader>, parts: Parts, transforms: Transforms) -> Result<Self> {
         if transforms.is_on_device() {
             let how = named(
@@ -74,10 +74,10 @@ impl JointDataset {
     /// The same data set for lanes of the loader that decode the pictures (`PictureStage` of the crate
     /// `feedline-pictures`); the list begins with [`Transforms::on_device`]. The field `image` is ragged and
     /// holds the encoded bytes, beside `image.parameters`. The workers draw the transforms, and move masks,
-    /// boxes and points: these have the values of [`new`](Self::new), and the same samples are bad.
+    /// boxes and points; their values, and the bad samples, are the same as with [`new`](Self::new).
     ///
     /// The first time, every picture is read to find the longest, as by
-    /// [`Ragged::measured`](crate::Ragged::measured). It is checked when it is first read in an epoch, as by
+    /// [`Ragged::measured`](crate::Ragged::measured). Pictures are checked as by
     /// [`ImageDataset::encoded`](crate::ImageDataset::encoded).
     ///
     /// ```no_run
@@ -181,7 +181,7 @@ impl JointDataset {
     }
 }
 
-/// Decodes a mask or depth, moves it as its picture, and writes it.
+/// Decodes a mask or depth, moves it with its picture, and writes it.
 fn write_plane<T: Level + From<u8>>(
     decoder: &mut Decoder,
     bytes: &[u8],

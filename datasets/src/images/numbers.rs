@@ -5,7 +5,7 @@ use feedline_core::{DType, Result};
 use crate::error::data;
 use crate::{ElementType, SchemaField};
 
-/// Whether boxes or points can be of this type.
+/// Whether boxes or points can have elements of this type.
 pub(super) fn are_numbers(element: ElementType) -> bool {
     match element {
         ElementType::Number(dtype) => dtype != DType::F16 && dtype != DType::BF16,
@@ -44,7 +44,7 @@ pub(super) fn read(field: &SchemaField, bytes: &[u8], to: &mut Vec<f32>) -> Resu
     )))
 }
 
-/// Replaces `to` by the numbers; returns whether they were whole ones.
+/// Replaces `to` by the numbers in `bytes`; returns whether `bytes` is a whole number of elements.
 fn extend<const N: usize>(bytes: &[u8], to: &mut Vec<f32>, number: impl Fn([u8; N]) -> f32) -> bool {
     let (numbers, rest) = bytes.as_chunks::<N>();
     to.clear();

@@ -31,7 +31,7 @@ use crate::{ElementType, Folder, OpenOptions, Reader, Schema, SchemaField, Value
 pub struct Paired {
     images: Folder,
     masks: Folder,
-    /// For each photograph its mask.
+    /// The mask of each photograph.
     mask_of: Vec<u64>,
     schema: Schema,
 }
@@ -46,7 +46,7 @@ impl Paired {
         Self::open_with(images, masks, &OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), with stated `classes` of the photographs.
+    /// As [`open`](Self::open), with stated `classes` for the photographs.
     ///
     /// # Errors
     /// As [`open`](Self::open) and [`Folder::open_with`].
@@ -89,12 +89,12 @@ impl Paired {
         if let Some(first) = fields.first_mut() {
             first.name = "image".to_owned();
         }
-        // Behind those of the pictures, so that these keep their places.
+        // The last field, so that the pictures' fields keep their indices.
         fields.push(SchemaField::variable("mask", ElementType::Bytes));
         Ok(Self { images, masks, mask_of, schema: Schema::new(fields) })
     }
 
-    /// Calls the field of the masks `name`, such as `depth`.
+    /// Renames the field of the masks to `name`, such as `depth`.
     ///
     /// # Errors
     /// `Config` if the photographs have a field of this name.
@@ -118,7 +118,7 @@ impl Paired {
     }
 }
 
-/// The path of a file below its folder, without its extension.
+/// The path of a file relative to its folder, without the extension.
 fn stem(folder: &Folder, root: &Path, file: u64) -> PathBuf {
     let path = folder.path(file).unwrap_or(root);
     path.strip_prefix(root).unwrap_or(path).with_extension("")

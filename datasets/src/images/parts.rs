@@ -72,8 +72,8 @@ impl Parts {
         Self { image: Some(name.to_owned()), ..self }
     }
 
-    /// The field `name` holds masks as encoded pictures: the batch has their numbers, `u8` `[height, width]`,
-    /// see [`Decoder::decode_plane`](feedline_images::Decoder::decode_plane). They are resized to the nearest
+    /// The field `name` holds masks as encoded pictures. The batch has their values, `u8` `[height, width]`,
+    /// see [`Decoder::decode_plane`](feedline_images::Decoder::decode_plane). A resize takes the nearest
     /// pixel; a border is 0.
     pub fn mask(mut self, name: &str) -> Self {
         self.planes.push((name.to_owned(), Depth::U8));
@@ -86,12 +86,12 @@ impl Parts {
         self
     }
 
-    /// The field `name` holds the boxes of a picture in this format, such as lists of four numbers. The batch
-    /// has them as ragged `f32`, items of four, in the format of [`box_format`](Self::box_format).
+    /// The field `name` holds the boxes of a picture in this format, such as lists of four numbers. In a
+    /// batch they are ragged `f32` items of four numbers, in the format of [`box_format`](Self::box_format).
     ///
     /// A box is clamped to the picture and left out if less than [`min_size`](Self::min_size) of it remains,
-    /// as by torchvision's `SanitizeBoundingBoxes`. A box with a number that is not finite, that ends before
-    /// it begins, or that is more than a pixel outside of the decoded picture makes a bad sample.
+    /// as by torchvision's `SanitizeBoundingBoxes`. A sample is bad if one of its boxes has a number that is
+    /// not finite, ends before it begins, or is more than a pixel outside the decoded picture.
     pub fn boxes(self, name: &str, format: BoxFormat) -> Self {
         Self { boxes: Some((name.to_owned(), format)), ..self }
     }
@@ -101,21 +101,21 @@ impl Parts {
         Self { format, ..self }
     }
 
-    /// The fields `names` have an item for each box, such as its class: an item is left out with its box.
-    /// Without boxes, the same for [`points`](Self::points).
+    /// The fields `names` have an item per box, such as its class; an item is left out with its box. Without
+    /// boxes, an item per point or group of [`points`](Self::points).
     pub fn beside<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.beside.extend(names.into_iter().map(Into::into));
         self
     }
 
     /// The field `name` holds points of a picture, `x` and `y` of each in pixels: `[?, 2]`, or `[?, n, 2]`
-    /// for groups of `n` points. Points that leave the picture are left out, and groups of which one does, as
-    /// by torchvision's `SanitizeKeyPoints`.
+    /// for groups of `n` points. A point that leaves the picture is left out, and so is a group with such a
+    /// point, as by torchvision's `SanitizeKeyPoints`.
     ///
-    /// With a third number, as in COCO's keypoints, it is kept, and a point that leaves the picture or has a
-    /// zero there becomes three zeros: not visible, and not left out. Left and right of a body are not
-    /// exchanged by a flip. Name the field in [`beside`](Self::beside) too if it has an item for each box:
-    /// then it is left out with its box only.
+    /// Points may have a third number, as in COCO's keypoints. It is kept, and a point that leaves the
+    /// picture, or whose third number is zero, becomes three zeros: not visible, but not left out. A flip
+    /// does not exchange the left and right of a body. Name the field in [`beside`](Self::beside) too if it
+    /// has an item for each box: then it is left out with its box only.
     pub fn points(mut self, name: &str) -> Self {
         self.points.push(name.to_owned());
         self
@@ -128,20 +128,20 @@ impl Parts {
         self
     }
 
-    /// Boxes that reach beyond their decoded picture are cut to it. By default they make a bad sample.
+    /// Cuts boxes to their decoded picture. By default a box beyond it makes a bad sample.
     pub fn clip(mut self) -> Self {
         self.rules.clip = true;
         self
     }
 
-    /// The max number of boxes or points of a sample. By default every sample is read once to find it, unless
-    /// the reader knows, and the numbers are kept in the user's cache as by
+    /// The max number of boxes or points per sample. By default every sample is read once to find it, unless
+    /// the reader knows it, and the result is kept in the user's cache as by
     /// [`Ragged::measured`](crate::Ragged::measured).
     pub fn max_boxes(self, items: usize) -> Self {
         Self { max_boxes: Some(items), ..self }
     }
 
-    /// Adds the ragged field `moves` (`i32`, items of five): how the sample's draw moved it, see
+    /// Adds the ragged field `moves` (`i32`, items of five): how the transforms moved the sample, see
     /// [`Move::words`](feedline_images::Move::words).
     pub fn report_moves(self) -> Self {
         Self { reports_moves: true, ..self }
@@ -169,7 +169,7 @@ impl Parts {
         let image = find(&image, "the picture, which is encoded bytes", &is_bytes)?;
         let planes =
             self.planes.iter().map(|(name, _)| find(name, "a mask, which is encoded bytes", &is_bytes));
-        // Lists of lists come as their numbers, with the lengths of the inner lists.
+        // Lists of lists are read flat, with the lengths of the inner lists.
         let lengths_of = |field: &SchemaField| {
             let name = format!("{}.lengths", field.name);
             fields.iter().position(|other| other.name == name)
@@ -221,15 +221,15 @@ pub(super) struct Found {
     pub(super) image: usize,
     pub(super) planes: Vec<usize>,
     pub(super) boxes: Option<usize>,
-    /// The lengths of the boxes' lists, if these are lists of any length.
+    /// The field with the lengths of the inner lists, if boxes are lists of any length.
     pub(super) lengths: Option<usize>,
     pub(super) points: Vec<usize>,
-    /// Without points.
+    /// The fields beside the boxes, without points.
     pub(super) beside: Vec<usize>,
 }
 
 impl Found {
-    /// The fields that vary in length, in the order in which the data set has them.
+    /// The fields that vary in length, in the order of the data set.
     pub(super) fn ragged(&self) -> impl Iterator<Item = usize> {
         self.boxes.iter().chain(&self.points).chain(&self.beside).copied()
     }

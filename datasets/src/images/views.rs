@@ -33,8 +33,8 @@ impl Views {
         Self::default()
     }
 
-    /// Adds `count` views by one list: each draws numbers of its own. Limits and chroma upsampling are those
-    /// of the first list.
+    /// Adds `count` views made by one list, each with its own random numbers. Limits and chroma upsampling
+    /// are those of the first list.
     pub fn add(mut self, count: usize, transforms: Transforms) -> Self {
         self.lists.extend(std::iter::repeat_n(transforms, count));
         self
@@ -57,7 +57,7 @@ impl Views {
 }
 
 /// Random views of each picture, for contrastive and self-supervised learning: a picture is read and decoded
-/// once, and each list transforms it by numbers of its own.
+/// once, and each view transforms it with its own random numbers.
 ///
 /// A sample has the fields `view0`, `view1` and so on, and every other field of one size, such as `label`.
 ///
@@ -179,7 +179,7 @@ impl ViewsDataset {
             if index != self.image {
                 return self.others.write(&*self.reader, index, bytes, row);
             }
-            // With the limits and the chroma of the first list.
+            // The first list's limits and chroma upsampling apply.
             let Some(first) = self.lists.first() else { return Ok(()) };
             if let Some((files, parts)) = &self.on_lanes {
                 files.check(id, || first.check(bytes, scratch))?;

@@ -1,4 +1,4 @@
-//! The columns of a manifest that name files, and the one that names the class.
+//! Finds the columns of a manifest that name files, and the one that names the class.
 
 use feedline_core::{Error, ErrorKind, Result, named};
 
@@ -31,7 +31,7 @@ impl Holds {
     }
 }
 
-/// Rows that tell whether a column names files.
+/// Rows that are read to tell whether a column names files.
 const LOOKED_AT: u64 = 64;
 
 /// Names of columns that hold the class of a picture or a sound, the likeliest first.
@@ -96,8 +96,8 @@ fn text_named(fields: &[SchemaField], name: &str) -> Result<usize> {
     Err(Error::new(ErrorKind::Config, why))
 }
 
-/// The column whose texts are the classes; `None` if there is none, or it holds numbers.
-/// The only other column of texts is the class of a picture; of a sound it is what is said.
+/// The column whose texts are the classes; `None` if there is none, or it holds numbers. A single other
+/// column of texts is the class for pictures, but not for sounds, where it is the sentence spoken.
 pub(super) fn choose_label(
     rows: &dyn Reader,
     files: &[usize],

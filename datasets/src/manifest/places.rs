@@ -13,10 +13,10 @@ use crate::sample_file::SampleFile;
 /// The folder of the manifest, or the root that is stated.
 pub(super) struct Places<'a> {
     rows: &'a dyn Reader,
-    /// The URL of the manifest, with its query, which may be needed for its neighbours.
+    /// The URL of the manifest with its query, which files beside it may need.
     url: Option<String>,
     root: Option<&'a Path>,
-    /// Made when the first URL is met.
+    /// Made for the first URL.
     #[cfg(feature = "object-store")]
     remote: Option<Remote>,
 }

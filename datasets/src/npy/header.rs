@@ -112,7 +112,7 @@ impl Header {
         Err(data(why).at_offset(file_bytes.min(self.file_bytes())))
     }
 
-    /// The type, the first byte and the number of the elements, which are in one dimension and little-endian.
+    /// The type, first byte and count of the elements of a little-endian array of one dimension.
     pub(crate) fn numbers(&self) -> Result<(DType, u64, u64)> {
         let why = match (self.element, &self.coding, &self.dims[..]) {
             (ElementType::Number(dtype), Coding::Plain, &[len]) => {
@@ -142,7 +142,7 @@ impl Header {
     }
 }
 
-/// The type that NumPy calls `descr`: the element, its encoding, and its bytes in the file.
+/// Parses NumPy's `descr`: the element type, its encoding, and its bytes in the file.
 fn element(descr: &str) -> Result<(ElementType, Coding, usize)> {
     let unknown = |why: &str| data(format!("the array is of type \"{}\": {why}", one_line(descr)));
     let (big_endian, rest) = match descr.as_bytes().first() {

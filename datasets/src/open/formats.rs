@@ -137,7 +137,7 @@ pub(super) fn jsonl(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("jsonl"))
 }
 
-/// Opens a text: as a table where its rows have equally many cells.
+/// Opens a text: as a table if its rows have equally many cells.
 pub(super) fn text(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let content = Content::open_unclaimed(path)?;
     if is_table(&content)? { csv(path, options) } else { Ok(Box::new(Lines::of(path, content)?)) }

@@ -1,4 +1,4 @@
-//! Folders as Hugging Face's `datasets` writes them, and as they lie on the hub.
+//! Folders that Hugging Face's `datasets` writes, and repositories of the hub.
 //!
 //! | folder | holds |
 //! | --- | --- |
@@ -13,7 +13,7 @@ use feedline_core::Result;
 use super::OpenOptions;
 use crate::Reader;
 
-/// The file of a `DatasetDict`, and of a `Dataset`.
+/// The files that mark a `DatasetDict`, and a `Dataset`.
 const DICT: &str = "dataset_dict.json";
 const STATE: &str = "state.json";
 
@@ -26,8 +26,8 @@ pub(super) fn saved(path: &Path, options: &OpenOptions) -> Option<Result<Box<dyn
     state.is_file().then(|| files::state(path, &state, options))
 }
 
-/// The folder of Parquet shards in a repository of the hub: the only folder, beside files that hold no
-/// samples.
+/// The folder of Parquet shards in a repository of the hub: the only folder, if all files beside it are about
+/// the set.
 pub(super) fn shards(folders: &[PathBuf], files: &[PathBuf]) -> Result<Option<PathBuf>> {
     let [folder] = folders else { return Ok(None) };
     if !files.iter().all(|file| is_about(file)) {
@@ -37,7 +37,7 @@ pub(super) fn shards(folders: &[PathBuf], files: &[PathBuf]) -> Result<Option<Pa
     Ok(inside.iter().any(|file| is_parquet(file)).then(|| folder.clone()))
 }
 
-/// `files` without those about the set, if the others are Parquet shards.
+/// `files` without those that describe the set, if the others are Parquet shards.
 pub(super) fn without_about(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
     if files.iter().any(|file| is_parquet(file)) {
         files.retain(|file| !is_about(file));
@@ -49,7 +49,7 @@ fn is_parquet(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "parquet")
 }
 
-/// Whether a file describes the set, as the hub's repositories have them.
+/// Whether a file describes the set, such as the `README.md` of a repository of the hub.
 fn is_about(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let stem = name.split('.').next().unwrap_or_default();
@@ -83,8 +83,8 @@ mod files {
         open_with(path.join(&names[chosen]), options)
     }
 
-    /// Opens the files of a `Dataset`, in order. Old versions kept a list of rows beside them, and steps that
-    /// were still to be done.
+    /// Opens the files of a `Dataset`, in order. Old versions of `datasets` also kept a list of rows, and
+    /// transforms to be applied later.
     pub(super) fn state(path: &Path, state: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let json = read(state)?;
         let wrong = |why: &str| data(format!("{why}: save the set again")).at_path(state);
@@ -117,7 +117,7 @@ mod files {
         Ok(Box::new(Rows::new(rows, list)))
     }
 
-    /// The numbers in `list`, each of a row below `rows`.
+    /// The row numbers in `list`; each must be below `rows`.
     fn list_of_rows(list: &dyn Reader, rows: u64) -> Result<Vec<u64>> {
         let at = |error: feedline_core::Error| {
             list.path(0).map_or(error.clone(), |path| error.clone().at_path(path))
@@ -129,7 +129,7 @@ mod files {
         let (mut values, mut read) = (Values::new(), Vec::new());
         for sample in 0..list.len() {
             list.read(sample, &mut values)?;
-            // A number below zero is beyond the rows, too.
+            // As `u64`, a negative number is beyond the rows too.
             let row = values.fields()[0].bytes.first_chunk().map_or(u64::MAX, |row| u64::from_le_bytes(*row));
             if row >= rows {
                 let why = format!("the list of rows names row {row}, the set has {rows}: save the set again");
@@ -144,7 +144,7 @@ mod files {
         list.as_array().is_some_and(|files| !files.is_empty())
     }
 
-    /// The names of files in a list; `None` without any, or for another place than this folder.
+    /// The file names in a list; `None` if it is empty, or if a name leads out of this folder.
     fn names(list: &Json) -> Option<Vec<String>> {
         let names = list.as_array()?.iter().map(|file| plain(file["filename"].as_str()?));
         names.collect::<Option<Vec<_>>>().filter(|names| !names.is_empty())
@@ -159,7 +159,7 @@ mod files {
         })
     }
 
-    /// A name in this folder, and of no other place.
+    /// A file name without a path.
     fn plain(name: &str) -> Option<String> {
         let is_plain = Path::new(name).file_name().is_some_and(|file| file == name);
         is_plain.then(|| name.to_owned())

@@ -94,13 +94,13 @@ pub(super) fn kind(start: &[u8], len: u64) -> Kind {
     }
 }
 
-/// The kind by content and name. The name decides if the content is ambiguous, so that the error of the
-/// format says what is wrong.
+/// The kind by content and name. The name decides if the content is ambiguous, so that an error comes from
+/// the format that was meant.
 pub(super) fn named(kind: Kind, path: &Path) -> Kind {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     match kind {
         Kind::Unknown | Kind::Text | Kind::JsonLines => match kind_by_name(path) {
-            // A text of any signs.
+            // A text in any script.
             Kind::Unknown
                 if kind == Kind::Unknown && (name.ends_with(".txt") || name.ends_with(".txt.gz")) =>
             {
@@ -151,13 +151,14 @@ pub(crate) fn is_text(start: &[u8]) -> bool {
         }
         Err(_) => return false,
     };
-    // From the bell to the return, escape, the four separators, delete, and those beyond ASCII.
+    // Control characters of texts: bell to carriage return, escape, the four separators, delete, and those
+    // beyond ASCII.
     let is_of_text =
         |char: char| !char.is_control() || matches!(char, '\x07'..='\x0D' | '\x1B'..='\x1F' | '\x7F'..);
     !text.is_empty() && text.chars().all(is_of_text)
 }
 
-/// How a file, or the content of a gzip file, begins.
+/// The first bytes of a file, or of the content of a gzip file.
 pub(super) struct Start {
     pub(super) bytes: Vec<u8>,
     pub(super) kind: Kind,

@@ -1,4 +1,4 @@
-//! The files that a pattern stands for, and the class that a folder of its path is.
+//! The files that match a pattern, and the folder of their paths that is the class.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,21 @@ use crate::error::{data, one_line};
 use crate::folder::{MAX_LEVELS, list, set};
 use crate::{OpenOptions, Reader};
 
-/// Stands for any number of folders.
+/// Matches any number of folders.
 const ANY_FOLDERS: &str = "**";
 
-/// Endings of the names of pictures.
+/// Extensions of pictures.
 const PICTURES: [&str; 6] = ["jpg", "jpeg", "png", "webp", "bmp", "gif"];
 
-/// Endings of the names of sounds.
+/// Extensions of sounds.
 const SOUNDS: [&str; 8] = ["wav", "flac", "mp3", "ogg", "oga", "aac", "m4a", "mp4"];
 
-/// Whether a file of this name is a picture, by its ending.
+/// Whether a file of this name is a picture, by its extension.
 pub(crate) fn is_picture(name: &str) -> bool {
     ends_with(name, &PICTURES)
 }
 
-/// Whether a file of this name is a sound, by its ending.
+/// Whether a file of this name is a sound, by its extension.
 pub(crate) fn is_sound(name: &str) -> bool {
     ends_with(name, &SOUNDS)
 }
@@ -33,8 +33,8 @@ fn ends_with(name: &str, endings: &[&str]) -> bool {
     ending.is_some_and(|ending| endings.contains(&ending.as_str()))
 }
 
-/// The files on disk that `pattern` stands for: in the order of its braces, and what a star stands for in the
-/// order of the names, folder by folder.
+/// The files on disk that match `pattern`, in the order of its braces; the matches of a star are sorted by
+/// name, folder by folder.
 pub(super) fn files(pattern: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for name in expand(pattern)? {
@@ -53,11 +53,11 @@ pub(super) fn files(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Adds the files in `folder` whose paths from there on fit `parts`.
+/// Adds the files in `folder` whose relative paths match `parts`.
 fn walk(folder: &Path, parts: &[&str], levels: usize, to: &mut Vec<PathBuf>) -> Result<()> {
     let Some((part, rest)) = parts.split_first() else { return Ok(()) };
     let listed = || list(if folder == Path::new("") { Path::new(".") } else { folder });
-    // Without the point, as the pattern is written.
+    // Without the leading `./`, as in the pattern.
     let place = |path: &Path| folder.join(path.file_name().unwrap_or_default());
     let fitting = |paths: Vec<PathBuf>| {
         let name = |path: &PathBuf| path.file_name().is_some_and(|name| fits(&name.to_string_lossy(), part));
@@ -83,7 +83,7 @@ fn walk(folder: &Path, parts: &[&str], levels: usize, to: &mut Vec<PathBuf>) -> 
     Ok(())
 }
 
-/// Whether `name`, a path below the first star's folder, fits the parts of a pattern.
+/// Whether `name`, a path below the first star's folder, matches the parts of a pattern.
 #[cfg(feature = "object-store")]
 pub(super) fn fits_below(name: &[&str], parts: &[&str]) -> bool {
     match (name.split_first(), parts.split_first()) {
@@ -96,8 +96,8 @@ pub(super) fn fits_below(name: &[&str], parts: &[&str]) -> bool {
     }
 }
 
-/// How many folders above a file of `pattern` the folder of its class is: 1 is the folder that holds it.
-/// `None` without classes.
+/// The level of the class folder above a file of `pattern`: 1 is the folder that holds the file. `None`
+/// without classes.
 pub(super) fn class_level(pattern: &str, options: &OpenOptions) -> Result<Option<usize>> {
     let parts = parts(pattern);
     let folders = &parts[..parts.len().saturating_sub(1)];
@@ -124,7 +124,7 @@ pub(super) fn class_level(pattern: &str, options: &OpenOptions) -> Result<Option
     }
 }
 
-/// Whether a list in braces is one of sets, such as `{train,val}`, which are no classes.
+/// Whether a list in braces names sets, such as `{train,val}`, rather than classes.
 fn is_of_sets(part: &str) -> bool {
     let inside = part.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     inside.is_some_and(|(inside, _)| inside.split(',').all(|name| set(name).is_some()))
@@ -154,13 +154,13 @@ pub(super) fn class_of(path: &Path, level: usize) -> Result<String> {
     })
 }
 
-/// The folder that all files of a pattern lie below: what is before its first open part.
+/// The folder above all files of a pattern: its path up to the first part with a star or braces.
 pub(super) fn root(pattern: &str) -> &str {
     let open = pattern.find(['*', '{']).unwrap_or(pattern.len());
     &pattern[..pattern[..open].rfind('/').unwrap_or(0)]
 }
 
-/// Refuses a class of a folder for data that is not a list of files.
+/// Refuses the option `class_from` for data that is not a list of files.
 pub(super) fn check(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
     if options.class_from.is_none() || reader.format() == "files" {
         return Ok(());

@@ -71,7 +71,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
     open_with(path, &OpenOptions::default())
 }
 
-/// As [`open`], with other options. Each format takes those that concern it.
+/// As [`open`], with options. Each format uses those that concern it.
 ///
 /// # Errors
 /// As [`open`].
@@ -95,7 +95,7 @@ pub(crate) fn open_any(path: &Path, options: &OpenOptions) -> Result<Box<dyn Rea
     checked.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
 }
 
-/// Refuses types that are stated for columns of a format that has types.
+/// Refuses stated column types for a format that has types of its own.
 pub(crate) fn check_types(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
     let (Some((name, element)), false) = (options.types.first(), ["csv", "jsonl"].contains(&reader.format()))
     else {
@@ -111,7 +111,7 @@ pub(crate) fn check_types(reader: &dyn Reader, options: &OpenOptions) -> Result<
     Err(Error::new(ErrorKind::Config, why))
 }
 
-/// Checks that the labels of a set with classes of its own are those of the stated classes.
+/// Checks that the classes of a set are the stated ones.
 fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
     let (Some(stated), Some(own)) = (&options.classes, reader.classes()) else { return Ok(()) };
     let differ = (0..stated.len().max(own.len())).find(|&at| stated.get(at) != own.get(at));
@@ -125,7 +125,7 @@ fn check_classes(reader: &dyn Reader, options: &OpenOptions) -> Result<()> {
 
 fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let limit = options.memory_limit;
-    // Ids may begin like any other format: the index beside them tells.
+    // Bare ids may begin like any other format, so the index beside them decides.
     if has_index(path)? {
         return Ok(Box::new(TokenDocuments::open_with(path, limit)?));
     }
@@ -171,7 +171,7 @@ fn has_index(path: &Path) -> Result<bool> {
     Ok(is_index(&file.read(0, file.len().min(16) as usize)?))
 }
 
-/// `files` without the indices of others among them.
+/// `files` without those that are indices of other files in it.
 fn without_indices(mut files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let mut indices = Vec::new();
     for file in &files {
@@ -258,7 +258,7 @@ fn shards(files: &[PathBuf], options: &OpenOptions) -> Result<Shards> {
     }
 }
 
-/// The shards of one set: a folder may hold `train-00000.parquet` beside `test-00000.parquet`.
+/// The shards of one split: a folder may hold `train-00000.parquet` beside `test-00000.parquet`.
 fn of_split<P: AsRef<Path>>(files: Vec<P>, split: Option<Split>) -> Result<Vec<P>> {
     let name = |file: &P| file.as_ref().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let chosen = split::choose(&files.iter().map(name).collect::<Vec<_>>(), split)?;
@@ -267,7 +267,7 @@ fn of_split<P: AsRef<Path>>(files: Vec<P>, split: Option<Split>) -> Result<Vec<P
     Ok(files.map(|(_, file)| file).collect())
 }
 
-/// The files of a pattern, unless there is a file of that very name.
+/// Opens the files of a pattern, unless a file has the pattern as its name.
 fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Reader>>> {
     let Some(text) = path.to_str().filter(|text| pattern::is_pattern(text) && !path.exists()) else {
         return Ok(None);
@@ -285,8 +285,7 @@ fn local_shards(path: &Path, options: &OpenOptions) -> Result<Option<Box<dyn Rea
     Ok(Some(Box::new(Folder::of_list(Path::new(listed::root(text)), files, options)?)))
 }
 
-/// Whether the first file of a pattern is a sample as a whole. One that is missing is a sample by its name
-/// only.
+/// Whether the first file of a pattern is a single sample. If it is missing, its name decides.
 fn is_sample(first: &Path) -> bool {
     let has_sound = is_sound(&first.to_string_lossy());
     listed::is_picture(&first.to_string_lossy()) || has_sound || first.is_file() && !is_shard(first)
@@ -295,10 +294,10 @@ fn is_sample(first: &Path) -> bool {
 /// Whether the first file of a folder is a shard, and not itself a sample.
 fn is_shard(first: &Path) -> bool {
     match Start::read(first).map(|start| start.kind) {
-        // The bytes of a sound are of no kind, and may be those of any by chance.
+        // Sounds have no kind, and their bytes may look like any kind by chance.
         Ok(_) if is_sound(&first.to_string_lossy()) => false,
         Ok(Kind::Image) | Err(_) => false,
-        // CIFAR, or else the bytes as they are.
+        // CIFAR's files have no kind.
         Ok(Kind::Unknown) => open_with(first, &OpenOptions::with_memory_limit(0)).is_ok(),
         Ok(_) => true,
     }

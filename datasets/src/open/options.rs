@@ -15,48 +15,50 @@ use crate::{ElementType, MEMORY_LIMIT, Nulls};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Plain files of up to this many bytes are held in memory, [`MEMORY_LIMIT`]. The samples of larger ones
-    /// are read when they are needed.
+    /// Plain files of up to this many bytes are held in memory; larger ones are read sample by sample.
+    /// Default: [`MEMORY_LIMIT`].
     pub memory_limit: u64,
-    /// The set to take of a folder or archive whose file names tell them apart. `None` takes the training set
-    /// of MNIST and CIFAR, and refuses a folder that holds several sets otherwise.
+    /// The set to open, where a folder or an archive holds several with different file names. `None` opens
+    /// the training set of MNIST and CIFAR, and refuses any other folder with several sets.
     pub split: Option<Split>,
-    /// The classes of a [`Folder`](crate::Folder): the label of a class is its place in this list. A folder
-    /// that the list lacks is an error; a class without a folder has no samples. `None` takes the folders
-    /// that are there, by name. A set with a list of its own ([`Reader::classes`](crate::Reader::classes))
-    /// must have this one.
+    /// The classes of a [`Folder`](crate::Folder): the label of a class is its index in this list. A folder
+    /// that the list lacks is an error; a class without a folder has no samples. `None` uses the existing
+    /// folders, sorted by name. A set with its own list ([`Reader::classes`](crate::Reader::classes)) must
+    /// have the same one.
     pub classes: Option<Vec<String>>,
-    /// The folder that is the class of a file, for a pattern of files that are a sample each: 1 is the folder
-    /// that holds it, 2 the one above that. `None` takes the only folder of the pattern that is open, as in
+    /// For a pattern whose files are a sample each, the folder that names a file's class: 1 is the folder
+    /// that holds the file, 2 the one above it. `None` uses the only folder of the pattern with a star, as in
     /// `p/*/*.jpg`; a pattern without one has no classes.
     pub class_from: Option<usize>,
     /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that other samples have; the
     /// field is then empty. By default this is an error.
     pub empty_members: bool,
-    /// The columns of a table to read, in the file's order; `None` reads all. A table is CSV, JSON Lines,
-    /// Arrow or Parquet; others have all of their fields.
+    /// The columns of a table to read, in the file's order; `None` reads all. Tables are CSV, JSON Lines,
+    /// Arrow and Parquet; other formats are read with all of their fields.
     pub columns: Option<Vec<String>>,
-    /// Types of columns of CSV and JSON Lines that are not those of their cells: `i64`, `u64`, `f64`, `bool`
-    /// or `text`.
+    /// Types for single columns of CSV and JSON Lines instead of the inferred ones: `i64`, `u64`, `f64`,
+    /// `bool` or `text`.
     pub types: Vec<(String, ElementType)>,
     /// Columns of a table that may lack values: each is followed by the field `NAME.present` (`bool`). A
-    /// missing value is zero or empty there, and not present. A column without any value is `f64`.
+    /// missing value is read as zero or empty, and `NAME.present` is false. A column without any value is
+    /// `f64`.
     pub masks: Vec<String>,
     /// What a missing value becomes in other columns of a table.
     pub nulls: Nulls,
-    /// Max bytes of a table's rows in memory, 512 MiB: those of one size are decoded once and then copied
-    /// from there. Of a larger table, Arrow and Parquet keep so many bytes of decoded batches and row groups,
-    /// see `TableOptions::cache_bytes`; CSV and JSON Lines are read from their files.
+    /// Max bytes of a table's decoded rows in memory; default 512 MiB. If all rows fit and have one size,
+    /// they are decoded once and copied from memory. Of a larger table, Arrow and Parquet cache up to this
+    /// many bytes of decoded batches and row groups, see `TableOptions::cache_bytes`; CSV and JSON Lines are
+    /// read from their files.
     pub cache_bytes: u64,
     /// Columns of codes, of CSV and JSON Lines: whole numbers such as `007` are text, and lists are refused.
     pub codes: Vec<String>,
-    /// How old the kept list of a folder of single objects in a store may be, such as pictures; zero, the
-    /// default, for a new list at each start.
+    /// The max age of a kept listing, for a folder in a store whose objects are a sample each, such as
+    /// pictures. Zero, the default, lists the folder anew at each start.
     ///
-    /// Otherwise the list is kept in the [user's cache](feedline_core::user_cache), in the folder `listings`,
-    /// and the next start takes it from there, so that 100,000 objects are not listed again. Objects that
-    /// came since are missed until the list is older than this. One that was replaced or removed is an error
-    /// of its sample that says so, and the next start lists the folder again.
+    /// Otherwise the listing is kept in the [user's cache](feedline_core::user_cache), in the folder
+    /// `listings`, and reused by the next start, so that 100,000 objects are not listed again. New objects
+    /// are missed until the listing is older than this. An object that was replaced or removed is an error of
+    /// its sample that says so; the next start then lists the folder again.
     pub listing_age: Duration,
 }
 
@@ -113,15 +115,15 @@ impl Default for OpenOptions {
 pub enum Split {
     /// The set to train on.
     Train,
-    /// The set to test on. Where files or folders are told apart by name, the one to validate with if there
-    /// is no other.
+    /// The set to test on. For files and folders that differ by name, the validation set if there is no test
+    /// set.
     Test,
     /// The set to validate with.
     Validation,
 }
 
 impl Split {
-    /// The split of a folder or file of this name: one of its words is `train`, `val`, `test`, ...
+    /// The split that a folder or file name states: one of its words is `train`, `val`, `test`, ...
     pub(crate) fn named(name: &str) -> Option<Self> {
         name.split(|char: char| !char.is_ascii_alphabetic()).find_map(|word| {
             match word.to_ascii_lowercase().as_str() {

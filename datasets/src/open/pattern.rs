@@ -1,4 +1,4 @@
-//! Names of several files in one: ranges and lists in braces, and `*` for any part of a file's name.
+//! Patterns that stand for several file names: ranges and lists in braces, and `*` for any part of a name.
 
 use feedline_core::{Error, ErrorKind, Result};
 

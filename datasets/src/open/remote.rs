@@ -75,8 +75,8 @@ impl Remote {
         self.open_with(url, &OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), with other options. What lies in a store is never held in memory as a whole,
-    /// whatever `memory_limit`, unless it is gzip.
+    /// As [`open`](Self::open), with other options. Regardless of `memory_limit`, an object is never held in
+    /// memory as a whole, unless it is gzip.
     ///
     /// # Errors
     /// As [`open_url`].
@@ -88,7 +88,7 @@ impl Remote {
             return self.folder(url, options);
         }
         let file = match self.file(url) {
-            // Stores have no object for a folder; web servers answer with a page that lists it.
+            // A store has no object for a folder; a web server answers with a page that lists it.
             Err(error) if crate::remote::may_be_folder(&error) => {
                 return match self.folder(url, options) {
                     Err(index) if crate::remote::may_be_folder(&index) => Err(error),
@@ -97,7 +97,7 @@ impl Remote {
             }
             file => file?,
         };
-        // Without ranges, the answer may be the page of a folder, of any type.
+        // From a server without ranges, the answer may be the page of a folder, of any type.
         if file.is_whole() && !name_of(url).contains('.') {
             match self.folder(url, options) {
                 Err(index) if crate::remote::may_be_folder(&index) => {}
@@ -122,7 +122,7 @@ impl Remote {
         Ok(is_index(&start).then_some(file))
     }
 
-    /// Opens a folder by the index that it has, or all objects in it as shards of one format.
+    /// Opens a folder by its index; without one, all objects in it, as shards of one format.
     fn folder(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let is_missing = |opened: &Result<_>| opened.as_ref().is_err_and(crate::remote::may_be_folder);
         let opened = remote_mds_folder(self, url);
@@ -144,7 +144,7 @@ impl Remote {
         };
         let (root, names, has_folders) = match listed {
             Ok(listed) => listed,
-            // A web server does not list its files: the missing index is the error there.
+            // A web server does not list its files, so the error is the missing index.
             Err(error) if error.kind() == ErrorKind::Config => return opened,
             Err(error) => return Err(error),
         };
@@ -172,7 +172,7 @@ impl Remote {
         if names.is_empty() { opened } else { of_pictures(root, names) }
     }
 
-    /// Opens what a pattern stands for: shards, or objects that are a sample each.
+    /// Opens the objects that match a pattern: shards, or a sample each.
     fn pattern(&self, url: &str, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let matching = self.matching(url, options.listing_age)?;
         let is_sample = |(url, listed): &(String, Option<Listed>)| {
@@ -200,7 +200,7 @@ impl Remote {
         Ok(Box::new(Folder::of_list(&root, files, options)?))
     }
 
-    /// The URLs that `url` stands for, and what the listing has of each that a star stands for.
+    /// The URLs that match `url`; those found by a star with their entry in the listing.
     fn matching(&self, url: &str, age: Duration) -> Result<Vec<(String, Option<Listed>)>> {
         let (url, query) = url.split_at(without_query(url).len());
         let mut urls = Vec::new();
@@ -230,10 +230,10 @@ impl Remote {
     fn shards(&self, urls: Vec<String>, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         let urls = without_indices(urls);
         let objects = at_once(urls, |url| {
-            // A folder among them has an index; it is opened as such.
+            // A folder among the shards must have an index.
             match self.file(&url) {
                 Err(error) if crate::remote::may_be_folder(&error) => Ok((url, None)),
-                // Ids may begin like any other format: the index beside them tells.
+                // Bare ids may begin like any other format, so the index beside them decides.
                 file if beside(&url, ".bin", ".idx").is_some() => file.map(|_| (url, None)),
                 file => Object::new(file?).map(|object| (url, Some(object))),
             }
@@ -278,7 +278,7 @@ impl Remote {
     }
 }
 
-/// An object in a store, and the kind that its first bytes show.
+/// An object in a store, and its kind by its first bytes.
 #[cfg(feature = "object-store")]
 struct Object {
     path: PathBuf,
@@ -380,14 +380,14 @@ fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// The URL of the object beside `url` whose name has another end.
+/// The URL of the object beside `url` with the extension `other` instead of `end`.
 #[cfg(feature = "object-store")]
 fn beside(url: &str, end: &str, other: &str) -> Option<String> {
     let (url, query) = url.split_at(without_query(url).len());
     Some(format!("{}{other}{query}", url.strip_suffix(end)?))
 }
 
-/// `urls` without the `.idx` of each `.bin` among them.
+/// `urls` without the `.idx` that belongs to a `.bin` in it.
 #[cfg(feature = "object-store")]
 fn without_indices(mut urls: Vec<String>) -> Vec<String> {
     let indices: Vec<_> = urls.iter().filter_map(|url| beside(url, ".bin", ".idx")).collect();

@@ -1,14 +1,14 @@
-//! The files or folders of one set, told apart by their names.
+//! Selects the files or folders of one split by their names.
 
 use feedline_core::{Result, named};
 
 use super::Split;
 use crate::error::{data, one_line};
 
-/// The indices of the `names` that belong to the set `split`; `None` if there must be only one set.
+/// The indices of those `names` that belong to `split`. With `None`, all names must be of one split.
 ///
-/// A word in the name tells the set, as `train`, `val` or `test`. Shards on the hub are called
-/// `SET-00000-of-00002.parquet`, whatever the word. If no name has such a word, all are of one set.
+/// A word in the name states the split, such as `train`, `val` or `test`. Shards of the hub are called
+/// `SET-00000-of-00002.parquet`, with any word as SET. If no name has such a word, all are of one split.
 pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize>> {
     let sets: Vec<Option<&str>> = names.iter().map(|name| set(name)).collect();
     if sets.iter().flatten().all(|set| Split::named(set).is_none()) {
@@ -17,7 +17,7 @@ pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize
     let is = |at: usize, split| sets[at].and_then(Split::named) == Some(split);
     let of = |split| (0..names.len()).filter(|&at| is(at, split)).collect::<Vec<_>>();
     let chosen = match split {
-        // A set to validate with serves as a test set if there is no other.
+        // The validation set serves as the test set if there is no other.
         Some(Split::Test) if of(Split::Test).is_empty() => of(Split::Validation),
         Some(split) => of(split),
         None => Vec::new(),
@@ -42,7 +42,7 @@ pub(super) fn choose(names: &[String], split: Option<Split>) -> Result<Vec<usize
     Ok(chosen)
 }
 
-/// The set in a name: what is before the number on the hub, otherwise the word for a split.
+/// The split in a name: for a shard of the hub the part before the number, otherwise the word.
 fn set(name: &str) -> Option<&str> {
     let is_number = |part: &str| part.len() == 5 && part.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((before, after)) = name.split_once("-of-")
@@ -55,7 +55,7 @@ fn set(name: &str) -> Option<&str> {
     Split::named(name).map(Split::name)
 }
 
-/// The first name of each set among `chosen`, the training set first.
+/// The first name of each split among `chosen`, the training set first.
 fn first_of_each<'a>(names: &'a [String], sets: &[Option<&str>], chosen: &[usize]) -> Vec<&'a str> {
     let mut first: Vec<(&str, &str)> = Vec::new();
     for &at in chosen {

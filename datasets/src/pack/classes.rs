@@ -1,4 +1,4 @@
-//! A long list of classes, in one file beside the shards: each of them would hold it otherwise.
+//! A long list of classes, stored once in a file beside the shards instead of in each shard.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::error::one_line;
 
 /// Name of the file.
 pub(super) const CLASSES: &str = "_classes.json";
-/// Max bytes of a list that each shard holds, so that it can be opened alone.
+/// Max bytes of a list that is stored in each shard, so that a shard can be opened alone.
 const MAX_IN_SHARD: usize = if cfg!(test) { 64 } else { 64 << 10 };
 
-/// What the index says of the file: a list of names, as JSON.
+/// The index's entry for the file, which holds the names as a JSON list.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Classes {
     bytes: u64,
@@ -24,7 +24,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Writes the list into `folder`, if it is too long for each shard.
+    /// Writes the list into `folder`, if it is too long to be in each shard.
     pub(super) fn write(classes: Option<&[String]>, folder: &Path) -> Result<Option<Self>> {
         let Some(text) = classes.map(|names| serde_json::json!(names).to_string()) else { return Ok(None) };
         if text.len() <= MAX_IN_SHARD {

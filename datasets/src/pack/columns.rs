@@ -17,7 +17,7 @@ use crate::{ElementType, Schema, SchemaField};
 pub(super) struct Columns {
     pub(super) columns: Vec<Column>,
     pub(super) schema: SchemaRef,
-    /// The schema with the names of the classes, for the footer: the file has them once.
+    /// The schema with the names of the classes, which only the footer has.
     pub(super) described: SchemaRef,
 }
 

@@ -116,7 +116,7 @@ pub(super) fn write(
     Ok(Whole { samples: rows, kept: done, crc32c: crc })
 }
 
-/// Moves `places` behind the bytes of an earlier run; returns the number of its samples, or `None` if the
+/// Moves `places` past the bytes of an earlier run; returns the number of its samples, or `None` if its
 /// layout differs.
 fn go_on(found: &Written, head: Part, places: &mut [Place], columns: &[Column]) -> Option<u64> {
     let (first, parts) = found.parts.split_first()?;

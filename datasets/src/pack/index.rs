@@ -90,7 +90,7 @@ impl Index {
                 let why = "the folder holds shards of another source or size: choose an empty folder";
                 return Err(refuse(why).at_path(path));
             }
-            // A missing or cut file is written again, and so are all files after it.
+            // The first missing or cut file is written again, and so are all files after it.
             let whole = |shard: &Shard| {
                 fs::metadata(folder.join(&shard.name)).is_ok_and(|file| file.len() == shard.bytes)
             };

@@ -48,7 +48,7 @@ pub(super) struct Part {
 /// The journal of one file: `NAME.progress`, beside `NAME.partial`.
 pub(super) struct Journal {
     path: PathBuf,
-    /// The source, and the form of the file.
+    /// The source and the layout of the file, as hashes.
     source: [u64; 3],
 }
 
@@ -65,7 +65,7 @@ impl Journal {
         Self::of(to, [reader.fingerprint(), reader.len(), form.into()])
     }
 
-    /// That of the file `to`, made of this source in this form.
+    /// The journal of the file `to`, made of this source in this layout.
     pub(super) fn of(to: &Path, source: [u64; 3]) -> Self {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".progress");
@@ -77,7 +77,7 @@ impl Journal {
         self.save_of(&[file], written)
     }
 
-    /// As [`save`](Self::save), of several files.
+    /// As [`save`](Self::save), for several files.
     pub(super) fn save_of(&self, files: &[&File], written: &Written) -> Result<()> {
         let io = |error| cannot("write the file", error).at_path(&self.path);
         files.iter().try_for_each(|file| file.sync_data()).map_err(io)?;
@@ -91,12 +91,12 @@ impl Journal {
         partial.finish().map(drop)
     }
 
-    /// The part of `file` that has the checksums of the journal; empty if any of them differs.
+    /// The part of `file` that the journal lists; empty if a checksum differs.
     pub(super) fn find(&self, file: &mut File) -> Written {
         self.read().filter(|written| written.parts.iter().all(|part| part.is_in(file))).unwrap_or_default()
     }
 
-    /// What was written, a part in each of `files`; empty if a checksum differs.
+    /// The parts that the journal lists, one in each of `files`; empty if a checksum differs.
     pub(super) fn find_in(&self, files: &mut [&mut File]) -> Written {
         let has_all = |written: &Written| {
             let parts = written.parts.iter();

@@ -1,4 +1,4 @@
-//! Files that get their name when they are complete and synced to disk.
+//! Files that get their final name only when they are complete and synced to disk.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Partial {
         &mut self.file
     }
 
-    /// Adds the file's path to a write error.
+    /// Adds the file's path to an error.
     pub(super) fn name_in(&self, error: Error) -> Error {
         if error.path().is_some() { error } else { error.at_path(&self.temporary) }
     }

@@ -97,7 +97,7 @@ fn one_file_goes_on_wherever_a_run_was_ended() {
             let (_, failed) = run(&Source::new(varies, ended), &to);
             assert!(failed.unwrap_err().to_string().contains("planned failure"));
             assert!(!to.exists());
-            // Interrupted once more, then not.
+            // Interrupted once more, then completed.
             run(&Source::new(varies, (ended + 5).min(LEN - 1)), &to).1.unwrap_err();
             let (reads, packed) = run(&Source::new(varies, LEN), &to);
             let packed = packed.unwrap();
@@ -170,7 +170,7 @@ fn what_is_damaged_or_of_another_source_is_never_continued() {
         put(&bytes, &journal);
         fs::remove_file(&partial).unwrap();
         starts_over("without a file".into(), source());
-        // The other form of file, with other columns.
+        // The other layout, with other columns.
         put(&bytes, &journal);
         let (reads, _) = run(&Source::new(!varies, LEN), &to);
         assert_eq!(reads, LEN);
@@ -259,7 +259,7 @@ fn token_ids_resume_where_they_were_and_are_the_same_on_any_number_of_threads() 
     assert!(rest.kept > 4000 && reads == 5000 - rest.kept, "{rest:?}, {reads} were read");
     assert_eq!(pair("part.bin"), pair("whole.bin"));
 
-    // Damaged bytes, and other options, are not gone on with.
+    // A run with damaged bytes, or with other options, does not resume.
     assert!(pack(&Ids::new(4000), "other.bin", 2).is_err());
     let partial = dir.path().join("other.bin.partial");
     let mut bytes = fs::read(&partial).unwrap();

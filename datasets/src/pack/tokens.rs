@@ -17,10 +17,10 @@ use crate::{ElementType, Reader, Values};
 
 /// Documents that a thread reads at a time.
 const TOGETHER: u64 = 32;
-/// Batches of documents that wait for their turn, per thread.
+/// Batches of documents that wait to be written, per thread.
 const WAITING: usize = 2;
 
-/// From so many tokens on, Megatron takes `i32`.
+/// The vocabulary size from which on Megatron uses `i32`.
 const SMALL_VOCABULARY: usize = 65_500;
 
 /// How to pack token ids.
@@ -38,12 +38,12 @@ pub struct TokenPackOptions {
 }
 
 impl TokenPackOptions {
-    /// Ids of this type, of the field `ids`, as they are, by a thread per core.
+    /// Packs the field `ids` as ids of this type, with no added token, on a thread per core.
     pub fn new(dtype: DType) -> Self {
         Self { dtype, field: "ids".to_owned(), end: None, threads: 0 }
     }
 
-    /// As [`new`](Self::new), of the type that Megatron takes for a vocabulary of so many tokens.
+    /// As [`new`](Self::new), with the type that Megatron uses for a vocabulary of `tokens` tokens.
     pub fn of_vocabulary(tokens: usize) -> Self {
         Self::new(if tokens < SMALL_VOCABULARY { DType::U16 } else { DType::I32 })
     }
@@ -65,8 +65,8 @@ pub struct PackedTokens {
 /// of documents written so far.
 ///
 /// The files are Megatron's, byte for byte: [`TokenDocuments`](crate::TokenDocuments) reads them, with all
-/// lengths known. A document is one sequence, unless the reader says how many ids each of its sequences has,
-/// as `TokenDocuments` does. Until they are complete the files are called `NAME.partial`. A run that was
+/// lengths known. A document is one sequence, unless the reader states the lengths of its sequences, as
+/// `TokenDocuments` does. Until they are complete the files are called `NAME.partial`. A run that was
 /// interrupted is resumed by the next one of the same source and options, if the checksums of the bytes on
 /// disk match. Memory is constant, whatever the number of documents.
 ///
@@ -121,7 +121,7 @@ struct Source<'a> {
     field: usize,
     /// The type of the ids in the reader.
     dtype: DType,
-    /// The fields with the ids of each sequence, and with its mode.
+    /// The fields with the lengths of the sequences, and with their modes.
     lengths: Option<usize>,
     modes: Option<usize>,
 }
@@ -131,7 +131,7 @@ struct Source<'a> {
 struct Batch {
     documents: u64,
     tokens: u64,
-    /// Ids, and the sequences: of each document their number, then the ids and the mode of each.
+    /// The ids; and for each document the number of its sequences, then the length and the mode of each.
     ids: Vec<u8>,
     sequences: Vec<u8>,
 }
@@ -166,14 +166,14 @@ impl<'a> Source<'a> {
         Ok(Self { reader, options, field, dtype, lengths, modes })
     }
 
-    /// What the files depend on.
+    /// The key of the files: all that they depend on.
     fn fingerprint(&self) -> [u64; 3] {
         let TokenPackOptions { dtype, field, end, threads: _ } = self.options;
         let form = format!("{dtype} {field} {end:?}");
         [self.reader.fingerprint(), self.reader.len(), crc32c::crc32c(form.as_bytes()).into()]
     }
 
-    /// Some documents from `first` on.
+    /// A batch of the documents from `first` on.
     fn batch(&self, first: u64, values: &mut Values) -> Result<Batch> {
         let mut batch = Batch::default();
         for sample in first..(first + TOGETHER).min(self.reader.len()) {
@@ -254,7 +254,7 @@ fn write_id(id: i64, dtype: DType, to: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// A file that is written from a position on, with the checksum of all its bytes.
+/// A file that is written sequentially, with the checksum of all its bytes.
 struct Output {
     to: BufWriter<File>,
     part: Part,
@@ -312,7 +312,7 @@ fn pack(source: &Source<'_>, to: &Path, progress: &mut dyn FnMut(u64)) -> Result
     drop((ids, sequences));
     let mut idx = Partial::create(to.with_extension("idx"))?;
     write_index(source, list.file(), idx.file()).map_err(|error| idx.name_in(error))?;
-    // The `.bin` gets its name last: without it the next run goes on here.
+    // The `.bin` gets its name last: until then, the next run resumes here.
     idx.finish()?;
     let bytes = bin.finish()?;
     list.remove()?;
@@ -336,7 +336,7 @@ fn in_order(source: &Source<'_>, first: u64, take: &mut dyn FnMut(Batch) -> Resu
                 for batch in (thread..batches).step_by(threads as usize) {
                     let made = source.batch(first + batch * TOGETHER, &mut values);
                     let is_over = made.is_err();
-                    // The other end is gone after an error.
+                    // The receiver is gone after an error.
                     if to.send(made).is_err() || is_over {
                         return;
                     }
@@ -354,7 +354,7 @@ fn in_order(source: &Source<'_>, first: u64, take: &mut dyn FnMut(Batch) -> Resu
     })
 }
 
-/// The index of the sequences in `list`.
+/// Writes the index of the sequences in `list`.
 fn write_index(source: &Source<'_>, list: &mut File, to: &mut File) -> Result<()> {
     let io = |error| cannot("write the file", error);
     let documents = source.reader.len();
@@ -396,7 +396,8 @@ fn write_index(source: &Source<'_>, list: &mut File, to: &mut File) -> Result<()
     to.flush().map_err(io)
 }
 
-/// Calls `take` for each document with its number of sequences, then for each of these with its ids and mode.
+/// Calls `take` for each document with the number of its sequences, then for each sequence with its length
+/// and mode.
 fn each(
     list: &mut File,
     documents: u64,

@@ -1,4 +1,4 @@
-//! Samples that vary in size: batches, one behind another.
+//! Samples that vary in size, written as batches one after another.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -21,7 +21,7 @@ use crate::{Reader, Values};
 struct Collected<'a> {
     column: &'a Column,
     bytes: Vec<u8>,
-    /// Of a column that varies: cumulative item counts of the rows, from 0 on.
+    /// For a column that varies, the cumulative item counts of the rows, from 0 on.
     ends: Vec<i64>,
     rows: usize,
 }

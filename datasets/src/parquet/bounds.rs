@@ -127,7 +127,7 @@ impl Claims {
 /// Checks that a gzip page inflates to the size in its header: the crate would inflate all of it.
 fn inflates_to(page: Part, claimed: u64) -> Result<()> {
     let mut inflated = MultiGzDecoder::new(BufReader::new(page)).take(claimed.saturating_add(1));
-    // A data page of version 2 has levels before its gzip stream. Decoding reports damage.
+    // Damage, which decoding reports; or a data page of version 2, with levels before its gzip stream.
     match std::io::copy(&mut inflated, &mut std::io::sink()) {
         Ok(bytes) if bytes > claimed => Err(data(format!(
             "a page inflates to more than the {claimed} bytes that it claims: fetch the file again"
@@ -158,7 +158,7 @@ pub(super) fn decoded_bytes(group: &RowGroupMetaData, columns: &[usize]) -> u64 
             _ => 0,
         };
         let values = column.num_values().max(0) as u64;
-        // Without the level, which is not kept.
+        // Levels are not kept.
         pages.saturating_add(values.saturating_mul(width(column).saturating_sub(4)))
     };
     columns.iter().map(bytes).fold(0, u64::saturating_add)

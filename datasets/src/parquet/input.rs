@@ -10,7 +10,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::bytes::Content;
 
-/// The content of a file, and the error of a failed read: the crate keeps only the text of such an error.
+/// The content of a file, and the error of a failed read, of which the Parquet crate keeps only the text.
 #[derive(Clone, Debug)]
 pub(super) struct Input {
     pub(super) content: Arc<Content>,

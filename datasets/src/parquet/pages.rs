@@ -1,4 +1,4 @@
-//! The headers of a column's pages, which are read before a page is decoded.
+//! Reads the headers of a column's pages, before a page is decoded.
 //!
 //! A header is a struct of Thrift's compact protocol (Parquet, `parquet.thrift`: `PageHeader`).
 
@@ -13,8 +13,8 @@ pub(super) struct Page {
     /// Bytes in the file.
     pub(super) stored: u64,
     pub(super) values: u64,
-    /// Whether each value is stored as the difference to the previous one: a page may grow far beyond its
-    /// size.
+    /// Whether each value is stored as the difference to the previous one, so that a page may decode to far
+    /// more than its size.
     pub(super) is_incremental: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Times of 96 bits (INT96, a day and nanoseconds) that 64 bits cannot hold: the Parquet crate would wrap
-//! them.
+//! Finds times of 96 bits (INT96, a day and nanoseconds) that 64 bits cannot hold; the Parquet crate would
+//! wrap them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const SECONDS_PER_DAY: i128 = 86_400;
 /// Rows that are checked at a time.
 const ROWS: usize = 8192;
 
-/// The INT96 columns among `columns`, each with the number of its units in a second.
+/// The INT96 columns among `columns`, with their units per second.
 pub(super) fn int96(metadata: &ArrowReaderMetadata, columns: &[usize]) -> Vec<(usize, i128)> {
     let mut kinds = Vec::new();
     leaves(metadata.schema().fields(), &mut kinds);
@@ -36,7 +36,7 @@ pub(super) fn int96(metadata: &ArrowReaderMetadata, columns: &[usize]) -> Vec<(u
     columns.iter().filter(is_int96).map(per_second).collect()
 }
 
-/// The types of the columns as they are stored: a struct or a list has those of its items.
+/// The types of the stored columns: a struct or a list has one per leaf.
 fn leaves(fields: &Fields, to: &mut Vec<DataType>) {
     for field in fields {
         match field.data_type() {

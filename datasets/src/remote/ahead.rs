@@ -1,8 +1,8 @@
-//! Objects that are fetched for samples of later batches.
+//! Fetches the objects of later batches' samples.
 //!
-//! Each is a task on the thread of [`Remote`]. As many as may be in flight have a permit; the others wait for
-//! one, in the order in which they were wanted, so that the requests go on while all workers wait for their
-//! samples. A task with a permit waits until its block fits beside those that are not read yet.
+//! Each fetch is a task on the thread of [`Remote`], so that requests go on while all workers wait for their
+//! samples. A task first waits for a permit, in the order of the calls; there are as many permits as requests
+//! may be in flight. Then it waits until its block fits in memory beside those that are not read yet.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -17,19 +17,19 @@ use super::blocks::{Delivery, Key, Prefetch};
 use super::url::Place;
 use super::{Object, Remote, RemoteFile, Shared, fetch_block, first_block};
 
-/// Max objects that are wanted at a time.
+/// Max objects that are queued at a time.
 const MAX_WANTED: usize = 1024;
 
-/// What became of a wish.
+/// The outcome of a call to fetch ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// It is in memory, in flight, or waits for its turn.
+    /// The object is in memory, in flight or queued.
     Yes,
-    /// Too many are wanted already.
+    /// The queue is full.
     TooMany,
 }
 
-/// The objects that are wanted and not in flight yet.
+/// The objects that are queued and not in flight yet.
 pub(super) struct Ahead {
     waiting: Mutex<HashSet<Key>>,
     permits: Arc<Semaphore>,
@@ -44,7 +44,7 @@ impl Ahead {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a block; `None` if it waits already.
+    /// Queues a block; `None` if it is in the queue already.
     fn add(&self, key: Key) -> Option<Wanted> {
         let mut waiting = self.waiting();
         if waiting.len() >= MAX_WANTED {
@@ -54,11 +54,11 @@ impl Ahead {
     }
 }
 
-/// Fetches a block ahead by `fetch` when its turn has come, unless a reader was faster.
+/// Waits for its turn, then fetches a block by `fetch`, unless a reader was faster.
 async fn in_turn(shared: Arc<Shared>, key: Key, bytes: u64, fetch: impl AsyncFnOnce(Delivery)) {
     let permit = shared.ahead.permits.clone().acquire_owned().await;
     let started = loop {
-        // Before the look, so that no block is read unnoticed between the two.
+        // Registered before the check, so that no block read in between is missed.
         let room = shared.blocks.room.notified();
         match shared.blocks.prefetch(key, bytes) {
             Prefetch::Start(delivery) => break Some(delivery),
@@ -116,12 +116,12 @@ impl RemoteFile {
     }
 }
 
-/// An object that is being opened ahead.
+/// An object that is being opened.
 #[derive(Debug)]
 pub(crate) struct Opening(mpsc::Receiver<Object>);
 
 impl Remote {
-    /// Opens the object at `url` ahead, and fetches its first block; `None` if too many are wanted already.
+    /// Starts to open the object at `url`, and to fetch its first block; `None` if the queue is full.
     pub(crate) fn want(&self, url: &str) -> Result<Option<Opening>> {
         let inner = &self.0;
         inner.thread.check()?;
@@ -135,7 +135,7 @@ impl Remote {
         let fetch = {
             let shared = shared.clone();
             async move |delivery: Delivery| {
-                // The reader opens one that has failed anew, and reports what is wrong.
+                // After a failure the reader opens the object anew, and reports the error.
                 match first_block(&shared, &place).await {
                     Ok((bytes, tag, is_whole)) if tag.len > 0 => {
                         let (place, changed) = (Arc::new(place), OnceLock::new());
@@ -152,7 +152,7 @@ impl Remote {
         Ok(Some(Opening(opening)))
     }
 
-    /// The object, once it is open; `None` if that has failed. Blocks until then.
+    /// Blocks until the object is open; `None` if that failed.
     pub(crate) fn opened(&self, opening: Opening) -> Option<RemoteFile> {
         let object: Object = opening.0.recv().ok()?;
         let path = PathBuf::from(&object.place.shown);

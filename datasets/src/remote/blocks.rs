@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::thread::ended;
 
-/// Max blocks of one file that are fetched behind the one that is read.
+/// Max blocks of one file that are fetched after the one that is read.
 const READ_AHEAD: usize = 16;
 
 /// A block of a file.
@@ -45,7 +45,7 @@ struct Block {
     content: Content,
     bytes: u64,
     used: u64,
-    /// Threads that have pinned it: it is not evicted before they have read it.
+    /// The number of threads that have pinned it; it is not evicted before they have read it.
     pins: usize,
     /// Whether a thread has read it; false for a prefetched block.
     read: bool,
@@ -68,7 +68,7 @@ pub(super) enum Prefetch {
 }
 
 impl Blocks {
-    /// Blocks of up to `limit` bytes; further ones are fetched ahead while fewer than `max_in_flight` are in
+    /// Room for `limit` bytes of blocks. Blocks are fetched ahead while fewer than `max_in_flight` are in
     /// flight.
     pub(super) fn new(limit: u64, max_in_flight: usize) -> Arc<Self> {
         let (state, changed, room) = (Mutex::default(), Condvar::new(), Notify::new());
@@ -94,7 +94,7 @@ impl Blocks {
                 block.pins += 1;
                 return Pin { blocks: self, key };
             }
-            // Blocks that were fetched ahead are needed later than those that were read.
+            // Blocks that were read are evicted first: those fetched ahead are still needed.
             if state.make_room(bytes, self.limit, |block| block.read)
                 || state.make_room(bytes, self.limit, |_| true)
             {
@@ -114,7 +114,7 @@ impl Blocks {
         self.lock().blocks.contains_key(&key)
     }
 
-    /// Reserves a prefetch block; never evicts an unread one.
+    /// Reserves the memory of a block to prefetch; never evicts an unread one.
     pub(super) fn prefetch(self: &Arc<Self>, key: Key, bytes: u64) -> Prefetch {
         let mut state = self.lock();
         if state.blocks.contains_key(&key) {
@@ -136,7 +136,8 @@ impl Blocks {
         }
     }
 
-    /// Number of consecutive blocks before this one that are cached and were read: as many are prefetched.
+    /// The number of consecutive blocks before this one that are cached and were read; this many are
+    /// prefetched.
     pub(super) fn read_before(&self, key: Key) -> u64 {
         let state = self.lock();
         let is_read =
@@ -242,7 +243,7 @@ impl Delivery {
         if let Some(block) = state.blocks.get_mut(&self.key) {
             match content {
                 Ok(content) => {
-                    // Of an object that was not opened, only the end of the first block was known.
+                    // The first block of an object may be shorter than was reserved before it was opened.
                     let less = block.bytes.saturating_sub(content.len() as u64);
                     block.bytes -= less;
                     block.content = Content::Cached(content);

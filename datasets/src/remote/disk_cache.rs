@@ -108,7 +108,7 @@ impl RemoteCache {
             // Evicts a tenth more than needed, so that the folder is not listed for every block.
             total = self.remove_until((self.bytes - bytes).min(self.bytes / 10 * 9))?;
         }
-        // Counted first: a process that ends here leaves too large a number, which the next listing of the
+        // Counted first: if the process ends here, the number is too large, which the next listing of the
         // folder corrects.
         lock.rewind()?;
         lock.write_all(&(total + bytes).to_le_bytes())?;

@@ -61,7 +61,7 @@ impl Failure {
         self.error.message() == NO_OBJECT
     }
 
-    /// Whether the server does not answer requests for a range as it should.
+    /// Whether the server does not support ranges.
     pub(super) fn is_about_ranges(&self) -> bool {
         self.error.message() == NO_RANGES
     }
@@ -159,7 +159,7 @@ impl Fetch<'_> {
     /// The error of a range beyond the end of the object, which was truncated or is empty.
     async fn beyond(&self) -> Failure {
         if self.pinned.is_none() {
-            // An empty object; or a server that refuses a range whose end is beyond the object's.
+            // An empty object, or a server that refuses a range beyond the object's end.
             return Failure::lasting(NO_RANGES);
         }
         match self.get(&(0..1), None).await {
@@ -176,8 +176,8 @@ impl Fetch<'_> {
     }
 }
 
-/// Calls `once` until it succeeds, fails for good, or the attempts or the time are used up. `what` is said by
-/// the error; its number gives each request a back-off of its own.
+/// Calls `once` until it succeeds, fails for good, or attempts or time run out. `what` describes the request
+/// in errors; its number varies the back-off between requests.
 pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
     place: &Place,
     options: &RemoteOptions,
@@ -236,12 +236,12 @@ const NO_ACCESS: &str = "the store refuses access: check the credentials and the
 
 const NO_OBJECT: &str = "there is no such object: check the URL";
 
-/// Whether `error` is that of a URL that may name a folder: there is no such object, or a web page for it.
+/// Whether `error` means that the URL may name a folder: there is no such object, or only a web page.
 pub(crate) fn may_be_folder(error: &Error) -> bool {
     [NO_OBJECT, PAGE].contains(&error.message())
 }
 
-/// Describes an error without any text of a URL, a header or a body: those may be secret.
+/// Describes an error without text from the URL, a header or a body, which may be secret.
 pub(super) fn failure(error: &StoreError) -> Failure {
     match error {
         StoreError::NotFound { .. } => return Failure::lasting(NO_OBJECT),
@@ -297,7 +297,7 @@ pub(super) fn failure(error: &StoreError) -> Failure {
     Failure::passing("the request could not be made: check the options and the credentials")
 }
 
-/// No connection, for a reason of the operating system.
+/// The operating system's reason for a failed connection.
 fn unreachable(error: &HttpError) -> Failure {
     let mut why = "cannot connect".to_owned();
     let mut cause = error.source();
@@ -314,7 +314,7 @@ fn unreachable(error: &HttpError) -> Failure {
     Failure { error: data(why), kind: FailureKind::Unreachable }
 }
 
-/// Whether a redirect was not followed: there were too many, or it led from https to http.
+/// Whether a redirect was refused: there were too many, or it led from https to http.
 fn is_redirect(error: &HttpError) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {

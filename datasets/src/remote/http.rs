@@ -1,4 +1,4 @@
-//! Plain web servers, whose answers the crate `object_store` reads too strictly.
+//! Plain web servers. The crate `object_store` reads their answers too strictly.
 
 use std::pin::Pin;
 
@@ -8,7 +8,7 @@ use object_store::client::{
 };
 use rustls::crypto::{CryptoProvider, ring};
 
-/// Makes ring the provider of TLS, unless the program has chosen one: a client has none of its own.
+/// Makes ring the TLS provider, unless the program has chosen one; the HTTP client has no default.
 pub(super) fn choose_tls() {
     if CryptoProvider::get_default().is_none() {
         // Fails where another thread was faster.
@@ -26,11 +26,11 @@ impl HttpConnector for WebServers {
     }
 }
 
-/// In an answer: nothing states its length, but its end is seen.
+/// Marks an answer without a stated length whose end can still be detected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WithoutLength;
 
-/// A client that asks for bytes as they are, and takes answers whose body comes in chunks.
+/// A client that asks for unencoded bytes, and accepts chunked answers.
 #[derive(Debug)]
 struct Web(HttpClient);
 
@@ -54,9 +54,9 @@ impl HttpService for Web {
     }
 }
 
-/// Gives an answer in chunks the length that its range has; the crate takes none without a length.
+/// Gives a chunked answer the length of its range, since the crate refuses answers without a length.
 fn state_length(answer: &mut HttpResponse) {
-    // The end of other bodies is the end of the connection, and that of HTTP/1.0: it may be too early.
+    // Other bodies, and those of HTTP/1.0, end with the connection, which may be too early.
     let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
     let is_chunked =
         header("transfer-encoding").is_some_and(|coding| coding.to_lowercase().contains("chunked"));

@@ -1,8 +1,8 @@
-//! Lists of the objects in folders, kept in the user's cache between runs.
+//! Listings of folders, kept in the user's cache between runs.
 //!
 //! A file is the magic bytes, the version, the key of the folder, the time of the listing, the number of
-//! objects, the objects, and a checksum; all little-endian. One that is damaged, too old or of another folder
-//! is not taken.
+//! objects, the objects, and a checksum; all little-endian. A file that is damaged, too old or of another
+//! folder is ignored.
 
 use std::fs;
 use std::io::Write;
@@ -20,7 +20,7 @@ const MAGIC: [u8; 8] = *b"fllisted";
 const VERSION: u64 = 1;
 const CHECKSUM: usize = size_of::<u64>();
 
-/// Variables of the environment that say where a store is.
+/// Environment variables with the addresses of stores.
 const ENDPOINTS: [&str; 6] = [
     "AWS_ENDPOINT",
     "AWS_ENDPOINT_URL",
@@ -30,17 +30,18 @@ const ENDPOINTS: [&str; 6] = [
     "GOOGLE_BASE_URL",
 ];
 
-/// Where the list of a folder is kept.
+/// The file for the listing of a folder.
 pub(super) struct Place {
-    /// `None` without a cache.
+    /// `None` if the user has no cache.
     path: Option<PathBuf>,
     key: u64,
 }
 
 impl Place {
-    /// That of the folder `shown`, or also of the folders `below` it, in a store of these options.
+    /// The file for the folder `shown`, with the folders below it if `below`, in a store with these options.
     pub(super) fn new(shown: &str, below: bool, store: &[(String, String)]) -> Self {
-        // Two stores may have buckets of one name. Options may be secret, so only those of the place count.
+        // Two stores may have buckets of one name, so the options with the address are part of the key;
+        // others may be secret.
         let is_place = |(name, _): &&(String, String)| name.contains("endpoint") || name.contains("url");
         let state = Fingerprint::new().number(VERSION).number(below.into()).bytes(shown.as_bytes());
         let state = store
@@ -54,17 +55,17 @@ impl Place {
     }
 }
 
-/// A list that was kept.
+/// A listing that was kept.
 pub(super) struct Kept {
     path: PathBuf,
     time: SystemTime,
 }
 
 impl Kept {
-    /// What an error adds about an object that is not as the list says; the next start lists the folder
+    /// Text for the error of an object that differs from the listing; makes the next start list the folder
     /// again.
     pub(super) fn outdated(&self) -> String {
-        // Another start may have written a new list.
+        // Another start may have written a new listing.
         if read_time(&self.path) == Some(self.time) {
             let _ = fs::remove_file(&self.path);
         }
@@ -76,7 +77,7 @@ impl Kept {
     }
 }
 
-/// Keeps a list. It only saves time, so an error is left alone.
+/// Keeps a listing. It only saves time, so errors are ignored.
 pub(super) fn save(place: &Place, objects: &[(Path, Tag)]) {
     let (Some(path), Ok(time)) = (&place.path, SystemTime::now().duration_since(UNIX_EPOCH)) else { return };
     let mut content = MAGIC.to_vec();
@@ -91,7 +92,7 @@ pub(super) fn save(place: &Place, objects: &[(Path, Tag)]) {
     let _ = write(path, &content);
 }
 
-/// Writes the file as a whole, or not at all.
+/// Writes the file by a rename.
 fn write(path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(std::path::Path::new("."));
     fs::create_dir_all(folder)?;
@@ -103,7 +104,7 @@ fn write(path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The list at `place`, if it is at most `age` old.
+/// The listing at `place`, if it is at most `age` old.
 pub(super) fn load(place: &Place, age: Duration) -> Option<(Vec<(Path, Tag)>, Arc<Kept>)> {
     let path = place.path.clone()?;
     let bytes = fs::read(&path).ok()?;
@@ -117,7 +118,7 @@ pub(super) fn load(place: &Place, age: Duration) -> Option<(Vec<(Path, Tag)>, Ar
         return None;
     }
     let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds?))?;
-    // A list of the future tells nothing of its age.
+    // The age of a listing from the future is unknown.
     if time.elapsed().ok()? > age {
         return None;
     }
@@ -126,7 +127,7 @@ pub(super) fn load(place: &Place, age: Duration) -> Option<(Vec<(Path, Tag)>, Ar
     Some((objects, Arc::new(Kept { path, time })))
 }
 
-/// The time of the list in a file.
+/// The time of the listing in a file.
 fn read_time(path: &std::path::Path) -> Option<SystemTime> {
     let bytes = fs::read(path).ok()?;
     let mut rest = bytes.strip_prefix(&MAGIC)?;
@@ -134,7 +135,7 @@ fn read_time(path: &std::path::Path) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds?))
 }
 
-/// Adds a text behind its length.
+/// Appends a text, after its length.
 pub(super) fn text(to: &mut Vec<u8>, text: &str) {
     to.extend((text.len() as u64).to_le_bytes());
     to.extend_from_slice(text.as_bytes());

@@ -16,33 +16,32 @@ use super::tag::Tag;
 use super::url::Place;
 use super::{Object, Remote, RemoteFile, config, in_folder, thread};
 
-/// What a listing has of an object.
+/// An object in a listing.
 pub(crate) struct Listed {
     place: Place,
     tag: Tag,
     kept: Option<Arc<Kept>>,
 }
 
-/// The objects of a folder by their names from there on, in the order of a walk on disk.
+/// The objects of a folder with their relative names, in the order of a walk on disk.
 pub(crate) type Names = Vec<(String, Listed)>;
 
 /// A folder that was listed.
 struct Listing {
-    /// The place of an object in it.
+    /// The place of any object in it.
     inside: Place,
-    /// Its URL, without what could be secret.
+    /// Its URL, without secrets.
     shown: String,
     /// The objects, by their whole names.
     objects: Vec<(Path, Tag)>,
     /// Whether there are folders in it that were not listed.
     has_folders: bool,
-    /// The file that the list came from.
+    /// The file that the listing came from.
     kept: Option<Arc<Kept>>,
 }
 
 impl Remote {
-    /// The folder at `url`, without what could be secret, and the objects directly in it. The last value says
-    /// whether there are folders in it.
+    /// The folder at `url` without secrets, the objects directly in it, and whether it has subfolders.
     ///
     /// # Errors
     /// `Config` for the URL of a web server, which does not list files; `Data` if the store cannot be asked.
@@ -53,16 +52,15 @@ impl Remote {
         Ok((shown.trim_end_matches('/').into(), names, has_folders))
     }
 
-    /// The list of the objects in the folder at `url` and in the folders below it, if one was kept that is at
-    /// most `age` old.
+    /// The kept listing of the folder at `url` and the folders below it, if there is one of at most `age`.
     pub(crate) fn kept_names(&self, url: &str, age: Duration) -> Result<Option<(PathBuf, Names)>> {
         let Some(listing) = self.kept(url, true, age)? else { return Ok(None) };
         let (shown, names) = listing.names();
         Ok(Some((shown.trim_end_matches('/').into(), names)))
     }
 
-    /// The folder at `url`, without what could be secret, and the objects in it, or also those `below` it.
-    /// The list is kept if it may be of some `age`, and a kept one is taken.
+    /// The folder at `url` without secrets, and the objects in it; with `below`, also those in subfolders.
+    /// With an `age` above zero, a kept listing is used, and a new one is kept.
     ///
     /// # Errors
     /// As [`directly_in`](Self::directly_in).
@@ -77,7 +75,7 @@ impl Remote {
         Ok(listing.names())
     }
 
-    /// Keeps the list of a folder without folders, as if it were one of all objects below it.
+    /// Keeps the listing of a folder without subfolders as one of all objects below it.
     pub(crate) fn keep(&self, url: &str, names: &Names) -> Result<()> {
         let (_, shown) = self.inside(url)?;
         let objects: Vec<_> =
@@ -86,7 +84,7 @@ impl Remote {
         Ok(())
     }
 
-    /// The object at `url`, which a listing has. It is fetched only if the listing does not pin its version.
+    /// The listed object at `url`. It is opened now only if the listing does not pin its version.
     pub(crate) fn of_listed(&self, url: &str, listed: Listed) -> Result<RemoteFile> {
         let Listed { place, tag, kept } = listed;
         if tag.strong().is_none() {
@@ -107,8 +105,8 @@ impl Remote {
         names.into_iter().map(file).collect()
     }
 
-    /// The place of an object in the folder at `url`, for a bucket alone is no object; and the folder's URL
-    /// without what could be secret.
+    /// The place of an object in the folder at `url` (a bucket alone has no place), and the folder's URL
+    /// without secrets.
     fn inside(&self, url: &str) -> Result<(Place, String)> {
         let inside = in_folder(url, "", "_");
         let place = self.0.stores.lock().unwrap_or_else(PoisonError::into_inner).place(&inside)?;
@@ -136,7 +134,7 @@ impl Remote {
         Ok(loaded.map(listing))
     }
 
-    /// Asks the store for the objects directly in the folder at `url`, or also for those `below`.
+    /// Asks the store for the objects in the folder at `url`; with `below`, also for those in subfolders.
     fn listed(&self, url: &str, below: bool) -> Result<Listing> {
         let inner = &self.0;
         inner.thread.check()?;
@@ -173,7 +171,7 @@ impl Remote {
 }
 
 impl Listing {
-    /// The folder's URL, and the names of its objects from there on.
+    /// The folder's URL, and the relative names of its objects.
     fn names(self) -> (String, Names) {
         let Self { inside, shown, objects, kept, .. } = self;
         let folder = folder_of(&inside);

@@ -16,11 +16,11 @@ pub struct RemoteOptions {
     /// Max bytes of blocks in memory and in flight, for all files together, 64 MiB. Bounds the prefetch. Each
     /// reading thread holds up to one more block.
     pub memory_bytes: u64,
-    /// Max bytes, 1 GiB, of an object that is read whole, into memory, because its server does not answer
-    /// requests for a range. `memory_bytes` does not count it.
+    /// Max bytes, 1 GiB, of an object that is read whole into memory because its server does not support
+    /// ranges. `memory_bytes` does not count it.
     pub whole_bytes: u64,
-    /// Requests in flight, 64, for samples of later batches that are objects of their own, and for blocks
-    /// behind the one that is read.
+    /// Max requests in flight, 64, that fetch ahead: objects that are samples of later batches, and blocks
+    /// after the one that is read.
     pub in_flight: usize,
     /// Max attempts per block, 6.
     pub attempts: u32,

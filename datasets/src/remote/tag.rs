@@ -8,8 +8,8 @@ use object_store::ObjectMeta;
 use super::kept::{number, string, text};
 use crate::error::one_line;
 
-/// Write times have whole seconds, and clocks differ: for this long after a write, another write may leave
-/// the version unchanged.
+/// Write times are in whole seconds, and clocks differ: for this long after a write, another write may have
+/// the same version.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// ETag, time of the last write and length.
@@ -60,8 +60,8 @@ impl Tag {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
-    /// How long another write may still leave this version unchanged: until the second of the last write has
-    /// passed, if only that second tells versions apart. `None` if it cannot.
+    /// The time during which another write may still have this version: until the second of the last write
+    /// has passed, if only the write time identifies a version. `None` if no write can.
     pub(super) fn settles_in(&self, now: SystemTime) -> Option<Duration> {
         let seconds = self.seconds?;
         // nginx makes this ETag from time and length.
@@ -70,7 +70,7 @@ impl Tag {
             return None;
         }
         let settled = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?.checked_add(SETTLED)?;
-        // If the clocks differ by more, the time is ignored.
+        // A longer wait means that the clocks differ, so the time is ignored.
         settled.duration_since(now).ok().filter(|wait| *wait <= 2 * SETTLED)
     }
 

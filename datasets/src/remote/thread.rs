@@ -31,7 +31,7 @@ impl Thread {
         let run = move || {
             // Ends when the sender is dropped.
             let _ = runtime.block_on(stopped);
-            // Does not wait for a DNS look-up, which may take long.
+            // Does not wait for a DNS look-up, which may take a long time.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("feedline-remote".into()).spawn(run).map_err(cannot)?;

@@ -1,4 +1,4 @@
-//! Objects that are read whole, because their server does not answer requests for a range.
+//! Objects that are read whole, because their server does not support ranges.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -10,7 +10,7 @@ use super::tag::Tag;
 use super::url::Place;
 use super::{Counts, RemoteOptions};
 
-/// The object at `place` and its version, in one answer of up to `options.whole_bytes`.
+/// Fetches the object at `place` in one answer of up to `options.whole_bytes`; returns its bytes and version.
 pub(super) async fn whole(
     place: &Place,
     options: &RemoteOptions,
@@ -85,6 +85,6 @@ fn is_html(kind: &str) -> bool {
     ["text/html", "application/xhtml+xml"].iter().any(|html| html.eq_ignore_ascii_case(kind))
 }
 
-/// A page in place of the object: of a folder, of an error, to log in.
+/// A web page instead of the object: for a folder, an error or a login.
 pub(super) const PAGE: &str =
     "the server answers with a web page in place of a file: check the URL, and whether it needs a login";

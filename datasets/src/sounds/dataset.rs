@@ -58,13 +58,13 @@ pub struct SoundDataset {
     /// The reader's field that holds the sound.
     sound: usize,
     field: SoundField,
-    /// The frames of each sound and one more, once they are counted; else 0.
+    /// For each sound, 1 plus its number of frames once they are counted; 0 before that.
     frames: Vec<AtomicU64>,
-    /// The items of each sound that is not cropped, 0 of one that cannot be read.
+    /// If sounds are not cropped, the items of each; 0 for one that cannot be read.
     lengths: Vec<u32>,
     /// The fields of one size after those of the sound.
     others: Others,
-    /// The reader's fields of another size, and their place here.
+    /// The reader's fields of varying size, and their indices in the data set.
     varying: Vec<(usize, usize)>,
     spec: Spec,
 }
@@ -80,9 +80,8 @@ impl SoundDataset {
     /// The sounds in the reader's field called `sound`, `audio`, `data`, `wav` or the like, or in its only
     /// field of bytes.
     ///
-    /// If they are not cropped, each file is opened once, by all cores, for the length of the longest sound.
-    /// Files that cannot be read are left for the loader. Without a rate the first file is opened for its
-    /// rate.
+    /// If they are not cropped, all cores open each file once to find the length of the longest sound. Files
+    /// that cannot be read are left to the loader. Without a rate, the first file's rate is used.
     ///
     /// # Errors
     /// `Config` when no field holds bytes under such a name, and as [`Sounds::field`]; `Data` if no sound can
@@ -120,8 +119,8 @@ impl SoundDataset {
         Ok(data)
     }
 
-    /// Adds fields of the reader that vary in size, such as the sentence that is said, as ragged fields. They
-    /// are read once, without the sounds, for the length of the longest.
+    /// Adds fields of the reader that vary in size, such as the sentence spoken, as ragged fields. They are
+    /// read once, without the sounds, to find the longest.
     ///
     /// # Errors
     /// `Config` for a field that does not exist or has one size, and a type that batches do not have; as
@@ -166,7 +165,7 @@ impl SoundDataset {
     }
 
     /// The frames of each sound in a batch, or the windows of its spectrogram, for
-    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed); 0 of a sound that cannot be read. Empty if
+    /// [`Sampler::bucketed`](feedline_core::Sampler::bucketed); 0 for a sound that cannot be read. Empty if
     /// the sounds are cropped.
     pub fn lengths(&self) -> &[u32] {
         &self.lengths
@@ -187,7 +186,7 @@ impl SoundDataset {
         length.map_err(|error| at_file(&*self.reader, id, error.at_sample(id)))
     }
 
-    /// The frames of a sound, which are counted when it is first read.
+    /// The frames of a sound, counted when it is first read.
     fn count(&self, id: u64, sound: &mut SoundFile<'_>) -> Result<u64> {
         let counted = &self.frames[id as usize];
         match counted.load(Ordering::Relaxed) {

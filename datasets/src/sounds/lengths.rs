@@ -1,4 +1,4 @@
-//! The length of each sound and each text, for the limits of ragged fields.
+//! Measures the length of each sound and each text, for the limits of ragged fields.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
@@ -7,14 +7,13 @@ use feedline_core::{Result, on_threads};
 
 use crate::Values;
 
-/// Samples that a thread takes at once.
+/// Samples that a thread takes at a time.
 const RUN: u64 = 16;
 
-/// The length of each of `samples` samples by `length`, on all cores. Samples whose length is an error have
-/// none.
+/// The length of each of `samples` samples, found by `length` on all cores; `None` where that is an error.
 ///
 /// # Errors
-/// The error of the first sample, if all have one.
+/// The error of the first sample, if all of them fail.
 pub(super) fn measure(
     samples: u64,
     length: impl Fn(u64, &mut Values) -> Result<u32> + Sync,

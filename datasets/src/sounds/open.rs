@@ -12,8 +12,8 @@ use crate::{Folder, ManifestOptions, Reader};
 /// without encoded sounds is a [`Manifest`](crate::Manifest), a table of their paths, and a single sound is a
 /// set of one sample.
 ///
-/// Columns of texts stay what they are, such as the sentence that is said, unless they are called `label`,
-/// `class` or the like, or are named as [`ManifestOptions::label`].
+/// Columns of texts, such as the sentence spoken, stay texts, unless they are called `label`, `class` or the
+/// like, or [`ManifestOptions::label`] names them.
 ///
 /// # Errors
 /// As [`open_with`](crate::open_with) and [`Manifest::open`](crate::Manifest::open).

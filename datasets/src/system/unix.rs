@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
-/// What the file system knows of a file besides its length and write time.
+/// The properties of a file besides its length and write time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inode {
     /// Device and number.
@@ -72,7 +72,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Gives a temporary file the permissions of any other new file, so that other users of a shared folder can
+/// Gives a temporary file the permissions of an ordinary new file, so that other users of a shared folder can
 /// read it.
 pub(crate) fn as_any_new_file(builder: &mut tempfile::Builder<'_, '_>) {
     builder.permissions(Permissions::from_mode(0o666));

@@ -1,15 +1,15 @@
 //! The system calls that differ between systems, on Windows: reads at an offset, the identity of a file,
 //! folders.
 //!
-//! The standard library tells neither a file's identity nor its change time here. A change is detected by the
-//! length and the write time alone, and a file with several names counts as the program's own.
+//! The standard library has neither a file's identity nor its change time here. Changes are detected by
+//! length and write time alone, and a file with several names counts as the program's own.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::windows::fs::FileExt;
 use std::path::Path;
 
-/// What the file system knows of a file besides its length and write time: nothing on this system.
+/// The properties of a file besides its length and write time: none on this system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inode;
 

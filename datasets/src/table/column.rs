@@ -30,7 +30,7 @@ enum Cells {
     Decimals { bytes: Buffer, width: usize, scale: i8 },
     /// Rows of varying size: row `n` has the items `ends[n]..ends[n + 1]`.
     Varying { ends: Ends, items: Box<Column> },
-    /// Rows of varying size: each in one of several buffers, or in its view if it is short.
+    /// Rows of varying size: a short one is in its view, others are in one of several buffers.
     Views { views: Buffer, buffers: Vec<Buffer> },
     /// `count` items per row; items may be null.
     Items { count: usize, items: Box<Column> },
@@ -63,7 +63,7 @@ impl Column {
         let Some((&index, rest)) = path.split_first() else {
             return if is_nested { Self::nested(data) } else { Self::of(data) };
         };
-        // The validity bitmap of a struct does not apply to its fields by itself.
+        // A struct's validity bitmap is not part of its fields' bitmaps.
         let child = data.child_data()[index].slice(data.offset(), data.len());
         let mut column = Self::at(&child, rest, is_nested);
         column.nulls = NullBuffer::union(data.nulls(), column.nulls.as_ref());
@@ -132,7 +132,7 @@ impl Column {
         Self { nulls, cells }
     }
 
-    /// The bytes of row `row`, if they are contiguous in the form that samples have; `None` for a null.
+    /// The bytes of row `row`, if memory holds them in the form that samples have; `None` for a null.
     pub(crate) fn slice(&self, row: usize) -> Option<&[u8]> {
         if self.is_null(row) {
             return None;
@@ -196,7 +196,7 @@ impl Column {
         Some(())
     }
 
-    /// A decimal in row `row` that is a whole number, and that `f64` does not hold.
+    /// The decimal in row `row`, if it is a whole number that `f64` does not hold.
     pub(crate) fn lost(&self, row: usize) -> Option<i128> {
         if !self.has_decimals() || self.is_null(row) {
             return None;

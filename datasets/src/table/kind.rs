@@ -51,7 +51,7 @@ pub(super) fn kind(column: &DataType) -> Option<Kind> {
         List(item) | LargeList(item) => {
             let mut kind = kind(item.data_type())?;
             if kind.shape == [None] && !kind.lengths {
-                // Of lists of texts the lengths of the texts would be lost.
+                // The lengths of texts in nested lists would be lost.
                 let are_lists = matches!(item.data_type(), List(_) | LargeList(_));
                 let are_texts = matches!(kind.element, ElementType::Bytes | ElementType::Text);
                 return (!(are_lists && are_texts)).then_some(Kind { lengths: true, ..kind });

@@ -1,4 +1,4 @@
-//! Lists of structs, such as the messages of a conversation: their rows are text, as JSON.
+//! Lists of structs, such as the messages of a conversation, read as JSON text.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -16,7 +16,7 @@ pub(super) fn is_nested(column: &DataType) -> bool {
     has_json(column) && (matches!(item.data_type(), DataType::Struct(_)) || is_nested(item.data_type()))
 }
 
-/// Whether values of a type have a JSON.
+/// Whether values of a type can be written as JSON.
 fn has_json(kind: &DataType) -> bool {
     use DataType::*;
     match kind {
@@ -82,7 +82,7 @@ pub(super) fn write(array: &dyn Array, row: usize, to: &mut Vec<u8>) {
             }
             to.push(b'}');
         }
-        // Not read, as `has_json` says, or a column of nulls.
+        // A column of nulls; `has_json` refuses other types.
         _ => to.extend_from_slice(b"null"),
     }
 }
@@ -97,11 +97,11 @@ fn items(array: &ArrayRef, to: &mut Vec<u8>) {
 }
 
 fn text(text: &str, to: &mut Vec<u8>) {
-    // A text has a JSON.
+    // Serializing a string cannot fail.
     to.extend(serde_json::to_string(text).unwrap_or_default().into_bytes());
 }
 
-/// A number, with the digits that give it back; what is none has the name that Python gives it.
+/// A number in its shortest exact digits; NaN and infinities as Python's `json` writes them.
 fn float(number: f64, to: &mut Vec<u8>) {
     let text = match number {
         number if number.is_nan() => "NaN".to_owned(),

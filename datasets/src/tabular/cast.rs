@@ -1,4 +1,4 @@
-//! Numbers of one type as numbers of another, without losing whole numbers.
+//! Casts numbers to other types, without losing whole numbers.
 
 use feedline_core::{DType, Error};
 use half::{bf16, f16};
@@ -13,7 +13,7 @@ const SHOWN: usize = 40;
 /// A number of any type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
-    /// A whole number of a type of whole numbers.
+    /// A number of an integer type.
     Whole(i128),
     Float(f64),
 }
@@ -54,8 +54,9 @@ impl Number {
         }
     }
 
-    /// Writes the number as `dtype`, in as many bytes as that has; returns false if the type does not hold
-    /// it: a whole number is kept as it is, and a fraction is rounded to a floating-point type only.
+    /// Writes the number as `dtype` to `to`, which has the size of one element; returns false if the type
+    /// cannot hold it: whole numbers must stay exact, and fractions are rounded only to a floating-point
+    /// type.
     #[inline]
     pub(super) fn write(self, dtype: DType, to: &mut [u8]) -> bool {
         macro_rules! whole {
@@ -98,7 +99,7 @@ impl Number {
     fn whole(self) -> Option<i128> {
         match self {
             Self::Whole(whole) => Some(whole),
-            // The limits of `i64` and `u64` are within.
+            // 1e20 is beyond the limits of `i64` and `u64`.
             Self::Float(float) if float.fract() == 0.0 && float.abs() < 1e20 => Some(float as i128),
             Self::Float(_) => None,
         }
@@ -127,17 +128,17 @@ pub(super) fn shown(text: &[u8]) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     pub(super) element: ElementType,
-    /// What a time becomes, and the ticks of a day; `None` for times that are texts.
+    /// The form that a time becomes, and its ticks per day; the latter is `None` for times that are texts.
     pub(super) time: Option<(Time, Option<u64>)>,
 }
 
 impl Numbers {
-    /// Whether the bytes of a number are those of the same number as `dtype`.
+    /// Whether a number has the same bytes as `dtype`.
     pub(super) fn is_plain(&self, dtype: DType) -> bool {
         self.time.is_none() && self.element == ElementType::Number(dtype)
     }
 
-    /// Bytes of a number; those of the whole value where they vary.
+    /// Bytes of a number; for a text, of the whole value.
     pub(super) fn size(&self, value: &[u8]) -> usize {
         if matches!(self.time, Some((_, None))) { value.len().max(1) } else { self.element.size() }
     }
@@ -154,7 +155,7 @@ impl Numbers {
         }
     }
 
-    /// The number in `bytes`; `None` if that is none.
+    /// The number in `bytes`; `None` if they are not a number.
     pub(super) fn read(&self, bytes: &[u8]) -> Option<Number> {
         match self.time {
             None => Number::read(self.element, bytes),

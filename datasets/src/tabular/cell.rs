@@ -24,7 +24,7 @@ pub(super) struct Cell {
     /// Elements.
     pub(super) count: usize,
     step: Step,
-    /// Whether the value becomes one of the same type.
+    /// Whether the value is copied without a change.
     is_plain: bool,
     /// The bytes for a missing value.
     pub(super) fill: Option<Vec<u8>>,
@@ -70,7 +70,7 @@ impl Cell {
             Some(Missing::Mask) => Some(vec![0; count * element.size()]),
             Some(Missing::Number(number)) => Some(cell.fill_number(Number::Float(*number))?),
             Some(Missing::Whole(number)) => Some(cell.fill_number(Number::Whole(*number))?),
-            // A mean is rounded to a floating-point type, as fractions are.
+            // A mean, like a fraction, is rounded only to a floating-point type.
             Some(Missing::Mean) => Some(cell.fill_number(scale()?.mean(!is_float(cell.dtype)))?),
         };
         Ok(Self { fill, ..cell })
@@ -101,7 +101,7 @@ impl Cell {
         Err(refuse(format!("column \"{name}\": {dtype} does not hold {number}, which fills missing values")))
     }
 
-    /// The number, or its distance from the mean; `None` if `f64` does not hold that.
+    /// The number, or its standardized value; `None` if `f64` cannot hold that.
     fn standardized(&self, number: Number) -> Option<Number> {
         match self.step {
             Step::Standardize(scale) => scale.of(number).map(Number::Float),
@@ -109,7 +109,7 @@ impl Cell {
         }
     }
 
-    /// Writes the value of row `row`, or that for a missing one.
+    /// Writes the value of row `row`, or the fill of a missing one.
     pub(super) fn write(&self, row: u64, value: Option<&[u8]>, to: &mut [u8]) -> Result<()> {
         let Some(value) = value else {
             to.copy_from_slice(self.fill.as_ref().ok_or_else(|| missing(&self.name, row))?);
@@ -125,7 +125,7 @@ impl Cell {
             return Ok(());
         }
         let size = self.numbers.size(value);
-        // An empty text is not a time, and has no bytes to read.
+        // An empty text is not a time.
         if value.len() != self.count * size {
             return Err(self.numbers.error(&self.name, row, value));
         }
@@ -139,7 +139,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Writes the numbers of the categories of a list, row `row`, or nothing for a missing one.
+    /// Writes the category numbers of the list in row `row`; nothing for a missing list.
     pub(super) fn write_items<'v>(
         &self,
         row: u64,

@@ -1,12 +1,12 @@
-//! The values in the stated list of a category.
+//! The values in a category's stated list.
 
 use serde_json::{Value as Json, json};
 
-/// A value in the list of [`Table::category_of`](super::Table::category_of): a text, a whole number or a
+/// A value in the list for [`Table::category_of`](super::Table::category_of): a text, a whole number or a
 /// `bool`.
 ///
-/// It must be of the column's type. For a column of whole numbers or `bool` it may also be the text that its
-/// value has, such as `"7"` and `"true"`.
+/// It must have the column's type. For a column of whole numbers or `bool` it may also be the value as text,
+/// such as `"7"` and `"true"`.
 ///
 /// ```
 /// use feedline_datasets::Class;
@@ -37,7 +37,7 @@ impl Class {
     pub(super) fn json(&self) -> Json {
         match self {
             Self::Text(text) => json!(text),
-            // JSON has no whole numbers of this size.
+            // JSON readers round whole numbers of this size.
             Self::Whole(whole) => json!({ "whole": whole.to_string() }),
             Self::Bool(bool) => json!(bool),
         }

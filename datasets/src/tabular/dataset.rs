@@ -17,7 +17,7 @@ pub struct TableDataset {
     classes: Vec<(String, Vec<String>)>,
 }
 
-/// The rows, which vary in size if a list does.
+/// The rows, of one size or of varying size.
 #[derive(Debug)]
 enum Samples {
     Fixed(Fixed),

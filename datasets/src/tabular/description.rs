@@ -1,4 +1,4 @@
-//! What one pass over a table found, as a JSON file.
+//! The results of one pass over a table, kept as a JSON file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,25 +23,25 @@ const VERSION: u64 = 2;
 /// An object of JSON whose numbers are read as they are written: `serde_json` may be off by the last bit.
 type Object = BTreeMap<String, Box<RawValue>>;
 
-/// What a pass found in the columns of a table.
+/// The results of a pass over a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Description {
     /// Rows of the table.
     pub(super) rows: u64,
     /// The fingerprint of the table.
     pub(super) data: u64,
-    /// The rows of the pass, if they are not all.
+    /// The rows of the pass; `None` for all rows.
     pub(super) fit_on: Option<String>,
     pub(super) columns: BTreeMap<String, Fitted>,
 }
 
-/// What a pass found in a column.
+/// The results for one column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fitted {
     pub(super) element: ElementType,
     /// Units per day of dates or times.
     pub(super) ticks: Option<u64>,
-    /// Mean and standard deviation of the values that are there.
+    /// Mean and standard deviation of the values that are not missing.
     pub(super) scale: Option<Scale>,
     pub(super) classes: Option<Vec<String>>,
 }
@@ -106,7 +106,7 @@ impl Description {
         (self.rows, self.data) == (reader.len(), reader.fingerprint())
     }
 
-    /// Refuses a table that the pass was not made over.
+    /// Refuses a table other than that of the pass.
     pub(super) fn check_data(&self, reader: &dyn Reader) -> Result<()> {
         if self.is_of(reader) {
             return Ok(());
@@ -121,7 +121,7 @@ impl Description {
         )))
     }
 
-    /// Refuses a table whose pass is over other rows: another fold, whose rows would leak.
+    /// Refuses a pass over other rows, such as those of another fold, which would leak.
     pub(super) fn check_fit_on(&self, on: Option<&FitOn>) -> Result<()> {
         let on = on.map(FitOn::to_string);
         if self.fit_on == on {
@@ -135,7 +135,7 @@ impl Description {
         )))
     }
 
-    /// The columns of texts, as stated types.
+    /// The columns of texts, as stated types for opening the table.
     pub(super) fn texts(&self) -> Vec<(String, ElementType)> {
         let texts = self.columns.iter().filter(|(_, fitted)| fitted.element == ElementType::Text);
         texts.map(|(name, _)| (name.clone(), ElementType::Text)).collect()
@@ -174,7 +174,7 @@ impl Description {
 }
 
 impl Fitted {
-    /// `None` if a value is missing or not what was written.
+    /// `None` if a value is missing or not of the form that is written.
     fn of(json: &Object) -> Option<Self> {
         let element = ElementType::named(&read::<String>(json, "type")?)?;
         let classes: Option<Vec<String>> = read(json, "classes")?;
@@ -198,7 +198,7 @@ impl Fitted {
             "type": element.name(),
             "ticks_per_day": ticks,
             "mean": scale.map(|scale| scale.mean.high),
-            // What the mean has beyond the digits of `f64`.
+            // The rest of the mean beyond the digits of `f64`.
             "mean_rest": scale.map(|scale| scale.mean.low),
             "std": scale.map(|scale| scale.std),
             "classes": classes,
@@ -215,7 +215,7 @@ fn read<T: serde::de::DeserializeOwned>(json: &Object, key: &str) -> Option<T> {
     serde_json::from_str(json.get(key)?.get()).ok()
 }
 
-/// The finite number of a key, or its null; `None` for anything else.
+/// The finite number of a key, or `Some(None)` for null; `None` for anything else.
 fn number(json: &Object, key: &str) -> Option<Option<f64>> {
     match json.get(key)?.get() {
         "null" => Some(None),

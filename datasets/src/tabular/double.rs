@@ -1,8 +1,8 @@
-//! Arithmetic with twice the digits of `f64`, for sums whose digits would be lost.
+//! Arithmetic with twice the digits of `f64`, for sums that would lose digits.
 
 use super::cast::Number;
 
-/// The sum of two numbers; the second is at most half of the last digit of the first.
+/// A number as the sum of two `f64`; the second is at most half a unit in the last place of the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Double {
     pub(super) high: f64,
@@ -10,7 +10,7 @@ pub(super) struct Double {
 }
 
 impl Double {
-    /// The sum of `high` and a smaller number.
+    /// The normalized sum of `high` and the smaller number `low`.
     fn renormalized(high: f64, low: f64) -> Self {
         let sum = high + low;
         Self { high: sum, low: low - (sum - high) }
@@ -49,9 +49,9 @@ impl Double {
         Self::renormalized(high, rest.high / by)
     }
 
-    /// Times 2 to the power of `exponent`, which has at most the size of the least exponent of `f64`.
+    /// This number times 2 to the power of `exponent`; the magnitude of `exponent` is at most 1074.
     pub(super) fn scaled(self, exponent: i32) -> Self {
-        // One factor may be beyond f64, its square roots are not.
+        // Two factors: a single one may be beyond `f64`.
         let (one, other) = (2f64.powi(exponent / 2), 2f64.powi(exponent - exponent / 2));
         Self { high: self.high * one * other, low: self.low * one * other }
     }
@@ -76,7 +76,7 @@ impl From<Number> for Double {
     }
 }
 
-/// The exponent of a number that is not 0: 2 to its power is at most the number.
+/// The exponent of a nonzero number: the largest `e` with `2^e` at most its magnitude.
 pub(super) fn exponent(number: f64) -> i32 {
     (number.to_bits() >> 52 & 0x7FF) as i32 - 1023
 }

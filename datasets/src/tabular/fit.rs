@@ -1,4 +1,4 @@
-//! The pass over a table, or the rows that a model trains on: means, deviations and the lists of categories.
+//! The pass over a table, or over its training rows: finds means, deviations and the lists of categories.
 
 use std::collections::HashSet;
 
@@ -17,14 +17,14 @@ use crate::{Reader, Values};
 /// Max values of a category.
 const MAX_CLASSES: usize = 1 << 20;
 
-/// What is found in a column.
+/// The state of the pass for one column.
 enum Found {
     Nothing,
     Moments(Moments),
     Classes(HashSet<Box<[u8]>>),
 }
 
-/// Reads the table once, if a step needs it. Only the rows `on` count, except for a list of all rows.
+/// Reads the table once, if a step needs it. Counts only the rows `on`, except for lists that cover all rows.
 pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Result<Description> {
     let mut found: Vec<_> = plan.columns.iter().map(wanted).collect();
     on.map_or(Ok(()), |on| on.check(reader.len()))?;
@@ -68,7 +68,7 @@ pub(super) fn fit(reader: &dyn Reader, plan: &Plan, on: Option<&FitOn>) -> Resul
     Ok(Description { rows, data, fit_on, columns: columns.collect::<Result<_>>()? })
 }
 
-/// Gives columns of one list the values of all of them.
+/// Gives columns that share a list the values of all of them.
 fn share(plan: &Plan, found: &mut [Found]) -> Result<()> {
     for names in &plan.shared {
         let place = |name: &String| plan.columns.iter().position(|own: &Column| own.name == *name);
@@ -142,7 +142,8 @@ fn add(column: &Column, (row, value): (u64, &[u8]), found: &mut Found) -> Result
     Ok(())
 }
 
-/// `fills` are the categories of missing values, also in columns that share the list.
+/// The results for a column. `fills` are the categories of missing values, also of columns that share the
+/// list.
 fn fitted(column: &Column, found: Found, fills: &[&str]) -> Result<Fitted> {
     let element = column.element();
     let (mut scale, mut classes) = (None, None);
@@ -166,7 +167,7 @@ fn fitted(column: &Column, found: Found, fills: &[&str]) -> Result<Fitted> {
             };
             let mut names = values.iter().map(|value| name(value)).collect::<Result<Vec<_>>>()?;
             for &fill in fills {
-                // Else it would be a class beside that of its value.
+                // Otherwise one value would have two classes.
                 if let Some(name) = vocabulary::canonical(element, fill).filter(|name| name != fill) {
                     let (column, fill) = (one_line(&column.name), one_line(fill));
                     let why =

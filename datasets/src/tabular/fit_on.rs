@@ -1,4 +1,4 @@
-//! The rows that means, deviations and categories are made of.
+//! The rows from which means, deviations and categories are computed.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,8 @@ use feedline_core::{Fingerprint, Result};
 use super::cast::Number;
 use super::refuse;
 
-/// The rows that [`Table::fit_on`](super::Table::fit_on) makes means, deviations and lists of categories of.
+/// The rows from which [`Table::fit_on`](super::Table::fit_on) computes means, deviations and lists of
+/// categories.
 ///
 /// ```
 /// use feedline_datasets::FitOn;
@@ -24,12 +25,12 @@ pub struct FitOn(Chosen);
 #[derive(Clone, Debug, PartialEq)]
 enum Chosen {
     Range(Range<u64>),
-    /// In order.
+    /// Row numbers, sorted.
     Listed(Vec<u64>),
     Between(String, Limits),
 }
 
-/// A range of numbers.
+/// A range of `f64`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
     from: Bound<f64>,
@@ -37,14 +38,14 @@ pub(super) struct Limits {
 }
 
 impl FitOn {
-    /// The rows whose value of `column` is within `range`: dates and times in the unit of the column, or in
-    /// days or seconds where [`Table::days`](super::Table::days) or [`Table::seconds`](super::Table::seconds)
-    /// says so.
+    /// The rows whose value of `column` is within `range`. Dates and times count in the unit of the column,
+    /// or in the days or seconds of [`Table::days`](super::Table::days) or
+    /// [`Table::seconds`](super::Table::seconds).
     pub fn between(column: &str, range: impl RangeBounds<f64>) -> Self {
         Self(Chosen::Between(column.to_owned(), Limits::new(&range)))
     }
 
-    /// The column whose values decide.
+    /// The column of [`between`](Self::between).
     pub(super) fn column(&self) -> Option<&str> {
         match &self.0 {
             Chosen::Between(column, _) => Some(column),
@@ -52,7 +53,7 @@ impl FitOn {
         }
     }
 
-    /// Refuses rows that a table of `len` rows does not have, no rows, and limits that are no numbers.
+    /// Refuses an empty choice, rows that a table of `len` rows does not have, and limits that are NaN.
     pub(super) fn check(&self, len: u64) -> Result<()> {
         let why = match &self.0 {
             Chosen::Range(rows) if rows.is_empty() => "no rows".into(),
@@ -67,7 +68,7 @@ impl FitOn {
         Err(refuse(format!("fit_on names {why}: name the rows of the training set")))
     }
 
-    /// Whether row `row` is one of them; `value` is that of [`column`](Self::column).
+    /// Whether row `row` is one of them; `value` returns its value of [`column`](Self::column).
     pub(super) fn has(&self, row: u64, value: impl FnOnce() -> Option<Number>) -> bool {
         match &self.0 {
             Chosen::Range(rows) => rows.contains(&row),
@@ -97,7 +98,7 @@ impl From<&[u64]> for FitOn {
     }
 }
 
-/// As the saved table has it: other rows have another text.
+/// The text in the saved table, different for different rows.
 impl fmt::Display for FitOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -121,7 +122,7 @@ impl Limits {
         is_nan(&self.from) || is_nan(&self.to)
     }
 
-    /// Whether a number is within; false for NaN.
+    /// Whether a number is within the limits; false for NaN.
     pub(super) fn has(&self, number: Number) -> bool {
         let from = match self.from {
             Bound::Unbounded => true,
@@ -152,7 +153,7 @@ impl fmt::Display for Limits {
     }
 }
 
-/// Compares a number, also a whole one beyond 2^53, with a limit; `None` if one of them is NaN.
+/// Compares a number with a limit, exactly even beyond 2^53; `None` if one of them is NaN.
 fn compare(number: Number, limit: f64) -> Option<Ordering> {
     match number {
         Number::Float(float) => float.partial_cmp(&limit),

@@ -34,7 +34,7 @@ use steps::{Category, Cut, Steps};
 use times::Time;
 pub use windows::{TableWindows, WindowFate, Windows};
 
-/// A table and how its columns become the fields of a data set, the same for every format of
+/// A table, and the steps that make the fields of a data set from its columns: the same for every format of
 /// [`open`](crate::open).
 ///
 /// Without a choice the fields are the stacks and then the other columns, in the file's order.
@@ -55,11 +55,11 @@ pub use windows::{TableWindows, WindowFate, Windows};
 /// or beyond 2^53 in `f64` and 2^24 in `f32`, is an error of its row, and so is a fraction as a whole number.
 /// Fractions are rounded to the nearest value of a smaller floating-point type.
 ///
-/// A missing value is an error of its row, unless [`missing`](Self::missing) says what it becomes; NaN is a
-/// number. Means and standard deviations are those of the values that are there, and the list of a category
-/// is made of them: one pass over the table. What is filled in does not count, unlike after `fillna` of
-/// pandas. [`saved`](Self::saved) keeps the result in a file, and [`fitted`](Self::fitted)
-/// gives it to the validation set, so that both have the same numbers.
+/// A missing value is an error of its row, unless [`missing`](Self::missing) replaces it; NaN is a number.
+/// Means and standard deviations are those of the values that are there, and the list of a category is made
+/// of them: one pass over the table. What is filled in does not count, unlike after `fillna` of pandas.
+/// [`saved`](Self::saved) keeps the result in a file, and [`fitted`](Self::fitted) gives it to the validation
+/// set, so that both have the same numbers.
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -91,31 +91,31 @@ pub use windows::{TableWindows, WindowFate, Windows};
 pub struct Table {
     source: Source,
     steps: Steps,
-    /// The description of this table, and that of another.
+    /// The file to keep this table's description in, and that of another table.
     saved: Option<PathBuf>,
     fitted: Option<PathBuf>,
 }
 
-/// Where the rows come from.
+/// The source of the rows.
 #[derive(Debug)]
 enum Source {
-    /// A path or URL, opened once the columns are known.
+    /// A path or URL, opened when the needed columns are known.
     Path(PathBuf, OpenOptions),
     Reader(Box<dyn Reader>),
 }
 
-/// What a missing value of a column becomes.
+/// The replacement for a missing value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Missing {
     /// This number.
     Number(f64),
-    /// This whole number, also beyond 2^53.
+    /// This whole number, exact even beyond 2^53.
     Whole(i128),
-    /// This text; the category of this name.
+    /// This text; in a category, the value of this name.
     Text(String),
-    /// The mean of the values that are there.
+    /// The mean of the column's values.
     Mean,
-    /// Zero, or nothing where the size varies, also after standardizing; and the field `NAME.present`
+    /// Zero (also after standardizing), or an empty value if the size varies; the field `NAME.present`
     /// (`bool`) is 0 in that row.
     Mask,
 }
@@ -127,12 +127,12 @@ impl Table {
         Self::open_with(path, OpenOptions::default())
     }
 
-    /// As [`open`](Self::open), with options. Their `columns` and `masks` are set by this table.
+    /// As [`open`](Self::open), with options. The table sets their `columns` and `masks` itself.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Self {
         Self::of(Source::Path(path.as_ref().to_path_buf(), options))
     }
 
-    /// The fields of any reader as columns. Missing values are those that its fields `NAME.present` mark.
+    /// The fields of any reader as columns. Its fields `NAME.present` mark missing values.
     pub fn new(reader: Box<dyn Reader>) -> Self {
         Self::of(Source::Reader(reader))
     }
@@ -160,10 +160,10 @@ impl Table {
         self
     }
 
-    /// Numbers the values of a column of texts, whole numbers or `bool`: by their place in the sorted list of
-    /// all values, which [`TableDataset::classes`] returns. A value that the list lacks is an error of its
-    /// row, which names column and value. An empty cell of CSV is a missing value, and `007` is another value
-    /// than `7` there: a column with such cells is text.
+    /// Replaces the values of a column of texts, whole numbers or `bool` by numbers: their indices in the
+    /// sorted list of all values, which [`TableDataset::classes`] returns. A value that the list lacks is an
+    /// error of its row, which names column and value. In CSV an empty cell is a missing value, and a column
+    /// with a cell such as `007` is text, so that `007` and `7` differ.
     ///
     /// A list of texts, whole numbers or `bool` (Arrow, Parquet) becomes a list of numbers, `i64 [?]`.
     /// [`max`](Self::max) and [`last`](Self::last) keep some of its items.
@@ -172,22 +172,24 @@ impl Table {
         self
     }
 
-    /// As [`category`](Self::category), with a stated list of texts, whole numbers or `bool`s. They must be
-    /// of the column's type, and differ.
+    /// As [`category`](Self::category), with a stated list of distinct texts, whole numbers or `bool`s of the
+    /// column's type.
     pub fn category_of<C: Into<Class>>(mut self, column: &str, classes: impl IntoIterator<Item = C>) -> Self {
         let classes = Some(classes.into_iter().map(Into::into).collect());
         self.steps.categories.push(Category::new(column, classes));
         self
     }
 
-    /// Gives values that the list of a category lacks the number behind the last one: the length of the list.
+    /// Gives every value that the list of a category lacks the number after the last one: the length of the
+    /// list.
     pub fn unknown(mut self, column: &str) -> Self {
         self.steps.unknown.push(column.to_owned());
         self
     }
 
-    /// Gives categories one list, with the values of all of these columns, so that a value has one number in
-    /// all of them: home and away teams, a user's past items and the next one. They are of one type.
+    /// Makes categories share one list with the values of all these columns, so that a value has the same
+    /// number in each: home and away teams, or a user's past items and the next one. The columns must have
+    /// one type.
     pub fn share<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
         self.steps.shared.push(columns.into_iter().map(Into::into).collect());
         self
@@ -199,15 +201,15 @@ impl Table {
         self
     }
 
-    /// As [`max`](Self::max), and keeps the last ones, such as the most recent.
+    /// As [`max`](Self::max), but keeps the last items, such as the most recent.
     pub fn last(mut self, column: &str, items: usize) -> Self {
         self.steps.cuts.push((column.to_owned(), Cut { max: items, is_last: true }));
         self
     }
 
-    /// Makes a column of dates or times the number of days since 1970-01-01, `i32`; a time of day is dropped.
-    /// Texts are dates such as `2024-02-29`, or times such as `2024-02-29T13:45:10.25Z`: of UTC without an
-    /// offset.
+    /// Replaces dates or times by the number of days since 1970-01-01, `i32`; a time of day is dropped. Texts
+    /// are dates such as `2024-02-29`, or times such as `2024-02-29T13:45:10.25Z`; a time without an offset
+    /// is UTC.
     pub fn days(mut self, column: &str) -> Self {
         self.steps.times.push((column.to_owned(), Time::Days));
         self
@@ -220,24 +222,24 @@ impl Table {
     }
 
     /// Subtracts the mean of a column and divides by its standard deviation (of the population, as
-    /// scikit-learn does; a deviation of 0 counts as 1). A stack is standardized column by column. The
-    /// arithmetic is that of `f64` with twice its digits, and the result is rounded once.
+    /// scikit-learn does; a deviation of 0 counts as 1). A stack is standardized column by column. Computed
+    /// with twice the digits of `f64`, and rounded once.
     pub fn standardize(mut self, name: &str) -> Self {
         self.steps.standardized.push(name.to_owned());
         self
     }
 
-    /// Says what a missing value of a column becomes. It is then standardized as other values are, by the
-    /// mean and the deviation of the values that are there: what is filled in changes neither.
+    /// Replaces the missing values of a column. They are then standardized like other values; the mean and
+    /// the deviation are those of the other values alone.
     pub fn missing(mut self, name: &str, becomes: Missing) -> Self {
         self.steps.missing.push((name.to_owned(), becomes));
         self
     }
 
-    /// Keeps means, deviations and lists of categories of this table in a JSON file. If it is there, no pass
-    /// is made, and the file must be of this data and of the same steps: the number of rows and the
+    /// Keeps means, deviations and lists of categories of this table in a JSON file. If the file exists, no
+    /// pass is made, and the file must belong to this data and the same steps: the number of rows and the
     /// fingerprint are compared ([`Reader::fingerprint`], which covers a sample of a large file). Otherwise
-    /// the pass is made over this table, and the file is written as a whole.
+    /// the pass reads this table, and writes the file.
     ///
     /// Give the file to the validation set by [`fitted`](Self::fitted). Once the training data has changed,
     /// remove the file.
@@ -246,17 +248,17 @@ impl Table {
         self
     }
 
-    /// Takes means, deviations and lists of categories from the file that another table, the training set,
-    /// has [`saved`](Self::saved), so that both have the same numbers. The file must be there, of the same
-    /// steps, and of columns of the same kinds and units.
+    /// Reads means, deviations and lists of categories from the file that another table, the training set,
+    /// has [`saved`](Self::saved), so that both use the same numbers. The file must exist, and its steps and
+    /// the kinds and units of its columns must be the same.
     pub fn fitted(mut self, path: impl AsRef<Path>) -> Self {
         self.fitted = Some(path.as_ref().to_path_buf());
         self
     }
 
-    /// Makes means, deviations and lists of categories of these rows alone, those that a model trains on; the
-    /// table has all rows. Give [`saved`](Self::saved) too, and the file names the rows: another fold is
-    /// refused. With [`fitted`](Self::fitted), the file must be of these rows of this very table.
+    /// Computes means, deviations and lists of categories from these rows only, the training rows; the data
+    /// set still has all rows. With [`saved`](Self::saved), the file names the rows, so that another fold is
+    /// refused. With [`fitted`](Self::fitted), the file must be of these rows of this same table.
     ///
     /// ```
     /// use feedline_core::Dataset;
@@ -280,7 +282,8 @@ impl Table {
         self
     }
 
-    /// Windows of time: `inputs` rows and the `targets` rows behind them, every `stride` rows of each group.
+    /// Windows of time: `inputs` rows and the `targets` rows after them, one window every `stride` rows of
+    /// each group.
     pub fn windows(self, inputs: usize, targets: usize, stride: usize) -> Windows {
         Windows::new(self, inputs, targets, stride)
     }
@@ -289,8 +292,8 @@ impl Table {
     /// ragged fields, whose lengths are measured as by [`Ragged::measured`](crate::Ragged::measured).
     ///
     /// # Errors
-    /// As [`reader`](Self::reader), and `Config` for a text: it is to be left out, made a category, or loaded
-    /// by [`Ragged`](crate::Ragged) from [`reader`](Self::reader).
+    /// As [`reader`](Self::reader), and `Config` for a text: leave it out, make it a category, or load it by
+    /// [`Ragged`](crate::Ragged) from [`reader`](Self::reader).
     pub fn build(self) -> Result<TableDataset> {
         TableDataset::new(self.table_reader()?)
     }
@@ -327,7 +330,7 @@ impl Table {
                 options.columns = steps.columns();
                 options.masks = steps.masks();
                 options.codes = steps.codes();
-                // Such as digits in the validation set, where the training set has other texts too.
+                // The texts of the validation set may all be digits, those of the training set not.
                 options.types.extend(found.iter().flat_map(Description::texts));
                 options.types.extend(steps.texts());
                 let reader = open_any(&path, &options)?;
@@ -363,7 +366,7 @@ impl Table {
     }
 }
 
-/// The error for a file that no table has saved.
+/// The error for a file that does not exist.
 fn none_saved(path: &Path) -> Error {
     let why = "there is no saved table: build the training set first, with `saved` in place of `fitted`";
     refuse(why.into()).at_path(path)

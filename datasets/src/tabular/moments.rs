@@ -3,8 +3,8 @@
 use super::cast::Number;
 use super::double::{Double, exponent};
 
-/// How much larger than the first difference a later one may be until the sums change their unit: its square,
-/// times the rows of any table, is within `f64`.
+/// A difference more than 2^UNIT times the first one changes the unit of the sums. Its square, times the rows
+/// of any table, is within `f64`.
 const UNIT: i32 = 200;
 
 /// Mean and standard deviation.
@@ -41,7 +41,7 @@ impl Moments {
         let own = exponent(far.high);
         let unit = *self.unit.get_or_insert(own);
         if own > unit + UNIT {
-            // What the sums lose is far below their last digit.
+            // The loss is far below the last digit of the sums.
             let by = unit - own;
             let shrink = |double: Double, by: f64| Double { high: double.high * by, low: double.low * by };
             self.sum = shrink(self.sum, 2f64.powi(by));
@@ -54,7 +54,7 @@ impl Moments {
         true
     }
 
-    /// Mean and deviation of the population; `None` without a number, an error if `f64` holds no such number.
+    /// Mean and deviation of the population; `None` without a number, an error if `f64` cannot hold them.
     pub(super) fn scale(self) -> Option<Result<Scale, &'static str>> {
         let count = self.count as f64;
         if self.count == 0 {
@@ -67,7 +67,7 @@ impl Moments {
         let mean = self.first.plus(mean.scaled(unit));
         Some(match () {
             () if !mean.high.is_finite() || !std.is_finite() => Err("larger than f64 holds"),
-            // Digits are lost there.
+            // A subnormal number would lose digits.
             () if variance > 0.0 && std < f64::MIN_POSITIVE => Err("smaller than f64 holds"),
             () => Ok(Scale { mean, std }),
         })
@@ -75,8 +75,8 @@ impl Moments {
 }
 
 impl Scale {
-    /// The distance of a number from the mean, in deviations; `None` if that of a finite number is beyond
-    /// `f64`. A deviation of 0 counts as 1.
+    /// The distance of a number from the mean, in deviations; `None` if it is beyond `f64` for a finite
+    /// number. A deviation of 0 counts as 1.
     pub(super) fn of(self, number: Number) -> Option<f64> {
         let std = if self.std == 0.0 { 1.0 } else { self.std };
         let Number::Float(float) = number else {
@@ -89,7 +89,7 @@ impl Scale {
         standardized.is_finite().then_some(standardized)
     }
 
-    /// The mean as a whole number, if it is one and that is wanted; else the nearest `f64`.
+    /// The mean as a whole number, if it is one and `is_whole`; else the nearest `f64`.
     pub(super) fn mean(self, is_whole: bool) -> Number {
         match self.mean.whole() {
             Some(whole) if is_whole => Number::Whole(whole),

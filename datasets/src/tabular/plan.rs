@@ -1,4 +1,4 @@
-//! Which columns of a table become which fields.
+//! Plans the fields that are made from the columns of a table.
 
 use feedline_core::{DType, Error, Result, named};
 
@@ -13,12 +13,12 @@ use crate::error::{data, one_line};
 use crate::nulls::no_columns;
 use crate::{ElementType, Reader, Schema, SchemaField};
 
-/// The columns that are read, and the fields that are made of them.
+/// The columns that are read, and the fields that are made from them.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) columns: Vec<Column>,
     pub(super) fields: Vec<Field>,
-    /// How many items of each field are kept.
+    /// The items of each field that are kept.
     pub(super) cuts: Vec<Option<Cut>>,
     /// The columns that share a list of categories.
     pub(super) shared: Vec<Vec<String>>,
@@ -30,12 +30,12 @@ pub(super) struct Column {
     pub(super) name: String,
     /// Its field of the reader.
     pub(super) field: usize,
-    /// The field that says whether a row has a value.
+    /// The field that marks whether a row has a value.
     pub(super) present: Option<usize>,
     pub(super) numbers: Numbers,
-    /// Of lists of categories: the field of the lengths of their texts, or `None` if they are numbers.
+    /// For a list of categories, the layout of its items.
     pub(super) items: Option<Items>,
-    /// Elements of a value; `None` if that varies.
+    /// Elements per value; `None` if they vary.
     pub(super) count: Option<usize>,
     /// Units per day of dates or times, also in lists.
     pub(super) ticks: Option<u64>,
@@ -46,12 +46,12 @@ pub(super) struct Column {
     pub(super) is_standardized: bool,
 }
 
-/// How the items of a list of categories lie in a value.
+/// The layout of the items of a list of categories.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Items {
-    /// Texts, one behind the other, with the field of their lengths.
+    /// Concatenated texts, and the field of their lengths.
     Texts(usize),
-    /// Numbers of so many bytes.
+    /// Numbers of this many bytes.
     Numbers(usize),
 }
 
@@ -83,7 +83,7 @@ pub(super) enum Field {
     Copied(SchemaField, usize),
     /// The numbers of the categories of a list, of this type.
     Listed(SchemaField, DType, usize),
-    /// Numbers of this type, made of the columns.
+    /// Numbers of this type, made from the columns.
     Made(SchemaField, DType, Vec<usize>),
     /// Whether the column has a value.
     Present(SchemaField, usize),
@@ -204,7 +204,7 @@ impl Column {
         self.numbers.error(&self.name, row, value)
     }
 
-    /// Whether its list has the values of all rows, also of those that nothing is fitted on.
+    /// Whether its list covers all rows, also those outside `fit_on`.
     pub(super) fn is_of_all_rows(&self) -> bool {
         self.category.as_ref().is_some_and(|category| category.is_of_all_rows)
     }
@@ -223,9 +223,9 @@ impl Column {
         matches!(self.numbers.time, Some((_, None)))
     }
 
-    /// Refuses dates or times in another unit than those of the saved table.
+    /// Refuses dates or times in another unit than the saved table's.
     fn check_unit(&self, saved: &Description) -> Result<()> {
-        // Days and seconds are the same in any unit.
+        // Converted to days or seconds, the unit does not matter.
         let before = saved.columns.get(&self.name).filter(|_| self.numbers.time.is_none());
         match before.filter(|before| before.ticks != self.ticks) {
             None => Ok(()),
@@ -237,7 +237,7 @@ impl Column {
         }
     }
 
-    /// The type that the column has unless a step changes it: that of the saved table.
+    /// The type of the column before its steps: that of the saved table, if there is one.
     fn base(&self, saved: Option<&Description>) -> Result<ElementType> {
         if self.numbers.time.is_some() {
             return Ok(self.element());
@@ -277,7 +277,7 @@ impl Plan {
         }
         let stacked = |name: &String| steps.stacks.iter().any(|(_, columns)| columns.contains(name));
         let others = schema.fields().iter().map(|field| &field.name);
-        // The lengths of texts that become numbers.
+        // The lengths of texts that become numbers are not fields.
         let is_lengths = |name: &String| {
             let of = name.strip_suffix(".lengths");
             of.is_some_and(|of| steps.category_of(of).is_some())
@@ -334,7 +334,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The categories that missing values become, in the list of a column.
+    /// The categories that replace missing values in columns that share the list of `column`.
     pub(super) fn fills_of(&self, column: &Column) -> Vec<&str> {
         let group = self.shared.iter().find(|names| names.contains(&column.name));
         let is_beside =
@@ -438,7 +438,7 @@ impl Plan {
     }
 }
 
-/// What the numbers of a column count.
+/// The unit of a column, for an error.
 fn unit(ticks: Option<u64>) -> String {
     match ticks {
         None => "numbers without a unit of time".into(),

@@ -15,7 +15,7 @@ use crate::nulls::missing;
 use crate::reader::{Visit, at_file};
 use crate::{Decoded, DecodedRows, Reader, Schema, Values};
 
-/// The fields of a row that are kept until all have come, by their index in the reader.
+/// The fields of a row, kept until all have been visited, by their index in the reader.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     bytes: Vec<u8>,
@@ -48,7 +48,7 @@ impl Parts {
         &self.bytes[self.ranges[field].clone()]
     }
 
-    /// Whether the row has a value, which field `present` says.
+    /// Whether the row has a value, according to field `present`.
     pub(super) fn is_there(&self, present: Option<usize>) -> bool {
         present.is_none_or(|present| self.value(present) != [0])
     }
@@ -75,17 +75,17 @@ pub(super) struct TableReader {
     fingerprint: u64,
 }
 
-/// How the fields are made.
+/// The rules by which fields are made.
 #[derive(Debug)]
 pub(super) struct Made {
     schema: Schema,
     kept: Vec<bool>,
-    /// The field that a field of the reader is passed on as.
+    /// For each field of the reader, the field that it is passed on as.
     passed: Vec<Option<usize>>,
     fields: Vec<Rule>,
-    /// What is kept of each field; `None` for all.
+    /// The items of each field that are kept; `None` for all.
     cuts: Vec<Option<Kept>>,
-    /// For each field the same one of the reader, if that is passed on.
+    /// For each field, the reader's field with the same bytes, if there is one.
     same: Arc<[Option<usize>]>,
     classes: Vec<(String, Vec<String>)>,
 }
@@ -94,7 +94,7 @@ pub(super) struct Made {
 #[derive(Debug)]
 enum Rule {
     Pass,
-    /// A value of any size, or that for a missing one.
+    /// A value of any size, or the fill of a missing one.
     Fill(Cell),
     Numbers(Vec<Cell>),
     /// The categories of a list.
@@ -146,7 +146,7 @@ impl Made {
             let own = field.schema();
             let item_bytes = own.shape.iter().flatten().product::<usize>() * own.element.size();
             cuts.push(cut.map(|cut| Kept { cut, item_bytes }));
-            // What is cut is another value.
+            // A cut list does not have the same bytes.
             same.push((is_passed && cut.is_none()).then_some(first.field));
             if is_passed {
                 passed[first.field] = Some(index);
@@ -164,14 +164,14 @@ impl Made {
 }
 
 impl Made {
-    /// What is kept of a value of field `field`.
+    /// The kept part of a value of field `field`.
     fn cut<'v>(&self, field: usize, value: &'v [u8]) -> &'v [u8] {
         self.cuts[field].map_or(value, |kept| kept.of(value))
     }
 }
 
 impl TableReader {
-    /// The rows of `reader`. `text` is the description of the table.
+    /// The rows of `reader`, made by `made`. `text` is the saved description, a part of the fingerprint.
     pub(super) fn new(reader: Box<dyn Reader>, made: Made, text: &str) -> Self {
         let fingerprint = Fingerprint::new().number(reader.fingerprint()).bytes(text.as_bytes()).value();
         Self { reader, made: made.into(), fingerprint }
@@ -234,7 +234,7 @@ impl TableReader {
     }
 }
 
-/// Decoded rows of the table's reader, with the steps of the table.
+/// Decoded rows of the table's reader, with the table's steps.
 #[derive(Debug)]
 struct MadeRows {
     rows: Decoded,
@@ -246,12 +246,12 @@ impl MadeRows {
         self.rows.samples().start + row as u64
     }
 
-    /// Whether the row has a value of a column; `None` if its read is to say.
+    /// Whether the row has a value of a column; `None` if only a read can tell.
     fn is_there(&self, sample: u64, present: Option<usize>) -> Option<bool> {
         present.map_or(Some(true), |present| Some(self.rows.slice(sample, present)? != [0]))
     }
 
-    /// Writes a part of a field, `offset` bytes behind its first one, of `rows`; returns how many it has
+    /// Writes a cell of `rows`, `offset` bytes from the start of its field; returns the number of rows
     /// written.
     fn write_cell(
         &self,
@@ -361,7 +361,7 @@ impl Reader for TableReader {
         values.copy_from(&self.made.schema, |values, to| self.visit(sample, values, to))?;
         let varies = |dims: &[Option<usize>]| dims.iter().filter(|dim| dim.is_none()).count() > 1;
         if self.made.schema.fields().iter().any(|field| varies(&field.shape)) {
-            // Bytes alone do not tell such a shape.
+            // Bytes alone do not determine the shape.
             let mut whole = Values::new();
             self.reader.read(sample, &mut whole)?;
             for (value, same) in values.begin(self.made.fields.len()).iter_mut().zip(&*self.made.same) {
@@ -372,7 +372,7 @@ impl Reader for TableReader {
     }
 
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
-        // Taken, because the reader may be a table itself.
+        // Taken out, because the reader may be a table itself.
         let mut scratch = SCRATCH.take();
         let visited = self.visit_with(sample, values, to, &mut scratch);
         SCRATCH.set(scratch);
@@ -424,7 +424,7 @@ impl Reader for TableReader {
         self.reader.row_memory()
     }
 
-    /// Those of the only category; without one, those of the reader.
+    /// The classes of the only category; without a category, those of the reader.
     fn classes(&self) -> Option<&[String]> {
         match self.made.classes.as_slice() {
             [] => self.reader.classes(),
@@ -437,7 +437,7 @@ impl Reader for TableReader {
         self.reader.path(sample)
     }
 
-    /// Covers the reader, the steps, and what the pass found.
+    /// Covers the reader, the steps, and the results of the pass.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

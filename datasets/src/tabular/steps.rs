@@ -9,23 +9,23 @@ use super::{Class, Missing, refuse, vocabulary};
 use crate::ElementType;
 use crate::error::one_line;
 
-/// What becomes of the columns of a table.
+/// The steps for the columns of a table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
     pub(super) select: Option<Vec<String>>,
     pub(super) stacks: Vec<(String, Vec<String>)>,
     pub(super) casts: Vec<(String, DType)>,
     pub(super) categories: Vec<Category>,
-    /// Categories with a number for other values.
+    /// Categories with a number for unknown values.
     pub(super) unknown: Vec<String>,
     pub(super) standardized: Vec<String>,
     pub(super) missing: Vec<(String, Missing)>,
     pub(super) times: Vec<(String, Time)>,
-    /// Columns whose categories have one list.
+    /// Columns whose categories share a list.
     pub(super) shared: Vec<Vec<String>>,
-    /// Lists, the items that are kept of them, and whether these are the last ones.
+    /// Columns of lists, and the items that are kept.
     pub(super) cuts: Vec<(String, Cut)>,
-    /// Columns without a fill whose missing values are errors of their cells, not of their rows.
+    /// Columns without a replacement whose missing value is an error of the cell, not of the row.
     pub(super) cells: Vec<String>,
     /// The rows of the pass; `None` for all.
     pub(super) fit_on: Option<FitOn>,
@@ -38,11 +38,11 @@ pub(super) struct Category {
     /// The stated list.
     pub(super) classes: Option<Vec<Class>>,
     pub(super) has_unknown: bool,
-    /// Whether the list has the values of all rows, whatever the pass is over.
+    /// Whether the list covers all rows, even if the pass covers only some.
     pub(super) is_of_all_rows: bool,
 }
 
-/// How many items of a list are kept.
+/// The items of a list that are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut {
     pub(super) max: usize,
@@ -132,7 +132,7 @@ impl Steps {
         let mut masks: Vec<String> = Vec::new();
         let times = self.times.iter().map(|(column, _)| column);
         let categories = self.categories.iter().map(|category| &category.column);
-        // An empty text is neither a category nor a time.
+        // For these columns an empty text is a missing value.
         for column in filled.chain(categories).chain(times).chain(&self.cells) {
             let is_read = read.as_ref().is_none_or(|read| read.contains(column));
             if is_read && !masks.contains(column) {
@@ -142,7 +142,7 @@ impl Steps {
         masks
     }
 
-    /// Whether a step takes a mean of the rows.
+    /// Whether a step needs a mean.
     pub(super) fn has_means(&self) -> bool {
         !self.standardized.is_empty() || self.missing.iter().any(|(_, missing)| *missing == Missing::Mean)
     }
@@ -167,7 +167,7 @@ impl Steps {
         names.filter(|name| read.as_ref().is_none_or(|read| read.contains(name))).collect()
     }
 
-    /// The categories whose stated lists are texts, as stated types: a table may have digits only.
+    /// The categories whose stated lists are texts, as stated types: their cells may all be digits.
     pub(super) fn texts(&self) -> Vec<(String, ElementType)> {
         let is_text = |category: &&Category| category.classes.as_deref().is_some_and(vocabulary::is_of_texts);
         let codes = self.codes();
@@ -200,7 +200,7 @@ impl Steps {
         all.chain(select).chain(cuts).collect()
     }
 
-    /// The steps as JSON. Two tables have the same steps if this is equal.
+    /// The steps as JSON, equal for equal steps.
     pub(super) fn json(&self) -> Json {
         let missing = |(name, missing): &(String, Missing)| json!([name, missing.to_string()]);
         let category = |category: &Category| {
@@ -245,7 +245,7 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// Refuses a name that a step has twice.
+/// Refuses a name that occurs twice in a step.
 fn once<'a>(step: &str, names: impl IntoIterator<Item = &'a String>) -> Result<()> {
     let mut seen = std::collections::HashSet::new();
     match names.into_iter().find(|name| !seen.insert(*name)) {

@@ -4,7 +4,7 @@ use super::cast::Number;
 
 const SECONDS_PER_DAY: i128 = 86_400;
 
-/// What a date or a time becomes.
+/// The form that a date or a time becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
     Days,
@@ -12,13 +12,13 @@ pub(super) enum Time {
 }
 
 impl Time {
-    /// The number of a time that is `ticks` of which a day has `per_day`. Days are whole: a time of day is
+    /// The number for a time of `ticks`, with `per_day` ticks a day. Days are whole: a time of day is
     /// dropped.
     pub(super) fn number(self, ticks: i128, per_day: u64) -> Number {
         let per_day = i128::from(per_day);
         match self {
             Self::Days => Number::Whole(ticks.div_euclid(per_day)),
-            // A day has whole seconds, or a second whole ticks.
+            // Either a tick is a whole number of seconds, or a second a whole number of ticks.
             Self::Seconds if per_day < SECONDS_PER_DAY => Number::Whole(ticks * (SECONDS_PER_DAY / per_day)),
             Self::Seconds => match per_day / SECONDS_PER_DAY {
                 per_second if ticks % per_second == 0 => Number::Whole(ticks / per_second),
@@ -27,15 +27,16 @@ impl Time {
         }
     }
 
-    /// The number of a time in a text such as `2024-02-29`, `2024-02-29 13:45:10.25` or
-    /// `2024-02-29T13:45Z`, of UTC unless it ends with an offset such as `+02:00`.
+    /// The number for a time in a text such as `2024-02-29`, `2024-02-29 13:45:10.25` or `2024-02-29T13:45Z`:
+    /// in UTC, unless it ends with an offset such as `+02:00`.
     pub(super) fn parse(self, text: &[u8]) -> Option<Number> {
         let nanos = nanos(std::str::from_utf8(text).ok()?.trim_ascii())?;
         Some(self.number(nanos, 86_400_000_000_000))
     }
 }
 
-/// The nearest `f64`, where ticks without zeros at their end are fewer than 2^53; else one beside it, rarely.
+/// `ticks / per_second` as the nearest `f64`, if the reduced numerator is below 2^53; else rarely its
+/// neighbour.
 fn ratio(mut ticks: i128, mut per_second: i128) -> f64 {
     while ticks % 10 == 0 && per_second % 10 == 0 {
         (ticks, per_second) = (ticks / 10, per_second / 10);
@@ -88,7 +89,7 @@ fn nanos(text: &str) -> Option<i128> {
     is_time.then_some(seconds * 1_000_000_000 + fraction)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar, whose year is counted from March on.
+/// Days from 1970-01-01 to a date of the Gregorian calendar; the computation counts years from March on.
 fn days(year: i128, month: i128, day: i128) -> i128 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

@@ -20,7 +20,7 @@ pub(super) struct Vocabulary {
 impl Vocabulary {
     /// The list of a column of this type.
     pub(super) fn new(element: ElementType, names: &[String], has_unknown: bool) -> Self {
-        // A name that is not of the type cannot occur: the list may be that of another table.
+        // A name that is not of the type cannot occur in the column; the list may come from another table.
         let known = (0..).zip(names).filter_map(|(number, name)| Some((bytes_of(element, name)?, number)));
         Self { names: names.to_vec(), numbers: known.collect(), has_unknown }
     }
@@ -31,7 +31,7 @@ impl Vocabulary {
     }
 }
 
-/// Refuses a column whose type has no categories. A value of `is_list` is several texts.
+/// Refuses a column whose type has no categories. `is_list`: a value is several texts.
 pub(super) fn check(
     column: &str,
     element: ElementType,
@@ -98,14 +98,13 @@ fn not_of_type(column: &str, element: ElementType, class: &Class) -> Error {
     ))
 }
 
-/// A name that is in the list twice.
+/// A name that occurs twice.
 pub(super) fn twice(names: &[String]) -> Option<&String> {
     let mut seen = std::collections::HashSet::new();
     names.iter().find(|name| !seen.insert(*name))
 }
 
-/// Whether the texts of a list are not all whole numbers and not all `bool`, so that only a column of text
-/// has them.
+/// Whether only a column of text can have these values: they are neither all whole numbers nor all `bool`.
 pub(super) fn is_of_texts(classes: &[Class]) -> bool {
     let are_all = |element| {
         let is_one = |class: &Class| match class {
@@ -128,7 +127,7 @@ fn is_whole(element: ElementType) -> bool {
     }
 }
 
-/// The name of the value that `text` stands for in a column of this type: "7" for "+7" and "007".
+/// The name of the value `text` in a column of this type: "7" for "+7" and "007".
 pub(super) fn canonical(element: ElementType, text: &str) -> Option<String> {
     match element {
         element if is_text(element) => Some(text.to_owned()),
@@ -147,7 +146,7 @@ pub(super) fn name_of(element: ElementType, value: &[u8]) -> Option<String> {
     }
 }
 
-/// The bytes of the value that has this name in the table; `None` for a name of another type.
+/// The bytes in the table of the value with this name; `None` if the column's type has no such value.
 fn bytes_of(element: ElementType, name: &str) -> Option<Box<[u8]>> {
     canonical(element, name).filter(|canonical| canonical == name)?;
     match element {

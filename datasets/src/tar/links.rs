@@ -7,17 +7,17 @@ use feedline_core::{Error, Result};
 use super::Member;
 use crate::error::{data, one_line};
 
-/// Max links that lead from one to the next.
+/// Max length of a chain of links.
 const MAX_STEPS: usize = 40;
 
-/// The files of an archive by their place in the folder that `tar` would extract, and the links to them.
+/// The files of an archive by the path at which `tar` would extract them, and the links to them.
 #[derive(Default)]
 pub(super) struct Links {
     places: HashMap<String, Place>,
     links: Vec<Link>,
 }
 
-/// What has a name.
+/// The entry at a path.
 #[derive(Clone, Copy)]
 enum Place {
     File {
@@ -32,9 +32,9 @@ enum Place {
 struct Link {
     /// Its index in the archive.
     member: usize,
-    /// The name that it leads to; `None` outside the archive.
+    /// The path of its target; `None` if that is outside the archive.
     target: Option<String>,
-    /// What a hard link stands for: the member that had the name before it.
+    /// The target of a hard link: the member that had the name before it.
     place: Option<Place>,
 }
 
@@ -46,8 +46,8 @@ impl Links {
         }
     }
 
-    /// Adds a link, which is member `member` of the archive. A hard link names a member before it, from the
-    /// root on; a symbolic link one anywhere in the archive, from its own folder on.
+    /// Adds a link, member `member` of the archive. A hard link names an earlier member by its path from the
+    /// root; a symbolic link names any member by a path relative to its own folder.
     pub(super) fn link(&mut self, name: &str, target: &str, is_hard: bool, member: usize) -> Result<()> {
         let folder = if is_hard { "" } else { name.rsplit_once('/').map_or("", |(folder, _)| folder) };
         let found = if !is_hard && target.starts_with('/') { None } else { inside(folder, target) };
@@ -89,7 +89,7 @@ impl Links {
     }
 }
 
-/// `target`, seen from `folder`, as a path from the root; `None` outside of it.
+/// `target`, relative to `folder`, as a path from the root; `None` if that is outside the archive.
 fn inside(folder: &str, target: &str) -> Option<String> {
     let mut parts = Vec::new();
     for part in folder.split('/').chain(target.split('/')) {

@@ -7,7 +7,7 @@ pub(super) struct Span {
     pub(super) end: usize,
 }
 
-/// Statements with names of their own.
+/// Statements with a scope of their own.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) nodes: Vec<Node>,
@@ -82,7 +82,7 @@ impl Target {
 pub(super) struct Expr {
     pub(super) what: Box<Kind>,
     pub(super) span: Span,
-    /// How many expressions it holds within each other: what runs or drops it calls itself so often.
+    /// The depth of nested expressions: evaluating or dropping one recurses this deep.
     pub(super) depth: usize,
 }
 

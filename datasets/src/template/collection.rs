@@ -1,4 +1,4 @@
-//! Lists and dicts, which know how deep and how large they are.
+//! Lists and dicts, with their depth and size.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use super::value::{Raised, Value, is_equal, unsupported};
 
-/// Max depth of a value: what compares, writes or drops one calls itself once per level.
+/// Max depth of a value: comparing, writing or dropping one recurses once per level.
 pub(super) const MAX_VALUE_DEPTH: u32 = 132;
 /// Max items of a list.
 const MAX_ITEMS: usize = 1 << 22;
-/// From as many entries on, a dict finds its texts by a table.
+/// Min entries of a dict that finds text keys by a hash table.
 const INDEXED: usize = 16;
 
-/// How deep a value is, and the cost of a walk through it. What is held twice counts twice.
+/// The depth of a value, and the cost of a walk through it. A value that is referenced twice counts twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
     pub(super) depth: u32,
@@ -22,12 +22,12 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// That of a value without items.
+    /// The extent of a value without items.
     pub(super) fn flat(nodes: u64) -> Self {
         Self { depth: 0, nodes }
     }
 
-    /// That of a value which holds one of this extent.
+    /// The extent of a value that holds one of this extent.
     pub(super) fn around(self) -> Self {
         Self { depth: self.depth + 1, nodes: self.nodes + 1 }
     }
@@ -68,12 +68,12 @@ impl Deref for Items {
     }
 }
 
-/// Refuses a list of more items than are read.
+/// Refuses a list of more than [`MAX_ITEMS`] items.
 pub(super) fn bounded(count: usize) -> Result<(), Raised> {
     if count > MAX_ITEMS { unsupported(format!("a list of more than {MAX_ITEMS} items")) } else { Ok(()) }
 }
 
-/// The items in order; equal ones keep theirs. An error of `compare` ends it, which no sort of Rust's does.
+/// Sorts the items, stably. Unlike Rust's sorts, it stops at an error of `compare`.
 pub(super) fn in_order<T: Clone>(
     mut items: Vec<T>,
     compare: impl Fn(&T, &T) -> Result<Ordering, Raised>,
@@ -106,7 +106,7 @@ pub(super) fn in_order<T: Clone>(
 pub(crate) struct Dict {
     entries: Vec<(Value, Value)>,
     extent: Extent,
-    /// The places of keys that are texts, of a dict of many entries.
+    /// The places of text keys, if the dict has many entries.
     places: HashMap<Rc<str>, usize>,
 }
 

@@ -20,7 +20,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// A date with its time, in the calendar of today.
+/// A date with a time, in the Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Date {
     year: i64,
@@ -36,7 +36,7 @@ fn is_leap(year: i64) -> bool {
 }
 
 impl Date {
-    /// Of `2026-03-05`, or `2026-03-05T09:07:00`.
+    /// Parses `2026-03-05` or `2026-03-05T09:07:00`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00:00"));
         let numbers = |text: &str, separator: char, widths: [usize; 3]| {
@@ -76,7 +76,7 @@ impl Date {
         (days % 7) as usize
     }
 
-    /// The text of a format.
+    /// The date in a format of `strftime`.
     pub(super) fn written(&self, format: &str) -> Result<String, Raised> {
         let mut to = String::new();
         let mut chars = format.chars();

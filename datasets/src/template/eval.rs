@@ -1,4 +1,4 @@
-//! The values of expressions.
+//! Evaluates expressions.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// The argument `name`, which is also that at a place.
+    /// Takes the argument that is called `name` or is at this position.
     pub(super) fn take(&mut self, at: usize, name: &str) -> Option<Value> {
         if let Some(value) = self.plain.get(at) {
             return Some(value.clone());
@@ -25,7 +25,7 @@ impl Given {
         Some(self.named.remove(place).1)
     }
 
-    /// Refuses arguments beyond `count`, and named ones that were not taken.
+    /// Refuses more than `count` arguments, and named ones that were not taken.
     pub(super) fn end(&self, what: &str, count: usize) -> Result<(), Raised> {
         if self.plain.len() > count {
             let why = format!("{what}() takes at most {count} arguments ({} given)", self.plain.len());
@@ -58,7 +58,7 @@ const OF_NUMBER: &[&str] = &[
     "to_bytes",
 ];
 
-/// Those of `range`, and of `keys`, `items` and `values` of a dict.
+/// The attributes of `range`, and of a dict's `keys`, `items` and `values`.
 const OF_VIEW: &[&str] = &["count", "index", "isdisjoint", "mapping", "start", "step", "stop"];
 
 impl Run<'_> {
@@ -71,7 +71,7 @@ impl Run<'_> {
     /// The value of an expression, within the bounds of depth, size and memory.
     fn checked(&mut self, value: Value, of: &Expr) -> Evaluated {
         match &*of.what {
-            // These hand on a value that is there.
+            // These return an existing value, which was checked before.
             Kind::Name(_) | Kind::Attribute(..) | Kind::Item(..) | Kind::And(..) | Kind::Or(..) => {}
             Kind::Choice { .. } => {}
             _ => self.make(value.bytes())?,
@@ -85,7 +85,7 @@ impl Run<'_> {
         Ok(value)
     }
 
-    // Each kind has a function of its own: what calls itself takes little of the stack.
+    // A function per kind keeps the recursive one's stack frame small.
     fn value(&mut self, expr: &Expr, scope: &Rc<Scope>) -> Evaluated {
         match &*expr.what {
             Kind::None => Ok(Value::None),
@@ -140,7 +140,7 @@ impl Run<'_> {
         self.item(&of, &key)
     }
 
-    /// Counts a search for a key: a text is found by a table.
+    /// Counts the work of a search for a key; a text is found by a hash table.
     fn find(&mut self, key: &Value, dict: &Dict) -> Evaluated<()> {
         let entries = if key.as_text().is_some() { 1 } else { 1 + dict.entries().len() as u64 };
         self.work(key.extent().nodes.saturating_mul(entries))
@@ -231,7 +231,7 @@ impl Run<'_> {
 
     fn binary(&mut self, op: &str, left: &Expr, right: &Expr, scope: &Rc<Scope>) -> Evaluated {
         let (of, to) = (self.eval(left, scope)?, self.eval(right, scope)?);
-        // Jinja writes a constant below zero without parentheses: `-2 ** n` is -(2 ** n), `-2 ** 2` is 4.
+        // As in Jinja, which folds constants first: `-2 ** n` is -(2 ** n), but `-2 ** 2` is 4.
         let is_constant = |expr: &Expr| matches!(&*expr.what, Kind::Int(_) | Kind::Float(_));
         if op == "**"
             && of.as_float().is_some_and(|number| number < 0.0)
@@ -243,7 +243,7 @@ impl Run<'_> {
         operators::binary(op, &of, &to)
     }
 
-    /// Counts a walk through a text.
+    /// Counts the work of a walk through a text.
     fn walk_text(&mut self, of: &Value) -> Evaluated<()> {
         if of.as_text().is_some() { self.work(of.extent().nodes) } else { Ok(()) }
     }
@@ -265,7 +265,7 @@ impl Run<'_> {
         Ok(Value::Undefined(format!("'{name}' is undefined").into()))
     }
 
-    /// `of.name`: a field or a method of Python's object, then an item.
+    /// `of.name`: first an attribute or a method of Python's object, then an item.
     pub(super) fn attribute(&mut self, of: &Value, name: &str) -> Evaluated {
         match of.defined()? {
             Value::Namespace(fields) => {
@@ -302,7 +302,7 @@ impl Run<'_> {
             "first" => Value::Bool(at == 0),
             "last" => Value::Bool(at + 1 == len),
             "length" => int(len),
-            // Only recursive loops are deeper.
+            // Only recursive loops are deeper than 1.
             "depth" => int(1),
             "depth0" => int(0),
             "previtem" => match at.checked_sub(1) {
@@ -318,7 +318,7 @@ impl Run<'_> {
         })
     }
 
-    /// `of[key]`: an item, then a field.
+    /// `of[key]`: first an item, then an attribute.
     pub(super) fn item(&mut self, of: &Value, key: &Value) -> Evaluated {
         of.defined()?;
         let found = match (of, key) {
@@ -432,7 +432,7 @@ impl Run<'_> {
         })
     }
 
-    /// The value of a path of attributes, as `map(attribute="a.b")` has it.
+    /// The value at a path of attributes, such as in `map(attribute="a.b")`.
     pub(super) fn path(&mut self, of: &Value, path: &Value, default: Option<&Value>) -> Evaluated {
         let parts: Vec<Value> = match path {
             Value::Text(path) | Value::Safe(path) => path

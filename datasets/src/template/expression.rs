@@ -4,7 +4,7 @@ use super::ast::{Arguments, Expr, Filter, Kind};
 use super::lexer::{Token, What};
 use super::tag::{Parsed, Tag};
 
-// How strongly operators bind.
+// Operator precedences; a higher one binds more strongly.
 const OR: u8 = 1;
 const AND: u8 = 2;
 const NOT: u8 = 3;
@@ -32,7 +32,7 @@ const OPERATORS: [(&str, u8); 14] = [
 ];
 
 impl Tag<'_> {
-    /// Expressions with commas: a tuple, or one expression.
+    /// A tuple of expressions with commas, or one expression.
     pub(super) fn tuple(&mut self, with_choice: bool, ends: &[&str]) -> Parsed<Expr> {
         let start = self.start();
         let mut items = Vec::new();
@@ -71,7 +71,7 @@ impl Tag<'_> {
         })
     }
 
-    /// The operator at the current token, and how strongly it binds.
+    /// The operator at the current token, and its precedence.
     fn operator(&self) -> Option<(&'static str, u8)> {
         let of_name = [("or", OR), ("and", AND), ("in", COMPARISON), ("not in", COMPARISON)];
         match self.peek()? {
@@ -85,8 +85,7 @@ impl Tag<'_> {
         }
     }
 
-    /// Operands and operators that bind as strongly as `least`, or more: one call for all of them takes
-    /// little of the stack.
+    /// Operands with operators of at least the precedence `least`, in one call, to use little of the stack.
     fn operation(&mut self, least: u8) -> Parsed<Expr> {
         let start = self.start();
         let mut left = if least <= NOT && self.skip_name("not") {
@@ -185,7 +184,7 @@ impl Tag<'_> {
         self.expr(start, what)
     }
 
-    /// What is in parentheses, behind the first one.
+    /// The content of parentheses, after the opening one.
     fn parentheses(&mut self, start: usize) -> Parsed<Expr> {
         if self.skip_op(")") {
             return self.expr(start, Kind::Tuple(Vec::new()));
@@ -203,7 +202,7 @@ impl Tag<'_> {
         Ok((key, self.expression()?))
     }
 
-    /// Items with commas up to `end`.
+    /// Items separated by commas, up to `end`.
     fn items<T>(&mut self, end: &str, item: impl Fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = Vec::new();
         while !self.skip_op(end) {
@@ -318,7 +317,7 @@ impl Tag<'_> {
         Ok(arguments)
     }
 
-    /// Filters and tests behind a value.
+    /// The filters and tests after a value.
     fn filtered(&mut self, start: usize, mut value: Expr) -> Parsed<Expr> {
         loop {
             let what = if self.skip_op("|") {
@@ -371,7 +370,7 @@ impl Tag<'_> {
             if self.is_name("is") {
                 return Err(self.fail("You cannot chain multiple tests with is"));
             }
-            // As in Jinja, where `if`, `in` and `not` behind a test are names too.
+            // As in Jinja, where `if`, `in` and `not` after a test are names too.
             let at = self.start();
             let argument = self.primary()?;
             test.arguments.plain.push(self.postfix(at, argument)?);

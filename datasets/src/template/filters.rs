@@ -71,7 +71,7 @@ const NAMES: &[&str] = &[
     "xmlattr",
 ];
 
-/// Those without arguments.
+/// Filters without arguments.
 const PLAIN: &[&str] = &[
     "abs",
     "capitalize",
@@ -93,7 +93,7 @@ const PLAIN: &[&str] = &[
     "wordcount",
 ];
 
-/// Those that give an iterator over an iterator.
+/// Filters that return a lazy iterator for an iterator.
 const LAZY: &[&str] = &["batch", "map", "reject", "rejectattr", "select", "selectattr", "unique"];
 
 pub(super) fn is_filter(name: &str) -> bool {
@@ -102,12 +102,12 @@ pub(super) fn is_filter(name: &str) -> bool {
 
 type Done = Result<Value, Raised>;
 
-/// Text that is marked as safe if `of` is.
+/// A text, marked as safe if `of` is.
 fn like(of: &Value, made: impl AsRef<str>) -> Value {
     if matches!(of, Value::Safe(_)) { Value::Safe(made.as_ref().into()) } else { text(made) }
 }
 
-/// The whole number that an argument is, or another where it is not given.
+/// An argument as a whole number, or the default.
 fn whole(value: Option<Value>, default: i128) -> Result<i128, Raised> {
     let Some(value) = value else { return Ok(default) };
     value.as_int().ok_or_else(|| {
@@ -118,7 +118,7 @@ fn whole(value: Option<Value>, default: i128) -> Result<i128, Raised> {
 
 /// `of | name(given)`.
 pub(super) fn filter(run: &mut Run<'_>, name: &str, of: Value, given: Given) -> Done {
-    // Python reads an iterator for these only when their result is read.
+    // Python consumes the iterator only when the result is read.
     let lazily = match &of {
         Value::Iter(state) if LAZY.contains(&name) && place_of(state)? < state.0.len() => Some(state.clone()),
         _ => None,
@@ -205,7 +205,7 @@ fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done 
         },
         "reverse" => match &of {
             Value::Text(chars) | Value::Safe(chars) => like(&of, chars.chars().rev().collect::<String>()),
-            // Python makes a list of what cannot be read backwards.
+            // Python makes a list, as an iterator cannot be read backwards.
             Value::Iter(_) => list(of.items()?.into_iter().rev().collect()),
             of => iter(of.items()?.into_iter().rev().collect()),
         },
@@ -246,7 +246,7 @@ fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done 
                 sum = binary("+", &sum, &item)?;
                 run.make(sum.bytes())?;
             }
-            // Python 3.12 adds what was rounded away, 3.11 does not.
+            // Python 3.12 corrects rounding errors of the sum, 3.11 does not.
             if let (true, Value::Float(number)) = (is_of_numbers, &sum)
                 && number + lost != *number
             {
@@ -326,7 +326,7 @@ fn filtered(run: &mut Run<'_>, name: &str, of: Value, mut given: Given) -> Done 
     })
 }
 
-/// Python's `round`, or a number of so many digits that is not below or not above.
+/// Python's `round`, or rounding up or down to some digits.
 fn round(of: &Value, mut given: Given) -> Done {
     let digits = whole(given.take(0, "precision"), 0)?;
     let method = given.take(1, "method").map_or(Ok("common".into()), |method| method.to_text())?;
@@ -367,7 +367,7 @@ fn words(of: &str) -> usize {
     of.split(|char| !is_word(char)).filter(|word| !word.is_empty()).count()
 }
 
-/// Jinja's `title`: words begin behind spaces, hyphens and brackets.
+/// Jinja's `title`: words begin after spaces, hyphens and brackets.
 fn title(of: &str) -> String {
     let is_break = |char: char| is_space(char) || ['-', '(', '{', '[', '<'].contains(&char);
     let (mut to, mut word) = (String::new(), String::new());
@@ -438,7 +438,7 @@ fn indent(of: &Value, mut given: Given) -> Done {
     if whole.matches('\n').count().saturating_mul(spaces.len()) > MAX_TEXT {
         return unsupported("a text is longer than 64 MiB");
     }
-    // Jinja adds a break, so that an empty line at the end stays.
+    // Jinja adds a line break, so that an empty last line stays.
     let mut to = String::new();
     for (at, line) in whole.split('\n').enumerate() {
         if at > 0 {
@@ -482,7 +482,7 @@ fn int(of: &Value, mut given: Given) -> Done {
     })
 }
 
-/// The number that Python's `float` reads.
+/// Parses a number as Python's `float` does.
 fn python_float(of: &str) -> Result<Option<f64>, Raised> {
     let plain = stripped(of, None, true, true);
     if plain.contains('_') || plain.chars().any(|char| !char.is_ascii() && char.is_numeric()) {
@@ -491,7 +491,7 @@ fn python_float(of: &str) -> Result<Option<f64>, Raised> {
     Ok(plain.parse().ok())
 }
 
-/// The key by which items are sorted: without case, unless it is asked for.
+/// The sort key of an item, in lower case unless `with_case`.
 fn key(run: &mut Run<'_>, item: &Value, attribute: Option<&Value>, with_case: bool) -> Done {
     let key = match attribute {
         Some(path) => run.path(item, path, None)?,
@@ -508,7 +508,7 @@ fn sort(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
     let with_case = given.take(1, "case_sensitive").is_some_and(|case| case.is_true());
     let attribute = given.take(2, "attribute").filter(|path| !matches!(path, Value::None));
     given.end("sort", 3)?;
-    // Keys are lists, of one key for each attribute: those that are equal are not compared.
+    // A sort key is a list of one key per attribute.
     let paths: Vec<Option<Value>> = match &attribute {
         Some(Value::Text(paths)) => paths.split(',').map(|path| Some(text(path))).collect(),
         other => vec![other.clone()],
@@ -524,7 +524,7 @@ fn sort(run: &mut Run<'_>, of: Value, mut given: Given) -> Done {
 fn sorted(keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>, Raised> {
     let sorted = in_order(keyed, |(left, _), (right, _)| {
         let ordering = compare("<", left, right)?;
-        // Equal items keep their order, whichever way.
+        // Equal items keep their order in both directions.
         Ok(if reverse { ordering.reverse() } else { ordering })
     })?;
     Ok(sorted.into_iter().map(|(_, item)| item).collect())

@@ -10,7 +10,7 @@ use super::date::Date;
 use super::eval::Given;
 use super::value::{Dict, Raised, TEMPLATE, Value, raised, text, unsupported, view};
 
-/// Their names.
+/// The names of the functions.
 pub(super) const NAMES: [&str; 8] =
     ["raise_exception", "strftime_now", "range", "dict", "namespace", "cycler", "joiner", "lipsum"];
 

@@ -1,8 +1,8 @@
-//! What may hold itself.
+//! Breaks reference cycles.
 //!
-//! A macro holds the scope that it is in, which holds the macro; a field of a namespace may be the namespace.
-//! Such a circle is never freed by counting, and a chain of a hundred thousand of them overflows the stack
-//! when it is. So a run keeps a list of them, and empties each when it ends.
+//! A macro holds its scope, which holds the macro; a namespace may hold itself. Reference counts never free
+//! such a cycle, and freeing a chain of a hundred thousand scopes would overflow the stack. So a run keeps a
+//! list of scopes and namespaces, and empties each at its end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Keeps a scope, once if it is given several times in a row.
+    /// Keeps a scope; repeated calls with the same one keep it once.
     pub(super) fn scope(&mut self, of: &Rc<Scope>) {
         if self.scopes.last().is_none_or(|last| !Rc::ptr_eq(last, of)) {
             self.scopes.push(of.clone());
@@ -38,7 +38,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Each is empty before the first value is dropped: none drops another.
+        // All are empty before the first value is dropped, so that no drop recurses.
         let scopes: Vec<_> = self.scopes.iter().map(|of| of.values.take()).collect();
         let namespaces: Vec<_> = self.namespaces.iter().map(|of| of.take()).collect();
         let loops: Vec<_> = self.loops.iter().map(|of| of.changed.take()).collect();

@@ -1,4 +1,4 @@
-//! JSON as Python's `json` reads and writes it: keys keep their order, whole numbers their digits.
+//! JSON as Python's `json` reads and writes it: keys keep their order, and whole numbers their digits.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::value::{Dict, Raised, Value, compare, float, list, raised, text, unsu
 /// Max depth of lists and objects.
 const MAX_DEPTH: usize = 128;
 
-/// The value of a JSON text.
+/// Parses a JSON text.
 pub(crate) fn parse(json: &str) -> Result<Value, String> {
     let mut reader = Reader { rest: json };
     let value = reader.value(0)?;
@@ -135,10 +135,10 @@ impl Reader<'_> {
     }
 }
 
-/// How JSON is written: `json.dumps`.
+/// The options of `json.dumps`.
 #[derive(Clone, Default)]
 pub(super) struct Style {
-    /// What a level is indented by.
+    /// The indentation of a level.
     pub(super) indent: Option<String>,
     pub(super) ascii: bool,
     pub(super) sort_keys: bool,

@@ -1,4 +1,4 @@
-//! A template as texts and the tokens of its tags, as Jinja's lexer reads it with `trim_blocks` and
+//! Splits a template into texts and the tokens of its tags, as Jinja's lexer does with `trim_blocks` and
 //! `lstrip_blocks`.
 
 use super::value::{Raised, is_space, raised};
@@ -36,7 +36,7 @@ const OPERATORS: [&str; 26] = [
     "=", ".", ":", "|", ",", ";",
 ];
 
-/// The source with the line breaks that Jinja gives it, without the last one.
+/// The source with Jinja's line breaks, without the last one.
 pub(super) fn normalised(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     source.strip_suffix('\n').map(str::to_owned).unwrap_or(source)
@@ -55,7 +55,7 @@ struct Lexer<'s> {
     source: &'s str,
     at: usize,
     parts: Vec<Part>,
-    /// Whether the last tag took a line break behind it.
+    /// Whether the last tag removed the line break after it.
     starts_line: bool,
 }
 
@@ -102,14 +102,14 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// The sign behind the beginning of a tag.
+    /// The sign (`-` or `+`) at the beginning of a tag.
     fn sign(&mut self) -> Option<char> {
         let sign = self.rest().chars().next().filter(|sign| ['-', '+'].contains(sign));
         self.at += usize::from(sign.is_some());
         sign
     }
 
-    /// The text before a tag, without what its sign takes away.
+    /// The text before a tag, without the space that its sign removes.
     fn before_tag(&self, text: &'s str, sign: Option<char>, is_output: bool) -> &'s str {
         match sign {
             Some('-') => text.trim_end_matches(is_space),
@@ -128,7 +128,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Takes the end of a tag of statements or comments: with `-` all space behind it, else a line break.
+    /// Takes the end of a block or comment tag; with `-` also all space after it, else a line break.
     fn end(&mut self, end: &str) -> bool {
         let rest = self.rest();
         let Some((sign, behind)) = end_of(rest, end) else { return false };
@@ -236,7 +236,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// A number; behind a dot only its digits, as in `pair.0.1`.
+    /// A number; after a dot only digits, as in `pair.0.1`.
     fn number(&mut self, is_place: bool) -> Result<What, Raised> {
         let rest = self.rest();
         let digits = |text: &str| digits_of(text, 10);
@@ -347,7 +347,7 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// How long the digits are that a text begins with; `_` stands between two.
+/// The length of the digits at the start of a text; `_` may stand between two.
 fn digits_of(text: &str, radix: u32) -> usize {
     let (mut len, mut is_digit) = (0, false);
     for (at, char) in text.char_indices() {
@@ -360,7 +360,7 @@ fn digits_of(text: &str, radix: u32) -> usize {
     len
 }
 
-/// The sign of the end of a tag at the start of `rest`, and what is behind it.
+/// If `rest` starts with the end of a tag: its sign, and the text after it.
 fn end_of<'s>(rest: &'s str, end: &str) -> Option<(Option<char>, &'s str)> {
     if let Some(behind) = rest.strip_prefix(end) {
         return Some((None, behind));

@@ -72,7 +72,7 @@ const OF_DICT: &[&str] = &[
     "update",
     "values",
 ];
-/// Those that change their object, which the sandbox of chat templates refuses.
+/// Methods that change their object; the sandbox of chat templates refuses them.
 const CHANGING: &[&str] = &[
     "append",
     "clear",
@@ -159,7 +159,7 @@ fn of_dict(of: &Rc<Dict>, name: &str, given: Given) -> Result<Value, Raised> {
     }
 }
 
-/// The text argument at a place.
+/// The text argument at a position.
 fn argument<'g>(given: &'g Given, at: usize, name: &str) -> Result<&'g str, Raised> {
     match given.plain.get(at) {
         Some(value) => value
@@ -169,7 +169,7 @@ fn argument<'g>(given: &'g Given, at: usize, name: &str) -> Result<&'g str, Rais
     }
 }
 
-/// The whole number at a place or of a name.
+/// The whole number at a position, or given by name.
 fn number(given: &mut Given, at: usize, name: &str) -> Result<Option<i128>, Raised> {
     match given.take(at, name) {
         None => Ok(None),
@@ -183,7 +183,7 @@ fn number(given: &mut Given, at: usize, name: &str) -> Result<Option<i128>, Rais
     }
 }
 
-/// How many arguments a method of a text takes, at least and at most; names only where it has any.
+/// The min and max number of arguments of a text's method.
 fn takes(name: &str) -> Option<(usize, usize)> {
     Some(match name {
         "upper" | "lower" | "capitalize" | "title" | "isspace" | "isascii" | "isupper" | "islower" => (0, 0),
@@ -356,14 +356,14 @@ fn of_text(of: &str, name: &str, mut given: Given) -> Result<Value, Raised> {
     })
 }
 
-/// Python's `lower`, whose last sigma is Rust's too.
+/// Python's `lower`; Rust treats the final sigma in the same way.
 pub(super) fn lower(of: &str) -> String {
     of.to_lowercase()
 }
 
 pub(super) fn capitalized(of: &str) -> String {
     let Some(first) = of.chars().next() else { return String::new() };
-    // The last sigma of a word depends on the letters before it.
+    // Lower-cased as a whole: a final sigma depends on the letters before it.
     first_upper(first) + &lower(of)[lower_len(first)..]
 }
 
@@ -371,14 +371,14 @@ fn lower_len(char: char) -> usize {
     char.to_lowercase().map(char::len_utf8).sum()
 }
 
-/// Whether a letter is two, of which the first alone is a capital.
+/// Whether a character is a pair of letters of which only the first is a capital.
 fn is_title(char: char) -> bool {
     matches!(char,
         '\u{1C5}' | '\u{1C8}' | '\u{1CB}' | '\u{1F2}' | '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}'
         | '\u{1FA8}'..='\u{1FAF}' | '\u{1FBC}' | '\u{1FCC}' | '\u{1FFC}')
 }
 
-/// Whether a text has letters of a case, and none of another.
+/// Whether a text has letters of one case, and none of the other.
 pub(super) fn is_of_case(of: &str, upper: bool) -> bool {
     let is = |char: char| if upper { char.is_uppercase() } else { char.is_lowercase() };
     let differs =
@@ -386,7 +386,7 @@ pub(super) fn is_of_case(of: &str, upper: bool) -> bool {
     of.chars().any(|char| is(char) && !is_title(char)) && !of.chars().any(differs)
 }
 
-/// A character in title case: for those of two letters, such as U+01C6, Rust has no table.
+/// A character in title case. Rust has no table for pairs of letters, such as U+01C6.
 fn first_upper(char: char) -> String {
     match char {
         '\u{1C4}'..='\u{1C6}' => '\u{1C5}'.to_string(),
@@ -395,13 +395,13 @@ fn first_upper(char: char) -> String {
         '\u{1F1}'..='\u{1F3}' => '\u{1F2}'.to_string(),
         // Georgian letters have capitals, but none of them begins a word.
         '\u{10D0}'..='\u{10FA}' | '\u{10FD}'..='\u{10FF}' => char.to_string(),
-        // With an iota below: the capitals have it below too.
+        // Letters with an iota subscript; their title case has it too.
         '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => shifted(char, 8),
         '\u{1FB3}' | '\u{1FC3}' | '\u{1FF3}' => shifted(char, 9),
         '\u{1F88}'..='\u{1F8F}' | '\u{1F98}'..='\u{1F9F}' | '\u{1FA8}'..='\u{1FAF}' => char.to_string(),
         '\u{1FBC}' | '\u{1FCC}' | '\u{1FFC}' => char.to_string(),
         char => {
-            // Of several letters, such as those of `ß`, the first is a capital.
+            // If the upper case is several letters, as for `ß`, only the first is a capital.
             let all: Vec<char> = char.to_uppercase().collect();
             let with_iota = ('\u{1FB2}'..='\u{1FF7}').contains(&char);
             let rest = all.iter().skip(1).flat_map(|letter| match letter {
@@ -418,7 +418,7 @@ fn shifted(char: char, by: u32) -> String {
     char::from_u32(u32::from(char) + by).map(String::from).unwrap_or_default()
 }
 
-/// Python's `str.title`: a letter behind one that has no case is a capital.
+/// Python's `str.title`: a letter after a character without case is a capital.
 fn title(of: &str) -> String {
     let (mut to, mut is_within) = (String::new(), false);
     let (lowered, mut at) = (lower(of), 0);
@@ -442,7 +442,7 @@ pub(super) fn stripped<'t>(of: &'t str, chars: Option<&str>, left: bool, right: 
     if right { of.trim_end_matches(is_taken) } else { of }
 }
 
-/// The words between white space; the rest behind `max` splits is one, from the left or from the right.
+/// Splits at white space, at most `max` times, from the left or from the right.
 fn words(of: &str, max: usize, from_right: bool) -> Vec<String> {
     let (mut words, mut rest) = (Vec::new(), of);
     loop {
@@ -530,7 +530,7 @@ fn padded(of: &str, how: &str, width: i128, fill: &str) -> Result<String, Raised
     let missing = width.saturating_sub(len);
     let (left, right) = match how {
         "ljust" => (0, missing),
-        // Python puts the odd one to the left of an even width.
+        // Python puts the odd space to the left of an even width.
         "center" => {
             let left = missing / 2 + (missing & width & 1);
             (left, missing - left)

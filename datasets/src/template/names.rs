@@ -1,9 +1,9 @@
-//! What Jinja finds out about names before a template runs.
+//! Jinja's analysis of names before a template runs.
 //!
-//! Jinja makes a function of each block. A name that such a block sets is a variable of that function: where
-//! no statement before it reads the name, a loop or a macro in the block that does finds it undefined, even
-//! if a variable of the conversation has this name. And a filter or a test that Jinja does not know is an
-//! error of the template, unless it stands in an `if`.
+//! Jinja compiles each block to a function. A name that the block sets is a local variable of that function.
+//! If no earlier statement of the block reads the name, a loop or a macro in the block finds it undefined
+//! before it is set, even if the conversation has a variable of this name. An unknown filter or test is an
+//! error of the template, unless it is in an `if`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,9 +14,9 @@ use super::{filters, tests};
 /// How a block first meets a name.
 #[derive(Clone, Copy, PartialEq)]
 enum First {
-    /// It is read, or is a parameter: what it is outside is what it is here.
+    /// It is read first, or is a parameter.
     Read,
-    /// It is set, whatever happens.
+    /// It is set first, on every path.
     Set,
 }
 
@@ -44,7 +44,7 @@ impl<'f> Frame<'f> {
         Self { names: Names { first, set: HashSet::new() }, outer: Some(outer), in_if: false }
     }
 
-    /// Fills the names that are undefined at the start of a block, and of those in it.
+    /// Fills in the names that are undefined at the start of a block, and of the blocks in it.
     pub(super) fn block(mut self, block: &mut Block) -> Result<(), Raised> {
         self.nodes(&block.nodes)?;
         let outer = self.outer;
@@ -107,7 +107,7 @@ impl<'f> Frame<'f> {
         Ok(())
     }
 
-    /// Those of an `if`: a name that its three parts do not all set is what it is outside.
+    /// The names of an `if`: one that not every branch sets keeps its outer value.
     fn branches(&mut self, branches: &[(Expr, Vec<Node>)], otherwise: &[Node]) -> Result<(), Raised> {
         let Some(((test, body), others)) = branches.split_first() else { return self.nodes(otherwise) };
         let was_in_if = std::mem::replace(&mut self.in_if, true);
@@ -171,7 +171,7 @@ impl<'f> Frame<'f> {
         }
     }
 
-    /// The filters of a block: in an `if` too, one that Jinja does not know is an error of the template.
+    /// Checks the filters of a filter block: an unknown one is an error of the template even in an `if`.
     fn filters(&mut self, filters: &[Filter]) -> Result<(), Raised> {
         let was_in_if = std::mem::replace(&mut self.in_if, false);
         filters.iter().try_for_each(|filter| self.filter(filter))?;

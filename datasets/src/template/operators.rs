@@ -5,7 +5,7 @@ use super::value::{Raised, Value, compare, float, is_equal, list, raised, text, 
 
 type Done = Result<Value, Raised>;
 
-/// The place of index `at`, which counts from the end below zero.
+/// The place of index `at`; a negative one counts from the end.
 pub(super) fn place(at: i128, len: usize) -> Option<usize> {
     let at = if at < 0 { at + len as i128 } else { at };
     usize::try_from(at).ok().filter(|at| *at < len)
@@ -118,7 +118,7 @@ pub(super) fn contains(of: &Value, item: &Value) -> Result<bool, Raised> {
     })
 }
 
-/// Refuses what cannot be a key of a dict.
+/// Refuses a value that cannot be a key of a dict.
 pub(super) fn hashable(of: &Value) -> Result<(), Raised> {
     match of {
         Value::List(_) | Value::Dict(_) | Value::View("dict_items" | "dict_keys", _) => {
@@ -129,7 +129,7 @@ pub(super) fn hashable(of: &Value) -> Result<(), Raised> {
     }
 }
 
-/// `&`, `<`, `>` and quotes as HTML.
+/// The text with `&`, `<`, `>` and quotes escaped for HTML.
 pub(super) fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&#34;").replace('\'', "&#39;")
@@ -177,7 +177,7 @@ pub(super) fn binary(op: &str, left: &Value, right: &Value) -> Done {
     }
 }
 
-/// The items so many times.
+/// The items repeated.
 fn many(items: &[Value], times: &Value) -> Result<Vec<Value>, Raised> {
     let times = repeated(size_of_val(items), times)?;
     Ok((0..times).flat_map(|_| items.iter().cloned()).collect())
@@ -209,7 +209,7 @@ fn numbers(op: &str, left: &Value, right: &Value) -> Done {
             "*" => a.checked_mul(b),
             "/" if b == 0 => return zero("division by zero"),
             "//" | "%" if b == 0 => return zero("integer division or modulo by zero"),
-            // Python rounds the exact quotient; so does this where both numbers are exact.
+            // As in Python, the exact quotient, rounded once: both numbers are exact as `f64`.
             "/" if a.unsigned_abs() <= 1 << 53 && b.unsigned_abs() <= 1 << 53 => {
                 return Ok(Value::Float(a as f64 / b as f64));
             }
@@ -274,7 +274,7 @@ pub(super) fn percent(format: &str, items: &[Value]) -> Result<String, Raised> {
                 Value::Float(number) if !number.is_finite() => {
                     return unsupported("%d of a number that is not finite is not read");
                 }
-                // Without the sign of a zero.
+                // `+ 0.0` drops the sign of a zero.
                 Value::Float(number) => to.push_str(&format!("{:.0}", number.trunc() + 0.0)),
                 value => match value.as_int() {
                     Some(number) => to.push_str(&number.to_string()),

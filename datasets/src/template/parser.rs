@@ -8,7 +8,7 @@ use super::names::Frame;
 use super::tag::{MAX_NESTED, Parsed, Tag};
 use super::value::{Raised, raised};
 
-/// The tree of a normalised source.
+/// Parses a normalised source.
 pub(super) fn parse(source: &str) -> Result<Block, Raised> {
     let parts = lex(source)?;
     let mut parser = Parser {
@@ -30,7 +30,7 @@ pub(super) fn parse(source: &str) -> Result<Block, Raised> {
     }
 }
 
-/// Whether a tag reads the name `caller`, which is neither an attribute nor an argument's name there.
+/// Whether a tag reads the name `caller` other than as an attribute or an argument's name.
 fn reads_caller(part: &Part) -> bool {
     let (Part::Output(tokens) | Part::Block(tokens)) = part else { return false };
     let is_op = |token: Option<&Token>, op| token.is_some_and(|token| token.what == What::Op(op));
@@ -47,7 +47,7 @@ struct Parser<'s> {
     depth: usize,
     /// Whether `break` has a loop to end.
     in_loop: bool,
-    /// The loops around, those of outer macros too.
+    /// The depth of loops, including those around outer macros.
     loops: usize,
     /// Whether a tag has read `caller`.
     has_caller: bool,
@@ -95,7 +95,7 @@ impl<'s> Parser<'s> {
         Ok(Node::Output(value))
     }
 
-    /// The nodes of a block that ends by `end`.
+    /// The nodes of a block that ends with the tag `end`.
     fn body(&mut self, end: &str) -> Parsed<Block> {
         let (nodes, tag) = self.nodes(&[end])?;
         if let Some(mut tag) = tag {
@@ -105,7 +105,7 @@ impl<'s> Parser<'s> {
         Ok(nodes.into())
     }
 
-    // Each tag has a function of its own: what calls itself takes little of the stack.
+    // A function per tag keeps the recursive one's stack frame small.
     fn statement(&mut self, name: &str, mut tag: Tag<'s>) -> Parsed<Node> {
         match name {
             "if" => self.branches(tag),
@@ -129,7 +129,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A body that is a function in Jinja.
+    /// A body that Jinja compiles to a function, so no loop is around it.
     fn outside_loops(&mut self, end: &str) -> Parsed<Block> {
         let was_in_loop = std::mem::replace(&mut self.in_loop, false);
         let body = self.body(end)?;
@@ -249,7 +249,7 @@ impl<'s> Parser<'s> {
         self.loops += 1;
         let was_in_loop = std::mem::replace(&mut self.in_loop, true);
         let (body, end) = self.nodes(&["else", "endfor"])?;
-        // A recursive loop is a function in Jinja, with what is behind its `else`.
+        // Jinja compiles a recursive loop, with its `else`, to a function.
         self.in_loop = was_in_loop && !is_recursive;
         let mut otherwise = Block::default();
         if let Some(mut end) = end {

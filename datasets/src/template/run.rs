@@ -12,19 +12,19 @@ use super::date::Date;
 use super::held::Held;
 use super::value::{IN_USE, Raised, UNSUPPORTED, Value, is_equal, raised, text, tuple, unsupported};
 
-/// Max steps of a run: a template of more has no end.
+/// Max steps of a run, for templates that do not end.
 const MAX_STEPS: usize = 10_000_000;
 /// Max bytes of all texts and lists that a run makes.
 const MAX_MADE: usize = 1 << 29;
 /// Max bytes of a text.
 pub(super) const MAX_TEXT: usize = 1 << 26;
-/// Max depth of blocks, expressions and calls within each other: about 3 KiB of the stack each, in a build
-/// without optimisation.
+/// Max depth of nested blocks, expressions and calls; each takes about 3 KiB of the stack in a build without
+/// optimisation.
 const MAX_DEPTH: usize = 150;
-/// The depth of a block, and of a call.
+/// The depth that a block or a call counts for.
 const OF_BLOCK: usize = 3;
 pub(super) const OF_CALL: usize = 2;
-/// That of a filter which calls another.
+/// The depth that a filter counts for if it calls another.
 pub(super) const OF_FILTER: usize = 12;
 
 /// The names of a block.
@@ -63,15 +63,15 @@ pub(crate) struct Closure {
 pub(crate) struct Loop {
     pub(super) items: Items,
     pub(super) at: Cell<usize>,
-    /// What `loop.changed` was called with.
+    /// The last arguments of `loop.changed`.
     pub(super) changed: RefCell<Option<Vec<Value>>>,
 }
 
-/// What is written.
+/// The output.
 #[derive(Default)]
 struct Out {
     text: String,
-    /// Whether it is the output of the template, and not that of a macro or a block.
+    /// Whether it is the template's own output, not that of a macro or a block.
     is_root: bool,
 }
 
@@ -85,14 +85,14 @@ enum Flow {
 pub(super) struct Run<'t> {
     pub(super) source: &'t str,
     pub(super) date: Option<Date>,
-    /// The characters that the template itself has written.
+    /// The number of characters in the template's own output.
     written: usize,
     /// The characters of each `{% generation %}`.
     pub(super) spans: Vec<Range<usize>>,
     steps: usize,
-    /// The bytes of texts and lists that were made.
+    /// The bytes of all texts and lists made so far.
     made: usize,
-    /// The blocks and expressions that are open.
+    /// The current depth of blocks and expressions.
     depth: usize,
     pub(super) held: Held,
 }
@@ -113,7 +113,7 @@ impl<'t> Run<'t> {
         }
     }
 
-    /// The text of a template.
+    /// Runs a template; returns its text.
     pub(super) fn template(&mut self, root: &Block, scope: &Rc<Scope>) -> Evaluated<String> {
         let mut out = Out { text: String::new(), is_root: true };
         self.own(root, scope, &mut out)?;
@@ -136,7 +136,7 @@ impl<'t> Run<'t> {
         self.work(16)
     }
 
-    /// Counts a walk through so many values, or as many times 16 bytes.
+    /// Counts the work of a walk through `nodes` values, or 16 bytes for each.
     pub(super) fn work(&mut self, nodes: u64) -> Evaluated<()> {
         self.steps = self.steps.saturating_add(usize::try_from(nodes / 16).unwrap_or(usize::MAX));
         if self.steps > MAX_STEPS { unsupported("the template takes too many steps") } else { Ok(()) }
@@ -151,7 +151,7 @@ impl<'t> Run<'t> {
         self.work(bytes as u64 / 16)
     }
 
-    /// What `run` does, deeper by so much.
+    /// Calls `run` at a greater depth.
     pub(super) fn deeper<T>(
         &mut self,
         by: usize,
@@ -166,7 +166,7 @@ impl<'t> Run<'t> {
         Ok(done)
     }
 
-    /// The text of a block on its own.
+    /// The text of a block, captured.
     pub(super) fn captured(&mut self, block: &Block, scope: &Rc<Scope>) -> Evaluated<String> {
         let mut out = Out::default();
         self.own(block, scope, &mut out)?;
@@ -174,7 +174,7 @@ impl<'t> Run<'t> {
         Ok(out.text)
     }
 
-    /// A block, in the scope that is its own.
+    /// Runs a block in a scope of its own.
     fn own(&mut self, block: &Block, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<Flow> {
         for name in &block.hidden {
             scope.set(name, Value::Undefined(format!("'{name}' is undefined").into()));
@@ -194,7 +194,7 @@ impl<'t> Run<'t> {
         })
     }
 
-    // Each kind has a function of its own, as in `value`.
+    // A function per kind, as in `value`.
     fn node(&mut self, node: &Node, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<Flow> {
         self.step()?;
         match node {
@@ -254,7 +254,7 @@ impl<'t> Run<'t> {
         self.nodes(otherwise, scope, out)
     }
 
-    /// The text of a block on its own, through filters; or how it was left, which drops the text.
+    /// Captures the text of a block and applies filters. `break` or `continue` drops the text.
     fn block(
         &mut self,
         filters: &[Filter],
@@ -307,14 +307,14 @@ impl<'t> Run<'t> {
     }
 
     fn generation(&mut self, body: &Block, scope: &Rc<Scope>, out: &mut Out) -> Evaluated<()> {
-        // As transformers counts: from what the template itself has written.
+        // As in transformers, counted in the template's own output.
         let start = self.written;
         let body = self.captured(body, &Scope::within(scope))?;
         self.spans.push(start..start + body.chars().count());
         self.push(&body, out)
     }
 
-    /// A macro in its scope, which may hold it: the run lets go of both.
+    /// A macro in its scope. The scope may hold the macro, so the run frees both at its end.
     pub(super) fn closure(&mut self, of: &Arc<Macro>, scope: &Rc<Scope>) -> Value {
         self.held.scope(scope);
         Value::Macro(Rc::new(Closure { of: of.clone(), scope: scope.clone() }))
@@ -341,7 +341,7 @@ impl<'t> Run<'t> {
                 self.assign(&of.target, item.clone(), &inner)?;
                 if self.eval(test, &inner)?.is_true() {
                     kept.push(match &of.target {
-                        // Jinja hands on the names, not the item.
+                        // The names get the items of a tuple.
                         Target::Several(_) => tuple(item.items()?),
                         _ => item,
                     });
@@ -355,7 +355,7 @@ impl<'t> Run<'t> {
         }
         let count = items.len();
         let current = Rc::new(Loop { items: items.into(), at: Cell::new(0), changed: RefCell::default() });
-        // As Jinja's `else`: a body that `break` or `continue` left does not count.
+        // As Jinja's `else`: runs if no body ran to its end.
         let (mut is_complete, mut is_broken) = (false, false);
         for at in 0..count {
             self.step()?;
@@ -403,7 +403,7 @@ impl<'t> Run<'t> {
         Ok(())
     }
 
-    /// `error` with the source of the expression, if it has none.
+    /// Adds the source of the expression to `error`, unless it has one.
     pub(super) fn at(&self, error: Raised, expr: &Expr) -> Raised {
         let source = || self.source.get(expr.span.start..expr.span.end).unwrap_or_default().to_owned();
         Raised { at: error.at.or_else(|| Some(source())), ..error }

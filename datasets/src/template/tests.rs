@@ -5,7 +5,7 @@ use super::methods::is_of_case;
 use super::operators::{contains, hashable, is};
 use super::value::{Raised, Value, raised, unsupported};
 
-/// Every name; those of operators as well.
+/// All names, including those of operators.
 const NAMES: &[&str] = &[
     "boolean",
     "callable",
@@ -96,7 +96,7 @@ pub(super) fn test(name: &str, value: &Value, given: &Given) -> Result<bool, Rai
                 | Value::View(..)
                 | Value::Loop(_)
         ),
-        // With a length and items by place: a dict has both in Python, and so has an undefined value.
+        // Anything with a length and items. In Python a dict has both, and so has an undefined value.
         "sequence" => matches!(
             value,
             Value::Undefined(_)

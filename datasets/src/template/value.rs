@@ -1,4 +1,4 @@
-//! Values of a template, with the meaning and the words of Python.
+//! Values of a template, with the semantics and messages of Python.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -9,18 +9,18 @@ pub(crate) use super::collection::Dict;
 use super::collection::{Extent, Items, bounded};
 use super::run::MAX_TEXT;
 
-/// Why a template ends: an exception of Python's, by its kind and its message.
+/// An exception of Python, by its kind and message.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raised {
     pub(crate) kind: &'static str,
     pub(crate) message: String,
-    /// The expression.
+    /// The source of the expression.
     pub(crate) at: Option<String>,
 }
 
-/// The kind of what templates raise themselves.
+/// The kind of exceptions that templates raise themselves.
 pub(crate) const TEMPLATE: &str = "raise_exception";
-/// The kind of what is not read here, though Python has a result.
+/// The kind for expressions that are not supported here, though Python has a result.
 pub(crate) const UNSUPPORTED: &str = "unsupported";
 
 pub(crate) fn raised(kind: &'static str, message: impl Into<String>) -> Raised {
@@ -34,7 +34,7 @@ pub(super) fn unsupported<T>(what: impl Into<String>) -> Result<T, Raised> {
 /// A value.
 #[derive(Clone)]
 pub(crate) enum Value {
-    /// A name or a field that is not there, with the message of its use.
+    /// A missing name or field, with the message for its use.
     Undefined(Rc<str>),
     None,
     Bool(bool),
@@ -53,15 +53,15 @@ pub(crate) enum Value {
     Function(&'static str),
     /// A method of a value.
     Method(Rc<Value>, Rc<str>),
-    /// What an iterator has left: its items, and the place of the next one.
+    /// An iterator: its items, and the index of the next one.
     Iter(Rc<(Items, Cell<usize>)>),
     /// What `items`, `keys` and `values` of a dict give, and `range`.
     View(&'static str, Rc<Items>),
-    /// An object of `cycler` or `joiner`: its items, and how often it was called.
+    /// An object of `cycler` or `joiner`: its items, and the number of calls.
     Cycle(Rc<(&'static str, Items, Cell<usize>)>),
 }
 
-/// Whether Python's `str.strip` takes a character away: white space of Unicode, and four separators.
+/// Whether Python's `str.strip` removes a character: white space of Unicode, and four separators.
 pub(super) fn is_space(char: char) -> bool {
     char.is_whitespace() || ('\x1C'..='\x1F').contains(&char)
 }
@@ -70,10 +70,10 @@ pub(crate) fn text(text: impl AsRef<str>) -> Value {
     Value::Text(text.as_ref().into())
 }
 
-/// The place of an iterator which a loop or another iterator reads bit by bit.
+/// The index of an iterator that a loop or another iterator is reading.
 pub(super) const IN_USE: usize = usize::MAX;
 
-/// Where an iterator is.
+/// The index of an iterator's next item.
 pub(super) fn place_of(of: &(Items, Cell<usize>)) -> Result<usize, Raised> {
     match of.1.get() {
         IN_USE => unsupported("an iterator that a loop or a filter has not read to its end: make it a list"),
@@ -81,7 +81,7 @@ pub(super) fn place_of(of: &(Items, Cell<usize>)) -> Result<usize, Raised> {
     }
 }
 
-/// What a generator of Python gives.
+/// A value like a Python generator.
 pub(super) fn iter(items: Vec<Value>) -> Value {
     Value::Iter(Rc::new((items.into(), Cell::new(0))))
 }
@@ -135,7 +135,7 @@ impl Value {
         }
     }
 
-    /// How deep it is, and the cost of a walk through it.
+    /// Its depth, and the cost of a walk through it.
     pub(super) fn extent(&self) -> Extent {
         match self {
             Self::Text(text) | Self::Safe(text) => Extent::flat(1 + text.len() as u64 / 16),
@@ -149,7 +149,7 @@ impl Value {
         }
     }
 
-    /// The bytes of its text or its items.
+    /// The bytes of its text, or of its items.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Safe(text) => text.len(),
@@ -160,7 +160,7 @@ impl Value {
         }
     }
 
-    /// The value of a field that is not there.
+    /// The undefined value for a missing field.
     pub(super) fn missing(&self, name: &str) -> Value {
         let of = match self {
             Self::None => "'None'".to_owned(),
@@ -182,7 +182,7 @@ impl Value {
         }
     }
 
-    /// The number of a `bool` or a whole number.
+    /// A `bool` or a whole number as `i128`.
     pub(super) fn as_int(&self) -> Option<i128> {
         match self {
             Self::Bool(value) => Some(i128::from(*value)),
@@ -198,7 +198,7 @@ impl Value {
         }
     }
 
-    /// The error of an undefined value that is used.
+    /// Refuses an undefined value.
     pub(super) fn defined(&self) -> Result<&Self, Raised> {
         match self {
             Self::Undefined(why) => Err(raised("UndefinedError", &**why)),
@@ -319,7 +319,7 @@ pub(super) fn float(number: f64) -> String {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
     let mut short = format!("{number:e}");
-    // Of two that are as short and as near, Python takes the even one.
+    // Of two equally short and near numbers, Python writes the even one.
     let mantissa = short.split_once('e').map_or("", |(digits, _)| digits);
     let places = mantissa.bytes().filter(u8::is_ascii_digit).count().saturating_sub(1);
     let even = format!("{number:.places$e}");
@@ -370,11 +370,11 @@ fn is_printable(char: char) -> bool {
     if char.is_ascii() {
         return !char.is_ascii_control();
     }
-    // Behind another character only what cannot be printed is escaped.
+    // After another character, `escape_debug` escapes only unprintable characters.
     !format!("a{char}").escape_debug().to_string().contains("\\u{")
 }
 
-/// Whether both are one list or dict.
+/// Whether both are the same list or dict.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::List(left), Value::List(right)) | (Value::Tuple(left), Value::Tuple(right)) => {
@@ -430,7 +430,7 @@ fn as_dict(view: &Items) -> Value {
     Value::Dict(Rc::new(view.iter().map(entry).collect()))
 }
 
-/// How two numbers are ordered, exactly: a whole number is not rounded.
+/// Compares two numbers exactly, without rounding a whole number.
 fn ordered(left: &Value, right: &Value) -> Option<Ordering> {
     match (left.as_int(), right.as_int()) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
@@ -441,7 +441,7 @@ fn ordered(left: &Value, right: &Value) -> Option<Ordering> {
 }
 
 fn whole_and_float(whole: i128, number: f64) -> Option<Ordering> {
-    // Every number of 2^127 or more is above all whole numbers here; the cast keeps those below.
+    // A float of 2^127 or more is above all `i128`; smaller ones are cast exactly.
     match number {
         number if number.is_nan() => None,
         number if number >= 2f64.powi(127) => Some(Ordering::Less),

@@ -11,19 +11,19 @@ pub(super) enum Kind {
     Int,
 }
 
-/// The values of one feature, as they lie in the record.
+/// The values of one feature, in place in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List<'a> {
     /// One list.
     One(Kind, &'a [u8]),
-    /// The lists of this entry of the map, from this one on: their values follow each other.
+    /// Several lists of one entry of the map, to be concatenated, from this one on.
     Several(Kind, &'a [u8], usize),
 }
 
 /// A feature of one example: the bytes of its name and its list, `None` for an empty feature.
 pub(super) type Feature<'a> = (&'a [u8], Option<List<'a>>);
 
-/// The number of the lists in a `SequenceExample`; an `Example` has no such field.
+/// The field number of the lists in a `SequenceExample`; an `Example` has no such field.
 const LISTS: u64 = 2;
 
 /// The features of `record` in order; `None` if it is not an example. Where a name comes twice, the last one
@@ -80,7 +80,7 @@ fn feature(entry: &[u8]) -> Option<Feature<'_>> {
             name = text;
         }
     }
-    // Lists of one kind that follow each other are one list; a list of another kind replaces those before it.
+    // Consecutive lists of one kind are one list; a list of another kind replaces those before it.
     let (mut number, mut list) = (0, None);
     lists(entry, |kind, part| {
         list = Some(match list {
@@ -174,14 +174,14 @@ enum Wire<'a> {
     Fixed64,
     Bytes(&'a [u8]),
     Fixed32([u8; 4]),
-    /// Fields between two marks, an old form of a message.
+    /// A group: fields between two marks, the old form of a message.
     Group,
 }
 
-/// Max groups inside each other, as Protocol Buffers have it.
+/// Max nesting of groups, as in Protocol Buffers.
 const MAX_GROUPS: u32 = 100;
 
-/// Iterates over the numbers and values of a message's fields; ends after a damaged one, which is `None`.
+/// Iterates over the field numbers and values of a message; a damaged field is `None`, the last item.
 #[derive(Clone, Debug)]
 struct Message<'a>(&'a [u8]);
 

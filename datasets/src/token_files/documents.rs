@@ -14,7 +14,7 @@ use crate::error::data;
 use crate::reader::inside;
 use crate::{ElementType, MEMORY_LIMIT, MappedFile, Reader, Schema, SchemaField, Values};
 
-/// Ids that are searched at a time for the beginnings of documents.
+/// Ids that are searched for beginnings of documents at a time.
 const BLOCK: u64 = 1 << 19;
 
 /// The documents in a pair of `.bin` and `.idx`, as Megatron and fairseq write them, or in a file of llm.c.
@@ -70,7 +70,7 @@ impl TokenDocuments {
     /// in memory up to [`MEMORY_LIMIT`].
     ///
     /// # Errors
-    /// `Data` if a file is missing, or damaged, or the two are of different sets; names the file and the
+    /// `Data` if a file is missing or damaged, or the two do not belong together; names the file and the
     /// byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path.as_ref(), MEMORY_LIMIT)
@@ -202,7 +202,7 @@ impl TokenDocuments {
     }
 }
 
-/// What to do with a file of bare ids.
+/// Advice for a file of bare ids.
 pub(crate) fn raw() -> &'static str {
     feedline_core::named(
         "if its numbers are ids without a header, open it by Tokens, with their type",

@@ -43,7 +43,7 @@ pub(crate) struct Index {
     documents: u64,
     lengths: Array,
     starts: Array,
-    /// What a start counts: bytes, or ids.
+    /// The unit of the starts: bytes, or ids.
     unit: u64,
     /// The first sequence of each document, and the end; without it a document is a sequence.
     list: Option<Array>,
@@ -138,7 +138,7 @@ impl Index {
             let numbers = sequences.checked_mul(3)?.checked_add(2)?.checked_add(entries)?;
             numbers.checked_mul(8)
         };
-        // Only Megatron's has a list of documents, and its number of entries.
+        // Only Megatron's variant has a list of documents, and its number of entries.
         let plain = numbers(0).and_then(|bytes| bytes.checked_add(HEADER)) == Some(content.len());
         let (first, entries) = match plain {
             true => (HEADER, None),
@@ -198,7 +198,7 @@ impl Index {
             };
             let last = self.documents;
             for (at, expected) in [(0, 0), (last, self.sequences)] {
-                // A list without entries lists nothing.
+                // Without entries there is nothing to check.
                 if list.first + 8 * at >= self.content.len() && self.sequences == 0 {
                     continue;
                 }
@@ -243,7 +243,7 @@ impl Index {
         }
     }
 
-    /// A sequence, which lies in a `.bin` of `ids` bytes.
+    /// A sequence, checked against a `.bin` of `ids` bytes.
     pub(crate) fn sequence(&self, sequence: u64, ids: u64) -> Result<Sequence> {
         let (start, length) = (self.at(self.starts, sequence)?, self.at(self.lengths, sequence)?);
         let place = || {
@@ -267,7 +267,7 @@ impl Index {
         Ok(self.at(modes, sequence)? as u8)
     }
 
-    /// The ids of each document, and its sequences.
+    /// The number of ids and of sequences of each document.
     pub(crate) fn counts(&self) -> Result<Vec<[u32; 2]>> {
         let mut counts = Vec::new();
         let (mut lengths, mut from) = (Vec::new(), 0);

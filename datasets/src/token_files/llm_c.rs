@@ -7,11 +7,11 @@ use crate::error::data;
 /// Bytes of the header.
 pub(crate) const HEADER: u64 = 1024;
 
-/// Magic number, version, type of an id, and the token between texts: those of GPT-2 and of Llama 3.
+/// Magic number, version, type of an id, and the token between texts: for GPT-2 and for Llama 3.
 const KINDS: [(u32, u32, DType, u32); 2] =
     [(20240520, 1, DType::U16, 50256), (20240801, 7, DType::U32, 128000)];
 
-/// What the header says.
+/// The content of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) dtype: DType,
@@ -28,7 +28,7 @@ fn number(start: &[u8], at: usize) -> Option<u32> {
 /// Whether `start` begins a file of llm.c whose length is `len`, or one that is cut short.
 pub(crate) fn is_llm_c(start: &[u8], len: u64) -> bool {
     let kind = number(start, 0).and_then(|magic| KINDS.iter().find(|kind| kind.0 == magic));
-    // The unused numbers are zero: bare ids hardly have 250 zeros behind these.
+    // The unused numbers must be zero; bare ids will hardly have 250 zeros here.
     let rest = start.get(12..start.len().min(HEADER as usize));
     kind.is_some() && len >= HEADER && rest.is_some_and(|rest| rest.iter().all(|&byte| byte == 0))
 }

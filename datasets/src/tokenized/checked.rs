@@ -1,8 +1,8 @@
-//! A tokenizer whose regular expressions fail aloud.
+//! A tokenizer that reports failed regular expressions.
 //!
-//! The engine gives up where an expression goes back too often: `\s+(?!\S)` at a million blanks. `tokenizers`
-//! then takes the rest of the text for one piece, without an error. So the steps that search by an expression
-//! of the file are run here; all others are those of the crate.
+//! The engine gives up on an expression that backtracks too often, such as `\s+(?!\S)` on a million blanks.
+//! `tokenizers` then takes the rest of the text for one piece, without an error. So the steps that search by
+//! an expression of the file run here; all others are the crate's.
 
 use std::cell::RefCell;
 
@@ -18,7 +18,7 @@ use tokenizers::{
     SplitDelimiterBehavior, TokenizerImpl,
 };
 
-/// A tokenizer that is read from a `tokenizer.json` by serde.
+/// The type of a tokenizer that serde reads from a `tokenizer.json`.
 pub(crate) type Checked =
     TokenizerImpl<ModelWrapper, Normalize, PreTokenize, PostProcessorWrapper, DecoderWrapper>;
 
@@ -38,10 +38,10 @@ pub(super) fn encode(tokenizer: &Checked, text: &str, special_tokens: bool) -> R
     Ok(checked(|| tokenizer.encode_fast(text, special_tokens))?.get_ids().to_vec())
 }
 
-/// Ids, and the first character of each and the one behind it.
+/// Ids, and the character range (start, end) of each.
 pub(crate) type Encoded = (Vec<u32>, Vec<(usize, usize)>);
 
-/// The ids of `text` without special tokens, and the characters of each.
+/// The ids of `text` without special tokens, and the character range of each.
 ///
 /// # Errors
 /// As [`encode`].
@@ -50,7 +50,7 @@ pub(crate) fn encode_with_places(tokenizer: &Checked, text: &str) -> Result<Enco
     Ok((encoded.get_ids().to_vec(), encoded.get_offsets().to_vec()))
 }
 
-/// What `encode` gives, or the error of a normalizer, which the crate drops.
+/// The result of `encode`, or the error of a normalizer that the crate dropped.
 fn checked(encode: impl FnOnce() -> Result<Encoding>) -> Result<Encoding> {
     DROPPED.set(None);
     let encoded = encode()?;
@@ -204,7 +204,7 @@ impl Normalize {
     }
 }
 
-/// The expression of `step`, whose pattern is private; `None` for a text that is sought as it is.
+/// The regular expression of `step`, whose pattern is private; `None` for a literal text.
 fn expression(step: &Replace) -> Result<Option<Expression>> {
     let step: Json = serde_json::to_value(step)?;
     step["pattern"]["Regex"].as_str().map(Expression::new).transpose()

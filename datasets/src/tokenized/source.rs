@@ -11,8 +11,8 @@ use feedline_core::{
 use super::{Checked, IDS, encode, load};
 use crate::error::one_line;
 
-/// A [`Source`] whose text field becomes token ids, as a `tokenizer.json` of Hugging Face says; a source
-/// itself.
+/// A [`Source`] that turns the text field of another source into token ids, by a `tokenizer.json` of Hugging
+/// Face.
 ///
 /// The field `ids` (`i64`, of varying length) takes the place of the text, which is a ragged field of `u8`;
 /// the other fields stay. The ids are those of [`Tokenized`](super::Tokenized), without special tokens. A
@@ -63,7 +63,7 @@ impl TokenizedSource {
             let max = of.as_ragged().map(|ragged| ragged.max_per_sample());
             spec = match (at == index, max) {
                 (true, Some(max)) if of.dtype() == DType::U8 && of.shape().is_empty() => {
-                    // A token has a byte of text at least.
+                    // A token has at least one byte of text.
                     spec.ragged(IDS, DType::I64, [], max)?
                 }
                 (true, _) => {

@@ -34,11 +34,11 @@ struct Shared {
     places: Places,
     shape: Shape,
     index: Index,
-    /// The bytes of the times, in the order of the index, and those of the groups.
+    /// The bytes of the times, in the order of the index.
     times: Vec<u8>,
     groups: Vec<u8>,
     rows: Option<InMemory>,
-    /// What the columns take in memory.
+    /// The memory that the columns take.
     bytes: u64,
 }
 
@@ -139,8 +139,8 @@ impl TableWindows {
         found.map(|(_, classes)| classes.as_slice())
     }
 
-    /// The windows whose targets all have times within `range`; without targets, all of their rows. So the
-    /// windows of `..end` have no row from `end` on, and those of `end..` may begin before it.
+    /// The windows whose targets all have times within `range`; for windows without targets, all rows. So
+    /// windows of `..end` have no row from `end` on, and inputs of `end..` may begin before `end`.
     ///
     /// ```
     /// # use feedline_core::Dataset;
@@ -151,9 +151,9 @@ impl TableWindows {
     /// ```
     ///
     /// # Errors
-    /// `Config` for a limit that is NaN, if there is no such window, and if means or deviations are made of
-    /// all rows: give [`fit_on`](crate::Table::fit_on) or [`fitted`](crate::Table::fitted), so that no later
-    /// row leaks into earlier ones.
+    /// `Config` for a limit that is NaN, if there is no such window, and if means or deviations come from all
+    /// rows: use [`fit_on`](crate::Table::fit_on) or [`fitted`](crate::Table::fitted), so that later rows do
+    /// not leak into earlier ones.
     pub fn targets_in(&self, range: impl RangeBounds<f64>) -> Result<Subset> {
         let (limits, Shape { inputs, targets, .. }) = (Limits::new(&range), self.0.shape);
         if self.0.shape.is_fitted_on_all {
@@ -176,7 +176,7 @@ impl TableWindows {
     }
 }
 
-/// The fields of the windows.
+/// The spec of the windows.
 fn spec(inner: &Spec, time: DType, group: usize, shape: Shape) -> Result<Spec> {
     let mut spec = Spec::new();
     for (name, rows) in [("x", shape.inputs), ("y", shape.targets)] {
@@ -217,7 +217,7 @@ fn named_group(reader: &TableReader, numbers: &[i64]) -> String {
     if names.is_empty() { String::new() } else { format!(" of group {}", names.join(", ")) }
 }
 
-/// Time and group of rows that are read one by one.
+/// Reads the time and the group of rows one by one.
 struct Cells<'a> {
     reader: &'a TableReader,
     places: Places,
@@ -231,7 +231,8 @@ impl<'a> Cells<'a> {
         Self { reader, places, values: Values::new(), time: Vec::new(), group: Vec::new() }
     }
 
-    /// Reads a row; returns whether other cells of it are an error, which the windows with the row report.
+    /// Reads a row; returns whether another of its cells is an error, to be reported by the windows with this
+    /// row.
     fn read(&mut self, row: u64) -> Result<bool> {
         let Self { reader, places, values, time, group } = self;
         let of_group = places.group.map(|group| group.of);
@@ -295,7 +296,7 @@ impl InMemory {
 }
 
 impl Shared {
-    /// The places of the rows of a window in the order of the index.
+    /// The places in the order of the index of a window's rows.
     fn places_of(&self, id: u64) -> Result<Range<usize>, ReadError> {
         let start = usize::try_from(id).ok().and_then(|id| self.index.starts.get(id));
         let Some(&start) = start else {

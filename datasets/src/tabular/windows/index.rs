@@ -10,14 +10,14 @@ use crate::error::data;
 use crate::tabular::cast::Number;
 use crate::tabular::fit_on::Limits;
 
-/// What a window is.
+/// The shape of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) inputs: usize,
     pub(super) targets: usize,
     pub(super) stride: usize,
     pub(super) max_gap: Option<f64>,
-    /// Whether means are made of all rows, so that no part of the windows may be for validation.
+    /// Whether means come from all rows: then no part of the windows may be for validation.
     pub(super) is_fitted_on_all: bool,
 }
 
@@ -25,37 +25,37 @@ pub(super) struct Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     group: u32,
-    /// The time as a number of the same order.
+    /// The time, mapped to an integer of the same order.
     time: i64,
     row: u32,
 }
 
-/// The rows as they come, and their groups.
+/// The rows in the order of the file, and their groups.
 #[derive(Debug)]
 pub(super) struct Unsorted {
     element: ElementType,
     entries: Vec<Entry>,
-    /// The numbers of each group, by its place in `Entry::group`.
+    /// The category numbers of each group, indexed by `Entry::group`.
     groups: Vec<Vec<i64>>,
     places: std::collections::HashMap<Vec<i64>, u32>,
 }
 
-/// The rows in their order.
+/// The rows sorted by group and time.
 #[derive(Debug)]
 pub(super) struct Index {
     element: ElementType,
     /// The rows of the table, by group and time.
     pub(super) order: Vec<u32>,
     times: Vec<i64>,
-    /// The numbers of each group, and its places in the order.
+    /// The category numbers of each group, and its range in `order`.
     pub(super) groups: Vec<(Vec<i64>, Range<usize>)>,
-    /// The place of the first row of each window, in order.
+    /// The place in `order` of the first row of each window, sorted.
     pub(super) starts: Vec<u32>,
     pub(super) fate: WindowFate,
 }
 
 impl Unsorted {
-    /// For times of this type.
+    /// An empty index for times of this type.
     pub(super) fn new(element: ElementType, rows: u64) -> Result<Self> {
         if u32::try_from(rows).is_err() {
             return Err(data(format!("a table of {rows} rows: windows are made of up to 2^32 of them")));
@@ -176,7 +176,7 @@ impl Index {
         self.groups.partition_point(|(_, places)| places.end <= place)
     }
 
-    /// The windows whose rows `of` lie in `limits`.
+    /// The windows for which the rows `of` of the window are within `limits`.
     pub(super) fn within(&self, of: Range<usize>, limits: &Limits) -> Vec<u64> {
         let has = |place: usize| limits.has(number(self.element, self.times[place]));
         let is_in = |start: &u32| has(*start as usize + of.start) && has(*start as usize + of.end - 1);
@@ -184,7 +184,7 @@ impl Index {
     }
 }
 
-/// A whole number with the order of `float`, which is finite; 0 for -0.
+/// An integer with the order of the finite `float`; 0 for -0.
 fn ordered(float: f64) -> i64 {
     let bits = (float + 0.0).to_bits() as i64;
     bits ^ (((bits >> 63) as u64) >> 1) as i64

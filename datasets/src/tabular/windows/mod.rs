@@ -16,7 +16,7 @@ pub use dataset::TableWindows;
 /// The fields of the windows; `x` and `y` are stacks of the table.
 const FIELDS: [&str; 4] = ["x", "y", "group", "start"];
 
-/// How the rows of a [`Table`] become windows of time: made by [`Table::windows`].
+/// Options for windows of time over the rows of a [`Table`]: made by [`Table::windows`].
 ///
 /// A sample has the fields
 ///
@@ -27,15 +27,15 @@ const FIELDS: [&str; 4] = ["x", "y", "group", "start"];
 /// | `group` | `i64`, or `i64 [n]` of `n` columns | the group, by its place in the sorted list of all groups ([`TableWindows::classes`]); without [`group`](Self::group) there is no such field |
 /// | `start` | that of the column | the time of the first row |
 ///
-/// Rows are sorted by group and time, whatever their order in the file. Two rows of one group and one time
-/// are an error. The windows of a group begin at its rows 0, `stride`, `2 * stride` and so on; they come
-/// group by group, in the order of their times. No window has rows of two groups. Without
-/// [`max_gap`](Self::max_gap) rows follow each other whatever the time between them.
+/// Rows are sorted by group and time, in any order of the file. Two rows with the same group and time are an
+/// error. The windows of a group begin at its rows 0, `stride`, `2 * stride` and so on; windows are ordered
+/// by group, then by time. No window has rows of two groups. Without [`max_gap`](Self::max_gap) any time may
+/// lie between neighbouring rows.
 ///
-/// The steps of the table are for its columns: [`standardize`](Table::standardize),
+/// The steps of the table apply to its columns: [`standardize`](Table::standardize),
 /// [`missing`](Table::missing) (not [`Missing::Mask`]), [`category`](Table::category),
 /// [`seconds`](Table::seconds) and so on; `.cast("x", DType::F64)` sets another type.
-/// [`fit_on`](Table::fit_on) says which rows means and deviations are made of.
+/// [`fit_on`](Table::fit_on) chooses the rows for means and deviations.
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -75,13 +75,13 @@ pub struct Windows {
     max_gap: Option<f64>,
 }
 
-/// What became of the rows of a table.
+/// Counts of windows, and of what was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowFate {
     /// Windows.
     pub windows: u64,
-    /// Windows that were left out, because a gap lies between two of their rows.
+    /// Windows left out because of a gap between two of their rows.
     pub over_gaps: u64,
     /// Groups.
     pub groups: u64,
@@ -103,16 +103,16 @@ impl Windows {
         Self { table, inputs, targets, stride, group, order_by: None, x, y, max_gap: None }
     }
 
-    /// A column whose value is the same in all rows of a window: texts, whole numbers or `bool`. Several
-    /// calls name several columns. Their lists have the values of all rows, also with
+    /// Groups rows by a column of texts, whole numbers or `bool`: all rows of a window have the same value.
+    /// Several calls name several columns. The lists of groups cover all rows, also with
     /// [`fit_on`](Table::fit_on).
     pub fn group(mut self, column: &str) -> Self {
         self.group.push(column.to_owned());
         self
     }
 
-    /// The column of times: numbers, or dates and times in the unit of the file. Texts become times by
-    /// [`Table::days`] or [`Table::seconds`].
+    /// The column of times: numbers, or dates and times in the unit of the file. [`Table::days`] and
+    /// [`Table::seconds`] make times from texts.
     pub fn order_by(mut self, column: &str) -> Self {
         self.order_by = Some(column.to_owned());
         self
@@ -130,20 +130,21 @@ impl Windows {
         self
     }
 
-    /// The longest time between two rows that follow each other, such as one and a half steps. Where it is
-    /// longer, there is a gap: windows over it are left out, and counted ([`TableWindows::fate`]).
+    /// The max time between two neighbouring rows, such as one and a half steps. A longer time is a gap:
+    /// windows over it are left out and counted ([`TableWindows::fate`]).
     pub fn max_gap(mut self, time: f64) -> Self {
         self.max_gap = Some(time);
         self
     }
 
-    /// Opens the table, sorts its rows and finds the windows. Blocks for two passes, or one if no step needs
-    /// the other.
+    /// Opens the table, sorts its rows and finds the windows. Blocks for one pass over the table, or two if a
+    /// step needs one.
     ///
-    /// The columns of the windows are decoded once, by all cores, and a window is one copy of `x` and one of
-    /// `y`, if they take no more than [`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes); twice
-    /// that while they are sorted. Otherwise the rows of a window are read from the file one by one. A window
-    /// takes 4 bytes of memory more, and a row 4 and those of its time.
+    /// If the columns of the windows take no more than
+    /// [`OpenOptions::cache_bytes`](crate::OpenOptions::cache_bytes) (twice that while they are sorted), all
+    /// cores decode them once, and a window is one copy of `x` and one of `y`. Otherwise the rows of a window
+    /// are read from the file one by one. In addition, a window takes 4 bytes of memory, and a row 4 and
+    /// those of its time.
     ///
     /// # Errors
     /// As [`Table::reader`]; `Config` for no rows, columns or times of a window, for times that are no
@@ -255,7 +256,7 @@ impl Windows {
         }
         for (name, columns) in [("x", &self.x), ("y", &self.y)] {
             if !columns.is_empty() {
-                // So that time and group of a row come before the error of another cell.
+                // Reads the time and group of a row before another of its cells is an error.
                 steps.cells.extend(columns.iter().cloned());
                 steps.stacks.push((name.into(), columns.clone()));
                 select.push(name.into());

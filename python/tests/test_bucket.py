@@ -85,7 +85,7 @@ def served(objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 def pictures() -> dict[str, bytes]:
     """Three pictures in two classes."""
-    from test_page import bitmap_bytes
+    from page_files import bitmap_bytes
 
     return {f"pictures/{name}.bmp": bitmap_bytes(blue) for blue, name in enumerate(("ant/1", "ant/2", "bee/1"))}
 

@@ -2,26 +2,89 @@
 
 from __future__ import annotations
 
-import json
-import struct
-import wave
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import page_files
 import pytest
 from test_bucket import pictures, served
 
 import feedline
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "data.md"
-WORDS = ["?", "<s>", "</s>", "user", "assistant", ":", "Hi", "there"]
-TEMPLATE = (
-    "{% for m in messages %}{{ m.role }} : {% if m.role == 'assistant' %}{% generation %}{{ m.content }} "
-    "{{ eos_token }} {% endgeneration %}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}assistant : {% endif %}"
-)
+
+#: Sets that open in at most five lines: a part of their piece, an expression over what it leaves, and its value.
+SETS: dict[str, tuple[str, Any]] = {
+    'select=["x", "kind"])': (
+        "sorted((row['kind'].item(), *row['x'].tolist()) for row in data)",
+        [(0, 1.5, 2.5), (1, 3, 4), (2, 5.25, 6)],
+    ),
+    'columns = feedline.open("flowers.arrow")': (
+        "[(row['length'].item(), row['kind'].item()) for row in columns]",
+        [(1.5, 0), (3, 1), (5.25, 2)],
+    ),
+    'saved="train.table.json"': ("(cities, val[0]['city'].item(), val[0]['x'].tolist())", (["Oslo", "Rome", "none"], 1, [0.5, 0])),
+    'feedline.table("shards"': (
+        "[(shards.categories['code'][row['code']], row['rare'].item()) for row in shards]",
+        [("7", -1), ("12", 2.5), ("A7", -1)],
+    ),
+    "cache_bytes=8 << 30": ("[row['x'].tolist() for row in flowers]", [[1.5, 2.5], [3, 4], [5.25, 6]]),
+    "Sampler.block(1, 2)": ("sorted(row for batch in blocks for row in batch['x'].tolist())", [[1.5, 2.5], [3, 4], [5.25, 6]]),
+    "feedline.tokens(": (
+        "(data.fate, ids.tolist(), targets[0].tolist())",
+        (
+            "5 of 15 tokens are in no window, 1 documents have none",
+            [[1, 2, 3, 4], [5, 6, 7, 8], [5, 6, 7, 8]],
+            [2, 3, 4, 5],
+        ),
+    ),
+    "classes=train.classes": (
+        "(train.classes, images.shape[1:], [row['label'].item() for row in val])",
+        (["ant", "bee", "cat"], (3, 8, 8), [0, 2]),
+    ),
+    "class_from=1": (
+        "(data.classes, [row['label'].item() for row in data], [row['label'].item() for row in both])",
+        (["ant", "bee", "cat"], [0, 1, 2], [0, 1, 2, 0, 2]),
+    ),
+    '"pictures.csv"': ("(data.classes, data[2]['species'].item())", (["an ant", "bee"], 1)),
+    'files="clip"': ("(data.classes, [bytes(row['clip']) for row in data])", (["no", "yes"], [b"yes", b"no"])),
+    "archives = ": ("[row['label'].item() for row in archives]", [0, 1, 5, 6]),
+    '"mnist"': ("(train[0]['label'].item(), test[0]['image'].tolist())", (7, [[0, 1], [2, 3]])),
+    "cifar": ("([row['label'].item() for row in train], test[0]['label'].item())", ([1, 2, 3, 4, 5], 6)),
+    '"xy.npz"': ("(data[1]['array'].tolist(), both[2]['y'].item())", ([3, 4, 5], 9)),
+    '"mds"': (
+        "([bytes(row) for row in encoded], labels.tolist(), [bytes(row['a']) for row in streamed])",
+        ([b"one", b"three"] * 2, [0, 7, 1, 7], [b"ab", b"cdef"]),
+    ),
+    "remote = ": ("[row['label'].item() for row in remote]", [0, 1, 5, 6]),
+    "listing_age": ("[row['label'].item() for row in data]", [0, 0, 1]),
+}
+
+#: Files of the page, and others that hold the same.
+SAME = {"flowers.arrow": [".csv", ".jsonl", ".parquet"], "pictures.csv": [".jsonl", ".parquet"]}
+
+#: Other pieces, by a part of them, and a name that they leave.
+OTHERS = {
+    "feedline.windows(": "shop",
+    "sessions.jsonl": "following",
+    "wiki.bin": "position",
+    "cut=True": "labels",
+    '"tokenizer").unpadded': "max_seqlen",
+    "Sampler.alike": "cu_seqlens",
+    'of="preferences"': "rejected",
+    "feedline.Source(": "segment",
+    'mask="masks"': "mask",
+    "instances.json": "boxes",
+    "views=": "other",
+    "feedline.MelSpectrogram": "mels",
+    '"words", rate=': "waveform",
+    "Sampler.balanced": "balanced",
+    ".folds(": "fold",
+    "Sampler.by_epoch": "curriculum",
+    "predicted": "predicted",
+}
 
 
 def pieces() -> list[str]:
@@ -29,120 +92,55 @@ def pieces() -> list[str]:
     return [piece.split("```")[0] for piece in PAGE.read_text().split("```python\n")[1:]]
 
 
-def megatron(folder: Path, name: str, documents: list[list[int]]) -> Path:
-    """A pair of .bin and .idx, of uint16."""
-    ids = [np.array(document, np.uint16) for document in documents]
-    lengths = [len(document) for document in ids]
-    starts = np.cumsum([0, *lengths[:-1]]) * 2
-    index = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(ids), len(ids) + 1)
-    index += np.array(lengths, np.int32).tobytes() + np.array(starts, np.int64).tobytes()
-    (folder / f"{name}.idx").write_bytes(index + np.arange(len(ids) + 1, dtype=np.int64).tobytes())
-    (folder / f"{name}.bin").write_bytes(np.concatenate(ids).tobytes())
-    return folder / f"{name}.bin"
+def piece(part: str) -> str:
+    (one,) = [piece for piece in pieces() if part in piece]
+    return one
 
 
-def tokenizer(folder: Path, template: str = TEMPLATE) -> Path:
-    """A tokenizer of words with a chat template."""
-    (folder / "tokenizer").mkdir()
-    model = {"type": "WordLevel", "unk_token": "?", "vocab": {word: id for id, word in enumerate(WORDS)}}
-    whole = {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
-    (folder / "tokenizer" / "tokenizer.json").write_text(json.dumps(whole))
-    config = {"eos_token": "</s>", "chat_template": template}
-    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(config))
-    return folder / "tokenizer"
-
-
-def lines(path: Path, *rows: Any) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def said(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
-
-
-def bitmap_bytes(blue: int, green: int = 2, red: int = 3) -> bytes:
-    """A picture of 8 x 8 pixels of one colour."""
-    header = struct.pack("<13I", 246, 0, 54, 40, 8, 8, 1 | 24 << 16, 0, 192, 0, 0, 0, 0)
-    return b"BM" + header + bytes([blue, green, red]) * 64
-
-
-def bitmap(path: Path, *colour: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(bitmap_bytes(*colour))
-
-
-def sawtooth(path: Path, frames: int) -> None:
-    """A sound of 8,000 frames a second."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with wave.open(str(path), "wb") as to:
-        to.setparams((1, 2, 8000, frames, "NONE", ""))
-        to.writeframes((np.arange(frames) % 41 * 300).astype("<i2").tobytes())
+def run(code: str) -> dict[str, Any]:
+    """The names that a piece leaves."""
+    scope: dict[str, Any] = {"feedline": feedline, "__builtins__": __builtins__}
+    exec(compile(code, str(PAGE), "exec"), scope)
+    return scope
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The files that the page names, and the bucket."""
     monkeypatch.setenv("FEEDLINE_CACHE", str(tmp_path / "cache"))
-    with served(pictures(), monkeypatch):
-        yield files_of(tmp_path, monkeypatch)
+    with served(pictures() | page_files.archives(), monkeypatch):
+        page_files.write(tmp_path)
+        monkeypatch.chdir(tmp_path)
+        yield tmp_path
 
 
-def files_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    tokenizer(tmp_path)
-    chats = [{"messages": [said("user", "Hi"), said("assistant", answer)]} for answer in ("Hi", "Hi there")]
-    lines(tmp_path / "chats.jsonl", *chats)
-    pairs = [
-        {"prompt": [said("user", "Hi")], "chosen": [said("assistant", a)], "rejected": [said("assistant", b)]}
-        for a, b in (("Hi there", "Hi"), ("Hi", "there"))
-    ]
-    lines(tmp_path / "pairs.jsonl", *pairs)
-    for name, first, count in (("web", 100, 20), ("wiki", 200, 12), ("math", 300, 8)):
-        ids = list(range(first, first + count))
-        megatron(tmp_path, name, [ids[:3], ids[3:]])
-    for number, name in enumerate(("train/ant", "train/bee", "train/cat", "val/ant", "val/cat")):
-        bitmap(tmp_path / "pictures" / name / "1.bmp", number)
-    rows = "train/bee/1.bmp,bee\ntrain/bee/2.bmp,an ant\nval/cat/1.bmp,bee\n"
-    (tmp_path / "pictures.csv").write_text("file,species\n" + rows)
-    (tmp_path / "flowers.csv").write_text("length,width,kind\n1.5,2.5,0\n3,4,1\n5.25,6,2\n")
-    days = [(shop, day) for shop in "BA" for day in (5, 0, 7, 2, 1, 6, 4, 3) if (shop, day) != ("B", 2)]
-    sales = "".join(f"{shop},{day},{day + 1 if day < 6 else 100},0.5\n" for shop, day in days)
-    sessions = [([5, 7, 2, 3], 4), ([], 0), ([9], 9)]
-    lines(tmp_path / "sessions.jsonl", *({"history": past, "next": item} for past, item in sessions))
-    (tmp_path / "sales.csv").write_text("shop,day,sold,price\n" + sales)
-    (tmp_path / "clips.csv").write_text("clip,word\n1.wav,yes\n2.wav,no\n")
-    (tmp_path / "1.wav").write_bytes(b"yes")
-    (tmp_path / "2.wav").write_bytes(b"no")
-    for name, frames in (("speech/1", 1600), ("speech/2", 4000), ("words/no/1", 1600), ("words/yes/1", 9000)):
-        sawtooth(tmp_path / f"{name}.wav", frames)
-    said_there = "speech/1.wav,Hi there\nspeech/2.wav,Hi Hi there\n"
-    (tmp_path / "speech.csv").write_text("path,sentence\n" + said_there)
-    for number in range(3):
-        bitmap(tmp_path / "photographs" / f"{number}.bmp", number)
-        bitmap(tmp_path / "masks" / f"{number}.bmp", number, number, number)
-    images = [{"id": number, "file_name": f"{number}.bmp"} for number in range(3)]
-    boxes = [{"image_id": 2, "category_id": 1, "bbox": [0, 0, 8, 8]}, {"image_id": 0, "category_id": 2, "bbox": [1, 1, 3, 4]}]
-    named = [{"id": 1, "name": "bee"}, {"id": 2, "name": "ant"}]
-    whole = {"images": images, "annotations": boxes, "categories": named}
-    (tmp_path / "instances.json").write_text(json.dumps(whole))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+@pytest.mark.parametrize("part", SETS)
+def test_a_set_opens_in_at_most_five_lines(part: str, folder: Path) -> None:
+    code, (what, value) = piece(part), SETS[part]
+    assert len(code.splitlines()) <= 5
+    for name, endings in SAME.items():
+        for other in [name.rpartition(".")[0] + ending for ending in endings] if name in code else []:
+            assert eval(what, run(code.replace(name, other))) == value, other
+    assert eval(what, run(code)) == value
 
 
-def test_every_piece_runs_in_at_most_ten_lines(folder: Path) -> None:
-    names = []
-    for piece in pieces():
-        assert len(piece.splitlines()) <= 10
-        scope: dict[str, Any] = {"feedline": feedline, "__builtins__": __builtins__}
-        exec(compile(piece, str(PAGE), "exec"), scope)
-        words = {"windows", "max_seqlen", "chosen", "labels", "sampler", "both", "species", "mask", "boxes", "flowers"}
-        words |= {"other", "shop", "mels", "waveform", "following", "balanced", "fold", "curriculum", "predicted"}
-        names.append(set(scope) & words)
-    text = [{"windows"}, {"labels"}, {"labels", "max_seqlen"}, {"sampler"}, {"chosen"}, {"windows"}]
-    assert names[:9] == [{"flowers"}, {"shop"}, {"following"}, *text]
-    pictures = [{"mask"}, {"boxes", "labels"}, {"other"}, {"both"}, {"species"}, set()]
-    sampling = [{"balanced"}, {"fold"}, {"curriculum", "sampler"}, {"predicted"}]
-    assert names[9:] == [*pictures, {"mels", "sampler"}, {"waveform"}, *sampling, set()]
+@pytest.mark.parametrize("part", OTHERS)
+def test_other_pieces_run_in_at_most_ten_lines(part: str, folder: Path) -> None:
+    code = piece(part)
+    assert len(code.splitlines()) <= 10
+    assert OTHERS[part] in run(code)
+
+
+def test_every_piece_of_the_page_is_run() -> None:
+    assert sorted(pieces()) == sorted(map(piece, [*SETS, *OTHERS]))
+
+
+def test_the_report_has_the_sampler_of_the_page(folder: Path) -> None:
+    code = piece("Sampler.block(1, 2)")
+    beyond = run(code.replace('"width"]})', '"width"]}, cache_bytes=1)'))["data"]
+    shuffled = str(feedline.Loader(beyond, 2, shuffle=7, framework="numpy").report())
+    assert "decoded in groups: cache_bytes of 48 holds them" in shuffled
+    assert "write sampler=Sampler.block(1, 1) and seed=SEED in place of shuffle=SEED" in shuffled
 
 
 def test_lists_and_manifests_of_the_page(folder: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import feedline
 import numpy as np
 import pytest
-from test_page import lines as lines_of
-from test_page import megatron, said
-from test_page import tokenizer as chat_tokenizer
+from page_files import lines as lines_of
+from page_files import megatron, said
+from page_files import tokenizer as chat_tokenizer
 
 WORDS = {"?": 0, "[CLS]": 1, "[SEP]": 2, "the": 3, "fox": 4}
 

@@ -392,6 +392,7 @@ def main():
     made()
     bombs()
     checksums()
+    page()
     by_feature = {"tfrecord": tfrecord, "mds": mds, "csv": csv, "arrow": arrow, "parquet": table}
     for name, read in by_feature.items():
         paths = [path for path in (ROOT / name).rglob("*") if path.is_file() or name == "mds"]
@@ -493,6 +494,18 @@ def tiny():
     schema = pa.schema([pa.field("label", pa.int32(), False)])
     with pa.ipc.new_file(str(OUT / "tiny.arrow"), schema) as file:
         file.write(pa.record_batch([pa.array([7, 8, 9], pa.int32())], schema=schema))
+
+
+def page():
+    """Tables of docs/data.md, in the formats that take a library to write."""
+    folder = OUT / "page"
+    folder.mkdir(exist_ok=True)
+    flowers = pa.table({"length": [1.5, 3.0, 5.25], "width": [2.5, 4.0, 6.0], "kind": [0, 1, 2]})
+    pq.write_table(flowers, folder / "flowers.parquet", row_group_size=1)
+    with pa.ipc.new_file(str(folder / "flowers.arrow"), flowers.schema) as file:
+        file.write_table(flowers)
+    files = ["train/bee/1.bmp", "train/bee/2.bmp", "val/cat/1.bmp"]
+    pq.write_table(pa.table({"file": files, "species": ["bee", "an ant", "bee"]}), folder / "pictures.parquet")
 
 
 def write(name, golden):

@@ -18,11 +18,14 @@ pub(super) fn tfrecord_and_mds() -> Done {
     let mut loader = Loader::builder(examples).batch_size(4).build_host()?;
     for batch in loader.epoch(0)? {
         let batch = batch?;
-        let (bytes, offsets) = batch.ragged::<u8>("record")?; // record n: offsets[n]..offsets[n + 1]
-        assert_eq!(bytes.len(), *offsets.last().unwrap_or(&0) as usize);
+        let (bytes, offsets) = batch.ragged::<u8>("image")?; // of sample n: offsets[n]..offsets[n + 1]
+        let labels = batch.field::<i64>("label")?;
+        assert_eq!(offsets.len(), labels.len() + 1);
+        assert_eq!(bytes.len(), offsets[labels.len()] as usize);
     }
     let batches = delivered(&mut loader)?;
-    let (bytes, offsets) = batches[0].ragged::<u8>("record")?;
+    assert_eq!(batches[0].field::<i64>("label")?, [0, 7, 1, 7]);
+    let (bytes, offsets) = batches[0].ragged::<u8>("image")?;
     assert_eq!((bytes, offsets), (&b"onethreeonethree"[..], &[0, 3, 8, 11, 16][..]));
     assert_eq!(streamed.lengths("a")?, [2, 4]);
     Ok(())

@@ -18,6 +18,11 @@ fn sales() -> String {
 pub(super) fn files(dir: &Path) {
     for (name, text) in [
         ("flowers.csv", "length,width,kind,count\n1.5,2.5,0,3\n3,4,1,5\n5.25,6,2,8\n"),
+        (
+            "flowers.jsonl",
+            "{\"length\": 1.5, \"width\": 2.5, \"kind\": 0}\n{\"length\": 3, \"width\": 4, \"kind\": 1}\n\
+             {\"length\": 5.25, \"width\": 6, \"kind\": 2}\n",
+        ),
         ("train.csv", "age,income,city\n30,1,Rome\n,3,Oslo\n50,,\n"),
         ("val.csv", "age,income,city\n45,2,Rome\n"),
         ("sales.csv", &sales()),
@@ -35,6 +40,11 @@ pub(super) fn files(dir: &Path) {
             {"?": 0, "a": 1, "rose": 2, "is": 3}}, "pre_tokenizer": {"type": "Whitespace"}}"#,
         ),
         ("pictures.csv", "file,species\ntrain/bee/1.bmp,bee\ntrain/bee/2.bmp,an ant\nval/cat/1.bmp,bee\n"),
+        (
+            "pictures.jsonl",
+            "{\"file\": \"train/bee/1.bmp\", \"species\": \"bee\"}\n{\"file\": \"train/bee/2.bmp\", \
+             \"species\": \"an ant\"}\n{\"file\": \"val/cat/1.bmp\", \"species\": \"bee\"}\n",
+        ),
         ("clips.csv", "clip,word\n1.wav,yes\n2.wav,no\n"),
         ("1.wav", "yes"),
         ("2.wav", "no"),
@@ -44,11 +54,18 @@ pub(super) fn files(dir: &Path) {
     ] {
         write(dir, name, text.as_bytes());
     }
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/tests/golden/tables/snappy.parquet");
-    let parquet = std::fs::read(golden).unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/tests/golden");
+    let parquet = std::fs::read(golden.join("tables/snappy.parquet")).unwrap();
+    for name in ["flowers.parquet", "flowers.arrow", "pictures.parquet"] {
+        write(dir, name, &std::fs::read(golden.join("page").join(name)).unwrap());
+    }
     for shard in 0..2 {
         write(dir, &format!("repository/data/train-0000{shard}-of-00002.parquet"), &parquet);
-        write(dir, &format!("train-0000{shard}.tfrecord"), &[record(b"one"), record(b"three")].concat());
+        write(
+            dir,
+            &format!("train-0000{shard}.tfrecord"),
+            &[record(b"one", shard), record(b"three", 7)].concat(),
+        );
     }
     pictures(dir);
     tokens(dir);
@@ -187,8 +204,13 @@ fn arrays(dir: &Path) {
     write(dir, "books.npy", &npy("|u1", false, "(2,)", &[100, 101]));
 }
 
-/// A record of TFRecord, with its checksums.
-fn record(bytes: &[u8]) -> Vec<u8> {
+/// A record of TFRecord, with its checksums: a `tf.train.Example` of the features `image` and `label`.
+fn record(image: &[u8], label: u8) -> Vec<u8> {
+    let part = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let entry = |name: &[u8], feature: &[u8]| part(1, &[part(1, name), part(2, feature)].concat());
+    let images = entry(b"image", &part(1, &part(1, image)));
+    let labels = entry(b"label", &part(3, &part(1, &[label])));
+    let bytes = &part(1, &[images, labels].concat())[..];
     let masked = |part: &[u8]| crc32c::crc32c(part).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes();
     let length = (bytes.len() as u64).to_le_bytes();
     [&length[..], &masked(&length), bytes, &masked(bytes)].concat()

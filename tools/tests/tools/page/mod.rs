@@ -31,9 +31,11 @@ type Done = Result<(), Box<dyn Error>>;
 type Piece = (&'static str, fn() -> Done);
 
 /// Each piece by the name of its function.
-const PIECES: [Piece; 42] = [
+const PIECES: [Piece; 44] = [
     ("table", tables::table),
+    ("columns", tables::columns),
     ("in memory", tables::in_memory),
+    ("beyond memory", tables::beyond_memory),
     ("forecasting", tables::forecasting),
     ("missing", tables::missing),
     ("shards", tables::shards),
@@ -134,6 +136,39 @@ fn the_page_shows_the_code_that_runs_in_at_most_fifteen_lines_each() {
     // The imports, the store and the bucket are not entries of the table, and the own reader has three
     // pieces.
     assert_eq!(blocks.len(), PIECES.len() + 5, "a piece of the table is not on the page");
+}
+
+/// Parts of the pieces that open what lies in files.
+const SETS: [&str; 17] = [
+    "stack(\"x\", [\"length\", \"width\"]).select",
+    "flowers.arrow",
+    "cache_bytes: 8 << 30",
+    "data.block_shuffle()",
+    "books.bin",
+    "pictures/val",
+    "class_from: Some(1)",
+    "pictures.csv",
+    "clips.csv",
+    "open(\"pictures-{000..001}.tar\")",
+    "Idx::open_train",
+    "cifar-10-batches-bin",
+    "xy.npz",
+    "open(\"mds\")",
+    "records.bin",
+    "s3://bucket/pictures-",
+    "listing_age",
+];
+
+#[test]
+fn the_page_opens_each_set_in_at_most_five_lines() {
+    let blocks = blocks(include_str!("../../../../docs/data.md"));
+    for part in SETS {
+        let [block] = blocks.iter().filter(|block| block.contains(part)).collect::<Vec<_>>()[..] else {
+            panic!("not one piece of the page has {part}");
+        };
+        let opens = block.lines().take_while(|line| !line.contains("Loader::builder")).count();
+        assert!(opens <= 5, "{opens} lines open it:\n{block}");
+    }
 }
 
 /// All batches of epoch 0.

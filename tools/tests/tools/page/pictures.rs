@@ -110,6 +110,10 @@ pub(super) fn manifest() -> Done {
     }
     // Row 1 names a file that is not there.
     assert_eq!((species[0], species[2], species.len(), replaced), (1, 1, 3, 1));
+    for other in ["pictures.jsonl", "pictures.parquet"] {
+        let other = ImageDataset::new(open_pictures(other, &options)?, Transforms::new().center_crop(8))?;
+        assert_eq!(column::<i64>(other.subset([0, 2])?, "species")?, [1, 1]);
+    }
     let reader = open_pictures("pictures.csv", &options)?;
     assert_eq!(reader.classes().unwrap(), ["an ant", "bee"]);
     let strict = ImageDataset::new(reader, Transforms::new().center_crop(8))?;

@@ -20,6 +20,30 @@ pub(super) fn table() -> Done {
     Ok(())
 }
 
+pub(super) fn columns() -> Done {
+    let columns = Fixed::new(open("flowers.arrow")?)?; // `Ragged::measured` for texts and lists
+    assert_eq!(column::<f64>(columns, "width")?, [2.5, 4.0, 6.0]);
+    for other in ["flowers.parquet", "flowers.jsonl", "flowers.csv"] {
+        assert_eq!(column::<i64>(Fixed::new(open(other)?)?, "kind")?, [0, 1, 2], "{other}");
+    }
+    Ok(())
+}
+
+pub(super) fn beyond_memory() -> Done {
+    let data = Table::open("flowers.parquet").stack("x", ["length", "width"]).build()?;
+    let by_blocks = data.block_shuffle().map(|(block, window)| Sampler::block(block, window));
+    let sampler = by_blocks.unwrap_or(Ok(Sampler::Shuffle))?; // `None`: it fits
+    let mut loader = Loader::builder(data).batch_size(2).sampler(sampler).seed(7).build_host()?;
+    assert_eq!(delivered(&mut loader)?.len(), 2);
+    let options = OpenOptions { cache_bytes: 1, ..Default::default() };
+    let data = Table::open_with("flowers.parquet", options).stack("x", ["length", "width"]).build()?;
+    assert_eq!(data.block_shuffle(), Some((1, 1)));
+    let shuffled = Loader::builder(data).batch_size(2).shuffle(7).build_host()?.report().to_string();
+    let line = "write sampler(Sampler::block(1, 1)?) and seed(SEED) in place of shuffle(SEED)";
+    assert!(shuffled.contains(line), "{shuffled}");
+    Ok(())
+}
+
 pub(super) fn in_memory() -> Done {
     let options = OpenOptions { cache_bytes: 8 << 30, ..Default::default() };
     let data = Table::open_with("flowers.csv", options).stack("x", ["length", "width"]).build()?;

@@ -18,7 +18,7 @@ import way
 CODE = {".rs", ".py", ".pyi", ".cu", ".sh", ".toml", ".c", ".h", ".yml", ".txt"}
 FILE = re.compile(r"\.(?:rs|py|pyi|cu|sh|md|toml)$")
 NAME = re.compile(r"^[A-Za-z_][\w.:]*(?:\(.*\))?$")
-# Of PyTorch, CUDA and others, where no code of ours uses them.
+# Names of PyTorch, CUDA and others that the code does not use.
 OTHERS = set(
     """
     NCCL_SOCKET_IFNAME PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES b136fd0c9912a5fe external_source from_generator

@@ -22,7 +22,7 @@ BUILD = pathlib.Path("target/planted/build")
 # The most seconds that a test may run, with a bug or without.
 LIMIT = 150
 PICTURES, DATASETS = "feedline-pictures", "feedline-datasets"
-# What tests of these packages compute would take minutes without optimisation.
+# Without optimisation, tests of these packages would take minutes.
 OPTIMISED = ("feedline-images", "feedline-kernels", PICTURES)
 
 

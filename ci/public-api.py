@@ -106,7 +106,7 @@ def not_exported(found):
         for signature in SIGNATURE.findall(own_part(page)):
             unlinked = plain(re.sub(r"<a [^>]*>.*?</a>", "", signature))
             for word in re.findall(r"\b[A-Z][A-Za-z]+\b", unlinked):
-                # An associated type, and cudarc, which is exported whole.
+                # Not associated types, nor cudarc, which is exported whole.
                 if word not in ("Self", "Item") and not word.isupper() and not word.startswith("Cuda"):
                     wrong.add(f"{name}: {plain(signature)} names {word}")
     return sorted(wrong)
@@ -155,7 +155,7 @@ def main(arguments):
     if unknown or len(root) > ROOT_LIMIT:
         sys.exit("public-api: see above")
     total = sum(counts.values())
-    # Only what is written in feedline itself has a link to its source.
+    # Only items of feedline itself link to its source.
     own = sum(number for key, number in counts.items() if "src/feedline/" in found[key].read_text())
     print(f"public-api: {own} of feedline itself, {total - own} of the crates whose items it exports")
     print(f"public-api: {total} public methods and functions on {len(counts)} items, at most {LIMIT}")

@@ -1,4 +1,4 @@
-//! The field of a batch that holds sounds: its shape, and how a sound is written into a row.
+//! The field of a batch that holds sounds: its shape, and the writing of a sound into a row.
 
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ pub struct Scratch {
     resampled: Vec<Vec<f32>>,
     values: Vec<f32>,
     mel: Memory,
-    /// The last one that was needed, and its rates.
+    /// The resampler of the last sound, and its rates.
     resampler: Option<((u32, u32), Resampler)>,
 }
 
@@ -52,13 +52,13 @@ impl SoundField {
         self.rate
     }
 
-    /// Whether a part is taken at random.
+    /// Whether crops are random.
     pub fn is_random(&self) -> bool {
         self.sounds.is_random()
     }
 
-    /// Adds the field to `spec`: without a crop a ragged one of up to `max_items` items, else one of a fixed
-    /// size, and `NAME.length`.
+    /// Adds the field to `spec`: with a crop, a field of fixed size and `NAME.length`; otherwise a ragged
+    /// field of up to `max_items` items.
     ///
     /// # Errors
     /// As [`Spec::field`] and [`Spec::ragged`].
@@ -82,7 +82,7 @@ impl SoundField {
         self.mel.as_ref().map_or(frames, |mel| mel.options().frames(frames))
     }
 
-    /// The items of a sound of `frames` frames at `rate`; `None` if it is longer than a sound may be.
+    /// The items of a sound of `frames` frames at `rate`; `None` if it exceeds the max length.
     pub fn items_of(&self, frames: u64, rate: u32) -> Option<usize> {
         let is_too_long = self.is_too_long(frames, rate);
         let outputs = (u128::from(frames) * u128::from(self.rate)).div_ceil(u128::from(rate.max(1)));
@@ -93,8 +93,8 @@ impl SoundField {
         !self.sounds.is_cropped() && frames as f64 > self.sounds.max_seconds * f64::from(rate)
     }
 
-    /// Reads a sound of `frames` frames into field `index` of the row, and into the one behind it if it is
-    /// cropped.
+    /// Reads a sound of `frames` frames into field `index` of the row; if sounds are cropped, writes its
+    /// length to the next field.
     ///
     /// # Errors
     /// As [`SoundFile::read`]; `Sample` for a sound of another rate or number of channels, one that is too
@@ -181,7 +181,7 @@ impl SoundField {
         }
     }
 
-    /// The outputs, of `all`, that are read.
+    /// The range of a sound of `all` frames that is read.
     fn part(&self, all: u64, random: &mut Random) -> Range<u64> {
         let Some((frames, at)) = self.sounds.crop else { return 0..all };
         let free = all.saturating_sub(frames as u64);
@@ -193,7 +193,7 @@ impl SoundField {
         start..all.min(start + frames as u64)
     }
 
-    /// Writes `[channels, ..]`, frames last.
+    /// Writes in the layout `[channels, ..]`, frames last.
     fn fill(&self, channels: &[Vec<f32>], memory: &mut Memory, to: &mut [f32]) -> Result<()> {
         let each = to.len() / channels.len().max(1);
         for (channel, to) in channels.iter().zip(to.chunks_exact_mut(each.max(1))) {
@@ -208,7 +208,7 @@ impl SoundField {
         Ok(())
     }
 
-    /// Writes `[.., channels]`, frames first.
+    /// Writes in the layout `[.., channels]`, frames first.
     fn gather(&self, channels: &[Vec<f32>], memory: &mut Memory, to: &mut Vec<f32>) -> Result<()> {
         let frames = self.items(channels.first().map_or(0, Vec::len));
         let bands = self.mel.as_ref().map_or(1, |mel| mel.options().bands());
@@ -231,7 +231,7 @@ impl SoundField {
     }
 }
 
-/// The mean of all channels, in place of the first.
+/// Replaces the first channel by the mean of all.
 fn mix(channels: &mut Vec<Vec<f32>>) {
     let Some((first, rest)) = channels.split_first_mut() else { return };
     if rest.is_empty() {

@@ -10,16 +10,16 @@ use realfft::{RealFftPlanner, RealToComplex};
 
 use crate::config;
 
-/// Smaller powers count as this one in a logarithm.
+/// The min power in a logarithm; smaller ones are raised to it.
 const FLOOR: f32 = 1e-10;
 
 /// Max length of the FFT.
 const MAX_FFT: usize = 1 << 20;
 
-/// The logarithm of a mel spectrogram, of powers of 1e-10 and more.
+/// The logarithm of a mel spectrogram. Powers below 1e-10 count as 1e-10.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Log {
-    /// Powers as they are.
+    /// No logarithm.
     #[default]
     None,
     /// The natural logarithm.
@@ -53,7 +53,7 @@ pub struct MelSpectrogram {
 }
 
 impl MelSpectrogram {
-    /// `bands` bands, of windows of 400 frames, every 200 frames, up to half of the rate.
+    /// A spectrogram of `bands` bands up to half of the rate, from windows of 400 frames, every 200 frames.
     pub fn new(bands: usize) -> Self {
         Self { bands, fft: 400, window: None, hop: None, low: 0.0, high: None, log: Log::None }
     }
@@ -98,7 +98,7 @@ impl MelSpectrogram {
         (frames + 2 * (self.fft / 2)).saturating_sub(self.fft) / self.hop_len() + 1
     }
 
-    /// The shortest sound that can be reflected at its ends.
+    /// The min number of frames of a sound, so that its ends can be reflected.
     pub fn shortest(&self) -> usize {
         self.fft / 2 + 1
     }
@@ -111,7 +111,7 @@ impl MelSpectrogram {
         self.hop.unwrap_or(self.window_len() / 2).max(1)
     }
 
-    /// The spectrogram at a rate.
+    /// This spectrogram for sounds of a rate.
     pub(crate) fn at(self, rate: u32) -> Result<Mel> {
         let (fft, window, hop) = (self.fft, self.window_len(), self.hop.unwrap_or(self.window_len() / 2));
         if !(2..=MAX_FFT).contains(&fft) || !(1..=fft).contains(&window) || hop == 0 {
@@ -189,7 +189,7 @@ impl Mel {
         &self.of
     }
 
-    /// Calls `to` with the number of each window, of each band and its value. The sound has
+    /// Calls `to` with the window, the band and the value of each point. The sound has
     /// [`shortest`](MelSpectrogram::shortest) frames or more.
     pub(crate) fn run(
         &self,
@@ -212,7 +212,7 @@ impl Mel {
                 }
             }
             let done = self.transform.process_with_scratch(windowed, spectrum, scratch);
-            // Its buffers have the lengths that it asks for.
+            // Cannot fail: the buffers have the lengths that the FFT asks for.
             done.map_err(|error| config("the FFT refuses its buffers").with_source(error.to_string()))?;
             powers.clear();
             powers.extend(spectrum.iter().map(|bin| bin.norm_sqr()));
@@ -235,7 +235,7 @@ impl Mel {
     }
 }
 
-/// The frame at `at` of a sound of `len` frames, two or more, that is reflected at its ends.
+/// The index of frame `at` in a sound of `len` frames, at least two, that is reflected at its ends.
 fn reflected(at: i64, len: usize) -> usize {
     let last = len as i64 - 1;
     let at = at.abs();

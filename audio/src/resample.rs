@@ -1,7 +1,6 @@
-//! Another sample rate, by a windowed sinc, as torchaudio's `resample`.
+//! Changes the sample rate by a windowed sinc, as torchaudio's `resample`.
 //!
-//! An output is a weighted sum of the inputs around it, wherever a part begins: so a crop of a sound has the
-//! values that it has within the whole sound.
+//! An output depends only on the inputs around it, so a crop has the same values as within the whole sound.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -9,7 +8,7 @@ use std::ops::Range;
 /// Zero crossings of the sinc on each side: `lowpass_filter_width` of torchaudio.
 const ZEROS: f64 = 6.0;
 
-/// The cut-off as a part of the lower Nyquist frequency: `rolloff` of torchaudio.
+/// The cut-off as a fraction of the lower Nyquist frequency: `rolloff` of torchaudio.
 const ROLLOFF: f64 = 0.99;
 
 /// Changes the rate of a sound; with the defaults of `torchaudio.functional.resample`: a sinc in a Hann
@@ -26,19 +25,19 @@ const ROLLOFF: f64 = 0.99;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Resampler {
-    /// The rates, divided by what they have in common.
+    /// The rates, divided by their greatest common divisor.
     from: u64,
     to: u64,
-    /// For each of `to` phases, where its inputs begin, relative to its block of `from`.
+    /// For each of `to` phases, the first input relative to its block of `from` inputs.
     first: Vec<i64>,
-    /// Inputs of an output.
+    /// Inputs per output.
     taps: usize,
     /// `taps` weights for each phase.
     weights: Vec<f32>,
 }
 
 impl Resampler {
-    /// From a rate of `from` to one of `to`, both above 0.
+    /// A resampler from rate `from` to rate `to`, both above 0.
     pub fn new(from: u32, to: u32) -> Self {
         let common = greatest_common_divisor(from.into(), to.into()).max(1);
         let (from, to) = (u64::from(from) / common, (u64::from(to) / common).max(1));
@@ -74,7 +73,7 @@ impl Resampler {
         u64::try_from(outputs).unwrap_or(u64::MAX)
     }
 
-    /// The inputs, of `len`, that the outputs `range` are made of.
+    /// The inputs, of `len`, that the outputs `range` need.
     pub fn inputs(&self, range: Range<u64>, len: u64) -> Range<u64> {
         if range.is_empty() {
             return 0..0;
@@ -84,8 +83,8 @@ impl Resampler {
         start.min(len)..end.min(len)
     }
 
-    /// Writes the outputs `range` of a sound of which `inputs` is the part from frame `offset` on. What is
-    /// before and behind the part counts as zeros.
+    /// Writes the outputs `range`. `inputs` is the part of the sound from frame `offset` on; frames outside
+    /// of it count as zeros.
     pub fn run(&self, inputs: &[f32], offset: u64, range: Range<u64>, to: &mut Vec<f32>) {
         to.clear();
         if (self.from, self.to) == (1, 1) {
@@ -103,7 +102,7 @@ impl Resampler {
             {
                 return dot(inputs, weights);
             }
-            // At an end of the part.
+            // Some inputs are outside of the part.
             let input = |tap: usize| {
                 let at = usize::try_from(begin + tap as i64).ok();
                 at.and_then(|at| inputs.get(at)).copied().unwrap_or_default()
@@ -120,7 +119,7 @@ impl Resampler {
     }
 }
 
-/// The sum of products, in eight sums, so that it runs in vectors.
+/// The dot product, in eight partial sums, so that it is vectorised.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let mut sums = [0.0; 8];

@@ -1,11 +1,11 @@
-//! What becomes of each sound: rate, channels, part, spectrogram.
+//! The processing of each sound: rate, channels, crop, spectrogram.
 
 use feedline_core::Result;
 
 use crate::field::SoundField;
 use crate::{MelSpectrogram, RATES, config};
 
-/// Seconds that a sound may have which is not cropped, unless another number is set.
+/// Default for the max seconds of a sound that is not cropped.
 const MAX_SECONDS: f64 = 3600.0;
 
 /// The channels of a sound in a batch.
@@ -14,25 +14,25 @@ pub enum Channels {
     /// The mean of all channels, as one.
     #[default]
     Mono,
-    /// So many channels; a sound that has another number is a bad sample.
+    /// This many channels; a sound with another number is a bad sample.
     Exactly(usize),
 }
 
-/// Where a crop begins in a sound that is longer.
+/// Where a crop begins in a longer sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crop {
-    /// At random, by the random numbers of the draw.
+    /// At random, by the sample's random numbers.
     Random,
-    /// At this frame, or so late that it is full.
+    /// At this frame, or earlier if the crop would exceed the sound.
     From(u64),
-    /// So that as much is left out before it as behind it.
+    /// In the middle of the sound.
     Center,
 }
 
-/// What becomes of each sound: its rate, its channels, a part of it, a spectrogram.
+/// The processing of each sound: rate, channels, crop, spectrogram.
 ///
-/// Without a crop the field is ragged, and each sound as long as it is. With one it has one size, and a
-/// shorter sound is followed by zeros; the frames that are sound are in the field `NAME.length`.
+/// Without a crop the field is ragged. With a crop it has one size: a shorter sound is padded with zeros, and
+/// the field `NAME.length` has its number of frames.
 ///
 /// | | mono | channels | mel | mel of channels |
 /// | --- | --- | --- | --- | --- |
@@ -66,13 +66,13 @@ impl Default for Sounds {
 }
 
 impl Sounds {
-    /// Whole sounds, mono, at the rate that they have.
+    /// Whole sounds, mono, at the rate of the files.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Resamples each sound to `rate` Hz, see [`Resampler`](crate::Resampler). Without a rate all sounds must
-    /// have that of the first.
+    /// have the rate of the first.
     pub fn rate(self, rate: u32) -> Self {
         Self { rate: Some(rate), ..self }
     }
@@ -82,7 +82,7 @@ impl Sounds {
         Self { channels, ..self }
     }
 
-    /// Takes a part of `frames` frames, counted at the rate of the batch. The file is decoded there only.
+    /// Takes a crop of `frames` frames, counted at the rate of the batch. Only the crop is decoded.
     pub fn crop(self, frames: usize, at: Crop) -> Self {
         Self { crop: Some((frames, at)), ..self }
     }
@@ -102,7 +102,7 @@ impl Sounds {
         self.rate
     }
 
-    /// Whether each sound gives one size.
+    /// Whether sounds are cropped to one size.
     pub fn is_cropped(&self) -> bool {
         self.crop.is_some()
     }
@@ -112,7 +112,7 @@ impl Sounds {
         matches!(self.crop, Some((_, Crop::Random)))
     }
 
-    /// The field of a batch at a rate of `rate` Hz: the one that is set, or that of the files.
+    /// The field of a batch at `rate` Hz: the rate that is set, or that of the files.
     ///
     /// # Errors
     /// `Config` for a rate beyond 1 to 768,000, no frames or channels, and a spectrogram that cannot be made

@@ -64,7 +64,7 @@ class Batch(Mapping[str, Any]):
         self, inner: _feedline.Batch, forms: Mapping[str, Callable[..., Any]], framework: Framework
     ) -> None:
         self._inner, self._forms, self._framework = inner, forms, framework
-        #: The fields that share a column, once one of them was asked for.
+        #: The fields that share a column, once one of them has been used.
         self._parts: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -269,7 +269,7 @@ def forms_of(data: Data | Source, padded: set[str]) -> dict[str, Callable[..., A
         for field in data.fields
     }
     if data._nest is not None:
-        # Of one length in a batch, as the function has made them.
+        # `collate_fn` has given the rows of a batch one length.
         forms |= {field.name: _alike for field in data.fields if field.max_length is not None}
     for name, column, at in data._places:
         if at is not None:

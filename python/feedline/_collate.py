@@ -18,16 +18,16 @@ from ._own import Reader, attributes_of, check_random_access
 from ._values import as_array
 from ._workers.seeds import Read, SharedWatch, States
 
-#: A column that has no values: the rows of a batch that has a ragged column are read in one call.
+#: A column without values. A batch with a ragged column is read in one call.
 _WHOLE = "collate_fn"
 
-#: What makes the key of a batch of the key of its first sample.
+#: Combined with the key of the first sample, the key of a batch.
 _OF_BATCH = 0x9E3779B97F4A7C15
 
 #: The name of a field, or the containers around such names: the keys of a dict, or the type of another one.
 Nest = Union[str, "tuple[Any, list[Nest]]"]
 
-#: Reads samples with keys: `SharedWatch.read`, or what a worker has in its place.
+#: Reads samples with keys: `SharedWatch.read`, or a worker's equivalent.
 _By = Callable[[Read, Sequence[int]], "tuple[list[Any], BaseException | None]"]
 
 
@@ -97,7 +97,7 @@ class Collating(Reader):
         finally:
             before.restore()
         self.first_seconds = (monotonic() - start) / 3
-        #: How the fields lie in what the function returns.
+        #: The nesting of the fields in the function's result.
         self.nest = nest_of(two)
         try:
             first, second = self._rows(one, 1)[0], self._rows(two, 2)[0]

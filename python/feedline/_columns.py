@@ -21,14 +21,14 @@ from ._values import Array, as_array, exact, fields_of
 #: A field: name, dtype, shape of a row or of an item, and the max items of a ragged field.
 Field = tuple[str, str, list[int], "int | None"]
 
-#: Where a field is written: rows; of a ragged field values, one row behind another, and lengths in items.
+#: The memory that a field is written to: rows; for a ragged field, concatenated values and lengths in items.
 Out = Union[Array, "tuple[Array, Array]"]
 
-#: The values of a field: bytes; of a ragged one with the lengths of its rows; or addresses of rows, and
-#: arrays.
+#: The values of a field: bytes; for a ragged one, bytes and the lengths of its rows; or addresses of rows,
+#: and their arrays.
 Packed = Union[bytes, "tuple[bytes, list[int]]", "tuple[list[int], list[Array]]"]
 
-#: A field of a sample: its name, the column of a batch that has it, and its place there if it is stacked.
+#: A field of a sample: its name, its column in a batch, and its index there if it is stacked.
 Place = tuple[str, str, "int | None"]
 
 #: Max columns of a batch.
@@ -106,7 +106,7 @@ class Columns:
             for (_, _, shape, most), dtype in zip(self.fields, self.dtypes, strict=True)
             if most is None
         )
-        #: Where the fields are, if some share a column; else empty.
+        #: The columns of the fields, if some share one; else empty.
         self.places: list[Place] = []
         if len(self._groups) < len(self._columns):
             at = {
@@ -232,7 +232,7 @@ class _Numbers:
         try:
             packed = struct.pack(f"={len(values)}{self._code}", *values)
         except struct.error:
-            # A whole number beyond the type.
+            # The type cannot hold a whole number.
             return None
         return np.frombuffer(packed, self._dtype).reshape(-1, self._fields)
 
@@ -280,7 +280,7 @@ class _Fixed(_Column):
         if count == 0:
             return []
         if kinds == {self.dtype.type} and kinds <= self._scalars:
-            # Numbers of NumPy: four times as fast as an array of a list.
+            # NumPy scalars: four times as fast as an array from a list.
             return np.frombuffer(b"".join(values), self.dtype)
         if kinds <= self._scalars:
             try:

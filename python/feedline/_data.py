@@ -28,9 +28,9 @@ class Field(NamedTuple):
     name: str
     #: The type of an element: ``u8``, ``i64``, ``f32``, ``bf16``, ``bool``, ...
     dtype: str
-    #: The shape in one sample; of a ragged field, the shape of one item.
+    #: The shape in one sample; for a ragged field, the shape of one item.
     shape: tuple[int, ...]
-    #: The max items of a sample, if the field is ragged; else ``None``.
+    #: The max items per sample, if the field is ragged; else ``None``.
     max_length: int | None
 
 
@@ -87,17 +87,17 @@ class Data:
 
     _set: _feedline.DataSet
     _is_tuple: bool
-    #: The parts that Python code reads, or changes; processes may read them.
+    #: The parts that Python code reads or changes, and that processes may read.
     _leaves: list[Leaf]
-    #: The function and the arguments that make it again in another process; ``None`` for composed data.
+    #: The function and arguments to make it again in another process; ``None`` for composed data.
     _made: tuple[Callable[..., Data], tuple[Any, ...], dict[str, Any]] | None
     #: Name, type and shape of each field, and whether it varies in length, once a sample was read.
     _forms: list[tuple[str, np.dtype[Any], tuple[int, ...], bool]] | None = None
-    #: Where the fields are, if some of them share a column of a batch; else empty.
+    #: The columns of the fields in a batch, if some share one; else empty.
     _places: Sequence[Place] = ()
-    #: How the fields lie in a batch that ``collate_fn`` has made: a `_collate.Nest`.
+    #: The nesting of the fields in a batch made by ``collate_fn``: a `_collate.Nest`.
     _nest: Any = None
-    #: The fields of packed windows whose ``uint32`` are given as ``int32``, which torch can add.
+    #: The fields of packed windows that are converted from ``uint32`` to ``int32``, which torch can add.
     _signed: frozenset[str] = frozenset()
 
     def __init__(
@@ -207,7 +207,7 @@ class Data:
                 shape = (-1, *shape) if value else (0, *shape)
             sample[name] = array.reshape(shape)
             if name == "cu_seqlens" and name in self._signed:
-                # As in a batch: the ends of the documents, not their lengths.
+                # As in a batch, the ends of the documents instead of their lengths.
                 sample[name] = np.concatenate(([0], np.cumsum(array))).astype(np.int32)
         if self._places:
             sample = {name: sample[of] if at is None else sample[of][at, ...] for name, of, at in self._places}

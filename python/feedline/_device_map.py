@@ -59,11 +59,11 @@ class DeviceMap:
     ) -> None:
         self._function, self._inner, self._forms, self._framework = function, inner, forms, framework
         self._seed, self._lane = seed, _Lane(gpu) if gpu is not None else None
-        #: What comes next: a mapped batch and the event of its work, or the exception in its place.
+        #: The next result: a mapped batch and the event of its work, or an exception.
         self._ahead: tuple[Mapped, Any] | BaseException | None = None
-        #: The batch that is being mapped, also if that was interrupted, and the position before it.
+        #: The batch that is being mapped, kept after an interrupt, and the position before it.
         self._taken: tuple[_feedline.Batch, Position] | None = None
-        #: The position of the loop, if the loader has given more than the loop has got.
+        #: The position of the loop, if the loader is ahead of it.
         self.position: Position | None = None
         self._is_failed = False
 
@@ -85,17 +85,17 @@ class DeviceMap:
         if ahead is None:
             return None
         if isinstance(ahead, BaseException):
-            # The position stays before the batch.
+            # The position stays before the failed batch.
             self.position, self._is_failed = position, True
             try:
                 raise ahead
             finally:
-                # Its frames refer to this one, and to tensors of the slot.
+                # Its traceback refers to this frame, and to tensors of the slot.
                 del ahead
         try:
             self._take(self._next_ready)
         except BaseException:
-            # An interrupt: both batches come later.
+            # After an interrupt, both batches come later.
             self._ahead, self.position = ahead, position
             raise
         batch, event = ahead
@@ -107,7 +107,7 @@ class DeviceMap:
         try:
             return self._inner.next_ready()
         except Exception as error:  # noqa: BLE001
-            # Of a later batch: it comes in its turn.
+            # An error of a later batch is raised in its turn.
             self._ahead = error
             return None
 
@@ -141,11 +141,11 @@ class DeviceMap:
         slot = {_address(part) for value in fields.values() for part in _parts(value)}
         with torch.no_grad(), _seeded(self._key(info), self._lane):
             result = self._function(fields)
-            # What is passed on would hold its slot, and give it back before the loop's stream has read it.
+            # A field that is passed on would free its slot before the loop's stream has read it.
             made = {name: _copied(value, slot) for name, value in _checked(fields, result).items()}
         del fields, result
         if taken.is_in_use():
-            # Perhaps by a cycle of references.
+            # A reference cycle may hold them.
             gc.collect()
             if taken.is_in_use():
                 raise _Refused(
@@ -168,7 +168,7 @@ class _Lane:
         torch: Any = importlib.import_module("torch")
         torch.cuda.init()
         self._torch, self._device = torch, torch.device("cuda", gpu)
-        # Of high priority, as the streams of the loader.
+        # High priority, as the loader's streams.
         self._stream = torch.cuda.Stream(self._device, priority=-1)
         self.generator = torch.cuda.default_generators[gpu]
         #: The streams that batches were handed to.

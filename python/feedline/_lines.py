@@ -8,7 +8,8 @@ import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
-#: This package, and the code of others: a loop within Lightning waits where the user calls it.
+#: Frames of this package and of libraries are skipped: the line of a loop within Lightning is the user's
+#: call.
 _OURS = str(Path(__file__).parent)
 _OTHERS = tuple({str(Path(path)) for name, path in sysconfig.get_paths().items() if "lib" in name or "std" in name})
 

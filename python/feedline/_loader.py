@@ -41,7 +41,7 @@ class _Run:
 
     def __init__(self, epoch: int, steps: int | None, first: int = 0) -> None:
         self.epoch, self.steps, self.first, self.is_over = epoch, steps, first, False
-        #: Whether the next epoch follows if nothing is left of the one of a loaded state.
+        #: Whether the next epoch follows if the loaded state's epoch has nothing left.
         self.goes_on = False
 
 
@@ -246,7 +246,8 @@ class Loader:
         self._has_delivered = False
         self._watches_bad_samples = bool(bad_samples)
         self._lines = Lines()
-        # Before the threads, so that they end first when the loader is collected: a thread may wait for one.
+        # Made before the threads, so that processes end first when the loader is collected: a thread may wait
+        # for one.
         mapping = None if map_batch is None else _mapping(map_batch, self.data, self.batch_size)
         self._reads = Choice(getattr(self.data, "_leaves", []), workers, parallel, mapping)
         is_source = isinstance(self.data, Source)
@@ -324,7 +325,7 @@ class Loader:
 
     def __iter__(self) -> Epoch:
         run = self._begin(self.next_epoch)
-        # The end of a source is known once it is read.
+        # The end of a source is known only once it is reached.
         run.goes_on = self._is_resumed and run.steps is None
         return Epoch(self, run)
 
@@ -415,7 +416,7 @@ class Loader:
             self._current = _Run(epoch, steps)
         current, whole = self._current, self._inner.steps
         current.epoch, current.steps, current.is_over = epoch, steps, False
-        # With another batch size it is another step.
+        # With another batch size the step differs.
         current.first = step if steps is None or whole is None else whole - steps
 
     @property
@@ -500,7 +501,7 @@ class Loader:
 _ARGUMENTS = [
     name for name in inspect.signature(Loader.__init__).parameters if name not in ("self", "others")
 ]
-#: Attributes that would do nothing: those of this loader, and of a DataLoader.
+#: Attributes whose assignment would have no effect: arguments of this loader and of a DataLoader.
 _FIXED = {*_ARGUMENTS, *_options.OF_A_DATALOADER}
 
 
@@ -522,7 +523,7 @@ def _samples(
         except NotRandomAccess:
             if not is_iterable:
                 raise
-            # Torch's IterableDataset has a __getitem__ that is not implemented, and may have a length.
+            # Torch's IterableDataset has an unimplemented __getitem__, and may have a length.
     source = Source(data, max_length=max_length)
     _check_indexed(source, collate_fn)
     return source
@@ -604,7 +605,7 @@ def _padding(data: Data | Source, name: str, given: Any) -> tuple[int, bytes | N
     """The multiple of the width, and the bytes of the value."""
     value, multiple = given if isinstance(given, tuple) and len(given) == 2 else (given, 1)
     multiple = _options.whole(f"pad[{name!r}]", multiple, 1)
-    # A field that is not there is refused with the others.
+    # A missing field is refused later.
     dtype = next((field.dtype for field in data.fields if field.name == name), None)
     if value is None or dtype is None:
         return multiple, None
@@ -635,7 +636,7 @@ def _hook(function: Callable[[dict[str, Any]], Any], data: Data | Source) -> _ow
     return _own.Hook(function, fixed, data._places)
 
 
-# The compiled function itself: a signal could interrupt one that is written in Python.
+# The compiled function itself: a signal could interrupt one written in Python.
 atexit.register(_feedline.leave)
 
 if hasattr(os, "register_at_fork"):

@@ -16,7 +16,7 @@ import numpy as np
 SHOWN = 8
 #: Seconds after which no further sample is read.
 PATIENCE = 0.5
-#: Pixels of a picture on the page, at most.
+#: Max pixels per side of a picture.
 SIDE = 112
 
 
@@ -112,7 +112,7 @@ def _pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
         return array
     if array.dtype.kind != "f" or not np.isfinite(array).all():
         return None
-    # Normalized: spread over what there is.
+    # Normalized values are stretched to the full range.
     array = array.astype(np.float32)
     low, high = float(array.min()), float(array.max())
     return ((array - low) * (255 / (high - low or 1))).astype(np.uint8)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ._errors import ConfigError
 
-#: What a loader has in place of an argument of torch's DataLoader.
+#: The loader's equivalent of each argument of torch's DataLoader.
 OF_A_DATALOADER = {
     "dataset": "give it as the first argument, data",
     "num_workers": "give workers=, the number of processes for Python code of yours, else of threads",
@@ -26,7 +26,7 @@ OF_A_DATALOADER = {
     "in_order": "leave it out: batches come in order",
 }
 
-#: What a loader has in place of a sampler of torch.
+#: The loader's equivalent of each sampler of torch.
 OF_A_SAMPLER = {
     "WeightedRandomSampler": "give feedline.Sampler.weighted(weights); .distinct draws without replacement",
     "RandomSampler": "leave it out and give shuffle=SEED",

@@ -20,10 +20,10 @@ from ._errors import ConfigError
 from ._values import as_array, exact
 from ._workers.seeds import SharedWatch, first_of
 
-#: Seconds after which a call of :meth:`Reader.read_many` gives what it has read: other threads wait for the
-#: interpreter's lock, and the end of the process for the call.
+#: Seconds after which :meth:`Reader.read_many` returns early: other threads wait for the interpreter's lock,
+#: and the end of the process waits for the call.
 _LOCKED = 0.002
-#: Seconds of a quick sample, and how many of them are read between two looks at the clock at most.
+#: Max seconds of a quick sample, and max quick samples between two checks of the clock.
 _QUICK, _STEP = 20e-6, 16
 
 
@@ -61,7 +61,7 @@ class Reader:
 
     #: Whether a batch is read as a whole.
     is_whole = False
-    #: How the fields lie in a batch: a `_collate.Nest`.
+    #: The nesting of the fields in a batch: a `_collate.Nest`.
     nest: Any = None
     #: The time of the first sample, in seconds.
     first_seconds = 0.0
@@ -252,7 +252,7 @@ def _iterate(shard: Any) -> Iterable[Any]:
 class Hook:
     """A function of a batch: gets its arrays by name, changes them in place or returns others."""
 
-    #: A data set has other samples of its own; for the workers.
+    #: Arguments for the workers.
     is_whole = False
 
     def __init__(
@@ -265,7 +265,7 @@ class Hook:
         fixed = {name for name, *_ in columns}
         all_places = places or [(name, name, None) for name, *_ in columns]
         self._places = [place for place in all_places if place[1] in fixed]
-        #: The fields and the types of a block of rows, as a worker lays them out.
+        #: The fields and types of a block of rows, in a worker's layout.
         self.fields = [(name, "", shape, None) for name, _, shape in columns]
         self.dtypes = [dtype for _, dtype, _ in columns]
         self._watch = SharedWatch()
@@ -314,7 +314,7 @@ class Hook:
                     "nothing after changing the arrays in place; fields are left out by Data.map before"
                 )
             batch.update(result)
-        # Arrays of their own first: what the hook returned may be a part of another field.
+        # Copied first: the hook may have returned a part of another field.
         changed = [self._checked(batch[name], name, arrays[of], at) for name, of, at in self._places]
         for (_, of, at), value in zip(self._places, changed, strict=True):
             if at is None:

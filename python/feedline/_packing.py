@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ._data import Data
     from ._source import Source
 
-#: The fields that are added, which are ``int32``.
+#: The added fields; all are ``int32``.
 ADDED = frozenset({"position", "used", "cu_seqlens", "segment"})
 
 

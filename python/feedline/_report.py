@@ -17,9 +17,9 @@ class Report:
     Prints as a table with a diagnosis; a notebook shows the page.
     """
 
-    #: The diagnosis: what limits the run, and what would help.
+    #: The diagnosis: the limit of the run, and settings that would help.
     diagnosis: str
-    #: The numbers, as of the Rust side's JSON. Times are in nanoseconds.
+    #: All numbers. Times are in nanoseconds.
     data: dict[str, Any]
     #: The report as one self-contained HTML page.
     page: str

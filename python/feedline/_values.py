@@ -15,7 +15,7 @@ from ._errors import ConfigError
 
 Array = np.ndarray[Any, Any]
 
-#: NumPy's names of the types that batches have.
+#: NumPy's names for the types of batches.
 DTYPES = {
     "uint8": "u8",
     "int8": "i8",
@@ -33,7 +33,7 @@ DTYPES = {
 
 _NAMES = {short: name for name, short in DTYPES.items()}
 
-#: From here on `float64` does not have every whole number.
+#: From here on, `float64` does not hold every whole number.
 _WHOLE = 2**53
 
 
@@ -196,7 +196,7 @@ def _changed(array: Array, dtype: np.dtype[Any]) -> Array:
                 outside |= array > high
             return outside
         wide = array.astype(np.float64) if array.dtype.itemsize < 8 else array
-        # Both bounds are powers of two, or 0, which floats have.
+        # Both bounds are powers of two or 0, so exact as floats.
         return np.asarray(~((wide >= float(low)) & (wide < float(high + 1)) & (wide == np.trunc(wide))))
     back = _cast(array, dtype)
     if dtype.kind != "f":

@@ -42,7 +42,7 @@ impl Batch {
         self.first_step + self.share.batch().step()
     }
 
-    /// Rows, with those that pad the last batch.
+    /// Rows, including those that pad the last batch.
     #[getter]
     fn rows(&self) -> usize {
         self.share.batch().len()
@@ -86,7 +86,7 @@ impl Batch {
         self.share.is_in_use()
     }
 
-    /// Items of the longest row of a ragged field; of running sums the largest number that was added.
+    /// Items of the longest row of a ragged field; for running sums, the largest difference.
     fn longest(&self, name: &str) -> PyResult<usize> {
         self.share.batch().longest(name).map_err(raise)
     }
@@ -143,14 +143,14 @@ impl Field {
         let is_cuda = self.device().device_type == CUDA;
         // SAFETY: DLPack's contract for the argument: a stream of this device, valid while it is used.
         let consumer = unsafe { Consumer::from_python(stream, is_cuda) }.map_err(raise)?;
-        // A batch on the host has arrived when it is delivered. To give up the interpreter's lock for nothing
-        // would hand it to a thread that reads samples, for a whole call.
+        // A batch on the host is ready when it is delivered. Releasing the interpreter's lock would give it
+        // to a thread that reads samples, for a whole call.
         let tensor = if is_cuda { detached(py, || self.tensor(consumer)) } else { self.tensor(consumer) };
         let tensor = tensor.map_err(raise)?;
         capsule(py, tensor, max_version.is_some_and(|(major, _)| major >= 1))
     }
 
-    /// NumPy's description of the memory, for elements that it has no name for: they are unsigned numbers.
+    /// NumPy's description of the memory. Elements of a type that NumPy lacks are unsigned integers.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if self.device().device_type == CUDA {
@@ -186,7 +186,7 @@ impl Field {
     }
 }
 
-/// The error of a loader that is closed.
+/// The error for a closed loader.
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Stopped, "the loader is closed: make another one")
 }

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 const VERSIONED: &CStr = c"dltensor_versioned";
 const UNVERSIONED: &CStr = c"dltensor";
 
-/// The capsule of `tensor`, for a consumer that reads the structure of DLPack 1.0, or only the one before.
+/// A capsule of `tensor`: with the structure of DLPack 1.0 if `is_versioned`, otherwise with the older one.
 pub(crate) fn capsule(py: Python<'_>, tensor: Exported, is_versioned: bool) -> PyResult<Bound<'_, PyAny>> {
     if is_versioned {
         let raw = tensor.into_raw();
@@ -27,7 +27,7 @@ pub(crate) fn capsule(py: Python<'_>, tensor: Exported, is_versioned: bool) -> P
     }
 }
 
-/// The tensor of a capsule that no consumer has taken: one that does renames the capsule.
+/// The tensor of a capsule, if no consumer has taken it; a consumer renames the capsule.
 fn untaken(capsule: *mut PyObject, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: called by a destructor with its capsule; the name is a static string.
     let is_untaken = unsafe { PyCapsule_IsValid(capsule, name.as_ptr()) } == 1;

@@ -38,18 +38,19 @@ pub(crate) struct DataSet {
     /// The values of each category of a table, in the order of their numbers.
     #[pyo3(get)]
     pub(crate) categories: Vec<(String, Vec<String>)>,
-    /// The same pictures as files, if lanes of the loader may decode them.
+    /// The same pictures, encoded, if lanes of the loader may decode them.
     pub(crate) encoded: Option<Encoded>,
-    /// What became of the documents of packed windows, or of the tokens of a stream.
+    /// A summary of the documents of packed windows, or of the tokens of a stream: how many were used, cut or
+    /// left out.
     #[pyo3(get)]
     pub(crate) fate: Option<String>,
-    /// The lengths of the samples in fields that vary, where they were measured.
+    /// The measured lengths of the samples, by field.
     pub(crate) lengths: Vec<(String, Vec<u32>)>,
     /// The costs of packed windows: their items, and the squares of their documents' lengths.
     pub(crate) costs: Option<[Vec<u32>; 2]>,
-    /// Of a set written in Python: the processes that read it.
+    /// For a set written in Python, the processes that read it.
     read_by: Option<Arc<ReadBy>>,
-    /// Windows of time, which may be parted by time.
+    /// Windows of time, which can be split by time.
     pub(crate) windows: Option<TableWindows>,
 }
 
@@ -69,7 +70,7 @@ impl DataSet {
         }
     }
 
-    /// A set of a reader, whose lengths are known if they were measured.
+    /// A set of a reader, with its lengths if they were measured.
     pub(crate) fn ragged(kind: &str, set: Ragged) -> Self {
         let fields = set.spec().fields().iter().map(|field| field.name());
         let known = fields.filter_map(|name| Some((name.to_owned(), set.lengths(name).ok()?.to_vec())));
@@ -87,12 +88,12 @@ impl DataSet {
         Self { classes, ..self }
     }
 
-    /// This set, whose pictures lanes of a loader may decode.
+    /// This set, with encoded pictures that lanes of a loader may decode.
     pub(crate) fn with_encoded(self, encoded: Option<Encoded>) -> Self {
         Self { encoded, ..self }
     }
 
-    /// This set, with what became of its documents.
+    /// This set, with the summary of its documents.
     pub(crate) fn with_fate(self, fate: String) -> Self {
         Self { fate: Some(fate), ..self }
     }
@@ -110,7 +111,7 @@ impl DataSet {
         }
     }
 
-    /// The set that `choose` makes of this one. It may hold a sample up to `copies` times.
+    /// The set that `choose` makes from this one. It may have a sample up to `copies` times.
     fn choice<D: Dataset>(
         &self,
         kind: &str,
@@ -145,7 +146,7 @@ fn varying(reader: &dyn Reader) -> impl Iterator<Item = &SchemaField> {
     reader.schema().fields().iter().filter(|field| field.shape.iter().any(Option::is_none))
 }
 
-/// Refuses complex numbers, which a batch does not have: as two numbers each they would be another array.
+/// Refuses complex numbers: a batch would have them as two numbers each, so another array.
 fn check_types(reader: &dyn Reader) -> feedline::Result<()> {
     let is_complex =
         |field: &&SchemaField| matches!(field.element, ElementType::Complex64 | ElementType::Complex128);
@@ -195,8 +196,8 @@ pub(crate) fn open_options(
     Ok(OpenOptions { memory_limit, split, classes, empty_members, nulls, types, ..defaults })
 }
 
-/// The root and the column of the label of a manifest, the folder that is the class in a pattern, and the
-/// seconds for which a list of objects is kept.
+/// The root and the label's column of a manifest, the class folder of a pattern, and the seconds for which a
+/// listing of objects is kept.
 pub(crate) type Listed = (Option<String>, Option<String>, Option<usize>, u64);
 
 /// The options of a manifest.
@@ -336,9 +337,9 @@ impl DataSet {
         })
     }
 
-    /// A data set written in Python: a `_own.Reader`. It crops at random if the set that it maps does.
-    /// `calls` says whether it reads several samples in one call, and all of a batch; `varies` whether its
-    /// samples are given random numbers, and whether the global generators are seeded.
+    /// A data set written in Python: a `_own.Reader`. `calls`: whether it reads several samples in one call,
+    /// and whether it reads a whole batch in one call. `varies`: whether its samples get random numbers, and
+    /// whether the global generators are seeded. It crops at random if the set that it maps does.
     #[staticmethod]
     #[pyo3(signature = (reader, len, fields, fingerprint, calls, varies, mapped=None))]
     fn own(
@@ -355,8 +356,8 @@ impl DataSet {
         Ok(Self { read_by: Some(set.read_by().clone()), ..Self::new("python", set) })
     }
 
-    /// A loader begins to read this set, written in Python, by `count` processes: those that read it already,
-    /// or `new` ones, in which it has a number. By threads if `count` is 0.
+    /// Registers a loader that reads this set, written in Python, by `count` processes: the ones that read it
+    /// already, or `new` ones, where the set has this number. With 0, by threads.
     #[pyo3(signature = (count, new))]
     fn read_by(
         &self,
@@ -396,11 +397,11 @@ impl DataSet {
 
     #[getter]
     fn fingerprint(&self, py: Python<'_>) -> u64 {
-        // It may read files, and objects in a store.
+        // May read files and objects in a store.
         interpreter::detached(py, || self.set.fingerprint())
     }
 
-    /// The processors that lanes of the loader decode on: `gpu`, `auto`, or none.
+    /// Where lanes of the loader decode: `gpu`, `auto`, or none.
     #[getter]
     fn lanes_decode_on(&self) -> Option<&'static str> {
         self.encoded.as_ref().map(|encoded| if encoded.decode == Decode::Gpu { "gpu" } else { "auto" })
@@ -441,7 +442,7 @@ impl DataSet {
         detached(py, || self.lengths_of(field))
     }
 
-    /// The cost of each packed window: that of its items, or of the squares of its documents' lengths.
+    /// The cost of each packed window: its items, or the squares of its documents' lengths.
     fn costs(&self, squares: bool) -> PyResult<Vec<u32>> {
         match &self.costs {
             Some(costs) => Ok(costs[usize::from(squares)].clone()),
@@ -458,7 +459,7 @@ impl DataSet {
         self.choice("subset", copies, |set| set.subset(ids.clone()))
     }
 
-    /// The parts of a cross-validation: for training, and for validation.
+    /// The folds of a cross-validation: a training and a validation set each.
     #[pyo3(signature = (count, labels, seed))]
     fn folds(&self, count: usize, labels: Option<Vec<u32>>, seed: u64) -> PyResult<Vec<(Self, Self)>> {
         let folds = self.set.clone().folds(count, labels.as_deref(), seed).map_err(raise)?;
@@ -468,7 +469,7 @@ impl DataSet {
             .collect()
     }
 
-    /// The samples with items that they do not have in `fields`.
+    /// This set with negatives: items that a sample does not have in `fields`.
     fn negatives(&self, fields: Vec<String>, count: usize, items: u64, seed: u64) -> PyResult<Self> {
         self.check_decoded("negatives")?;
         let fields: Vec<_> = fields.iter().map(String::as_str).collect();
@@ -476,7 +477,7 @@ impl DataSet {
         Ok(Self { lengths: self.lengths.clone(), ..Self::new("negatives", set) })
     }
 
-    /// The windows of time whose targets are from `start` to below `end`.
+    /// The windows whose targets have times from `start` on and below `end`.
     fn targets_in(&self, start: Option<f64>, end: Option<f64>) -> PyResult<Self> {
         match &self.windows {
             Some(windows) => targets_in(windows, start, end),
@@ -594,7 +595,7 @@ impl DataSet {
 /// The bytes of each field of one sample.
 fn read_one(set: &dyn Dataset, id: u64, context: &mut Context) -> Result<Vec<Vec<u8>>, feedline::ReadError> {
     let layout = Layout::new(set.spec(), 1)?;
-    // Words, so that the slab is aligned for every element.
+    // `u64`, so that the slab is aligned for every element type.
     let mut slab = vec![0_u64; layout.bytes().div_ceil(8)];
     let slab = &mut bytemuck::cast_slice_mut(&mut slab)[..layout.bytes()];
     let mut rows = Rows::new(&layout, slab, 1);

@@ -1,4 +1,4 @@
-//! Errors as exceptions of Python: a class by kind, the place as attributes, the cause as `__cause__`.
+//! Turns errors into Python exceptions: a class per kind, the place as attributes, the cause as `__cause__`.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use crate::interpreter::Inside;
 
 /// An exception of Python code that a data set or a hook has raised.
 pub(crate) struct Raised {
-    /// The exception and the line that raised it, as text: a worker prints it without the interpreter.
+    /// The exception and the line that raised it, as text, so that a worker can print it without the
+    /// interpreter.
     text: String,
-    /// The exception, until it is handed out. Its frames keep what the data set was working on, perhaps also
-    /// the loader, which keeps its error.
+    /// The exception, until it is raised. Its frames may hold the loader, which holds this error: a cycle.
     error: Mutex<Option<PyErr>>,
 }
 
@@ -29,7 +29,7 @@ impl Raised {
         Self { text, error: Mutex::new(Some(error)) }
     }
 
-    /// An exception of another process, whose line `text` has.
+    /// An exception of another process; `text` has its line.
     pub(crate) fn with_text(text: String, error: PyErr) -> Self {
         Self { text, error: Mutex::new(Some(error)) }
     }
@@ -51,7 +51,7 @@ impl std::error::Error for Raised {}
 
 /// The exception for `error`.
 pub(crate) fn raise(error: Error) -> PyErr {
-    // It runs Python code.
+    // Building an exception runs Python code.
     let _inside = Inside::new();
     Python::attach(|py| exception(py, &error).unwrap_or_else(|failed| failed))
 }
@@ -78,7 +78,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     Ok(exception)
 }
 
-/// A place that the error names, or else one that its cause does.
+/// The place that the error names, or else its cause.
 fn innermost<T>(error: &Error, place: impl Fn(&Error) -> Option<T>) -> Option<T> {
     let mut error = Some(error);
     while let Some(at) = error {

@@ -1,8 +1,8 @@
-//! The border of the interpreter: which threads are inside, and how it is left when it shuts down.
+//! Counts the threads that use the interpreter, and makes them leave before it shuts down.
 //!
-//! CPython before 3.14 kills a thread that wants the interpreter's lock once the interpreter has shut down.
+//! CPython before 3.14 kills a thread that takes the interpreter's lock after the interpreter has shut down.
 //! It unwinds that thread through Rust code, which ends the process. So every thread with Rust code on its
-//! stack is counted while it may want the lock, and `leave` lets no more of them in and waits for the others.
+//! stack is counted while it may take the lock; `leave` lets no more threads in, and waits for those inside.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,11 +16,10 @@ use pyo3::prelude::*;
 use crate::open::close_all;
 use crate::thread_state;
 
-/// How long a Ctrl-C waits for the samples that are being read when the interpreter shuts down. Then it ends
-/// the process.
+/// The time that samples have to end after a Ctrl-C during the interpreter's shutdown. Then the process ends.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// After this time `leave` says what it waits for.
+/// The time after which `leave` prints what it waits for.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Threads that run Python code for a loader, are about to, or return to Python.
@@ -44,14 +43,14 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // Not below 0, in a child that was forked meanwhile.
+        // Does not underflow in a child that was forked meanwhile.
         let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |inside| inside.checked_sub(1));
     }
 }
 
 /// Runs `work` with the interpreter's lock; fails once the interpreter is shutting down.
 pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -> Result<T, ReadError> {
-    // Counted before the question: `leave` asks in the other order.
+    // Counted before the check; `leave` checks in the other order.
     let _inside = Inside::new();
     if IS_CLOSING.load(Ordering::SeqCst) {
         return Err(shutting_down());
@@ -63,14 +62,14 @@ pub(crate) fn attach<T>(work: impl FnOnce(Python<'_>) -> Result<T, ReadError>) -
     entered.unwrap_or_else(|| Err(shutting_down()))
 }
 
-/// Runs `work` without the interpreter's lock. When the interpreter shuts down, only workers, which `leave`
-/// waits for, and its own thread return from this.
+/// Runs `work` without the interpreter's lock. Once the interpreter shuts down, only workers, which `leave`
+/// waits for, and the thread that shuts it down return from this.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let may_return = || is_worker() || CLOSED_BY.get() == Some(&std::thread::current().id());
     let (done, returning) = py.detach(|| {
         let done = work();
         loop {
-            // Counted before the question, as above, until the thread has the lock.
+            // Counted before the check, as above, until the thread has the lock.
             let returning = Inside::new();
             if !IS_CLOSING.load(Ordering::SeqCst) || may_return() {
                 return (done, returning);
@@ -83,8 +82,7 @@ pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send)
     done
 }
 
-/// Fails if the sample of `context` is not to be read any more: the interpreter shuts down, or the loader
-/// ends. For a worker, before each sample.
+/// Fails if the interpreter shuts down or the loader ends. A worker calls this before each sample.
 pub(crate) fn may_go_on(context: &Context) -> Result<(), ReadError> {
     if IS_CLOSING.load(Ordering::Relaxed) { Err(shutting_down()) } else { Ok(context.check_stop()?) }
 }
@@ -93,19 +91,19 @@ fn shutting_down() -> ReadError {
     Error::new(ErrorKind::Stopped, "the Python interpreter is shutting down").into()
 }
 
-/// Whether this thread is one of a loader's.
+/// Whether this is a thread of a loader.
 pub(crate) fn is_worker() -> bool {
     std::thread::current().name().is_some_and(|name| name.starts_with("fl-"))
 }
 
-/// Whether the interpreter is about to shut down, for Python code of a worker that takes long.
+/// Whether the interpreter is about to shut down. Long-running Python code of a worker asks this.
 #[pyfunction]
 pub(crate) fn is_closing() -> bool {
     IS_CLOSING.load(Ordering::Relaxed)
 }
 
-/// Lets no more threads run Python code for a loader, waits for the samples that they read, and ends the
-/// loaders. Registered at `atexit` as it is: in Python code a signal could interrupt it.
+/// Lets no more threads run Python code for a loader, waits for the samples being read, and ends the loaders.
+/// `atexit` calls it directly: a signal could interrupt Python code.
 ///
 /// Ctrl-C does not end the wait at once, because the interpreter must not shut down under a worker. If the
 /// samples take longer than [`PATIENCE`] after it, the process ends in place of the interpreter.
@@ -113,7 +111,7 @@ pub(crate) fn is_closing() -> bool {
 pub(crate) fn leave(py: Python<'_>) {
     let _ = CLOSED_BY.set(std::thread::current().id());
     IS_CLOSING.store(true, Ordering::SeqCst);
-    // A thread that waits for one of them is not counted.
+    // Threads that wait for worker processes are not counted.
     crate::processes::close_all(py);
     let (start, mut is_told) = (Instant::now(), false);
     let mut interrupted: Option<(Instant, PyErr)> = None;
@@ -135,8 +133,7 @@ pub(crate) fn leave(py: Python<'_>) {
     let _ = end_at_next_press(py, interrupted.is_some());
 }
 
-/// Lets the next Ctrl-C end the process without a trace, if there was one before: whoever presses it again
-/// does not want another trace, of the rest of the interpreter's shutdown.
+/// After a first Ctrl-C, lets the next one end the process without another traceback.
 fn end_at_next_press(py: Python<'_>, is_interrupted: bool) -> PyResult<()> {
     let sys = py.import("sys")?;
     let is_ended_by_one =
@@ -151,7 +148,7 @@ fn end_at_next_press(py: Python<'_>, is_interrupted: bool) -> PyResult<()> {
         let _ = sys.getattr(name)?.call_method0("flush");
     }
     signals.call_method1("signal", (&interrupt, signals.getattr("SIG_DFL")?))?;
-    // One that was pressed before.
+    // Handles a Ctrl-C that was pressed before.
     let _ = py.check_signals();
     Ok(())
 }
@@ -180,7 +177,7 @@ fn end_process(py: Python<'_>, error: &PyErr) {
     }
 }
 
-/// For a forked child, which has no workers.
+/// Resets the count in a forked child, which has no workers.
 #[pyfunction]
 pub(crate) fn forget_workers() {
     INSIDE.store(0, Ordering::SeqCst);

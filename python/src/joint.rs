@@ -1,4 +1,4 @@
-//! Pictures with masks, boxes and points, and with several views: `feedline.images` with its parts.
+//! Pictures with masks, boxes and points, or with several views, for `feedline.images`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) struct Given {
     moves: bool,
 }
 
-/// Opens pictures whose parts move with them.
+/// Opens pictures with masks, boxes and points, which move with them.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
 pub(crate) fn open_joint(
@@ -59,7 +59,7 @@ pub(crate) fn open_joint(
     let (root, label, class_from, seconds) = listed;
     let options = open_options(split, classes, false, false, None, Vec::new())?;
     let options = OpenOptions { class_from, listing_age: Duration::from_secs(seconds), ..options };
-    // The columns of paths of a manifest are found, unless one of them is named.
+    // A manifest's columns of paths are detected, unless one is named.
     let files =
         given.field.iter().flat_map(|field| [field].into_iter().chain(&given.mask).chain(&given.depth));
     let options = manifest_options(files.cloned().collect(), root, label, options);
@@ -81,7 +81,7 @@ pub(crate) fn open_joint(
     opened.map_err(raise)
 }
 
-/// Opens pictures of which each sample has several views: for each list of transforms, how many.
+/// Opens pictures with several views each: `lists` has the number of views per list of transforms.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Python has the defaults")]
 pub(crate) fn open_views(
@@ -136,7 +136,7 @@ fn opened(
 ) -> feedline::Result<(Box<dyn Reader>, Parts)> {
     if let Some(annotations) = &given.annotations {
         let classes = options.open.classes.as_deref();
-        // The only mask that annotations have: `_parts.py` refuses others.
+        // Annotations have only one mask; `_parts.py` refuses others.
         let pictures = match given.mask.is_empty() {
             true => Annotated::open_with(path, annotations, classes)?,
             false => Annotated::open_segmented(path, annotations, classes)?,
@@ -159,7 +159,7 @@ fn opened(
     Ok((open_pictures(path, options)?, with(Parts::new(), given, &given.mask, &given.depth)?))
 }
 
-/// `parts` and those that are given.
+/// Adds the given fields to `parts`.
 fn with(parts: Parts, given: &Given, masks: &[String], depths: &[String]) -> feedline::Result<Parts> {
     let parts = parts.beside(&given.beside).min_size(given.min_size);
     let mut parts = parts.box_format(format_named(&given.box_format)?);

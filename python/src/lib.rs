@@ -1,7 +1,7 @@
 //! The compiled part of the Python package `feedline`: the module `feedline._feedline`.
 //!
-//! The Python files beside it have the names, defaults and docs that a user sees. This crate has what must
-//! not run under the interpreter's lock, and what Python cannot express.
+//! The package's Python files have the names, defaults and docs that a user sees. This crate has the code
+//! that must not run under the interpreter's lock, and what Python cannot express.
 //!
 //! | file | what |
 //! | --- | --- |

@@ -23,7 +23,7 @@ use crate::running::{Answer, Start, State, TICK};
 /// The shortest wait whose line is named.
 const NOTICED: Duration = Duration::from_micros(100);
 
-/// How much longer the slots may be held if other threads may hold them.
+/// The factor by which the time limit for held slots grows if other threads may hold them.
 const OTHER_THREADS: u32 = 30;
 
 /// Loads batches; see `feedline.Loader`.
@@ -43,7 +43,7 @@ pub(crate) struct Loader {
     waited: Py<PyAny>,
 }
 
-/// What is known of a loader also while an epoch borrows it.
+/// Facts about a loader that are needed while an epoch borrows it.
 struct About {
     progress: Progress,
     steps: Option<u64>,
@@ -102,15 +102,15 @@ impl Loader {
         })
     }
 
-    /// Begins `epoch`; returns the number of its steps.
+    /// Begins `epoch`; returns its number of steps.
     fn begin(&self, py: Python<'_>, epoch: u64) -> PyResult<Option<u64>> {
         let steps = self.with_state(py, |state| state.begin(Start::Epoch(epoch)))?;
         self.begin_at(0);
         Ok(steps)
     }
 
-    /// Continues the epoch of a saved cursor; returns the number of steps that it has left. `step` is the
-    /// saved step, which the cursor of a source does not have.
+    /// Continues the epoch of a saved cursor; returns the number of steps left. `step` is the saved step,
+    /// which a source's cursor lacks.
     #[pyo3(signature = (cursor, epoch, step, bad_samples))]
     fn resume(
         &self,
@@ -138,13 +138,13 @@ impl Loader {
         let steps = self.with_state(py, |state| {
             let steps = state.begin(Start::Cursor(cursor))?;
             if !report.samples().is_empty() {
-                // Continues the cursor after it: the epoch must end for the report to be set.
+                // Set first: it would end an epoch that had begun.
                 state.with_loader(|loader| loader.set_bad_sample_report(report))?;
                 return state.begin(Start::Cursor(cursor));
             }
             Ok(steps)
         })?;
-        // With another batch size the number of steps is another one.
+        // With another batch size the number of steps differs.
         self.begin_at(if self.about.steps.is_some() {
             cursor.position().div_ceil(self.about.global_batch)
         } else {
@@ -192,13 +192,13 @@ impl Loader {
         })
     }
 
-    /// Charges time of this thread to the device map: `device_map` runs on the thread of the loop.
+    /// Charges time of this thread to the device map: in Python it runs on the thread of the loop.
     fn add_device_map_time(&self, nanoseconds: u64) {
         self.about.progress.add_device_map_time(Duration::from_nanos(nanoseconds));
     }
 
     /// The position after the batches delivered so far: the cursor's bytes, its epoch, the step, and the
-    /// samples of the epoch, which are not known of a source.
+    /// samples of the epoch (unknown for a source).
     fn cursor<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, u64, u64, Option<u64>) {
         let (cursor, _) = self.position();
         let step = self.first_step.load(Ordering::Relaxed) + self.delivered.load(Ordering::Relaxed);
@@ -294,8 +294,8 @@ impl Loader {
 }
 
 impl Loader {
-    /// Says that the loop has waited, so that its line can be named. An error is an interrupt, or what
-    /// another handler of a signal raises: handlers run in the first Python code after the wait.
+    /// Reports a wait of the loop, so that its line can be named. Signal handlers run in the first Python
+    /// code after the wait, so an error is an interrupt, or the exception of another handler.
     fn tell_wait(&self, py: Python<'_>, waited: Duration) -> PyResult<()> {
         if waited >= NOTICED {
             self.waited.call1(py, (waited.as_nanos() as u64,))?;
@@ -323,8 +323,8 @@ impl Loader {
         (self.about.progress.cursor(), self.about.progress.bad_sample_report())
     }
 
-    /// The next batch, if it is there. Keeps the interpreter's lock: a thread that reads samples would take
-    /// it, and keep it for a whole call.
+    /// The next batch, if it is ready. Keeps the interpreter's lock, which a thread that reads samples would
+    /// otherwise take for a whole call.
     fn next_at_hand(&self) -> PyResult<Option<Share>> {
         if self.open.is_forked() {
             return Ok(None);
@@ -336,7 +336,7 @@ impl Loader {
         }
     }
 
-    /// Does something with the state, without the interpreter's lock.
+    /// Calls `work` with the state, without the interpreter's lock.
     fn with_state<T: Send>(
         &self,
         py: Python<'_>,

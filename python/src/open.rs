@@ -1,4 +1,4 @@
-//! The loaders of this process that are open: they end before the interpreter does.
+//! The open loaders of this process. They end before the interpreter does.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
@@ -96,7 +96,7 @@ impl Drop for Open {
 /// Drops a loader on another thread. The garbage collector may have found it on a worker, which may be one of
 /// the threads that the drop waits for.
 fn drop_elsewhere(state: State) {
-    // If no thread can be made, the closure is dropped here, and the worker waits until the time-out.
+    // If no thread can be started, the closure is dropped here, and the worker waits until the time-out.
     let _ = std::thread::Builder::new().name("fl-drop".to_owned()).spawn(move || drop(state));
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn close_all(py: Python<'_>) {
         all.iter().for_each(|open| open.stop.stop());
         let start = Instant::now();
         for open in &all {
-            // What still runs has no use for the interpreter.
+            // Threads that still run do not use the interpreter.
             let _ = open.close_within(open.drop_timeout.saturating_sub(start.elapsed()));
         }
     });

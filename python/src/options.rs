@@ -1,4 +1,4 @@
-//! The options of a loader, from Python's to the builder's.
+//! Passes the options of a loader from Python to the builder.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::own::MapBatch;
 use crate::sampler::Sampler;
 use crate::source::Source;
 
-/// What a loader reads.
+/// The data that a loader reads.
 #[derive(FromPyObject)]
 pub(crate) enum Samples<'py> {
     Data(PyRef<'py, DataSet>),
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     pub(crate) sampler: Option<Py<Sampler>>,
     pub(crate) seed: Option<u64>,
     pub(crate) last_batch: String,
-    /// The number of the GPU; `None` for host memory.
+    /// The index of the GPU; `None` for host memory.
     pub(crate) gpu: Option<usize>,
     pub(crate) workers: Option<usize>,
     pub(crate) prefetch: Option<usize>,
@@ -54,14 +54,14 @@ pub(crate) struct Options {
     pub(crate) is_under_one_lock: bool,
     /// Whether lanes of the loader decode pictures, where they may.
     pub(crate) decodes_on_lanes: bool,
-    /// The folder of the record of the run, and the file or folder of its data if it can be opened again.
+    /// The folder for the run's record, and the path of the data if it can be opened again.
     pub(crate) record: Option<(PathBuf, Option<PathBuf>)>,
     /// Called with the nanoseconds of a wait of the loop.
     pub(crate) waited: Py<PyAny>,
 }
 
-/// The builder of a loader with these options, without the device and the world, and of pictures what decodes
-/// them.
+/// The builder of a loader with these options, without device and world; for pictures decoded on lanes, also
+/// the stage that decodes them.
 pub(crate) fn builder(
     data: &Samples<'_>,
     options: Options,

@@ -54,7 +54,7 @@ pub(crate) struct OwnData {
     fingerprint: Option<u64>,
     /// Whether the set reads several samples in one call.
     is_batched: bool,
-    /// Whether it reads all samples of a batch in one call, as a `collate_fn` needs it.
+    /// Whether it reads all samples of a batch in one call, as a `collate_fn` needs.
     is_whole: bool,
     /// Whether samples depend on the epoch and on random numbers.
     varies: bool,
@@ -62,15 +62,16 @@ pub(crate) struct OwnData {
     pub(crate) has_random_geometry: bool,
     /// Whether the global random generators are seeded before each sample.
     is_seeded: bool,
-    /// The processes that read it in place of this one.
+    /// The processes that read it instead of this one.
     read_by: Arc<ReadBy>,
 }
 
-/// Bytes of the samples that are read in one call. They stay in a cache of the processor until they are
-/// copied, and a call costs little against its copies.
+/// Bytes of samples per call: few enough to stay in a cache of the processor until they are copied, and
+/// enough to make the call cheap.
 const AT_ONCE: usize = 4 << 20;
 
-/// The samples of one call of `_own.Reader.read_many`: how many, their fields, and what ended the reading.
+/// The result of `_own.Reader.read_many`: the number of samples, their fields, and the error that ended the
+/// read.
 struct Stacked {
     count: usize,
     fields: Vec<Column>,
@@ -79,9 +80,8 @@ struct Stacked {
     is_random: bool,
 }
 
-/// The rows of a field one behind another, and the length of each in items if they vary; or each where it
-/// lies. The bytes are those of a `bytes` object, which nobody changes: they are copied without the
-/// interpreter's lock.
+/// The rows of a field: concatenated, with the length of each in items if they vary; or in place, by address.
+/// A `bytes` object is immutable, so it is copied without the interpreter's lock.
 #[derive(FromPyObject)]
 enum Column {
     Fixed(PyBackedBytes),
@@ -118,12 +118,12 @@ impl OwnData {
         &self.read_by
     }
 
-    /// Whether the generators are seeded, and whether samples are read in one call.
+    /// Whether the generators are seeded, and whether several samples are read in one call.
     fn calls(&self) -> (bool, bool) {
         (self.is_seeded, self.is_whole)
     }
 
-    /// The number from which the random numbers of the current sample are made, in this process or another.
+    /// The seed for the current sample's random numbers, in this process or another.
     fn key(&self, context: &mut Context) -> u64 {
         if !self.varies {
             return context.key();
@@ -148,8 +148,8 @@ impl OwnData {
         })
     }
 
-    /// Reads the first of `ids` into the first rows of `rows`. Returns how many: at least one, and as many as
-    /// are read within a few milliseconds.
+    /// Reads the first of `ids` into the first rows of `rows`, for a few milliseconds. Returns the number
+    /// read, at least one.
     ///
     /// # Errors
     /// The index of the sample that cannot be read. Those before it are written.
@@ -163,7 +163,7 @@ impl OwnData {
         let stacked = self.stacked(ids, keys, context.key_epoch()).map_err(|error| (0, error))?;
         let Stacked { count, fields, error, is_random } = stacked;
         if is_random {
-            // So that it is not cached.
+            // Marks the sample as dependent on the epoch, so that it is not cached.
             context.epoch();
         }
         let wrong = |why: &str| (0, Error::new(ErrorKind::Sample, why).into());
@@ -232,7 +232,8 @@ impl Dataset for OwnData {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
-        // Each sample is begun once, in order, however many are read in one call, and by whom.
+        // Each sample is begun once, in order, regardless of the number per call, and of the process that
+        // reads it.
         let key = |(index, &id)| context.sample(index, id, |context| self.key(context));
         let keys: Vec<_> = ids.iter().enumerate().map(key).collect();
         if let Some(&first) = ids.first() {
@@ -251,8 +252,8 @@ impl Dataset for OwnData {
             let read = self.read_first(&ids[part.clone()], rows.part(part.clone()), &keys[part], context);
             at += read.map_err(|(index, error)| (at + index, error))?;
         }
-        // A call costs far more than a small sample (the lock, a look at the generators), so pieces are as
-        // long as those that other processes read.
+        // A call (the lock, a check of the generators) costs far more than a small sample, so batches are
+        // split into pieces as long as for other processes.
         context.add_elsewhere((start.elapsed().as_nanos() as u64).max(1));
         Ok(())
     }
@@ -264,12 +265,12 @@ impl Dataset for OwnData {
 }
 
 thread_local! {
-    /// Whether this thread is within a sample of Python code.
+    /// Whether this thread is reading a sample by Python code.
     static IN_SAMPLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Within a sample of Python code, until it is dropped. A set that is read by another one leaves the
-/// generators as that one has seeded them.
+/// Marks the reading of a sample by Python code, until it is dropped. A nested set leaves the generators as
+/// the outer one has seeded them.
 struct InSample {
     is_outermost: bool,
 }
@@ -301,15 +302,16 @@ impl MapBatch {
         Self { hook, read_by: Arc::default() }
     }
 
-    /// A loader lets `count` of `new` processes call the function, which has a number there.
+    /// Registers a loader whose function is called by `count` of the `new` processes, where it has this
+    /// number.
     fn read_by(&self, py: Python<'_>, count: usize, new: (PyRef<'_, Processes>, u32)) -> PyResult<Reading> {
         Reading::begin(py, &self.read_by, count, Some((&new.0, new.1)))
     }
 }
 
 impl MapBatch {
-    /// Calls it on a filled batch: it gets a copy of each field that is not ragged, and gives the array of
-    /// each.
+    /// Calls the function on a filled batch. It gets a copy of each field that is not ragged, and returns an
+    /// array for each.
     pub(crate) fn call(&self, batch: &mut FilledBatch<'_>, context: &Context) -> Result<(), ReadError> {
         let key = context.key();
         if let Some(done) = self.read_by.map(key, batch.rows()) {

@@ -11,7 +11,7 @@ use crate::error::{Raised, raise};
 use crate::interpreter::attach;
 use crate::own::dtype_named;
 
-/// How token ids are packed.
+/// The options of `pack_tokens`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct TokenPacking {

@@ -11,7 +11,7 @@ use feedline_pictures::{Decode, PictureStage};
 /// The field of the pictures.
 const IMAGE: &str = "image";
 
-/// What lanes of the loader decode on; `None` if the workers decode.
+/// Where lanes of the loader decode; `None` if the workers decode.
 pub(crate) fn decode_named(name: &str) -> Result<Option<Decode>> {
     match name {
         "cpu" => Ok(None),
@@ -24,29 +24,29 @@ pub(crate) fn decode_named(name: &str) -> Result<Option<Decode>> {
     }
 }
 
-/// Encoded pictures that lanes may decode in place of the workers.
+/// Encoded pictures that lanes may decode instead of the workers.
 #[derive(Clone)]
 pub(crate) struct Encoded {
-    /// The files, with the parameters of their transforms.
+    /// The encoded files, with the parameters of their transforms.
     pub(crate) files: Arc<dyn Dataset>,
-    /// The list of transforms, or that of each view.
+    /// The list of transforms, or one per view.
     lists: Vec<Transforms>,
     pub(crate) decode: Decode,
     /// The bytes of each file, the largest first.
     sizes: Arc<[u32]>,
-    /// How often a file may come in an epoch.
+    /// How many times a file may occur in an epoch.
     copies: usize,
 }
 
 impl Encoded {
-    /// The pictures of `reader`. Reads every file once to find the longest, unless a list has the lengths,
-    /// and keeps them in the user's cache.
+    /// The pictures of `reader`. Reads every file once to find the longest, unless a listing has the lengths,
+    /// and keeps the lengths in the user's cache.
     pub(crate) fn files(reader: &Arc<dyn Reader>, list: Transforms, decode: Decode) -> Result<Self> {
         let files = Ragged::measured(Box::new(reader.clone()))?;
         let is_file = |field: &&Field| field.dtype() == DType::U8 && field.as_ragged().is_some();
         let mut sizes = Vec::new();
         for field in files.spec().fields().iter().filter(is_file) {
-            // Another field of bytes, such as a caption, is shorter.
+            // The pictures are the longest field of bytes; a caption, for example, is shorter.
             let lengths = files.lengths(field.name())?;
             if lengths.iter().max() > sizes.iter().max() {
                 sizes = lengths.to_vec();
@@ -57,8 +57,8 @@ impl Encoded {
         Ok(Self::new(files, vec![list], decode, sizes))
     }
 
-    /// Several views of the pictures of `reader`, whose lists begin on the device. As [`files`](Self::files),
-    /// reads every file once.
+    /// Several views of the pictures of `reader`; their lists begin with `on_device`. Reads every file once,
+    /// as [`files`](Self::files).
     pub(crate) fn views(reader: &Arc<dyn Reader>, views: Views, decode: Decode) -> Result<Self> {
         let lists = views.lists().to_vec();
         let files = ViewsDataset::encoded(Box::new(reader.clone()), views)?;
@@ -66,7 +66,8 @@ impl Encoded {
         Ok(Self::new(files, lists, decode, sizes))
     }
 
-    /// The pictures of `files`, with what moves with them. As [`files`](Self::files), reads every file once.
+    /// The pictures of `files`, with masks, boxes and points. Reads every file once, as
+    /// [`files`](Self::files).
     pub(crate) fn joint(
         reader: &Arc<dyn Reader>,
         parts: Parts,
@@ -83,13 +84,13 @@ impl Encoded {
         Self { files: Arc::new(files), lists, decode, sizes: sizes.into(), copies: 1 }
     }
 
-    /// These pictures with other files: a choice in which one may come `copies` times.
+    /// These pictures with a selection of the files, in which one may occur `copies` times.
     pub(crate) fn with(&self, files: Arc<dyn Dataset>, copies: usize) -> Self {
         Self { files, copies: self.copies.saturating_mul(copies), ..self.clone() }
     }
 
-    /// A builder of loaders whose lanes decode, and what says how. `is_bounded` says that no sample comes
-    /// more than once in an epoch of batches of `rows`, unless the data set has it more than once.
+    /// A builder of loaders whose lanes decode, and the picture stage. `is_bounded`: in an epoch of batches
+    /// of `rows`, the sampler draws no sample more than once.
     pub(crate) fn builder(&self, rows: usize, is_bounded: bool) -> Result<(LoaderBuilder, PictureStage)> {
         let stage = PictureStage::views(&self.lists, self.decode)?;
         let builder = stage.builder(self.files.clone())?;

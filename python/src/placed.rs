@@ -1,20 +1,18 @@
-//! Long rows of a data set written in Python, copied from the arrays that have them.
+//! Copies long rows of a data set written in Python directly from their arrays.
 
 use feedline::dataset::Rows;
 use pyo3::prelude::*;
 
-/// The addresses of the rows of a field, and the arrays of Python that they are of: of
-/// `_columns._Fixed.rows`.
+/// The addresses of a field's rows, and the Python arrays that own them, from `_columns._Fixed.rows`.
 #[derive(FromPyObject)]
 pub(crate) struct Placed(Vec<usize>, Py<PyAny>);
 
-/// The elements of a field of a batch: their address, their bytes, and the array that they are of.
+/// The elements of a field of a batch: their address, their number of bytes, and the array that owns them.
 #[derive(FromPyObject)]
 pub(crate) struct Whole(usize, usize, Py<PyAny>);
 
 impl Whole {
-    /// Copies the elements to `column`, without the interpreter's lock. Returns whether it has room for as
-    /// many.
+    /// Copies the elements to `column`, without the interpreter's lock; returns false if the sizes differ.
     pub(crate) fn copy(&self, column: &mut [u8]) -> bool {
         let Self(address, bytes, _array) = self;
         if column.len() != *bytes {
@@ -30,8 +28,8 @@ impl Whole {
 }
 
 impl Placed {
-    /// Copies the rows into field `index` of the first rows, without the interpreter's lock. Returns whether
-    /// there is one for each of `count` rows.
+    /// Copies the rows into field `index` of the first `count` rows, without the interpreter's lock; returns
+    /// false if there are fewer.
     pub(crate) fn copy(&self, rows: &mut Rows<'_>, index: usize, count: usize) -> bool {
         let Self(addresses, _arrays) = self;
         let bytes = rows.spec().fields()[index].row_bytes();

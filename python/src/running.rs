@@ -8,7 +8,7 @@ use self_cell::{MutBorrow, self_cell};
 
 use crate::batch::closed;
 
-/// The time between two looks for a signal, such as Ctrl-C.
+/// The time between two checks for a signal, such as Ctrl-C.
 pub(crate) const TICK: Duration = Duration::from_millis(30);
 
 self_cell!(
@@ -35,7 +35,7 @@ pub(crate) enum Answer {
 }
 
 impl State {
-    /// Begins an epoch, or continues the one of a cursor. Returns the number of its steps, if it is known.
+    /// Begins an epoch, or continues the epoch of a cursor. Returns its number of steps, if known.
     pub(crate) fn begin(&mut self, from: Start) -> Result<Option<u64>> {
         self.check_thread(match from {
             Start::Epoch(_) => "epoch",
@@ -69,7 +69,7 @@ impl State {
                     TryNext::Batch(batch) => {
                         let batch = batch.wait_on(stream)?;
                         if batch.stream().kind() != feedline::device::BackendKind::Cuda {
-                            // Now, so that the interpreter's lock is not held for it later.
+                            // Waits now, so that no later wait holds the interpreter's lock.
                             batch.wait_until_copied()?;
                         }
                         Ok(Answer::Batch(Share::new(batch)))
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// Does something with the loader, after the epoch that borrows it has ended.
+    /// Ends the epoch, and calls `work` with the loader.
     pub(crate) fn with_loader<T>(&mut self, work: impl FnOnce(&mut Loader) -> T) -> Result<T> {
         self.check_thread("close")?;
         let (mut loader, stream) = self.take()?;

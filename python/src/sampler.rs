@@ -11,14 +11,14 @@ pub(crate) struct Sampler(pub(crate) Order);
 
 #[pymethods]
 impl Sampler {
-    /// Every sample; blocks of neighbours are shuffled, and samples within `window` blocks.
+    /// Every sample. Shuffles blocks of neighbours, then the samples within each `window` blocks.
     #[staticmethod]
     fn block(block: u64, window: u64) -> PyResult<Self> {
         Order::block(block, window).map(Self).map_err(raise)
     }
 
-    /// Draws with replacement, by a weight for each sample. An epoch has as many draws as weights, if
-    /// `draws` does not set another number; each draw has random transforms of its own.
+    /// Draws with replacement, by a weight for each sample. An epoch has as many draws as weights, if `draws`
+    /// does not set another number; each draw has other random transforms.
     #[staticmethod]
     fn weighted(weights: Vec<f64>) -> PyResult<Self> {
         Order::weighted(&weights).map(Self).map_err(raise)
@@ -32,8 +32,8 @@ impl Sampler {
     }
 
     /// Draws each class equally often. An epoch has `classes` times as many draws as the largest class has
-    /// samples, if `draws` does not set another number: a sample of a small class comes several times, each
-    /// time with random transforms of its own.
+    /// samples, if `draws` does not set another number: a sample of a small class occurs several times, each
+    /// time with other random transforms.
     #[staticmethod]
     fn balanced(labels: Vec<u32>, classes: u32) -> PyResult<Self> {
         Order::balanced(&labels, classes).map(Self).map_err(raise)

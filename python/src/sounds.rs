@@ -9,14 +9,14 @@ use crate::dataset::{DataSet, manifest_options, open_options};
 use crate::error::raise;
 use crate::interpreter::detached;
 
-/// What becomes of the sounds, as `_sounds.py` gives it.
+/// The processing of the sounds, from `_sounds.py`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Given {
     rate: Option<u32>,
-    /// 0 for the mean of all.
+    /// 0: the mean of all channels.
     channels: usize,
-    /// The frames of a crop, and where it begins: at a frame, at random (-1) or in the middle (-2).
+    /// The frames of a crop, and its start: a frame, random (-1) or the middle (-2).
     crop: Option<(usize, i64)>,
     mel: Option<Mel>,
     max_seconds: f64,
@@ -39,8 +39,8 @@ struct Mel {
     log: Option<String>,
 }
 
-/// Opens encoded sounds. `listed` has the root and the column of the label of a manifest, and the folder that
-/// is the class in a pattern.
+/// Opens encoded sounds. `listed` has the root and the label's column of a manifest, and the class folder of
+/// a pattern.
 #[pyfunction]
 pub(crate) fn open_sound(
     py: Python<'_>,

@@ -1,7 +1,7 @@
 //! Sources written in Python: iterables without a length, read in sequence by one worker at a time.
 //!
-//! A record is what the worker that reads brings to the one that decodes: the bytes of each field, and before
-//! those of a ragged field their number. So only the reading needs the interpreter.
+//! A record has the bytes of each field; those of a ragged field follow their number. Decoding a record does
+//! not need the interpreter.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Source {
         Ok(Self(AnySource::Packed(Arc::new(packed))))
     }
 
-    /// What became of the documents so far, of a source that is packed.
+    /// The summary of the documents so far, if the source is packed.
     #[getter]
     fn fate(&self) -> Option<String> {
         match &self.0 {
@@ -90,7 +90,7 @@ impl Source {
         }
     }
 
-    /// The fields: as those of a data set.
+    /// The fields, as of a data set.
     fn fields(&self) -> Vec<FieldOf> {
         fields_of(feedline::source::Source::spec(&self.0))
     }
@@ -168,7 +168,7 @@ fn short() -> ReadError {
     Error::new(ErrorKind::Sample, "a record is shorter than its fields").into()
 }
 
-/// A field of a sample: bytes, and with those of a ragged one its length.
+/// A field of a sample: its bytes, and the length of a ragged one.
 #[derive(FromPyObject)]
 enum Value {
     Fixed(PyBackedBytes),
@@ -215,7 +215,7 @@ impl Drop for OpenShard {
     /// Ends the iterator on this thread: a generator may have a `finally`.
     fn drop(&mut self) {
         let samples = self.samples.take();
-        // Once the interpreter shuts down it is not ended.
+        // Not possible once the interpreter shuts down.
         let _ = attach(|_| {
             drop(samples);
             Ok(())

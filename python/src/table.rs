@@ -11,7 +11,7 @@ use crate::error::raise;
 use crate::interpreter::detached;
 use crate::own::dtype_named;
 
-/// The steps, as `_table.py` gives them.
+/// The steps of a table, from `_table.py`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Steps {
@@ -27,7 +27,7 @@ pub(crate) struct Steps {
     category: Vec<(String, Option<Vec<Named>>)>,
     unknown: Vec<String>,
     share: Vec<Vec<String>>,
-    /// Lists, and the items that are kept of them.
+    /// Columns of lists, and the number of items kept.
     max: Vec<(String, usize)>,
     last: Vec<(String, usize)>,
     days: Vec<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Steps {
     fit_on: Option<Fit>,
 }
 
-/// The rows that numbers are made of.
+/// The rows that means and categories are computed from.
 #[derive(FromPyObject)]
 enum Fit {
     Between(String, Option<f64>, Option<f64>),
@@ -59,12 +59,12 @@ impl From<Fit> for FitOn {
     }
 }
 
-/// The numbers from `start` to below `end`.
+/// The range from `start` to before `end`.
 fn limits(start: Option<f64>, end: Option<f64>) -> (Bound<f64>, Bound<f64>) {
     (start.map_or(Bound::Unbounded, Bound::Included), end.map_or(Bound::Unbounded, Bound::Excluded))
 }
 
-/// What a window of time is.
+/// The options of windows of time.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Window {
@@ -96,7 +96,7 @@ impl Named {
     }
 }
 
-/// What a missing value becomes.
+/// The replacement for a missing value.
 #[derive(FromPyObject)]
 enum Fill {
     Whole(i128),
@@ -139,12 +139,12 @@ pub(crate) fn open_windows(py: Python<'_>, path: &str, steps: Steps, window: Win
     Ok(set)
 }
 
-/// The windows whose targets have times from `start` to below `end`.
+/// The windows whose targets have times from `start` on and below `end`.
 pub(crate) fn targets_in(windows: &TableWindows, start: Option<f64>, end: Option<f64>) -> PyResult<DataSet> {
     Ok(DataSet::new("subset", windows.targets_in(limits(start, end)).map_err(raise)?))
 }
 
-/// The table with its steps, which is not opened yet.
+/// The table with its steps, not opened yet.
 fn table(path: &str, steps: Steps) -> PyResult<Table> {
     let options = open_options(steps.split.as_deref(), None, false, false, steps.memory_limit, steps.types)?;
     let cache_bytes = steps.cache_bytes.unwrap_or(options.cache_bytes);

@@ -1,4 +1,4 @@
-//! Texts for training: windows of token ids, documents packed into windows, or one behind another.
+//! Texts for training: windows of token ids, documents packed into windows, or documents without padding.
 
 use feedline::dataset::{
     Cost, Element, Long, Packed, PackedBuilder, PackedSource, PackedSourceBuilder, Unpadded,
@@ -50,12 +50,12 @@ pub(crate) enum Fill {
     Number(f64),
 }
 
-/// How documents become windows.
+/// The options for packing documents into windows.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Packing {
     fields: Vec<String>,
-    /// A field of labels, and whether it is made of the ids in it.
+    /// A field of labels, and whether it is made from the ids.
     labels: Option<(String, bool)>,
     pad: Vec<(String, Fill)>,
     in_order: bool,
@@ -149,7 +149,7 @@ impl Windows for PackedSourceBuilder {
     }
 }
 
-/// Adds a field whose padding is `fill`.
+/// Adds a field with the padding `fill`.
 fn filled<B: Windows>(builder: B, spec: &Spec, name: &str, fill: Fill) -> feedline::Result<B> {
     let dtype = spec.fields()[spec.index_of(name)?].dtype();
     let refuse = |shown: String| {
@@ -178,7 +178,7 @@ fn filled<B: Windows>(builder: B, spec: &Spec, name: &str, fill: Fill) -> feedli
     })
 }
 
-/// The documents of `data`, whose batches are one sequence each.
+/// The documents of `data`, concatenated to one sequence per batch.
 #[pyfunction]
 #[pyo3(signature = (data, fields, labels))]
 pub(crate) fn unpadded(
@@ -199,14 +199,13 @@ pub(crate) fn unpadded(
     })
 }
 
-/// How conversations become token ids.
+/// The options of conversations.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ChatSteps {
     /// `messages`, `completions` or `preferences`.
     of: String,
-    /// The texts around an answer; nothing for the marks of the template, or, with `learn_all`, for all
-    /// tokens.
+    /// The texts around an answer; `None` to use the template's marks, or, with `learn_all`, all tokens.
     between: Option<(String, String)>,
     learn_all: bool,
     template: Option<String>,
@@ -224,7 +223,7 @@ pub(crate) struct ChatSteps {
 #[pyfunction]
 pub(crate) fn open_chats(py: Python<'_>, path: &str, tokenizer: &str, steps: ChatSteps) -> PyResult<DataSet> {
     let mut options = open_options(steps.split.as_deref(), None, false, false, None, Vec::new())?;
-    // A column that some conversations lack, such as the tools, is empty there.
+    // Some conversations may lack a column, such as the tools.
     options.nulls = Nulls::Fill;
     let learn = match (steps.between, steps.learn_all) {
         (Some((start, end)), _) => Learn::Between { start, end },

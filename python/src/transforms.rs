@@ -1,4 +1,4 @@
-//! The transforms of pictures, from the names and options that Python gives.
+//! Makes the transforms of pictures from the names and options that Python passes.
 
 use feedline::{Error, ErrorKind};
 use feedline_images::{

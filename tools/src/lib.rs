@@ -13,7 +13,7 @@ pub mod pack;
 /// The exit codes of a program that compares nothing, for `--help`.
 const EXIT: &str = "exit code: 0 done, 2 an error, on one line: what is wrong and where\n";
 
-/// What a program has to say.
+/// The result of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The text for standard output.

@@ -14,7 +14,7 @@ use lexopt::prelude::{Long, Short, Value, ValueExt as _};
 
 use crate::EXIT;
 
-/// What `--help` prints, without the exit codes.
+/// The text of `--help`, without the exit codes.
 pub const HELP: &str = "\
 Writes any file or folder of training data as Arrow files.
 

@@ -34,15 +34,15 @@ const MAX_CHANNELS: usize = 64;
 
 /// An open sound file: WAV, FLAC, MP3, Ogg Vorbis, or AAC as `.aac` and in MP4.
 ///
-/// A frame is one sample of each channel. [`read`](Self::read) seeks to the frames that it is asked for, and
-/// decodes only those and a little before them. MP3 and `.aac` have no index: the file is read up to that
-/// place, without decoding it.
+/// A frame is one sample of each channel. [`read`](Self::read) seeks to the requested frames, and decodes
+/// only those and a little before them. MP3 and `.aac` have no index: the file is read up to the frames,
+/// without decoding it.
 ///
-/// A part has the values that it has within the whole sound. Only the noise that AAC's decoder makes in place
-/// of noise depends on where a part begins; it is the same each time.
+/// A part has the same values as within the whole sound. The one exception is the substituted noise of AAC,
+/// which depends on where the part begins, but is the same at each read.
 ///
-/// A file must be whole: what its header claims must be there, and an Ogg stream must have its last page. An
-/// MP3 without LAME's tag and `.aac` claim nothing: such a sound has the frames that are there.
+/// A file must be complete: it must have all bytes that its header claims, and an Ogg stream its last page.
+/// An MP3 without LAME's tag and `.aac` claim no length: such a sound has the frames that are found.
 ///
 /// ```no_run
 /// use std::fs::File;
@@ -61,7 +61,7 @@ pub struct SoundFile<'a> {
     rate: u32,
     channels: usize,
     packets: Packets<'a>,
-    /// Whether a decoder has panicked: what it left is not read.
+    /// Whether a decoder has panicked. Its state is then not used again.
     is_broken: bool,
 }
 
@@ -69,8 +69,8 @@ impl<'a> SoundFile<'a> {
     /// Opens a sound of `len` bytes, and reads its header.
     ///
     /// # Errors
-    /// `Data` for a format that is not read, a damaged header, and a file that was cut where its header
-    /// tells; errors of `source` pass through.
+    /// `Data` for an unsupported format, a damaged header, and a file that is shorter than its header claims;
+    /// errors of `source` pass through.
     pub fn open(source: impl Read + Seek + Send + Sync + 'a, len: u64) -> Result<Self> {
         catch_panic("the decoder panicked", || Self::open_file(source, len)).unwrap_or_else(Err)
     }
@@ -118,8 +118,8 @@ impl<'a> SoundFile<'a> {
         self.channels
     }
 
-    /// The number of frames, and a check that the last one is there. MP3 and `.aac` are read to their end for
-    /// it, without decoding them.
+    /// Returns the number of frames, and checks that the last one exists. For this MP3 and `.aac` are read to
+    /// their end, without decoding them.
     ///
     /// # Errors
     /// `Data` for a file that was cut or is damaged; errors of the source pass through.
@@ -127,16 +127,16 @@ impl<'a> SoundFile<'a> {
         self.guarded(Packets::frames)
     }
 
-    /// Reads the frames `range` of each channel into `channels`, a list for each. They must be among those
-    /// that [`frames`](Self::frames) has counted.
+    /// Reads the frames `range` of each channel into `channels`, a list for each. The range must be within
+    /// [`frames`](Self::frames).
     ///
     /// # Errors
-    /// `Data` if they are not there or damaged; errors of the source pass through.
+    /// `Data` if they are missing or damaged; errors of the source pass through.
     pub fn read(&mut self, range: Range<u64>, channels: &mut Vec<Vec<f32>>) -> Result<()> {
         self.guarded(|packets| packets.read(range, channels))
     }
 
-    /// Runs `work`; a panic of the decoder is an error of the file, now and later.
+    /// Runs `work`. After a panic of the decoder, this and every later call is an error.
     fn guarded<T>(&mut self, work: impl FnOnce(&mut Packets<'a>) -> Result<T>) -> Result<T> {
         if self.is_broken {
             return Err(data("the decoder panicked at an earlier part of this file"));
@@ -149,12 +149,12 @@ impl<'a> SoundFile<'a> {
     }
 }
 
-/// The decoder of a codec. What the encoder added at the ends is left in.
+/// The decoder of a codec. It keeps the frames that the encoder added at both ends.
 fn decoder(parameters: &AudioCodecParameters) -> Opened<Box<dyn AudioDecoder>> {
     get_codecs().make_audio_decoder(parameters, &AudioDecoderOptions::default().gapless(false))
 }
 
-/// The reader of a stream that is at the beginning of the sound.
+/// The packet reader of a stream at the beginning of the sound.
 fn reader<'a>(format: Format, stream: MediaSourceStream<'a>) -> Opened<Box<dyn FormatReader + 'a>> {
     let options = FormatOptions::default();
     Ok(match format {

@@ -14,15 +14,15 @@ use super::source::{refused, unreadable};
 use super::{Format, decoder as decoder_of, reader as reader_of};
 use crate::data;
 
-/// Max values of all channels that are read at once, 2 GiB: a few bytes of silence may stand for more.
+/// Max values of all channels per read, 2 GiB: a few bytes of silence may stand for more.
 const MAX_VALUES: u64 = 1 << 29;
 
 /// The packets of a file, and the decoder of them.
 pub(super) struct Packets<'a> {
     format: Format,
-    /// Where the sound begins in the file.
+    /// The offset of the sound in the file.
     start: u64,
-    /// `None` after a failure to begin again.
+    /// `None` after a failed rewind.
     reader: Option<Box<dyn FormatReader + 'a>>,
     /// Whether no packet has been read.
     is_at_start: bool,
@@ -32,7 +32,7 @@ pub(super) struct Packets<'a> {
     shape: (u32, usize),
     /// The time of the first frame.
     origin: i64,
-    /// Frames that the header claims, where it is no estimate.
+    /// The exact number of frames that the header claims, if it does.
     claimed: Option<u64>,
     /// Frames at the end that the encoder added.
     padding: u64,
@@ -77,7 +77,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// The number of frames, once it is known that they are there.
+    /// The number of frames, after a check that they exist.
     pub(super) fn frames(&mut self) -> Result<u64> {
         if let Some(frames) = self.frames {
             return Ok(frames);
@@ -85,7 +85,7 @@ impl<'a> Packets<'a> {
         let frames = match (self.format, self.claimed) {
             (Format::Mp3 | Format::Aac, _) | (_, None) => self.count()?,
             (Format::Flac, Some(claimed)) => {
-                // A damaged claim is beyond the end.
+                // Fails if the claim is beyond the end.
                 self.read(claimed.saturating_sub(1)..claimed, &mut Vec::new())?;
                 claimed
             }
@@ -96,7 +96,7 @@ impl<'a> Packets<'a> {
         {
             return Err(self.cut(claimed, frames));
         }
-        // An encoder fills its last packet.
+        // The last packet may have more frames than the sound.
         let frames = self.claimed.map_or(frames, |claimed| claimed.min(frames));
         self.frames = Some(frames);
         Ok(frames)
@@ -141,7 +141,7 @@ impl<'a> Packets<'a> {
             }
             let from = match self.decode(&packet) {
                 Ok(from) => from,
-                // What is before the part may refer to what was not read.
+                // Packets before the part may depend on ones that were skipped.
                 Err(_) if from.saturating_add_unsigned(frames) <= range.start as i64 => continue,
                 Err(error) => return Err(error),
             };
@@ -160,21 +160,21 @@ impl<'a> Packets<'a> {
         Ok(())
     }
 
-    /// Goes to a packet at `frame` or before it.
+    /// Seeks to a packet that begins at or before `frame`.
     fn seek(&mut self, frame: u64) -> Result<()> {
         self.decoder.reset();
         if matches!(self.format, Format::Aac | Format::Mp4) {
-            // A reset leaves the random numbers of its noise as they are.
+            // A new decoder, because a reset does not reset its noise generator.
             let parameters = self.decoder.codec_params().clone();
             self.decoder = decoder_of(&parameters).map_err(|error| refused(self.format, error))?;
         }
         if frame == 0 {
             return if self.is_at_start { Ok(()) } else { self.rewind() };
         }
-        // Next to its end, a FLAC file has no frame that the reader finds.
+        // Near the end of a FLAC file the reader finds no frame.
         let earlier: &[u64] = if self.format == Format::Flac { &[0, 1 << 13, 1 << 17] } else { &[0] };
         for earlier in earlier {
-            // A reader of FLAC that has read further does not find an earlier frame reliably.
+            // The FLAC reader does not reliably seek backwards.
             if self.format == Format::Flac && !self.is_at_start {
                 self.rewind()?;
             }
@@ -197,7 +197,7 @@ impl<'a> Packets<'a> {
         reader.seek(SeekMode::Accurate, to).map(drop)
     }
 
-    /// Begins the file again.
+    /// Restarts at the beginning of the sound.
     fn rewind(&mut self) -> Result<()> {
         let Some(reader) = self.reader.take() else { return Err(data("the sound could not be read before")) };
         let mut stream = reader.into_inner();
@@ -215,7 +215,7 @@ impl<'a> Packets<'a> {
             match reader.next_packet() {
                 Ok(Some(packet)) if packet.track_id != self.track => {}
                 Ok(packet) => return Ok(packet),
-                // Frames that are whole are the sound of these formats, and those of WAV are counted.
+                // These formats end with their last complete frame; WAV states its number of frames.
                 Err(Refused::IoError(error))
                     if matches!(self.format, Format::Mp3 | Format::Aac | Format::Wav)
                         && error.kind() == std::io::ErrorKind::UnexpectedEof =>
@@ -227,7 +227,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// The first frame of a packet, and how many it has, by its header.
+    /// The first frame of a packet, and its number of frames, from its header.
     fn place(&self, packet: &Packet) -> (i64, u64) {
         let from = packet.pts.get().saturating_sub(self.origin);
         if self.format == Format::Mp3 {
@@ -275,7 +275,7 @@ impl<'a> Packets<'a> {
     }
 }
 
-/// Frames before a part that the decoder needs to be at its first frame as if it had decoded all before it.
+/// The frames before a part that the decoder must decode to get the part's exact values.
 fn before(format: Format) -> u64 {
     match format {
         Format::Wav | Format::Flac => 0,

@@ -1,4 +1,4 @@
-//! A file as the decoder reads it, and the errors of both.
+//! Adapts a file to the decoder, and maps the errors of both.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -43,12 +43,12 @@ impl<R: Read + Seek + Send + Sync> MediaSource for Source<R> {
     }
 }
 
-/// The error of a source that cannot be read; one of this project passes through.
+/// The error for a source that cannot be read; an error of this project passes through.
 pub(super) fn unreadable(error: io::Error) -> Error {
     Error::within(&error).cloned().unwrap_or_else(|| data("cannot read the file").with_source(error))
 }
 
-/// The error of a file that the decoder refuses.
+/// The error for a file that the decoder refuses.
 pub(super) fn refused(format: Format, error: Refused) -> Error {
     let name = format.name();
     match error {

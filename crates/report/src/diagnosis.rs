@@ -12,13 +12,13 @@ use crate::profile::{Profile, bounded_setup, bounded_times};
 use crate::ratio;
 use crate::servers::Served;
 
-/// Batches of a prediction.
+/// Batches simulated per prediction.
 const BATCHES: usize = 400;
 
-/// A consumer whose share of waiting is smaller is not held up.
+/// A consumer that waits for a smaller share of the time is not limited by its data.
 const LITTLE: f64 = 0.03;
 
-/// Other settings are suggested if they gain at least this factor.
+/// Min gain, as a factor, of a setting that is suggested.
 const WORTH: f64 = 1.03;
 
 /// The stage that limits a run.
@@ -35,7 +35,8 @@ pub enum Bound {
     DeviceMap,
     /// The consumer: its own work is the longest stage.
     Compute,
-    /// No stage: uneven times, with too few slots to even them out, or wake-ups of threads.
+    /// No single stage: batches take uneven times and there are too few slots to average them, or threads
+    /// wake up late.
     Latency,
     /// Too few batches for a diagnosis.
     Unknown,
@@ -268,7 +269,7 @@ impl Stages {
         self.times.iter().find(|(other, _)| *other == bound).map_or(0.0, |(_, time)| *time)
     }
 
-    /// The stage with its rate.
+    /// A sentence about the stage and its rate.
     fn describe(&self, bound: Bound) -> String {
         let time = self.time(bound).max(1.0);
         match bound {
@@ -284,7 +285,7 @@ impl Stages {
         }
     }
 
-    /// Says how many times faster than `per_batch` the stages before the consumer could be.
+    /// A sentence on how much faster than `per_batch` the stages before the consumer could be.
     fn headroom(&self, per_batch: f64) -> String {
         let (bound, longest) = self.longest_of(|bound| bound != Bound::Compute);
         if longest < 1000.0 {

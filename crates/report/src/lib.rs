@@ -1,5 +1,5 @@
-//! Displays of a loader's time stamps: the account of its time, a diagnosis, and predictions for other
-//! settings. `feedline` keeps the stamps and the accounts, and does not depend on this crate.
+//! Reports about a loader's run: a diagnosis, predictions for other settings, traces and pages. `feedline`
+//! measures the times, and does not depend on this crate.
 //!
 //! | part | file |
 //! | --- | --- |

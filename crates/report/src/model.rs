@@ -1,10 +1,10 @@
-//! The pipeline in virtual time: predicts other settings from the service times of a run.
+//! Simulates the pipeline in virtual time, to predict other settings from the service times of a run.
 //!
-//! It follows the code: host slots are handed out in order, and released when their copy has ended; a long
-//! batch is split among the workers; copies run one after the other, each after the work on the batch that
-//! its slot held before; the lanes of a device map run beside each other, each after the copy and after the
-//! work on the batch that its slot held before. It has no wake-up times, so steps of a few microseconds are
-//! predicted too fast.
+//! It follows the code. Host slots are handed out in order, and released when their copy has ended. A long
+//! batch is split among the workers. Copies run one after another; each waits for the work on the previous
+//! batch of its slot. The lanes of a device map run in parallel; each waits for the copy, and for the work on
+//! the previous batch of its slot. Wake-up times are left out, so steps of a few microseconds are predicted
+//! too fast.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -41,15 +41,15 @@ pub struct WhatIf {
     pub depth: Option<usize>,
     /// Time of the consumer per batch: on the device if the profile knows it, otherwise on its thread.
     pub step: Option<Duration>,
-    /// Time of decoding a batch, of one worker.
+    /// One worker's time for decoding a batch.
     pub decode: Option<Duration>,
     /// Time of a copy on the device.
     pub copy: Option<Duration>,
     /// Time of the device map on the device, if the loader has one.
     pub device_map: Option<Duration>,
-    /// Decode servers, in place of those that the profile has; 0 for none.
+    /// Number of decode servers instead of the measured one; 0 for none.
     pub servers: Option<usize>,
-    /// Time of a batch of a server on the way.
+    /// Network time of a batch from a server.
     pub network: Option<Duration>,
 }
 
@@ -68,7 +68,7 @@ impl Prediction {
 }
 
 impl WhatIf {
-    /// Replays `batches` batches of the profile with these settings. The samples repeat.
+    /// Simulates `batches` batches with these settings; the batches of the profile are repeated.
     ///
     /// Every number is limited to the max of a loader: [`MAX_WORKERS`](feedline::report::MAX_WORKERS)
     /// workers, 65,536 batches on the device, 1000 s of each stage; and at most 2^20 batches are replayed.
@@ -82,7 +82,7 @@ impl WhatIf {
         let mut model = Model::new(setup, servers, batches);
         for index in 0..batches {
             let sample = profile.samples.get(index % profile.samples.len().max(1)).copied().unwrap_or(mean);
-            // A copy or a device map that was not timed took as long as the others.
+            // A copy or a device map that was not timed counts as the mean.
             let copy_ns = if sample.copy_ns > 0 { sample.copy_ns } else { mean.copy_ns };
             let map_ns = if sample.map_ns > 0 { sample.map_ns } else { mean.map_ns };
             let decode_ns = decode_ns.unwrap_or(sample.decode_ns);
@@ -116,18 +116,18 @@ impl WhatIf {
     }
 }
 
-/// The times of a batch, once it has been simulated.
+/// The times of a simulated batch.
 #[derive(Clone, Copy, Default)]
 struct Passed {
     timeline: Timeline,
     copy_end: u64,
-    /// The device map has read its input on the device, and its thread is done with it.
+    /// When the device map has read its input on the device, and its thread is done with it.
     map_end: u64,
     asked: u64,
     got: u64,
-    /// The consumer's thread asks for the next batch.
+    /// When the consumer's thread asks for the next batch.
     step_end: u64,
-    /// Its work on the device has ended.
+    /// When its work on the device has ended.
     device_end: u64,
     copy_ns: u64,
     readers_ns: u64,
@@ -140,7 +140,7 @@ struct Model {
     setup: Setup,
     /// The time at which each worker is free.
     workers: BinaryHeap<Reverse<u64>>,
-    /// The same of each lane of the servers, and the time of a fill.
+    /// The same for each lane of the servers.
     lanes: BinaryHeap<Reverse<u64>>,
     fill_ns: u64,
     /// The time at which the reader of a source is free.
@@ -193,7 +193,7 @@ impl Model {
         timeline.ordered = timeline.decoded.max(before.timeline.sent);
         let holder = self.back(self.setup.device_slots);
         let (released, read) = holder.map_or((1, 1), |holder| (holder.step_end, holder.device_end));
-        // A device map has one slot more for its input than it has lanes, and reads it after a moment.
+        // A device map has one input slot more than it has lanes, and soon releases it.
         let input = self.back(self.setup.map_lanes + 1);
         let (copied_into, read_there) = match self.setup.map_lanes {
             0 => (released, read),
@@ -238,8 +238,8 @@ impl Model {
         self.passed.push(passed);
     }
 
-    /// A lane makes the batch from its host slot, which it holds meanwhile. The output's slot was `released`
-    /// by the consumer, whose work on the device has `read` it.
+    /// A lane makes the batch from its host slot, and holds that slot meanwhile. The consumer `released` the
+    /// output's slot, and its work on the device has `read` it.
     fn produce(
         &mut self,
         mut timeline: Timeline,
@@ -249,7 +249,7 @@ impl Model {
         let ServiceTimes { map_ns, step_ns, device_ns, .. } = times;
         let Reverse((free, idle)) = self.map_lanes.pop().unwrap_or(Reverse((1, 1)));
         timeline.sent = timeline.ordered;
-        // Lanes take batches in order, and begin once the work of their last one has ended on the device.
+        // Lanes take batches in order, each once its previous work on the device has ended.
         timeline.map_taken = timeline.sent.max(free).max(before.timeline.map_taken);
         timeline.map_slot = timeline.map_taken.max(released).max(idle);
         timeline.mapped = timeline.map_slot + map_ns;
@@ -289,12 +289,12 @@ impl Model {
         timeline.decoded = self.decode(read, decode_ns);
     }
 
-    /// Decodes a batch from `at` on, in pieces if it is long; returns the end of the last piece.
+    /// Decodes a batch from time `at` on, in pieces if it is long; returns the time of the last piece's end.
     fn decode(&mut self, at: u64, decode_ns: u64) -> u64 {
         let rows = self.setup.batch_size.max(1);
         let row_ns = (decode_ns / rows as u64).max(1);
         let pieces = rows.div_ceil(piece_rows(rows, row_ns, self.setup.workers));
-        // Beyond some pieces per worker, more make no difference.
+        // More pieces would make no difference.
         let pieces = pieces.min(8 * self.setup.workers) as u64;
         let mut decoded = at;
         for piece in 0..pieces {
@@ -357,7 +357,7 @@ mod tests {
         Profile { setup, samples: vec![sample], ..Profile::default() }
     }
 
-    /// Milliseconds per batch, and the share of each cause, after the start.
+    /// Milliseconds per batch, and the account of the time, after the start.
     fn predict(workers: usize, depth: usize, times: [u64; 4]) -> (f64, Account) {
         let account = WhatIf::default().predict(&profile(workers, depth, times), 500).account;
         (account.wall().as_secs_f64() * 1e3 / 500.0, account)
@@ -373,7 +373,7 @@ mod tests {
             for slow in [2, 5, 20] {
                 for base in [0, 1] {
                     for (workers, depth) in [(1, 3), (2, 3), (4, 8)] {
-                        // Only a source is read in sequence; the worker that reads a batch also decodes it.
+                        // Only a source has a read time; the worker that reads a batch also decodes it.
                         let mut times = [0, base, base, base];
                         times[stage] = slow;
                         let (per_batch, account) = predict(workers, depth, times);
@@ -415,7 +415,7 @@ mod tests {
         });
         let filler = serde_json::from_value(filler).expect("counters");
         let mut profile = profile(1, 3, [0, 20, 0, 0]);
-        // Over all batches.
+        // The profile's time is a mean over all batches.
         profile.samples[0].decode_ns = 20 * MS / (lanes + 1);
         profile.setup.host_slots = 3 + 1 + lanes as usize;
         profile.servers = Some(Served { filler, batches, wall_ns: 1000 * 20 * MS });
@@ -446,7 +446,7 @@ mod tests {
         assert!(account.share(Cause::OrderWait) > 0.7, "{account}");
     }
 
-    /// Numbers of a file or a caller are not used as sizes of memory, and no sum overflows.
+    /// Numbers from a file or a caller are bounded: no huge allocation, no overflow.
     #[test]
     fn numbers_from_outside_are_bounded() {
         let times = ServiceTimes {
@@ -528,7 +528,7 @@ mod tests {
         }
     }
 
-    /// A device map that takes 5 ms of every batch, beside a step of 2 ms that nobody waits for.
+    /// A device map that takes 5 ms per batch, beside a step of 2 ms.
     #[test]
     fn a_slow_device_map_is_named_and_lanes_run_beside_each_other() {
         for (lanes, longest) in [(1, 5.0), (2, 2.5)] {

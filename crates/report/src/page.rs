@@ -10,7 +10,7 @@ use crate::trace::events;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Max accounts that are kept; above twice this number they are thinned out.
+/// Max accounts kept; at twice this number, every second one is dropped.
 const KEPT: usize = 300;
 
 /// The accounts of a run over time, for the report page. Its memory is bounded.
@@ -19,9 +19,9 @@ pub struct History {
     points: Vec<Account>,
     /// The time between two points.
     interval: Duration,
-    /// The noted values by name, each with the time of the account before it in nanoseconds.
+    /// The noted values by name, each with the time, in nanoseconds, of the account before it.
     notes: Vec<(String, Vec<(u64, f64)>)>,
-    /// The lines of the program that wait: place, nanoseconds and batches.
+    /// The lines of the program that waited: place, nanoseconds and batches.
     lines: Vec<(String, u64, u64)>,
 }
 
@@ -31,7 +31,8 @@ impl History {
         Self::default()
     }
 
-    /// Adds the account of the run so far, unless the last one is too recent. Call it now and then.
+    /// Adds the account of the run so far, unless the last one is too recent. Call it repeatedly during the
+    /// run.
     pub fn add(&mut self, run: &Account) {
         if let Some(last) = self.points.last()
             && run.wall() < last.wall() + self.interval.max(Duration::from_nanos(1))
@@ -49,8 +50,8 @@ impl History {
         }
     }
 
-    /// Notes a value of the run at the time of the last account, such as its loss: the page shows it over the
-    /// same time as the waits. Values that are not finite are left out.
+    /// Notes a value, such as the loss, at the time of the last account: the page shows it on the time axis
+    /// of the waits. Values that are not finite are left out.
     pub fn note(&mut self, name: &str, value: f64) {
         let Some(last) = self.points.last() else { return };
         let at = last.wall().as_nanos() as u64;
@@ -78,8 +79,8 @@ impl History {
         self.lines.push((place.to_owned(), waited, batches));
     }
 
-    /// The page: `report` with its diagnosis, this history, and the middle of `trace`, as one self-contained
-    /// HTML file.
+    /// The page as one self-contained HTML file: `report` with its diagnosis, this history, and the middle of
+    /// `trace`.
     pub fn page(&self, report: &Report, trace: Option<&Trace>) -> String {
         let history = serde_json::to_string(&self.points).unwrap_or_default();
         let notes = serde_json::to_string(&self.notes).unwrap_or_default();
@@ -129,7 +130,7 @@ mod tests {
         history.note("<loss>", f64::NAN);
         history.line("<script>.py:3", Duration::from_millis(20), 2);
         let page = history.page(&Report::default(), Some(&trace));
-        // No more of these than in a page without such texts, so none of them acts as markup.
+        // As many as in a page without such texts, so none of the texts acts as markup.
         for markup in ["<", "</script>", "<script", "<!--"] {
             assert_eq!(page.matches(markup).count(), plain.matches(markup).count(), "{markup}");
         }

@@ -19,13 +19,13 @@ pub struct Profile {
     pub setup: Setup,
     /// The batches, in order.
     pub samples: Vec<ServiceTimes>,
-    /// What decode servers did; `None` without any.
+    /// The counters of decode servers; `None` without servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Served>,
 }
 
 impl Profile {
-    /// The service times of the last batches of the loader of `progress`, which may be the loader itself.
+    /// The service times of the loader's last batches. `progress` may be the loader itself.
     pub fn new(progress: &Progress) -> Self {
         let report = progress.report();
         let servers = Served::new(&report);
@@ -70,10 +70,10 @@ impl Profile {
     }
 }
 
-/// The max of each time of a model, so that the sum over all batches fits 64 bits: 1000 s.
+/// Max time in a model, 1000 s, so that the sum over all batches fits in 64 bits.
 pub(crate) const MAX_NS: u64 = 1_000_000_000_000;
 
-/// Limits a setup to the max of a loader, because it may come from a file or a caller.
+/// Limits a setup, which may come from a file or a caller, to the limits of a loader.
 pub(crate) fn bounded_setup(setup: &Setup) -> Setup {
     Setup {
         workers: setup.workers.clamp(1, MAX_WORKERS),

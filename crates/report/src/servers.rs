@@ -1,4 +1,4 @@
-//! Decode servers in a run: what they did, whether they limit it, and their part in the model.
+//! Decode servers in a run: their counters, whether they limit the run, and their lanes in the model.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::model::WhatIf;
 use crate::profile::MAX_NS;
 use crate::ratio;
 
-/// What decode servers did in a run.
+/// The counters of decode servers in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
     /// The counters.
     pub filler: FillerReport,
     /// Batches of the run, of servers and workers.
     pub batches: u64,
-    /// The time of the run, in nanoseconds.
+    /// The duration of the run, in nanoseconds.
     pub wall_ns: u64,
 }
 
@@ -37,19 +37,19 @@ impl Served {
         ratio(self.filler.batches as f64, self.batches as f64).min(1.0)
     }
 
-    /// The mean time of a fill, and the part of it on the way, in nanoseconds.
+    /// The mean time of a fill, and the network part of it, in nanoseconds.
     fn means(&self) -> [f64; 2] {
         let FillerReport { batches, service_ns, network_ns, .. } = self.filler;
         [service_ns, network_ns].map(|time| ratio(time as f64, batches as f64))
     }
 
-    /// Batches that servers fill at a time, in the mean.
+    /// The mean number of batches that servers fill at a time.
     pub fn in_flight(&self) -> f64 {
         ratio(self.filler.service_ns as f64, self.wall_ns as f64)
     }
 
-    /// What servers do, and whether they or the link to them limit a run that waits for its data; `gain` is
-    /// the factor by which twice as many would speed it up.
+    /// Sentences about the servers, and whether they or their network limit a run that waits for data. `gain`
+    /// is the predicted speed-up with twice as many servers.
     pub(crate) fn limit(&self, gain: f64) -> String {
         let filler = &self.filler;
         let [service, network] = self.means();
@@ -73,14 +73,14 @@ impl Served {
     }
 }
 
-/// Decode servers: lanes that fill a batch each, beside the workers.
+/// The lanes of decode servers: each fills a batch at a time, beside the workers.
 pub(crate) struct Lanes {
     /// Lanes now, and when the profile was measured.
     pub(crate) count: usize,
     pub(crate) measured: usize,
     /// The time of a fill.
     pub(crate) fill_ns: u64,
-    /// The time that a server needs for it.
+    /// The server's own time for a fill.
     server_ns: u64,
     /// The share of the batches that workers decoded.
     workers: f64,
@@ -103,10 +103,10 @@ impl Lanes {
         Self { count, measured, fill_ns, server_ns, workers: 1.0 - served.share() }
     }
 
-    /// A worker's time for a batch, if it is `mean_ns` over all batches, also those of servers.
+    /// A worker's time for a batch; `mean_ns` is the mean over all batches, including those of servers.
     pub(crate) fn decode_ns(&self, mean_ns: u64) -> u64 {
         let of_workers = mean_ns as f64 / self.workers;
-        // Workers that decoded next to nothing were hardly measured.
+        // Workers that decoded very few batches have no reliable time.
         if self.workers > 0.02 { of_workers as u64 } else { self.server_ns }
     }
 }

@@ -38,9 +38,9 @@ pub struct Row {
     pub count: usize,
     /// Their total time.
     pub total: Duration,
-    /// The share of the loader's run during which they ran, from 0 to 1: a mean over the threads or streams
-    /// that they ran on. Spans that overlap count once, and the batches that were not recorded count as those
-    /// that were. For the waits of the consumer it is the share in the loader's
+    /// The share of the loader's run during which they ran, from 0 to 1: a mean over their threads or
+    /// streams. Overlapping spans count once; batches that were not recorded are assumed to be like the
+    /// recorded ones. For the waits of the consumer it is the share in the loader's
     /// [`report`](feedline::Progress::report).
     pub share: f64,
     /// Their mean time.
@@ -51,9 +51,9 @@ pub struct Row {
     pub p99: Duration,
 }
 
-/// The spans of a trace by name: kernels, copies, stages of the host and waits; the greatest sum first.
+/// The spans of a trace by name, the greatest total first: kernels, copies, host stages and waits.
 ///
-/// Displays as a table. A long trace records one batch in several, and so does the table.
+/// Displays as a table. A long trace, and so the table, has only one batch in [`one_in`](Self::one_in).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     /// One row per kind and name.
@@ -107,8 +107,8 @@ impl Table {
     }
 }
 
-/// The run of each loader: from the first span of its consumer to the last. For lanes without a consumer,
-/// such as the user's own, it is from the first span of all to the last.
+/// The time range of each loader's run: from the first to the last span of its consumer. For lanes without a
+/// consumer, such as the user's own, the range of all spans.
 #[derive(Default)]
 struct Runs {
     all: Range<u64>,
@@ -131,7 +131,7 @@ impl Runs {
         Self { all, loaders }
     }
 
-    /// The share of the runs, on the lanes that have one of `spans`, during which one ran.
+    /// The share of the runs during which one of `spans` ran, on the lanes that have any.
     fn share(&self, spans: &mut [&Span]) -> f64 {
         spans.sort_unstable_by_key(|span| (span.loader, span.lane, span.start));
         let (mut covered, mut whole) = (0, 0);
@@ -259,13 +259,13 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
-    /// Overlapping spans, several threads, and time outside the run make no share greater than it is.
+    /// Overlapping spans, several threads, and time outside the run do not inflate a share.
     #[test]
     fn a_share_is_the_part_of_the_run_that_the_spans_cover() {
         let mut spans = vec![
             span(Lane::Consumer, "wait: decode", 1000, 600),
             span(Lane::Consumer, "step", 1600, 400),
-            // Two batches wait for the same slot; one of them began before the consumer asked.
+            // Two batches wait for the same slot; one wait begins before the consumer asks.
             span(Lane::CopyStream, "wait: readers of the slot", 800, 700),
             span(Lane::CopyStream, "wait: readers of the slot", 1200, 500),
             // Two workers; one is busy for all of the run.

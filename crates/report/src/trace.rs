@@ -1,4 +1,4 @@
-//! The file: Chrome's trace event format, which Perfetto reads.
+//! Writes a trace in Chrome's trace event format, which Perfetto reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -61,7 +61,7 @@ pub(crate) fn events(recorded: &Recorded) -> String {
         }
     }
     for ((loader, number), mut spans) in batches {
-        // One span per lane: the first one.
+        // The first span of each lane.
         spans.sort_by_key(|span| (span.lane, span.start));
         spans.dedup_by_key(|span| span.lane);
         spans.sort_by_key(|span| span.start);

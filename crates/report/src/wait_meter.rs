@@ -1,19 +1,18 @@
-//! Measures how long a compute stream is idle because it waits for data, from event times on a sample of the
-//! steps.
+//! Measures how long a compute stream is idle because it waits for data, by events on some of the steps.
 
 use std::time::{Duration, Instant};
 
 use feedline::{Batch, Event, Ready, Result, Stream};
 
-/// Samples that can be open at a time. A step that finds none free is not measured.
+/// Max measurements open at a time. A step without a free one is not measured.
 const OPEN: usize = 8;
 
 /// Measures the share of a training loop's time in which its stream is idle because it waits for data.
 ///
-/// That is while the host is blocked in `next` and the stream has no work left, and while the stream itself
-/// waits for a copy. It is less than the waits of the host's thread
+/// The stream is idle in this sense while the host is blocked in `next` and the stream has no work left, and
+/// while the stream itself waits for a copy. This is less than the waits of the host's thread
 /// ([`Account::wait_share`](feedline::report::Account::wait_share)), which include time in which the stream
-/// still has work. Host work between steps, kernels and launch gaps do not count. One step in `period` is
+/// still has work. Host work between steps, kernels and launch gaps are not counted. One step in `period` is
 /// measured, with four timing events; the other steps cost nothing.
 ///
 /// Call [`begin`](Self::begin) before asking for the next batch, [`wait_on`](Self::wait_on) instead of
@@ -23,7 +22,7 @@ pub struct WaitMeter {
     period: u64,
     step: u64,
     samples: Vec<Sample>,
-    /// The sample of the current step.
+    /// The measurement of the current step.
     current: Option<usize>,
     asked: Instant,
     waited_ms: f64,
@@ -127,8 +126,8 @@ impl WaitMeter {
         Ok(if self.total_ms > 0.0 { (self.waited_ms / self.total_ms).clamp(0.0, 1.0) } else { 0.0 })
     }
 
-    /// How long a step takes on the stream without its waits for data, as a mean over the measured steps;
-    /// `None` before the first.
+    /// The mean time of a step on the stream without its waits for data, over the measured steps; `None`
+    /// before the first.
     ///
     /// # Errors
     /// A device failure.
@@ -202,7 +201,7 @@ mod tests {
                 meter.begin();
                 let error = meter.wait_on(batch.unwrap()).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-                // Two devices with the same name are distinguished.
+                // The error distinguishes two devices with the same name.
                 assert!(error.to_string().contains("belongs to host (device #"), "{error}");
                 assert!(error.to_string().contains("not to host (device #"), "{error}");
             }
@@ -238,7 +237,7 @@ mod tests {
             assert_eq!(some.measured(), steps / 8 - 1);
             let (_, without) = metered(u64::MAX, steps);
             assert_eq!((without.of(Op::Record), without.of(Op::Elapsed)), (0, 0));
-            // Four events per measured step, and the start event of the one that is still open.
+            // Four events per measured step, and the start event of the measurement still open.
             assert_eq!(made.of(Op::Record), 4 * (steps / 8 - 1) + 1);
             assert_eq!(made.created(), 0, "the meter creates its events when it is created");
         });

@@ -21,8 +21,7 @@ _log = logging.getLogger("feedline")
 #: Max processes of a loader.
 _MOST = 512
 
-#: Seconds below which a first sample shows that reading is quick, and bytes from which on copying a sample is
-#: not.
+#: A first sample below these seconds is quick to read; one of these bytes or more is slow to copy.
 _QUICK, _LONG = 0.001, 64 << 10
 
 
@@ -32,9 +31,9 @@ class Leaf(NamedTuple):
     set: _feedline.DataSet
     #: A `_own.Reader`.
     reader: Any
-    #: Whether its samples are given the epoch and a seed.
+    #: Whether its samples get the epoch and a seed.
     varies: bool
-    #: Those that it reads itself.
+    #: The leaves that it reads itself.
     within: Sequence[Leaf] = ()
 
     def all(self) -> list[Leaf]:
@@ -48,22 +47,22 @@ class BatchMap(NamedTuple):
     map: _feedline.MapBatch
     #: A `_own.Hook`.
     hook: Any
-    #: Makes the columns of a batch to measure it with; ``None`` where the data cannot be read by index.
+    #: Makes the columns of a batch to measure; ``None`` if the data cannot be read by index.
     example: Callable[[], list[Any]] | None
 
 
 class Choice:
     """How a loader reads its data: until :meth:`end`."""
 
-    #: The threads of the loader; ``None`` for one per core.
+    #: Number of threads; ``None`` for one per core.
     threads: int | None
-    #: The processes; 0 for none.
+    #: Number of processes; 0 for none.
     processes: int
     #: Whether Python code reads some of the data.
     is_own: bool
-    #: Whether the processes call the function of a batch.
+    #: Whether the processes call the batch's function.
     maps: bool = False
-    #: What was measured of the data, to choose between threads and processes.
+    #: The measurement behind the choice between threads and processes.
     measured: Measured | None = None
 
     def __init__(
@@ -87,7 +86,7 @@ class Choice:
                 self.end()
                 raise
         if self.processes:
-            # Two for each process, so that a request waits for it while it works on another.
+            # Two per process, so that its next request is ready while it works.
             self.threads = 2 * self.processes
         else:
             self._readings = [one.set.read_by(0, None) for leaf in leaves for one in leaf.all()]
@@ -99,7 +98,7 @@ class Choice:
             self._measure_map(mapping)
             return
         found = [measured(leaf.reader, leaf.varies, self.processes) for leaf in leaves]
-        # That of the slowest samples.
+        # The measurement of the slowest samples.
         self.measured = max((one for one in found if one is not None), default=None)
         if all(one is not None and one.are_threads_as_good for one in found):
             self.processes = 0
@@ -125,7 +124,7 @@ class Choice:
         except _Unsuitable as error:
             if mapping is None or not leaves or self._must:
                 raise
-            # Perhaps the data can be sent without it.
+            # The data may be picklable without it.
             server = _server(new, None)
             self._refuse(error, "run map_batch")
             mapping = None

@@ -20,7 +20,7 @@ import numpy as np
 #: A part of an object in memory: address and bytes.
 Place = tuple[int, int]
 
-#: The words of a Mersenne Twister, and the place among them.
+#: The words of a Mersenne Twister's state, and the index in them.
 _WORDS = 625
 
 
@@ -118,7 +118,7 @@ class NumPy:
             np.random.set_state(pickle.loads(state))
 
     def seed(self, key: int) -> None:
-        # Two words: of one, two of 77,000 samples would be the same.
+        # Two words: with one, two of 77,000 samples would have the same seed.
         np.random.seed((key & 0xFFFFFFFF, key >> 32))
 
 
@@ -160,7 +160,7 @@ def all_generators() -> list[Any]:
         _all.extend([Python(), NumPy()])
     if len(_all) == 2:
         torch = sys.modules.get("torch")
-        # While it is being imported it has none.
+        # Missing while torch is being imported.
         if hasattr(torch, "default_generator"):
             _all.append(Torch(torch))
     return list(_all)

@@ -8,28 +8,28 @@ from typing import Any, NamedTuple
 
 from .seeds import States
 
-#: Seconds of a sample for which threads are tried: shorter ones spend their time on the interpreter's lock,
-#: and longer ones would delay the start.
+#: Min and max seconds of a sample for which threads are tried: shorter ones spend their time on the
+#: interpreter's lock, longer ones would delay the start.
 _TRIED = 0.001, 0.25
-#: Seconds of a measurement in one thread, and how often it reads at least: the shortest read counts, since
-#: the machine may be busy. Long samples are read as often as this time allows.
+#: Seconds of a measurement in one thread, its min number of reads, and the max seconds for these. The
+#: shortest read counts, since the machine may be busy.
 _LASTS, _READS, _ENOUGH = 0.005, 5, 0.25
-#: Share of what processes would gain from which on threads are as good.
+#: From this share of the processes' gain on, threads are as good.
 _AS_GOOD = 0.8
-#: Share from which on a busy machine may be why they are not, and how often that is tried.
+#: From this share on, a busy machine may be the cause of a lower gain, and how often to try again.
 _PERHAPS, _TRIES = 0.4, 4
 
 
 class Measured(NamedTuple):
     """What was measured of a data set."""
 
-    #: Of a sample.
+    #: Seconds per sample.
     seconds: float
-    #: How many times as many samples as one thread several threads read; ``None`` if that was not tried.
+    #: The speed of several threads relative to one; ``None`` if that was not tried.
     gain: float | None
     #: The threads.
     threads: int
-    #: What was measured.
+    #: The thing measured.
     what: str = "a sample"
 
     @property
@@ -128,7 +128,7 @@ def _together(reader: Any, varies: bool, threads: int, each: int) -> float:
     started = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
     for one in started:
         one.start()
-    # Before they begin, not behind it: this thread may be late.
+    # Before the threads begin: this one may be late afterwards.
     start = time.perf_counter()
     together.wait()
     for one in started:

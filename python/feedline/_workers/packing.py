@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-#: Arrays of fewer bytes stay within the pickle: a place of their own would cost more than a copy per worker.
+#: Smaller arrays stay within the pickle, as sharing them would cost more than a copy per worker.
 OUT_OF_BAND = 1024
 _ALIGN = 64
 
@@ -67,7 +67,7 @@ class Packed:
 
 def unpacked(block: int) -> Any:
     """The object in a block."""
-    # Private and writable: a data set may change its arrays, and no other process sees it.
+    # Private and writable: if a data set changes its arrays, no other process sees it.
     memory = memoryview(mmap.mmap(block, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE))
     count, length = struct.unpack_from("<QQ", memory)
     places = list(struct.iter_unpack("<QQ", memory[16 : 16 + 16 * count]))
@@ -146,7 +146,7 @@ def _tensor(array: np.ndarray[Any, Any], dtype: str, requires_grad: bool) -> Any
 def _mapped_again(array: np.memmap[Any, Any]) -> Any:
     """Maps the file again, rather than copying it."""
     base: Any = getattr(array, "_mmap", None)
-    # A copy-on-write map may have changes that the file has not.
+    # A copy-on-write map may differ from its file.
     if base is None or array.filename is None or array.mode == "c" or array.size == 0:
         return NotImplemented
     start = np.frombuffer(base, np.uint8).__array_interface__["data"][0]

@@ -48,7 +48,7 @@ def first_of(data: Any) -> tuple[Any, float]:
         before.restore()
 
 
-#: Reads samples: those before the first that cannot be read, and its exception.
+#: Reads samples; returns those before the first that fails, and its exception.
 Read = Callable[[Sequence[int]], "tuple[list[Any], BaseException | None]"]
 
 
@@ -56,7 +56,7 @@ class Watch:
     """Which generators a data set has used, in a process that does nothing else."""
 
     def __init__(self) -> None:
-        #: They are seeded before each sample.
+        #: The generators that are seeded before each sample.
         self.used: list[Any] = []
 
     @property
@@ -91,15 +91,15 @@ def _seeding(read: Read, keys: Sequence[int], generators: Sequence[Any]) -> Read
     return seeded
 
 
-#: Whose samples use the generators of this process. One thread at a time, and not for ever: a data set may
-#: read another one.
+#: Held by the thread whose samples use this process's generators. Reentrant, because a data set may read
+#: another one.
 _turn = threading.RLock()
 _PATIENCE = 60.0
-#: Turns that were begun, and that have ended.
+#: The number of turns begun, and ended.
 _begun, _ended = 0, 0
 #: Seconds after which other threads get their turn.
 _SLICE = 0.002
-#: How often the use of a generator is suspected in vain before it counts as one that is not used.
+#: After this many wrong suspicions a generator counts as not used.
 _SUSPICIONS = 3
 
 
@@ -128,7 +128,8 @@ class SharedWatch:
         self._used: list[Any] = []
         self._in_vain: dict[Any, int] = {}
         self._is_new = True
-        #: Threads that read without a turn. One that has its turn waits for them: they would draw, too.
+        #: The number of threads that read without a turn. A thread with a turn waits for them, because they
+        #: would draw too.
         self._readers = 0
         self._changed = threading.Condition()
 
@@ -148,7 +149,7 @@ class SharedWatch:
                 first, found, suspects = self._look(read, keys)
             finally:
                 self._leaves()
-            # While another thread has its turn, generators change, and are then what they were.
+            # During another thread's turn the generators change, and are restored at its end.
             if begun == _begun:
                 if not suspects:
                     return found

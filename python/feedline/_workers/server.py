@@ -18,7 +18,7 @@ import time
 import traceback
 import warnings
 
-#: Seconds that the workers have to end by themselves.
+#: Seconds for the workers to end by themselves.
 _GRACE = 0.2
 
 
@@ -27,14 +27,14 @@ def main(control: int, data: int, setup: str) -> None:
     from .. import _workers
 
     _workers.is_worker = True
-    # Ctrl-C goes to every process of the terminal: the one with the loader ends the others.
+    # Ctrl-C reaches every process of the terminal. The process with the loader ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         with open("/proc/self/comm", "w") as name:
             name.write("feedline-worker")
     connection = socket.socket(fileno=control)
     error = _imported(json.loads(setup))
-    # Here and not in the workers: a visit writes to each object, and its page is no longer shared then.
+    # Here, not in the workers: a collection writes to each object, which would unshare its page.
     gc.collect()
     gc.freeze()
     _reply(connection, {"error": error})
@@ -80,7 +80,7 @@ def _imported(setup: dict[str, object]) -> str | None:
     except BaseException as error:
         return "".join(traceback.format_exception(type(error), error, error.__traceback__))
     for module in list(setup["modules"]):  # type: ignore[call-overload]
-        # A worker that needs it says what is wrong.
+        # A worker that needs the module reports the error.
         with contextlib.suppress(BaseException):
             importlib.import_module(module)
     return None

@@ -36,8 +36,8 @@ _ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
 }
 
-#: The sockets of this process whose other ends are in servers and workers. A forked child closes them: a
-#: worker sees the end of a process when its last copy of a socket is closed.
+#: This process's ends of the sockets to servers and workers. A forked child closes its copies, because a
+#: worker notices the end of this process only when all copies are closed.
 _own: set[int] = set()
 
 
@@ -83,7 +83,7 @@ class Server:
                 pass_fds=(its.fileno(), self._block),
                 env={**os.environ, **_ENVIRONMENT},
                 stdin=subprocess.DEVNULL,
-                # Ctrl-C is for the process with the loader, which ends this one.
+                # Ctrl-C is for the process with the loader, which ends the server.
                 start_new_session=True,
             )
         self._control = own
@@ -124,7 +124,7 @@ class Server:
             socket.send_fds(self._control, [json.dumps(request).encode()], files)
             return self._answer()
         except (OSError, EOFError):
-            # The server was killed, and its workers with it or soon.
+            # The server was killed; its workers have ended or will soon.
             self._restart()
             if request["do"] == "end":
                 with contextlib.suppress(ProcessLookupError):
@@ -205,7 +205,8 @@ def _told(status: int | None) -> str:
 def _forget_in_child() -> None:
     if not _own or _workers.is_worker:
         return
-    # Not closed: the numbers stay taken, so that nothing else of this child is closed in their place.
+    # Replaced, not closed, so that the numbers stay taken: the child must not close another file of the same
+    # number.
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in _own:
         with contextlib.suppress(OSError):

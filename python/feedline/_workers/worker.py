@@ -26,20 +26,20 @@ from . import faults, packing
 from .._columns import Misfit
 from .seeds import States, Watch
 
-#: Kind, data set, samples, whether to seed; the number of the request, epoch, bytes of the block.
+#: Kind, data set, samples, whether to seed; request number, epoch, bytes of the block.
 REQUEST = struct.Struct("<IIIIQQQ")
 HELLO, READ, MAP = 0, 1, 2
 #: Status, samples that were read, whether they used random generators, microseconds.
 ANSWER = struct.Struct("<IIII")
 DONE, FAILED, UNUSABLE = 0, 1, 2
 _LENGTH = struct.Struct("<I")
-#: Rows of fields begin at multiples of this, after as many bytes.
+#: Rows of fields begin at multiples of this, after a header of this many bytes.
 _ALIGN = 64
 _BEGUN = struct.Struct("<Q")
-#: Samples that lie in memory before they are copied into the block: they should be in a cache still.
+#: Max bytes of samples before they are copied into the block: they should still be in a cache.
 _AT_ONCE = 512 << 10
 
-#: Reads the samples of some indices: those before the first that cannot be read, and its exception.
+#: Reads the samples of some indices; returns those before the first that fails, and its exception.
 Read = Callable[[Sequence[int]], "tuple[list[Any], BaseException | None]"]
 
 
@@ -164,8 +164,8 @@ class Worker:
             self._unusable = faults.packed(error)
         _limit_threads()
         self._watches = [Watch() for _ in self._readers]
-        # What was imported was frozen before the fork, so its pages stay shared; the data set is not visited
-        # again.
+        # Imported modules were frozen before the fork, so their pages stay shared; this freezes the data set
+        # too.
         gc.freeze()
 
     def run(self) -> None:
@@ -209,7 +209,7 @@ class Worker:
             else:
                 done, error = _filled(lane.rows(number, reader.columns, count), read, keys, seeds)
         except BaseException as raised:
-            # Of this program, not of a sample.
+            # An error of this program, not of a sample.
             done, error = 0, raised
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
@@ -275,7 +275,7 @@ def _fill(rows: Rows, read: Read, count: int) -> tuple[int, BaseException | None
         part = range(done, min(done + rows.at_once, count))
         samples: list[Any] = []
         error: BaseException | None = None
-        # A call may return early, so that other threads get their turn.
+        # A call may return early to let other threads run.
         while len(samples) < len(part) and error is None:
             found, error = read(part[len(samples) :])
             samples += found

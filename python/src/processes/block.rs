@@ -1,7 +1,7 @@
 //! A block of shared memory, into which a worker process writes rows.
 //!
-//! It is a file without a name (`memfd`) that the worker maps. This process reads it by calls and never maps
-//! it, so whatever a worker does to it meanwhile is a wrong byte at worst, or an error.
+//! It is a `memfd`, a file without a name, that the worker maps. This process reads it by system calls and
+//! never maps it, so a misbehaving worker causes wrong bytes or an error at worst.
 
 use std::fs::File;
 use std::io;
@@ -12,11 +12,11 @@ use feedline::dataset::{Field, Rows};
 use feedline::{ReadError, Spec};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Rows of fields begin at multiples of this, after as many bytes: as `_ALIGN` in `worker.py`. The first of
-/// these are the number of the request that the worker has begun last.
+/// Rows of fields begin at multiples of this, after a header of this many bytes; the same as `_ALIGN` in
+/// `worker.py`. The header has the number of the last request that the worker began.
 const ALIGN: u64 = 64;
 
-/// A block, and how long it is.
+/// A block and its length.
 pub(super) struct Block {
     pub(super) file: Arc<File>,
     bytes: u64,
@@ -31,7 +31,7 @@ impl Block {
         Ok(Self { file: Arc::new(file), bytes: ALIGN, values: Vec::new() })
     }
 
-    /// Makes the block at least `bytes` long. It is never cut: the worker may have mapped all of it.
+    /// Makes the block at least `bytes` long. It never shrinks, because the worker may have mapped all of it.
     pub(super) fn reserve(&mut self, bytes: u64) -> io::Result<u64> {
         if bytes > self.bytes {
             self.file.set_len(bytes)?;
@@ -75,12 +75,12 @@ impl Block {
         Ok(())
     }
 
-    /// Writes the fields of one size of all rows, for a function of the worker that changes them.
+    /// Writes the fields of one size of all rows, for a function in the worker that changes them.
     pub(super) fn write_fixed(&self, rows: &mut Rows<'_>) -> io::Result<()> {
         each_fixed(rows, |column, at| self.file.write_all_at(column, at))
     }
 
-    /// Copies these fields back.
+    /// Reads these fields back.
     pub(super) fn read_fixed(&self, rows: &mut Rows<'_>) -> io::Result<()> {
         each_fixed(rows, |column, at| self.file.read_exact_at(column, at))
     }
@@ -107,7 +107,7 @@ pub(super) fn fixed_bytes(spec: &Spec, count: usize) -> u64 {
     ALIGN + fixed.map(|field| aligned(field.row_bytes() * count)).sum::<u64>()
 }
 
-/// Calls `work` with each field of one size of all rows, and its place in a block.
+/// Calls `work` with each field of one size, and its offset in a block.
 fn each_fixed(rows: &mut Rows<'_>, work: impl Fn(&mut [u8], u64) -> io::Result<()>) -> io::Result<()> {
     let mut at = ALIGN;
     for (index, field) in rows.spec().fields().iter().enumerate() {
@@ -120,7 +120,7 @@ fn each_fixed(rows: &mut Rows<'_>, work: impl Fn(&mut [u8], u64) -> io::Result<(
     Ok(())
 }
 
-/// The number of the request that the worker of a block has begun last; 0 for none.
+/// The number of the last request that the worker of a block began; 0 for none.
 pub(super) fn begun(file: &File) -> u64 {
     let mut number = [0; 8];
     file.read_exact_at(&mut number, 0).map_or(0, |()| u64::from_le_bytes(number))

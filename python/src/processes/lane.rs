@@ -1,5 +1,5 @@
-//! One of two lanes to a worker process: a socket for requests, and a block that it writes the rows into.
-//! `feedline/_workers/worker.py` is the other end.
+//! One of two lanes to a worker process: a socket for requests, and a block for the rows that the worker
+//! writes. `feedline/_workers/worker.py` is the other end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::block::{Block, begun};
 
-/// How long a lane waits for an answer before it looks whether the worker lives.
+/// How long a lane waits for an answer before it checks that the worker is alive.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The kinds of requests.
@@ -26,7 +26,7 @@ const FAILED: u32 = 1;
 const LONGEST: usize = 64 << 20;
 
 pub(super) struct Lane {
-    /// The number of the worker, counted over all that were started.
+    /// The number of the worker, counted over all workers ever started.
     pub(super) worker: u64,
     pub(super) process: u32,
     pub(super) end: Arc<End>,
@@ -36,16 +36,16 @@ pub(super) struct Lane {
     requests: u64,
 }
 
-/// What is known of a lane while a thread waits for its answer.
+/// The part of a lane that other threads may use while one waits for its answer.
 pub(super) struct End {
     pub(super) socket: UnixStream,
     pub(super) block: Arc<File>,
-    /// The number of the request, and what the worker does in words.
+    /// The number of the request, and a description of it.
     asked: Mutex<(u64, String)>,
 }
 
 impl End {
-    /// What the worker does, or did when it died; `None` if it had not begun.
+    /// A description of the worker's request, also after it died; `None` if it had not begun it.
     pub(super) fn does(&self) -> Option<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         (asked.0 > 0 && begun(&self.block) == asked.0).then(|| asked.1.clone())
@@ -61,13 +61,13 @@ impl End {
         *asked = (number, what);
     }
 
-    /// Ends both directions of the socket: whoever waits for it gets an end.
+    /// Shuts down both directions of the socket, which ends all waits for it.
     pub(super) fn shut(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
 
-/// What is asked of a worker.
+/// A request to a worker.
 pub(super) struct Request<'a> {
     /// The number of the data set, or of the function of a batch.
     pub(super) set: u32,
@@ -97,7 +97,7 @@ pub(super) struct Answer {
 
 /// An exception of a worker, as `_workers/faults.py` packs it.
 pub(super) enum Failed {
-    /// Of the sample after those that were read.
+    /// The exception of the sample after those that were read.
     Sample(Vec<u8>),
     /// The worker cannot load the data set.
     Unusable(Vec<u8>),
@@ -112,7 +112,7 @@ pub(super) enum Lost {
 }
 
 impl Lane {
-    /// The two ends: this one, and the worker's.
+    /// A new lane, and the worker's end of its socket.
     pub(super) fn new(worker: u64) -> io::Result<(Self, UnixStream)> {
         let (own, its) = UnixStream::pair()?;
         own.set_read_timeout(Some(LOOK))?;
@@ -141,7 +141,7 @@ impl Lane {
     }
 
     fn send(&mut self, kind: u32, request: &Request<'_>) -> Result<(), Lost> {
-        // Without memory for the block the worker is as good as lost.
+        // Without memory for the block, the worker counts as lost.
         let bytes = self.block.reserve(request.bytes).map_err(|_| Lost::Ended)?;
         let message = &mut self.message;
         message.clear();
@@ -173,8 +173,8 @@ impl Lane {
         Ok(Answer { read: read as usize, is_random: is_random != 0, ns: u64::from(us) * 1000, failed })
     }
 
-    /// Receives as many bytes as `to` has. Looks for the worker every second: one that was stopped, or whose
-    /// socket a child of it holds open, gives no sign.
+    /// Fills `to` from the socket. Checks the worker every second: the socket does not tell that it was
+    /// stopped, or that only a child of it still holds the socket.
     fn fill(&self, to: &mut [u8]) -> Result<(), Lost> {
         let (mut at, mut stopped) = (0, 0);
         while at < to.len() {
@@ -184,7 +184,7 @@ impl Lane {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     match state_of(self.process) {
-                        // Twice, because Ctrl-Z stops the workers with this process.
+                        // At two checks, because Ctrl-Z stops the workers together with this process.
                         Some('T') if stopped > 0 => return Err(Lost::Stopped),
                         Some('T') => stopped += 1,
                         None | Some('Z' | 'X') => return Err(Lost::Ended),
@@ -198,7 +198,7 @@ impl Lane {
     }
 }
 
-/// The state of a process, as a letter; `None` once there is none.
+/// The letter of a process's state; `None` if there is no such process.
 fn state_of(process: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()

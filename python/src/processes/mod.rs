@@ -2,7 +2,7 @@
 //!
 //! A worker thread of the loader asks a process for the samples of its rows, waits without the interpreter's
 //! lock, and copies the rows from a block of shared memory into its slot. So order, position, substitutes and
-//! records are those of the loader, and a process that dies has nothing that is lost with it.
+//! records are the loader's own, and nothing is lost when a process dies.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -27,13 +27,13 @@ use crate::interpreter::is_worker;
 pub(crate) use pool::close_all;
 use pool::{Pool, Unread, Wanted};
 
-/// Who reads a data set written in Python: processes, or the threads of this process.
+/// The readers of a data set written in Python: processes, or threads of this process.
 #[derive(Default)]
 pub(crate) struct ReadBy(Mutex<Users>);
 
 #[derive(Default)]
 struct Users {
-    /// The processes, and the number of the data set there.
+    /// The processes, and the data set's number in them.
     pool: Option<(Arc<Pool>, u32)>,
     /// Open loaders that read it by processes.
     processes: usize,
@@ -43,13 +43,13 @@ struct Users {
     has_ended: bool,
 }
 
-/// Who reads a data set now.
+/// The current readers of a data set.
 enum Who {
-    /// Processes, in which it has a number.
+    /// Processes, and the data set's number in them.
     Processes(Arc<Pool>, u32),
-    /// The thread that asks.
+    /// The calling thread.
     Here,
-    /// No loader: it has ended its processes, and its threads are about to end.
+    /// No one: the loader has ended its processes, and its threads are about to end.
     Nobody,
 }
 
@@ -63,9 +63,9 @@ impl ReadBy {
         }
     }
 
-    /// Lets a process read samples, each with a key of random numbers, if processes read the set; `None` if
-    /// the thread that asks has to. Blocks until they are read. `is_seeded` says whether the generators are
-    /// seeded, `is_whole` whether one process reads all in one call.
+    /// Lets a process read samples, each with a key of random numbers, and blocks until they are read; `None`
+    /// if the calling thread must read them. `is_seeded`: the generators are seeded; `is_whole`: one process
+    /// reads all samples in one call.
     pub(crate) fn read(
         &self,
         (ids, keys): (&[u64], &[u64]),
@@ -73,7 +73,7 @@ impl ReadBy {
         context: &mut Context,
         (is_seeded, is_whole): (bool, bool),
     ) -> Option<Result<(), (usize, ReadError)>> {
-        // A sample that the user asks for is read here.
+        // A sample that the user indexes is read on the calling thread.
         if !is_worker() {
             return None;
         }
@@ -94,14 +94,14 @@ impl ReadBy {
                     return Some(Ok(()));
                 }
                 Err(Unread::Sample(index, error)) => return Some(Err((index, error))),
-                // Another loader may have ended the processes that this one has used.
+                // Another loader may have ended the processes that this one used.
                 Err(Unread::Closed) => {}
             }
         }
     }
 
-    /// Lets a process call a function on the fields of one size of a batch, whose random numbers have the key
-    /// `key`; `None` if the thread that asks has to. Blocks until it has returned.
+    /// Lets a process call a function on a batch's fields of one size, with the random key `key`, and blocks
+    /// until it has returned; `None` if the calling thread must call it.
     pub(crate) fn map(&self, key: u64, rows: &mut Rows<'_>) -> Option<Result<(), ReadError>> {
         loop {
             let (pool, number) = match self.who() {
@@ -149,7 +149,7 @@ impl Processes {
     }
 }
 
-/// A loader that reads a data set: until `leave`.
+/// Registration of a loader that reads a data set, until `leave`.
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Reading {
     set: Arc<ReadBy>,
@@ -158,8 +158,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Lets `count` processes read the set: those that do so already, or `new` ones, in which the set has a
-    /// number. None of them: threads.
+    /// Lets `count` processes read the set: those that do so already, or `new` ones, where the set has this
+    /// number. Without either, threads read it.
     pub(crate) fn begin(
         py: Python<'_>,
         set: &Arc<ReadBy>,
@@ -207,7 +207,7 @@ impl Reading {
 
 #[pymethods]
 impl Reading {
-    /// The loader is about to end. Processes that no other loader has end now.
+    /// The loader is about to end. Processes that no other loader uses end now.
     fn leave(&self, py: Python<'_>) {
         self.end(py);
     }

@@ -1,4 +1,5 @@
-//! Worker processes, which this system does not have: `feedline/_workers/choice.py` refuses them.
+//! Stand-ins for worker processes, which do not exist on this system: `feedline/_workers/choice.py` refuses
+//! them.
 
 use std::sync::Arc;
 

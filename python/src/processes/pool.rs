@@ -1,4 +1,4 @@
-//! The worker processes of a loader: which of them reads, and what happens when one dies.
+//! The worker processes of a loader: assigns requests, and replaces workers that die.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,19 +15,19 @@ use super::lane::{Answer, End, Failed, Lane, Lost, Request};
 use crate::error::Raised;
 use crate::interpreter::{attach, detached};
 
-/// Requests that wait at a worker: one is read while another is on its way.
+/// Requests per worker: the next one is on its way while one is read.
 const LANES: usize = 2;
 
-/// Deaths of workers after which a sample counts as unreadable.
+/// The number of workers that may die reading a sample before it counts as unreadable.
 const DEATHS: u32 = 3;
 
-/// Max bytes of fields of one size per request: what a worker writes should be in a cache when it is copied.
+/// Max bytes of fixed-size fields per request, so that rows are still in a cache when they are copied.
 const CHUNK: u64 = 4 << 20;
 
-/// Max bytes of a block. Most of a ragged field's room is never touched, so it has no memory.
+/// Max bytes of a block. Most of the room for ragged fields is never touched, so it takes no memory.
 const MOST: u64 = 256 << 20;
 
-/// Max samples of a request, whose ids are sent.
+/// Max samples per request.
 const SAMPLES: usize = 8192;
 
 /// The samples of one read.
@@ -47,9 +47,9 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Pool {
     server: Py<PyAny>,
     state: Mutex<State>,
-    /// A lane is free, a worker was started, or the pool was closed.
+    /// Notified when a lane is free, a worker has started, or the pool is closed.
     changed: Condvar,
-    /// Data sets of open loaders that are read by it.
+    /// The number of data sets of open loaders that it reads.
     users: AtomicUsize,
     deaths: AtomicUsize,
     is_closed: AtomicBool,
@@ -60,7 +60,7 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct State {
     workers: Vec<Worker>,
-    /// Workers that were started so far.
+    /// Workers started so far.
     started: u64,
     /// Workers that are being started.
     starting: usize,
@@ -74,7 +74,7 @@ struct Worker {
     ends: Vec<Arc<End>>,
 }
 
-/// What is known of samples that were read.
+/// Facts about samples that were read.
 #[derive(Default)]
 pub(crate) struct Took {
     /// Whether the data set uses global random generators.
@@ -99,7 +99,7 @@ pub(crate) fn close_all(py: Python<'_>) {
     all.iter().filter_map(Weak::upgrade).for_each(|pool| pool.close(py));
 }
 
-/// Why there are no samples.
+/// The reason that samples were not read.
 pub(crate) enum Unread {
     /// The pool was closed.
     Closed,
@@ -107,12 +107,12 @@ pub(crate) enum Unread {
     Sample(usize, ReadError),
 }
 
-/// What became of a request.
+/// The outcome of a request.
 enum Asked {
     Read(Took),
     /// The worker died while it read.
     Died,
-    /// The worker died of something else.
+    /// The worker died before it began.
     NotBegun,
 }
 
@@ -162,7 +162,7 @@ impl Pool {
                 self.give_back(lane);
                 Ok(())
             }
-            // It is found again by the first read.
+            // The first read finds the error again.
             Err(lost) => self.replace(lane, &lost).map(drop).map_err(|why| (why, None)),
         }
     }
@@ -231,7 +231,7 @@ impl Pool {
         if wanted.is_whole {
             return Err(unreadable(first));
         }
-        // Which of the samples the worker died of is not known: one by one from here on.
+        // The sample that killed the worker is unknown, so read one by one from here on.
         (first..first + count).try_fold(Took::default(), |mut all, one| {
             all.add(self.read_one(wanted, rows, one, deaths)?);
             Ok(all)
@@ -287,7 +287,7 @@ impl Pool {
         }
     }
 
-    /// What became of a request whose worker was lost: another one takes its place.
+    /// Replaces a lost worker; returns the outcome of its request.
     fn lost(&self, lane: Lane, lost: &Lost, first: usize) -> Result<Asked, Unread> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Err(Unread::Closed);
@@ -300,8 +300,7 @@ impl Pool {
         }
     }
 
-    /// Lets a worker call function number `set` on the fields of one size of a batch, whose random numbers
-    /// have the key `key`.
+    /// Lets a worker call function number `set` on a batch's fields of one size, with the random key `key`.
     pub(crate) fn map(&self, (set, key): (u32, u64), rows: &mut Rows<'_>) -> Result<(), Unread> {
         let mut deaths = 0;
         while deaths < DEATHS {
@@ -334,8 +333,7 @@ impl Pool {
         Ok(Asked::Read(Took::default()))
     }
 
-    /// A free lane, of the worker that has least to do. Waits for one; `None` once the pool is closed, or
-    /// broken.
+    /// Waits for a free lane, of the least busy worker; `None` once the pool is closed or broken.
     fn take(&self) -> Option<Lane> {
         let mut state = self.lock();
         loop {
@@ -355,7 +353,7 @@ impl Pool {
 
     fn give_back(&self, lane: Lane) {
         let mut state = self.lock();
-        // A worker whose other lane has seen its end is no longer there.
+        // The worker may be gone, if its other lane has noticed its end.
         if let Some(worker) = state.workers.iter_mut().find(|worker| worker.number == lane.worker) {
             worker.free.push(lane);
         }
@@ -373,8 +371,8 @@ impl Pool {
         }
     }
 
-    /// Starts a new worker in place of the one of `lane`, unless that was done already. Returns whether it
-    /// had begun the request of the lane.
+    /// Replaces the worker of `lane`, unless that was done already. Returns whether it had begun the lane's
+    /// request.
     fn replace(&self, lane: Lane, lost: &Lost) -> Result<bool, String> {
         let has_begun = lane.end.does().is_some();
         let worker = {
@@ -425,17 +423,17 @@ impl Pool {
         self.deaths.load(Ordering::Relaxed)
     }
 
-    /// A data set of an open loader is read by it.
+    /// Counts a data set of an open loader.
     pub(super) fn enter(&self) {
         self.users.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A data set is no longer read by it. Returns whether it was the last one.
+    /// Uncounts a data set; returns whether it was the last one.
     pub(super) fn leave(&self) -> bool {
         self.users.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// Ends the workers: a request that runs fails at once. Does nothing in a forked child.
+    /// Ends the workers; a running request fails at once. Does nothing in a forked child.
     pub(crate) fn close(&self, py: Python<'_>) {
         if self.process != std::process::id() {
             // A forked child: the sockets are those of its parent too.
@@ -448,7 +446,7 @@ impl Pool {
         ends().for_each(|end| end.shut());
         let own: Vec<_> = ends().map(|end| end.socket.as_raw_fd()).collect();
         let server = self.server.bind(py);
-        // What is not ended here ends with its sockets.
+        // Anything left ends when its sockets close.
         let _ = server.call_method1(intern!(py, "forget"), (own,));
         let _ = server.call_method0(intern!(py, "end"));
     }
@@ -479,7 +477,7 @@ fn raised(failed: &Failed) -> ReadError {
     raised.map_or_else(|ended| ended, Into::into)
 }
 
-/// The error of a sample that workers died of.
+/// The error for a sample whose read killed workers.
 fn unreadable(index: usize) -> Unread {
     let why = format!("{DEATHS} worker processes died while they read it");
     Unread::Sample(index, Error::new(ErrorKind::Sample, why).into())
@@ -494,7 +492,7 @@ fn chunk(spec: &feedline::Spec) -> usize {
     usize::try_from(most).unwrap_or(SAMPLES).clamp(1, SAMPLES)
 }
 
-/// The text and the exception that a worker has packed.
+/// Unpacks the text and the exception of a worker.
 fn rebuilt(py: Python<'_>, payload: &[u8]) -> PyResult<(String, PyErr)> {
     let faults = py.import(intern!(py, "feedline._workers.faults"))?;
     let (text, error): (String, Bound<'_, PyAny>) =

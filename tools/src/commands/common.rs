@@ -38,7 +38,7 @@ impl Data {
         }
     }
 
-    /// Whether the record, or the caller, says where the data is.
+    /// Whether the record or the caller states the place of the data.
     pub fn is_known(&self, header: &Header) -> bool {
         self.path.is_some() || header.data().is_some()
     }
@@ -66,12 +66,12 @@ pub fn number(parser: &mut lexopt::Parser) -> Result<u64, Box<dyn Error>> {
     Ok(parser.value()?.parse()?)
 }
 
-/// Opens the record that was given, if one was.
+/// Opens the record at `folder`, which must be given.
 pub fn run(folder: Option<PathBuf>) -> Result<Run, Box<dyn Error>> {
     Ok(open_run(folder.ok_or("there is no run: give the folder of its record, see --help")?)?)
 }
 
-/// Opens the record in `folder`. Says on standard error where a kill has cut it.
+/// Opens the record in `folder`. Prints a warning if a kill has cut it.
 pub fn open_run(folder: impl AsRef<Path>) -> feedline::Result<Run> {
     let run = Run::open(folder)?;
     let last = run.steps().last().map_or_else(|| "no step".to_owned(), |last| format!("step {last}"));

@@ -1,4 +1,4 @@
-//! `feedline diff`: the first step at which two runs part, and why.
+//! `feedline diff`: the first step at which two runs differ, and why.
 
 use std::error::Error;
 use std::path::PathBuf;

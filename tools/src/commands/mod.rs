@@ -1,5 +1,5 @@
-//! The commands of `feedline`, of which the Python package has the same. Each is a file, and a line in the
-//! table below.
+//! The commands of `feedline`, also those of the Python package. Each is a file, and a line in the table
+//! below.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -45,7 +45,7 @@ const COMMANDS: [Command; 9] = [
 /// Runs the command that `arguments` name, without the name of the program.
 ///
 /// # Errors
-/// One line for the user: an unknown command or option, or what the command has failed at.
+/// One line for the user: an unknown command or option, or the command's failure.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, Box<dyn Error>> {
     let mut parser = lexopt::Parser::from_args(arguments.iter());
     let name = match parser.next()? {
@@ -60,7 +60,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, Box<dyn Error>> {
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         return Err(format!("no command {name:?}: see feedline --help").into());
     };
-    // Before the command reads its options, so that they need not be right.
+    // Checked first, so that other options need not be valid.
     if arguments.iter().skip(1).any(|argument| argument == "--help" || argument == "-h") {
         return Ok(Outcome::done(format!("{}\n\n{}\n{EXIT}", command.about, (command.help)())));
     }

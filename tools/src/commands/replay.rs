@@ -1,4 +1,4 @@
-//! `feedline replay`: makes batches of a run again, and says whether their bytes are those of the run.
+//! `feedline replay`: makes batches of a run again, and checks that their bytes are the same.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -108,7 +108,7 @@ fn write(path: &Path, bytes: &[u8]) -> feedline::Result<()> {
     })
 }
 
-/// What the verdict says, with the sample and the file if they are known.
+/// The verdict in words, with the sample and the file if known.
 fn says(run: &Run, replayed: &Replayed) -> String {
     match replayed.verdict {
         Verdict::Equal => "its bytes are those of the run".into(),

@@ -1,4 +1,5 @@
-//! `feedline spikes`: the steps whose noted value leaves its neighbours, with their samples as a page.
+//! `feedline spikes`: the steps whose noted value differs much from its neighbours, and a page with their
+//! samples.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -31,7 +32,7 @@ usage: feedline spikes RUN [options]
 /// Files, each with the number of its samples.
 type Files = Vec<(String, usize)>;
 
-/// Files that are listed for a spike.
+/// Max files listed per spike.
 const FILES: usize = 3;
 
 fn spikes(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
@@ -72,7 +73,7 @@ fn spikes(mut parser: lexopt::Parser) -> Result<Outcome, Box<dyn Error>> {
     Ok(Outcome { text, differs: !spikes.is_empty() })
 }
 
-/// The files of the samples of each spike, each with its number of samples, the largest number first; none if
+/// For each spike, the files of its samples with their number of samples, the largest number first; empty if
 /// the data is not known.
 fn files(run: &Run, data: &Data, spikes: &[Spike]) -> Result<Vec<Files>, Box<dyn Error>> {
     let header = run.header(run.steps().start);

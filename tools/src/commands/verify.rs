@@ -1,4 +1,4 @@
-//! `feedline verify`: reads a data set against a record or a manifest, and names what has changed.
+//! `feedline verify`: compares a data set with a record or a manifest, and lists the changes.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -9,10 +9,10 @@ use feedline_datasets::{ElementType, OpenOptions, Reader, SchemaField, Values, o
 /// The formats whose columns may lack values.
 const TABLES: [&str; 4] = ["arrow", "csv", "jsonl", "parquet"];
 
-/// The max number of values of a column that is taken for a category.
+/// Max distinct values of a column that counts as a category.
 const MAX_CATEGORY: usize = 100;
 
-/// What the rows of a table hold, by column.
+/// Facts about the columns of a table.
 pub(super) struct Columns {
     /// The rows that were read.
     pub(super) rows: u64,
@@ -25,14 +25,14 @@ pub(super) struct Column {
     pub(super) missing: u64,
     /// Whether a value is a list of texts.
     is_list: bool,
-    /// The values of a text, up to one more than a category may have.
+    /// The distinct texts, up to one more than [`MAX_CATEGORY`].
     texts: HashSet<Vec<u8>>,
-    /// Whether a whole number is too large for `i64`.
+    /// Whether a whole number exceeds `i64`.
     pub(super) is_beyond: bool,
 }
 
 impl Columns {
-    /// Reads `rows` of the table that `reader` was opened from by `options`; `None` if it is not a table.
+    /// Reads `rows` rows of the table that `reader` opened with `options`; `None` if it is not a table.
     pub(super) fn read(
         path: &Path,
         options: OpenOptions,
@@ -72,7 +72,7 @@ impl Columns {
                     column.missing += 1;
                 } else if let Some(value) = bytes(value) {
                     column.see(value);
-                    // A list or an object of JSON Lines is its text.
+                    // JSON Lines has lists and objects as text.
                     column.is_list |= is_json && matches!(value, [b'[' | b'{', ..]);
                 }
             }
@@ -80,13 +80,13 @@ impl Columns {
         Ok(Some(Self { rows: read, columns }))
     }
 
-    /// The columns that lack values, with the number of rows.
+    /// The columns that lack values, with the number of such rows.
     pub(super) fn missing(&self) -> impl Iterator<Item = (&str, u64)> {
         let lacking = self.columns.iter().filter(|column| column.missing > 0);
         lacking.map(|column| (column.field.name.as_str(), column.missing))
     }
 
-    /// Whether a column is text of few values, each of which comes twice on average.
+    /// Whether a column is text with few values, each occurring at least twice on average.
     pub(super) fn is_category(&self, column: &Column) -> bool {
         let different = column.texts.len();
         let present = self.rows - column.missing;

@@ -1,4 +1,4 @@
-//! The files of a folder that cannot be read as a whole, each with good or bad.
+//! Lists the files of a folder that cannot be read as a whole, each as good or bad.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) fn print(options: &Options, error: &Error) -> std::io::Result<String>
     for path in paths {
         let of_one = Options { path, save: None, ..*options };
         let inspected = match inspect(&of_one) {
-            // It may be good alone, and not fit the others.
+            // The file may be good alone, but not match the others.
             Ok(_) if error.path() == Some(&of_one.path) => Err(error.clone()),
             inspected => inspected,
         };
@@ -50,7 +50,7 @@ fn walk(folder: &Path, to: &mut Vec<PathBuf>) -> std::io::Result<()> {
     entries.sort_by_key(|entry| entry.path());
     for entry in entries {
         let name = entry.file_name();
-        // A link to a folder may lead round in a circle.
+        // Links to folders are not followed: they may form a loop.
         if entry.file_type()?.is_dir() {
             walk(&entry.path(), to)?;
         } else if !name.as_encoded_bytes().starts_with(b".")

@@ -21,7 +21,7 @@ mod python;
 mod sample;
 mod steps;
 
-/// What `--help` prints, without the exit codes.
+/// The text of `--help`, without the exit codes.
 pub const HELP: &str = "\
 Says what a file or folder of training data holds.
 
@@ -103,7 +103,7 @@ pub fn run(
     }
 }
 
-/// The options that the arguments ask for.
+/// The options for opening, from the arguments.
 fn asked(options: &Options) -> OpenOptions {
     let split = options.test.then_some(Split::Test);
     let nulls = if options.fill { Nulls::Fill } else { Nulls::Refuse };
@@ -123,7 +123,7 @@ fn inspect(options: &Options) -> Result<Inspected> {
     let columns = Columns::read(&options.path, asked(options), &*reader, rows)?;
     let masks: Vec<_> = columns.iter().flat_map(Columns::missing).map(|(name, _)| name.to_owned()).collect();
     if !options.fill && !masks.is_empty() {
-        // The other values of these rows are read nevertheless.
+        // Masks let the other values of rows with missing ones be read.
         reader = open_with(&options.path, &OpenOptions { masks, ..asked(options) })?;
     }
     let fields = reader.schema().fields().iter().enumerate();

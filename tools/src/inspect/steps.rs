@@ -1,4 +1,4 @@
-//! What makes batches of a table: the steps for the columns that are not fields of a batch as they are.
+//! The steps that make batches from a table, for the columns that cannot be fields unchanged.
 
 use feedline_core::DType;
 use feedline_datasets::{ElementType, SchemaField};
@@ -26,18 +26,18 @@ pub(super) struct Step<'a> {
     pub(super) is_category: bool,
     /// Whether whole numbers without a sign become `i64`.
     pub(super) is_cast: bool,
-    /// What a missing value becomes, if there are some.
+    /// The replacement for missing values, if there are any.
     pub(super) missing: Option<Becomes>,
 }
 
-/// What a missing value becomes.
+/// The replacement for missing values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Becomes {
     /// The category "none".
     None,
     Zero,
     Mean,
-    /// Zero, and a field says where.
+    /// Zero, with a mask.
     Mask,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Steps<'a> {
         steps
     }
 
-    /// Whether the table is read as it is.
+    /// Whether no step is needed.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! `feedline`: what data holds, what a training run has seen, and what limits it.
+//! `feedline`: inspects data, and records and limits of training runs.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

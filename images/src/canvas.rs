@@ -36,7 +36,7 @@ pub struct Canvas {
     refused: Option<String>,
     /// How the pixels were moved since the canvas was filled.
     moves: Moves,
-    /// Whether it has a size only: the moves are recorded, and no pixels are written.
+    /// Whether it has no pixels, only a size: moves are recorded, nothing is written.
     is_blank: bool,
 }
 
@@ -85,14 +85,14 @@ impl Canvas {
         Ok(())
     }
 
-    /// Makes it a picture of `size` without pixels, for a list that moves those of a [`Plane`](crate::Plane).
+    /// Makes it a picture of `size` without pixels, to record the moves for a [`Plane`](crate::Plane).
     pub(crate) fn set_blank(&mut self, size: Size) {
         self.pixels.clear();
         self.begin(size, Region::whole(size));
         self.is_blank = true;
     }
 
-    /// The canvas has `region` of a picture of `source`.
+    /// Restarts the moves: the canvas has `region` of a picture of size `source`.
     fn begin(&mut self, source: Size, region: Region) {
         self.moves.begin(source);
         self.moves.add(Move::Crop(region));
@@ -110,7 +110,7 @@ impl Canvas {
         &mut self.moves
     }
 
-    /// Limits what [`replace`](Self::replace) and [`resize`](Self::resize) make from now on.
+    /// Limits the pictures that [`replace`](Self::replace) and [`resize`](Self::resize) make from now on.
     pub(crate) fn set_max_pixels(&mut self, max: u64) {
         self.max_pixels = Some(max);
         self.refused = None;
@@ -141,8 +141,8 @@ impl Canvas {
     /// In a list of transforms, a size beyond [`Limits::pixels`](crate::Limits) fails the sample: `write` is
     /// not called, and the picture stays as it is.
     ///
-    /// A change of size is not known to the other parts of a sample; [`crop`](Self::crop),
-    /// [`pad`](Self::pad) and [`resize`](Self::resize) are.
+    /// Masks and boxes cannot follow a change of size by this method; they follow [`crop`](Self::crop),
+    /// [`pad`](Self::pad) and [`resize`](Self::resize).
     pub fn replace(&mut self, to: Size, write: impl FnOnce(Size, &[u8], &mut [u8])) {
         if to != self.size {
             self.moves.lose();

@@ -10,10 +10,10 @@ use crate::{Error, ErrorKind, Proof, Result, Stage, named};
 
 const TAG: u64 = u64::from_le_bytes(*b"instead ");
 
-/// How many substitutes are tried per position before the run fails.
+/// Max substitutes tried per position before the run fails.
 pub const ATTEMPTS: u32 = 16;
 
-/// How many samples the error of an exceeded budget names.
+/// Max samples that the error for an exceeded budget names.
 const NAMED: usize = 5;
 
 /// The position whose sample substitutes the one at `position`: a random one of the epoch's `len` positions.
@@ -43,9 +43,9 @@ pub enum BadSamples {
     /// End the run with the error.
     #[default]
     Fail,
-    /// Read another sample in its place, so that the batch keeps its size and the ranks stay in step.
+    /// Read another sample instead, so that the batch keeps its size and the ranks stay in step.
     Substitute {
-        /// How many bad samples are tolerated.
+        /// The number of bad samples that are tolerated.
         budget: Budget,
     },
 }
@@ -128,7 +128,7 @@ pub struct BadSampleReport {
     // The names of earlier versions.
     #[cfg_attr(feature = "serde", serde(rename = "due"))]
     replaced: Proof,
-    /// Samples delivered in their place.
+    /// The substitutes that were delivered.
     #[cfg_attr(feature = "serde", serde(rename = "given"))]
     substitutes: Proof,
 }
@@ -256,8 +256,8 @@ impl BadSampleReport {
         Err(Error::new(ErrorKind::Sample, message).at_stage(Stage::Sampler))
     }
 
-    /// Exchanges the replaced samples for their substitutes in `expected`: turns the proof expected of the
-    /// batch sampler into the one expected of this run.
+    /// Exchanges the replaced samples for their substitutes in `expected`, the batch sampler's proof, which
+    /// then is the proof expected of this run.
     pub fn adjust(&self, expected: &mut Proof) {
         expected.merge(&self.substitutes);
         expected.unmerge(&self.replaced);

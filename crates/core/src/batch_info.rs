@@ -53,7 +53,7 @@ pub struct Substituted {
     pub row: usize,
     /// The id of the substitute.
     pub substitute: u64,
-    /// The failed reads: first of the row's own sample, then of other substitutes.
+    /// The failed reads: of the row's own sample, then of other substitutes.
     pub failures: Vec<Failure>,
 }
 

@@ -17,13 +17,13 @@ pub enum LastBatch {
     /// Deliver them in a short step, spread evenly over the ranks: batch sizes differ by at most 1. Every
     /// rank has the same number of steps, every sample comes once, and no batch is empty.
     ///
-    /// Where fewer samples than ranks are left, the step before gives them some of its own, so that each rank
-    /// has one row in the last step: 97 samples on 2 ranks in batches of 16 are steps of 32, 32, 31 and 2
-    /// samples. That is not possible with batches of one row, or where fewer samples than ranks are left in
-    /// all: then a rank without a sample gets one row of padding from the beginning of the epoch, and its
+    /// If fewer samples than ranks are left, the step before gives up some of its own, so that each rank has
+    /// one row in the last step: 97 samples on 2 ranks in batches of 16 are steps of 32, 32, 31 and 2
+    /// samples. With batches of one row, or fewer samples than ranks in all, that is not possible: then a
+    /// rank without a sample gets one row of padding from the beginning of the epoch, and its
     /// [`valid_rows`](crate::BatchInfo::valid_rows) is 0.
     ///
-    /// The mean of a short batch weighs its samples more than that of a full one, also where it is averaged
+    /// In the mean of a short batch each sample has a larger weight than in a full one, also after averaging
     /// over ranks: `docs/launchers.md` has the factor.
     #[default]
     Keep,
@@ -83,7 +83,7 @@ pub struct BatchSampler {
     positions: u64,
     /// Sorted by (epoch, first); not empty, overlapping or adjacent.
     skips: Vec<Skip>,
-    /// For a source.
+    /// The order of a source's records.
     records: RecordOrder,
 }
 
@@ -283,8 +283,8 @@ impl BatchSampler {
         Some(self.nth_live(epoch, (part.first + row as u64) % live))
     }
 
-    /// The global position after step `step`, at which a run resumes that has delivered the step. For a
-    /// `step` after the last one, the position after the last step.
+    /// The global position after step `step`: a run that has delivered the step resumes there. For a `step`
+    /// after the last one, the position after the last step.
     #[doc(hidden)] // For the cursor.
     pub fn position_after(&self, epoch: u64, start: u64, step: u64) -> u64 {
         if self.steps(epoch, start) == 0 {
@@ -308,7 +308,7 @@ impl BatchSampler {
         (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position))
     }
 
-    /// The sample to read in place of the one at `position`, after `attempt` other substitutes failed. It is
+    /// The sample to read instead of the one at `position`, after `attempt` other substitutes failed. It is
     /// the sample at another position of the same epoch, the same on every rank and in every replay; see
     /// [`substitute`].
     #[doc(hidden)] // For the workers.
@@ -317,8 +317,8 @@ impl BatchSampler {
         sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
     }
 
-    /// The share of padding in this rank's batches of `epoch`, from 0 to 1, where the rows of a batch are
-    /// padded by `pad`; `lengths[i]` is the number of items of sample `i`, 0 if it is not listed.
+    /// The share of padding, from 0 to 1, in this rank's batches of `epoch`, if rows are padded by `pad`;
+    /// `lengths[i]` is the number of items of sample `i`, 0 if it is not listed.
     ///
     /// ```
     /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
@@ -379,7 +379,7 @@ impl BatchSampler {
         match self.options.last_batch {
             _ if samples == 0 => None,
             _ if samples == self.global => Some(full),
-            // One row for each rank: of padding where no sample is left for it.
+            // One row per rank; padding for the ranks without a sample.
             LastBatch::Keep if samples < self.size() => {
                 Some(Part { first: first + rank, rows: 1, valid: u64::from(rank < samples) })
             }
@@ -399,7 +399,7 @@ impl BatchSampler {
         steps.saturating_mul(self.global)
     }
 
-    /// Samples of the first `steps` steps, over all ranks, where `left` are left.
+    /// Samples of the next `steps` steps over all ranks, with `left` samples left.
     fn taken(&self, left: u64, steps: u64) -> u64 {
         let all = left / self.global;
         match self.options.last_batch {
@@ -409,8 +409,8 @@ impl BatchSampler {
         }
     }
 
-    /// Samples that the last full step gives the short one after it, so that each rank has a row there;
-    /// `left` are left.
+    /// Samples that the last full step gives up for the short step after it, so that each rank has a row
+    /// there; `left` samples are left.
     fn lent(&self, left: u64) -> u64 {
         let (all, rest) = (left / self.global, left % self.global);
         let is_lent = self.options.last_batch == LastBatch::Keep && self.options.batch > 1 && all > 0;

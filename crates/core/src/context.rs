@@ -31,13 +31,13 @@ pub struct Context {
     current: Option<Current>,
     /// Created on first use: it costs as much as copying a short row, and many data sets never use it.
     random: Option<Random>,
-    /// Keys the random streams of the present part of a composed set; 0 outside of all parts.
+    /// The key of the random streams of the current part of a composed set; 0 outside of all parts.
     stream: u64,
     within: Within,
     /// Whether the read asked for the epoch, the draw or a random number.
     varies: Cell<bool>,
     watch: Option<Arc<AtomicU64>>,
-    /// Nanoseconds that another process has read for.
+    /// Nanoseconds that other processes have spent reading.
     elsewhere_ns: u64,
     /// Set when the loader ends.
     stop: Option<Arc<Stop>>,
@@ -51,19 +51,18 @@ pub(crate) struct Current {
     index: usize,
     id: u64,
     draw: u64,
-    /// Tells apart the samples of another set that are read for this one; 0 for the first of them.
+    /// Distinguishes the samples of another set that are read for this one; 0 for the first.
     part: u64,
 }
 
-/// What the indices of [`Context::begin`] count.
+/// The numbering of the indices of [`Context::begin`].
 #[derive(Clone, Copy, Debug)]
 enum Within {
     /// The ids that the loader asked for.
     Loader,
-    /// Within [`Context::delegate`]: the samples in the scratch from this index on.
+    /// Within [`Context::delegate`]: the samples in `Scratch::places` from this index on.
     Delegate(usize),
-    /// Within the read of one sample: nothing. The samples of another set that are read for it are parts of
-    /// this one.
+    /// Within the read of one sample: ignored. Samples of another set that are begun are parts of this one.
     Sample {
         /// The part of the sample itself.
         part: u64,
@@ -92,20 +91,20 @@ impl Context {
         }
     }
 
-    /// Stores the id of every sample begun in `watch`, so that a read that never returns can be named.
+    /// Publishes the current sample's id in `watch`, so that a read that never returns can be named.
     #[doc(hidden)] // The workers' bookkeeping.
     pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
         Self { watch: Some(watch), ..self }
     }
 
-    /// Ends with `stop`; see [`check_stop`](Self::check_stop).
+    /// A context that ends with `stop`; see [`check_stop`](Self::check_stop).
     #[doc(hidden)] // The workers' bookkeeping.
     pub fn ended_by(self, stop: Arc<Stop>) -> Self {
         Self { stop: Some(stop), ..self }
     }
 
-    /// Fails once the loader ends: for a [`Dataset::read_many`](crate::Dataset::read_many) whose samples take
-    /// long, between two of them.
+    /// Fails once the loader ends. A [`Dataset::read_many`](crate::Dataset::read_many) with slow samples
+    /// should call it between two of them.
     ///
     /// # Errors
     /// The first cause of the loader's end.
@@ -121,8 +120,8 @@ impl Context {
         Self { scratch, ..self }
     }
 
-    /// States the draws of the samples that are read: `draws[i]` is that of the `i`-th. Call it after
-    /// [`with_scratch`](Self::with_scratch). Without a draw, a sample has its id as draw.
+    /// Sets the draws of the samples to read: `draws[i]` for the `i`-th. Call it after
+    /// [`with_scratch`](Self::with_scratch). Without it, the draw of a sample is its id.
     #[doc(hidden)] // For the crates of this repository.
     pub fn with_draws(mut self, draws: &[u64]) -> Self {
         self.scratch.draws.clear();
@@ -201,7 +200,7 @@ impl Context {
     fn next(&mut self, index: usize, id: u64) -> Current {
         if let (Within::Sample { part, begun }, Some(current)) = (&mut self.within, self.current) {
             *begun += 1;
-            // So that a read by `read_many` of one sample has the numbers of one by `read`.
+            // A `read_many` of one sample gets the same random numbers as its `read`.
             let is_own = *begun == 1 && self.random.is_none();
             return Current { part: if is_own { *part } else { key(&[*part, *begun]) }, ..current };
         }
@@ -242,8 +241,8 @@ impl Context {
     }
 
     /// For a [`Dataset::read_many`](crate::Dataset::read_many) that reads some of its samples from another
-    /// set under other ids. `ids` are those samples, and the first of them is at index `first` of the
-    /// requested ids. `work` calls `read_many` of the other set.
+    /// set under other ids. `ids` are those samples' own ids; the first is at index `first` of the requested
+    /// ids. `work` calls `read_many` of the other set.
     ///
     /// Within `work`, [`begin`](Self::begin) of the `n`-th sample begins the `n`-th of `ids`: random
     /// numbers and error messages stay those of the sample that the loader asked for.
@@ -299,9 +298,9 @@ impl Context {
         self.epoch
     }
 
-    /// The place of the sample in the order of the epoch, counted over all ranks from 0 on: another one each
-    /// time that a sampler draws the sample again. A substitute for a sample that cannot be read has the
-    /// draw of that sample. Of a [`Source`](crate::Source), whose order has no numbers, the id of the record.
+    /// The position of the sample in the order of the epoch, counted over all ranks from 0 on; it differs
+    /// each time that a sampler draws the sample again. A substitute has the draw of the sample that it
+    /// replaces. For a [`Source`](crate::Source), whose order has no positions, it is the id of the record.
     ///
     /// Seed a generator of your own by `(seed, epoch, draw)` for numbers that workers, ranks and a resume do
     /// not change; [`random`](Self::random) is one that has been seeded so.
@@ -322,15 +321,15 @@ impl Context {
         })
     }
 
-    /// A number of the seed, the epoch and the draw, from which a reader outside of this process seeds random
-    /// generators. A read that uses them must ask for [`epoch`](Self::epoch) too, so that it is not cached.
+    /// A hash of the seed, the epoch and the draw, to seed random generators of a reader outside of this
+    /// process. A read that uses them must ask for [`epoch`](Self::epoch) too, so that it is not cached.
     #[doc(hidden)] // For data sets written in Python.
     pub fn key(&self) -> u64 {
         let (draw, part) = self.current.map_or((0, 0), |current| (current.draw, current.part));
         key(&[self.seed, self.epoch, draw, self.stream, part, u64::from_le_bytes(*b"own data")])
     }
 
-    /// Sample `index`, which was begun before, is being read: what a report names. Begins nothing.
+    /// Marks sample `index`, which was begun before, as the one being read, for error messages.
     #[doc(hidden)] // For data sets written in Python.
     pub fn mark(&mut self, index: usize, id: u64) {
         if matches!(self.within, Within::Sample { .. }) {
@@ -343,8 +342,9 @@ impl Context {
         }
     }
 
-    /// Another process, or Python code of this one, has read samples for `ns` nanoseconds. A loader then
-    /// splits batches by this time, and not by that of the read, most of which may be waiting.
+    /// Reports that another process, or Python code of this one, has spent `ns` nanoseconds reading samples.
+    /// A loader then splits batches by this time instead of the time of the read, most of which may be
+    /// waiting.
     #[doc(hidden)] // For data sets written in Python.
     pub fn add_elsewhere(&mut self, ns: u64) {
         self.elsewhere_ns = self.elsewhere_ns.saturating_add(ns);
@@ -356,7 +356,7 @@ impl Context {
         self.elsewhere_ns
     }
 
-    /// The epoch, for a reader that may use it: as for [`key`](Self::key).
+    /// The epoch, for a reader that may or may not use it, as with [`key`](Self::key).
     #[doc(hidden)] // For data sets written in Python.
     pub fn key_epoch(&self) -> u64 {
         self.epoch

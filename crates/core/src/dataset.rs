@@ -70,47 +70,46 @@ pub trait Dataset: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Field `field` of every sample in memory, if it is there: row `id` must equal, byte for byte, what
-    /// [`read`](Self::read) writes, for every id and epoch. The bytes must not move or change while the data
-    /// set exists.
+    /// Field `field` of every sample as a column of memory, if there is one: for every id and epoch, row `id`
+    /// must have exactly the bytes that [`read`](Self::read) writes. The bytes must not move or change while
+    /// the data set exists.
     ///
-    /// When every field has a column, the device can read the rows itself, without workers and copies. A
-    /// wrapper that changes what `read` writes must return `None`, which is the default, and so must a ragged
-    /// field.
+    /// When every field has a column, the device can read the rows itself, without workers and copies. Return
+    /// `None`, the default, for a ragged field, and in a wrapper that changes what `read` writes.
     fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
     }
 
-    /// Block and window of [`Sampler::block`](crate::Sampler::block) for a set whose samples are decoded in
-    /// groups that do not all fit its cache. A shuffle of single samples decodes a group for most of them.
-    /// `None`, the default, if the order makes no difference.
+    /// The block and window to use with [`Sampler::block`](crate::Sampler::block), for a set that decodes
+    /// samples in groups of which not all fit its cache: a full shuffle would decode a group for most
+    /// samples. `None`, the default, if the order makes no difference.
     fn block_shuffle(&self) -> Option<(u64, u64)> {
         None
     }
 
-    /// Of a table: the bytes of all of its rows, and whether they are held in memory, decoded once; otherwise
-    /// they are decoded in groups. `None`, the default, for another set.
+    /// For a table, the bytes of all of its rows, and whether they are held in memory, decoded once;
+    /// otherwise they are decoded in groups. `None`, the default, for any other set.
     fn table_rows(&self) -> Option<(u64, bool)> {
         None
     }
 
-    /// Whether a read crops, flips or turns pictures at random. [`zip`](Self::zip) refuses two such sets,
-    /// because each draws numbers of its own: an image and its mask would not match. A set that reads from
-    /// others returns what they return. Default: no.
+    /// Whether a read crops, flips or turns pictures at random. [`zip`](Self::zip) refuses two such sets:
+    /// each draws its own random numbers, so an image and its mask would not match. A set that reads from
+    /// others is random if one of them is. Default: no.
     fn has_random_geometry(&self) -> bool {
         false
     }
 
-    /// Prepares samples for a later [`read`](Self::read), if reading one takes long because it decodes or
-    /// fetches others with it. `ids` are those of one batch.
+    /// Prepares samples of one batch, `ids`, for a later [`read`](Self::read): for sets where a read decodes
+    /// or fetches a group of samples.
     ///
     /// Workers call this before they read a batch, and with the ids of later batches while they have nothing
     /// else to do. A call should prepare one group of samples, such as a row group, and must not wait for
-    /// another thread. It must not change what a read gives. An error is not reported: the read that needs
-    /// the samples finds it again.
+    /// another thread. It must not change the result of a read. It does not report errors: the read of the
+    /// samples will find them.
     ///
-    /// The default is [`Prefetched::Never`]. A set that returns it must do so for all ids, also for none. Any
-    /// other set must bound the memory of samples that are prepared and not yet read, and return
+    /// The default is [`Prefetched::Never`]. A set that returns it must do so for any ids, even an empty
+    /// list. Other sets must bound the memory of samples that are prepared and not yet read, and return
     /// [`Prefetched::Full`] at the bound.
     fn prefetch(&self, _ids: &[u64], _context: &mut Context) -> Prefetched {
         Prefetched::Never
@@ -150,11 +149,11 @@ pub trait Dataset: Send + Sync + 'static {
         0
     }
 
-    /// Writes a function of each sample: `function` gets the sample and the row to write, of `spec`.
+    /// Applies `function` to each sample: it gets the sample, and the row of `spec` to write.
     ///
     /// The sample is read into scratch memory, so nothing is allocated per sample. The function must write
     /// the whole row, and its output must depend only on the sample and on the random numbers of the context.
-    /// It has a random stream of its own.
+    /// Its random numbers are independent of those of this set.
     ///
     /// ```
     /// use feedline_core::{DType, Dataset, InMemory, Spec};
@@ -256,11 +255,10 @@ pub trait Dataset: Send + Sync + 'static {
         compose::split(&StableDataset::new(Arc::new(self)), fractions, seed)
     }
 
-    /// The parts of a cross-validation: in each of `count` folds a part for training and one for validation.
-    /// Every sample is in the validation part of exactly one fold, and their sizes differ by at most one.
-    /// With `labels`, one per sample, the folds are stratified: those of each label are spread evenly too.
-    /// The choice depends only on the number of samples, the labels and `seed`. A fold takes 8 bytes per
-    /// sample.
+    /// Splits for a cross-validation: `count` folds, each a training and a validation set. Every sample is in
+    /// exactly one validation set, and the sizes of these differ by at most one. With `labels`, one per
+    /// sample, the folds are stratified: each label is spread evenly too. The choice depends only on the
+    /// number of samples, the labels and `seed`. A fold takes 8 bytes per sample.
     ///
     /// ```
     /// use feedline_core::{Dataset, InMemory};
@@ -282,13 +280,13 @@ pub trait Dataset: Send + Sync + 'static {
         compose::folds(&StableDataset::new(Arc::new(self)), count, labels, seed)
     }
 
-    /// Adds negatives: the field `NAME.negatives`, `i64 [count]`, with items from 0 to `items - 1` that the
-    /// sample does not have in any of `fields`, each equally likely; NAME is the first of these. They may be
-    /// equal to each other. They depend only on `seed`, the epoch and the sample: they are drawn anew in each
-    /// epoch, and are the same after a resume, on any worker and in any world.
+    /// Adds negatives: the field `NAME.negatives`, `i64 [count]`, where NAME is the first of `fields`. Each
+    /// is an item from 0 to `items - 1` that the sample does not have in any of `fields`, all equally likely;
+    /// repetitions are possible. They depend only on `seed`, the epoch and the sample: so they are drawn anew
+    /// in each epoch, and are the same after a resume, on any worker and in any world.
     ///
     /// The fields hold whole numbers, one or several per sample, such as categories of a table. Numbers
-    /// outside of the items, such as padding, are no items.
+    /// outside of the range, such as padding, are ignored.
     ///
     /// ```
     /// use feedline_core::{Context, Dataset, InMemory, Layout, Rows};
@@ -311,7 +309,7 @@ pub trait Dataset: Send + Sync + 'static {
         Negatives::new(StableDataset::new(Arc::new(self)), fields, count, items, seed)
     }
 
-    /// The samples of this set and then those of `other`; [`Concat::new`] takes any number of sets.
+    /// The samples of this set, then those of `other`; [`Concat::new`] takes any number of sets.
     ///
     /// # Errors
     /// `Config` for sets of different specs, or more than 2^63 samples.
@@ -326,7 +324,7 @@ pub trait Dataset: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Config` for sets of different lengths, or a field name that both have; also if both crop, flip or
-    /// turn pictures at random, each in its own way ([`Zip::independent`] allows that).
+    /// turn pictures at random ([`Zip::independent`] allows that).
     fn zip(self, other: impl Dataset) -> crate::Result<Zip>
     where
         Self: Sized,

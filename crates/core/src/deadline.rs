@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// The longest limit, a hundred years: no clock overflows within it.
 const MAX_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// The instant that lies `limit` from now.
+/// The instant `limit` from now.
 ///
 /// `Instant + Duration` panics on overflow, for example for [`Duration::MAX`]. This function saturates
 /// instead: a limit above a hundred years counts as a hundred years.

@@ -60,7 +60,7 @@ impl DType {
         }
     }
 
-    /// Whether every byte is one that fields of this type have: 0 or 1 in those of `Bool`.
+    /// Whether every byte is valid for this type: 0 or 1 for `Bool`.
     #[doc(hidden)] // For the crates of this repository.
     pub fn accepts(self, bytes: &[u8]) -> bool {
         self != Self::Bool || bytes.iter().fold(0, |all, &byte| all | byte) <= 1

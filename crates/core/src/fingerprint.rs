@@ -74,8 +74,8 @@ impl Fingerprint {
     }
 
     /// Adds a file's name (without its folder), size and time of the last write. Does not read the file. A
-    /// copy that keeps the time has the same value, and so has a file that was overwritten and its time put
-    /// back: use [`file_content`](Self::file_content) where that may happen.
+    /// copy that keeps the time has the same value. So has a file that was overwritten and then got its old
+    /// time back; use [`file_content`](Self::file_content) if that may happen.
     ///
     /// # Errors
     /// `Data` when the file does not exist or is not a regular file, or the file system does not report its
@@ -104,8 +104,8 @@ impl Fingerprint {
     }
 
     /// Adds the length of a file and a sample of its bytes: all bytes up to 512 KiB; of a longer file the
-    /// first and the last 64 KiB, and 64 KiB in each of six equal parts between them, at places that depend
-    /// on the length only. Does not cover name and time. A change between these places is not detected.
+    /// first and the last 64 KiB, and 64 KiB in each of six equal parts between them, at offsets that depend
+    /// only on the length. Changes elsewhere are not detected; name and time are not covered.
     ///
     /// # Errors
     /// `Data` when the file cannot be read or is not a regular file.
@@ -119,7 +119,7 @@ impl Fingerprint {
         })
     }
 
-    /// As [`file_sampled`](Self::file_sampled), of `len` bytes that `read` copies from an offset on.
+    /// As [`file_sampled`](Self::file_sampled), for `len` bytes that `read` copies from an offset on.
     ///
     /// # Errors
     /// The errors of `read`.

@@ -1,7 +1,7 @@
-//! What a set says of its samples, where it has those of another set.
+//! Forwards the methods of a set that has the samples of another set.
 
-/// The methods of a [`Dataset`](crate::Dataset) that are those of the set whose samples it has, in the same
-/// order: `forward!(self => self.inner);` in its `impl`.
+/// The methods of a [`Dataset`](crate::Dataset) with the same samples, in the same order, as another set,
+/// forwarded to that set: `forward!(self => self.inner);` in its `impl`.
 macro_rules! forward {
     ($self:ident => $inner:expr) => {
         fn block_shuffle(&$self) -> Option<(u64, u64)> {

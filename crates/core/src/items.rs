@@ -1,4 +1,4 @@
-//! Fields of documents that are laid one behind another: ids, labels, weights.
+//! Fields of concatenated documents: ids, labels, weights.
 
 use std::ops::Range;
 
@@ -8,15 +8,15 @@ use crate::{DType, Element, Error, ErrorKind, Field, Result, Spec};
 /// The label of an item that is not learnt.
 const IGNORED: i64 = -100;
 
-/// A field that the caller asks for.
+/// A requested field.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// Its name, and that of the documents' field.
+    /// Its name, the same as in the documents, or the documents' field that it is made from.
     pub(crate) name: String,
     pub(crate) of: String,
-    /// The bytes of the element in the padding; `None` for zero, or, of labels, for -100.
+    /// The bytes of a padding element; `None` for zero, or -100 for labels.
     fill: Option<Vec<u8>>,
-    /// Whether the first item of each document is no label: nothing comes before it.
+    /// Whether the field is labels: the first item of each document is then not learnt.
     is_label: bool,
 }
 
@@ -34,14 +34,14 @@ impl Asked {
     }
 }
 
-/// A field of documents, and how it is laid out.
+/// A field of documents, and its layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Items {
     pub(crate) name: String,
     pub(crate) dtype: DType,
     /// The field of the documents.
     field: usize,
-    /// Whether a document has one element, for all of its items.
+    /// Whether a document has one element, repeated for all of its items.
     is_single: bool,
     fill: Vec<u8>,
     is_label: bool,
@@ -50,7 +50,8 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// The fields `asked` of documents of this spec; the first one tells how many items a document has.
+    /// The fields `asked` of documents of this spec; the first one determines the number of items of a
+    /// document.
     pub(crate) fn of(spec: &Spec, asked: &[Asked]) -> Result<Vec<Self>> {
         if asked.is_empty() {
             return Err(config("there is no field to lay out: name one, such as \"ids\""));
@@ -102,7 +103,7 @@ impl Items {
         Ok(Self { name, dtype, field, is_single, fill, is_label, max })
     }
 
-    /// The number of items of a document; an error if it is not `items`, which `first` has.
+    /// Checks that a document has `items` items in this field, as in the field `first`.
     pub(crate) fn check(&self, document: &ReadRow<'_>, items: usize, first: &str) -> Result<()> {
         let found = self.count(document);
         if self.is_single || found == items {
@@ -127,7 +128,7 @@ impl Items {
         document.values(self.field)
     }
 
-    /// As [`write`](Self::write), of the [`values`](Self::values) of a document.
+    /// As [`write`](Self::write), from the [`values`](Self::values) of a document.
     pub(crate) fn write_values(&self, values: &[u8], items: Range<usize>, to: &mut [u8]) {
         let size = self.dtype.size();
         if self.is_single {
@@ -145,7 +146,7 @@ impl Items {
         to.chunks_exact_mut(self.fill.len()).for_each(|item| item.copy_from_slice(&self.fill));
     }
 
-    /// What differs between fields, for a fingerprint.
+    /// The properties of the field, for a fingerprint.
     pub(crate) fn key(&self) -> (u64, &[u8], u64) {
         (self.field as u64, &self.fill, u64::from(self.is_label))
     }

@@ -17,8 +17,8 @@ pub const ALIGN: usize = 256;
 
 /// The offsets of a batch's fields in a slab of [`bytes`](Self::bytes) bytes.
 ///
-/// Fields of one size come first, in the order of the spec, and ragged fields behind them, each with its
-/// offsets before its values. So a batch is one copy, and one more for each ragged field after the first.
+/// Fields of one size come first, in the order of the spec, then ragged fields, each with its offsets before
+/// its values. So a batch is one copy, and one more for each ragged field after the first.
 ///
 /// ```
 /// use feedline_core::{DType, Layout, Spec};
@@ -84,7 +84,7 @@ impl Layout {
         self.bytes
     }
 
-    /// Byte offset of field `index` in the slab; of a ragged field, that of its offsets or lengths.
+    /// Byte offset of field `index` in the slab; for a ragged field, of its offsets or lengths.
     pub fn offset(&self, index: usize) -> usize {
         self.offsets[index]
     }
@@ -124,8 +124,8 @@ impl Layout {
         first..first + room * field.item_bytes()
     }
 
-    /// The bytes of `slab` that row `row` of ragged field `index` has, as `read` wrote them: before
-    /// [`finish`](Self::finish), or after it where the form is [`Form::Rows`](crate::ragged::Form::Rows).
+    /// The bytes of row `row` of ragged field `index` in `slab`, as `read` wrote them: before
+    /// [`finish`](Self::finish), or after it if the form is [`Form::Rows`](crate::ragged::Form::Rows).
     ///
     /// # Panics
     /// If there is no such row or field, the field is not ragged, or the row is not written.
@@ -141,7 +141,7 @@ impl Layout {
     /// `extents` by the extent of each. Without ragged fields it only clears `extents`.
     ///
     /// # Errors
-    /// `Budget` for rows that do not fit any more once they are padded, with the row.
+    /// `Budget` for rows that do not fit once they are padded, with the row.
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity), or `slab` smaller than the layout.

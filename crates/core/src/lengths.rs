@@ -4,7 +4,7 @@ use crate::memory::lengthen;
 use crate::source::Source;
 use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows};
 
-/// The number of items that each sample of `dataset` has of the ragged field `field`, in epoch 0, for
+/// The number of items of each sample of `dataset` in the ragged field `field`, in epoch 0: for
 /// [`Sampler::bucketed`](crate::Sampler::bucketed) and [`Packed`](crate::Packed).
 ///
 /// Reads every sample once, on this thread. A set that knows its lengths needs no such pass.
@@ -13,7 +13,7 @@ use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, 
 /// `Config` for a field that does not exist or is not ragged; `Sample` for a sample that cannot be read, with
 /// its id and its file.
 pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
-    // Read once: a faulty data set may answer differently at each call.
+    // Called once: a faulty data set may answer differently at each call.
     let (len, spec) = (dataset.len(), dataset.spec());
     let index = spec.index_of(field)?;
     if spec.fields()[index].as_ragged().is_none() {
@@ -43,7 +43,7 @@ pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
 #[derive(Debug, Default)]
 #[doc(hidden)] // For the crates of this repository.
 pub struct OneRow {
-    /// Words, so that elements of any type are aligned.
+    /// `u64`, so that elements of any type are aligned.
     slab: Vec<u64>,
 }
 
@@ -70,7 +70,7 @@ impl OneRow {
     /// Decodes a record of `source`; `layout` is that of a single sample of it.
     ///
     /// # Errors
-    /// Those of the source, and a row that it has not written.
+    /// As [`Source::decode`], and for a row that it has not written.
     pub fn decode<'a>(
         &'a mut self,
         source: &dyn Source,

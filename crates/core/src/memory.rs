@@ -1,4 +1,4 @@
-//! Vectors whose length comes from outside: if memory runs out, they return errors instead of aborting.
+//! Allocates vectors whose length comes from outside: without memory, an error instead of an abort.
 
 use crate::{Error, ErrorKind, Result};
 

@@ -1,12 +1,12 @@
-//! Names of the API in texts: an error is read by users of Rust and of Python, and each has other names.
+//! Names of API items in messages: users of Rust and of Python read the same errors, with different names.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_PYTHON: AtomicBool = AtomicBool::new(false);
 
-/// The name of something in the API of the language that the user writes: `rust`, or `python` in the Python
-/// package. An error that names an item of the API takes it from here.
+/// The name of an API item in the user's language: `rust`, or `python` in the Python package. Errors that
+/// name an API item must use this function.
 ///
 /// ```
 /// use feedline_core::named;
@@ -17,8 +17,8 @@ pub fn named(rust: &'static str, python: &'static str) -> &'static str {
     if speaks_python() { python } else { rust }
 }
 
-/// From now on [`named`] gives the names of Python. The Python package is a library of its own, so no other
-/// part of the process changes its words.
+/// Makes [`named`] return the names of Python from now on. The Python package is a separate library, so other
+/// parts of the process are not affected.
 #[doc(hidden)] // For the Python package.
 pub fn speak_python() {
     IS_PYTHON.store(true, Ordering::Relaxed);

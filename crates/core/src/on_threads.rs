@@ -3,9 +3,9 @@
 use std::panic::resume_unwind;
 use std::thread::{Builder, scope};
 
-/// Runs `work` on this thread and on up to `threads - 1` others, which are called `name`, and returns what
-/// each has returned, this thread's first. On fewer if the system refuses some, so `work` must be able to do
-/// all of it on one thread.
+/// Runs `work` on this thread and on up to `threads - 1` others called `name`, and returns all results, this
+/// thread's first. If the system refuses threads, fewer run, so `work` must be able to do everything on one
+/// thread.
 ///
 /// # Panics
 /// If `work` does, once every thread has ended.
@@ -41,7 +41,7 @@ mod tests {
         assert!(panicked.is_err() && count.load(Ordering::Relaxed) == 8);
     }
 
-    /// In a process whose threads would need more stack than any machine has, so that it gets none.
+    /// Runs in a process whose threads ask for an impossible stack size, so that it gets none.
     #[test]
     #[cfg_attr(miri, ignore = "miri starts no processes")]
     fn this_thread_does_all_the_work_if_the_system_refuses_others() {

@@ -1,14 +1,14 @@
-//! Documents of any length laid one behind another into windows of one size, with next to no padding.
+//! Packs documents of any length into windows of one size, with almost no padding.
 //!
 //! The windows are made once, from the lengths alone. [`Packed::new`] keeps documents whole: the longest
 //! document first, each into the fullest window that it fits (best fit, decreasing). [`Packed::in_order`]
-//! keeps their order, and cuts a document where a window is full. [`Packed::builder`] has the other ways,
-//! several fields, and says what becomes of long documents. So every epoch has the same number of
+//! keeps their order, and cuts a document where a window is full. [`Packed::builder`] has further options:
+//! several fields, other orders, and the treatment of long documents. So every epoch has the same number of
 //! windows, each item is in exactly one, and the loader treats windows as samples like any others: shuffles,
 //! ranks, cursors and proofs count windows.
 //!
-//! The content of a window of whole documents can still differ from epoch to epoch: documents of equal length
-//! change places, by a keyed permutation for each length and epoch.
+//! The content of a window can still differ from epoch to epoch: with a shuffle, documents of equal length
+//! swap places, by a keyed permutation for each length and epoch.
 
 use std::fmt;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub use builder::{Cost, Fate, Long, PackedBuilder};
 use fit::Stored;
 pub use stream::{PackedSource, PackedSourceBuilder};
 
-/// How documents are packed.
+/// Options for [`Packed::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedOptions {
     /// Items per window.
@@ -104,11 +104,11 @@ pub struct Packed {
     order: Order,
     long: Long,
     shuffle: Option<u64>,
-    /// Whether all windows have one size.
+    /// Whether windows are padded to one size.
     is_padded: bool,
     spec: Spec,
     lengths: Vec<u32>,
-    /// Every piece: within a group the longest first, or in the order of the documents.
+    /// All pieces: the longest first within a group, or in the order of the documents.
     pieces: Vec<Stored>,
     /// The indices of pieces, window by window.
     places: Vec<usize>,
@@ -148,7 +148,7 @@ impl Packed {
     /// Packs the documents in their order: window `n` has the items `n * window..(n + 1) * window` of all
     /// documents one behind another. Only the last window has padding. A document is cut where a window is
     /// full, and each piece counts as a document: its `position` begins at 0. A window reads each of its
-    /// documents as a whole: split documents of many windows before.
+    /// documents as a whole, so split documents of many windows beforehand.
     ///
     /// ```
     /// use feedline_core::{Context, DType, Dataset, Layout, Packed, ReadError, Row, Rows, Spec, lengths};
@@ -178,7 +178,7 @@ impl Packed {
         Self::builder(documents, lengths, window).field(field).in_order().build()
     }
 
-    /// What became of the documents: those that are empty, split or cut, and the items that are in no window.
+    /// Counts of documents that are empty, split or cut, and of items in no window.
     pub fn fate(&self) -> Fate {
         self.fate
     }
@@ -238,7 +238,7 @@ impl Packed {
                     .with_source(error);
                 self.inner.path(document).map_or(error.clone(), |path| error.at_path(path))
             };
-            // Each document of a window has random numbers of its own.
+            // Each document of a window has its own random numbers.
             let read = context
                 .with_stream(number, |context| one.read(&self.inner, &self.layout, document, context))
                 .map_err(located)?;
@@ -269,8 +269,8 @@ impl Packed {
     }
 }
 
-/// Writes the fields of a window behind the `first` ones of its documents, which have these lengths: places,
-/// number of items, ends and segments.
+/// Writes the added fields of a window (position, number of items, ends, segments), from field `first` on,
+/// for documents of these lengths.
 fn write_places(
     row: &mut Row<'_, '_>,
     first: usize,
@@ -328,7 +328,7 @@ impl Dataset for Packed {
             (0..first).try_for_each(|index| row.set_ragged_len(index, used))?;
         }
         context.scoped_scratch(|one: &mut OneRow, context| self.fill(id, row, one, context))?;
-        // Documents that change places have equal lengths.
+        // Documents that swap places have equal lengths.
         let lengths = self.places(id).iter().map(|&place| self.pieces[place].len);
         Ok(write_places(row, self.fields.len(), lengths, (self.window, self.is_padded))?)
     }

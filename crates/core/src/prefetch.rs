@@ -1,4 +1,4 @@
-//! What a data set has prepared of the samples that will be read next.
+//! The outcome of preparing samples that will be read next.
 
 /// The outcome of [`Dataset::prefetch`](crate::Dataset::prefetch).
 ///
@@ -23,7 +23,8 @@ pub enum Prefetched {
 }
 
 impl Prefetched {
-    /// The outcome of `calls` for the parts of a set, which end with the first that prepares something.
+    /// The combined outcome of `calls` for the parts of a set. Stops at the first call that prepares
+    /// something.
     #[doc(hidden)] // For the crates of this repository.
     pub fn of_calls(calls: impl IntoIterator<Item = Self>) -> Self {
         let mut outcome = Self::Never;
@@ -36,8 +37,8 @@ impl Prefetched {
         outcome
     }
 
-    /// The outcome for a set of which only some parts were called; `others` are the outcomes of all its parts
-    /// without samples. The parts of other batches may have something to prepare.
+    /// The outcome for a set of which only some parts were called. `others` are the outcomes of all parts for
+    /// no samples: a part that this batch does not use may have something to prepare for another batch.
     #[doc(hidden)] // For the crates of this repository.
     pub fn beside(self, others: impl IntoIterator<Item = Self>) -> Self {
         let may_prepare = || others.into_iter().any(|other| other != Self::Never);

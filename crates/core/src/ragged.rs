@@ -1,4 +1,4 @@
-//! Fields of variable length: the values of all rows one behind another, and the offset of each row.
+//! Fields of variable length: the concatenated values of all rows, and the offset of each row.
 //!
 //! The region of such a field in a slab is `capacity + 1` offsets of type `u32`, padded to
 //! [`ALIGN`](crate::layout::ALIGN), and then the values. Row `i` has the items from offset `i` to offset
@@ -29,11 +29,11 @@ pub struct Ragged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Form {
-    /// The rows one behind another, with `rows + 1` offsets.
+    /// Concatenated rows, with `rows + 1` offsets.
     Rows,
     /// Rows of one width, with the length of each.
     Padded(Pad),
-    /// The running sums of the `u32` values of all rows, from 0 on: one more than there are values.
+    /// 0 and the running sums of the `u32` values of all rows: one more number than values.
     Cumulative,
 }
 
@@ -110,12 +110,12 @@ impl Pad {
 /// The extent of a ragged field in a batch; known on the host before the batch has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Items that the batch has, padding included.
+    /// Items in the batch, padding included.
     pub items: usize,
-    /// Items of padding among them.
+    /// Items of padding.
     pub padding: usize,
-    /// Items of the longest row; of running sums the largest number that was added, such as the longest
-    /// sequence of `cu_seqlens`.
+    /// Items of the longest row; for running sums, the largest summand, such as the longest sequence in
+    /// `cu_seqlens`.
     pub longest: usize,
 }
 
@@ -156,7 +156,7 @@ impl Ragged {
         self.per_sample
     }
 
-    /// The limit of a batch that was stated, if one was.
+    /// The stated limit per batch, if any.
     #[doc(hidden)] // For the record of a run.
     pub fn stated_per_batch(&self) -> Option<usize> {
         self.per_batch
@@ -181,7 +181,7 @@ impl Ragged {
         Some(max).filter(|&max| max < MAX_ITEMS)
     }
 
-    /// Number of items that the region has room for: cumulative values are one more than their rows.
+    /// Items that the region has room for; cumulative fields have one more.
     pub(crate) fn room(&self, rows: usize) -> Option<usize> {
         self.max_per_batch(rows).map(|max| max + usize::from(self.form == Form::Cumulative))
     }

@@ -1,7 +1,7 @@
 //! Counter-based random numbers: a value depends only on its key, never on the order of calls or on the
 //! workers.
 
-/// The version of the keys of a draw's random numbers. Version 1 had the sample's id in place of the draw.
+/// The version of the keys of random numbers. Version 1 was keyed by the sample's id instead of the draw.
 pub const DRAWS_VERSION: u64 = 2;
 
 /// One step of SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators").

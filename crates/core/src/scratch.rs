@@ -22,12 +22,12 @@ pub struct Scratch {
     values: Vec<Box<dyn Any + Send>>,
     /// The loader's samples for the ids that composed sets read under other ids.
     pub(crate) places: Vec<Current>,
-    /// The draws of the samples that the loader asked for.
+    /// The draws of the requested samples.
     pub(crate) draws: Vec<u64>,
 }
 
 impl Scratch {
-    /// No values; each is made when it is first asked for.
+    /// Empty; values are made on first use.
     pub const fn new() -> Self {
         Self { values: Vec::new(), places: Vec::new(), draws: Vec::new() }
     }
@@ -67,13 +67,14 @@ impl Scratch {
 }
 
 impl Drop for Scratch {
-    /// A value whose drop panics ends neither the thread nor the process: what was read is complete.
+    /// A panic in a value's drop ends neither the thread nor the process, because the reads are complete.
     fn drop(&mut self) {
         self.values.drain(..).for_each(quietly_dropped);
     }
 }
 
-/// A value that was taken out of a [`Scratch`]: its drop does not panic either, as when work with it panics.
+/// A value that was taken out of a [`Scratch`]. Its drop does not panic either, even during a panic of the
+/// work with it.
 pub(crate) struct Taken<T>(Option<Box<T>>);
 
 impl<T: Send + 'static> Taken<T> {
@@ -155,7 +156,7 @@ mod tests {
     impl Drop for Panics {
         fn drop(&mut self) {
             if self.0 {
-                // The payload panics when it is dropped, too.
+                // The payload of this panic panics on drop, too.
                 std::panic::panic_any(Bomb);
             }
         }

@@ -11,8 +11,7 @@
 //! reads one, and a rank reads its shards one after the other, each from beginning to end. A batch is the
 //! next records of the rank, also across the end of a shard. So the samples of a batch depend only on the
 //! source, the seed, the epoch, the rank and the batch size, never on the workers. The random numbers of a
-//! record are keyed by its id, because a record comes once in an epoch and its place in the order is not
-//! known.
+//! record are keyed by its id: a record occurs once per epoch, and its position in the order is not known.
 //!
 //! Two options of the loader's builder change this: with `split_shards` each rank reads all shards and takes
 //! every `world`-th record, and with `shuffle_buffer` records are shuffled in blocks.

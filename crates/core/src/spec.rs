@@ -43,7 +43,7 @@ impl Field {
         Ok(Self { name: name.to_owned(), dtype, shape, row_bytes, ragged })
     }
 
-    /// The field's name, by which views are requested.
+    /// The field's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -115,8 +115,8 @@ impl Spec {
     /// Adds a field of variable length: a sample has 0 to `max_per_sample` items of shape `item_shape`, `[]`
     /// for items that are single elements.
     ///
-    /// A batch holds the items of all rows one behind another, and `rows + 1` offsets of type `u32`: row `i`
-    /// has the items from offset `i` to offset `i + 1`. `read` writes a row by
+    /// A batch holds the concatenated items of all rows, and `rows + 1` offsets of type `u32`: row `i` has
+    /// the items from offset `i` to offset `i + 1`. `read` writes a row by
     /// [`Row::write_ragged`](crate::Row::write_ragged). One worker writes all rows of a batch, in order;
     /// other workers decode other batches meanwhile. Only written items are copied to the device.
     ///

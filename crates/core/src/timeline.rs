@@ -1,4 +1,4 @@
-//! The times of each part of a batch's way through the pipeline.
+//! The times of a batch at each stage of the pipeline.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -11,14 +11,14 @@ pub fn now() -> u64 {
 
 /// The moments of one batch, as returned by [`now`]; 0 stands for a moment that did not happen.
 ///
-/// The stages stamp them on the way, and the consumer's thread charges its waits by them.
+/// Each stage stamps its own; the consumer's thread charges its waits by them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     /// The number of the batch, counted over all batches of a loader.
     pub number: u64,
     /// The time since which no host slot was free for this batch.
     pub no_slot: u64,
-    /// Whether copies held the host slots at that time; otherwise work on an abandoned request did.
+    /// Whether copies held the host slots then; otherwise work on an abandoned request did.
     pub held_by_copies: bool,
     /// The batch got its host slot and was queued for the workers.
     pub handed_out: u64,

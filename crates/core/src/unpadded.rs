@@ -1,4 +1,5 @@
-//! Documents of a batch as one sequence, without padding, for attention kernels over variable lengths.
+//! Concatenates the documents of a batch to one sequence without padding, for attention kernels of variable
+//! lengths.
 
 use std::fmt;
 use std::path::Path;
@@ -21,9 +22,8 @@ use crate::{
 /// | `position` | `u32`, ragged | the place of each item in its document |
 /// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | 0, then the end of each document that has items |
 ///
-/// as the kernels of FlashAttention and TransformerEngine take them: the numbers are below 2^31, so that
-/// kernels that take `i32` read the same. Their `max_seqlen` is that of the batch:
-/// `Ready::longest("cu_seqlens")`.
+/// as the kernels of FlashAttention and TransformerEngine take them. All numbers are below 2^31, so kernels
+/// may read them as `i32`. Their `max_seqlen` is `Ready::longest("cu_seqlens")` of the batch.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Dataset, Layout, ReadError, Row, Rows, Spec, Unpadded};
@@ -64,21 +64,22 @@ pub struct UnpaddedBuilder {
 }
 
 impl UnpaddedBuilder {
-    /// Adds the field `name` of the documents. The first field that is added must be ragged, and says how
-    /// many items a document has; the others have as many, or one element, which is repeated for each item.
+    /// Adds the field `name` of the documents. The first field that is added must be ragged, and determines
+    /// the number of items of a document. Other fields must have the same number of items, or one element,
+    /// which is repeated for each item.
     pub fn field(mut self, name: &str) -> Self {
         self.asked.push(Asked::new(name));
         self
     }
 
     /// Adds the labels `name` of the documents, with -100 for the first item of each, which would be
-    /// predicted from the document before it.
+    /// predicted from the previous document.
     pub fn labels(mut self, name: &str) -> Self {
         self.asked.push(Asked::labels(name, name));
         self
     }
 
-    /// Adds the field `labels`: as [`labels`](Self::labels), of the ids in the field `ids`.
+    /// Adds the field `labels`, made from the field `ids`; see [`labels`](Self::labels).
     pub fn labels_of(mut self, ids: &str) -> Self {
         self.asked.push(Asked::labels("labels", ids));
         self
@@ -128,7 +129,7 @@ impl Unpadded {
             .iter_mut()
             .zip(0..items as u32)
             .for_each(|(position, at)| *position = at);
-        // A document without items is no sequence.
+        // A document without items adds no sequence.
         let length: &[u32] = if items == 0 { &[] } else { &[items as u32] };
         Ok(row.write_ragged(index + 1, length)?)
     }

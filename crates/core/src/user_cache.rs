@@ -1,11 +1,11 @@
-//! The folder of files that only save time.
+//! The folder for files that only save time.
 
 use std::path::{Path, PathBuf};
 
 /// The environment variable that names the folder; `off` or an empty value is no folder.
 pub const CACHE_VARIABLE: &str = "FEEDLINE_CACHE";
 
-/// The user's folder for what is computed once: `$FEEDLINE_CACHE`, else `feedline` in `$XDG_CACHE_HOME`, else
+/// The user's folder for computed results: `$FEEDLINE_CACHE`, else `feedline` in `$XDG_CACHE_HOME`, else
 /// `~/.cache/feedline`. It may not exist yet, and everything in it may be removed at any time.
 ///
 /// `None` if it is turned off or no variable names a folder.

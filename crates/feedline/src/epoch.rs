@@ -99,17 +99,17 @@ impl<'a> Epoch<'a> {
         self.advance(Some(limit))
     }
 
-    /// Fails if batches hold every slot, so that no batch can arrive: for a caller of
-    /// [`next_timeout`](Self::next_timeout) with limits of its own.
+    /// Fails if batches hold every slot, so that no batch can arrive: for callers of
+    /// [`next_timeout`](Self::next_timeout) that have their own time limit.
     ///
     /// # Errors
-    /// `SlotsHeld`, if no other thread is seen to work with the batches, or in any case if `on_any_thread`.
+    /// `SlotsHeld`, unless another thread seems to work with the batches; with `on_any_thread`, even then.
     #[doc(hidden)] // For the Python package.
     pub fn check_slots(&self, on_any_thread: bool) -> Result<()> {
         self.loader.check_slots(on_any_thread)
     }
 
-    /// Refuses `call` on a worker of the loader's own pool, before a caller ends the epoch for it.
+    /// Refuses `call` on a worker of the loader's own pool. Call it before ending the epoch.
     ///
     /// # Errors
     /// `Config`.
@@ -125,7 +125,7 @@ impl<'a> Epoch<'a> {
 
     /// The next batch. Blocks for at most `limit`.
     fn advance(&mut self, limit: Option<Duration>) -> Result<TryNext> {
-        // Before all else: the epoch goes on for its own thread.
+        // Checked first: a refused call must not end the epoch for its own thread.
         self.loader.check_thread("next")?;
         if self.is_over() {
             self.loader.end_epoch();

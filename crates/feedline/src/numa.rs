@@ -1,5 +1,5 @@
-//! NUMA nodes: the cores that are close to a device. On a single node, or if the system does not report
-//! nodes, this does nothing: macOS and Windows do not report them where this file looks.
+//! NUMA nodes: the cores that are close to a device. Does nothing on a single node, or if the system does not
+//! report nodes in `/sys`, as macOS and Windows.
 
 use std::fs::read_to_string;
 use std::path::Path;

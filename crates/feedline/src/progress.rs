@@ -57,7 +57,7 @@ pub struct Progress {
     unreleased: Arc<AtomicUsize>,
     device: Device,
     reporter: Arc<Reporter>,
-    /// The record of the run, which the loader ends.
+    /// The record of the run; the loader owns it.
     recorder: Weak<Mutex<Writer>>,
 }
 
@@ -125,9 +125,9 @@ impl Progress {
         self.reporter.set_step_time(step);
     }
 
-    /// Charges `time` of the calling thread to the device map: for work on batches ahead of the step that the
-    /// thread which takes the batches does itself, such as the Python package's `device_map`. Without it,
-    /// that time is the consumer's. Call it before the next batch is taken.
+    /// Charges `time` of the calling thread to the device map instead of the consumer. For consumers that map
+    /// batches ahead of the step on their own thread, such as the Python package's `device_map`. Call it
+    /// before taking the next batch.
     pub fn add_device_map_time(&self, time: Duration) {
         self.reporter.add_device_map_time(time);
     }
@@ -150,8 +150,8 @@ impl Progress {
     ///
     /// # Errors
     /// `BatchHeld` while a delivered batch is not released: the cursor counts that batch, but its work may
-    /// not be queued yet; also if another thread takes a batch during the call: the model may or may not
-    /// have seen that batch. `Config` for a stream of another device, or one that is being recorded. A device
+    /// not be queued yet. Also if another thread takes a batch during the call, since the model may or may
+    /// not have seen it. `Config` for a stream of another device, or one that is being recorded. A device
     /// failure, including a failure of the queued work.
     ///
     /// ```
@@ -240,7 +240,7 @@ impl Progress {
         self.lock().cursor.reach(source_position, &BatchProof::default());
     }
 
-    /// Counts a batch that is about to be delivered, and checks its bad samples against the budget.
+    /// Counts a batch that is about to be delivered, and checks the bad samples against the budget.
     ///
     /// # Errors
     /// `Sample` if there are more bad samples than `policy` tolerates, `Data` if the record cannot be

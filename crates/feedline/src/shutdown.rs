@@ -143,7 +143,7 @@ impl Running {
         }
     }
 
-    /// `stop` joins `thread`.
+    /// Lets `stop` join `thread`.
     pub(crate) fn join(&mut self, thread: JoinHandle<()>) {
         self.threads.push(thread);
     }
@@ -182,8 +182,8 @@ impl Running {
         Err(Error::new(ErrorKind::Forked, why))
     }
 
-    /// Whether the calling thread is a worker of the loader's pool. It must not wait for a batch, nor for the
-    /// end of the workers: it would wait for itself.
+    /// Whether the calling thread is a worker of the loader's pool. Such a thread must not wait for a batch
+    /// or for the end of the workers: it would wait for itself.
     pub(crate) fn is_on_own_worker(&self) -> bool {
         self.pool.as_ref().is_some_and(WorkerPool::is_worker)
     }
@@ -223,12 +223,13 @@ impl Running {
             let Ok(name) = self.ended.1.recv_timeout(left()) else { return Err(self.stuck(limit)) };
             self.started.retain(|started| *started != name);
         }
-        // Only the return of the threads remains. If the data set owns the loader, this may be `fl-transfer`.
+        // The threads have only to return. If the data set owns the loader, this thread may be `fl-transfer`.
         let this = std::thread::current().id();
         let workers = self.pool.take().map(WorkerPool::into_handles).unwrap_or_default();
         let threads = std::mem::take(&mut self.threads).into_iter().chain(workers);
         for thread in threads.filter(|thread| thread.thread().id() != this) {
-            // The thread has caught and reported a panic itself. The payload of another may panic on drop.
+            // The thread has caught and reported panics of its work. The payload of any other may panic on
+            // drop.
             if let Err(panic) = thread.join() {
                 panic_text(panic);
             }
@@ -289,7 +290,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Also if building the loader failed halfway: the threads already started must end.
+        // Needed also if building the loader fails halfway: the threads already started must end.
         if self.check_process().is_ok() {
             self.closers.close();
         }

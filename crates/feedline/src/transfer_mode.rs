@@ -20,7 +20,7 @@ pub enum TransferMode {
     /// still faster with [`ZeroCopy`](Self::ZeroCopy).
     ///
     /// A GPU that reads host memory through the host's page tables (beside a Grace CPU, by NVLink) gathers in
-    /// every order, with any number of workers. This was never run on such a machine, only simulated.
+    /// every order, with any number of workers. This was only simulated, never run on such a machine.
     #[default]
     Auto,
     /// Workers read each sample into pinned memory, which is copied to the device.
@@ -35,8 +35,8 @@ pub enum TransferMode {
     /// there, and only their ids cross the bus. For any set that writes the same bytes in every epoch; never
     /// chosen by `Auto`.
     ///
-    /// Of a set larger than [`resident_budget`](crate::LoaderBuilder::resident_budget), as many of the first
-    /// samples are kept as fit. Workers read the others, and only those cross the bus. The batches are the
+    /// If the set is larger than [`resident_budget`](crate::LoaderBuilder::resident_budget), only the first
+    /// samples that fit are kept. Workers read the others, and only those cross the bus. The batches are the
     /// same.
     Resident,
 }
@@ -50,7 +50,7 @@ pub enum TransferMode {
 pub enum ChosenMode {
     /// Workers read each sample into pinned memory.
     Staged {
-        /// Why `Auto` chose this mode, in a short sentence; `None` if it was asked for.
+        /// Why `Auto` chose this mode, in a short sentence; `None` if it was requested.
         why: Option<String>,
     },
     /// The device reads the rows from host memory itself.
@@ -107,14 +107,14 @@ pub(crate) fn against_zero_copy(
     workers: Workers,
 ) -> Option<String> {
     if device.kind() != BackendKind::Cuda {
-        // The host device copies on one thread; there are more workers.
+        // The host device copies on one thread, but several workers can copy at a time.
         return Some(format!("{} is not a GPU", device.name()));
     }
     if device.has_coherent_host_memory() {
-        // The link is about as fast as host memory, so a gather ends soon.
+        // The link is about as fast as host memory, so a gather is quick.
         return None;
     }
-    // A label beside a picture costs next to nothing.
+    // The bytes of a label are negligible beside those of a picture.
     let copied = spec.fields().iter().map(Field::row_bytes).filter(|&bytes| device.copies_rows_of(bytes));
     let copied = copied.fold(0, usize::saturating_add);
     if copied > 0 && copied >= spec.sample_bytes() / 100 * 99 {

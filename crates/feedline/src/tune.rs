@@ -1,10 +1,10 @@
 //! [`Workers::Auto`](crate::Workers::Auto): puts workers to sleep that do not help.
 //!
 //! All workers start awake, so that nothing is lost at the start. The tuner measures the rate of a window of
-//! batches, tries fewer workers, and keeps a smaller number if the rate stays. A bisection between the
-//! numbers that are enough and those that are too few ends after a few windows; the service times say where
-//! to begin. While batches that were decoded ahead last, a number that is too small does not slow down the
-//! consumer: the rate is therefore limited to what the decoding takes. If the rate falls later while the
+//! batches, tries fewer workers, and keeps a smaller number if the rate stays. A bisection between numbers
+//! that are enough and numbers that are too few ends after a few windows; it starts at the number that the
+//! service times suggest. Too few workers do not slow down the consumer as long as batches decoded earlier
+//! last, so the measured rate is limited to the rate of the decoding. If the rate falls later while the
 //! consumer waits, all workers wake up and the search starts again.
 
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::report::ServiceTimes;
 const WINDOW_NS: u64 = 50_000_000;
 const WINDOW_BATCHES: u64 = 16;
 
-/// Slow batches: a window of this length needs only this many batches.
+/// For slow batches: a window of this length needs only this many of them.
 const LONG_NS: u64 = 1_000_000_000;
 const FEW_BATCHES: u64 = 4;
 
@@ -79,13 +79,14 @@ struct Window {
     from: u64,
     batches: u64,
     waited: u64,
-    /// Delivered batches that were begun after the last change, and the time in which workers decoded them.
+    /// The number of delivered batches that were begun after the last change, and the time that workers spent
+    /// decoding them.
     decoded: u64,
     decode_ns: u64,
 }
 
 impl Tuner {
-    /// Begins with all workers. At most `depth` batches are on the device at a time.
+    /// A tuner that begins with all workers. At most `depth` batches are on the device at a time.
     pub(crate) fn new(max_workers: usize, depth: usize) -> Self {
         let tuning = Tuning { workers: max_workers, max_workers, is_settled: max_workers < 2 };
         let (too_few, enough, best, searches) = (0, None, 0.0, 1);
@@ -151,7 +152,7 @@ impl Tuner {
             }
             return;
         }
-        // A consumer that hardly waits has enough workers, however long its own step took this time.
+        // A consumer that hardly waits has enough workers, even if its own step has become slower.
         let is_enough = rate >= ENOUGH * self.best || wait_share < WAITS;
         let enough = match self.enough.take() {
             Some(enough) if !is_enough => {
@@ -166,7 +167,8 @@ impl Tuner {
             self.tuning.is_settled = true;
             return;
         }
-        // The search begins with the number that the service times require, unless that is all.
+        // The search begins with the number of workers that the service times require, unless that is all of
+        // them.
         let middle = self.too_few.midpoint(enough).max(1);
         let first = Some(required(service)).filter(|&first| self.too_few == 0 && first < enough);
         self.enough = Some(enough);
@@ -221,7 +223,7 @@ mod tests {
         feedline_report::ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, map_ns, step_ns, device_ns }
     }
 
-    /// A simulated run, in which `run` gives rate and wait share of a number of workers.
+    /// A simulated run; `run` returns the rate and the wait share for a number of workers.
     struct Run {
         tuner: Tuner,
         at: u64,
@@ -295,8 +297,9 @@ mod tests {
         assert_eq!(Run::new().converge(slow, times([12_000, 10, 10])), 2);
     }
 
-    /// The copies take 4 ms and one worker 4.3 ms, but for a long time the batches that were decoded ahead
-    /// come at the rate of the copies. The last of them were decoded beside other workers, which took longer.
+    /// A copy takes 4 ms, and decoding 4.3 ms on one worker. For a long time batches that were decoded
+    /// earlier arrive at the rate of the copies; decoding the last of these took longer, beside other
+    /// workers.
     #[test]
     fn batches_that_were_decoded_ahead_do_not_hide_that_one_worker_is_too_few() {
         let (mut run, service) = (Run::new(), times([4300, 4000, 10]));

@@ -1,7 +1,6 @@
 //! Pictures of numbers: masks, depth, and the alpha of a picture.
 //!
-//! A number is kept as it is stored: the index into a palette, not its colour; a level of gray, not its
-//! color.
+//! Numbers are kept as stored: the index into a palette, not its colour; a level of gray.
 
 use feedline_core::{Result, catch_panic};
 

@@ -206,8 +206,8 @@ impl Decoder {
     /// Whether [`decode`](Self::decode) gives a picture, or any region of it, without an error: the verdict
     /// depends on the bytes alone. Returns its size.
     ///
-    /// Of a JPEG of one scan, as most are, this reads the headers and looks for the end of the data. It
-    /// decodes the others, and other formats.
+    /// For a JPEG of one scan, the usual kind, this reads the headers and looks for the end of the data.
+    /// Other pictures are decoded.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -363,7 +363,7 @@ impl Work {
     ) -> Result<()> {
         #[cfg(feature = "turbojpeg")]
         if format == Format::Jpeg
-            // It may give a region of a file that is cut short below it.
+            // libjpeg-turbo would decode a region even if the file is cut short below it.
             && self.jpeg.outlook(bytes).is_ok_and(|outlook| outlook != Outlook::Open)
             && self.turbo.decode(bytes, size, region, chroma, to)
         {
@@ -398,7 +398,7 @@ fn without_alpha(pixels: &[u8], samples: usize, to: &mut [u8]) {
     }
 }
 
-/// Why a picture is refused, without the format.
+/// The reason why a picture is refused, without the format.
 #[derive(Debug)]
 struct Why(String);
 

@@ -98,7 +98,7 @@ pub(super) fn numbers(bytes: &[u8], size: Size) -> Result<Option<Numbers>, Why> 
             Numbers::Wide(levels.map(|bytes| u16::from_be_bytes(*bytes)).collect())
         }
         8 => Numbers::Bytes(rows.into_iter().step_by(samples).collect()),
-        // Gray of 2 and 4 bits is a coarser scale from black to white.
+        // Gray of 2 and 4 bits is stretched to the full range.
         _ => {
             let numbers = unpacked(&rows, size, bits).into_iter();
             let by = match (color, bits) {

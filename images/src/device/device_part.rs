@@ -57,8 +57,8 @@ pub(crate) fn draw(
     Ok(())
 }
 
-/// As [`draw`], and replaces `moves` by those of the picture, for the other parts of its sample. These are
-/// moved on the host, so each transform keeps to `max_pixels` or its fixed size, as it does there.
+/// As [`draw`], and replaces `moves` by those of the picture, for its masks and boxes. The host moves these,
+/// so the limit `max_pixels` applies to each transform as on the host.
 pub(crate) fn draw_moves(
     steps: &[Arc<dyn Transform>],
     (size, wanted): (Size, Size),

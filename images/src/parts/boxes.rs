@@ -5,10 +5,10 @@ use feedline_core::{Error, ErrorKind, Result};
 use super::{Move, Moves, Turn};
 use crate::{Region, Size};
 
-/// The corners of a box, in pixels: left, top, right, bottom. Right and bottom are the first beyond it.
+/// The corners of a box, in pixels: left, top, right, bottom. Right and bottom are exclusive.
 pub type Corners = [f32; 4];
 
-/// What the four numbers of a box mean.
+/// The meaning of the four numbers of a box.
 ///
 /// ```
 /// use feedline_images::{BoxFormat, Size};
@@ -45,7 +45,7 @@ impl BoxFormat {
         Self { order: Order::Cxcywh, is_normalised: false }
     }
 
-    /// The same in parts of the picture's width and height, from 0 to 1. YOLO's format is
+    /// The same as fractions of the picture's width and height, from 0 to 1. YOLO's format is
     /// `cxcywh().normalised()`.
     pub const fn normalised(self) -> Self {
         Self { is_normalised: true, ..self }
@@ -90,7 +90,7 @@ impl BoxFormat {
     }
 }
 
-/// Which boxes are refused, and which are left out.
+/// The rules by which boxes are refused or left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BoxRules {
     /// Boxes of less width or height, in pixels of the finished picture, are left out, and so are those of a
@@ -151,9 +151,9 @@ fn clamp([left, top, right, bottom]: Corners, size: Size) -> Corners {
 }
 
 impl Moves {
-    /// Moves a box as the picture: the part of it that is left, which may have no area.
+    /// Moves a box with its picture; returns the part that is left, which may have no area.
     ///
-    /// As in torchvision, a crop and a border clamp it to the picture; so does the end.
+    /// As in torchvision, a crop and a border clamp it to the picture, and so does the end of the list.
     pub fn of_box(&self, corners: Corners) -> Corners {
         let mut corners = corners;
         let mut size = self.source();
@@ -177,12 +177,12 @@ impl Moves {
             };
             size = to;
         }
-        // Rounding may lead beyond it.
+        // Rounding may lead beyond the picture.
         clamp(corners, size)
     }
 }
 
-/// New width over old width, and the same of the heights.
+/// The ratios of new to old width, and of new to old height.
 pub(super) fn ratios(from: Size, to: Size) -> [f32; 2] {
     let ratio = |new: usize, old: usize| (new as f64 / old as f64) as f32;
     [ratio(to.width, from.width), ratio(to.height, from.height)]

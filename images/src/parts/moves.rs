@@ -30,7 +30,7 @@ pub struct Turn {
 }
 
 impl Move {
-    /// The move as numbers: what it is, and its parameters, padded with zeros.
+    /// The move as numbers: its kind, and its parameters, padded with zeros.
     ///
     /// | move | numbers |
     /// | --- | --- |
@@ -107,7 +107,7 @@ impl Moves {
         self.list.iter().fold(self.source, |size, step| step.size(size))
     }
 
-    /// Whether the moves are all that happened to a picture that has now the size `size`.
+    /// Whether the recorded moves are complete, for a picture that now has the size `size`.
     pub fn lead_to(&self, size: Size) -> bool {
         !self.is_lost && self.size() == size
     }
@@ -124,8 +124,8 @@ impl Moves {
         }
     }
 
-    /// Checks the sizes that one transform has led to, by the moves from number `first` on, as a
-    /// [`Canvas`](crate::Canvas) does: at most `max` pixels, or as many as the region that it has taken.
+    /// Checks the sizes after each move of one transform, from move number `first` on, as a
+    /// [`Canvas`](crate::Canvas) does: at most `max` pixels, or the pixels of the transform's region.
     pub(crate) fn check_pixels(&self, first: usize, max: u64) -> Result<(), String> {
         let (before, new) = self.list.split_at(first);
         let mut size = before.iter().fold(self.source, |size, step| step.size(size));
@@ -133,7 +133,7 @@ impl Moves {
         let max = max.max(region.pixels());
         for step in new {
             let to = step.size(size);
-            // A resize has a picture between its two passes.
+            // A resize makes a picture between its two passes.
             let between = match step {
                 Move::Resize(..) => Size::new(size.height, to.width),
                 _ => to,

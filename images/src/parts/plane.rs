@@ -51,10 +51,10 @@ level!(u16, U16, |to: &mut Vec<u16>, numbers: &[u16]| {
 /// How a [`Plane`] is resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// Each pixel is one of the source, as numbers of classes need it: pixel `i` is pixel
-    /// `floor(i * old / new)`, as torchvision resizes a `tv_tensors.Mask`.
+    /// Each pixel is a pixel of the source, as class numbers require: pixel `i` is pixel `floor(i * old /
+    /// new)`, as torchvision resizes a `tv_tensors.Mask`.
     Nearest,
-    /// By the filter of the transform, as its picture.
+    /// By the filter of the transform, as the picture.
     Filtered,
 }
 
@@ -90,7 +90,7 @@ impl<T: Level> Plane<T> {
         &self.pixels
     }
 
-    /// Sets the size, and returns the memory for the pixels, which must get one for each place.
+    /// Sets the size, and returns the memory for the pixels, to be filled completely.
     pub fn begin(&mut self, size: Size) -> &mut Vec<T> {
         self.size = size;
         self.pixels.clear();
@@ -105,7 +105,7 @@ impl<T: Level> Plane<T> {
         to.copy_from_slice(bytemuck::cast_slice(&self.pixels));
     }
 
-    /// Moves the pixels as `moves` moved those of a picture of the same size; a border is 0.
+    /// Applies the moves of a picture of the same size; a border is 0.
     ///
     /// # Panics
     /// If the plane does not have the size of the picture.
@@ -180,7 +180,7 @@ impl<T: Level> Plane<T> {
             let (bottom, right) = (size.height - 1, size.width - 1);
             for (y, line) in pixels.chunks_exact_mut(to.width).enumerate() {
                 for (x, place) in line.iter_mut().enumerate() {
-                    // Where the pixel was before the turn, and then before the mirror.
+                    // The pixel's position before the turn, then before the mirror.
                     let (row, column) = match quarters {
                         0 => (y, x),
                         1 => (bottom - x, y),
@@ -195,7 +195,7 @@ impl<T: Level> Plane<T> {
     }
 }
 
-/// Resizes as torchvision does a mask: in single precision, as it computes the places.
+/// Resizes as torchvision resizes a mask: positions are computed in single precision.
 fn nearest<T: Level>(size: Size, from: &[T], to: Size, pixels: &mut [T]) {
     let place = |at: usize, old: usize, new: usize| {
         let scale = old as f32 / new as f32;

@@ -5,7 +5,7 @@ use super::{Move, Moves, Turn};
 use crate::Region;
 
 impl Moves {
-    /// As [`place_of_point`](Self::place_of_point); `None` if the point is not in the picture any more.
+    /// As [`place_of_point`](Self::place_of_point); `None` if the point has left the picture.
     pub fn of_point(&self, point: [f32; 2]) -> Option<[f32; 2]> {
         let [x, y] = self.place_of_point(point);
         let size = self.size();
@@ -13,7 +13,8 @@ impl Moves {
         is_inside.then_some([x, y])
     }
 
-    /// Moves a point, given as x and y of a pixel, as the picture; it may leave it.
+    /// Moves a point, given as x and y of a pixel, with its picture. The result may be outside of the
+    /// picture.
     ///
     /// As in torchvision, the first pixel is at 0 and the last one at the width minus 1, so a mirrored
     /// picture has `x` at `width - 1 - x`.

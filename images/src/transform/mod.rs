@@ -2,7 +2,7 @@
 //!
 //! Each draws its random numbers from the stream of the draw, [`Context::random`], in the order of the list.
 //! So the number of workers or ranks, and a resume, do not change the pictures of an epoch, and a sample that
-//! comes several times in an epoch gets other numbers each time.
+//! occurs several times in an epoch gets other numbers each time.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -91,16 +91,15 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         Region::whole(size)
     }
 
-    /// Whether it crops, flips, turns or shifts pictures at random, so that two pictures that belong
-    /// together, such as an image and its mask, no longer match if each draws numbers of its own. Default:
-    /// whether [`region`](Self::region) draws the region.
+    /// Whether it crops, flips, turns or shifts pictures at random: an image and its mask would no longer
+    /// match if each drew its own numbers. Default: whether [`region`](Self::region) draws the region.
     fn has_random_geometry(&self) -> bool {
         let drawn = |key| self.region(Size::new(99_991, 100_003), &mut Random::from_key(key));
         (1..8).any(|key| drawn(key) != drawn(0))
     }
 
-    /// What it does to a picture. A list for samples of several parts takes no transform of which this is
-    /// unknown, since masks and boxes could not follow. Default: [`Effect::Unknown`].
+    /// The kind of change. A list for samples with masks or boxes refuses a transform of unknown effect,
+    /// since these could not follow. Default: [`Effect::Unknown`].
     fn effect(&self) -> Effect {
         Effect::Unknown
     }
@@ -124,10 +123,10 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     fn record(&self, _record: &mut Record, _random: &mut Random) {}
 }
 
-/// What a transform does to a picture.
+/// The kind of change that a transform makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It moves pixels, by the region and the methods of [`Canvas`] only, which record their moves.
+    /// It moves pixels, only by its region and the methods of [`Canvas`] that record moves.
     Moves,
     /// It changes colours, and leaves each pixel at its place.
     Colors,

@@ -30,11 +30,11 @@ pub enum Mode {
     Gray,
     /// Red, green, blue and alpha, `u8`: 255 where a picture has no alpha.
     RgbAlpha,
-    /// One channel of `u16`: gray of 16 bits, such as depth; other gray pictures as their numbers. Resized by
-    /// the filter of the transform.
+    /// One channel of `u16`: 16-bit gray, such as depth; the levels of other gray pictures stay unchanged.
+    /// Resized by the filter of the transform.
     U16,
-    /// One channel of `u8` without a dimension for it, `[height, width]`: the indices of a palette, or levels
-    /// of gray, as a mask has them. Resized to the nearest pixel.
+    /// One channel of `u8` without a channel dimension, `[height, width]`: palette indices or gray levels, as
+    /// in a mask. Resized to the nearest pixel.
     Index,
 }
 
@@ -51,7 +51,7 @@ impl Mode {
         })
     }
 
-    /// Whether a list moves the numbers of a picture, and no colours.
+    /// Whether pictures are numbers, which transforms move but do not recolour.
     pub(super) fn is_plane(self) -> bool {
         matches!(self, Self::U16 | Self::Index)
     }
@@ -77,7 +77,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Pixels as they are decoded.
+    /// Decoded pixels, unchanged.
     pub(super) const fn as_it_is() -> Self {
         Self { order: ChannelOrder::Last, mode: Mode::Rgb, levels: None, normal: None }
     }
@@ -130,7 +130,7 @@ impl Output {
         }
     }
 
-    /// Writes the channels of alpha behind, or between, those of the picture.
+    /// Writes the picture with alpha as the last channel.
     fn write_with_alpha(&self, canvas: &Canvas, alpha: &Plane<u8>, to: &mut [u8]) {
         let places = canvas.size().height * canvas.size().width;
         let pixels = canvas.pixels().as_chunks::<3>().0.iter().zip(alpha.pixels());

@@ -176,9 +176,9 @@ impl Transforms {
     /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields) to the row, from field `first`
     /// on. Returns the number of the next field.
     ///
-    /// Checks that the picture can be decoded ([`Decoder::check`]), so that lanes never meet one that cannot:
-    /// a sample is bad by its bytes alone, whoever decodes it. Of a JPEG the check is quick; a picture of
-    /// another format is decoded for it, so check it once ([`check`](Self::check)) and then call
+    /// Checks that the picture can be decoded ([`Decoder::check`]), so that only the bytes, not the decoding
+    /// processor, determine whether a sample is bad. The check of a JPEG is quick; a picture of another
+    /// format is decoded for it, so check it once ([`check`](Self::check)), then call
     /// [`write_checked`](Self::write_checked).
     ///
     /// # Errors
@@ -223,8 +223,8 @@ impl Transforms {
         Ok(first + 2)
     }
 
-    /// As [`write_checked`](Self::write_checked), for a picture with masks, boxes or points, which the worker
-    /// moves: [`Scratch::moves`] has the moves that were drawn, the same as after [`read`](Self::read).
+    /// As [`write_checked`](Self::write_checked), for a picture with masks, boxes or points that the worker
+    /// moves: [`Scratch::moves`] then has the drawn moves, as after [`read`](Self::read).
     ///
     /// # Errors
     /// As [`write_encoded`](Self::write_encoded); `Sample` if a transform makes a picture beyond
@@ -251,7 +251,7 @@ impl Transforms {
         device::draw((steps, self.mixing.as_ref()), size, wanted, random, parameters)
     }
 
-    /// The transforms on the device, and the size that they give a picture of `size`.
+    /// The transforms on the device, and the size of their result for a picture of `size`.
     fn of_device(&self, size: Size) -> (&[Arc<dyn Transform>], Size) {
         let steps = &self.steps[self.host_steps().len()..];
         (steps, steps.iter().try_fold(size, |size, step| step.size(Some(size))).unwrap_or(size))

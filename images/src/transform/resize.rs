@@ -40,7 +40,7 @@ enum To {
 }
 
 impl Resize {
-    /// Resizes to `size`, whatever the ratio of the sides.
+    /// Resizes to `size`; the ratio of the sides may change.
     pub fn exact(size: Size, filter: Filter) -> Self {
         Self { to: To::Size(size), filter }
     }

@@ -63,7 +63,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// How the picture that was read last has been moved, for the other parts of its sample.
+    /// The moves of the last picture read, for its masks, boxes and points.
     pub fn moves(&self) -> &Moves {
         self.canvas.moves()
     }
@@ -172,8 +172,8 @@ impl Transforms {
 
     /// Sets the channels and the type of the field. Default: [`Mode::Rgb`].
     ///
-    /// [`normalise`](Self::normalise) takes the first number of each three for a picture of one channel, and
-    /// keeps alpha from 0 to 1; levels of 16 bits count from 0 to 65535.
+    /// For a picture of one channel, [`normalise`](Self::normalise) uses the first mean and deviation; alpha
+    /// becomes 0 to 1, and 16-bit levels are divided by 65535.
     ///
     /// ```
     /// use feedline_core::DType;
@@ -275,8 +275,8 @@ impl Transforms {
         Ok(())
     }
 
-    /// Checks that [`apply`](Self::apply) to the decoded picture gives what [`read`](Self::read) gives: so
-    /// several lists can share one decoded picture.
+    /// Checks that [`apply`](Self::apply) to the decoded picture has the same result as [`read`](Self::read),
+    /// so that several lists can share one decoded picture.
     ///
     /// # Errors
     /// `Config` for pictures of numbers or with alpha, for [`scaled_decode`](Self::scaled_decode), and for

@@ -50,28 +50,28 @@ pub struct PictureStage {
     shared: Arc<Shared>,
 }
 
-/// What the lanes share.
+/// The state that lanes share.
 #[derive(Default)]
 struct Shared {
     gpus: Mutex<Vec<SharedGpu>>,
-    /// Of each lane.
+    /// One per lane.
     reports: Mutex<Vec<Arc<Mutex<Report>>>>,
 }
 
-/// What the lanes of a GPU share.
+/// The state that the lanes of a GPU share.
 struct SharedGpu {
     device: Device,
     queue: Arc<GpuQueue>,
     refused: Arc<Refused>,
 }
 
-/// What a lane has done, up to its last batch.
+/// The counters of a lane, up to its last batch.
 #[derive(Clone, Debug, Default)]
 struct Report {
     description: String,
     counts: Counts,
     times: DecodeTimes,
-    /// Of pinned and of device memory.
+    /// Bytes of pinned and of device memory.
     bytes: [u64; 2],
 }
 
@@ -82,11 +82,11 @@ struct Names {
     files: String,
     /// The parameters and the finished pictures of each part.
     made: Vec<(String, String)>,
-    /// The fields that are copied as they are.
+    /// The fields that are copied unchanged.
     others: Vec<String>,
 }
 
-/// The end of the name of a field of parameters, behind that of its pictures.
+/// The suffix that makes the name of a field of parameters from the pictures' field.
 const PARAMETERS: &str = ".parameters";
 
 impl PictureStage {
@@ -98,9 +98,9 @@ impl PictureStage {
         Self::views([transforms], decode)
     }
 
-    /// A stage that makes several pictures of each file, which is decoded once: one by each of these lists,
-    /// for a data set such as `ViewsDataset::encoded` of those lists. Limits and chroma upsampling are those
-    /// of the first.
+    /// A stage that decodes each file once and makes several pictures from it, one by each of these lists:
+    /// for a data set such as `ViewsDataset::encoded` with the same lists. Limits and chroma upsampling are
+    /// those of the first.
     ///
     /// # Errors
     /// As [`new`](Self::new); `Config` without lists.
@@ -113,14 +113,14 @@ impl PictureStage {
     }
 
     /// A builder of loaders that decode the pictures of `files`, a data set with the fields of
-    /// [`Transforms::add_encoded_fields`] such as `ImageDataset::encoded`. Batches have the finished pictures
-    /// in the field of the files, the other fields as they are, and no parameters. With
-    /// [`views`](Self::views), the files are in the field `image`, and each view is in the place of its
-    /// parameters, `view0.parameters` and so on.
+    /// [`Transforms::add_encoded_fields`] such as `ImageDataset::encoded`. In a batch the finished pictures
+    /// replace the field of the files, the other fields are unchanged, and the parameters are left out. With
+    /// [`views`](Self::views), the files are in the field `image`, and each view replaces its parameters,
+    /// `view0.parameters` and so on.
     ///
-    /// There are two lanes ([`LoaderBuilder::device_lanes`]), one that prepares its batch while the GPU
-    /// decodes that of the other, and a third one if the CPU decodes too. Each holds the decoded pixels of a
-    /// batch on the device, of up to 25 % more pixels than the largest batch so far.
+    /// There are two lanes ([`LoaderBuilder::device_lanes`]): one prepares its batch while the GPU decodes
+    /// the batch of the other. If the CPU decodes too, there is a third one. Each holds the decoded pixels of
+    /// a batch on the device, of up to 25 % more pixels than the largest batch so far.
     ///
     /// # Errors
     /// `Config` for a set without such fields. [`build`](LoaderBuilder::build) returns `Unavailable` for
@@ -155,7 +155,7 @@ impl PictureStage {
         };
         let pictures: Vec<_> = files.fields().iter().filter_map(picture_of).collect();
         let of_files: Vec<_> = files.fields().iter().filter(is_of_files).map(|field| field.name()).collect();
-        // Those of one list have the name of its files.
+        // With one list, the pictures have the name of the files' field.
         let named = of_files.iter().find(|name| pictures.iter().any(|picture| picture == **name));
         let Some(&name) = named.or(of_files.iter().find(|name| **name == "image")) else {
             return refuse(
@@ -196,7 +196,7 @@ impl PictureStage {
     }
 
     /// The bytes of pinned and of device memory that these lanes hold for decoded pixels and parameters. A
-    /// loader's [`memory_use`](Loader::memory_use) has only its slots, and nvJPEG does not tell its own.
+    /// loader's [`memory_use`](Loader::memory_use) counts only its slots; nvJPEG's own memory is unknown.
     pub fn lane_bytes(&self) -> [u64; 2] {
         self.reports()
             .iter()
@@ -222,7 +222,7 @@ fn finish(decoder: &mut PictureDecoder, names: &Names, batch: &mut PinnedBatch<'
     let parameters = parameters.collect::<Result<Vec<_>>>()?;
     let helps = batch.needs_help();
     decoder.decode(&files, &parameters, helps).map_err(|error| error.at_stage(Stage::Decode))?;
-    // Only now: from here on, work waits for the last use of the output's slot.
+    // Last, because from here on work waits for the last use of the output's slot.
     for (view, (_, picture)) in names.made.iter().enumerate() {
         match decoder.part_of(view).dtype() {
             DType::U8 => decoder.transform::<u8>(view, batch.output(picture)?),

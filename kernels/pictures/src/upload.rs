@@ -34,7 +34,7 @@ impl HostMemory {
         }
     }
 
-    /// Copies `values` to the device by way of this memory, which grows if it is too small. Blocks until they
+    /// Copies `values` to the device through this memory, which grows if it is too small. Blocks until they
     /// are copied.
     pub(crate) fn write<T: Element>(
         &mut self,
@@ -83,7 +83,7 @@ impl<T: Element> Upload<T> {
         [if matches!(self.host, HostMemory::Pinned(_)) { device } else { 0 }, device]
     }
 
-    /// Grows both to `elements` and a quarter more, for larger batches.
+    /// Grows both to `elements` plus a quarter, for larger batches.
     pub(crate) fn reserve(&mut self, stream: &Stream, elements: usize) -> Result<()> {
         if self.device.len() < elements {
             *self = Self::new(stream, elements + elements / 4)?;

@@ -1,10 +1,10 @@
-//! The form of a report in bytes: little-endian words, and texts behind their lengths.
+//! The byte form of a report: little-endian words, and texts after their lengths.
 
 use super::{BadSample, BadSampleReport};
 use crate::Proof;
 use crate::system::{path_bytes, path_of};
 
-/// The length of a path that is not known.
+/// The length that stands for an unknown path.
 const NO_PATH: u64 = u64::MAX;
 
 impl BadSampleReport {
@@ -42,7 +42,7 @@ impl BadSampleReport {
         };
         let (replaced, substitutes) = (proof()?, proof()?);
         let count = word(bytes)?;
-        // Not reserved: the number may be anything.
+        // No capacity is reserved, because the number is not to be trusted.
         let mut samples = Vec::new();
         for _ in 0..count {
             let (sample, times, path) = (word(bytes)?, word(bytes)?, word(bytes)?);

@@ -307,7 +307,7 @@ impl Check<'_> {
     /// Reads `ids` into the rows of `slab`, by `read` or `read_many`. Returns the row that failed, and its
     /// fault.
     fn read(&self, slab: &mut Slab, ids: &[u64], epoch: u64, many: bool) -> Result<(), (usize, Failed)> {
-        // Other numbers than the ids and the rows, so that a set that mixes them up is found.
+        // Draws differ from ids and rows, so that a set that mixes them up is found.
         let draws: Vec<u64> = ids.iter().map(|&id| splitmix64(id)).collect();
         let mut context = Context::new(self.seed, epoch).with_draws(&draws);
         let (read, line) = silently(|| {

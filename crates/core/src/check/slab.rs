@@ -40,7 +40,7 @@ impl Slab {
         rest.split_at(self.rows).0
     }
 
-    /// The range of a field's rows in the block; of a ragged field, all that may be written.
+    /// The range of a field's rows in the block; for a ragged field, the whole writable range.
     pub(super) fn place(&self, field: usize) -> std::ops::Range<usize> {
         let first = self.start + self.layout.offset(field);
         if self.is_ragged(field) {

@@ -4,11 +4,11 @@ use crate::compose::sample::{Sample, Slab};
 use crate::compose::{Subset, config};
 use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows, StableDataset};
 
-/// Samples that are read at once.
+/// Samples per read.
 const AT_ONCE: usize = 64;
 
-/// Reads every sample of `inner` once, in order, and lists those for which `keep` is true. Now and then calls
-/// `progress` with the number of samples read so far.
+/// Reads every sample of `inner` once, in order, and lists those for which `keep` is true. Calls `progress`
+/// repeatedly with the number of samples read so far.
 pub(crate) fn filter(
     inner: StableDataset,
     mut keep: impl FnMut(&Sample<'_>) -> bool,

@@ -48,7 +48,7 @@ struct Pages {
 impl Pages {
     fn copy(bytes: &[u8]) -> Self {
         let mut memory = vec![0; bytes.len().next_multiple_of(PAGE) + PAGE];
-        // `usize::MAX` if the address cannot be computed, as under Miri: then any offset will do.
+        // `usize::MAX` if the address cannot be computed, as under Miri, where any offset works.
         let first = memory.as_ptr().align_offset(PAGE).min(PAGE);
         memory[first..first + bytes.len()].copy_from_slice(bytes);
         Self { memory, first, len: bytes.len() }
@@ -116,8 +116,8 @@ impl InMemory {
         Ok(self)
     }
 
-    /// Adds a field of variable length: one of `rows` per sample, each of 0 to `max_per_sample` items of
-    /// shape `item_shape`, `[]` for items that are single elements. They are copied.
+    /// Adds a field of variable length. Each sample has one of `rows`, with 0 to `max_per_sample` items of
+    /// shape `item_shape`; `[]` if an item is a single element. The rows are copied.
     ///
     /// ```
     /// use feedline_core::{Dataset, InMemory};
@@ -214,7 +214,7 @@ impl Dataset for InMemory {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         if self.spec.is_ragged() {
-            // A batch may lack room for a row, and then the rows before it must be complete.
+            // Row by row: if the batch lacks room for a row, the rows before it must be complete.
             return ids.iter().enumerate().try_for_each(|(index, &id)| {
                 self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))
             });

@@ -1,4 +1,4 @@
-//! Several sets by weights, each with epochs of its own.
+//! A mix of several sets by weights, each with its own epochs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,13 +50,13 @@ const PERIOD: usize = 1 << 16;
 pub struct Mix {
     parts: Vec<StableDataset>,
     spec: Spec,
-    /// The first begins with the run.
+    /// In order; the first begins with the run.
     phases: Vec<Phase>,
     len: u64,
     seed: u64,
 }
 
-/// Samples of the run that are drawn by the same weights.
+/// The samples of the run from one change of weights to the next.
 struct Phase {
     /// The epoch and the position of the first one.
     epoch: u64,
@@ -65,7 +65,7 @@ struct Phase {
     /// overflows.
     drawn: Vec<u128>,
     /// For each position within a period: its set, and the number of positions before it that belong to that
-    /// set. The pattern begins with the phase, and with each epoch behind that.
+    /// set. The pattern restarts at the beginning of each epoch after that.
     pattern: Vec<(u32, u32)>,
     /// Positions of each set in a period; they add up to the period.
     shares: Vec<u64>,
@@ -75,7 +75,7 @@ struct Phase {
 }
 
 impl Phase {
-    /// From position `first` of `epoch` on; an epoch has `len` samples.
+    /// A phase from position `first` of `epoch` on; an epoch has `len` samples.
     fn new((epoch, first): (u64, u64), drawn: Vec<u128>, shares: Vec<u64>, len: u64) -> Self {
         let pattern = pattern(&shares);
         let mut phase =
@@ -93,7 +93,8 @@ impl Phase {
         periods * self.shares[part] + of_rest as u64
     }
 
-    /// Where the pattern stands at position `id` of `epoch`, and the draws of a set before the pattern began.
+    /// The period and the place in it of position `id` of `epoch`, and the draws of a set before the pattern
+    /// began.
     fn place(&self, epoch: u64, id: u64, part: impl Fn(u64) -> usize) -> (u64, usize, u128) {
         match epoch.checked_sub(self.epoch + 1) {
             None => {
@@ -123,7 +124,7 @@ impl Phase {
     }
 }
 
-/// From when on other weights hold.
+/// The start of a change of weights.
 #[derive(Clone, Copy, Debug)]
 enum From {
     Sample(u64),
@@ -148,19 +149,19 @@ impl MixBuilder {
         self
     }
 
-    /// The number of samples of an epoch of the mix. Default: that of all sets together.
+    /// Sets the samples per epoch of the mix. Default: those of all sets together.
     pub fn samples(self, samples: u64) -> Self {
         Self { len: Some(samples), ..self }
     }
 
-    /// Other weights from epoch `epoch` of the run on, one for each set; 0 leaves a set out.
+    /// Changes the weights from epoch `epoch` of the run on: one for each set; 0 leaves a set out.
     pub fn weights_from_epoch(mut self, epoch: u64, weights: &[f64]) -> Self {
         self.changes.push((From::Epoch(epoch), weights.to_vec()));
         self
     }
 
-    /// Other weights from sample `sample` of the run on, counted through all epochs and over all ranks: with
-    /// a batch of 8 on 4 ranks, step `n` begins with sample `32 * n`. 0 leaves a set out.
+    /// Changes the weights from sample `sample` of the run on, counted over all epochs and ranks: with a
+    /// batch of 8 on 4 ranks, step `n` begins with sample `32 * n`. A weight of 0 leaves a set out.
     pub fn weights_from(mut self, sample: u64, weights: &[f64]) -> Self {
         self.changes.push((From::Sample(sample), weights.to_vec()));
         self
@@ -170,8 +171,8 @@ impl MixBuilder {
     ///
     /// # Errors
     /// `Config` for no sets, sets with different fields, an empty set, a weight that is not above zero, a
-    /// share below one in 65,536, more than 2^63 samples, or weights that are given twice for one place, not
-    /// for each set, or for none.
+    /// share below one in 65,536, or more than 2^63 samples; also for changed weights that are all zero, not
+    /// one per set, or given twice for one position.
     pub fn build(self) -> Result<Mix> {
         let Self { parts, weights, changes, len, seed } = self;
         let spec = common_spec("mix", &parts)?;
@@ -187,7 +188,7 @@ impl MixBuilder {
         let first = Phase::new((0, 0), vec![0; parts.len()], shares, len);
         let mut mix = Mix { parts, spec, phases: vec![first], len, seed };
         let at = |from: From| match from {
-            // A set without samples has none from which weights could change.
+            // Avoids a division by zero; `build` refuses an empty mix.
             From::Sample(sample) => (sample / len.max(1), sample % len.max(1)),
             From::Epoch(epoch) => (epoch, 0),
         };
@@ -206,7 +207,7 @@ impl Mix {
         MixBuilder { seed, ..MixBuilder::default() }
     }
 
-    /// Draws by other weights from this epoch and position on, which is behind all changes so far.
+    /// Changes the weights from this epoch and position on, which is after all earlier changes.
     fn change(&mut self, from: (u64, u64), weights: &[f64]) -> Result<()> {
         let (given, sets) = (weights.len(), self.parts.len());
         if given != sets {
@@ -225,8 +226,8 @@ impl Mix {
         Ok(())
     }
 
-    /// The number of samples of set `part` in epoch 0 of the mix: that of each epoch, to within one, unless
-    /// the weights change.
+    /// The number of samples of set `part` in epoch 0 of the mix. Other epochs have the same number to within
+    /// one, unless the weights change.
     ///
     /// # Panics
     /// If there is no such set.

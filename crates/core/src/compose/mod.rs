@@ -162,7 +162,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Prepares `ids`, each at its `place`, until one part has prepared some. Consecutive samples of one part
-    /// are prepared by one call. An id without a place is left to the read.
+    /// are prepared by one call. Ids without a place are skipped; their read reports the error.
     fn prefetch(
         &self,
         ids: &[u64],
@@ -196,7 +196,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// `rows` with the limits of `set`, which may be smaller than those of all parts.
+/// `rows` with the limits of `set`, which may be smaller than those of the composition.
 fn of_part<'r>(rows: &'r mut Rows<'_>, set: &'r StableDataset) -> Rows<'r> {
     rows.part_of_fields(0..set.spec().fields().len(), set.spec())
 }

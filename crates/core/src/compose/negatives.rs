@@ -1,4 +1,4 @@
-//! Items that a row does not have, drawn anew in each epoch.
+//! Adds items that a row does not have, drawn anew in each epoch.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::{
 pub struct Negatives {
     inner: StableDataset,
     spec: Spec,
-    /// The fields of items, none of which is drawn.
+    /// The fields whose items are not drawn.
     positives: Vec<usize>,
     count: usize,
     items: u64,
@@ -78,7 +78,7 @@ impl Negatives {
                 Some(_) => row.written_bytes_mut(field)?,
                 None => row.bytes_mut(field),
             };
-            // One outside of the items is none of them, such as padding.
+            // Numbers outside the range, such as padding, are not items.
             positives.extend(whole(of, bytes).filter(|item| *item < self.items));
         }
         positives.sort_unstable();
@@ -91,7 +91,7 @@ impl Negatives {
         let mut random = Random::from_key(key(&[self.seed, epoch, id, u64::from_le_bytes(*b"negative")]));
         negatives.clear();
         negatives.extend((0..self.count).map(|_| {
-            // The item with so many others before it that are not of the sample.
+            // The index of the drawn item among those that the sample does not have.
             let mut item = random.below(left);
             for &positive in &*positives {
                 if positive > item {
@@ -107,7 +107,7 @@ impl Negatives {
     }
 }
 
-/// The numbers of a field of whole numbers that are not negative.
+/// The numbers of an integer field, without negative ones.
 fn whole<'b>(field: &Field, bytes: &'b [u8]) -> impl Iterator<Item = u64> + 'b {
     let (size, is_signed) =
         (field.dtype().size(), matches!(field.dtype(), DType::I8 | DType::I16 | DType::I32 | DType::I64));
@@ -150,7 +150,7 @@ impl Dataset for Negatives {
             let mut part = rows.part_of_fields(self.fields(), self.inner.spec());
             part.read_by(|rows| self.inner.read_many(ids, rows, context))
         };
-        // The rows before one that failed are complete.
+        // The rows before a failed one are complete.
         let good = read.as_ref().err().map_or(ids.len(), |(index, _)| *index).min(ids.len());
         let epoch = context.epoch();
         context.scoped_scratch(|drawn: &mut Drawn, _| {

@@ -1,4 +1,4 @@
-//! Disjoint random parts of a set, and those of a cross-validation.
+//! Disjoint random parts of a set, and the folds of a cross-validation.
 
 use crate::compose::{Subset, config};
 use crate::memory::lengthen;
@@ -26,7 +26,7 @@ pub(crate) fn split<const N: usize>(
     let mut parts = Vec::with_capacity(N);
     for (number, fraction) in (1..).zip(fractions) {
         share += fraction;
-        // The last part ends at the end of the set, whatever the rounding.
+        // The last part ends at the end of the set, despite rounding.
         let end = if number == N { len } else { ((len as f64 * share).round() as u64).clamp(first, len) };
         let mut ids = Vec::new();
         lengthen(&mut ids, usize::try_from(end - first).unwrap_or(usize::MAX))?;
@@ -40,8 +40,8 @@ pub(crate) fn split<const N: usize>(
     parts.try_into().map_err(|_| config("a split has as many parts as fractions".to_owned()))
 }
 
-/// The parts of `count` folds: for training, and for validation. With labels, each fold has its share of
-/// each.
+/// `count` folds, each a training and a validation set. With labels, each label is spread evenly over the
+/// folds.
 pub(crate) fn folds(
     inner: &StableDataset,
     count: usize,

@@ -46,8 +46,8 @@ impl Zip {
         )))
     }
 
-    /// As [`new`](Self::new), also for parts that crop, flip or turn pictures at random, each in its own way:
-    /// such as two views of each picture, for contrastive learning.
+    /// As [`new`](Self::new), but accepts parts that crop, flip or turn pictures independently at random,
+    /// such as two views of each picture for contrastive learning.
     ///
     /// # Errors
     /// `Config` for no parts, parts of different lengths, a field name that two parts have, or too many

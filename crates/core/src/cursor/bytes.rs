@@ -1,4 +1,4 @@
-//! The form of a cursor in bytes, of fixed size.
+//! The byte form of a cursor, of fixed size.
 
 use super::{Cursor, check_version, refuse};
 use crate::random::splitmix64;

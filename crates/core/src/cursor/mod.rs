@@ -16,8 +16,8 @@ mod bytes;
 /// Up to version 4 random numbers were keyed by samples, not by draws, and a short last step could leave
 /// ranks without samples.
 const VERSION: u32 = 5;
-/// The oldest version that is parsed, so that a record of a run can be read. No older one than [`VERSION`]
-/// resumes a run.
+/// The oldest version that is parsed, so that old records of runs can be read. A run resumes only from
+/// [`VERSION`].
 const OLDEST: u32 = 3;
 
 /// The progress of one rank.
@@ -103,8 +103,8 @@ impl Cursor {
         }
     }
 
-    /// This cursor at a position in `epoch` which a run of these options reaches between two steps; of a data
-    /// set, only `position` counts. Proof and order hash stay.
+    /// This cursor, moved to a position in `epoch` that a run of these options reaches between two steps;
+    /// proof and order hash stay. For a data set, only `position` counts.
     #[doc(hidden)] // For the replay of a step.
     pub fn at(mut self, epoch: u64, source_position: SourcePosition) -> Self {
         self.begin(epoch);
@@ -128,7 +128,7 @@ impl Cursor {
         self.position = after;
         let moved = after.saturating_sub(self.start).saturating_sub(self.skipped);
         if !moved.is_multiple_of(batch_sampler.global_batch()) && !self.is_at_end(batch_sampler) {
-            // A step that was short for the sake of the last one.
+            // The step was short, to leave samples for the last one.
             (self.start, self.skipped) = (after, 0);
         }
         delivered.add_to(&mut self.proof, &mut self.order_hash);
@@ -153,8 +153,8 @@ impl Cursor {
         self.position
     }
 
-    /// The offset in the shard at [`position`](Self::position) at which a source continues, or at which the
-    /// block begins that is being delivered if records are shuffled; 0 for a data set.
+    /// The offset in the shard at [`position`](Self::position) at which a source continues; if records are
+    /// shuffled, the start of the block being delivered. 0 for a data set.
     pub fn offset(&self) -> u64 {
         self.offset % MAX_OFFSET
     }
@@ -363,7 +363,7 @@ fn known_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Er
     Ok(version)
 }
 
-/// What to do if the fingerprint differs although the samples are the same.
+/// Advice for a fingerprint that differs although the samples are the same.
 fn what_to_do() -> &'static str {
     named("resume with Cursor::ignore_fingerprint", "begin an epoch anew: loader.epoch(n)")
 }

@@ -1,4 +1,4 @@
-//! How documents become windows, and what becomes of each.
+//! The options for packing documents into windows, and the counts of the result.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,21 +18,21 @@ pub enum Long {
     /// document.
     #[default]
     Split,
-    /// They keep their first items, as many as a window has; the others are in no window.
+    /// They are truncated to the size of a window; the other items are in no window.
     Cut,
 }
 
-/// In which windows documents are laid.
+/// The order in which documents fill windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     InOrder,
-    /// Best fit among so many documents that follow each other.
+    /// Best fit within groups of this many consecutive documents.
     BestFit {
         within: usize,
     },
 }
 
-/// What the work on a window is measured by, for [`Packed::costs`].
+/// The measure of the work on a window, for [`Packed::costs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Its items.
@@ -74,7 +74,7 @@ pub struct PackedBuilder {
     is_padded: bool,
 }
 
-/// What became of the documents of [`Packed`]. Every item is in one window, or counted here.
+/// Counts of the documents of [`Packed`]. Every item is in exactly one window, or counted in `left_out`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
     /// All documents, and their items.
@@ -85,9 +85,9 @@ pub struct Fate {
     pub empty: u64,
     /// Documents in more than one piece.
     pub split: u64,
-    /// Documents of which only the first items are in a window.
+    /// Truncated documents.
     pub cut: u64,
-    /// The items of these documents that are in no window.
+    /// Items of truncated documents that are in no window.
     pub left_out: u64,
 }
 
@@ -134,8 +134,8 @@ impl Packed {
 
 impl PackedBuilder {
     /// Adds the field `name` of the documents, with zeros in the padding. The first field that is added must
-    /// be ragged, and says how many items a document has; the others have as many, or one element, which is
-    /// repeated for each item.
+    /// be ragged, and determines the number of items of a document. Other fields must have the same number of
+    /// items, or one element, which is repeated for each item.
     pub fn field(mut self, name: &str) -> Self {
         self.asked.push(Asked::new(name));
         self
@@ -147,32 +147,32 @@ impl PackedBuilder {
         self
     }
 
-    /// Adds the labels `name` of the documents: -100 in the padding, and for the first item of each document,
-    /// which would be predicted from the document before it.
+    /// Adds the labels `name` of the documents, with -100 in the padding and for the first item of each
+    /// document, which would be predicted from the previous document.
     pub fn labels(mut self, name: &str) -> Self {
         self.asked.push(Asked::labels(name, name));
         self
     }
 
-    /// Adds the field `labels`: as [`labels`](Self::labels), of the ids in the field `ids`.
+    /// Adds the field `labels`, made from the field `ids`; see [`labels`](Self::labels).
     pub fn labels_of(mut self, ids: &str) -> Self {
         self.asked.push(Asked::labels("labels", ids));
         self
     }
 
-    /// Lays the documents one behind another in their order: only the last window has padding. A document is
-    /// cut where a window is full, and each piece counts as a document.
+    /// Packs the documents in their order: only the last window has padding. A document is cut where a window
+    /// is full, and each piece counts as a document.
     pub fn in_order(self) -> Self {
         Self { order: Order::InOrder, ..self }
     }
 
-    /// Lays each document into the fullest window that it fits, the longest first: the least padding.
+    /// Puts each document into the fullest window that it fits, the longest first: the least padding.
     pub fn best_fit(self) -> Self {
         Self { order: Order::BestFit { within: usize::MAX }, ..self }
     }
 
-    /// As [`best_fit`](Self::best_fit), among `documents` documents that follow each other, then among the
-    /// next ones: a window reads neighbours.
+    /// As [`best_fit`](Self::best_fit), within groups of `documents` consecutive documents, so that a window
+    /// reads neighbours.
     pub fn best_fit_within(self, documents: usize) -> Self {
         Self { order: Order::BestFit { within: documents }, ..self }
     }
@@ -182,13 +182,13 @@ impl PackedBuilder {
         Self { long, ..self }
     }
 
-    /// Leaves the padding out: a window is a batch of up to so many items, whose fields are ragged. A batch
-    /// of such windows is one sequence, and `cu_seqlens` has the ends of its documents only.
+    /// Leaves the padding out: windows have ragged fields of up to the window's items. A batch of such
+    /// windows is one sequence, and `cu_seqlens` has only the ends of its documents.
     pub fn unpadded(self) -> Self {
         Self { is_padded: false, ..self }
     }
 
-    /// Exchanges documents of equal length from epoch to epoch. Not [in order](Self::in_order).
+    /// Swaps documents of equal length from epoch to epoch. Not possible [in order](Self::in_order).
     pub fn shuffle(self, seed: u64) -> Self {
         Self { shuffle: Some(seed), ..self }
     }
@@ -259,7 +259,7 @@ impl PackedBuilder {
     }
 }
 
-/// The spec of windows: those fields, and what is added to them; `max` is the most documents of a window.
+/// The spec of windows: these fields and the added ones; `max` is the max number of documents in a window.
 pub(super) fn added(fields: &[Items], window: usize, max: usize, is_padded: bool) -> Result<Spec> {
     let add = |spec: Spec, name: &str, dtype| match is_padded {
         true => spec.field(name, dtype, [window]),
@@ -282,7 +282,7 @@ fn kept(length: u32, long: Long, window: usize) -> u32 {
 }
 
 impl Fate {
-    /// Adds that of other documents.
+    /// Adds the counts of other documents.
     pub(super) fn add(&mut self, other: Self) {
         let Self { documents, items, empty, split, cut, left_out } = other;
         self.documents += documents;
@@ -294,8 +294,8 @@ impl Fate {
     }
 }
 
-/// The pieces, those of each window, the first place of each window and the end, and the first piece of each
-/// group of documents that are packed together, and the end.
+/// The pieces; the indices of the pieces, window by window; the start of each window in these, and the end;
+/// the first piece of each group, and the end.
 pub(super) type Laid = (Vec<Stored>, Vec<usize>, Vec<usize>, Vec<usize>);
 
 pub(super) fn lay(lengths: &[u32], long: Long, window: usize, order: Order) -> Laid {
@@ -332,7 +332,7 @@ pub(super) fn fate(lengths: &[u32], long: Long, window: usize, pieces: &[Stored]
         fate.cut += u64::from(kept(length) < length);
         fate.left_out += u64::from(length - kept(length));
     }
-    // A document in several pieces has one first piece, and others.
+    // Each document in several pieces counts once.
     let mut others: Vec<u64> =
         pieces.iter().filter(|piece| piece.start > 0).map(|piece| piece.document).collect();
     others.sort_unstable();

@@ -1,8 +1,8 @@
-//! Which parts of which documents a window has.
+//! Assigns the pieces of documents to windows.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// A [`Piece`](super::Piece) in twelve bytes and a few.
+/// A compact [`Piece`](super::Piece).
 #[derive(Clone, Copy)]
 pub(super) struct Stored {
     pub(super) document: u64,
@@ -10,7 +10,7 @@ pub(super) struct Stored {
     pub(super) len: u32,
 }
 
-/// The items of a document of `length` items that one window holds.
+/// The first items of a document of `length` items that fit in one window.
 pub(super) fn keep_first(length: u32, window: usize) -> u32 {
     // A window is at most 2^31 - 1.
     length.min(window as u32)
@@ -28,7 +28,7 @@ pub(super) fn cut(lengths: impl Iterator<Item = u32>, first: u64, window: usize)
     pieces.collect()
 }
 
-/// Cuts the documents, one behind another, where a window is full.
+/// Cuts the concatenated documents where a window is full.
 pub(super) fn cut_in_order(lengths: impl Iterator<Item = u32>, window: usize) -> Vec<Stored> {
     let (mut pieces, mut room) = (Vec::new(), window as u32);
     for (document, length) in (0..).zip(lengths) {
@@ -46,7 +46,7 @@ pub(super) fn cut_in_order(lengths: impl Iterator<Item = u32>, window: usize) ->
     pieces
 }
 
-/// The first piece of each window, and the end, of pieces that [`cut_in_order`] made.
+/// For pieces of [`cut_in_order`], the first piece of each window, and the end.
 pub(super) fn window_starts(pieces: &[Stored], window: usize) -> Vec<usize> {
     let (mut starts, mut used) = (vec![0], 0);
     for (piece, end) in pieces.iter().zip(1..) {
@@ -59,9 +59,8 @@ pub(super) fn window_starts(pieces: &[Stored], window: usize) -> Vec<usize> {
     starts
 }
 
-/// Puts each piece into the fullest window that it fits, of several the one that has had this room longest,
-/// as TRL does. Returns the pieces window by window, and the start
-/// of each window.
+/// Puts each piece into the fullest window that it fits; among equally full ones, the one that has been so
+/// for the longest time, as TRL does. Returns the pieces window by window, and the start of each window.
 pub(super) fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
     // Windows by the room left in them.
     let mut open: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();

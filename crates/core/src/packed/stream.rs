@@ -15,24 +15,24 @@ use crate::ragged::MAX_ITEMS;
 use crate::source::{self, MAX_OFFSET, Next, Shard, Source};
 use crate::{Context, Element, Error, ErrorKind, Layout, ReadError, Result, Row, Spec, on_threads};
 
-/// Windows of a group, for the offsets of windows: that of its first document, and the number of the window.
+/// Max windows of a group. The offset of a window is made of the offset of the group's first document and the
+/// number of the window.
 const WINDOWS: u64 = 1 << 10;
-/// A group ends with the document that fills so many windows: best fit takes fewer than twice as many.
+/// A group ends when its items would fill this many windows; best fit takes fewer than twice as many.
 const FULL: u64 = 500;
-/// Documents of a group, if nothing else is said.
+/// Default for the documents per group.
 const WITHIN: usize = 1000;
 
 /// The windows of documents that come from a [`Source`]; a source itself, made by [`PackedSource::builder`].
 ///
-/// Documents are read in the order of the source, and so many that follow each other are packed together,
-/// by best fit or in order: a window never has documents of two such groups. So no pass over the documents
-/// is needed, and memory is that of a group, whatever their number. A window is a record: the loader's
-/// `shuffle_buffer` shuffles windows, `split_shards` splits them over the ranks, and a run resumes at any of
-/// them, by reading its group again.
+/// Documents are read in the order of the source, and packed in groups of consecutive documents, by best fit
+/// or in order: a window never has documents of two groups. So no pass over the documents is needed, and
+/// memory is bounded by a group. A window is a record: the loader's `shuffle_buffer` shuffles windows,
+/// `split_shards` splits them over the ranks, and a run resumes at any of them, by reading its group again.
 ///
 /// The fields are those of [`Packed`](super::Packed). Documents are decoded, and so tokenized, by several
-/// threads when their group is read. A document that cannot be decoded ends the run: it is in no record that
-/// could be replaced.
+/// threads when their group is read. A document that cannot be decoded ends the run, because there is no
+/// record yet that could be replaced.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Next, PackedSource, Row, Source, Spec, source};
@@ -54,7 +54,7 @@ pub struct PackedSource {
     shared: Arc<Shared>,
 }
 
-/// What open shards need.
+/// The parts that open shards share.
 struct Shared {
     documents: Box<dyn Source>,
     fields: Vec<Items>,
@@ -69,19 +69,19 @@ struct Shared {
     counted: Mutex<Counted>,
 }
 
-/// The documents that were read so far, each counted once per epoch: groups are read again where a run
-/// resumes, and by a loader that opens a shard more than once.
+/// Counts the documents read so far, each once per epoch, although groups are read again by a resumed run,
+/// and by a loader that opens a shard more than once.
 #[derive(Default)]
 struct Counted {
     fate: Fate,
-    /// Where the counted documents of each epoch and shard end.
+    /// The end of the counted documents in each epoch and shard.
     ends: BTreeMap<(u64, u64), u64>,
 }
 
 impl Counted {
     /// Counts the documents of a shard from the offset `group` up to `end`, unless they were counted before.
     fn add(&mut self, (epoch, shard): (u64, u64), group: u64, end: u64, fate: Fate) {
-        // A loader reads ahead into the next epoch, and no further.
+        // A loader reads ahead at most into the next epoch.
         self.ends.retain(|&(other, _), _| other + 1 >= epoch);
         let counted = self.ends.entry((epoch, shard)).or_default();
         if group >= *counted {
@@ -120,7 +120,7 @@ impl PackedSource {
         }
     }
 
-    /// What became of the documents that this process has read so far, each counted once per epoch.
+    /// Counts of the documents that this process has read so far, each once per epoch.
     pub fn fate(&self) -> Fate {
         self.shared.counted.lock().unwrap_or_else(PoisonError::into_inner).fate
     }
@@ -151,28 +151,27 @@ impl PackedSourceBuilder {
         self
     }
 
-    /// Lays the documents one behind another in their order; the last window of a group has padding.
+    /// Packs the documents in their order; only the last window of a group has padding.
     pub fn in_order(self) -> Self {
         Self { is_in_order: true, ..self }
     }
 
-    /// How many documents that follow each other are packed together, by best fit or in order. Fewer are
-    /// where they fill 500 windows before.
+    /// Sets the number of consecutive documents per group. A group that fills 500 windows earlier ends there.
     pub fn within(self, documents: usize) -> Self {
         Self { within: documents, ..self }
     }
 
-    /// What becomes of documents that are longer than a window. One that is refused ends the run.
+    /// The treatment of documents longer than a window. A refused one ends the run.
     pub fn long(self, long: Long) -> Self {
         Self { long, ..self }
     }
 
-    /// Leaves the padding out: a window is a batch of up to so many items, whose fields are ragged.
+    /// Leaves the padding out: windows have ragged fields of up to the window's items.
     pub fn unpadded(self) -> Self {
         Self { is_padded: false, ..self }
     }
 
-    /// The threads that decode the documents of a group; by default one per core.
+    /// The number of threads that decode the documents of a group. Default: one per core.
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, ..self }
     }
@@ -193,7 +192,7 @@ impl PackedSourceBuilder {
             return refuse("packing among 0 documents: give at least 1".to_owned());
         }
         let order = if is_in_order { Order::InOrder } else { Order::BestFit { within: usize::MAX } };
-        // Each document has an item at least, and padding is one more.
+        // Each document has at least one item; padding counts as one more document.
         let spec = added(&fields, window, window, is_padded)?;
         let layout = Layout::new(documents.spec(), 1)?;
         let threads = match threads {
@@ -218,7 +217,7 @@ impl PackedSourceBuilder {
     }
 }
 
-/// A document: the number of its items, and the bytes of each field.
+/// A decoded document: the number of its items, and the bytes of each field.
 struct Document {
     items: usize,
     fields: Vec<Vec<u8>>,
@@ -264,8 +263,8 @@ impl Shared {
         all.into_iter().map(|(at, document)| document.map_err(|error| located(at, error))).collect()
     }
 
-    /// The windows of a group, as records: the number of documents, their lengths, and the items of each
-    /// field; and what became of the documents.
+    /// The windows of a group as records (the number of documents, their lengths, and the items of each
+    /// field), and the counts of the documents.
     fn windows(
         &self,
         epoch: u64,
@@ -300,7 +299,7 @@ impl Shared {
             }
             record
         };
-        // No piece, no window.
+        // Without pieces there is no window.
         let windows =
             if pieces.is_empty() { VecDeque::new() } else { starts.windows(2).map(window).collect() };
         Ok((windows, fate))
@@ -315,13 +314,13 @@ struct Windows {
     shard: u64,
     /// The offset of the next window.
     next: u64,
-    /// Where the group begins whose windows come next, and how many of them were read or are left out.
+    /// The offset of the current group, and the number of its windows that were read or skipped.
     group: u64,
     taken: u64,
     windows: VecDeque<Vec<u8>>,
     /// The documents of the next group so far, by their ids, and an estimate of their items.
     records: Vec<(u64, Vec<u8>)>,
-    /// Windows of the next group that an earlier run has read.
+    /// Windows of the next group that an earlier run has delivered.
     skip: u64,
     is_over: bool,
 }
@@ -343,7 +342,7 @@ impl Windows {
             }
         }
         let mut bytes: u64 = self.records.iter().map(|(_, record)| record.len() as u64).sum();
-        // Few documents have more items than bytes: the windows are counted once they are known.
+        // An estimate: few documents have more items than bytes.
         let full = FULL * self.shared.window as u64;
         while self.records.len() < self.shared.within && bytes < full {
             let (mut record, offset) = (Vec::new(), self.documents.offset());
@@ -397,7 +396,8 @@ impl Shard for Windows {
         loop {
             if let Some(window) = self.windows.pop_front() {
                 self.taken += 1;
-                // Groups without windows are in front of the next one, however often the source hesitates.
+                // After the last window of a group, the offset of the next document: groups without windows
+                // are then read again after a resume.
                 self.next = match self.windows.is_empty() {
                     true => self.documents.offset() * WINDOWS,
                     false => self.group * WINDOWS + self.taken,

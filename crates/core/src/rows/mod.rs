@@ -151,24 +151,23 @@ impl<'a> Rows<'a> {
     /// and 1.
     ///
     /// # Errors
-    /// `Sample` for the first row of which that is not so, with the row.
+    /// `Sample` for the first row that violates this, with the row.
     #[doc(hidden)] // For the crates of this repository.
     pub fn check_written(&mut self) -> Result<(), (usize, Error)> {
         self.check_rows(0..self.len)
     }
 
-    /// Calls `read` with these rows, and checks that it has written them: every row of every ragged field
-    /// before an error, and not other rows that it has put in their place.
+    /// Calls `read` with these rows, and checks that it has written every ragged row before an error, and
+    /// that it has not exchanged the rows for others.
     ///
     /// # Errors
-    /// Those of `read`; `Sample` for a row that was not written, and for rows that were exchanged. All with
-    /// the row.
+    /// As `read`; `Sample` for a row that was not written, and for exchanged rows. All with the row.
     #[doc(hidden)] // For the crates of this repository: every read of another data set goes through it.
     pub fn read_by(
         &mut self,
         read: impl FnOnce(&mut Rows<'_>) -> Result<(), (usize, ReadError)>,
     ) -> Result<(), (usize, ReadError)> {
-        // What `read` gets is a view of its own, so that these rows stay those of the slab.
+        // `read` gets a separate view, so that these rows stay those of the slab.
         let mut given = self.part(0..self.len);
         let place = given.place();
         let read = read(&mut given);
@@ -185,7 +184,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Where these rows are in memory: differs for other rows.
+    /// The address of these rows: different for other rows.
     #[doc(hidden)] // For hooks on batches.
     pub fn place(&self) -> (usize, usize, usize) {
         let columns = self.fields.iter().chain(&self.regions);
@@ -336,7 +335,7 @@ impl<'a> Rows<'a> {
         Row { rows: self, index }
     }
 
-    /// As [`Row::written_bytes_mut`] of row `row`, and may outlive it.
+    /// As [`Row::written_bytes_mut`] for row `row`, with a longer lifetime.
     #[doc(hidden)] // For hooks on batches.
     pub fn written_bytes_mut(&mut self, row: usize, index: usize) -> Result<&mut [u8]> {
         assert!(row < self.len, "row {row} of {}", self.len);
@@ -389,7 +388,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The error of a read that has put other rows in the place of those that it was given.
+/// The error for a read that has exchanged its rows for others.
 #[cold]
 fn exchanged() -> Error {
     let why = "the read has put other rows in the place of those that it was given: write into those";

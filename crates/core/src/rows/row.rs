@@ -78,7 +78,7 @@ impl<'a> Row<'_, 'a> {
         RowFields { spec, fields: std::array::from_fn(|_| rows.next().flatten()) }
     }
 
-    /// Writes the row of ragged field `index`: whole items, one behind another.
+    /// Writes the row of ragged field `index`: whole items, concatenated.
     ///
     /// Rows are written in order. A row that is written again is replaced, and the rows after it count as not
     /// written.
@@ -114,8 +114,8 @@ impl<'a> Row<'_, 'a> {
     /// to the limit per sample and the space left in the batch. Then call
     /// [`set_ragged_len`](Self::set_ragged_len) with the number of items written.
     ///
-    /// The room may be shorter for the last rows of a batch. The output must not depend on that: for a sample
-    /// that does not fit, pass the needed length, and the call returns the error.
+    /// The space may be shorter for the last rows of a batch. The output must not depend on that: for a
+    /// sample that does not fit, pass the length that it needs, and the call returns the error.
     ///
     /// ```
     /// # use feedline_core::{DType, Layout, Rows, Spec};
@@ -151,7 +151,7 @@ impl<'a> Row<'_, 'a> {
         self.rows.region(index).ok_or_else(|| not_ragged(field))?.set_len(row, items).map(drop)
     }
 
-    /// The bytes of the items that the row of ragged field `index` was written with.
+    /// The bytes of the items written to the row of ragged field `index`.
     ///
     /// # Errors
     /// `Config` when the field is not ragged, the spec has no such field, or the row is not written.

@@ -280,7 +280,7 @@ fn a_bool_field_has_no_byte_but_0_and_1() {
     assert_eq!(mask, (Err((1, why("mask"))), vec![true, false, false]));
     let marks = check([&[], &[1], &[0, 2]], good);
     assert_eq!(marks, (Err((2, why("marks"))), vec![true, true, false]));
-    // A row that is not written comes first, and its bytes are not looked at.
+    // An unwritten row is reported first; its bytes are not checked.
     let mut slab = vec![0xFF; layout.bytes()];
     let mut rows = Rows::new(&layout, &mut slab, 3);
     rows.row(0).field_mut::<u8>(0).unwrap().fill(1);

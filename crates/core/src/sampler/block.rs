@@ -1,8 +1,8 @@
 //! Block shuffle: random enough for training, local enough for sequential reads.
 //!
 //! The data set is split into blocks of consecutive samples (the last may be short), and the blocks are put
-//! in random order. The resulting sequence is split into windows, and each window is shuffled. A reader
-//! therefore touches at most `window / block + 2` blocks at a time, those of one window.
+//! in random order. The resulting sequence is split into windows, and each window is shuffled. So a reader
+//! touches at most `window / block + 2` blocks at a time: those of one window.
 
 use std::fmt;
 
@@ -55,7 +55,7 @@ impl Block {
     }
 }
 
-/// Blocks that are kept once looked up. A window has few.
+/// Max blocks that are remembered; a window has few.
 const KNOWN: usize = 64;
 
 /// The sequence of shuffled blocks, with random access.

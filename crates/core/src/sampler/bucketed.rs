@@ -5,7 +5,7 @@
 //! found in constant time. If the samples do not fill whole batches, there is a short batch, which comes
 //! last. It is cut out of the sorted list at another place in each epoch, so that its lengths vary.
 //!
-//! Runs of similar cost are buckets of one batch each, which stay nearly sorted.
+//! Runs of similar cost are buckets of one batch each that stay nearly sorted.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub struct Bucketed {
     sorted: Arc<[u64]>,
     batch: u64,
     batches_per_bucket: u64,
-    /// Whether a loader may have any batch size: the batches here are runs of samples of similar length.
+    /// Whether the batches here are runs of samples of similar cost, for loaders of any batch size.
     of_runs: bool,
     digest: u64,
 }
@@ -34,7 +34,7 @@ struct Epoch<'a> {
     epoch: u64,
     /// Number of full batches.
     full: u64,
-    /// The place of the short batch in the sorted list.
+    /// The range of the short batch in the sorted list.
     short: Range<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Bucketed {
         Ok(Self { of_runs: true, digest: key(&[runs.digest, tag(b"sorted  ")]), ..runs })
     }
 
-    /// The batch size that a loader must have.
+    /// The batch size that a loader must have, if any.
     pub(super) fn batch_of_loader(&self) -> Option<u64> {
         (!self.of_runs).then_some(self.batch)
     }
@@ -118,9 +118,9 @@ impl Epoch<'_> {
         }
     }
 
-    /// The places in a run of the samples from row `row` on. The run stays nearly sorted, so that each step
-    /// within it has samples of the most similar cost: only samples in a block of a quarter of the run, which
-    /// begins elsewhere in each epoch, are shuffled.
+    /// The places in a run of the samples from row `row` on. The run stays nearly sorted, so that the samples
+    /// of a step have similar costs: samples are shuffled only within blocks of a quarter of the run, which
+    /// begin at another place in each epoch.
     fn fill_run(&self, run: u64, row: u64, out: &mut [u64]) {
         let size = self.sampler.batch;
         let block = size.div_ceil(4);

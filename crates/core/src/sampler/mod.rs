@@ -76,7 +76,7 @@ pub enum Sampler {
     Bucketed(Bucketed),
     /// Another sampler over some of the samples; see [`Sampler::subset`].
     Subset(Subset),
-    /// Another sampler from an epoch on; see [`Sampler::by_epoch`].
+    /// A different sampler from some epoch on; see [`Sampler::by_epoch`].
     ByEpoch(ByEpoch),
 }
 
@@ -91,8 +91,8 @@ impl Sampler {
     }
 
     /// Draws sample `i` in proportion to `weights[i]`, with replacement. An epoch has as many draws as there
-    /// are weights, unless [`draws`](Self::draws) sets another number; a sample may come several times, or
-    /// not at all. Each draw has random numbers of its own ([`Context::draw`](crate::Context::draw)).
+    /// are weights, unless [`draws`](Self::draws) sets another number; a sample may occur several times, or
+    /// not at all. Each draw has its own random numbers ([`Context::draw`](crate::Context::draw)).
     ///
     /// ```
     /// use feedline_core::Sampler;
@@ -118,8 +118,8 @@ impl Sampler {
     }
 
     /// Each of `classes` classes equally often; `labels[i]` is the class of sample `i`. An epoch has
-    /// `classes` times as many draws as the largest class has samples: every sample of that class comes once,
-    /// those of smaller classes come several times, each time with random numbers of its own
+    /// `classes` times as many draws as the largest class has samples: every sample of that class occurs
+    /// once, those of smaller classes several times, each time with other random numbers
     /// ([`Context::draw`](crate::Context::draw)). [`draws`](Self::draws) sets another number.
     ///
     /// ```
@@ -203,8 +203,8 @@ impl Sampler {
         Subset::new(ids, inner).map(Self::Subset)
     }
 
-    /// Another sampler from an epoch on, such as for a curriculum: each of `spans` is a first epoch and the
-    /// sampler of the epochs from there. All have the same number of samples per epoch: set it by
+    /// Changes the sampler by epoch, such as for a curriculum: each of `spans` is an epoch, and the sampler
+    /// from that epoch on. All must have the same number of samples per epoch: set it by
     /// [`draws`](Self::draws).
     ///
     /// ```

@@ -21,9 +21,9 @@ pub struct FromIter {
 /// A source of `shards` iterators: `open` gets an epoch and the number of a shard, and returns the raw
 /// records of the shard. `decode` writes a record into its row of `spec`.
 ///
-/// The same epoch and shard must yield the same records at each call. The offset of a record is its number: a
-/// run that resumes inside a shard reads the records before that again and drops them. Implement [`Source`]
-/// if a shard can seek, or may have no record for a while.
+/// The same epoch and shard must yield the same records at each call. The offset of a record is its number,
+/// so a run that resumes inside a shard reads and drops the records before it. Implement [`Source`] if a
+/// shard can seek, or may have no record for a while.
 ///
 /// ```
 /// use std::io::BufRead;

@@ -1,4 +1,4 @@
-//! The fields that two specs have in common.
+//! Merges the limits of two specs with the same fields.
 
 use super::{Field, Spec};
 use crate::ragged::Form;
@@ -7,7 +7,7 @@ impl Spec {
     /// This spec with the limits of ragged fields that `other` has too: each the larger of both.
     ///
     /// # Errors
-    /// In which property of which field `other` differs in more than limits, as the end of a sentence.
+    /// The property of a field, other than limits, in which `other` differs, as the end of a sentence.
     #[doc(hidden)] // For sets of several parts.
     pub fn widened(self, other: &Self) -> Result<Self, String> {
         let names = |spec: &Self| -> Vec<String> {
@@ -54,7 +54,7 @@ impl Field {
                 return Err(format!("its field \"{name}\" has {have} instead of {want}"));
             }
             (Some(want), Some(have)) => {
-                // Without a limit per batch there is room for the limit of each sample.
+                // Without a limit per batch, a batch has room for the limit of every sample.
                 want.per_batch = want.per_batch.zip(have.per_batch).map(|(want, have)| want.max(have));
                 want.per_sample = want.per_sample.max(have.per_sample);
             }

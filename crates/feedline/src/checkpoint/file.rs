@@ -1,4 +1,4 @@
-//! A checkpoint in a file, which is either the old one or the new one whenever the machine stops.
+//! Checkpoints in files. Whenever the machine stops, the file is the old or the new one, never a mixture.
 
 use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
@@ -16,15 +16,15 @@ const MAGIC: &[u8] = b"feedline checkpoint 1\n";
 /// Bytes of the checksum at the end of the file.
 const CHECKSUM: usize = 8;
 
-/// Attempts to make a temporary file under a name that no other file has.
+/// Attempts to find an unused name for the temporary file.
 const ATTEMPTS: u32 = 64;
 
 impl Checkpoint {
-    /// Saves the checkpoint in the file at `path`, in place of a file that is there.
+    /// Saves the checkpoint in the file at `path`; replaces an existing file.
     ///
     /// The new file is complete on the disk before it gets its name, so whenever the process or the machine
-    /// stops, `path` is the old file or the new one. Each rank saves a file of its own. Blocks until the disk
-    /// has the file.
+    /// stops, `path` is the old file or the new one. Each rank saves its own file. Blocks until the file is
+    /// on the disk.
     ///
     /// ```
     /// use feedline::{Checkpoint, InMemory, Loader};
@@ -55,7 +55,7 @@ impl Checkpoint {
         };
         let (file, temporary) = temporary(folder, name, random).map_err(cannot)?;
         write(&self.to_bytes(), file, &temporary, path).map_err(|error| {
-            // It was made here. If it is left behind, it is not a checkpoint.
+            // This call made the file; if it stays, it does no harm.
             let _ = fs::remove_file(&temporary);
             cannot(error)
         })?;
@@ -95,8 +95,8 @@ impl Checkpoint {
     }
 }
 
-/// A new file in `folder`, called by `name` and a number of `random`. Never one that is there: it may be that
-/// of another process, which writes it at this moment, or was left by a kill.
+/// Creates a new file in `folder`, called by `name` and a number from `random`. Never uses an existing file:
+/// another process may be writing it, or a kill may have left it.
 fn temporary(folder: &Path, name: &OsStr, mut random: impl FnMut() -> u64) -> io::Result<(File, PathBuf)> {
     let mut attempts = 0..ATTEMPTS;
     loop {
@@ -113,7 +113,7 @@ fn temporary(folder: &Path, name: &OsStr, mut random: impl FnMut() -> u64) -> io
 
 /// A random number. Process ids would not do: in containers every process has the same one.
 fn random() -> u64 {
-    // Keyed at random for each thread, and anew for each call.
+    // `RandomState` has random keys, different for each call.
     RandomState::new().hash_one(std::process::id())
 }
 
@@ -135,7 +135,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         io::ErrorKind::NotFound => data("there is no checkpoint: check the path"),
         _ => data("cannot read the checkpoint").with_source(error),
     };
-    // Before opening it: to open a pipe blocks.
+    // Checked first: opening a pipe blocks.
     if !fs::metadata(path).map_err(cannot)?.is_file() {
         return Err(data("this is not a file: give the path of a checkpoint"));
     }
@@ -168,7 +168,7 @@ mod tests {
         let (_, other) = temporary(folder.path(), OsStr::new("a"), || second.next().unwrap()).unwrap();
         assert_eq!(other.file_name().unwrap(), ".a.0000000000000009.tmp");
         assert_eq!(fs::read(&path).unwrap(), b"of another process");
-        // Names that are all taken are an error, and stay.
+        // It is an error if all names are taken; the existing files stay.
         let error = temporary(folder.path(), OsStr::new("a"), || 7).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"of another process");

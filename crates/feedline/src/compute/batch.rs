@@ -147,7 +147,7 @@ impl Ready {
         self.reader.view(self.layout.offset(index), bytes)
     }
 
-    /// The ragged field `name`: the items of all rows one behind another, and `rows + 1` offsets.
+    /// The ragged field `name`: the concatenated items of all rows, and `rows + 1` offsets.
     ///
     /// The host knows the number of items without waiting: the length of the values, divided by the elements
     /// of an item.
@@ -214,9 +214,8 @@ impl Ready {
         self.reader.view(self.layout.offset(index), self.len())
     }
 
-    /// Items of the longest row of the ragged field `name`; of running sums, such as `cu_seqlens`, the
-    /// largest number that was added: the `max_seqlen` of attention kernels. Known without waiting for the
-    /// device.
+    /// Items of the longest row of the ragged field `name`. For running sums, such as `cu_seqlens`, the
+    /// largest summand: the `max_seqlen` of attention kernels. Does not wait for the device.
     ///
     /// # Errors
     /// `Config` for a name that the spec does not have, or a field that is not ragged.

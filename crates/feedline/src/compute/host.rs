@@ -134,7 +134,7 @@ impl HostBatch {
         Ok((self.ready.in_place(&ragged.values)?, self.ready.in_place(&ragged.offsets)?))
     }
 
-    /// Items of the longest row of the ragged field `name`, or the largest number of running sums; see
+    /// Items of the longest row of the ragged field `name`, or the largest summand of running sums; see
     /// [`Ready::longest`].
     ///
     /// # Errors

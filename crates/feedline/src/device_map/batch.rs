@@ -7,7 +7,7 @@ use super::output::Output;
 use crate::Ready;
 use crate::compute::{PaddedView, RaggedView};
 
-/// A batch on the device, and the batch to make of it; the argument of
+/// A batch on the device, and the batch to make from it; the argument of
 /// [`LoaderBuilder::device_map`](crate::LoaderBuilder::device_map).
 ///
 /// All views are for work on [`stream`](Self::stream), and end with the call.
@@ -78,8 +78,8 @@ impl<'a> DeviceBatch<'a> {
         to.copy_from(self.input.bytes_at(index)?)
     }
 
-    /// Random numbers for this batch. They depend on the seed, the epoch and the position of the batch in the
-    /// epoch only, so they are the same on every lane, and after a resume with the same batch size and world.
+    /// Random numbers for this batch. They depend only on the seed, the epoch and the position of the batch
+    /// in it, so they are the same on every lane, and after a resume with the same batch size and world.
     pub fn random(&self) -> Random {
         self.output.random(self.input)
     }

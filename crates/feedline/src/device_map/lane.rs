@@ -25,7 +25,7 @@ pub(crate) struct DeviceLanes {
     shared: Arc<Lanes>,
 }
 
-/// What the lanes of a loader share. Its drop, by the last lane, ends the stage.
+/// The parts that the lanes of a loader share. The last lane drops it, which ends the stage.
 struct Lanes {
     batches: Batches,
     /// The number of the next batch, in the order of their delivery.
@@ -36,7 +36,7 @@ struct Lanes {
     _ended: Ended,
 }
 
-/// What the lanes work with.
+/// The inputs of the lanes.
 pub(crate) struct MapWork {
     /// The output slots.
     pub(crate) slots: Arc<SlotRing>,
@@ -72,14 +72,14 @@ pub(crate) struct Lane {
     stream: Stream,
     map: Map,
     timed: TimedCopies,
-    /// Of the last batch that was read from its host slot: the nanoseconds of the closure, and of the wait
-    /// for the output's slot and for that of the batch before.
+    /// For the last batch that was read from its host slot, the nanoseconds of the closure, and of the waits
+    /// for the output's slot and for the previous batch.
     last: (u64, u64),
-    /// Whether it has just waited for the consumer, for more than a tenth of the time of its last batch.
+    /// Whether its last wait for the consumer was longer than a tenth of the batch's time.
     is_ahead: bool,
     /// The end of its work on the device.
     ended: Event,
-    /// For each output field, whether the closure has it.
+    /// For each output field, whether the closure has taken it.
     written: Vec<bool>,
 }
 
@@ -94,8 +94,8 @@ struct Job {
 }
 
 impl DeviceLanes {
-    /// Lanes between the transfer thread and the `consumer`. Returns the channel to them too, with room for
-    /// `room` batches, and what gets the outcome of the transfer thread.
+    /// Creates the lanes between the transfer thread and the `consumer`. Also returns the channel to them,
+    /// with room for `room` batches, and the receiver of the transfer thread's outcome.
     ///
     /// # Errors
     /// `Config` for slots that have other writers.
@@ -151,15 +151,15 @@ impl Lanes {
         if let Err(error) = ran {
             self.outbox.fail(error);
         }
-        // The closure may own memory, whose drop waits for the stream.
+        // The closure may own device memory, and dropping it waits for the stream.
         let dropped = catch_panic("the device map panicked when it was dropped", || drop(lane));
         if let Err(error) = dropped {
             self.work.device.stats().report(error);
         }
     }
 
-    /// The next batch that is still wanted, and a slot for its output; `None` at the end. One lane at a time:
-    /// batches get their slots in the order of their delivery.
+    /// Takes the next batch that is still wanted, and a slot for its output; `None` at the end. One lane at a
+    /// time, so that batches get slots in the order of delivery.
     fn take(&self) -> Option<Job> {
         let mut intake = self.intake.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -195,7 +195,7 @@ impl Lanes {
         }
     }
 
-    /// Maps a batch and delivers it. Returns false if the lane has to end: after an error, the state of its
+    /// Maps a batch and delivers it. Returns false if the lane must end: after an error, the state of its
     /// closure is unknown.
     fn map(&self, lane: &mut Lane, job: Job) -> bool {
         let (number, step) = (job.number, job.arrived.info().step);
@@ -241,7 +241,8 @@ impl Lane {
     fn map(&mut self, lanes: &Lanes, job: Job) -> Result<Loaded> {
         let Job { arrived, mut slot, taken, mut begun, .. } = job;
         if let Arrived::Filled(_) = arrived {
-            // The launch of the last batch may wait for the readers of its slot: that time is the consumer's.
+            // The last batch's launch may wait for the readers of its slot; that time is charged to the
+            // consumer.
             self.ended.synchronize()?;
             begun = now();
             self.is_ahead = 10 * begun.saturating_sub(taken) > self.last.0;
@@ -260,7 +261,7 @@ impl Lane {
                     Ok(mapped)
                 });
                 self.last = (now().saturating_sub(begun), begun.saturating_sub(taken));
-                // The host slot is free, or will be soon.
+                // The host slot is free or soon will be.
                 lanes.work.requests.wake();
                 mapped?
             }
@@ -294,7 +295,7 @@ impl Lane {
             catch_panic("the device map panicked", || map(&mut batch)).and_then(|mapped| mapped)?;
             batch.check_written()
         })?;
-        // Only now: the lane's stream has got all work that reads the batch.
+        // Dropped only now, when all work that reads the batch is queued.
         drop(input);
         if is_timed {
             timed.end(stream, BatchId::of(mapped.info()))?;
@@ -325,7 +326,8 @@ impl Lane {
 }
 
 impl MapWork {
-    /// Replaces the extents of a batch's ragged fields by those of the output, which has some of them.
+    /// Replaces the extents of the batch's ragged fields by those of the output, which has only some of these
+    /// fields.
     fn place_extents(&self, of_batch: &[Extent], to: &mut Vec<Extent>) {
         let (batch, output) = &self.layouts;
         let names = output.spec().fields().iter().filter(|field| field.as_ragged().is_some());
@@ -339,7 +341,7 @@ impl MapWork {
 }
 
 impl Batches {
-    /// Blocks until there is a batch, or there will be no more.
+    /// Blocks until there is a batch, or all have been received.
     fn recv(&self) -> std::result::Result<Delivery<Arrived>, RecvError> {
         Ok(match self {
             Self::Copied(batches) => batches.recv()?.map(Arrived::Copied),
@@ -381,7 +383,7 @@ pub(crate) fn streams(lanes: &[Lane]) -> Vec<Stream> {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        // A trace has all of the lane's work.
+        // Completes the trace with all of the lane's work.
         if self.timed.has_undrawn() {
             let _ = self.stream.synchronize().and_then(|()| self.timed.draw());
         }

@@ -60,7 +60,7 @@ type MapFilled = dyn FnMut(&mut PinnedBatch<'_>) -> Result<()> + Send;
 /// Makes the closure of a lane for its stream.
 type Factory = dyn Fn(&Stream) -> Result<Map> + Send + Sync;
 
-/// The device map that a builder was given.
+/// The device map of a builder.
 #[derive(Clone)]
 pub(crate) struct DeviceMap {
     /// The fields that it writes.
@@ -71,8 +71,7 @@ pub(crate) struct DeviceMap {
 }
 
 impl DeviceMap {
-    /// The layout of the batches that it makes of batches of `filled`. A ragged field is a copy of theirs, in
-    /// its form.
+    /// The layout of its output for batches of `filled`. A ragged field is a copy, in the same form.
     ///
     /// # Errors
     /// `Config` for a ragged field of a device map, or one that batches do not have; as [`Layout::new`].
@@ -196,11 +195,11 @@ impl LoaderBuilder {
     /// work that reads host memory, such as decoding files by a device's engines. The batches that you
     /// receive have the fields of `spec`. `PictureStage` of the crate `feedline-pictures` is made of it.
     ///
-    /// As [`device_map`](Self::device_map), which this replaces, but for two things: the closure reads slices
-    /// of the host slot ([`PinnedBatch::field`], [`PinnedBatch::ragged`]), and it may block, so it is called
-    /// on several [`device_lanes`](Self::device_lanes) at a time, for different batches. There is a host slot
-    /// for each lane more. A ragged field of `spec` is a copy of that of the batch ([`PinnedBatch::copy`]),
-    /// also padded. Not with zero copy or a resident set.
+    /// It replaces [`device_map`](Self::device_map) and works like it, with two differences: the closure
+    /// reads slices of the host slot ([`PinnedBatch::field`], [`PinnedBatch::ragged`]), and it may block, so
+    /// it is called on several [`device_lanes`](Self::device_lanes) at a time, for different batches. Each
+    /// lane adds a host slot. A ragged field of `spec`, padded or not, is a copy of the batch's field
+    /// ([`PinnedBatch::copy`]). Not possible with zero copy or a resident set.
     ///
     /// ```
     /// use feedline::batch::PinnedBatch;
@@ -241,9 +240,8 @@ impl LoaderBuilder {
     }
 
     /// Number of lanes of the [`device_map`](Self::device_map) or of [`produce`](Self::produce): threads,
-    /// each with a stream and a closure of its own. Default: 1, which is enough for a closure that only
-    /// queues kernels. Give more to one that blocks, or whose kernels leave room on the device for those of
-    /// another batch.
+    /// each with its own stream and closure. Default: 1, which is enough for a closure that only queues
+    /// kernels. Use more for a closure that blocks, or whose kernels do not fill the device.
     pub fn device_lanes(mut self, lanes: usize) -> Self {
         self.device_lanes = lanes;
         self

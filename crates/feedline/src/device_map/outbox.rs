@@ -11,15 +11,15 @@ use crate::transfer::Reorder;
 
 /// Delivers the batches of all lanes in order.
 ///
-/// An error is one of its batch: the batches before it are delivered first. The outcome of the transfer
-/// thread comes last, since every batch that it sent is before it.
+/// An error belongs to its batch: the batches before it are delivered first. The outcome of the transfer
+/// thread comes last, after every batch that it sent.
 pub(super) struct Outbox {
     state: Mutex<State>,
     /// The output slots. Closed when nothing more is delivered, so that no lane waits for one.
     slots: Arc<SlotRing>,
     /// The outcome of the transfer thread.
     upstream: Arc<OnceLock<Result<()>>>,
-    /// Keeps the first cause for the consumer, which looks for it when its channel is closed.
+    /// Keeps the first cause for the consumer, which reads it when its channel is closed.
     outcome: Box<dyn Fn(Result<()>) + Send + Sync>,
 }
 
@@ -82,7 +82,7 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        // Before the channel is closed by the drop of its sender.
+        // Before the sender is dropped, which closes the channel.
         if let Some(Err(error)) = self.upstream.get() {
             (self.outcome)(Err(error.clone()));
         }

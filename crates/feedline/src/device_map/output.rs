@@ -7,10 +7,10 @@ use feedline_device::slot::SlotMut;
 
 use crate::decode::position;
 
-/// Keeps the random numbers of device maps apart from those of samples and of `map_batch`.
+/// Separates the random numbers of device maps from those of samples and of `map_batch`.
 const STREAM: u64 = u64::from_le_bytes(*b"a device");
 
-/// The batch that a lane makes, in its slot.
+/// The output of a lane, in its slot.
 pub(super) struct Output<'a> {
     slot: SlotMut<'a>,
     layout: &'a Layout,
@@ -40,7 +40,7 @@ impl<'a> Output<'a> {
         self.slot.view_mut(self.layout.offset(index), field.elements() * rows)
     }
 
-    /// The bytes of the field `name` of `rows` rows, to copy those of the field `own` of the batch there.
+    /// The bytes of the field `name` of `rows` rows, as the destination of a copy of the batch's field `own`.
     pub(super) fn copy_of(&mut self, name: &str, own: &Field, rows: usize) -> Result<ViewMut<'a, u8>> {
         let (index, field) = self.take(name)?;
         if own.as_ragged().is_some() {
@@ -53,7 +53,7 @@ impl<'a> Output<'a> {
     }
 
     /// The bytes of the offsets or lengths of the ragged field `name` of `rows` rows, and of its `items`
-    /// items, to copy those of the batch there.
+    /// items, as the destination of a copy from the batch.
     pub(super) fn ragged_copy_of(
         &mut self,
         name: &str,
@@ -85,7 +85,7 @@ impl<'a> Output<'a> {
         Ok((index, field))
     }
 
-    /// Refuses a batch of which a field was not written: it holds the elements of an earlier batch.
+    /// Refuses a batch with a field that was not written: it would hold elements of an earlier batch.
     pub(super) fn check_written(&self) -> Result<()> {
         let fields = self.layout.spec().fields();
         match fields.iter().zip(&*self.written).find(|(_, written)| !**written) {

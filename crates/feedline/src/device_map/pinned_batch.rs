@@ -1,4 +1,4 @@
-//! A filled batch in its pinned slot, and the batch on the device that a lane makes of it.
+//! A filled batch in its pinned slot, and the batch on the device that a lane makes from it.
 
 use feedline_core::ragged::Form;
 use feedline_core::{BatchInfo, Element, Extent, Field, Layout, Random, Result, Spec};
@@ -7,11 +7,11 @@ use feedline_device::{Stream, ViewMut};
 
 use super::output::{Output, refuse};
 
-/// A filled batch in pinned host memory, and the batch to make of it on the device; the argument of
+/// A filled batch in pinned host memory, and the batch to make from it on the device; the argument of
 /// [`LoaderBuilder::produce`](crate::LoaderBuilder::produce).
 ///
-/// All slices and views end with the call. Work that is queued on [`stream`](Self::stream) may read the
-/// slices after it: the memory is filled again when that work has ended.
+/// All slices and views end with the call. Work queued on [`stream`](Self::stream) may read the memory of the
+/// slices later: it is filled again only after that work has ended.
 pub struct PinnedBatch<'a> {
     slot: PinnedSlot<'a>,
     info: &'a BatchInfo,
@@ -22,7 +22,7 @@ pub struct PinnedBatch<'a> {
 }
 
 impl<'a> PinnedBatch<'a> {
-    /// `needs_help` as the method.
+    /// `needs_help` is that of the method of this name.
     pub(super) fn new(
         (slot, info, layout): (PinnedSlot<'a>, &'a BatchInfo, &'a Layout),
         stream: &'a Stream,
@@ -54,8 +54,7 @@ impl<'a> PinnedBatch<'a> {
         Ok(self.elements(self.layout.offset(index), field.elements() * self.len()))
     }
 
-    /// The ragged field `name`: the items of all rows one behind another, and `rows + 1` offsets, counted in
-    /// items.
+    /// The ragged field `name`: the concatenated items of all rows, and `rows + 1` offsets, counted in items.
     ///
     /// # Errors
     /// `Config` for a name that the spec does not have, a field that is not ragged or is padded, or one of
@@ -83,8 +82,8 @@ impl<'a> PinnedBatch<'a> {
     /// The output field `name` of all rows, to write; as [`DeviceBatch::output`](super::DeviceBatch::output).
     ///
     /// Work that is queued after the first call of this or of [`copy`](Self::copy) waits for the last use of
-    /// the output's slot: queue what does not write the output, such as decoding into memory of your own,
-    /// before it.
+    /// the output's slot. So queue work that does not write the output, such as decoding into your own
+    /// memory, before it.
     ///
     /// # Errors
     /// As [`DeviceBatch::output`](super::DeviceBatch::output); a device failure.
@@ -92,7 +91,7 @@ impl<'a> PinnedBatch<'a> {
         self.output.view_mut(name, self.info.len())
     }
 
-    /// Queues a copy of the field `name` into the output field of that name; of a ragged field, in its form.
+    /// Queues a copy of the field `name` into the output field of that name; a ragged field keeps its form.
     ///
     /// # Errors
     /// As [`output`](Self::output); `Config` for a field that has another type or shape in the batch, or is
@@ -116,9 +115,9 @@ impl<'a> PinnedBatch<'a> {
         self.output.random(self.info)
     }
 
-    /// Whether the CPU should help the device with this batch: the workers are ahead, since filled batches
-    /// wait for a lane, and the lanes are not, since this one did not wait for the consumer's step just now.
-    /// The closure may be called from any thread, and returns another value when batches come and go.
+    /// Whether the CPU should help the device with this batch: filled batches wait for a lane, so the workers
+    /// are ahead, and this lane did not just wait for the consumer, so the lanes are not. The closure may be
+    /// called from any thread; its value changes as batches come and go.
     pub fn needs_help(&self) -> &'a (dyn Fn() -> bool + Sync) {
         self.needs_help
     }

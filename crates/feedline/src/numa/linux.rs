@@ -1,4 +1,4 @@
-//! The cores of a thread on Linux.
+//! Thread placement on Linux.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

@@ -1,6 +1,6 @@
-//! The cores of a thread on systems other than Linux: threads run where the system puts them.
+//! No-op: threads are placed on Linux only.
 
-/// A thread that was moved to a node's cores: there is none on this system.
+/// Never constructed on this system.
 pub(crate) enum OnNode {}
 
 impl OnNode {

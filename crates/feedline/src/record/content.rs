@@ -7,7 +7,7 @@ use twox_hash::XxHash3_64;
 /// Which batches are hashed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContentHash {
-    /// One batch of so many.
+    /// One batch in this many is hashed.
     every: u64,
 }
 

@@ -159,13 +159,11 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A machine that stops may leave zeros where it had not written yet; a frame has no so long run of them at
-/// its end.
+/// A crash may leave zeros in unwritten parts of the file. No frame ends with this many zeros.
 const ZEROS: usize = 16;
 
-/// Whether `bytes`, which do not begin with a whole frame, are what a kill leaves behind the last one: the
-/// beginning of one frame. Otherwise they are damaged: nothing that can be read lies behind a frame that was
-/// cut.
+/// Whether `bytes`, which do not begin with a whole frame, are only the beginning of one, as a kill leaves
+/// it. Otherwise they are damaged: no readable frame follows one that was cut.
 pub(super) fn is_cut(bytes: &[u8]) -> bool {
     let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
     let written = if zeros >= ZEROS || zeros == bytes.len() { bytes.len() - zeros } else { bytes.len() };
@@ -175,7 +173,7 @@ pub(super) fn is_cut(bytes: &[u8]) -> bool {
         && !is_whole_but_for_its_head(bytes)
 }
 
-/// Whether `bytes` are a whole frame of which only the kind or the length is wrong.
+/// Whether `bytes` would be a whole frame with another kind or length.
 fn is_whole_but_for_its_head(bytes: &[u8]) -> bool {
     let mut frame = bytes.to_vec();
     let is_whole = |frame: &[u8]| Frame::read(frame).is_some_and(|(_, len)| len == frame.len());
@@ -193,7 +191,7 @@ fn is_whole_but_for_its_head(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a frame begins with `bytes`, and has more.
+/// Whether `bytes` are the proper beginning of a frame.
 fn is_beginning(bytes: &[u8]) -> bool {
     let payload = match bytes.first() {
         None => return true,

@@ -14,7 +14,7 @@ use super::RecordOptions;
 use crate::builder::LoaderBuilder;
 use crate::decode::Input;
 
-/// Samples whose files are asked for, evenly spread: all of a set of up to this many.
+/// Max samples whose files are looked up, evenly spread over the set.
 const ASKED: u64 = 1 << 16;
 /// Max number of files in a header.
 const MAX_FILES: usize = 4096;
@@ -76,11 +76,10 @@ pub(super) fn describe(
     })
 }
 
-/// Refuses to continue the record with the header `before` by a run with the header `now`.
+/// Checks that a run with the header `now` may continue the record with the header `before`.
 ///
 /// # Errors
-/// `Cursor`, with the file that has changed, if the data is not that of the record; or with the option that
-/// differs.
+/// `Cursor` if the data or an option differs; names the changed file or the option.
 pub(super) fn same_run(before: &Value, now: &Value) -> Result<()> {
     let refuse = |why: String| Error::new(ErrorKind::Cursor, why);
     if before["fingerprint"] != now["fingerprint"] {
@@ -118,7 +117,7 @@ pub(super) fn same_run(before: &Value, now: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The files of two headers that differ, each in a few words.
+/// The files that differ between two headers, each with a few words.
 pub fn changed_files(before: &Value, now: &Value) -> Vec<String> {
     let list = |header: &Value| -> Vec<(String, u64, u64)> {
         let files = header["files"].as_array().into_iter().flatten();
@@ -164,7 +163,7 @@ pub fn files(set: &dyn Dataset) -> Vec<(String, u64, u64)> {
         last = path;
         let Some(path) = path else { continue };
         let name = absolute(path);
-        // Neighbours are in one file; a mix comes back to a file of before.
+        // Neighbours are usually in one file; a mix returns to earlier ones.
         if files.len() < 64 && files.iter().any(|(known, ..)| *known == name) {
             continue;
         }

@@ -2,7 +2,8 @@
 //!
 //! A step's batch is a function of the options, the seed and the position. The record holds the options once,
 //! and for each step a hash of the order and a hash of the rows. From it `feedline replay` makes a batch
-//! again, years later, and says whether its bytes are the same. The crate `feedline-record` reads records.
+//! again, even years later, and checks that its bytes are the same. The crate `feedline-record` reads
+//! records.
 //!
 //! ```
 //! use feedline::record::{RecordOptions, Recorder};
@@ -25,8 +26,8 @@
 //! A worker hashes the rows of a batch after all transforms and `map_batch`, and before padding, which
 //! follows from the rows. In zero-copy and resident mode workers do not read rows: they hash the columns of
 //! the set, if the set has columns; otherwise the record holds only the order. The hash is XXH3, more than 3
-//! GB/s per worker. Where the workers limit the rate, hash fewer steps by [`RecordOptions::content_every`];
-//! the header of the record says what was hashed.
+//! GB/s per worker. If the workers limit the rate, hash fewer steps by [`RecordOptions::content_every`]; the
+//! header of the record states what was hashed.
 
 mod content;
 #[doc(hidden)] // For feedline-record.
@@ -59,14 +60,14 @@ pub fn file_name(rank: u32) -> String {
     format!("rank-{rank}.rec")
 }
 
-/// What a record holds beside the steps.
+/// Options of a record.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// The file or folder of the data, which `feedline replay` opens. Default: none; then only a program that
     /// has the data set can replay the run, by the crate `feedline-record`.
     pub data: Option<PathBuf>,
-    /// What the program does with the samples, in your words, such as the version of its transforms;
-    /// `feedline diff` compares it. Default: empty.
+    /// A description of the program's processing, such as the version of its transforms, for `feedline diff`
+    /// to compare. Default: empty.
     pub transforms: String,
     /// Hashes the rows of every step whose number in its epoch is a multiple of this; 0 for none. Default: 1.
     pub content_every: u64,
@@ -97,7 +98,7 @@ struct Shared {
     writers: Mutex<Vec<(u32, RankWriter)>>,
 }
 
-/// The options of a builder about the record.
+/// The recording options of a builder.
 #[derive(Clone, Default)]
 pub(crate) struct Recording {
     pub(crate) recorder: Option<Recorder>,
@@ -160,7 +161,7 @@ impl Recorder {
         let path = folder.join(file_name(rank));
         let mut writers = lock(writers);
         if let Some(at) = writers.iter().position(|(other, _)| *other == rank) {
-            // The loader holds the other.
+            // A loader still holds the other reference.
             if Arc::strong_count(&writers[at].1) > 1 {
                 let why = "another loader has this recorder: make a recorder for each loader";
                 return Err(Error::new(ErrorKind::Config, why).at_path(path));
@@ -179,7 +180,7 @@ impl Recorder {
         Ok(writer)
     }
 
-    /// How the rows of `input` are hashed in mode `mode`.
+    /// How the rows of `input` are hashed in `mode`, and the name of this way.
     fn content_of(&self, input: &Input, mode: &ChosenMode) -> (Option<ContentHash>, &'static str) {
         let hash = ContentHash::new(self.shared.options.content_every);
         let has_columns = || input.stable_dataset().is_some_and(|set| content::has_columns(&**set));
@@ -202,7 +203,7 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl LoaderBuilder {
-    /// The hash of rows, and the writer of the record; `None` for what was not asked for.
+    /// The hash of rows, and the writer of the record; `None` for each that is not requested.
     pub(crate) fn open_record(
         &self,
         mode: &ChosenMode,

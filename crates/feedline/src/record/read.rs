@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::frame::{Frame, MAGIC, Substitute, is_cut};
 
-/// The record of one rank: what its file holds up to the last whole step.
+/// The record of one rank, up to the last whole step in its file.
 #[derive(Clone, Debug, Default)]
 pub struct RankRecord {
     /// The options, in the order in which they were written.
     pub headers: Vec<Value>,
-    /// The steps, in ascending order of their numbers; steps that were done again replace the former ones.
+    /// The steps, in ascending order of their numbers; repeated steps replace earlier ones.
     pub segments: Vec<Segment>,
     /// The user's values.
     pub notes: Vec<Note>,
@@ -22,11 +22,11 @@ pub struct RankRecord {
     pub names: Vec<String>,
     /// The length of the part that was read, in bytes.
     pub bytes: u64,
-    /// Bytes after it, which a kill has left.
+    /// Bytes after it, left by a kill.
     pub cut: u64,
 }
 
-/// Steps one after another, of one epoch.
+/// Consecutive steps of one epoch.
 #[derive(Clone, Debug)]
 pub struct Segment {
     /// The index of their header.
@@ -67,7 +67,7 @@ impl RankRecord {
     /// Reads the file at `path`; `None` if there is none.
     ///
     /// # Errors
-    /// `Data` if it cannot be read, is not a record, or is damaged: then with the step.
+    /// `Data` if it cannot be read, is not a record, or is damaged; names the step of the damage.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         match std::fs::read(path) {
             Ok(bytes) => Self::parse(&bytes).map(Some).map_err(|error| error.at_path(path)),
@@ -114,7 +114,7 @@ impl RankRecord {
         Ok(record)
     }
 
-    /// The error of a byte at `offset` that is not that of the run.
+    /// The error for damage at byte `offset`.
     fn damaged(&self, offset: usize) -> Error {
         let place = match self.segments.last() {
             Some(last) => format!("at step {}", last.numbers().end),
@@ -127,8 +127,7 @@ impl RankRecord {
         Error::new(ErrorKind::Data, why).at_offset(offset as u64)
     }
 
-    /// Adds what a frame says, `open` being the substitutes before it. Returns false if a frame before it is
-    /// missing.
+    /// Adds a frame; `open` has the substitutes before it. Returns false if an earlier frame is missing.
     fn add(&mut self, frame: Frame<'_>, open: &mut Vec<Substitute>) -> bool {
         let is_step = matches!(frame, Frame::Step { .. });
         if !open.is_empty() && !is_step {
@@ -170,7 +169,7 @@ impl RankRecord {
         true
     }
 
-    /// Forgets the steps from `number` on, which are done again.
+    /// Forgets the steps from `number` on, which will be repeated.
     fn forget_from(&mut self, number: u64) {
         self.segments.retain(|segment| segment.number < number);
         if let Some(last) = self.segments.last_mut() {
@@ -198,7 +197,7 @@ pub(super) fn step_at(number: u64, start: &Cursor, cursor: &Cursor, header: &Val
         return None;
     }
     if header["samples"].is_null() {
-        // A source: its position does not tell the step, but the samples of this rank do.
+        // For a source the position does not determine the step, but the number of this rank's samples does.
         let samples = cursor.proof().count().checked_sub(start.proof().count())?;
         return number.checked_add(samples.div_ceil(batch));
     }

@@ -33,15 +33,16 @@ pub(crate) struct Writer {
     file: File,
     /// A forked child writes nothing.
     process: u32,
-    /// Bytes of the file that are written.
+    /// Bytes of the file written so far.
     written: u64,
     buffer: Vec<u8>,
     flushed: Instant,
-    /// Why nothing can be written any more.
+    /// The reason why nothing more can be written.
     error: Option<Error>,
     names: Vec<String>,
     header: Arc<Value>,
-    /// Where each recorded stretch begins: its first number, its cursor, and the header of its options.
+    /// The start of each recorded stretch: its first step's number, its cursor, and the header of its
+    /// options.
     begins: Vec<(u64, Cursor, Arc<Value>)>,
     /// The epoch of the last recorded step of an earlier process, and the number of the step after it.
     end: Option<(u64, u64)>,
@@ -59,7 +60,7 @@ impl Writer {
     ///
     /// # Errors
     /// `Data` if the file cannot be written or is damaged, or another process writes it; `Cursor` if it, or
-    /// that of the first rank, is the record of another run. A file that is damaged stays as it is.
+    /// the first rank's file, is the record of another run. A damaged file is left unchanged.
     pub(super) fn open(path: &Path, header: Value, first: Option<RankRecord>) -> Result<Self> {
         let cannot = |error: std::io::Error| cannot(path, error);
         let file = File::options().create(true).read(true).write(true).truncate(false).open(path);
@@ -72,7 +73,7 @@ impl Writer {
         if let Some(of_first) = first.as_ref().and_then(|first| first.headers.last()) {
             same_run(of_first, &header).map_err(|error| error.at_path(path))?;
         }
-        // The tail that a kill has left.
+        // Removes the tail left by a kill.
         file.set_len(found.bytes).map_err(cannot)?;
         file.seek(SeekFrom::Start(found.bytes)).map_err(cannot)?;
         let known = if found.segments.is_empty() { first.unwrap_or_default() } else { found.clone() };
@@ -105,7 +106,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// The next step begins at a cursor that was saved: it may have been recorded before.
+    /// The next step begins at a saved cursor, so it may have been recorded before.
     pub(crate) fn resume(&mut self) {
         self.is_resumed = true;
     }
@@ -159,7 +160,7 @@ impl Writer {
         Frame::Begin { number: self.next, cursor: *cursor }.write(&mut self.buffer);
     }
 
-    /// Steps before `cursor` of a run with these options, of which nothing is recorded.
+    /// The number of steps before `cursor` in a run with these options that has no record of them.
     fn steps_before(&self, cursor: &Cursor) -> u64 {
         if self.is_source {
             return 0;
@@ -191,7 +192,7 @@ impl Writer {
         if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what is buffered, so that a kill of this process does not lose it.
+    /// Writes the buffer, so that a kill of this process does not lose it.
     ///
     /// # Errors
     /// `Data` if the file cannot be written, at this call and at all later ones.
@@ -206,7 +207,7 @@ impl Writer {
         let wrote = self.file.write_all(&self.buffer);
         self.flushed = Instant::now();
         if let Err(error) = wrote {
-            // What was written of a frame must not stand before later ones.
+            // A part of a frame must not precede later ones.
             let _ = self.file.set_len(self.written);
             let error = cannot(&self.path, error);
             self.error = Some(error.clone());
@@ -229,7 +230,7 @@ impl Drop for Writer {
 fn lock(file: &File, path: &Path) -> Result<()> {
     for _ in 0..TRIES {
         match file.try_lock() {
-            // A process that is being started has the files of this one for a moment, and their locks.
+            // A child that is being started holds the files of this process, and their locks, for a moment.
             Err(TryLockError::WouldBlock) => std::thread::sleep(TRY),
             // Some file systems have no locks.
             Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),

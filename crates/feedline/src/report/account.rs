@@ -34,32 +34,31 @@ pub struct Setup {
     /// ([`produce`](crate::LoaderBuilder::produce)): then nothing is copied, and a lane blocks for its batch.
     #[serde(default)]
     pub lanes_read_host: bool,
-    /// Whether the kernels of the lanes and of the training step may wait for each other in CUDA's work
-    /// queues: a process has 8 unless the variable `CUDA_DEVICE_MAX_CONNECTIONS` says more before CUDA
+    /// Whether kernels of the lanes and of the training step may wait for each other in CUDA's work queues. A
+    /// process has 8, unless the environment variable `CUDA_DEVICE_MAX_CONNECTIONS` sets more before CUDA
     /// starts.
     #[serde(default)]
     pub has_few_queues: bool,
-    /// Block and window of the [`Sampler::block`](feedline_core::Sampler::block) that would decode each group
-    /// of samples once, if the order is a shuffle of single samples of a set whose groups do not fit its
-    /// cache.
+    /// The block and window for a [`Sampler::block`](feedline_core::Sampler::block) that would decode each
+    /// group of samples once, if the order is a full shuffle of a set whose groups do not fit its cache.
     #[serde(default)]
     pub block_shuffle: Option<(u64, u64)>,
-    /// How many groups of samples that are decoded together the cache of the set holds, about, if it does not
-    /// hold all.
+    /// The approximate number of groups of samples in the set's cache, if it does not hold all.
     #[serde(default)]
     pub groups_held: Option<u64>,
-    /// Of a table: the bytes of all of its rows, and whether they are held in memory, decoded once; otherwise
-    /// they are decoded in groups.
+    /// For a table, the bytes of all of its rows, and whether they are held in memory, decoded once;
+    /// otherwise they are decoded in groups.
     #[serde(default)]
     pub table_rows: Option<(u64, bool)>,
-    /// Whether samples are read under one lock, as by code in Python, so that more workers do not help.
+    /// Whether samples are read under one lock, such as the Python interpreter's, so that more workers do not
+    /// help.
     #[serde(default)]
     pub is_under_one_lock: bool,
 }
 
 impl Setup {
-    /// What to write to shuffle by blocks, if the order is a shuffle of single samples of a set whose groups
-    /// do not fit its cache.
+    /// The code for a block shuffle, if the order is a full shuffle of a set whose groups do not fit its
+    /// cache.
     pub fn by_blocks(&self) -> Option<String> {
         let (block, window) = self.block_shuffle?;
         let sampler = named("Sampler::block", "Sampler.block");
@@ -72,16 +71,16 @@ impl Setup {
 /// The working time of each stage for one batch, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceTimes {
-    /// One worker reads the records of a source.
+    /// Reading the records of a source, on one worker.
     pub read_ns: u64,
-    /// Workers decode: the sum over all workers that took part.
+    /// Decoding, summed over all workers that took part.
     pub decode_ns: u64,
-    /// The transfer thread queues the copy.
+    /// Queuing the copy, on the transfer thread.
     pub submit_ns: u64,
-    /// The copy on the device, of the last batch that was timed; 0 before the first.
+    /// The copy on the device, for the last batch that was timed; 0 before the first.
     pub copy_ns: u64,
-    /// The device map on the device, of the last batch that was timed; 0 before the first, and without one.
-    /// Of lanes that read host slots, and of a map on the consumer's thread, the time of the thread.
+    /// The device map on the device, for the last batch that was timed; 0 before the first, and without a
+    /// map. For lanes that read host slots, and for a map on the consumer's thread, the time of the thread.
     #[serde(default)]
     pub map_ns: u64,
     /// The consumer's thread, between two calls.
@@ -163,8 +162,7 @@ impl Account {
         self.until = until;
     }
 
-    /// The difference between this account of a run and `begun`, an earlier copy of it: the account of the
-    /// epoch that began at the copy.
+    /// The account of the epoch that began at `begun`, an earlier copy of this account of the run.
     pub(super) fn since(&self, begun: &Self, epoch: u64) -> Self {
         Self {
             epoch,
@@ -261,7 +259,7 @@ fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// The means of service times; of copies and of the device map, over those that were timed.
+/// The means of service times; for copies and the device map, over the timed ones.
 #[doc(hidden)] // For feedline-report.
 pub fn mean(samples: impl Iterator<Item = ServiceTimes> + Clone) -> ServiceTimes {
     let sum = |part: fn(ServiceTimes) -> u64| samples.clone().map(part).fold(0, u64::saturating_add);

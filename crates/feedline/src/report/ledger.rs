@@ -1,5 +1,5 @@
-//! The account, kept by the consumer's thread. Reads the clock once per batch, and a second time if it
-//! waited.
+//! Keeps the account on the consumer's thread. Reads the clock once per batch, and a second time after a
+//! wait.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,21 +31,21 @@ pub(crate) struct Ledger {
     is_open: bool,
     /// The time at which the consumer asked for the batch that it waits for.
     asked: u64,
-    /// How long the consumer was blocked for a copy before that, since the last call.
+    /// Nanoseconds before that, since the last call, in which the consumer was blocked for a copy.
     asked_copied: u64,
-    /// And how long it ran a device map of its own.
+    /// Nanoseconds in which it ran its own device map.
     asked_mapped: u64,
     /// Waits without a batch since the last delivery.
     polls: [(u64, u64); POLLS],
     polled: usize,
     /// Time of the consumer since the last delivery.
     busy: u64,
-    /// Time since the last delivery in which it was blocked until the copy of a batch had ended: not its own
+    /// Time since the last delivery in which the consumer was blocked for the copy of a batch: not its own
     /// time.
     copied: u64,
-    /// Time since the last delivery in which the consumer's thread ran a device map of its own.
+    /// Time since the last delivery in which the consumer's thread ran its own device map.
     mapped: u64,
-    /// With a device map, nanoseconds of the copy and of the map on the device of the last batch.
+    /// With a device map, the last batch's nanoseconds of the copy and of the map on the device.
     arrival: Option<(u64, u64)>,
     charger: Charger,
     /// The trace, and the batch that the consumer works on.
@@ -62,7 +62,7 @@ pub(crate) struct Reporter {
     waiting: AtomicU64,
     /// Nanoseconds of a step on the device, if the user has measured them.
     step_ns: AtomicU64,
-    /// Nanoseconds of a device map on the consumer's thread that are not charged yet.
+    /// Nanoseconds of a device map on the consumer's thread, not charged yet.
     mapped_ns: AtomicU64,
     tuning: Mutex<Option<Tuning>>,
     filler: OnceLock<Arc<FillCounts>>,
@@ -112,8 +112,8 @@ impl Ledger {
         &self.shared
     }
 
-    /// Charges the time up to `at` to the consumer. For `copied` nanoseconds of it, the consumer waited for
-    /// the copy of a batch. Returns these, and those in which it ran a device map of its own.
+    /// Charges the time up to `at` to the consumer, except `copied` nanoseconds, in which it waited for the
+    /// copy of a batch, and those in which it ran its own device map. Returns both exceptions.
     fn pass(&mut self, at: u64, copied: u64) -> (u64, u64) {
         let passed = at.saturating_sub(self.until);
         // Other threads of the consumer may have waited too: limited to the whole time.
@@ -135,8 +135,8 @@ impl Ledger {
         (copied, mapped)
     }
 
-    /// Splits `ns` nanoseconds, in which the consumer waited until a batch had arrived, into the copy and the
-    /// device map behind it.
+    /// Splits `ns` nanoseconds, in which the consumer waited for a batch to arrive, into the copy and the
+    /// device map after it.
     fn arrival_of(&self, ns: u64) -> [(Cause, u64); 2] {
         let copy = self.arrival.map_or(ns, |(copy_ns, map_ns)| share(ns, copy_ns, map_ns));
         [(Cause::Copy, copy), (Cause::DeviceMap, ns - copy)]
@@ -171,8 +171,8 @@ impl Ledger {
         between + copied + mapped
     }
 
-    /// The consumer asks for a batch. Since the last delivery, it was blocked for `copied` nanoseconds until
-    /// the copy of a batch had ended.
+    /// The consumer asks for a batch. Since the last delivery it was blocked for the copy of a batch for
+    /// `copied` nanoseconds.
     pub(crate) fn ask(&mut self, copied: u64) {
         let at = now();
         (self.asked_copied, self.asked_mapped) = self.pass(at, copied);
@@ -318,7 +318,7 @@ impl Reporter {
         self.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Adds time in which the consumer's thread has run a device map of its own.
+    /// Adds time in which the consumer's thread ran its own device map.
     pub(crate) fn add_device_map_time(&self, time: Duration) {
         self.mapped_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
@@ -371,8 +371,8 @@ impl State {
     /// Their mean; the times of the very first batch before there is another.
     fn mean(&self) -> ServiceTimes {
         let mean = if self.recent.len() == 1 { self.recent[0] } else { mean(self.samples()) };
-        // If the step is the longest stage, it holds up the pipeline for the rest of its time. Host slots are
-        // released several at a time, so only the mean over many batches tells for how long.
+        // If the step is the longest stage, the pipeline waits for the rest of its time. Host slots are
+        // released several at a time, so only the mean over many batches shows this time.
         let held = mean.device_ns;
         let device_ns = if held > mean.step_ns / 20 { mean.step_ns + held } else { 0 };
         ServiceTimes { device_ns, ..mean }
@@ -383,7 +383,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// The time between polls is one wait, also where the consumer was blocked for a copy in it.
+    /// The time between polls is one wait, even if the consumer was blocked for a copy in it.
     #[test]
     fn many_polls_with_waits_for_copies_between_them_charge_each_moment_once() {
         let mut ledger = Ledger::new(Setup::default(), None);

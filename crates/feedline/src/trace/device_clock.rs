@@ -4,8 +4,8 @@ use feedline_core::timeline::now;
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{Event, Stream};
 
-/// Differences of events are single-precision milliseconds: after this time the anchor moves, so that they
-/// stay exact to a microsecond.
+/// CUDA states differences of events in single-precision milliseconds. After this time the anchor moves, so
+/// that differences stay exact to a microsecond.
 const MOVE_NS: u64 = 10_000_000_000;
 
 /// How often the clocks are compared at the start.
@@ -44,8 +44,8 @@ impl DeviceClock {
         Ok(Self { anchor, host_ns })
     }
 
-    /// The time of `event`, a timing event that is complete. It may take the anchor's place, so the caller
-    /// must record it again before it asks for the time of another one relative to it.
+    /// The time of `event`, a timing event that is complete. The event may become the new anchor, in exchange
+    /// for the old one, so the caller must record it again before further use.
     ///
     /// # Errors
     /// A device failure.

@@ -48,7 +48,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<super::Header, Why> {
     Ok(super::Header { size, orientation: Orientation::from_exif(orientation) })
 }
 
-/// What the headers of a picture and the end of its data say of decoding it.
+/// Whether decoding can fail, judged by the headers and the end of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outlook {
     /// It cannot fail: the data of its only scan ends at a marker.
@@ -60,7 +60,7 @@ pub(super) enum Outlook {
 }
 
 impl Outlook {
-    /// That of a picture whose first scan, `scan`, has its data at `at`.
+    /// The outlook of a picture whose first scan, `scan`, has its data at `at`.
     fn new(frame: &Frame, scan: &Scan, bytes: &[u8], at: usize) -> Self {
         if frame.is_progressive || scan.components.len() != frame.components.len() {
             Self::Scans
@@ -72,8 +72,7 @@ impl Outlook {
     }
 }
 
-/// Whether a marker that no reader of the data from `at` on passes follows: any but those of restarts and the
-/// reserved ones.
+/// Whether the data from `at` on ends at a marker other than a restart or a reserved one.
 fn has_end(bytes: &[u8], at: usize) -> bool {
     if bytes.get(at..).is_some_and(|data| data.ends_with(b"\xFF\xD9")) {
         return true;

@@ -29,11 +29,11 @@ pub enum Decode {
     Cpu,
     /// nvJPEG on the GPU, and the CPU for pictures that nvJPEG refuses.
     Gpu,
-    /// Both: while a batch waits for the GPU, the CPU decodes its pictures from the end, and the GPU the
-    /// rest. The CPU helps only while the loader's workers are ahead of the lanes and the lanes are not ahead
-    /// of the training step: reading comes first, and the step's own thread needs the CPU too. Which of them
-    /// decodes a picture depends on timing, and may change its pixels by a level or a few; order and random
-    /// numbers do not change. Without nvJPEG, the CPU.
+    /// Both: while a batch waits for the GPU, the CPU decodes its pictures from the end; the GPU decodes the
+    /// rest. The CPU helps only while the workers are ahead of the lanes, since reading comes first, and the
+    /// lanes are not ahead of the training step, which needs the CPU too. Timing decides which of them
+    /// decodes a picture, which may change its pixels by a few levels; order and random numbers do not
+    /// change. Without nvJPEG, the CPU alone.
     #[default]
     Auto,
 }
@@ -71,7 +71,7 @@ pub enum Decode {
 /// ```
 pub struct PictureDecoder {
     stream: Stream,
-    /// One for each view of a picture, with its parameters.
+    /// The transforms and parameters of each view.
     views: Vec<View>,
     decode: Decode,
     gpu: Option<Nvjpeg>,
@@ -81,7 +81,7 @@ pub struct PictureDecoder {
     decoders: Decoders,
     pixels: Upload<u8>,
     offsets: Upload<u32>,
-    /// The rows that were decoded last, and their pixels in bytes.
+    /// The number of rows decoded last, and the bytes of their pixels.
     decoded: (usize, usize),
     counts: Counts,
     times: DecodeTimes,
@@ -196,8 +196,8 @@ impl PictureDecoder {
         })
     }
 
-    /// Shares the GPU with the other decoders of `queue`: it decodes one batch at a time. What it has refused
-    /// once is known to all of them.
+    /// Shares the GPU with the other decoders of `queue`: it decodes one batch at a time. All of them know
+    /// the files that it has refused.
     pub(crate) fn share(&mut self, (queue, refused): (&Arc<GpuQueue>, &Arc<Refused>)) {
         (self.gpu_queue, self.refused) = (queue.clone(), refused.clone());
     }
@@ -349,7 +349,7 @@ impl PictureDecoder {
         let mut on_gpu = 0;
         let helps: &(dyn Fn() -> bool + Sync) = if *decode == Decode::Gpu { &|| false } else { helps };
         let queue = PictureQueue::new(all, files.len(), (gpu_queue, helps));
-        // Files that nvJPEG refuses while it decodes; the CPU decodes them, and finds those that are damaged.
+        // Files that nvJPEG refuses while it decodes. The CPU decodes them, and reports damaged ones.
         let refused_late = match gpu {
             Some(gpu) if !files.is_empty() => {
                 let own = || {

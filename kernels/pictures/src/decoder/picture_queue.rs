@@ -29,7 +29,7 @@ pub(super) struct PictureQueue<'a> {
 
 struct Left<'a> {
     pictures: Vec<Picture<'a>>,
-    /// The number of first pictures that are left to the GPU unless the CPU helps.
+    /// The first pictures, this many, are for the GPU unless the CPU helps.
     for_gpu: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The files that nvJPEG takes by their headers and refuses while it decodes them.
+//! The files that nvJPEG accepts by their headers but refuses while decoding.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use super::locked;
 
 /// Files that the CPU decodes from the second time on, since a file that nvJPEG refuses fails its whole
-/// batch. 8 bytes are kept of each.
+/// batch. Keeps 8 bytes per file.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
     /// Hashes of the files of each length: most files have another length than any of these, and are not
@@ -37,11 +37,11 @@ fn hash(file: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Calls `decode` for the range `0..count`; while it returns false for more than one file, for the halves of
-/// the range. Returns the files for which it returned false alone, in order.
+/// Finds the refused files by bisection: calls `decode` for the range `0..count`, and for both halves of each
+/// range for which it returned false. Returns the single files for which it returned false, in order.
 ///
 /// # Errors
-/// Those of `decode`.
+/// The errors of `decode`.
 pub(super) fn find_refused<E>(
     count: usize,
     mut decode: impl FnMut(std::ops::Range<usize>) -> Result<bool, E>,

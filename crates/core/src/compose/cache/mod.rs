@@ -10,9 +10,9 @@
 //! | rows with ragged fields, in a file | `ragged_file.rs` |
 //! | files: made, opened, and replaced | `disk.rs` |
 //!
-//! Of samples of one size the first ones are cached, up to the budget; of ragged ones, those that are read
-//! first. A cached row has the same bytes as a read, so the set delivers the same rows with any state of the
-//! cache.
+//! Up to the budget, samples of one size are cached in order of their ids, and ragged ones in the order of
+//! their first reads. A cached row has the same bytes as a read, so the set delivers the same rows with any
+//! state of the cache.
 
 mod disk;
 mod encoded;
@@ -38,7 +38,7 @@ use crate::{Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, 
 /// A data set that caches the samples it has read. See [`Dataset::cached`] and [`Dataset::cached_in_file`].
 ///
 /// The inner set must write the same bytes in every epoch. A read that asks for the epoch or for random
-/// numbers is an error: put random augmentation behind the cache, `data.cached(..).map(..)`.
+/// numbers is an error: put random augmentation after the cache, `data.cached(..).map(..)`.
 pub struct Cached {
     inner: Arc<dyn Dataset>,
     /// Samples below this id are cached.

@@ -21,7 +21,7 @@ use crate::{Context, Dataset, Error, Fingerprint, Result, Row};
 /// Bytes of an entry of the index: checksum, offset and length.
 const PLACE: usize = 3 * size_of::<u64>();
 
-/// Bytes that a process reserves at once, for several rows.
+/// Bytes that a process reserves at a time, for several rows.
 const ROOM: u64 = 1 << 20;
 
 /// Rows of the first samples of a set, up to a number of bytes.
@@ -153,7 +153,7 @@ impl RaggedFile {
         grown
     }
 
-    /// Returns the unused space, if no process has reserved more behind it.
+    /// Returns the unused space, if no process has reserved more after it.
     fn give_back(&self) {
         let (first, end) = *self.room.lock().unwrap_or_else(PoisonError::into_inner);
         if first < end && self.file.try_lock().is_ok() {

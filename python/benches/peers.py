@@ -1,10 +1,14 @@
 """Measures the readers of files beside other loaders of the same samples.
 
-    python benches/peers.py [--rounds 3] [--seconds 2] [--workers 2] [--only parquet,tar,mds,tfrecord,arrow]
+    python benches/peers.py [--quick] [--rounds 3] [--seconds 2] [--workers 2] [--only parquet,tar,mds,tfrecord,arrow,tokens]
 
 Batches of 256 as torch tensors, shuffled unless a peer reads in sequence only, in samples per second of epochs that
 are cut after so many seconds. In turns; prints the versions, and of each way the median and its range. What is not
-installed is said. Token windows: `tokens.py`; tables in memory beside more ways: `tables.py`.
+installed is said. `--quick` shows in a minute or two that every way runs; its figures mean nothing. The peers:
+
+    pip install torch torchvision torchdata webdataset spdl mosaicml-streaming tfrecord litdata datasets grain pyarrow pillow
+
+Tables in memory beside more ways: `tables.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import importlib.metadata
 import io
 import os
 import statistics
+import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -26,10 +31,12 @@ from torch.utils.data import DataLoader, Dataset
 
 import feedline
 
-BATCH, COLUMNS = 256, 20
+BATCH, COLUMNS, WINDOW = 256, 20, 256
 PEERS = ["torch", "torchvision", "torchdata", "webdataset", "spdl", "mosaicml-streaming", "tfrecord", "litdata"]
 PEERS += ["datasets", "grain", "pyarrow", "pillow", "numpy"]
 Ways = dict[str, Callable[[], Iterable[Any]]]
+#: Divides the number of samples.
+QUICK = 50
 
 
 def rate(batches: Iterable[Any], seconds: float, of_one: Callable[[Any], int]) -> float:
@@ -74,11 +81,11 @@ def loader(data: Any, workers: int) -> Callable[[], Iterable[Any]]:
     return lambda: made
 
 
-def parquet(folder: Path, workers: int) -> Ways:
+def parquet(folder: Path, workers: int, part: int) -> Ways:
     import pyarrow
     import pyarrow.parquet
 
-    chance, count = np.random.default_rng(7), 2_000_000
+    chance, count = np.random.default_rng(7), 2_000_000 // part
     columns = {f"x{i}": chance.random(count, dtype=np.float32) for i in range(COLUMNS)}
     columns["label"] = chance.integers(0, 10, count)
     path = folder / "table.parquet"
@@ -137,13 +144,13 @@ def jpegs(count: int) -> list[bytes]:
     return [files[at % len(files)] for at in range(count)]
 
 
-def tar(folder: Path, workers: int) -> Ways:
+def tar(folder: Path, workers: int, part: int) -> Ways:
     import tarfile
 
     from PIL import Image
     from torchvision import transforms
 
-    files, path = jpegs(3072), folder / "pictures.tar"
+    files, path = jpegs(max(3072 // part, 2 * BATCH)), folder / "pictures.tar"
     with tarfile.open(path, "w") as archive:
         for at, file in enumerate(files):
             for name, content in ((f"{at:05}.jpg", file), (f"{at:05}.cls", str(at % 10).encode())):
@@ -197,11 +204,11 @@ def samples(count: int) -> Iterable[dict[str, Any]]:
         yield {"x": chance.integers(0, 256, 784, np.uint8), "y": at % 10}
 
 
-def mds(folder: Path, workers: int) -> Ways:
+def mds(folder: Path, workers: int, part: int) -> Ways:
     from streaming import MDSWriter, StreamingDataset
 
     with MDSWriter(out=str(folder / "mds"), columns={"x": "ndarray:uint8:784", "y": "int"}) as out:
-        for sample in samples(60_000):
+        for sample in samples(60_000 // part):
             out.write(sample)
 
     def streamed() -> Iterable[Any]:
@@ -211,13 +218,13 @@ def mds(folder: Path, workers: int) -> Ways:
     return {"feedline.open": loader(feedline.open(folder / "mds"), workers), "streaming": streamed}
 
 
-def tfrecord(folder: Path, workers: int) -> Ways:
+def tfrecord(folder: Path, workers: int, part: int) -> Ways:
     import tfrecord as records
     from tfrecord.torch.dataset import TFRecordDataset
 
     path = str(folder / "train.tfrecord")
     writer = records.TFRecordWriter(path)
-    for sample in samples(60_000):
+    for sample in samples(60_000 // part):
         writer.write({"x": (sample["x"].tobytes(), "byte"), "y": (sample["y"], "int")})
     writer.close()
 
@@ -228,10 +235,10 @@ def tfrecord(folder: Path, workers: int) -> Ways:
     return {"feedline.open": loader(feedline.open(path), workers), "tfrecord": read}
 
 
-def arrow(folder: Path, workers: int) -> Ways:
+def arrow(folder: Path, workers: int, part: int) -> Ways:
     import pyarrow
 
-    rows = list(samples(60_000))
+    rows = list(samples(60_000 // part))
     flat = pyarrow.array(np.concatenate([row["x"] for row in rows]))
     table = pyarrow.table(
         {"x": pyarrow.FixedSizeListArray.from_arrays(flat, 784), "y": pyarrow.array([row["y"] for row in rows])}
@@ -258,7 +265,55 @@ def arrow(folder: Path, workers: int) -> Ways:
     return {"feedline.open": loader(feedline.open(path), workers), "datasets": hub, "litdata (its own files)": lit}
 
 
-SETS = {"parquet": parquet, "tar": tar, "mds": mds, "tfrecord": tfrecord, "arrow": arrow}
+class Windows(Dataset[Any]):
+    """Windows of token ids and the ids behind them, as nanoGPT cuts them from a file of bare ids."""
+
+    def __init__(self, path: Path) -> None:
+        self.ids = np.memmap(path, np.uint16, "r")
+
+    def __len__(self) -> int:
+        return (len(self.ids) - 1) // WINDOW
+
+    def __getitem__(self, at: int) -> Any:
+        window = torch.from_numpy(self.ids[at * WINDOW : at * WINDOW + WINDOW + 1].astype(np.int64))
+        return window[:-1], window[1:]
+
+
+def tokens(folder: Path, workers: int, part: int) -> Ways:
+    path, count = folder / "train.bin", (64 << 20) // part
+    ids = np.random.default_rng(7).integers(0, 50_000, count, dtype=np.uint16)
+    ids.tofile(path)
+    # The same as a pair, as Megatron writes it: documents of 2,000 ids.
+    ids.tofile(folder / "pair.bin")
+    ends = np.append(np.arange(2000, count, 2000), count)
+    lengths = np.diff(ends, prepend=0).astype(np.int32)
+    starts = 2 * (ends - lengths).astype(np.int64)
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
+    documents = np.arange(len(lengths) + 1, dtype=np.int64)
+    (folder / "pair.idx").write_bytes(head + lengths.tobytes() + starts.tobytes() + documents.tobytes())
+    windows = Windows(path)
+
+    def nano_gpt() -> Iterable[Any]:
+        """`get_batch` of nanoGPT's `train.py`: windows that begin anywhere."""
+        while True:
+            data = np.memmap(path, np.uint16, "r")
+            starts = torch.randint(len(data) - WINDOW, (BATCH,)).tolist()
+            x = torch.stack([torch.from_numpy(data[i : i + WINDOW].astype(np.int64)) for i in starts])
+            y = torch.stack([torch.from_numpy(data[i + 1 : i + 1 + WINDOW].astype(np.int64)) for i in starts])
+            yield x, y
+
+    packed = feedline.open(folder / "pair.bin").packed("ids", WINDOW, order="in order")
+    return {
+        "feedline.tokens": loader(feedline.tokens(path, WINDOW, dtype="uint16"), workers),
+        "feedline, .bin and .idx, packed": loader(packed, workers),
+        "feedline, own __getitem__": loader(windows, workers),
+        "DataLoader, the same set": lambda: DataLoader(windows, BATCH, shuffle=True),
+        f"DataLoader, {workers} workers": lambda: DataLoader(windows, BATCH, shuffle=True, num_workers=workers),
+        "nanoGPT's loop": nano_gpt,
+    }
+
+
+SETS = {"parquet": parquet, "tar": tar, "mds": mds, "tfrecord": tfrecord, "arrow": arrow, "tokens": tokens}
 
 
 def version(name: str) -> str:
@@ -274,12 +329,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default=",".join(SETS))
+    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 1, 0.1
     print(", ".join(map(version, PEERS)))
     for name in options.only.split(","):
         with tempfile.TemporaryDirectory() as folder:
             try:
-                ways = SETS[name](Path(folder), options.workers)
+                ways = SETS[name](Path(folder), options.workers, QUICK if options.quick else 1)
             except ImportError as error:
                 print(f"not run: {name} ({error})")
                 continue

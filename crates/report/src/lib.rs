@@ -37,7 +37,7 @@ mod trace;
 mod wait_meter;
 
 pub use diagnosis::{Bound, Diagnosis};
-pub use feedline::report::{Account, Cause, Report, ServiceTimes, Setup};
+pub use feedline::report::{Account, Cause, CopyRate, CopyRates, Report, ServiceTimes, Setup};
 pub use model::{Prediction, WhatIf};
 pub use page::History;
 pub use profile::Profile;

@@ -99,6 +99,8 @@ impl Loader {
                 (Some(lanes), to_lanes, outcome)
             }
         };
+        // On the host a copy takes the time of a core, not that of the memory alone.
+        let counts_copies = device.kind() == BackendKind::Cuda && columns.is_none();
         let transfer = Transfer {
             columns,
             host_slots,
@@ -107,6 +109,7 @@ impl Loader {
             pool: pool.clone(),
             decoder: decoder.clone(),
             next,
+            copies: counts_copies.then(|| ledger.reporter().copies().clone()),
         };
         start_threads(&mut running, (transfer, outcome), &decoder, &pool, reader)?;
         lanes.map_or(Ok(()), |lanes| lanes.start(&mut running))?;

@@ -7,6 +7,7 @@ use feedline_core::{named, option};
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Causes};
+use super::copies::CopyRates;
 use crate::decode::filler::FillerReport;
 use crate::tune::Tuning;
 
@@ -130,6 +131,9 @@ pub struct Report {
     pub waiting: Option<Duration>,
     /// The mean service times of the stages per batch, over the last batches.
     pub service: ServiceTimes,
+    /// The copies that were timed, while workers filled other slots and while none did.
+    #[serde(default)]
+    pub copies: CopyRates,
     /// The whole run, with the time between epochs.
     pub run: Account,
     /// The current epoch, or the last one.

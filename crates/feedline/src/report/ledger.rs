@@ -12,6 +12,7 @@ use feedline_core::timeline::now;
 use super::account::{Account, Report, ServiceTimes, Setup, mean};
 use super::cause::{Cause, Causes};
 use super::charge::{Charger, share};
+use super::copies::CopyRates;
 use crate::decode::filler::FillCounts;
 use crate::trace::{BatchId, LoaderTrace};
 use crate::tune::Tuning;
@@ -66,6 +67,7 @@ pub(crate) struct Reporter {
     mapped_ns: AtomicU64,
     tuning: Mutex<Option<Tuning>>,
     filler: OnceLock<Arc<FillCounts>>,
+    copies: Arc<Mutex<CopyRates>>,
     state: Mutex<State>,
 }
 
@@ -83,10 +85,10 @@ impl Ledger {
     pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
         let arrival = (setup.map_lanes > 0).then_some((0, 1));
         let (waiting, step_ns, mapped_ns) = Default::default();
-        let (tuning, filler) = Default::default();
+        let (tuning, filler, copies) = Default::default();
         let (run, begun, previous) = Default::default();
         let state = Mutex::new(State { run, begun, previous, recent: VecDeque::with_capacity(KEPT) });
-        let shared = Reporter { setup, waiting, step_ns, mapped_ns, tuning, filler, state };
+        let shared = Reporter { setup, waiting, step_ns, mapped_ns, tuning, filler, copies, state };
         Self {
             shared: Arc::new(shared),
             until: 0,
@@ -295,6 +297,7 @@ impl Reporter {
             filler: self.filler.get().map(|counts| counts.report()),
             waiting: (waiting > 0).then(|| Duration::from_nanos(now().saturating_sub(waiting))),
             service: self.with_step(state.mean()),
+            copies: *self.copies.lock().unwrap_or_else(PoisonError::into_inner),
             run: state.run,
             epoch: state.epoch(),
             previous: state.previous,
@@ -326,6 +329,11 @@ impl Reporter {
     /// Updates the state of the tuning.
     pub(crate) fn set_tuning(&self, tuning: Tuning) {
         *self.tuning() = Some(tuning);
+    }
+
+    /// The copies of the loader, for the thread that counts them.
+    pub(crate) fn copies(&self) -> &Arc<Mutex<CopyRates>> {
+        &self.copies
     }
 
     /// The report contains `counts` from now on.

@@ -4,6 +4,7 @@
 //! | part | file |
 //! | --- | --- |
 //! | the causes that time is charged to | `cause.rs` |
+//! | the rates of copies, beside decoding and without it | `copies.rs` |
 //! | one wait, charged along the timeline of its batch | `charge.rs` |
 //! | the account, kept by the consumer's thread | `ledger.rs` |
 //! | the report: setup, service times and accounts as values and text | `account.rs` |
@@ -12,6 +13,7 @@
 mod account;
 mod cause;
 mod charge;
+mod copies;
 mod ledger;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -30,5 +32,6 @@ pub use cause::Cause;
 pub use cause::Causes;
 #[doc(hidden)] // As above.
 pub use charge::Charger;
+pub use copies::{CopyRate, CopyRates};
 pub(crate) use ledger::Ledger;
 pub(crate) use ledger::Reporter;

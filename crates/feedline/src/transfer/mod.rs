@@ -17,7 +17,7 @@ mod schedule;
 mod tests;
 mod timed;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,7 @@ use self::schedule::Schedule;
 pub(crate) use self::schedule::{QUIET, Reorder, Request, Requests};
 pub(crate) use self::timed::TimedCopies;
 use crate::decode::{Decoder, Delivery, Filled, HostInfo, Message, SourceReader, Undecoded, WorkerPool};
+use crate::report::CopyRates;
 use crate::spans::enter;
 use crate::trace::{BatchId, Lane};
 
@@ -67,6 +68,8 @@ pub(crate) struct Transfer {
     pub(crate) decoder: Arc<Decoder>,
     /// The thread ends when the other end is dropped.
     pub(crate) next: Next,
+    /// Counts the copies, if the report tells their rates.
+    pub(crate) copies: Option<Arc<Mutex<CopyRates>>>,
 }
 
 /// The channel to the next stage.
@@ -118,6 +121,7 @@ impl Transfer {
     ) -> Result<JoinHandle<()>> {
         let shown = (Lane::CopyStream, "copy");
         let timed = TimedCopies::new(&self.stream, shown, self.decoder.trace.clone())?;
+        let timed = timed.counted(self.copies.clone());
         let run = move || {
             let slots = self.host_slots.len();
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -372,6 +376,10 @@ impl Run<'_> {
         };
         let mut loaded = loaded.map_err(place)?;
         if is_timed {
+            let is_alone = self.with.host_slots.counts().filling == 0;
+            let parts = layout.used(rows, &loaded.info().extents);
+            let bytes = parts.iter().map(ExactSizeIterator::len).sum();
+            self.timed.count(bytes, is_alone);
             self.timed.end(stream, BatchId::of(loaded.info())).map_err(place)?;
         }
         let timeline = &mut loaded.info_mut().timeline;

@@ -4,12 +4,13 @@
 //! timed, or a few at once after a pause. That costs less than a thousandth of the time, and covers every
 //! copy if steps are longer than that.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_core::Result;
 use feedline_device::slot::WriteLease;
 use feedline_device::{Event, Stream};
 
+use crate::report::CopyRates;
 use crate::trace::{BatchId, DeviceClock, Lane, LoaderTrace};
 
 /// The mean time between two timed copies, in nanoseconds.
@@ -36,6 +37,8 @@ pub(crate) struct TimedCopies {
     shown: (Lane, &'static str),
     /// With a trace, every copy is timed if an event is free.
     trace: Option<(LoaderTrace, DeviceClock)>,
+    /// Where the copies of [`count`](Self::count) are counted.
+    rates: Option<Arc<Mutex<CopyRates>>>,
 }
 
 struct Sample {
@@ -45,6 +48,8 @@ struct Sample {
     started: Arc<Event>,
     ended: Event,
     batch: BatchId,
+    /// Of a copy that is counted once it has ended: its bytes, and whether no host slot was being filled.
+    counted: Option<(usize, bool)>,
 }
 
 impl TimedCopies {
@@ -63,6 +68,7 @@ impl TimedCopies {
                 started: Arc::new(stream.device().timing_event()?),
                 ended: stream.device().timing_event()?,
                 batch: BatchId::default(),
+                counted: None,
             })
         };
         Ok(Self {
@@ -77,7 +83,13 @@ impl TimedCopies {
                 Some(trace) => Some((trace, DeviceClock::new(stream)?)),
                 None => None,
             },
+            rates: None,
         })
+    }
+
+    /// Counts copies in `rates`.
+    pub(crate) fn counted(self, rates: Option<Arc<Mutex<CopyRates>>>) -> Self {
+        Self { rates, ..self }
     }
 
     /// The nanoseconds of the last copy that was timed and has ended, and of the wait before it, for the
@@ -123,6 +135,12 @@ impl TimedCopies {
         Ok(true)
     }
 
+    /// Counts the copy that is timed, of `bytes` bytes; called before its [`end`](Self::end). `is_alone`: no
+    /// host slot is being filled.
+    pub(crate) fn count(&mut self, bytes: usize, is_alone: bool) {
+        self.samples[self.next].counted = Some((bytes, is_alone));
+    }
+
     /// The copy of `batch` is queued.
     ///
     /// # Errors
@@ -146,6 +164,9 @@ impl TimedCopies {
             let copy_ns = ns(sample.ended.elapsed_ms_since(&sample.started)?);
             let readers_ns = ns(sample.started.elapsed_ms_since(&sample.queued)?);
             self.times = (copy_ns, readers_ns);
+            if let (Some((bytes, is_alone)), Some(rates)) = (sample.counted.take(), &self.rates) {
+                rates.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, is_alone, copy_ns);
+            }
             if let Some((trace, clock)) = &mut self.trace {
                 let ended = clock.time(&mut sample.ended)?;
                 let started = ended.saturating_sub(copy_ns);

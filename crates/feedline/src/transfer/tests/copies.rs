@@ -1,14 +1,15 @@
 //! One copy per batch, of the bytes in use, only once a device slot is free; and the polling for its end.
 
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
+use feedline_core::{Context, DType, Dataset, ReadError, Row, Spec};
 use feedline_device::launch_host;
 use feedline_sim::interceptors::Op;
 use feedline_testkit::fixtures::{Fine, Uneven};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
-use super::{BATCH, Copies, LONGEST, QUICK, Rig, SLOW, STEPS, Setting, copy_poll, fine, now, until};
+use super::{BATCH, Copies, LEN, LONGEST, QUICK, Rig, SLOW, STEPS, Setting, copy_poll, fine, now, until};
 
 #[test]
 fn a_batch_is_one_copy_of_its_used_bytes() {
@@ -87,6 +88,58 @@ fn a_timed_copy_starts_after_the_wait_for_the_readers_of_its_slot() {
         assert_eq!(calls[copy - 3..copy], [Op::Record, Op::Wait, Op::Record], "{calls:?}");
         drop(go_on);
         assert_eq!(rig.take(), (0, 1));
+    });
+}
+
+/// Rows of 1 MiB. Batch 1 waits until the gate opens.
+struct Long {
+    spec: Spec,
+    gate: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Dataset for Long {
+    fn len(&self) -> u64 {
+        LEN
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        row.field_mut::<u8>(0)?.fill(1);
+        if id == BATCH as u64 {
+            let _ = self.gate.lock().unwrap().recv();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn copies_beside_decoding_and_copies_alone_are_counted_apart() {
+    with_watchdog(LIMIT, || {
+        // After a pause, the first copies are timed.
+        until("the clock has run for 40 ms", || now() > 40_000_000);
+        let (open, gate) = mpsc::channel();
+        let spec = Spec::new().field("x", DType::U8, [1 << 20]).unwrap();
+        let set = Long { spec, gate: Mutex::new(gate) };
+        let rig = Rig::new(set, Setting { device_slots: 3, ..Setting::default() });
+        rig.ask(1, 0, 1);
+        // Batch 0 is copied while batch 1 is decoded.
+        let first = rig.next();
+        drop(open);
+        let (second, third) = (rig.next(), rig.next());
+        // The times of the last copies are read when slots are handed out again.
+        drop((first, second, third));
+        rig.ask(2, 0, 1);
+        (0..STEPS).for_each(|_| drop(rig.next()));
+        rig.ask(3, 0, 1);
+        (0..STEPS).for_each(|_| drop(rig.next()));
+        let rates = *rig.copied.lock().unwrap();
+        assert!(rates.beside.copies >= 1 && rates.alone.copies >= 1, "{rates:?}");
+        for rate in [rates.beside, rates.alone] {
+            assert_eq!(rate.bytes, rate.copies * (BATCH << 20) as u64, "{rates:?}");
+        }
     });
 }
 

@@ -76,6 +76,8 @@ struct Rig {
     device_slots: Arc<SlotRing>,
     pool: WorkerPool,
     requests: Arc<Requests>,
+    /// What the report says of the copies.
+    copied: Arc<Mutex<CopyRates>>,
     loaded: Receiver<Delivery<Loaded>>,
     /// The outcome of the transfer thread.
     ended: mpsc::Receiver<Result<()>>,
@@ -107,6 +109,7 @@ impl Rig {
         let reader = input.reader(&batch_sampler, layout.capacity(), last_batch);
         let (requests, (loaded, to_consumer)) = (Arc::new(Requests::new(host_slots)), bounded(device_slots));
         let ((tell, ended), (tell_dropped, dropped)) = (mpsc::channel(), mpsc::channel());
+        let copied = Arc::<Mutex<CopyRates>>::default();
         let decoder = Decoder {
             input: Some(input),
             batch_sampler,
@@ -135,6 +138,7 @@ impl Rig {
             layout,
             pool: WorkerPool::new(Workers::Count(workers)).unwrap(),
             requests,
+            copied: copied.clone(),
             loaded: to_consumer,
             ended,
             dropped,
@@ -147,6 +151,7 @@ impl Rig {
             pool: rig.pool.clone(),
             decoder: Arc::new(decoder),
             next: Next::Copied(loaded),
+            copies: Some(copied.clone()),
         };
         let ended = move |outcome, transfer| {
             drop(transfer);

@@ -1,0 +1,68 @@
+//! The rates of copies from host memory, while workers fill other slots and while none does: both use the
+//! host's memory.
+
+use serde::{Deserialize, Serialize};
+
+/// Shorter copies are not counted: they are slow for other reasons.
+const LONG: usize = 4 << 20;
+
+/// The copies of a run that were timed on a GPU, one in about five milliseconds, of 4 MiB or more from pinned
+/// memory. None on other devices, and none if the device reads host memory itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyRates {
+    /// Those that were queued while workers filled other slots, or while batches waited for a worker.
+    pub beside: CopyRate,
+    /// Those that were queued while no slot was filled.
+    pub alone: CopyRate,
+}
+
+/// The sum of some copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyRate {
+    /// The number of copies.
+    pub copies: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their time on the device, in nanoseconds.
+    pub ns: u64,
+}
+
+impl CopyRate {
+    /// Gigabytes per second; 0 without a copy.
+    pub fn gb_per_s(&self) -> f64 {
+        if self.ns > 0 { self.bytes as f64 / self.ns as f64 } else { 0.0 }
+    }
+}
+
+impl CopyRates {
+    /// Counts a copy of `bytes` bytes that took `ns` nanoseconds on the device. `is_alone`: no slot was being
+    /// filled when it was queued.
+    pub(crate) fn add(&mut self, bytes: usize, is_alone: bool, ns: u64) {
+        if bytes < LONG || ns == 0 {
+            return;
+        }
+        let rate = if is_alone { &mut self.alone } else { &mut self.beside };
+        rate.copies += 1;
+        rate.bytes += bytes as u64;
+        rate.ns += ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_copies_are_counted_by_whether_slots_are_filled_meanwhile() {
+        let mut rates = CopyRates::default();
+        for (bytes, is_alone, ns) in
+            [(LONG, true, 1 << 20), (LONG, false, 1 << 21), (LONG - 1, false, 9), (LONG, false, 0)]
+        {
+            rates.add(bytes, is_alone, ns);
+        }
+        let CopyRates { beside, alone } = rates;
+        assert_eq!((beside.copies, alone.copies), (1, 1));
+        assert_eq!((beside.gb_per_s(), alone.gb_per_s()), (2.0, 4.0));
+        assert_eq!(CopyRate::default().gb_per_s(), 0.0);
+    }
+}
